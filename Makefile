@@ -1,0 +1,54 @@
+# Two commands do everything from a fresh clone: `make serve` and `make test`.
+# Each creates its own environment in .venv; nothing outside this folder is touched.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN     = $(VENV)/bin
+PIP     = $(BIN)/python -m pip --disable-pip-version-check --quiet
+DATA   ?= penstock-data
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test quick lint bench docs clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Penstock needs Python 3.11 or newer; this is $$($(PYTHON) -V). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.serve: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing Penstock into $(VENV) ..."
+	@$(PIP) install -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing Penstock and its test tools into $(VENV) ..."
+	@$(PIP) install -c constraints.txt -e '.[dev,cli]'
+	@touch $@ $(VENV)/.serve
+
+serve: $(VENV)/.serve ## start the broker on this machine (ARGS="--listen ..." for more)
+	@exec $(BIN)/penstock serve --data $(DATA) $(ARGS)
+
+test: lint ## lint, types, layer contract, the whole suite
+	$(BIN)/python -bb -m pytest -n 2 --dist loadfile
+
+quick: lint ## the everyday part: everything but the slow tests
+	$(BIN)/python -bb -m pytest -n 2 --dist loadfile -m "not slow"
+
+lint: $(VENV)/.dev ## style, types and layers only
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+docs: $(VENV)/.dev ## write the generated reference pages anew
+	$(BIN)/python -m tests.generate
+
+bench: $(VENV)/.dev ## measure against Mosquitto, where it is installed
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean: ## forget the environment (data stays)
+	rm -rf $(VENV)

@@ -1,0 +1,84 @@
+"""Every error Penstock raises, by *who must act*.
+
+::
+
+    PenstockError
+    ├── ProtocolError        a peer broke a protocol
+    │   ├── LocalProtocolError    we (or the caller of our API) did
+    │   └── RemoteProtocolError   they did
+    ├── Refused              not a bug: a limit, a credential, a permission; carries the reason
+    ├── StorageError         the operator must look at the disk or the data directory
+    │   ├── StorageFull           no room; the broker tries again by itself
+    │   ├── StorageDamaged        what is on disk is not what was written
+    │   ├── StorageForeign        the directory holds something that is not ours, or not this version
+    │   └── StorageLocked         another broker has it open
+    └── ConfigError          a file, key or value is wrong; says which and what to write instead
+
+Errors that a user can meet say what to do about them: ``advice`` is printed under the message.
+"""
+
+__all__ = [
+    "ConfigError",
+    "LocalProtocolError",
+    "PenstockError",
+    "ProtocolError",
+    "Refused",
+    "RemoteProtocolError",
+    "StorageDamaged",
+    "StorageError",
+    "StorageForeign",
+    "StorageFull",
+    "StorageLocked",
+]
+
+
+class PenstockError(Exception):
+    """The root. ``advice`` tells the reader what to do next; it may be empty."""
+
+    def __init__(self, message: str, advice: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.advice = advice
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  {self.advice}" if self.advice else self.message
+
+
+class ProtocolError(PenstockError):
+    """A rule of a wire protocol was broken. Raise one of the two children."""
+
+
+class LocalProtocolError(ProtocolError):
+    """Our side, or the caller of our API, asked for what the protocol forbids."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer sent what the protocol forbids."""
+
+
+class Refused(PenstockError):  # noqa: N818 - a refusal is an answer, not an error
+    """The broker understood and said no: a limit, a credential or a permission."""
+
+
+class StorageError(PenstockError):
+    """The store cannot do its work; the operator must look."""
+
+
+class StorageFull(StorageError):  # noqa: N818 - reads as the state it names
+    """There is no room. Nothing was written; the next commit tries again."""
+
+
+class StorageDamaged(StorageError):  # noqa: N818 - reads as the state it names
+    """A checksum, a version or an order on disk is not as it was written."""
+
+
+class StorageForeign(StorageError):  # noqa: N818 - reads as the state it names
+    """The data directory holds something that is not a Penstock store of this version."""
+
+
+class StorageLocked(StorageError):  # noqa: N818 - reads as the state it names
+    """Another process has this data directory open."""
+
+
+class ConfigError(PenstockError):
+    """A configuration file, key, value, variable or flag is wrong."""

@@ -1,0 +1,86 @@
+"""Every bound, with its reason. Strangers are on the other end: nothing is unlimited.
+
+Names end with the unit and the qualifier. These are the *defaults* of the configuration or, where
+noted, fixed by a protocol. The rule for all of them: check the announced size before anything is
+allocated for it, and be tighter before the peer has said who it is.
+"""
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+# ── Reading from sockets ──────────────────────────────────────────────────────────────────────
+PACKET_BYTES_MAX = 256 * KIB
+"""Largest MQTT packet. The protocol allows 256 MiB; devices send kilobytes. AWS IoT: 128 KiB."""
+
+CONNECT_BYTES_MAX = 16 * KIB
+"""Largest packet before CONNECT was accepted. An honest CONNECT is under 1 KiB; a will may add."""
+
+DETECT_BYTES_MAX = 16
+"""How many bytes the listener looks at to tell protocols apart."""
+
+CONNECT_TIMEOUT_S = 10.0
+"""Silence allowed between accept and a complete first packet (slow-loris guard)."""
+
+KEEP_ALIVE_FACTOR = 1.5
+"""Fixed by MQTT: the server waits one and a half times the announced keep-alive."""
+
+KEEP_ALIVE_S_MAX = 65_535
+"""Longest keep-alive taken at its word; operators may cap it lower (CVE-2020-13849)."""
+
+# ── Clients ───────────────────────────────────────────────────────────────────────────────────
+CLIENTS_MAX = 10_000
+"""Connections at once, all protocols together. Above it a newcomer is refused, counted."""
+
+CLIENT_ID_BYTES_MAX = 256
+"""Longest client id. The standard asks for 23 at least; UUIDs with a prefix need about 64."""
+
+INFLIGHT_MAX = 65_535
+"""Unacknowledged QoS 1 and 2 deliveries per client; also the number of packet ids there are."""
+
+QUEUE_MESSAGES_MAX = 1_000
+"""Messages kept per session beyond those in flight: while away, or while its window is full."""
+
+SESSION_EXPIRY_S = 24 * 3600
+"""How long a persistent session outlives its connection."""
+
+SUBSCRIPTIONS_MAX = 10_000
+"""Filters per session; a SUBSCRIBE beyond it gets the failure code for the filters in excess."""
+
+OUTBOUND_BYTES_MAX = 8 * MIB
+"""Bytes waiting for one slow reader. Beyond it QoS 0 frames are dropped, oldest first, counted."""
+
+RECEIVED_MAX = 65_535
+"""QoS 2 packet ids a client may leave unreleased: all there are (CVE-2023-28366 had no bound)."""
+
+# ── Topics ────────────────────────────────────────────────────────────────────────────────────
+TOPIC_BYTES_MAX = 1_024
+"""Longest topic or filter; the wire allows 65,535. AWS IoT: 256."""
+
+TOPIC_LEVELS_MAX = 128
+"""Most levels in a topic or filter (Mosquitto: 200; CVE-2019-11779 came from having no bound)."""
+
+ROUTES_CACHED_MAX = 65_536
+"""Topics whose subscribers are remembered; older ones are looked up again."""
+
+RETAINED_MAX = 1_000_000
+"""Retained messages in all; a further topic's is delivered but not kept, counted."""
+
+# ── Journal ───────────────────────────────────────────────────────────────────────────────────
+CAPTURE_PENDING_BYTES_MAX = 64 * MIB
+"""QoS 0 bytes waiting to be journaled. Beyond it they are delivered but not captured, counted."""
+
+CAPTURE_INTERVAL_MS = 20
+"""Longest wait of a captured QoS 0 message for company before a commit is started for it."""
+
+BATCH_BYTES_TARGET = 4 * MIB
+"""A batch of captured messages is committed once it has grown to this."""
+
+BATCH_BYTES_MAX = 64 * MIB
+"""A batch larger than this is split over commits."""
+
+MAP_BYTES_INITIAL = 1 * GIB
+"""First size of the LMDB map (address space, not disk); it doubles before it is full."""
+
+JOURNAL_BYTES_MAX = 16 * GIB
+"""Total size of the journal; the oldest messages go first when it is reached."""

@@ -1,0 +1,138 @@
+"""What an MQTT machine reports: one struct per packet, nouns from the standard.
+
+Two events carry many packets at once, because runs are what a busy socket is made of:
+``PublishRun`` (QoS 0, not retained, one topic) and ``Acks`` (same kind of acknowledgement). The
+others are one packet each. Topics and filters are the wire's own bytes, proven to be UTF-8 without
+U+0000; nothing else about them has been checked yet.
+
+``Violation`` and ``ConnectRefused`` are always the last event: the machine is closed and looks at
+nothing that follows [MQTT-4.8.0-1], [MQTT-3.1.4-5].
+"""
+
+import msgspec
+
+from penstock.obs.reasons import DisconnectReason
+
+__all__ = [
+    "Acks",
+    "ConnAck",
+    "Connect",
+    "ConnectRefused",
+    "Disconnect",
+    "PingReq",
+    "PingResp",
+    "Publish",
+    "PublishRun",
+    "SubAck",
+    "Subscribe",
+    "UnsubAck",
+    "Unsubscribe",
+    "Violation",
+    "Will",
+]
+
+
+class Will(msgspec.Struct, frozen=True, gc=False):
+    """What the broker publishes for a client that vanishes."""
+
+    topic: bytes
+    payload: bytes
+    qos: int
+    retain: bool
+
+
+class Connect(msgspec.Struct, frozen=True):
+    """CONNECT, complete and well-formed. ``client_id`` may be empty (then ``clean_session``)."""
+
+    client_id: bytes
+    clean_session: bool
+    keep_alive: int
+    will: Will | None
+    username: bytes | None
+    password: bytes | None
+
+
+class ConnectRefused(msgspec.Struct, frozen=True, gc=False):
+    """A CONNECT that the standard answers with a CONNACK code before the close."""
+
+    return_code: int
+    reason: DisconnectReason
+
+
+class PublishRun(msgspec.Struct, frozen=True, gc=False):
+    """Consecutive QoS 0 PUBLISH packets, RETAIN 0, to one topic; ``frames`` is all of them, raw."""
+
+    topic: bytes
+    payloads: list[bytes]
+    frames: bytes
+
+
+class Publish(msgspec.Struct, frozen=True, gc=False):
+    """Any other PUBLISH; ``packet_id`` is 0 for QoS 0."""
+
+    topic: bytes
+    payload: bytes
+    qos: int
+    retain: bool
+    dup: bool
+    packet_id: int
+
+
+class Acks(msgspec.Struct, frozen=True, gc=False):
+    """Consecutive PUBACK, PUBREC, PUBREL or PUBCOMP packets (``kind``: the packet type, 4 to 7)."""
+
+    kind: int
+    packet_ids: list[int]
+
+
+class Subscribe(msgspec.Struct, frozen=True, gc=False):
+    """SUBSCRIBE; one ``(filter, qos)`` per request, in order, at least one."""
+
+    packet_id: int
+    requests: list[tuple[bytes, int]]
+
+
+class Unsubscribe(msgspec.Struct, frozen=True, gc=False):
+    """UNSUBSCRIBE; at least one filter."""
+
+    packet_id: int
+    filters: list[bytes]
+
+
+class PingReq(msgspec.Struct, frozen=True, gc=False):
+    """PINGREQ."""
+
+
+class Disconnect(msgspec.Struct, frozen=True, gc=False):
+    """DISCONNECT; the machine is closed, what follows is not looked at [MQTT-3.14.4-2]."""
+
+
+class ConnAck(msgspec.Struct, frozen=True, gc=False):
+    """CONNACK, seen by a client."""
+
+    session_present: bool
+    return_code: int
+
+
+class SubAck(msgspec.Struct, frozen=True, gc=False):
+    """SUBACK, seen by a client; one code per filter."""
+
+    packet_id: int
+    return_codes: list[int]
+
+
+class UnsubAck(msgspec.Struct, frozen=True, gc=False):
+    """UNSUBACK, seen by a client."""
+
+    packet_id: int
+
+
+class PingResp(msgspec.Struct, frozen=True, gc=False):
+    """PINGRESP, seen by a client."""
+
+
+class Violation(msgspec.Struct, frozen=True, gc=False):
+    """The peer broke the protocol. ``detail`` is one bounded line for the log."""
+
+    reason: DisconnectReason
+    detail: str
