@@ -1,1 +1,1 @@
-""""""
+"""HTTP: /health, /ready and /metrics; no business logic."""

@@ -1,1 +1,1 @@
-""""""
+"""The one command, `penstock`."""

@@ -1,1 +1,1 @@
-""""""
+"""A small MQTT client, used by the command line and the tests."""

@@ -1,1 +1,1 @@
-""""""
+"""The configuration: schema, loading (file, environment, flags), explaining."""

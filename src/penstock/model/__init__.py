@@ -1,1 +1,1 @@
-""""""
+"""Values without behaviour of their own: topics, filters, messages."""

@@ -1,1 +1,1 @@
-""""""
+"""Listeners, protocol detection, connections and time-outs: the thin edge around the core."""

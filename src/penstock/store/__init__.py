@@ -1,1 +1,1 @@
-""""""
+"""The journal on disk: batches, entries, indexes, retention, the writer thread."""

@@ -1,1 +1,1 @@
-""""""
+"""Sans-IO codecs and connection state machines: bytes in, events out."""
