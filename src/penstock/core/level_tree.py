@@ -1,0 +1,153 @@
+"""Names by their levels: one structure for topics asked by filter and filters asked by topic.
+
+A ``LevelTree`` holds a set of names, topics *or* wildcard filters, never both. It is a tree of
+plain dicts, one per level that at least two names share::
+
+    a/b/c, a/b/d, a, x/y/z    {a: {b: {c: "a/b/c", d: "a/b/d"}, END: "a"}, x: "x/y/z"}
+
+* A **leaf** is the whole name. It hangs where its path stops being shared, here ``x``, so a lone
+  name costs one slot however deep it is. A walk that meets a leaf early compares what is left of
+  the two paths (``_tails_agree``).
+* A **path** is the levels of a name and then ``END``, which no level can equal. No path is the
+  beginning of another, hence every name has a place of its own and no node needs a flag.
+* **Invariant**: below each dict, the roots excepted, lie at least two names. ``remove`` restores it
+  by moving a sole survivor up, so nothing is left behind by names that went.
+* Names that begin with ``$`` live under a root of their own. A filter that begins with a wildcard
+  does not begin with ``$`` and so never meets them [MQTT-4.7.2-1]: the rule is the shape.
+
+Wildcards are ordinary levels to ``add`` and ``remove``; only the two walks give them a meaning.
+Both cost what they visit. Nothing recurses: depth is the peer's choice, the stack is ours.
+
+Input is taken to be well-formed (``penstock.model.topic``). Whether a name is present is for the
+owner to know, who keeps a flat dict beside the tree anyway.
+"""
+
+from typing import Final
+
+__all__ = ["LevelTree"]
+
+END: Final = None
+"""The last key of every path."""
+
+PLUS: Final = b"+"
+HASH: Final = b"#"
+
+Key = bytes | None
+Node = dict[Key, "bytes | Node"]
+
+
+class LevelTree:
+    """A set of names, searched level by level."""
+
+    __slots__ = ("_ordinary", "_reserved")
+
+    def __init__(self) -> None:
+        self._ordinary: Node = {}
+        self._reserved: Node = {}
+
+    def add(self, name: bytes) -> None:
+        """Take in a name that is not there yet."""
+        path = _path(name)
+        node = self._root(name)
+        depth = 0
+        while isinstance(child := node.get(path[depth]), dict):
+            node = child
+            depth += 1
+        node[path[depth]] = name if child is None else _fork(child, name, depth + 1)
+
+    def remove(self, name: bytes) -> None:
+        """Let go of a name that is there, and of every node that only it needed."""
+        path = _path(name)
+        node = self._root(name)
+        trail: list[tuple[Node, Key]] = []
+        while isinstance(child := node[path[len(trail)]], dict):
+            trail.append((node, path[len(trail)]))
+            node = child
+        assert child == name
+        del node[path[len(trail)]]
+        while trail and len(node) == 1:
+            (survivor,) = node.values()
+            if isinstance(survivor, dict):
+                return
+            node, key = trail.pop()
+            node[key] = survivor
+
+    def clear(self) -> None:
+        """Let go of all names."""
+        self._ordinary.clear()
+        self._reserved.clear()
+
+    def topics_matching(self, topic_filter: bytes) -> list[bytes]:
+        """In a tree of topics: those that the filter matches, in no order that means anything."""
+        path = _path(topic_filter)
+        found: list[bytes] = []
+        stack = [(self._root(topic_filter), 0)]
+        while stack:
+            node, depth = stack.pop()
+            wanted = path[depth]
+            below = depth if wanted == HASH else depth + 1  # '#' stands for all levels to come
+            for child in _children(node, wanted):
+                if isinstance(child, dict):
+                    stack.append((child, below))
+                elif wanted == HASH or _tails_agree(path, _path(child), depth):
+                    found.append(child)
+        return found
+
+    def filters_matching(self, topic: bytes) -> list[bytes]:
+        """In a tree of filters: those that match the topic, in no order that means anything."""
+        path = _path(topic)
+        found: list[bytes] = []
+        stack = [(self._root(topic), 0)]
+        while stack:
+            node, depth = stack.pop()
+            level = path[depth]
+            for key in (END, HASH) if level is END else (level, PLUS, HASH):
+                child = node.get(key)
+                if isinstance(child, dict):
+                    stack.append((child, depth + 1))
+                elif child is not None and _tails_agree(_path(child), path, depth):
+                    found.append(child)
+        return found
+
+    def _root(self, name: bytes) -> Node:
+        return self._reserved if name.startswith(b"$") else self._ordinary  # [MQTT-4.7.2-1]
+
+
+def _path(name: bytes) -> list[Key]:
+    path: list[Key] = [*name.split(b"/")]
+    path.append(END)
+    return path
+
+
+def _fork(resident: bytes, newcomer: bytes, depth: int) -> Node:
+    """Build the smallest subtree for two names whose first ``depth`` levels are the same."""
+    resident_path, newcomer_path = _path(resident), _path(newcomer)
+    assert resident != newcomer
+    top: Node = {}
+    node = top
+    while resident_path[depth] == newcomer_path[depth]:
+        shared: Node = {}
+        node[resident_path[depth]] = shared
+        node = shared
+        depth += 1
+    node[resident_path[depth]] = resident
+    node[newcomer_path[depth]] = newcomer
+    return top
+
+
+def _children(node: Node, wanted: Key) -> "list[bytes | Node]":
+    """Where a filter may go on from ``node``; ``_tails_agree`` has the last word on leaves."""
+    if wanted in (PLUS, HASH):
+        return list(node.values())
+    child = node.get(wanted)
+    return [] if child is None else [child]
+
+
+def _tails_agree(filter_path: list[Key], topic_path: list[Key], depth: int) -> bool:
+    """Tell whether the rest of a filter's path matches the rest of a topic's, from ``depth`` on."""
+    for wanted, level in zip(filter_path[depth:], topic_path[depth:], strict=False):
+        if wanted == HASH:
+            return True  # also when no level is left: "a/#" matches "a" [MQTT-4.7.1-2]
+        if wanted != level and (wanted != PLUS or level is END):
+            return False
+    return True

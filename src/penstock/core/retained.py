@@ -1,0 +1,136 @@
+"""Retained messages: the last one of each topic that asked for it, kept for subscribers to come.
+
+Two kinds live side by side. **Durable** ones were published by clients; they count against
+``count_max``, and each change leaves its topic *dirty* until a checkpoint takes it. **Ephemeral**
+ones are the broker's own values (``$SYS``), true only while it runs: not counted, never dirty. A
+topic is of one kind for good: the door refuses clients that publish under ``$SYS``.
+
+``match`` answers in the order of publication. That order depends on the messages alone and not on
+the history of the tree, so a broker that restored its checkpoint hands out the same packet ids to
+the same retained messages as the one that crashed.
+
+Dirty topics leave in the order in which they became dirty, and one that changes again keeps its
+place: a checkpoint that takes as many as there were when it began has seen every one of them.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+import msgspec
+
+from penstock.core.topic_tree import TopicTree
+from penstock.errors import StorageDamaged
+from penstock.limits import RETAINED_MAX
+
+__all__ = ["Retained", "RetainedMessage"]
+
+
+class RetainedMessage(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A message kept for its topic; the order of the fields is that of the row on disk."""
+
+    topic: bytes
+    payload: bytes
+    qos: int
+    time_ms: int
+    sequence: int
+
+    def encode(self) -> bytes:
+        """Return the row that a checkpoint writes."""
+        return msgspec.msgpack.encode(self)
+
+    @classmethod
+    def decode(cls, row: bytes) -> "RetainedMessage":
+        """Return the message of a row; raise ``StorageDamaged`` if it is not one."""
+        try:
+            return msgspec.msgpack.decode(row, type=cls)
+        except msgspec.DecodeError as error:
+            raise StorageDamaged(f"a retained message's row cannot be read: {error}") from error
+
+
+class Retained:
+    """All retained messages. ``bytes`` is topics and payloads of the durable ones."""
+
+    __slots__ = ("_count_max", "_dirty", "_durable", "_ephemeral", "bytes")
+
+    def __init__(self, count_max: int = RETAINED_MAX) -> None:
+        self._count_max = count_max
+        self._durable: TopicTree[RetainedMessage] = TopicTree()
+        self._ephemeral: TopicTree[RetainedMessage] = TopicTree()
+        self._dirty: OrderedDict[bytes, None] = OrderedDict()
+        self.bytes = 0
+
+    @property
+    def count(self) -> int:
+        """How many durable messages are retained."""
+        return len(self._durable)
+
+    @property
+    def dirty_count(self) -> int:
+        """How many topics wait for a checkpoint."""
+        return len(self._dirty)
+
+    def set(self, message: RetainedMessage) -> bool:
+        """Retain a message instead of its topic's last one [MQTT-3.3.1-5]; False if full.
+
+        An empty payload removes the last one [MQTT-3.3.1-10] and is itself not kept
+        [MQTT-3.3.1-11]. Only a topic that had none can be refused.
+        """
+        assert self._ephemeral.get(message.topic) is None
+        if not message.payload:
+            self._clear(message.topic)
+            return True
+        if self._durable.get(message.topic) is None and self.count >= self._count_max:
+            return False
+        self.restore(message)
+        self._dirty[message.topic] = None
+        return True
+
+    def set_ephemeral(self, message: RetainedMessage) -> None:
+        """Retain a value of the broker's own until it stops; an empty payload removes it."""
+        assert self._durable.get(message.topic) is None
+        if message.payload:
+            self._ephemeral.set(message.topic, message)
+        else:
+            self._ephemeral.pop(message.topic)
+
+    def restore(self, message: RetainedMessage) -> None:
+        """Put back what a checkpoint holds: nothing becomes dirty, and no limit applies.
+
+        The limit may have been lowered since; what was acknowledged then is not thrown away now.
+        """
+        self.bytes += _size(message) - _size(self._durable.get(message.topic))
+        self._durable.set(message.topic, message)
+
+    def get(self, topic: bytes) -> RetainedMessage | None:
+        """Return the message of one topic, None if there is none."""
+        return self._durable.get(topic) or self._ephemeral.get(topic)
+
+    def match(self, topic_filter: bytes) -> list[RetainedMessage]:
+        """Return the messages of all topics that the filter matches, in order of publication."""
+        found = self._durable.match(topic_filter) + self._ephemeral.match(topic_filter)
+        messages = [message for _, message in found]
+        messages.sort(key=lambda message: (message.sequence, message.topic))
+        return messages
+
+    def take_dirty(self, limit: int) -> list[tuple[bytes, RetainedMessage | None]]:
+        """Return up to ``limit`` topics that changed, oldest first, and call them clean.
+
+        None stands for a topic whose row is to be deleted. If the rows could not be written after
+        all, give the topics to ``mark_dirty``.
+        """
+        taken = [self._dirty.popitem(last=False)[0] for _ in range(min(limit, len(self._dirty)))]
+        return [(topic, self._durable.get(topic)) for topic in taken]
+
+    def mark_dirty(self, topics: Iterable[bytes]) -> None:
+        """Have the next checkpoint write these topics, whether or not they changed."""
+        self._dirty.update(dict.fromkeys(topics))
+
+    def _clear(self, topic: bytes) -> None:
+        cleared = self._durable.pop(topic)
+        if cleared is not None:
+            self.bytes -= _size(cleared)
+            self._dirty[topic] = None
+
+
+def _size(message: RetainedMessage | None) -> int:
+    return 0 if message is None else len(message.topic) + len(message.payload)

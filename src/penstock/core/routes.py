@@ -1,0 +1,118 @@
+"""The cache in front of the subscriptions: topic to targets, kept right under any churn.
+
+A publish wants one dict lookup, not a walk. ``Routes.cached`` is that dict, open to the caller::
+
+    route = routes.cached.get(topic) or routes.resolve(topic)
+
+Topics without subscribers are cached too: a busy topic that nobody reads must not cost a walk each
+time. All changes of subscriptions go through ``Routes``, which forgets exactly the routes that the
+changed filter matches: one key for a plain filter, and for a wildcard what the ``TopicTree`` of
+cached topics finds. Subscribing again with the same QoS, as clients do whenever they reconnect,
+changes nothing and forgets nothing.
+
+**Invariant**: for every cached topic, ``targets`` is what the subscriptions give at this moment. A
+``Route`` taken out of the cache is as good as that moment; look it up again after any change.
+
+The cache is bounded, first in, first out: what is still busy comes back at the price of one walk.
+Eviction goes in small lots, since looking for the oldest key of a dict steps over all the places of
+keys deleted before it; one look per lot makes that cost vanish. ``cached_max=0`` switches the cache
+off, without any other difference to be seen.
+"""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any, Generic
+
+from penstock.core.subscriptions import Subscriber, SubscriptionTrie
+from penstock.core.topic_tree import TopicTree
+from penstock.limits import ROUTES_CACHED_MAX
+
+__all__ = ["Route", "Routes"]
+
+EVICTED_SHARE = 512
+"""One part in so many of the cache goes at once: 128 of 65,536, a fraction of a millisecond."""
+
+
+class Route(Generic[Subscriber]):
+    """Where messages of one topic go. ``memo`` is the caller's, and is forgotten with the route."""
+
+    __slots__ = ("memo", "targets", "topic")
+
+    def __init__(self, topic: bytes, targets: tuple[tuple[Subscriber, int], ...]) -> None:
+        self.topic = topic
+        self.targets = targets
+        """Each subscriber once, with the QoS to deliver at most with."""
+        self.memo: Any = None
+
+
+class Routes(Generic[Subscriber]):
+    """Subscriptions and the routes that follow from them.
+
+    ``misses`` counts routes that had to be worked out, ``invalidations`` cached ones that were
+    forgotten because a subscription changed (evictions are not among them).
+    """
+
+    __slots__ = (
+        "_cached_max",
+        "_subscriptions",
+        "_topics",
+        "cached",
+        "invalidations",
+        "misses",
+    )
+
+    def __init__(self, cached_max: int = ROUTES_CACHED_MAX) -> None:
+        self._cached_max = cached_max
+        self._subscriptions: SubscriptionTrie[Subscriber] = SubscriptionTrie()
+        self._topics: TopicTree[Route[Subscriber]] = TopicTree()
+        self.cached = self._topics.values
+        """Read only; the same dict for life."""
+        self.misses = 0
+        self.invalidations = 0
+
+    @property
+    def subscription_count(self) -> int:
+        """How many subscriptions there are."""
+        return len(self._subscriptions)
+
+    def resolve(self, topic: bytes) -> Route[Subscriber]:
+        """Work out the route of a topic that is not in ``cached``, and remember it."""
+        self.misses += 1
+        route = Route(topic, tuple(self._subscriptions.match(topic).items()))
+        if self._cached_max:
+            if len(self.cached) >= self._cached_max:
+                self._evict()
+            self._topics.set(topic, route)
+        return route
+
+    def subscribe(self, topic_filter: bytes, subscriber: Subscriber, qos: int) -> bool:
+        """Add a subscription, or replace its QoS [MQTT-3.8.4-3]; tell whether it is new."""
+        before = self._subscriptions.qos(topic_filter, subscriber)
+        if before != qos:
+            self._subscriptions.subscribe(topic_filter, subscriber, qos)
+            self._invalidate(topic_filter)
+        return before is None
+
+    def unsubscribe(self, topic_filter: bytes, subscriber: Subscriber) -> bool:
+        """Remove a subscription; tell whether it was there."""
+        was_there = self._subscriptions.unsubscribe(topic_filter, subscriber)
+        if was_there:
+            self._invalidate(topic_filter)
+        return was_there
+
+    def remove_subscriber(self, subscriber: Subscriber, filters: Iterable[bytes]) -> int:
+        """Remove a subscriber from all these filters; return from how many it was removed."""
+        return sum(self.unsubscribe(topic_filter, subscriber) for topic_filter in filters)
+
+    def _invalidate(self, topic_filter: bytes) -> None:
+        affected = self._topics.match(topic_filter)
+        self.invalidations += len(affected)
+        if len(affected) == len(self.cached):
+            self._topics.clear()
+            return
+        for topic, _ in affected:
+            self._topics.pop(topic)
+
+    def _evict(self) -> None:
+        for topic in list(islice(self.cached, max(1, self._cached_max // EVICTED_SHARE))):
+            self._topics.pop(topic)
