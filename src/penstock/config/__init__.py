@@ -1,1 +1,38 @@
-"""The configuration: schema, loading (file, environment, flags), explaining."""
+"""The configuration: schema, loading (file, environment, flags), explaining.
+
+* :mod:`~penstock.config.schema` declares every key once: type, default, range, meaning;
+* :mod:`~penstock.config.load` reads file, environment and flags against it;
+* :mod:`~penstock.config.reference` writes the reference page and the example file from it.
+"""
+
+from penstock.config.address import Address, parse_listen
+from penstock.config.load import Loaded, load
+from penstock.config.problems import ConfigProblemsError, Origin, Problem
+from penstock.config.schema import (
+    Config,
+    Journal,
+    Limits,
+    Log,
+    Retention,
+    RetentionRule,
+    Shutdown,
+    Sys,
+)
+
+__all__ = [
+    "Address",
+    "Config",
+    "ConfigProblemsError",
+    "Journal",
+    "Limits",
+    "Loaded",
+    "Log",
+    "Origin",
+    "Problem",
+    "Retention",
+    "RetentionRule",
+    "Shutdown",
+    "Sys",
+    "load",
+    "parse_listen",
+]

@@ -1,0 +1,113 @@
+"""The schema as a flat table: one :class:`Key` per thing that can be set.
+
+Loader, explanations, reference page and command-line options all go through ``KEYS``; none of them
+looks at the structs. The order is that of the declaration.
+"""
+
+from difflib import get_close_matches
+from typing import Any, Literal, get_args, get_origin
+
+import msgspec
+from msgspec.structs import FieldInfo
+
+from penstock.config.schema import SECTIONS, RetentionRule
+from penstock.config.units import unit_of
+
+__all__ = ["ENVIRONMENT_PREFIX", "KEYS", "RULE_KEYS", "Key", "Kind", "closest"]
+
+ENVIRONMENT_PREFIX = "PENSTOCK_"
+
+Kind = Literal["boolean", "integer", "number", "text", "choice", "list", "rules"]
+
+_KINDS: dict[Any, Kind] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "text",
+    Literal: "choice",
+    tuple: "list",
+}
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything there is to know about one key."""
+
+    name: str
+    """Section and field, with a dot between; a key of the top level has no dot."""
+    kind: Kind
+    text: str
+    """One sentence on what it does."""
+    default: Any
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    flag: str = ""
+    """An option of its own on the command line, where it has one."""
+    form: str = ""
+    """What its texts must be beyond text: "address", "filter" or nothing further."""
+
+    @property
+    def section(self) -> str:
+        """The section it stands in, empty for the top level."""
+        return self.name.rpartition(".")[0]
+
+    @property
+    def leaf(self) -> str:
+        """Its name within the section."""
+        return self.name.rpartition(".")[2]
+
+    @property
+    def unit(self) -> str:
+        """The unit of a bare number: "s", "ms", "bytes" or none."""
+        return unit_of(self.name) if self.kind in {"integer", "number"} else ""
+
+    @property
+    def environment(self) -> str:
+        """The environment variable that sets it."""
+        return ENVIRONMENT_PREFIX + self.name.upper().replace(".", "_")
+
+
+def _key(section: str, field: FieldInfo) -> Key:
+    base, meta = get_args(field.type)
+    return Key(
+        name=f"{section}.{field.name}" if section else field.name,
+        kind=_kind(base),
+        text=meta.description,
+        default=field.default,
+        low=meta.ge,
+        high=meta.le,
+        choices=get_args(base) if get_origin(base) is Literal else (),
+        flag=meta.extra["flag"],
+        form=meta.extra["form"],
+    )
+
+
+def _kind(base: Any) -> Kind:
+    if get_args(base)[:1] == (RetentionRule,):
+        return "rules"
+    return _KINDS[get_origin(base) or base]
+
+
+def _keys_of(section: str, struct: type[msgspec.Struct]) -> list[Key]:
+    fields = msgspec.structs.fields(struct)
+    return [_key(section, field) for field in fields if field.name not in SECTIONS]
+
+
+KEYS: dict[str, Key] = {
+    key.name: key for section, struct in SECTIONS.items() for key in _keys_of(section, struct)
+}
+"""All keys by name, in the order in which the reference lists them."""
+
+RULE_KEYS: dict[str, Key] = {key.leaf: key for key in _keys_of("retention.rules", RetentionRule)}
+"""The keys of one retention rule, by their bare names."""
+
+
+def closest(name: str, names: list[str]) -> str:
+    """The known name that was probably meant, or nothing.
+
+    The right name in the wrong section (or with none) is a likelier slip than any misspelling.
+    """
+    leaf = name.rpartition(".")[2]
+    same_leaf = [known for known in names if known.rpartition(".")[2] == leaf]
+    found = same_leaf[:1] or get_close_matches(name, names, n=1, cutoff=0.6)
+    return found[0] if found else ""

@@ -1,0 +1,295 @@
+"""What can be configured: one declaration per key, from which everything else is derived.
+
+A field says its name, type, default, range and meaning, once. The loader checks against it,
+``penstock config explain`` prints it, and the reference page and the example file are written from
+it. Nothing about a key stands anywhere else.
+
+Names end with the unit and the qualifier (``keep_alive_s_max``). The unit is read off the name:
+a key with the word ``s`` or ``ms`` in it takes a duration ("24h"), one with ``bytes`` a size
+("256KiB"); see :mod:`penstock.config.units`.
+
+The defaults are those of :mod:`penstock.limits`, so that a ``Config()`` made by hand (a test, an
+embedded broker) is the same as an empty file.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from penstock import limits
+
+__all__ = [
+    "Config",
+    "Journal",
+    "Limits",
+    "Log",
+    "Retention",
+    "RetentionRule",
+    "Shutdown",
+    "Sys",
+]
+
+_YEAR_S = 365 * 24 * 3600
+_TIB = 1024 * limits.GIB
+
+
+def _text(description: str, flag: str = "", form: str = "") -> Meta:
+    """Describe a key that is no number.
+
+    ``flag`` gives it an option of its own on the command line; ``form`` names what its texts must
+    be beyond text: "address" or "filter".
+    """
+    return Meta(description=description, extra={"flag": flag, "form": form})
+
+
+def _between(low: float, high: float, description: str, flag: str = "") -> Meta:
+    """Describe a number, both bounds included."""
+    return Meta(ge=low, le=high, description=description, extra={"flag": flag, "form": ""})
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Bounds on what clients may ask of the broker."""
+
+    clients_max: Annotated[
+        int,
+        _between(
+            1,
+            1_000_000,
+            "Connections at once, all protocols together; a newcomer beyond it is refused.",
+            flag="--max-clients",
+        ),
+    ] = limits.CLIENTS_MAX
+    packet_bytes_max: Annotated[
+        int, _between(1024, limits.BATCH_BYTES_MAX, "Largest packet taken from a client.")
+    ] = limits.PACKET_BYTES_MAX
+    connect_bytes_max: Annotated[
+        int,
+        _between(1024, limits.MIB, "Largest packet taken from a client that is not yet connected."),
+    ] = limits.CONNECT_BYTES_MAX
+    connect_timeout_s: Annotated[
+        float, _between(0.1, 3600, "How long a new connection may take to send its first packet.")
+    ] = limits.CONNECT_TIMEOUT_S
+    keep_alive_s_max: Annotated[
+        int, _between(1, 65_535, "Longest keep-alive that is taken at its word.")
+    ] = limits.KEEP_ALIVE_S_MAX
+    client_id_bytes_max: Annotated[
+        int, _between(23, 65_535, "Longest client id; MQTT asks for 23 bytes at least.")
+    ] = limits.CLIENT_ID_BYTES_MAX
+    inflight_max: Annotated[
+        int, _between(1, 65_535, "Deliveries of QoS 1 and 2 a client may leave unacknowledged.")
+    ] = limits.INFLIGHT_MAX
+    queue_messages_max: Annotated[
+        int,
+        _between(1, 10_000_000, "Messages kept for a session beyond those in flight."),
+    ] = limits.QUEUE_MESSAGES_MAX
+    queue_full: Annotated[
+        Literal["drop_oldest", "drop_newest"],
+        _text("Which message gives way when a session's queue is full."),
+    ] = "drop_oldest"
+    session_expiry_s: Annotated[
+        int, _between(1, 10 * _YEAR_S, "How long a persistent session outlives its connection.")
+    ] = limits.SESSION_EXPIRY_S
+    subscriptions_max: Annotated[
+        int, _between(1, 1_000_000, "Topic filters a session may subscribe to.")
+    ] = limits.SUBSCRIPTIONS_MAX
+    topic_bytes_max: Annotated[int, _between(1, 65_535, "Longest topic or topic filter.")] = (
+        limits.TOPIC_BYTES_MAX
+    )
+    topic_levels_max: Annotated[
+        int, _between(1, 1_000, "Most levels in a topic or topic filter.")
+    ] = limits.TOPIC_LEVELS_MAX
+    retained_max: Annotated[
+        int,
+        _between(
+            0, 100_000_000, "Retained messages in all; beyond it one is delivered but not kept."
+        ),
+    ] = limits.RETAINED_MAX
+    outbound_bytes_max: Annotated[
+        int,
+        _between(
+            64 * limits.KIB,
+            limits.GIB,
+            "Bytes that may wait for one slow reader before messages of QoS 0 are dropped.",
+        ),
+    ] = limits.OUTBOUND_BYTES_MAX
+    routes_cached_max: Annotated[
+        int, _between(1, 10_000_000, "Topics whose subscribers are remembered between messages.")
+    ] = limits.ROUTES_CACHED_MAX
+
+
+class Journal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is written down, and in what portions."""
+
+    capture: Annotated[
+        bool,
+        _text(
+            "Whether messages of QoS 0 are journaled too; those of QoS 1 and 2 always are, and"
+            " topics that begin with $ never."
+        ),
+    ] = True
+    capture_exclude: Annotated[
+        tuple[str, ...],
+        _text("Topic filters whose messages of QoS 0 are not journaled.", form="filter"),
+    ] = ()
+    capture_pending_bytes_max: Annotated[
+        int,
+        _between(
+            64 * limits.KIB,
+            16 * limits.GIB,
+            "Bytes of QoS 0 that may wait for the disk; beyond it they are delivered only.",
+        ),
+    ] = limits.CAPTURE_PENDING_BYTES_MAX
+    capture_interval_ms: Annotated[
+        int, _between(0, 10_000, "How long a message of QoS 0 may wait for others to be committed.")
+    ] = limits.CAPTURE_INTERVAL_MS
+    batch_bytes_target: Annotated[
+        int,
+        _between(
+            4 * limits.KIB,
+            limits.BATCH_BYTES_MAX,
+            "Size at which a batch of captured messages is committed without further waiting.",
+        ),
+    ] = limits.BATCH_BYTES_TARGET
+    map_bytes_initial: Annotated[
+        int,
+        _between(
+            limits.MIB,
+            _TIB,
+            "Address space first reserved for the store (not disk); it doubles when needed.",
+        ),
+    ] = limits.MAP_BYTES_INITIAL
+    total_bytes_max: Annotated[
+        int,
+        _between(
+            limits.MIB, 64 * _TIB, "Size of the journal at which its oldest messages are removed."
+        ),
+    ] = limits.JOURNAL_BYTES_MAX
+
+
+_MessagesMax = Annotated[
+    int, _between(0, 2**53, "Messages kept per topic, the newest; 0 sets no limit.")
+]
+_AgeMax = Annotated[
+    int, _between(0, 100 * _YEAR_S, "How long a message is kept in the journal; 0 sets no limit.")
+]
+_BytesMax = Annotated[
+    int, _between(0, 64 * _TIB, "Payload bytes kept per topic, the newest; 0 sets no limit.")
+]
+
+
+class RetentionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What differs for the topics that match a filter; the first rule that matches applies."""
+
+    filter: Annotated[str, _text("The topics this rule is for.", form="filter")]
+    messages_max: _MessagesMax = 0
+    age_s_max: _AgeMax = 7 * 24 * 3600
+    bytes_max: _BytesMax = 0
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long journaled messages stay readable, per topic."""
+
+    messages_max: _MessagesMax = 0
+    age_s_max: _AgeMax = 7 * 24 * 3600
+    bytes_max: _BytesMax = 0
+    rules: Annotated[
+        tuple[RetentionRule, ...],
+        _text(
+            "Exceptions by topic filter, the first match counts; a limit that a rule leaves out is"
+            " that of this section."
+        ),
+    ] = ()
+
+
+class Log(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the broker says about itself on standard error."""
+
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        _text("Least important messages that are logged.", flag="--log-level"),
+    ] = "info"
+    format: Annotated[
+        Literal["auto", "console", "json"],
+        _text(
+            "How log lines look; auto is console on a terminal and json elsewhere.",
+            flag="--log-format",
+        ),
+    ] = "auto"
+
+
+class Sys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The broker's own figures, published under $SYS."""
+
+    interval_s: Annotated[
+        float,
+        _between(0, 86_400, "Time between two publications of $SYS topics; 0 turns them off."),
+    ] = 10.0
+
+
+class Shutdown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the broker stops."""
+
+    timeout_s: Annotated[
+        float,
+        _between(0, 3600, "How long a stop may wait for what is under way before it cuts off."),
+    ] = 30.0
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole configuration. ``Config()`` is the default one."""
+
+    data: Annotated[
+        str,
+        _text("Directory of the journal and all other durable state.", flag="--data"),
+    ] = "penstock-data"
+    listen: Annotated[
+        tuple[str, ...],
+        _text(
+            "Addresses to listen on; each speaks every protocol.", flag="--listen", form="address"
+        ),
+    ] = ("127.0.0.1:1883", "127.0.0.1:6379", "127.0.0.1:7600")
+    http_listen: Annotated[
+        tuple[str, ...],
+        _text(
+            "Further addresses, by custom for health, readiness and metrics; they speak every"
+            " protocol too.",
+            flag="--http-listen",
+            form="address",
+        ),
+    ] = ("127.0.0.1:9091",)
+    allow_anonymous: Annotated[
+        bool,
+        _text(
+            "Whether anyone who reaches a listener may use the broker; needed to listen beyond"
+            " this machine.",
+            flag="--allow-anonymous",
+        ),
+    ] = False
+    durability: Annotated[
+        Literal["sync", "interval"],
+        _text(
+            "When an acknowledgement is given: sync after the disk has the message, interval"
+            " before, with the disk at most durability_interval_ms behind.",
+            flag="--durability",
+        ),
+    ] = "sync"
+    durability_interval_ms: Annotated[
+        int,
+        _between(1, 60_000, "How much a power failure may lose with durability = interval."),
+    ] = 100
+    limits: Limits = Limits()
+    journal: Journal = Journal()
+    retention: Retention = Retention()
+    log: Log = Log()
+    sys: Sys = Sys()
+    shutdown: Shutdown = Shutdown()
+
+
+def _sections() -> dict[str, type[msgspec.Struct]]:
+    """List the sections by name; the top level is the section without one."""
+    named = {f.name: f.type for f in msgspec.structs.fields(Config) if isinstance(f.type, type)}
+    return {"": Config, **named}
+
+
+SECTIONS: dict[str, type[msgspec.Struct]] = _sections()

@@ -1,0 +1,200 @@
+"""From what was written to the value of a key, checked; and back to how it is written.
+
+The same rules hold wherever a value comes from: text of an environment variable or flag, or a
+typed value of the file. So a number may be a number, digits, or a quantity with its unit; a list
+may be a list or text with commas; and ``retention.rules`` in a variable is a TOML array.
+"""
+
+import json
+import tomllib
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from penstock.config.address import parse_listen
+from penstock.config.keys import RULE_KEYS, Key, Kind, closest
+from penstock.config.problems import Fault, did_you_mean, faults_in
+from penstock.config.units import with_unit, without_unit
+from penstock.model.topic import filter_fault
+
+__all__ = ["decode", "encode", "range_of"]
+
+_Item = TypeVar("_Item")
+_Value = TypeVar("_Value")
+
+_BOOLEANS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def decode(key: Key, raw: Any) -> Any:
+    """Turn what was given for ``key`` into its value.
+
+    Raises :class:`Fault`, or a group of them for a list, where several items may be wrong.
+    """
+    return _DECODERS[key.kind](key, raw)
+
+
+def _boolean(_key: Key, raw: Any) -> bool:
+    value = _BOOLEANS.get(raw.strip().lower()) if isinstance(raw, str) else raw
+    if not isinstance(value, bool):
+        raise Fault(f"must be true or false, not {_shown(raw)}")
+    return value
+
+
+def _number(key: Key, raw: Any) -> float:
+    try:
+        value = without_unit(raw, key.unit) if isinstance(raw, str) else raw
+    except ValueError as error:
+        raise Fault(f"{error}, not {_shown(raw)}") from None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Fault(f"must be a number, not {_shown(raw)}")
+    assert key.low is not None
+    assert key.high is not None
+    if not key.low <= value <= key.high:  # written so that nan fails too
+        raise Fault(f"must be {range_of(key)}, not {_shown(raw)}")
+    return value
+
+
+def _integer(key: Key, raw: Any) -> int:
+    value = _number(key, raw)
+    if value != int(value):
+        units = {"s": " of seconds", "ms": " of milliseconds", "bytes": " of bytes", "": ""}
+        raise Fault(f"must be a whole number{units[key.unit]}, not {_shown(raw)}")
+    return int(value)
+
+
+def _float(key: Key, raw: Any) -> float:
+    return float(_number(key, raw))
+
+
+def _text(key: Key, raw: Any) -> str:
+    if not isinstance(raw, str):
+        raise Fault(f"must be text in quotes, not {_shown(raw)}")
+    if not raw:
+        raise Fault("must not be empty")
+    _FORMS[key.form](raw)
+    return raw
+
+
+def _address(text: str) -> None:
+    try:
+        parse_listen(text)
+    except ValueError as error:
+        raise Fault(str(error)) from None
+
+
+def _filter(text: str) -> None:
+    # Only what the wire allows is checked: the limits on topics are configuration themselves.
+    fault = filter_fault(text.encode("utf-8", "surrogateescape"), 65_535, 65_535)
+    if fault:
+        raise Fault(f"{_shown(text)} is not a topic filter: {fault}")
+
+
+_FORMS: Final[dict[str, Callable[[str], None]]] = {
+    "": lambda _text: None,
+    "address": _address,
+    "filter": _filter,
+}
+
+
+def _choice(key: Key, raw: Any) -> str:
+    if raw in key.choices:
+        return str(raw)
+    guess = closest(raw, list(key.choices)) if isinstance(raw, str) else ""
+    allowed = ", ".join(key.choices[:-1]) + f" or {key.choices[-1]}"
+    raise Fault(f"must be {allowed}, not {_shown(raw)}", did_you_mean(guess))
+
+
+def _list(key: Key, raw: Any) -> tuple[str, ...]:
+    if isinstance(raw, str):
+        raw = [part.strip() for part in raw.split(",") if part.strip()]
+    if not isinstance(raw, list | tuple) or not all(isinstance(item, str) for item in raw):
+        raise Fault(f"must be a list of texts, not {_shown(raw)}")
+    return tuple(_each(raw, lambda _index, item: _text(key, item)))
+
+
+def _rules(_key: Key, raw: Any) -> tuple[dict[str, Any], ...]:
+    """Decode every rule to the keys it sets; the loader fills in the rest from the section."""
+    if isinstance(raw, str):
+        raw = _toml_array(raw)
+    if not isinstance(raw, list | tuple) or not all(isinstance(rule, dict) for rule in raw):
+        raise Fault("must be an array of tables", "write [[retention.rules]] above each rule")
+    return tuple(_each(raw, _rule))
+
+
+def _toml_array(text: str) -> Any:
+    try:
+        return tomllib.loads(f"rules = {text}")["rules"]
+    except tomllib.TOMLDecodeError:
+        example = '[{filter = "logs/#", age_s_max = "1d"}]'
+        raise Fault("must be an array of rules", f"write it as in {example}") from None
+
+
+def _rule(index: int, rule: dict[str, Any]) -> dict[str, Any]:
+    name = f"retention.rules[{index}]"
+    if "filter" not in rule:
+        raise Fault("a rule needs a filter", 'add filter = "some/topic/#"', key=name)
+    values = _each(rule.items(), lambda _index, item: _rule_value(f"{name}.{item[0]}", *item))
+    return dict(zip(rule, values, strict=True))
+
+
+def _rule_value(name: str, leaf: str, raw: Any) -> Any:
+    if leaf not in RULE_KEYS:
+        raise Fault("no such key", did_you_mean(closest(leaf, list(RULE_KEYS))), key=name)
+    try:
+        return decode(RULE_KEYS[leaf], raw)
+    except Fault as fault:
+        raise Fault(fault.what, fault.advice, key=name) from None
+
+
+def _each(items: Iterable[_Item], decoder: Callable[[int, _Item], _Value]) -> list[_Value]:
+    """Decode all items and raise all their faults together, not only the first."""
+    values: list[_Value] = []
+    faults: list[Fault] = []
+    for index, item in enumerate(items):
+        try:
+            values.append(decoder(index, item))
+        except* Fault as group:
+            faults.extend(faults_in(group))
+    if faults:
+        raise ExceptionGroup("faults", faults)
+    return values
+
+
+_DECODERS: Final[dict[Kind, Callable[[Key, Any], Any]]] = {
+    "boolean": _boolean,
+    "integer": _integer,
+    "number": _float,
+    "text": _text,
+    "choice": _choice,
+    "list": _list,
+    "rules": _rules,
+}
+
+
+def encode(key: Key, value: Any) -> str:
+    """Write a value as TOML, quantities with their unit; ``decode`` reads it back."""
+    if key.kind == "rules":
+        return "[" + ", ".join(_encode_rule(rule) for rule in value) + "]"
+    if key.kind in {"integer", "number"}:
+        text = with_unit(value, key.unit)
+        return text if key.unit == "" or value == 0 else f'"{text}"'
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _encode_rule(rule: msgspec.Struct) -> str:
+    pairs = (f"{leaf} = {encode(key, getattr(rule, leaf))}" for leaf, key in RULE_KEYS.items())
+    return "{" + ", ".join(pairs) + "}"
+
+
+def range_of(key: Key) -> str:
+    """Say the range of a number in words: "1KiB to 64MiB"; empty for all other kinds."""
+    if key.low is None or key.high is None:
+        return ""
+    return f"{with_unit(key.low, key.unit)} to {with_unit(key.high, key.unit)}"
+
+
+def _shown(raw: Any) -> str:
+    """Quote what was given, cut to a length that fits a line."""
+    text = json.dumps(raw, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."
