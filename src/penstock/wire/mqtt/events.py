@@ -2,12 +2,19 @@
 
 Two events carry many packets at once, because runs are what a busy socket is made of:
 ``PublishRun`` (QoS 0, not retained, one topic) and ``Acks`` (same kind of acknowledgement). The
-others are one packet each. Topics and filters are the wire's own bytes, proven to be UTF-8 without
-U+0000; nothing else about them has been checked yet.
+others are one packet each.
+
+Text is the wire's own bytes, never decoded. Client ids, user names, will topics and filters are
+proven to be UTF-8 without U+0000; nothing else about them has been checked. **The topics of
+``Publish`` and ``PublishRun`` are raw slices that nobody has checked at all**: most messages go to
+a topic that was seen a moment ago, so whoever routes them proves a topic once, when it is new
+(``decode.is_text`` and ``topic_fault``), and not once per message.
 
 ``Violation`` and ``ConnectRefused`` are always the last event: the machine is closed and looks at
 nothing that follows [MQTT-4.8.0-1], [MQTT-3.1.4-5].
 """
+
+from typing import TypeAlias
 
 import msgspec
 
@@ -19,6 +26,7 @@ __all__ = [
     "Connect",
     "ConnectRefused",
     "Disconnect",
+    "Event",
     "PingReq",
     "PingResp",
     "Publish",
@@ -60,7 +68,10 @@ class ConnectRefused(msgspec.Struct, frozen=True, gc=False):
 
 
 class PublishRun(msgspec.Struct, frozen=True, gc=False):
-    """Consecutive QoS 0 PUBLISH packets, RETAIN 0, to one topic; ``frames`` is all of them, raw."""
+    """Consecutive QoS 0 PUBLISH packets, RETAIN 0, to one topic; ``frames`` is all of them, raw.
+
+    ``topic`` is unchecked: see the module.
+    """
 
     topic: bytes
     payloads: list[bytes]
@@ -68,7 +79,7 @@ class PublishRun(msgspec.Struct, frozen=True, gc=False):
 
 
 class Publish(msgspec.Struct, frozen=True, gc=False):
-    """Any other PUBLISH; ``packet_id`` is 0 for QoS 0."""
+    """Any other PUBLISH; ``packet_id`` is 0 for QoS 0; ``topic`` is unchecked: see the module."""
 
     topic: bytes
     payload: bytes
@@ -136,3 +147,22 @@ class Violation(msgspec.Struct, frozen=True, gc=False):
 
     reason: DisconnectReason
     detail: str
+
+
+Event: TypeAlias = (
+    Acks
+    | ConnAck
+    | Connect
+    | ConnectRefused
+    | Disconnect
+    | PingReq
+    | PingResp
+    | Publish
+    | PublishRun
+    | SubAck
+    | Subscribe
+    | UnsubAck
+    | Unsubscribe
+    | Violation
+)
+"""Whatever ``receive`` of a machine may return."""

@@ -1,0 +1,54 @@
+"""A client's end of a connection: what a broker may say, and when.
+
+=========  =========================================================================  =========
+state      packets                                                                    then
+=========  =========================================================================  =========
+OPENING    CONNACK [MQTT-3.2.0-1]                                                     CONNECTED
+CONNECTED  PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBACK, UNSUBACK, PINGRESP       CONNECTED
+=========  =========================================================================  =========
+
+A CONNACK that refuses closes the machine. Every PUBLISH is an event of its own, QoS 0 too: a client
+looks at each message, it does not pass runs of them on.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+from penstock.limits import PACKET_BYTES_MAX
+from penstock.wire.mqtt import lanes
+from penstock.wire.mqtt.decode import DECODERS
+from penstock.wire.mqtt.machine import Machine, State, Transitions
+from penstock.wire.mqtt.packet import PacketType
+
+__all__ = ["ClientMachine"]
+
+CLIENT_TRANSITIONS: Final[Transitions] = {
+    State.OPENING: {PacketType.CONNACK: State.CONNECTED},
+    State.CONNECTED: {
+        PacketType.PUBLISH: State.CONNECTED,
+        PacketType.PUBACK: State.CONNECTED,
+        PacketType.PUBREC: State.CONNECTED,
+        PacketType.PUBREL: State.CONNECTED,
+        PacketType.PUBCOMP: State.CONNECTED,
+        PacketType.SUBACK: State.CONNECTED,
+        PacketType.UNSUBACK: State.CONNECTED,
+        PacketType.PINGRESP: State.CONNECTED,
+    },
+    State.CLOSED: {},
+}
+
+
+class ClientMachine(Machine):
+    """Bytes from a broker in, events out; see the module."""
+
+    __slots__ = ()
+
+    transitions = CLIENT_TRANSITIONS
+    _decoders = DECODERS
+    _lanes: ClassVar[Mapping[int, lanes.Lane]] = {
+        **dict.fromkeys(lanes.SHAPES, lanes.publishes),
+        **dict.fromkeys(lanes.ACKNOWLEDGEMENTS, lanes.acks),
+    }
+
+    def __init__(self, packet_bytes_max: int = PACKET_BYTES_MAX) -> None:
+        super().__init__(packet_bytes_max, packet_bytes_max)

@@ -1,0 +1,348 @@
+"""One function per packet type: the bytes of one whole packet in, one event out.
+
+These are the plain path: they say precisely what is wrong with a packet, and are not in a hurry.
+The shapes that make up nearly all traffic never come here while they are well-formed (``lanes``).
+
+Every read goes through a ``Cursor`` that knows where the packet ends, so a length inside a packet
+can be wrong but cannot reach beyond it. Whatever the peer did wrong is a ``PacketError``; no other
+exception can come out of here, whatever the bytes. A body must be used up to its last byte: the
+standard has no field that a receiver may skip, so a rest is a packet in disguise.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from penstock.errors import RemoteProtocolError
+from penstock.limits import CLIENT_ID_BYTES_MAX
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.mqtt.events import (
+    Acks,
+    ConnAck,
+    Connect,
+    ConnectRefused,
+    Disconnect,
+    Event,
+    PingReq,
+    PingResp,
+    Publish,
+    SubAck,
+    Subscribe,
+    UnsubAck,
+    Unsubscribe,
+    Will,
+)
+from penstock.wire.mqtt.packet import (
+    DUP_FLAG,
+    FIXED_FLAGS,
+    QOS_MASK,
+    RETAIN_FLAG,
+    PacketType,
+)
+
+__all__ = ["DECODERS", "Cursor", "Decoder", "PacketError", "check_flags", "is_text", "publish"]
+
+PROTOCOL_NAME: Final = b"MQTT"
+PROTOCOL_NAME_3_1: Final = b"MQIsdp"
+PROTOCOL_LEVEL: Final = 4
+
+REFUSED_PROTOCOL_LEVEL: Final = 1
+REFUSED_IDENTIFIER: Final = 2
+RETURN_CODE_MAX: Final = 5
+"""CONNACK codes above it are reserved."""
+
+SUBACK_CODES: Final = frozenset({0, 1, 2, 0x80})
+
+USERNAME_FLAG: Final = 0b1000_0000
+PASSWORD_FLAG: Final = 0b0100_0000
+WILL_RETAIN_FLAG: Final = 0b0010_0000
+WILL_QOS_MASK: Final = 0b0001_1000
+WILL_FLAG: Final = 0b0000_0100
+CLEAN_SESSION_FLAG: Final = 0b0000_0010
+RESERVED_FLAG: Final = 0b0000_0001
+
+
+class PacketError(RemoteProtocolError):
+    """What the peer sent cannot be read on. The machine turns it into a ``Violation``."""
+
+    def __init__(
+        self, message: str, reason: DisconnectReason = DisconnectReason.MALFORMED_PACKET
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def is_text(field: bytes) -> bool:
+    """Tell whether ``field`` is a string as MQTT means it: strict UTF-8 without U+0000.
+
+    Python's decoder refuses encoded surrogates, as [MQTT-1.5.3-1] asks. A byte order mark is an
+    ordinary character and stays [MQTT-1.5.3-3].
+    """
+    try:
+        field.decode()
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in field  # [MQTT-1.5.3-2]
+
+
+class Cursor:
+    """Reads one packet from front to back and never past its end."""
+
+    __slots__ = ("_position", "frame")
+
+    def __init__(self, frame: bytes, position: int) -> None:
+        self.frame = frame
+        self._position = position
+
+    @property
+    def at_end(self) -> bool:
+        """Whether everything has been read."""
+        return self._position == len(self.frame)
+
+    def take(self, count: int) -> bytes:
+        """Return the next ``count`` bytes."""
+        start, end = self._position, self._position + count
+        if end > len(self.frame):
+            raise PacketError("the packet ends inside a field")
+        self._position = end
+        return self.frame[start:end]
+
+    def rest(self) -> bytes:
+        """Return all that is left."""
+        return self.take(len(self.frame) - self._position)
+
+    def byte(self) -> int:
+        """Return the next byte as a number."""
+        return self.take(1)[0]
+
+    def uint16(self) -> int:
+        """Return a two-byte number, most significant byte first."""
+        return int.from_bytes(self.take(2), "big")
+
+    def binary(self) -> bytes:
+        """Return a field that is preceded by its two-byte length."""
+        return self.take(self.uint16())
+
+    def text(self, name: str) -> bytes:
+        """Return a string field, still as bytes, proven to be text; ``name`` is for the log."""
+        field = self.binary()
+        if not is_text(field):
+            raise PacketError(f"{name} is not UTF-8, or contains U+0000")
+        return field
+
+    def packet_id(self) -> int:
+        """Return a packet identifier, which is never 0."""
+        packet_id = self.uint16()
+        if packet_id == 0:
+            raise PacketError("packet identifier 0")  # [MQTT-2.3.1-1]
+        return packet_id
+
+    def finish(self) -> None:
+        """Insist that nothing is left."""
+        if not self.at_end:
+            raise PacketError("bytes after the last field of the packet")
+
+
+Decoder = Callable[[int, Cursor], Event]
+"""Takes the four flag bits and a cursor at the first byte of the body."""
+
+
+def check_flags(packet_type: int, flags: int) -> None:
+    """Refuse flag bits that ``packet_type`` may not have. They are known from the first byte."""
+    if packet_type != PacketType.PUBLISH:
+        if flags != FIXED_FLAGS[packet_type]:
+            # Also [MQTT-3.6.1-1], [MQTT-3.8.1-1], [MQTT-3.10.1-1] and [MQTT-3.14.1-1].
+            raise PacketError("reserved flags in the fixed header")  # [MQTT-2.2.2-2]
+    elif flags & QOS_MASK == QOS_MASK:
+        raise PacketError("PUBLISH with QoS 3")  # [MQTT-3.3.1-4]
+    elif flags & DUP_FLAG and not flags & QOS_MASK:
+        raise PacketError("PUBLISH with DUP and QoS 0")  # [MQTT-3.3.1-2]
+
+
+# ── CONNECT ───────────────────────────────────────────────────────────────────────────────────
+
+
+def connect(_flags: int, cursor: Cursor) -> Connect | ConnectRefused:
+    """Decode CONNECT, or say with which code it must be refused.
+
+    The format comes first: a malformed CONNECT is closed on without a CONNACK [MQTT-3.1.4-1],
+    even if its client id would have been refused as well.
+    """
+    name = cursor.binary()
+    if name not in {PROTOCOL_NAME, PROTOCOL_NAME_3_1}:
+        # [MQTT-3.1.2-1]; we do not guess on, so there is no CONNACK to send.
+        reason = DisconnectReason.UNACCEPTABLE_PROTOCOL
+        raise PacketError("the protocol name is not MQTT", reason)
+    level = cursor.byte()
+    if name != PROTOCOL_NAME or level != PROTOCOL_LEVEL:
+        # [MQTT-3.1.2-2]. The rest is laid out by a version we do not speak: not looked at.
+        return ConnectRefused(REFUSED_PROTOCOL_LEVEL, DisconnectReason.UNACCEPTABLE_PROTOCOL)
+    connect_flags = cursor.byte()
+    _check_connect_flags(connect_flags)
+    packet = Connect(
+        keep_alive=cursor.uint16(),
+        client_id=cursor.text("client id"),  # [MQTT-3.1.3-3], [MQTT-3.1.3-4]
+        clean_session=bool(connect_flags & CLEAN_SESSION_FLAG),
+        will=_will(connect_flags, cursor),
+        username=cursor.text("user name") if connect_flags & USERNAME_FLAG else None,
+        password=cursor.binary() if connect_flags & PASSWORD_FLAG else None,
+    )
+    cursor.finish()
+    if not _is_acceptable_client_id(packet):
+        return ConnectRefused(REFUSED_IDENTIFIER, DisconnectReason.IDENTIFIER_REJECTED)
+    return packet
+
+
+def _check_connect_flags(connect_flags: int) -> None:
+    if connect_flags & RESERVED_FLAG:
+        raise PacketError("CONNECT with its reserved flag set")  # [MQTT-3.1.2-3]
+    if connect_flags & WILL_QOS_MASK == WILL_QOS_MASK:
+        raise PacketError("CONNECT with will QoS 3")  # [MQTT-3.1.2-14]
+    if not connect_flags & WILL_FLAG and connect_flags & (WILL_QOS_MASK | WILL_RETAIN_FLAG):
+        # [MQTT-3.1.2-11], [MQTT-3.1.2-13], [MQTT-3.1.2-15]
+        raise PacketError("CONNECT with will QoS or will retain, but no will")
+    if connect_flags & PASSWORD_FLAG and not connect_flags & USERNAME_FLAG:
+        raise PacketError("CONNECT with a password, but no user name")  # [MQTT-3.1.2-22]
+
+
+def _will(connect_flags: int, cursor: Cursor) -> Will | None:
+    if not connect_flags & WILL_FLAG:
+        return None
+    return Will(
+        topic=cursor.text("will topic"),  # [MQTT-3.1.3-10]
+        payload=cursor.binary(),
+        qos=(connect_flags & WILL_QOS_MASK) >> 3,
+        retain=bool(connect_flags & WILL_RETAIN_FLAG),
+    )
+
+
+def _is_acceptable_client_id(packet: Connect) -> bool:
+    if not packet.client_id:
+        return packet.clean_session  # [MQTT-3.1.3-7], [MQTT-3.1.3-8]
+    return len(packet.client_id) <= CLIENT_ID_BYTES_MAX  # [MQTT-3.1.3-9]
+
+
+# ── Messages and their acknowledgements ───────────────────────────────────────────────────────
+
+
+def publish(flags: int, cursor: Cursor) -> Publish:
+    """Decode PUBLISH; ``check_flags`` has passed. The topic is not checked (see ``events``)."""
+    qos = (flags & QOS_MASK) >> 1
+    return Publish(
+        topic=cursor.binary(),
+        packet_id=cursor.packet_id() if qos else 0,  # [MQTT-2.3.1-5]
+        payload=cursor.rest(),
+        qos=qos,
+        retain=bool(flags & RETAIN_FLAG),
+        dup=bool(flags & DUP_FLAG),
+    )
+
+
+def _ack_decoder(packet_type: PacketType) -> Decoder:
+    def acknowledgement(_flags: int, cursor: Cursor) -> Acks:
+        return Acks(packet_type, [_only_packet_id(cursor)])
+
+    return acknowledgement
+
+
+def _only_packet_id(cursor: Cursor) -> int:
+    packet_id = cursor.packet_id()
+    cursor.finish()
+    return packet_id
+
+
+# ── Subscriptions ─────────────────────────────────────────────────────────────────────────────
+
+
+def subscribe(_flags: int, cursor: Cursor) -> Subscribe:
+    """Decode SUBSCRIBE."""
+    packet_id = cursor.packet_id()
+    requests = [_request(cursor)]  # at least one [MQTT-3.8.3-3]
+    while not cursor.at_end:
+        requests.append(_request(cursor))
+    return Subscribe(packet_id, requests)
+
+
+def _request(cursor: Cursor) -> tuple[bytes, int]:
+    topic_filter = cursor.text("topic filter")  # [MQTT-3.8.3-1]
+    qos = cursor.byte()
+    if qos > 2:
+        raise PacketError("SUBSCRIBE with a requested QoS above 2")  # [MQTT-3-8.3-4]
+    return topic_filter, qos
+
+
+def suback(_flags: int, cursor: Cursor) -> SubAck:
+    """Decode SUBACK."""
+    packet_id = cursor.packet_id()
+    return_codes = list(cursor.take(1) + cursor.rest())  # at least one
+    if not SUBACK_CODES.issuperset(return_codes):
+        raise PacketError("SUBACK with a reserved return code")  # [MQTT-3.9.3-2]
+    return SubAck(packet_id, return_codes)
+
+
+def unsubscribe(_flags: int, cursor: Cursor) -> Unsubscribe:
+    """Decode UNSUBSCRIBE."""
+    packet_id = cursor.packet_id()
+    filters = [cursor.text("topic filter")]  # [MQTT-3.10.3-1]; at least one [MQTT-3.10.3-2]
+    while not cursor.at_end:
+        filters.append(cursor.text("topic filter"))
+    return Unsubscribe(packet_id, filters)
+
+
+def unsuback(_flags: int, cursor: Cursor) -> UnsubAck:
+    """Decode UNSUBACK."""
+    return UnsubAck(_only_packet_id(cursor))
+
+
+# ── The short ones ────────────────────────────────────────────────────────────────────────────
+
+
+def connack(_flags: int, cursor: Cursor) -> ConnAck:
+    """Decode CONNACK."""
+    acknowledge_flags, return_code = cursor.take(2)
+    cursor.finish()
+    if acknowledge_flags > 1:
+        raise PacketError("CONNACK with reserved flags")
+    if return_code > RETURN_CODE_MAX:
+        raise PacketError("CONNACK with a reserved return code")
+    if acknowledge_flags and return_code:
+        raise PacketError("CONNACK refuses, yet a session is present")  # [MQTT-3.2.2-4]
+    return ConnAck(bool(acknowledge_flags), return_code)
+
+
+def pingreq(_flags: int, cursor: Cursor) -> PingReq:
+    """Decode PINGREQ."""
+    cursor.finish()
+    return PingReq()
+
+
+def pingresp(_flags: int, cursor: Cursor) -> PingResp:
+    """Decode PINGRESP."""
+    cursor.finish()
+    return PingResp()
+
+
+def disconnect(_flags: int, cursor: Cursor) -> Disconnect:
+    """Decode DISCONNECT."""
+    cursor.finish()
+    return Disconnect()
+
+
+DECODERS: Final[Mapping[int, Decoder]] = MappingProxyType(
+    {
+        PacketType.CONNECT: connect,
+        PacketType.CONNACK: connack,
+        PacketType.PUBLISH: publish,
+        PacketType.PUBACK: _ack_decoder(PacketType.PUBACK),
+        PacketType.PUBREC: _ack_decoder(PacketType.PUBREC),
+        PacketType.PUBREL: _ack_decoder(PacketType.PUBREL),
+        PacketType.PUBCOMP: _ack_decoder(PacketType.PUBCOMP),
+        PacketType.SUBSCRIBE: subscribe,
+        PacketType.SUBACK: suback,
+        PacketType.UNSUBSCRIBE: unsubscribe,
+        PacketType.UNSUBACK: unsuback,
+        PacketType.PINGREQ: pingreq,
+        PacketType.PINGRESP: pingresp,
+        PacketType.DISCONNECT: disconnect,
+    }
+)

@@ -1,0 +1,136 @@
+"""Fast lanes: the few packet shapes that make up nearly all traffic, read in tight loops.
+
+A lane starts at a packet whose first byte it knows and reads on as long as it meets complete,
+well-formed packets of that very first byte. At anything else (another packet, a missing byte, a
+fault, a length of three bytes) it stops and returns where it stands. It never judges: the plain
+path looks at that packet next, reads it or says what is wrong with it. Hence lanes may be narrow,
+and everything they accept the plain path would have accepted with the same meaning; the property
+tests hold the two against each other.
+
+Cost is the point here, so the header is spelled out in each loop instead of being a function: a
+call per message would cost as much as all the rest. Reading ``data[i]`` past a packet's end but
+inside the chunk is harmless, since what was read is only believed after the bounds are checked.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from penstock.wire.mqtt.events import Acks, Event, Publish, PublishRun
+from penstock.wire.mqtt.packet import DUP_FLAG, QOS_MASK, RETAIN_FLAG, PacketType
+
+__all__ = ["ACKNOWLEDGEMENTS", "PUBLISH_QOS_0", "Lane", "acks", "publish_runs", "publishes"]
+
+Lane = Callable[[bytes, int, int, list[Event]], int]
+"""``(data, position, length_max, events)`` to the position of the first packet not read."""
+
+PUBLISH_QOS_0: Final = PacketType.PUBLISH << 4
+"""First byte of a PUBLISH with neither DUP, QoS nor RETAIN."""
+
+SHAPES: Final[Mapping[int, tuple[int, bool, bool]]] = MappingProxyType(
+    {
+        PUBLISH_QOS_0 | flags: (qos, bool(flags & RETAIN_FLAG), bool(flags & DUP_FLAG))
+        for flags in range(16)
+        if (qos := (flags & QOS_MASK) >> 1) < 3 and (qos or not flags & DUP_FLAG)
+    }
+)
+"""First byte of every lawful PUBLISH, to its QoS, RETAIN and DUP."""
+
+ACKNOWLEDGEMENTS: Final = (0x40, 0x50, 0x62, 0x70)
+"""First bytes of PUBACK, PUBREC, PUBREL and PUBCOMP."""
+
+PUBLISH_BYTES_MIN: Final = 5
+"""Bytes a publish lane must see ahead, so that a header of two length bytes can be read freely."""
+
+
+def publish_runs(data: bytes, position: int, length_max: int, events: list[Event]) -> int:
+    """Read QoS 0 PUBLISH packets; those that follow one another to one topic become one event."""
+    size = len(data)
+    last = size - PUBLISH_BYTES_MIN
+    topic, payloads, start, previous = None, [b""], position, position
+    while position <= last and data[position] == PUBLISH_QOS_0:
+        length = data[position + 1]
+        body = position + 2
+        if length > 127:
+            if data[body] > 127:
+                break
+            length += (data[body] << 7) - 128
+            body += 1
+        end = body + length
+        payload = body + 2 + (data[body] << 8 | data[body + 1])
+        if end > size or payload > end or length > length_max:
+            break
+        name = data[body + 2 : payload]
+        if name != topic:
+            if topic is not None:
+                events.append(PublishRun(topic, payloads, data[start:position]))
+            topic, payloads, start = name, [data[payload:end]], position
+        else:
+            payloads.append(data[payload:end])
+            if end - position == position - previous:  # twice the same header: expect more of it
+                following = _uniform_end(data, data[position:payload], end, end - position)
+                stride, payload_size = end - position, end - payload
+                payloads += [
+                    data[at : at + payload_size]
+                    for at in range(payload + stride, following, stride)
+                ]
+                end = following
+        previous, position = position, end
+    if topic is not None:
+        events.append(PublishRun(topic, payloads, data[start:position]))
+    return position
+
+
+def _uniform_end(data: bytes, head: bytes, position: int, stride: int) -> int:
+    """Return where packets of ``stride`` bytes that begin with ``head`` end, from ``position``."""
+    startswith = data.startswith
+    last = len(data) - stride
+    while position <= last and startswith(head, position):
+        position += stride
+    return position
+
+
+def publishes(data: bytes, position: int, length_max: int, events: list[Event]) -> int:
+    """Read PUBLISH packets, one event each."""
+    size = len(data)
+    last = size - PUBLISH_BYTES_MIN
+    first = data[position]
+    qos, retain, dup = SHAPES[first]
+    append = events.append
+    packet_id = 0
+    while position <= last and data[position] == first:
+        length = data[position + 1]
+        body = position + 2
+        if length > 127:
+            if data[body] > 127:
+                break
+            length += (data[body] << 7) - 128
+            body += 1
+        end = body + length
+        payload = topic_end = body + 2 + (data[body] << 8 | data[body + 1])
+        if qos:
+            payload += 2
+        if end > size or payload > end or length > length_max:
+            break
+        if qos:
+            packet_id = data[topic_end] << 8 | data[topic_end + 1]
+            if not packet_id:
+                break
+        append(Publish(data[body + 2 : topic_end], data[payload:end], qos, retain, dup, packet_id))
+        position = end
+    return position
+
+
+def acks(data: bytes, position: int, _length_max: int, events: list[Event]) -> int:
+    """Read acknowledgements of one kind; all that follow one another become one event."""
+    first = data[position]
+    packet_ids: list[int] = []
+    append = packet_ids.append
+    for at in range(position, len(data) - 3, 4):
+        packet_id = data[at + 2] << 8 | data[at + 3]
+        if not packet_id or data[at] != first or data[at + 1] != 2:
+            break
+        append(packet_id)
+    if packet_ids:
+        events.append(Acks(first >> 4, packet_ids))
+    return position + 4 * len(packet_ids)

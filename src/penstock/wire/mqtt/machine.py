@@ -1,0 +1,158 @@
+"""What both ends of a connection have in common: bytes come in pieces, packets come out whole.
+
+A machine is a table and a buffer. The table says, per state, which packet types may come and which
+state each leads to; *what is not in the table is a violation*, so a packet at a wrong time or in
+the wrong direction needs no code of its own. ``ServerMachine`` and ``ClientMachine`` are such
+tables; everything that happens, happens here.
+
+``receive`` goes over a chunk once. Where a fast lane knows the first byte, the lane reads on as far
+as it can (``lanes``); whatever stopped it, and every other packet, is read by ``_read_packet``,
+which alone decides about faults, limits, states and missing bytes.
+
+**Memory.** A machine between packets holds no buffer. An incomplete packet is kept in a
+``bytearray`` that grows with what has arrived, never with what was announced; small pieces cost
+their bytes and not an object each. Since the length needed is remembered, a packet that trickles in
+is scanned twice at most and copied once: linear, however it is cut.
+
+**The end.** After a violation, a refusal or DISCONNECT the machine is CLOSED; it looks at nothing
+that follows, in this chunk or later [MQTT-4.8.0-1]. What came before is still reported.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from types import MappingProxyType
+from typing import ClassVar
+
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.mqtt.decode import Cursor, Decoder, PacketError, check_flags
+from penstock.wire.mqtt.events import ConnAck, ConnectRefused, Event, Violation
+from penstock.wire.mqtt.lanes import Lane
+
+__all__ = ["Machine", "State", "Transitions"]
+
+
+class State(IntEnum):
+    """How far a connection has come."""
+
+    OPENING = 0
+    """The first packet (CONNECT at a server, CONNACK at a client) has not come yet."""
+    CONNECTED = 1
+    CLOSED = 2
+
+
+Transitions = Mapping[State, Mapping[int, State]]
+"""State and packet type to the next state; a pair that is missing is a violation."""
+
+
+class Machine:
+    """The shared part; see the module. Make one of the two ends instead."""
+
+    __slots__ = ("_length_max", "_needed", "_packet_bytes_max", "_state", "_tail")
+
+    transitions: ClassVar[Transitions]
+    _decoders: ClassVar[Mapping[int, Decoder]]
+    _lanes: ClassVar[Mapping[int, Lane]] = MappingProxyType({})
+
+    def __init__(self, packet_bytes_max: int, opening_bytes_max: int) -> None:
+        self._packet_bytes_max = packet_bytes_max
+        self._length_max = opening_bytes_max
+        self._state = State.OPENING
+        self._tail: bytearray | None = None
+        self._needed = 0
+
+    @property
+    def state(self) -> State:
+        """Where in ``transitions`` this connection stands."""
+        return self._state
+
+    @property
+    def closed(self) -> bool:
+        """Whether the conversation is over; ``receive`` then returns nothing, for ever."""
+        return self._state is State.CLOSED
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes held of a packet that is not complete yet."""
+        return 0 if self._tail is None else len(self._tail)
+
+    def receive(self, data: bytes) -> list[Event]:
+        """Take what a socket gave, report the packets that it completes. Never raises."""
+        if self._state is State.CLOSED:
+            return []
+        if self._tail is not None:
+            if len(self._tail) + len(data) < self._needed:
+                self._tail += data
+                return []
+            data = b"".join((self._tail, data))
+            self._tail = None
+        events: list[Event] = []
+        position = self._scan(data, events)
+        if position < len(data) and not self.closed:
+            self._tail = bytearray(data[position:])
+        return events
+
+    def _scan(self, data: bytes, events: list[Event]) -> int:
+        """Read all complete packets; return where the first incomplete one begins."""
+        following = 0
+        position = -1
+        while position < following < len(data):
+            position = following
+            if self._state is State.CONNECTED:
+                lane = self._lanes.get(data[position])
+                if lane is not None:
+                    following = lane(data, position, self._length_max, events)
+            if following == position:
+                following = self._read_packet(data, position, events)
+        return following
+
+    def _read_packet(self, data: bytes, position: int, events: list[Event]) -> int:
+        """Read one packet; return where the next begins: ``position`` itself if none can."""
+        packet_type, flags = data[position] >> 4, data[position] & 0x0F
+        try:
+            next_state = self._next_state(packet_type)
+            check_flags(packet_type, flags)
+            body, end = self._extent(data, position)
+            if end > len(data):
+                self._needed = end - position
+                return position
+            cursor = Cursor(data[position:end], body - position)
+            event = self._decoders[packet_type](flags, cursor)
+        except PacketError as error:
+            event, next_state = Violation(error.reason, error.message), State.CLOSED
+        events.append(event)
+        if next_state is State.CLOSED or _is_refusal(event):
+            self._state = State.CLOSED
+            return position
+        self._state, self._length_max = next_state, self._packet_bytes_max
+        return end
+
+    def _next_state(self, packet_type: int) -> State:
+        next_state = self.transitions[self._state].get(packet_type)
+        if next_state is None:
+            detail = f"packet type {packet_type} may not come in state {self._state.name}"
+            raise PacketError(detail, DisconnectReason.PROTOCOL_VIOLATION)
+        return next_state
+
+    def _extent(self, data: bytes, position: int) -> tuple[int, int]:
+        """Return where the body begins and ends; an end beyond ``data`` asks for more bytes."""
+        length = 0
+        for shift in (0, 7, 14, 21):
+            position += 1
+            if position == len(data):
+                return position, position + 1
+            length |= (data[position] & 0x7F) << shift
+            if data[position] < 0x80:
+                break
+        else:
+            raise PacketError("remaining length of more than four bytes")
+        if length > self._length_max:
+            detail = f"a length of {length} bytes, where {self._length_max} are allowed"
+            raise PacketError(detail, DisconnectReason.PACKET_TOO_LARGE)
+        return position + 1, position + 1 + length
+
+
+def _is_refusal(event: Event) -> bool:
+    """Tell whether a handshake ended with a no; the connection ends with it [MQTT-3.2.2-5]."""
+    if isinstance(event, ConnAck):
+        return event.return_code != 0
+    return isinstance(event, ConnectRefused)

@@ -1,0 +1,51 @@
+"""The fixed header: packet types, the flags each must carry, and the length that follows.
+
+Both directions of the codec and both machines share these; nothing here knows a packet's body.
+"""
+
+from enum import IntEnum
+
+__all__ = [
+    "DUP_FLAG",
+    "FIXED_FLAGS",
+    "QOS_MASK",
+    "REMAINING_LENGTH_MAX",
+    "RETAIN_FLAG",
+    "PacketType",
+]
+
+REMAINING_LENGTH_MAX = 268_435_455
+"""The most that four bytes of seven bits can announce."""
+
+DUP_FLAG = 0b1000
+QOS_MASK = 0b0110
+RETAIN_FLAG = 0b0001
+
+
+class PacketType(IntEnum):
+    """The upper four bits of the first byte. 0 and 15 are reserved, hence not here."""
+
+    CONNECT = 1
+    CONNACK = 2
+    PUBLISH = 3
+    PUBACK = 4
+    PUBREC = 5
+    PUBREL = 6
+    PUBCOMP = 7
+    SUBSCRIBE = 8
+    SUBACK = 9
+    UNSUBSCRIBE = 10
+    UNSUBACK = 11
+    PINGREQ = 12
+    PINGRESP = 13
+    DISCONNECT = 14
+
+
+FIXED_FLAGS: dict[int, int] = {
+    packet_type: 0b0010
+    if packet_type in {PacketType.PUBREL, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE}
+    else 0b0000
+    for packet_type in PacketType
+    if packet_type is not PacketType.PUBLISH
+}
+"""The lower four bits of the first byte [MQTT-2.2.2-1]; only PUBLISH may choose its own."""
