@@ -109,5 +109,10 @@ def closest(name: str, names: list[str]) -> str:
     """
     leaf = name.rpartition(".")[2]
     same_leaf = [known for known in names if known.rpartition(".")[2] == leaf]
-    found = same_leaf[:1] or get_close_matches(name, names, n=1, cutoff=0.6)
-    return found[0] if found else ""
+    if same_leaf:
+        return same_leaf[0]
+    by_leaf = {known.rpartition(".")[2]: known for known in names}
+    for word, words in ((name, {known: known for known in names}), (leaf, by_leaf)):
+        if found := get_close_matches(word, words, n=1):
+            return words[found[0]]
+    return ""

@@ -168,7 +168,7 @@ class Journal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 _MessagesMax = Annotated[
-    int, _between(0, 2**53, "Messages kept per topic, the newest; 0 sets no limit.")
+    int, _between(0, 10**12, "Messages kept per topic, the newest; 0 sets no limit.")
 ]
 _AgeMax = Annotated[
     int, _between(0, 100 * _YEAR_S, "How long a message is kept in the journal; 0 sets no limit.")

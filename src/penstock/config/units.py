@@ -12,16 +12,13 @@ from penstock.limits import GIB, KIB, MIB
 
 __all__ = ["unit_of", "with_unit", "without_unit"]
 
-_DURATIONS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATIONS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZES: Final = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 1024 * GIB}
 
-_FACTORS: Final[dict[str, dict[str, float]]] = {
-    "ms": dict(_DURATIONS_MS),
-    "s": {suffix: ms / 1000 for suffix, ms in _DURATIONS_MS.items()},
-    "bytes": dict(_SIZES),
-    "": {},
-}
-"""For each unit a key may have: what the suffixes are worth in it."""
+_SUFFIXES: Final[dict[str, dict[str, int]]] = {"s": _DURATIONS, "ms": _DURATIONS, "bytes": _SIZES}
+"""For each unit that a key may have: the suffixes of its kind, in the smallest of them."""
+
+_OWN_SUFFIX: Final = {"s": "s", "ms": "ms", "bytes": "B"}
 
 _EXAMPLES: Final = {
     "s": 'a duration such as "500ms", "10s", "15m", "24h" or "7d", or a number of seconds',
@@ -30,39 +27,43 @@ _EXAMPLES: Final = {
     "": "a number",
 }
 
-_QUANTITY: Final = re.compile(r"([+-]?[0-9][0-9_]*(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
+_QUANTITY: Final = re.compile(r"([+-]?[0-9][0-9_]{0,29}(?:\.[0-9]{1,9})?)\s*([A-Za-z]*)", re.ASCII)
 
 
 def unit_of(name: str) -> str:
     """The unit in a key's name: "s", "ms", "bytes", or "" for a plain count."""
     leaf = name.rpartition(".")[2]
-    return next((word for word in leaf.split("_") if word and word in _FACTORS), "")
+    return next((word for word in leaf.split("_") if word in _SUFFIXES), "")
 
 
 def without_unit(text: str, unit: str) -> float:
     """Turn "24h" into a number of ``unit``; ValueError says what would have been right."""
     found = _QUANTITY.fullmatch(text.strip())
-    factor = _factor(found[2], unit) if found else None
-    if found is None or factor is None:
+    if found is None or (found[2] and found[2] not in _SUFFIXES.get(unit, {})):
         raise ValueError(f"must be {_EXAMPLES[unit]}")
     number = float(found[1]) if "." in found[1] else int(found[1])
-    return number * factor
-
-
-def _factor(suffix: str, unit: str) -> float | None:
-    return 1 if not suffix else _FACTORS[unit].get(suffix)
+    if not found[2] or found[2] == _OWN_SUFFIX[unit]:
+        return number
+    suffixes = _SUFFIXES[unit]
+    smallest, own = number * suffixes[found[2]], suffixes[_OWN_SUFFIX[unit]]
+    return smallest if own == 1 else smallest / own
 
 
 def with_unit(number: float, unit: str) -> str:
-    """Write a number of ``unit`` with the largest suffix that leaves it whole."""
+    """Write a number of ``unit`` with the largest suffix that leaves it whole.
+
+    ``without_unit`` reads it back: large numbers are grouped by underscores, as TOML allows.
+    """
     if number == 0 or not unit:
-        return f"{number:g}" if isinstance(number, float) else str(number)
-    fitting = [
-        (factor, suffix)
-        for suffix, factor in _FACTORS[unit].items()
-        if number >= factor and number % factor == 0
-    ]
+        return _plain(number)
+    suffixes = _SUFFIXES[unit]
+    smallest = number * suffixes[_OWN_SUFFIX[unit]]
+    fitting = [(worth, suffix) for suffix, worth in suffixes.items() if smallest % worth == 0]
     if not fitting:
-        return f"{number:g}{'B' if unit == 'bytes' else unit}"
-    factor, suffix = max(fitting)
-    return f"{number / factor:.0f}{suffix}"
+        return _plain(number) + _OWN_SUFFIX[unit]
+    worth, suffix = max(fitting)
+    return _plain(int(smallest) // worth) + suffix
+
+
+def _plain(number: float) -> str:
+    return f"{int(number):_}" if number == int(number) else repr(number)

@@ -1,0 +1,138 @@
+"""``penstock config``: check a configuration, explain it, print an example of one."""
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import msgspec
+
+from penstock.cli.options import configured
+from penstock.config.keys import KEYS, Key, closest
+from penstock.config.load import Loaded, load
+from penstock.config.problems import ConfigProblemsError, Problem, did_you_mean
+from penstock.config.reference import example_toml, type_of
+from penstock.config.values import encode, range_of
+from penstock.errors import ConfigError
+
+__all__ = ["config"]
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+@click.group()
+def config() -> None:
+    """Check and explain the configuration."""
+
+
+@config.command()
+@click.argument("file", required=False)
+@_json_option
+def check(file: str | None, as_json: bool) -> None:
+    """Check FILE (and the environment) as the broker would at its start.
+
+    Prints every problem and exits with status 1, or says that all is well.
+    """
+    try:
+        loaded = load(file, os.environ, {})
+    except ConfigProblemsError as error:
+        if not as_json:
+            raise
+        _print_json({"ok": False, "problems": [_problem_json(p) for p in error.problems]})
+        raise click.exceptions.Exit(1) from None
+    if as_json:
+        _print_json({"ok": True, "problems": []})
+    else:
+        print(_all_well(loaded))
+
+
+def _all_well(loaded: Loaded) -> str:
+    count = sum(source != "default" for source in loaded.sources.values())
+    given = "no key" if count == 0 else "1 key" if count == 1 else f"{count} keys"
+    return f"ok: {loaded.file or 'no file'}: {given} set, all others at their defaults"
+
+
+def _problem_json(problem: Problem) -> dict[str, Any]:
+    return {
+        "source": str(problem.origin),
+        "file": problem.origin.name if problem.origin.kind == "file" else None,
+        "line": problem.origin.line or None,
+        "key": problem.key or None,
+        "problem": problem.what,
+        "advice": problem.advice or None,
+    }
+
+
+@config.command()
+@click.argument("key", required=False)
+@configured
+@_json_option
+def explain(key: str | None, as_json: bool, loaded: Loaded) -> None:
+    """Show what is in force and where it comes from: all keys, or everything about KEY.
+
+    Takes the flags of `penstock serve`, to show what they would do.
+    """
+    keys = [_known(key)] if key else list(KEYS.values())
+    facts = [_facts(each, loaded) for each in keys]
+    if as_json:
+        _print_json(facts[0] if key else facts)
+    elif key:
+        print(_page(keys[0], loaded))
+    else:
+        rows = [(k.name, encode(k, loaded.value(k.name)), loaded.sources[k.name]) for k in keys]
+        print(_columns(rows))
+
+
+def _known(name: str) -> Key:
+    if name not in KEYS:
+        raise ConfigError(f"{name}: no such key", did_you_mean(closest(name, list(KEYS))))
+    return KEYS[name]
+
+
+def _facts(key: Key, loaded: Loaded) -> dict[str, Any]:
+    return {
+        "key": key.name,
+        "text": key.text,
+        "type": type_of(key),
+        "default": key.default,
+        "minimum": key.low,
+        "maximum": key.high,
+        "environment": key.environment,
+        "flag": key.flag or None,
+        "value": loaded.value(key.name),
+        "source": loaded.sources[key.name],
+    }
+
+
+def _page(key: Key, loaded: Loaded) -> str:
+    rows = [
+        ("type", type_of(key)),
+        ("default", encode(key, key.default)),
+        ("range", range_of(key)),
+        ("environment", key.environment),
+        ("flag", key.flag or f"--set {key.name}=VALUE"),
+        ("value", encode(key, loaded.value(key.name))),
+        ("source", loaded.sources[key.name]),
+    ]
+    return f"{key.name}\n  {key.text}\n\n" + _columns([(f"  {k}", v) for k, v in rows if v])
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> str:
+    """Align all columns but the last; a value too long for its column pushes only its own row."""
+    widths = [min(max(map(len, column)), 40) for column in zip(*rows, strict=True)]
+    widths[-1] = 0
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
+
+
+@config.command()
+def example() -> None:
+    """Print an example file that holds every key with its meaning, default and range."""
+    print(example_toml(), end="")
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False))

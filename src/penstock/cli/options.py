@@ -1,0 +1,84 @@
+"""Configuration flags for a command, made from the schema.
+
+``@configured`` gives a command ``--config``, ``--set``, and an option for each key that the schema
+names a flag for; the command itself receives one argument, ``loaded``. Values go to the loader as
+text, so that a flag is judged by the same rules, in the same words, as a line of the file.
+"""
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+from penstock.config.keys import KEYS, Key
+from penstock.config.load import FILE_VARIABLE, load
+
+__all__ = ["config_file_option", "configured"]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_FLAGGED = {key.flag.removeprefix("--").replace("-", "_"): key for key in KEYS.values() if key.flag}
+"""Click's name for the parameter → its key."""
+
+
+def configured(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a click command: it takes configuration flags, and is called with ``loaded``."""
+
+    @wraps(command)
+    def with_loaded(
+        *arguments: Any, config_file: str | None, settings: tuple[str, ...], **parameters: Any
+    ) -> Any:
+        flags = {key.name: _given(parameters.pop(name)) for name, key in _FLAGGED.items()}
+        flags |= dict(_setting(text) for text in settings)
+        loaded = load(config_file, os.environ, flags)
+        return command(*arguments, loaded=loaded, **parameters)
+
+    for key in reversed(_FLAGGED.values()):  # click lists options from the last applied
+        with_loaded = _option(key)(with_loaded)
+    return config_file_option(_set_option(with_loaded))
+
+
+config_file_option = click.option(
+    "--config",
+    "config_file",
+    metavar="FILE",
+    help=f"Configuration file, in TOML.  [env: {FILE_VARIABLE}]",
+)
+_set_option = click.option(
+    "--set",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Set any other key, as in limits.inflight_max=100; may be repeated.",
+)
+
+
+def _option(key: Key) -> Callable[[_Command], _Command]:
+    """Make the option for a key. None, or an empty tuple, then stands for "not given"."""
+    if key.kind == "boolean":
+        return click.option(f"{key.flag}/--no-{key.flag[2:]}", default=None, help=key.text)
+    if key.kind == "choice":
+        return click.option(key.flag, type=click.Choice(key.choices), help=key.text)
+    metavar = "HOST:PORT" if key.form == "address" else key.leaf.upper()
+    if key.kind == "list":
+        text = f"{key.text} May be repeated."
+        return click.option(key.flag, metavar=metavar, multiple=True, help=text)
+    return click.option(key.flag, metavar=metavar, help=key.text)
+
+
+def _given(value: Any) -> Any:
+    """Join what a repeated option gathered, so that it may hold commas as well."""
+    if isinstance(value, tuple):
+        return ",".join(value) if value else None
+    return value
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError(
+            f"--set takes KEY=VALUE, as in limits.inflight_max=100, not {text!r}"
+        )
+    return key.strip(), value.strip()

@@ -1,0 +1,29 @@
+"""Pages that are written by a program: ``python -m tests.generate`` (or ``make docs``).
+
+To add one, give its path and the function that returns its text; a test compares all of them with
+what is checked in.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.config import reference
+
+PAGES: list[tuple[str, Callable[[], str]]] = [
+    ("docs/reference/configuration.md", reference.markdown),
+    ("deploy/penstock.toml", reference.example_toml),
+]
+
+ROOT = Path(__file__).parent.parent
+
+
+def main() -> None:
+    for path, text in PAGES:
+        page = ROOT / path
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(text(), encoding="utf-8")
+        print(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    main()
