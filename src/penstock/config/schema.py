@@ -124,8 +124,8 @@ class Journal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     capture: Annotated[
         bool,
         _text(
-            "Whether messages of QoS 0 are journaled too; those of QoS 1 and 2 always are, and"
-            " topics that begin with $ never."
+            "Whether messages of QoS 0 are journaled too, save those whose topic begins with $;"
+            " messages of QoS 1 and 2 always are."
         ),
     ] = True
     capture_exclude: Annotated[

@@ -179,7 +179,8 @@ def encode(key: Key, value: Any) -> str:
     if key.kind in {"integer", "number"}:
         text = with_unit(value, key.unit)
         return text if key.unit == "" or value == 0 else f'"{text}"'
-    return json.dumps(value, ensure_ascii=False)
+    # JSON and TOML escape alike, but for DEL, which JSON leaves as it is and TOML forbids.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _encode_rule(rule: msgspec.Struct) -> str:

@@ -1,0 +1,128 @@
+"""Every key can be set by file, variable and flag, and the strongest of those given counts."""
+
+import tomllib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.config import Config, RetentionRule, load
+from penstock.config.keys import KEYS, RULE_KEYS, Key
+from penstock.config.values import encode
+from penstock.limits import KIB, MIB
+
+NARROWER = {  # so that a drawn value agrees with the defaults of the keys it is compared with
+    "limits.connect_bytes_max": (KIB, 256 * KIB),
+    "limits.packet_bytes_max": (16 * KIB, 8 * MIB),
+    "limits.outbound_bytes_max": (256 * KIB, 64 * MIB),
+}
+
+words = st.text("ab/$ \"'\\\t\n\x7fé€😀", min_size=1, max_size=9).map(str.strip).filter(bool)
+addresses = st.sampled_from(["127.0.0.1:0", "[::1]:0", "localhost:0", "127.0.0.1:99"])
+
+
+def numbers(key: Key):
+    low, high = NARROWER.get(key.name, (key.low, key.high))
+    if key.kind == "integer":
+        return st.integers(low, high)
+    return st.integers(int(low * 1000), int(high * 1000)).map(lambda ms: ms / 1000)
+
+
+def rules():
+    limits = {leaf: numbers(key) for leaf, key in RULE_KEYS.items() if leaf != "filter"}
+    return st.builds(RetentionRule, filter=words, **limits)
+
+
+def values_of(key: Key):
+    match key.kind:
+        case "boolean":
+            return st.booleans()
+        case "choice":
+            return st.sampled_from(key.choices)
+        case "text":
+            return words
+        case "list":
+            items = addresses if key.form == "address" else words
+            return st.lists(items, min_size=1, max_size=3, unique=True).map(tuple)
+        case "rules":
+            return st.lists(rules(), max_size=2).map(tuple)
+        case _:
+            return numbers(key)
+
+
+def as_text(key: Key, value) -> str:
+    """Write a value for a variable or a flag: as in the file, without the file's quotes."""
+    if key.kind == "list":
+        return ",".join(value)
+    written = encode(key, value)
+    return tomllib.loads(f"x = {written}")["x"] if written.startswith('"') else written
+
+
+def as_file(key: Key, value) -> str:
+    header = f"[{key.section}]\n" if key.section else ""
+    return f"{header}{key.leaf} = {encode(key, value)}\n"
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=list(KEYS))
+@given(data=st.data())
+@settings(max_examples=15, deadline=None)
+def test_flag_beats_environment_beats_file_beats_default(key, data, tmp_path_factory):
+    path, environ, flags = None, {}, {}
+    expected, source = key.default, "default"
+    if data.draw(st.booleans(), "in the file"):
+        expected = data.draw(values_of(key))
+        file = tmp_path_factory.getbasetemp() / f"{key.name}.toml"
+        file.write_text(as_file(key, expected), encoding="utf-8")
+        path = str(file)
+        source = f"file {path} line {2 if key.section else 1}"
+    if data.draw(st.booleans(), "in the environment"):
+        expected, source = data.draw(values_of(key)), f"environment {key.environment}"
+        environ[key.environment] = as_text(key, expected)
+    if data.draw(st.booleans(), "by flag"):
+        expected, source = data.draw(values_of(key)), "flag"
+        flags[key.name] = data.draw(st.sampled_from([expected, as_text(key, expected)]))
+        if key.kind == "rules":
+            flags[key.name] = as_text(key, expected)
+    loaded = load(path, environ, flags)
+    assert loaded.value(key.name) == expected
+    assert loaded.sources.pop(key.name) == source
+    assert set(loaded.sources.values()) == {"default"}
+
+
+def test_nothing_given_is_the_default_configuration():
+    loaded = load(None, {"PATH": "/bin", "PENSTOCKING": "no concern of ours"}, {"data": None})
+    assert loaded.config == Config()
+    assert loaded.file is None
+
+
+def test_file_may_be_named_by_the_environment_and_the_argument_is_stronger(tmp_path):
+    first, second = tmp_path / "first.toml", tmp_path / "second.toml"
+    first.write_text("data = 'first'")
+    second.write_text("data = 'second'")
+    environ = {"PENSTOCK_CONFIG": str(first)}
+    assert load(None, environ, {}).config.data == "first"
+    assert load(None, environ, {}).file == str(first)
+    assert load(str(second), environ, {}).config.data == "second"
+
+
+def test_rule_takes_what_it_leaves_out_from_its_section():
+    """Even where the section's value comes from another layer than the rule."""
+    environ = {"PENSTOCK_RETENTION_RULES": "[{filter = 'a/#', bytes_max = '1KiB'}]"}
+    loaded = load(None, environ, {"retention.messages_max": 9, "retention.bytes_max": 5})
+    assert loaded.config.retention.rules == (
+        RetentionRule(filter="a/#", messages_max=9, age_s_max=604_800, bytes_max=1024),
+    )
+
+
+def test_listening_beyond_this_machine_is_allowed_once_it_is_asked_for():
+    loaded = load(None, {"PENSTOCK_ALLOW_ANONYMOUS": "yes"}, {"listen": "0.0.0.0:1883"})
+    assert loaded.config.listen == ("0.0.0.0:1883",)
+
+
+def test_ephemeral_ports_are_never_the_same_address():
+    flags = {"listen": "127.0.0.1:0,127.0.0.1:0", "http_listen": "127.0.0.1:0"}
+    assert len(load(None, {}, flags).config.listen) == 2
+
+
+def test_empty_list_turns_the_further_listeners_off():
+    assert load(None, {"PENSTOCK_HTTP_LISTEN": ""}, {}).config.http_listen == ()

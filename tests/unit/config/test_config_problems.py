@@ -1,0 +1,194 @@
+"""Every mistake has a text that says where, what, and what to write instead."""
+
+import pytest
+
+from penstock.config import ConfigProblemsError, load
+from penstock.errors import ConfigError
+
+
+def problems_of(tmp_path, text="", environ=None, flags=None):
+    path = tmp_path / "p.toml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ConfigProblemsError) as caught:
+        load(str(path), environ or {}, flags or {})
+    return [str(problem).replace(str(path), "p.toml") for problem in caught.value.problems]
+
+
+FILE_MISTAKES = [
+    ("dta = 'x'", "line 1: dta: no such key\n  did you mean data?"),
+    ("zzz = 1", "line 1: zzz: no such key"),
+    ('"" = 1', "line 1: no such key"),
+    ("clients_max = 1", "line 1: clients_max: no such key\n  did you mean limits.clients_max?"),
+    (
+        "[limits]\n\nclient_max = 1",
+        "line 3: limits.client_max: no such key\n  did you mean limits.clients_max?",
+    ),
+    (
+        "[log]\ndata = 'x'",
+        ("line 2: log.data: no such key\n  did you mean data?"
+        " Keys without a section stand above the first [section]"),
+    ),
+    ("[limitz]\nx = 1", "line 1: limitz: no such section\n  did you mean limits?"),
+    (
+        "limits = 5",
+        "line 1: limits: is a section, not a key\n  write [limits] and its keys below",
+    ),
+    ("data = 5", "line 1: data: must be text in quotes, not 5"),
+    ("data = ''", "line 1: data: must not be empty"),
+    ("allow_anonymous = 1", "line 1: allow_anonymous: must be true or false, not 1"),
+    ("allow_anonymous = 'on'", 'line 1: allow_anonymous: must be true or false, not "on"'),
+    (
+        "durability = 'syncc'",
+        'line 1: durability: must be sync or interval, not "syncc"\n  did you mean sync?',
+    ),
+    ("log.level = 1", "line 1: log.level: must be debug, info, warning or error, not 1"),
+    ("limits.clients_max = 0", "line 1: limits.clients_max: must be 1 to 1_000_000, not 0"),
+    ("limits.clients_max = true", "line 1: limits.clients_max: must be a number, not true"),
+    ("limits.clients_max = []", "line 1: limits.clients_max: must be a number, not []"),
+    ("limits.clients_max = 1.5", "line 1: limits.clients_max: must be a whole number, not 1.5"),
+    ("limits.clients_max = 'x'", 'line 1: limits.clients_max: must be a number, not "x"'),
+    (
+        "limits.packet_bytes_max = '1MB'",
+        ('line 1: limits.packet_bytes_max: must be a size such as "64KiB", "16MiB" or "1GiB",'
+        ' or a number of bytes, not "1MB"'),
+    ),
+    (
+        "limits.session_expiry_s = '1500ms'",
+        'line 1: limits.session_expiry_s: must be a whole number of seconds, not "1500ms"',
+    ),
+    ("sys.interval_s = nan", "line 1: sys.interval_s: must be 0 to 1d, not NaN"),
+    ("sys.interval_s = inf", "line 1: sys.interval_s: must be 0 to 1d, not Infinity"),
+    ("sys.interval_s = 1979-05-27", 'line 1: sys.interval_s: must be a number, not "1979-05-27"'),
+    ("listen = [1883]", "line 1: listen: must be a list of texts, not [1883]"),
+    ("listen = ['1883']", 'line 1: listen: "1883" has no host: write "127.0.0.1:1883"'),
+    (
+        "listen = ['localhost:1', 'localhost:1']",
+        "line 1: listen: localhost:1 is listed twice\n  remove one, or change its port",
+    ),
+    (
+        "http_listen = ['127.0.0.1:1883']",
+        "line 1: http_listen: 127.0.0.1:1883 is listed twice\n  remove one, or change its port",
+    ),
+    (
+        "http_listen = []\nlisten = []",
+        'line 2: listen: there is no address to listen on\n  write listen = ["127.0.0.1:1883"]',
+    ),
+    (
+        "listen = ['[::]:1883']",
+        ("line 1: listen: [::]:1883 can be reached from other machines, and nobody is asked who they"
+        " are\n  add allow_anonymous = true (flag --allow-anonymous) if that is meant,"
+        " or listen on 127.0.0.1:1883"),
+    ),
+    (
+        "[journal]\ncapture_exclude = ['a/#/b']",
+        ('line 2: journal.capture_exclude: "a/#/b" is not a topic filter:'
+        " '#' must be the whole last level"),
+    ),
+    (
+        "[limits]\nconnect_bytes_max = '64KiB'\npacket_bytes_max = '32KiB'",
+        ("line 2: limits.connect_bytes_max: is above limits.packet_bytes_max"
+        "\n  lower it, or raise the other"),
+    ),
+    (
+        "[limits]\npacket_bytes_max = '32MiB'",
+        ("line 2: limits.packet_bytes_max: is above limits.outbound_bytes_max, so the largest"
+        " messages could never be delivered\n  lower it, or raise the other"),
+    ),
+    (
+        "[retention]\nrules = 5",
+        ("line 2: retention.rules: must be an array of tables\n"
+        "  write [[retention.rules]] above each rule"),
+    ),
+    (
+        "[[retention.rules]]\nage_s_max = 5",
+        'line 1: retention.rules[0]: a rule needs a filter\n  add filter = "some/topic/#"',
+    ),
+    (
+        "[[retention.rules]]\nfilter = 'a'\n[[retention.rules]]\nfilter = 'b+'",
+        "line 4: retention.rules[1].filter: \"b+\" is not a topic filter: '+' must be a whole level",
+    ),
+    (
+        "[[retention.rules]]\nfilter = 'a'\nage_max = 5",
+        "line 3: retention.rules[0].age_max: no such key\n  did you mean age_s_max?",
+    ),
+    (
+        "[retention]\nrules = [{filter = 'a', age_s_max = -1}]",
+        "line 2: retention.rules[0].age_s_max: must be 0 to 36_500d, not -1",
+    ),
+    ("data = 'x'\na b", "line 2 column 3: not valid TOML: expected '=' after a key in a key/value pair"),
+    ("data = [", "line 1: not valid TOML: invalid value"),
+    (b"data = '\xff'", "is not UTF-8 text"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), FILE_MISTAKES)
+def test_mistake_in_the_file_is_named_with_its_line(tmp_path, text, expected):
+    separator = " " if expected.startswith("line") else ": "
+    assert problems_of(tmp_path, text) == [f"file p.toml{separator}{expected}"]
+
+
+ENVIRONMENT_MISTAKES = [
+    ("PENSTOCK_LIMIT_CLIENTS_MAX", "1", "no such setting\n  did you mean PENSTOCK_LIMITS_CLIENTS_MAX?"),
+    ("PENSTOCK_CONFG", "x", "no such setting\n  did you mean PENSTOCK_CONFIG?"),
+    ("PENSTOCK_DATA", "", "data: must not be empty"),
+    ("PENSTOCK_LIMITS_CLIENTS_MAX", "many", 'limits.clients_max: must be a number, not "many"'),
+    ("PENSTOCK_LISTEN", "localhost:1,2", 'listen: "2" has no host: write "127.0.0.1:2"'),
+    (
+        "PENSTOCK_RETENTION_RULES",
+        "logs/#",
+        ("retention.rules: must be an array of rules\n"
+        '  write it as in [{filter = "logs/#", age_s_max = "1d"}]'),
+    ),
+    (
+        "PENSTOCK_RETENTION_RULES",
+        "[{filter = '#', bytes_max = '1'}, {filter = 'a', bytes_max = '-1'}]",
+        'retention.rules[1].bytes_max: must be 0 to 64TiB, not "-1"',
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("variable", "text", "expected"), ENVIRONMENT_MISTAKES)
+def test_mistake_in_the_environment_is_named_with_its_variable(tmp_path, variable, text, expected):
+    found = problems_of(tmp_path, environ={variable: text})
+    assert found == [f"environment {variable}: {expected}"]
+
+
+def test_mistake_in_a_flag_is_named_with_its_key(tmp_path):
+    found = problems_of(tmp_path, flags={"limits.clients_max": "0", "limts.inflight_max": "1"})
+    assert found == [
+        "flag: limts.inflight_max: no such key\n  did you mean limits.inflight_max?",
+        'flag: limits.clients_max: must be 1 to 1_000_000, not "0"',
+    ]
+
+
+def test_all_problems_are_reported_together(tmp_path):
+    text = "dat = 1\nlisten = ['1', '2']\n[limits]\nclients_max = 0\ninflight_max = 'x'"
+    found = problems_of(tmp_path, text, {"PENSTOCK_X": ""}, {"durability": "none"})
+    assert len(found) == 7
+
+
+def test_overruled_value_is_checked_all_the_same(tmp_path):
+    found = problems_of(tmp_path, "data = 5", {}, {"data": "fine"})
+    assert found == ["file p.toml line 1: data: must be text in quotes, not 5"]
+
+
+def test_contradiction_is_placed_where_the_value_that_won_was_given(tmp_path):
+    text = "listen = ['127.0.0.1:1']"
+    found = problems_of(tmp_path, text, {"PENSTOCK_LISTEN": "0.0.0.0:1"})
+    assert found[0].startswith("environment PENSTOCK_LISTEN: listen: 0.0.0.0:1 can be reached")
+
+
+def test_very_long_value_is_cut_in_the_message(tmp_path):
+    (found,) = problems_of(tmp_path, f"log.level = '{'x' * 1000}'")
+    assert len(found) < 200
+
+
+def test_missing_file_is_said_to_be_missing():
+    with pytest.raises(ConfigError, match=r"^file nowhere\.toml: cannot be read: No such file"):
+        load("nowhere.toml", {}, {})
+
+
+def test_message_of_the_error_holds_every_problem(tmp_path):
+    with pytest.raises(ConfigProblemsError) as caught:
+        load(None, {"PENSTOCK_A": "", "PENSTOCK_B": ""}, {})
+    assert str(caught.value).count("no such setting") == 2
