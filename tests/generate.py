@@ -7,10 +7,12 @@ what is checked in.
 from collections.abc import Callable
 from pathlib import Path
 
+from penstock.admin import metrics
 from penstock.config import reference
 
 PAGES: list[tuple[str, Callable[[], str]]] = [
     ("docs/reference/configuration.md", reference.markdown),
+    ("docs/reference/metrics.md", metrics.markdown),
     ("deploy/penstock.toml", reference.example_toml),
 ]
 

@@ -1,0 +1,69 @@
+"""The pages: ``/health``, ``/ready``, ``/metrics``, and an index that names them.
+
+They tell two questions apart that are often mixed up. *Health* is "does the event loop turn?": the
+answer is yes whenever there is one, and a supervisor restarts the broker when there is none.
+*Ready* is "should new work come here?": no while the storage is full or failing or the broker is
+stopping, and a restart would not help. There is nothing else: no hidden page, nothing that changes
+state.
+"""
+
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from penstock.admin import metrics
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from penstock.admin.view import View
+
+__all__ = ["create_app"]
+
+NO_STORE = {"cache-control": "no-store"}
+"""Every answer is about this very moment."""
+
+
+def create_app(view: "View") -> Starlette:
+    """Return the ASGI application that answers for ``view``."""
+
+    async def index(request: "Request") -> Response:
+        return PlainTextResponse(_index_line(view.version, request.scope.get("server")))
+
+    async def health(_request: "Request") -> Response:
+        return JSONResponse({"status": "ok"}, headers=NO_STORE)
+
+    async def ready(_request: "Request") -> Response:
+        is_ready, why_not = view.ready()
+        if is_ready:
+            return JSONResponse({"status": "ready"}, headers=NO_STORE)
+        return JSONResponse({"status": "not ready", "reason": why_not}, 503, headers=NO_STORE)
+
+    async def metrics_page(_request: "Request") -> Response:
+        return Response(metrics.render(view), media_type=metrics.CONTENT_TYPE, headers=NO_STORE)
+
+    return Starlette(
+        routes=[
+            Route("/", index),
+            Route("/health", health),
+            Route("/ready", ready),
+            Route("/metrics", metrics_page),
+        ],
+        exception_handlers={HTTPException: _refusal},
+    )
+
+
+def _index_line(version: str, server: tuple[str, int | None] | None) -> str:
+    port = f" {server[1]}" if server and server[1] else ""
+    return (
+        f"Penstock {version}: MQTT 3.1.1 on this same port{port}; pages: /health /ready /metrics\n"
+    )
+
+
+async def _refusal(_request: "Request", refused: Exception) -> Response:
+    """Answer 404 and 405 in the form of all other answers."""
+    assert isinstance(refused, HTTPException)
+    return JSONResponse({"error": refused.detail}, refused.status_code, headers=refused.headers)

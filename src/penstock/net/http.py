@@ -1,0 +1,238 @@
+"""The HTTP door: connections that turned out to speak HTTP, served by uvicorn's own protocol.
+
+The listener accepts, looks at the first bytes and, if they are HTTP, hands the transport over
+together with what was read. From then on the connection belongs to ``_Connection``: uvicorn's
+HTTP/1.1 protocol (parsing, keep-alive, pipelining, flow control) with our bounds around it. No
+uvicorn *server* exists: no second listener, no signal handlers, no logging set-up. The application
+is any ASGI callable.
+
+The bounds, since anyone may knock:
+
+* **Head**: at most ``head_bytes_max``, else 400.
+* **Body**: the pages take none. One announced beyond ``body_bytes_max``, or without an announced
+  size, gets 413 and the connection is closed. A smaller one is read and ignored.
+* **Time**: one timer per connection, wound anew by every answer that was given completely. Whoever
+  does not get a request finished, or does not take its answer, within ``request_timeout_s`` is cut
+  off: slow heads, slow bodies and readers that stopped reading are all the same case. An idle
+  connection ends earlier, and politely, after ``keep_alive_s``.
+* **Number**: requests on more than ``connections_max`` connections at once get 503.
+
+Every end has a reason, the first that applied, which is given to ``on_close``.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from email.utils import formatdate
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from penstock.limits import CONNECT_TIMEOUT_S, KIB
+from penstock.obs.log import get_logger, printable
+from penstock.obs.reasons import DisconnectReason
+
+__all__ = ["HttpDoor"]
+
+HEAD_BYTES_MAX = 16 * KIB
+"""Largest request line and headers together; browsers with many cookies stay below 8 KiB."""
+
+BODY_BYTES_MAX = 64 * KIB
+"""Largest request body that is read (and ignored) rather than refused."""
+
+CONNECTIONS_MAX = 64
+"""HTTP connections served at once: a few scrapers, probes and people."""
+
+KEEP_ALIVE_S = 5.0
+"""Idle time between two requests of one connection."""
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+"""An ASGI 3 application."""
+
+OnClose = Callable[[asyncio.Transport, DisconnectReason], None]
+"""Called once for every connection that was handed over, when it has ended."""
+
+_log = get_logger("http")
+
+# uvicorn warns about each bad request, which is a stranger's to cause, and reports errors of the
+# application, which ``_Connection`` does itself. A logger that is in no registry and takes nothing.
+_silence = logging.Logger("penstock.net.http", logging.CRITICAL + 1)  # noqa: LOG001
+
+
+class HttpDoor:
+    """Serves ``app`` on transports that others accepted."""
+
+    def __init__(
+        self,
+        app: Application,
+        on_close: OnClose = lambda _transport, _reason: None,
+        *,
+        head_bytes_max: int = HEAD_BYTES_MAX,
+        body_bytes_max: int = BODY_BYTES_MAX,
+        connections_max: int = CONNECTIONS_MAX,
+        request_timeout_s: float = CONNECT_TIMEOUT_S,
+        keep_alive_s: float = KEEP_ALIVE_S,
+    ) -> None:
+        assert keep_alive_s <= request_timeout_s, "the timer would cut idle connections first"
+        self.on_close = on_close
+        self.body_bytes_max = body_bytes_max
+        self.request_timeout_s = request_timeout_s
+        self.keep_alive_s = keep_alive_s
+        self.state = ServerState()
+        self.config = uvicorn.Config(
+            app,
+            http=_Connection,
+            loop="none",
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            h11_max_incomplete_event_size=head_bytes_max,
+            limit_concurrency=connections_max + 1,  # uvicorn refuses *at* its limit
+        )
+        self.config.load()
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self.state.connections)
+
+    def hand_over(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Take a connection over, with the bytes that were already read from it."""
+        connection = _Connection(self)
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+        connection.data_received(data)
+
+    def close_all(self) -> None:
+        """Begin to stop: idle connections end now, the others with the answer under way."""
+        for connection in self._open():
+            connection.shutdown()
+
+    def abort_all(self) -> None:
+        """End every connection now, answered or not."""
+        for connection in self._open():
+            connection.end(DisconnectReason.SERVER_SHUTDOWN)
+            connection.transport.abort()
+
+    def _open(self) -> "list[_Connection]":
+        return [c for c in self.state.connections if isinstance(c, _Connection)]
+
+
+class _Connection(H11Protocol):
+    """uvicorn's protocol, bounded in time and size, and with a reason for its end."""
+
+    def __init__(self, door: HttpDoor) -> None:
+        super().__init__(door.config, door.state, {}, asyncio.get_running_loop())
+        self.logger = _silence
+        self.access_log = False
+        self.app = self._serve
+        self.timeout_keep_alive = door.keep_alive_s  # type: ignore[assignment]  # any number does
+        self._door = door
+        self._answered = False
+        self._reason: DisconnectReason | None = None
+        self._timer = self._wind()
+
+    def end(self, reason: DisconnectReason) -> None:
+        """Note why the connection is about to end; the first reason stands."""
+        self._reason = self._reason or reason
+
+    # ── What the transport tells us
+
+    def data_received(self, data: bytes) -> None:
+        self.server_state.default_headers = [
+            (b"date", formatdate(usegmt=True).encode()),
+            (b"server", b"penstock"),
+        ]
+        super().data_received(data)
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn never keeps it open
+        """Keep a half-closed connection for the answer under way, as shell pipes need it."""
+        if self._idle():
+            return False
+        self.cycle.keep_alive = False
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        self._unset_keepalive_if_required()
+        orderly = exc is None and self._answered and self._idle()
+        super().connection_lost(exc)
+        ended = DisconnectReason.CLIENT_DISCONNECT if orderly else DisconnectReason.CONNECTION_LOST
+        self._door.on_close(self.transport, self._reason or ended)
+
+    # ── What uvicorn's protocol is about to do
+
+    def on_response_complete(self) -> None:
+        self._answered = True
+        if not self.transport.is_closing():
+            self._timer.cancel()
+            self._timer = self._wind()
+        super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self.end(DisconnectReason.MALFORMED_PACKET)
+        super().send_400_response(msg)
+
+    def timeout_keep_alive_handler(self) -> None:
+        self.end(DisconnectReason.KEEP_ALIVE_TIMEOUT)
+        super().timeout_keep_alive_handler()
+
+    def shutdown(self) -> None:
+        self.end(DisconnectReason.SERVER_SHUTDOWN)
+        super().shutdown()
+
+    # ── Ours
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse large bodies; report what the application did not catch, once."""
+        if _body_bytes_announced(scope) > self._door.body_bytes_max:
+            self.end(DisconnectReason.PACKET_TOO_LARGE)
+            await _send_too_large(send)
+            return
+        try:
+            await self.config.loaded_app(scope, receive, send)
+        except Exception:
+            self.end(DisconnectReason.INTERNAL_ERROR)
+            _log.exception("http_request_failed", path=printable(scope["path"]))
+            raise  # uvicorn answers 500, or closes if an answer had begun
+
+    def _idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _wind(self) -> asyncio.TimerHandle:
+        return self.loop.call_later(self._door.request_timeout_s, self._out_of_time)
+
+    def _out_of_time(self) -> None:
+        self.end(
+            DisconnectReason.KEEP_ALIVE_TIMEOUT
+            if self._answered
+            else DisconnectReason.CONNECT_TIMEOUT
+        )
+        self.transport.abort()
+
+
+def _body_bytes_announced(scope: Scope) -> float:
+    """Return the size of the request's body; infinite if it is not announced."""
+    headers = dict(scope["headers"])
+    if b"transfer-encoding" in headers:
+        return float("inf")
+    return int(headers.get(b"content-length", 0))  # h11 has checked that it is a number
+
+
+async def _send_too_large(send: Send) -> None:
+    body = b'{"error":"Request body too large"}'
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": 413, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

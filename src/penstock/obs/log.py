@@ -1,0 +1,241 @@
+"""Logging: events with names and values, one line each, whoever is on the other end.
+
+A line is an event name in snake_case and key-value pairs: ``connection_closed reason=slow_reader
+client=pump-7``. On a terminal it is coloured text, elsewhere one JSON object. Nothing is logged per
+message, so the log's cost does not follow the load.
+
+Strangers choose much of what we might log (client ids, topics, first bytes), hence three guards,
+which hold for every line and need no discipline at the call site:
+
+* **One bounded line.** Text values are escaped and cut by ``printable``: no newline can forge a
+  second event, no control sequence reaches a terminal.
+* **No secrets.** Values under the names in ``SECRETS`` are replaced. Tracebacks are plain: the
+  fancier ones print local variables, and with them passwords and payloads.
+* **No flood.** What a bad client can cause goes through a ``ThrottledLogger``: so many lines per
+  second and kind, then silence, then one line that says how many were left out.
+
+A log that cannot be written (its reader is gone) is dropped: it must never stop the broker.
+"""
+
+import contextlib
+import logging
+import sys
+import time
+from collections.abc import Callable
+from enum import Enum
+from typing import Literal, TextIO
+
+import structlog
+from structlog.typing import EventDict, FilteringBoundLogger, Processor
+
+__all__ = ["Throttle", "ThrottledLogger", "configure", "get_logger", "printable"]
+
+PRINTABLE_CHARACTERS_MAX = 64
+"""Client-supplied text in a log line: enough to recognise a client id or a topic."""
+
+VALUE_CHARACTERS_MAX = 512
+"""Any text value in a log line; error messages with advice fit."""
+
+LINES_PER_SECOND_MAX = 10
+"""Throttled lines per kind: a person reads no faster, and a disk does not notice."""
+
+SECRETS = frozenset({"password", "payload", "secret", "token"})
+"""Names of values that are never written, whatever they hold."""
+
+
+def configure(
+    level: str,
+    format: Literal["console", "json", "auto"],  # noqa: A002 - the name of the configuration key
+    stream: TextIO | None = None,
+) -> None:
+    """Set up logging for the process; ``auto`` is console on a terminal and JSON otherwise.
+
+    ``stream`` is standard error unless given.
+    """
+    stream = stream or sys.stderr
+    console = format == "console" or (format == "auto" and stream.isatty())
+    structlog.configure(
+        processors=[*_guards(), *(_console(stream) if console else _json())],
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.getLevelNamesMapping()[level.upper()]
+        ),
+        logger_factory=lambda name: _Lines(name, stream),
+        cache_logger_on_first_use=False,
+    )
+
+
+def get_logger(name: str) -> FilteringBoundLogger:
+    """Return the logger of a part of the broker; ``name`` is in each of its lines."""
+    logger: FilteringBoundLogger = structlog.get_logger(name)
+    return logger
+
+
+def printable(text: bytes | str, limit: int = PRINTABLE_CHARACTERS_MAX) -> str:
+    r"""Return ``text`` as at most ``limit`` characters that are safe on a terminal.
+
+    What is not printable, and the backslash itself, becomes an escape (``\n``, ``\x1b``); what is
+    cut off leaves an ellipsis. The work is bounded by ``limit``, not by the text.
+    """
+    head = text[: limit + 1] if isinstance(text, str) else _decode(text, limit + 1)
+    shown = ""
+    for character in head:
+        piece = _escape(character)
+        if len(shown) + len(piece) > limit:
+            return shown[: limit - 1] + "…"
+        shown += piece
+    return shown
+
+
+def _decode(text: bytes, characters: int) -> str:
+    # Four bytes hold any character, so that many times four are enough to look at.
+    return text[: 4 * characters].decode("utf-8", "surrogateescape")[:characters]
+
+
+def _escape(character: str) -> str:
+    if "\udc80" <= character <= "\udcff":  # a byte that is not UTF-8, kept by ``surrogateescape``
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    if character.isprintable() and character != "\\":
+        return character
+    return character.encode("unicode_escape").decode("ascii")
+
+
+# ── The way of a line ─────────────────────────────────────────────────────────────────────────
+
+
+def _guards() -> list[Processor]:
+    return [
+        structlog.processors.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _hide_secrets,
+        _plain_values,
+    ]
+
+
+def _console(stream: TextIO) -> list[Processor]:
+    return [
+        structlog.dev.ConsoleRenderer(
+            colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
+    ]
+
+
+def _json() -> list[Processor]:
+    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+
+
+def _hide_secrets(_logger: object, _method: str, event: EventDict) -> EventDict:
+    for name in SECRETS & event.keys():
+        event[name] = "(hidden)"
+    return event
+
+
+def _plain_values(_logger: object, _method: str, event: EventDict) -> EventDict:
+    # ``exc_info`` is no value yet: the renderers make a traceback of it, several lines on purpose.
+    return {name: v if name == "exc_info" else _plain(v) for name, v in event.items()}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Enum):
+        value = value.value
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = value if isinstance(value, bytes | str) else str(value)
+    return printable(text, VALUE_CHARACTERS_MAX)
+
+
+class _Lines:
+    """Writes the lines of one part of the broker; a stream that is gone takes none."""
+
+    def __init__(self, name: str, stream: TextIO) -> None:
+        self.name = name
+        self._stream = stream
+
+    def msg(self, line: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # ValueError: the stream was closed
+            self._stream.write(line + "\n")
+            self._stream.flush()
+
+    debug = info = warning = error = critical = msg
+
+
+# ── The flood guard ───────────────────────────────────────────────────────────────────────────
+
+
+class Throttle:
+    """So many lines per second and kind; counts what it holds back. Pure: time is a parameter.
+
+    Kinds are names from the source (an event, a reason), never text of a client: there are few.
+    """
+
+    def __init__(self, lines_per_second_max: int = LINES_PER_SECOND_MAX) -> None:
+        self._lines_max = lines_per_second_max
+        self._windows: dict[str, _Window] = {}
+
+    def admit(self, kind: str, now: float) -> bool:
+        """Tell whether a line of this kind may be written now; if not, it is counted."""
+        window = self._windows.get(kind)
+        if window is None:
+            window = self._windows[kind] = _Window(now)
+        if now - window.start >= 1.0:
+            window.start, window.lines = now, 0
+        if window.lines < self._lines_max:
+            window.lines += 1
+            return True
+        window.suppressed += 1
+        return False
+
+    def take_suppressed(self, now: float) -> dict[str, int]:
+        """Hand over, and forget, the counts of kinds whose second of silence is over."""
+        over = {
+            kind: window.suppressed
+            for kind, window in self._windows.items()
+            if window.suppressed and now - window.start >= 1.0
+        }
+        for kind in over:
+            self._windows[kind].suppressed = 0
+        return over
+
+
+class _Window:
+    """One kind's current second: when it began, lines written in it, lines held back since told."""
+
+    __slots__ = ("lines", "start", "suppressed")
+
+    def __init__(self, start: float) -> None:
+        self.start = start
+        self.lines = 0
+        self.suppressed = 0
+
+
+class ThrottledLogger:
+    """A logger for what clients can cause. ``flush`` from time to time tells what was held back."""
+
+    def __init__(
+        self,
+        logger: FilteringBoundLogger,
+        throttle: Throttle | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._logger = logger
+        self._throttle = throttle or Throttle()
+        self._clock = clock
+
+    def log(self, level: int, event: str, kind: str = "", **values: object) -> None:
+        """Write an event unless its kind (by default, its name) has had its lines this second."""
+        self.flush()
+        if self._throttle.admit(kind or event, self._clock()):
+            self._logger.log(level, event, **values)
+
+    def info(self, event: str, kind: str = "", **values: object) -> None:
+        """Write an event of level info; see ``log``."""
+        self.log(logging.INFO, event, kind, **values)
+
+    def warning(self, event: str, kind: str = "", **values: object) -> None:
+        """Write an event of level warning; see ``log``."""
+        self.log(logging.WARNING, event, kind, **values)
+
+    def flush(self) -> None:
+        """Write one line for each kind that was held back and is free again."""
+        for kind, count in self._throttle.take_suppressed(self._clock()).items():
+            self._logger.warning("lines_suppressed", kind=kind, suppressed=count)

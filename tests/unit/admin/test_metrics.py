@@ -1,0 +1,158 @@
+"""The exposition is complete, well-formed and true to the counters; the page lists the same."""
+
+import re
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from penstock.admin.metrics import METRICS, markdown, render
+from penstock.obs.reasons import DisconnectReason, DropReason
+
+
+def samples(view):
+    """Return ``{(series name, label value): number}`` as a scraper reads it."""
+    families = text_string_to_metric_families(render(view).decode())
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_every_metric_of_the_table_is_exposed(view):
+    exposed = {series[0] for series in samples(view)}
+    for metric in METRICS:
+        name = metric.name + ("_bucket" if metric.kind == "histogram" else "")
+        assert name in exposed
+
+
+def test_the_type_and_the_help_of_every_metric_are_told(view):
+    text = render(view).decode()
+    for metric in METRICS:
+        assert f"# TYPE {metric.name} {metric.kind}\n" in text
+        assert f"# HELP {metric.name} {metric.help}\n" in text
+
+
+def test_every_reason_is_present_from_the_start(view):
+    shown = samples(view)
+    for reason in DisconnectReason:
+        assert shown["penstock_disconnects_total", reason.value] == 0
+    for reason in DropReason:
+        assert shown["penstock_dropped_total", reason.value] == 0
+
+
+def test_every_protocol_is_present_from_the_start(view):
+    assert samples(view)["penstock_connections_total", "http"] == 0
+
+
+def test_counters_show_what_was_counted(view):
+    counters = view.counters
+    counters.connections_total["mqtt"] = 31
+    counters.clients_connected = 32
+    counters.messages_in_total[:] = [33, 34, 35]
+    counters.messages_out_total[:] = [36, 37, 38]
+    counters.bytes_in_total = 39
+    counters.bytes_out_total = 40
+    counters.captured_total = 41
+    counters.redelivered_total = 42
+    counters.commit_failures_total = 43
+    counters.drops[DropReason.SLOW_READER] = 44
+    counters.disconnects[DisconnectReason.SLOW_READER] = 45
+    assert (
+        samples(view).items()
+        >= {
+            ("penstock_connections_total", "mqtt"): 31,
+            ("penstock_clients_connected",): 32,
+            ("penstock_messages_received_total", "0"): 33,
+            ("penstock_messages_received_total", "2"): 35,
+            ("penstock_messages_sent_total", "1"): 37,
+            ("penstock_received_bytes_total",): 39,
+            ("penstock_sent_bytes_total",): 40,
+            ("penstock_captured_total",): 41,
+            ("penstock_redelivered_total",): 42,
+            ("penstock_commit_failures_total",): 43,
+            ("penstock_dropped_total", "slow_reader"): 44,
+            ("penstock_disconnects_total", "slow_reader"): 45,
+        }.items()
+    )
+
+
+def test_gauges_show_the_state_of_the_broker(view):
+    assert (
+        samples(view).items()
+        >= {
+            ("penstock_sessions", "connected"): 3,
+            ("penstock_sessions", "away"): 4,
+            ("penstock_queued_messages",): 5,
+            ("penstock_retained_messages",): 6,
+            ("penstock_subscriptions",): 7,
+            ("penstock_journal_bytes",): 8_192,
+            ("penstock_journal_map_bytes",): 1_048_576,
+            ("penstock_journal_entries",): 9,
+            ("penstock_journal_messages",): 10,
+            ("penstock_journal_first_sequence",): 11,
+            ("penstock_journal_last_sequence",): 20,
+            ("penstock_pending_capture_bytes",): 12,
+            ("penstock_uptime_seconds",): 13.5,
+            ("penstock_ready",): 1,
+            ("penstock_build_info", "9.8.7"): 1,
+        }.items()
+    )
+
+
+def test_readiness_turns_to_zero(view):
+    view.readiness = (False, "storage full")
+    assert samples(view)["penstock_ready",] == 0
+
+
+@pytest.mark.parametrize("slot", ["publish_seconds", "commit_seconds", "fsync_seconds"])
+def test_histograms_are_cumulative(view, slot):
+    histogram = getattr(view.counters, slot)
+    histogram.observe(0.0001)
+    histogram.observe(0.002, times=3)
+    histogram.observe(60.0)
+    shown = samples(view)
+    assert shown[f"penstock_{slot}_bucket", "0.0001"] == 1
+    assert shown[f"penstock_{slot}_bucket", "0.001"] == 1
+    assert shown[f"penstock_{slot}_bucket", "0.0025"] == 4
+    assert shown[f"penstock_{slot}_bucket", "2.5"] == 4
+    assert shown[f"penstock_{slot}_bucket", "+Inf"] == 5
+    assert shown[f"penstock_{slot}_count",] == 5
+    assert shown[f"penstock_{slot}_sum",] == pytest.approx(60.0061)
+
+
+def test_batch_sizes_have_their_own_buckets(view):
+    view.counters.batch_messages.observe(250.0)
+    shown = samples(view)
+    assert shown["penstock_batch_messages_bucket", "100.0"] == 0
+    assert shown["penstock_batch_messages_bucket", "300.0"] == 1
+
+
+def test_the_process_is_measured(view):
+    shown = samples(view)
+    assert shown["process_resident_memory_bytes",] > 1_000_000
+    assert shown["process_open_fds",] > 2
+    assert ("process_cpu_seconds_total",) in shown
+
+
+def test_two_brokers_do_not_see_each_other(view):
+    """Nothing is registered in a place that outlives the scrape."""
+    first = render(view).count(b"\n")
+    assert render(view).count(b"\n") == first
+
+
+def test_names_follow_the_conventions():
+    for metric in METRICS:
+        assert re.fullmatch(r"penstock_[a-z_]+", metric.name)
+        assert metric.name.endswith("_total") == (metric.kind == "counter")
+        assert metric.help.endswith(".")
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
+
+
+def test_the_page_explains_every_metric_and_every_reason():
+    page = markdown()
+    for metric in METRICS:
+        assert f"| `{metric.name}` | {metric.kind} |" in page
+    for reason in [*DisconnectReason, *DropReason]:
+        assert re.search(rf"^\| `{reason.value}` \| \w.+\. \|$", page, re.MULTILINE)
+    assert "| `slow_reader` | QoS 0 to a subscriber that reads too slowly. |" in page
