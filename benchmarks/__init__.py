@@ -1,0 +1,19 @@
+"""Measurements of whole brokers: Penstock, and Mosquitto where it is installed.
+
+``python -m benchmarks`` runs them; README.md says what each workload is and what a figure can
+carry.
+
+::
+
+    workloads   what is asked of a broker, and which figure is to be compared with which target
+    generator   compiles and runs mqload.c, reads the line that it prints
+    brokers     starts and stops one broker per measurement, on a free port, in an empty directory
+    machine     processors, versions, and how much of the machine others took meanwhile
+    rounds      one measurement after the other, the brokers in turn
+    comparison  best, median, ratio, verdict
+    capture     what became of QoS 0 messages in Penstock's journal
+    table       the comparisons as text
+    growth      the one measurement that needs a broker with a past: a journal that fills up
+    profile     where one workload spends its time
+    sampler     the profiler that sees all threads, loaded into the broker's process
+"""

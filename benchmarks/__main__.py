@@ -1,0 +1,160 @@
+"""``python -m benchmarks``: run workloads, print the table, keep every figure as a line of JSON."""
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks import generator, machine
+from benchmarks.brokers import BROKERS, Broker, BrokerError
+from benchmarks.comparison import Comparison, compare
+from benchmarks.generator import GeneratorError
+from benchmarks.growth import measure_growth, render_growth
+from benchmarks.rounds import Bench, Measurement, interleaved
+from benchmarks.table import compact, render
+from benchmarks.workloads import UnknownWorkloadError, Workload, select
+
+HERE = Path(__file__).parent
+
+Write = Callable[[dict[str, object]], None]
+
+
+def parse_arguments(arguments: list[str]) -> argparse.Namespace:
+    """The command line; ``--help`` is its reference."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Measure Penstock and Mosquitto in turn."
+    )
+    add = parser.add_argument
+    add("workloads", nargs="*", default=["core"], help="ids, letters, core, scale or all (core)")
+    add("--list", action="store_true", help="say what the workloads are, and stop")
+    add("--rounds", type=int, default=5, help="measurements of each broker per workload (5)")
+    add("--seconds", type=float, default=2.0, help="duration of one measurement (2)")
+    add("--seed", type=int, default=1, help="of topics and sizes that are picked at random (1)")
+    add("--ours", choices=BROKERS, default="penstock", help="the broker under test")
+    add("--theirs", choices=(*BROKERS, "none"), default="mosquitto", help="the one beside it")
+    add("--grow-to", type=int, metavar="N", help="then fill a journal up to N messages")
+    add("--data-dir", type=Path, default=HERE / "build" / "data", help="on a disk, not in memory")
+    add("--results", type=Path, help="file for the figures (results/DATE.local.jsonl)")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str]) -> int:
+    """Run; 1 means that some measurement failed or did not add up, 2 that none could be made."""
+    options = parse_arguments(arguments)
+    try:
+        workloads = select(options.workloads)
+        if options.list:
+            print(list_workloads(workloads))
+            return 0
+        generator.compiled()
+        return run(options, workloads)
+    except (BrokerError, GeneratorError, UnknownWorkloadError) as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 2
+
+
+def list_workloads(workloads: list[Workload]) -> str:
+    """The workloads with what mqload is told."""
+    return "\n".join(f"{w.id:6} {w.title:26} mqload {w.load}" for w in workloads)
+
+
+def run(options: argparse.Namespace, workloads: list[Workload]) -> int:
+    """Measure all that was asked for; the table comes last, the figures are kept as they come."""
+    bench = Bench(
+        installed(options.ours),
+        peer(options.theirs),
+        options.rounds,
+        options.seconds,
+        options.seed,
+        machine.cores(),
+        options.data_dir,
+    )
+    machine.raise_file_limit()
+    path = options.results or HERE / "results" / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.local.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lines:
+
+        def write(record: dict[str, object]) -> None:
+            lines.write(json.dumps(record) + "\n")
+            lines.flush()
+
+        write(heading(bench))
+        comparisons = [run_workload(workload, bench, write) for workload in workloads]
+        print(
+            "\n" + render(comparisons, bench.ours.name, bench.theirs.name if bench.theirs else "-")
+        )
+        if options.grow_to:
+            run_growth(options.grow_to, bench, write)
+    print(f"\nfigures: {path}")
+    return int(any(comparison.ours.best is None for comparison in comparisons))
+
+
+def installed(name: str) -> type[Broker]:
+    """The broker of that name; it must be here."""
+    kind = BROKERS[name]
+    if kind.program() is None:
+        raise BrokerError(f"{name} is not installed")
+    return kind
+
+
+def peer(name: str) -> type[Broker] | None:
+    """The broker to compare with, if it is here."""
+    if name == "none":
+        return None
+    kind = BROKERS[name]
+    if kind.program() is None:
+        print(f"{name} is not installed: figures without ratios")
+        return None
+    return kind
+
+
+def heading(bench: Bench) -> dict[str, object]:
+    """The first line of the results: what a reader needs to repeat the run."""
+    return {
+        "type": "run",
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]]),
+        "seed": bench.seed,
+        "rounds": bench.rounds,
+        "seconds": bench.seconds,
+        "cores": bench.cores._asdict(),
+        "brokers": {kind.name: kind.version() for kind in (bench.ours, bench.theirs) if kind},
+        "machine": machine.describe(),
+    }
+
+
+def run_workload(workload: Workload, bench: Bench, write: Write) -> Comparison:
+    """All rounds of one workload, each told as it ends."""
+    measurements = []
+    for measurement in interleaved(workload, bench):
+        write(measurement.record())
+        print(progress(workload, measurement), flush=True)
+        measurements.append(measurement)
+    comparison = compare(workload, measurements)
+    write(comparison.record())
+    return comparison
+
+
+def progress(workload: Workload, measurement: Measurement) -> str:
+    """One measurement on one line."""
+    key, unit, _ = workload.figure
+    said = "; ".join(measurement.flaws) or f"{compact(measurement.value(key))} {unit}"
+    where = f"{workload.id:5} round {measurement.round} {measurement.broker:10}"
+    return f"{where} {said}  (others {measurement.others_cores:.2f} cores)"
+
+
+def run_growth(longest: int, bench: Bench, write: Write) -> None:
+    """The journal as it fills up, each length told as it is reached."""
+    points = []
+    for point in measure_growth(longest, bench):
+        write(point.record())
+        points.append(point)
+        print(f"{point.stored:>12,} stored: {compact(max(point.per_s))} msg/s", flush=True)
+    print("\n" + render_growth(points))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

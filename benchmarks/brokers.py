@@ -1,0 +1,197 @@
+"""One broker per measurement: a fresh process, a free port, an empty directory on a real disk.
+
+Nothing is carried over from the measurement before: no warm cache, no memory the allocator kept, no
+journal. Each kind knows its command line and what it tells about itself; the rest is shared.
+"""
+
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import ClassVar
+
+from benchmarks.machine import pinned
+
+__all__ = ["BROKERS", "Broker", "BrokerError", "MosquittoBroker", "PenstockBroker", "parse_metrics"]
+
+HOST = "127.0.0.1"
+START_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 60.0
+
+Metrics = Mapping[str, float]
+
+
+class BrokerError(Exception):
+    """A broker did not start, or ended before it was told to."""
+
+
+class Broker(ABC):
+    """A broker that runs while :meth:`running` is entered."""
+
+    name: ClassVar[str]
+
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        self.directory = directory
+        self.settings = settings
+        self.port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    @abstractmethod
+    def program(cls) -> str | None:
+        """Where the broker is installed; ``None`` if it is not."""
+
+    @classmethod
+    @abstractmethod
+    def version(cls) -> str:
+        """What the program says it is."""
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """The command line; may write configuration into the directory."""
+
+    def metrics(self) -> Metrics:
+        """The broker's own counters, by name with labels; empty if it has none."""
+        return {}
+
+    @property
+    def pid(self) -> int:
+        """The process, as the generator watches it."""
+        assert self._process is not None, "the broker runs only inside running()"
+        return self._process.pid
+
+    @classmethod
+    @contextmanager
+    def running(
+        cls, data: Path, *, settings: Mapping[str, str] | None = None, cpu: int | None = None
+    ) -> "Iterator[Broker]":
+        """A broker that accepts connections; stopped, and its data removed, on the way out."""
+        data.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f"{cls.name}-", dir=data) as directory:
+            broker = cls(Path(directory), settings or {})
+            try:
+                broker.start(cpu)
+                yield broker
+            finally:
+                broker.stop()
+
+    def start(self, cpu: int | None) -> None:
+        """Start the process on ``cpu`` and wait until its port answers."""
+        log = self.directory / "broker.log"
+        with log.open("wb") as output, pinned(cpu):
+            self._process = subprocess.Popen(self.command(), stdout=output, stderr=output)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not _answers(self.port):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                tail = log.read_text(errors="replace")[-2000:]
+                raise BrokerError(f"{self.name} did not start; its last words:\n{tail}")
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """Ask the process to end, and see to it that it does."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class PenstockBroker(Broker):
+    """This project's broker, by the command that users start it with."""
+
+    name = "penstock"
+    launcher: ClassVar[tuple[str, ...]] = ()
+    """What stands before the command: an interpreter with a profiler, for one."""
+
+    @classmethod
+    def program(cls) -> str | None:
+        beside = Path(sys.executable).parent / "penstock"
+        return str(beside) if beside.exists() else shutil.which("penstock")
+
+    @classmethod
+    def version(cls) -> str:
+        return _first_line([cls.program() or "penstock", "--version"])
+
+    def command(self) -> list[str]:
+        command = [*self.launcher, self.program() or "penstock", "serve"]
+        command += ["--data", str(self.directory / "data"), "--listen", f"{HOST}:{self.port}"]
+        command += ["--http-listen", f"{HOST}:{_free_port()}", "--log-level", "warning"]
+        for key, value in self.settings.items():
+            command += ["--set", f"{key}={value}"]
+        return command
+
+    def metrics(self) -> Metrics:
+        with urllib.request.urlopen(f"http://{HOST}:{self.port}/metrics", timeout=10) as answer:
+            return parse_metrics(answer.read().decode())
+
+
+class MosquittoBroker(Broker):
+    """The peer. Bounds that would make it drop are lifted; it persists nothing."""
+
+    name = "mosquitto"
+
+    @classmethod
+    def program(cls) -> str | None:
+        return shutil.which("mosquitto", path="/usr/local/sbin:/usr/sbin") or shutil.which(
+            "mosquitto"
+        )
+
+    @classmethod
+    def version(cls) -> str:
+        return _first_line([cls.program() or "mosquitto", "-h"])
+
+    def command(self) -> list[str]:
+        lines = (
+            f"listener {self.port} {HOST}",
+            "allow_anonymous true",
+            "max_queued_messages 0",
+            "max_inflight_messages 100",
+            "persistence false",
+            "log_dest none",
+        )
+        config = self.directory / "mosquitto.conf"
+        config.write_text("\n".join(lines) + "\n")
+        return [self.program() or "mosquitto", "-c", str(config)]
+
+
+BROKERS: dict[str, type[Broker]] = {kind.name: kind for kind in (PenstockBroker, MosquittoBroker)}
+
+
+def parse_metrics(text: str) -> Metrics:
+    """The samples of a Prometheus exposition, by name and labels as they are written."""
+    samples = {}
+    for line in text.splitlines():
+        match = re.match(r"([a-zA-Z_:][\w:]*(?:\{.*\})?) ([^ ]+)", line)
+        if match:
+            samples[match[1]] = float(match[2])
+    return samples
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0
+
+
+def _first_line(command: list[str]) -> str:
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    except OSError as error:
+        return f"not found: {error}"
+    return (said.stdout.strip() or said.stderr.strip() or "silent").splitlines()[0]

@@ -1,0 +1,65 @@
+"""What became of QoS 0 messages in the journal: the books must balance.
+
+Penstock delivers a QoS 0 message at once and captures it in the background, within a bound; beyond
+the bound it is delivered and *not* captured, and counted. A rate of delivery says nothing about
+that, so each QoS 0 figure is shown with the share of captures that were dropped, and every message
+received must turn up as either captured or dropped.
+"""
+
+import time
+from typing import NamedTuple
+
+from benchmarks.brokers import Broker, Metrics
+
+__all__ = ["Capture", "read_capture", "settled_capture"]
+
+RECEIVED = "penstock_messages_received_total"
+CAPTURED = "penstock_captured_total"
+DROPPED = "penstock_dropped_total"
+DROP_REASONS = ("capture_overflow", "capture_failed")
+
+PATIENCE_S = 10.0
+"""How long the journal may make no progress before the books are closed as they stand."""
+
+
+class Capture(NamedTuple):
+    """Messages received, and what the journal has of them."""
+
+    received: int
+    captured: int
+    dropped: int
+
+    @property
+    def balanced(self) -> bool:
+        return self.captured + self.dropped == self.received
+
+    @property
+    def dropped_share(self) -> float:
+        return self.dropped / self.received if self.received else 0.0
+
+
+def read_capture(metrics: Metrics) -> Capture | None:
+    """The books as a broker's counters have them; ``None`` if it does not keep such books."""
+    received = [value for name, value in metrics.items() if _is(name, RECEIVED)]
+    captured = [value for name, value in metrics.items() if _is(name, CAPTURED)]
+    if not received or not captured:
+        return None
+    reasons = {f'{DROPPED}{{reason="{reason}"}}' for reason in DROP_REASONS}
+    dropped = sum(value for name, value in metrics.items() if name in reasons)
+    return Capture(int(sum(received)), int(sum(captured)), int(dropped))
+
+
+def _is(sample: str, name: str) -> bool:
+    return sample.split("{", 1)[0] == name
+
+
+def settled_capture(broker: Broker) -> Capture | None:
+    """The books once they balance, or once nothing has moved for a while."""
+    books = read_capture(broker.metrics())
+    moved = time.monotonic()
+    while books and not books.balanced and time.monotonic() - moved < PATIENCE_S:
+        time.sleep(0.05)
+        later = read_capture(broker.metrics())
+        if later != books:
+            books, moved = later, time.monotonic()
+    return books

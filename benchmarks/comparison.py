@@ -1,0 +1,146 @@
+"""From measurements to a verdict: best, median, ratio.
+
+Two ratios, because each is misleading alone. *Best to best* asks what each broker can do when the
+machine lets it. *The median of the ratios round by round* asks how they compare under the same
+conditions. A target counts as met if both reach it, as missed if neither does, and as ``close`` if
+they disagree: then the machine was too restless to say.
+
+Ratios are ours to theirs, so for a rate more than 1 is better, and for a latency less than 1.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+
+from benchmarks.rounds import Measurement
+from benchmarks.workloads import Target, Workload
+
+__all__ = ["Comparison", "compare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One broker's figures, by round; rounds that are not fit to be compared are left out."""
+
+    by_round: dict[int, float]
+    best: float | None
+    median: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One line of the table, as numbers."""
+
+    workload: Workload
+    ours: Side
+    theirs: Side
+    best_ratio: float | None
+    median_ratio: float | None
+    met: str
+    notes: tuple[str, ...]
+
+    def record(self) -> dict[str, object]:
+        """As one line of the results."""
+        return {
+            "type": "comparison",
+            "workload": self.workload.id,
+            "title": self.workload.title,
+            "load": self.workload.load,
+            "figure": self.workload.figure.key,
+            "ours_best": self.ours.best,
+            "ours_median": self.ours.median,
+            "theirs_best": self.theirs.best,
+            "theirs_median": self.theirs.median,
+            "best_ratio": self.best_ratio,
+            "median_ratio": self.median_ratio,
+            "target": self.workload.target and self.workload.target._asdict(),
+            "met": self.met,
+            "notes": self.notes,
+        }
+
+
+def compare(workload: Workload, measurements: Iterable[Measurement]) -> Comparison:
+    """Compare the two sides of ``measurements``, all of them of ``workload``."""
+    measurements = list(measurements)
+    ours, theirs = (_side(workload, measurements, name) for name in ("ours", "theirs"))
+    best_ratio = _ratio(ours.best, theirs.best)
+    both = ours.by_round.keys() & theirs.by_round.keys()
+    ratios = [r for n in both if (r := _ratio(ours.by_round[n], theirs.by_round[n])) is not None]
+    median_ratio = median(ratios) if ratios else None
+    return Comparison(
+        workload,
+        ours,
+        theirs,
+        best_ratio,
+        median_ratio,
+        _verdict(workload, ours, best_ratio, median_ratio),
+        tuple(_notes(workload, measurements)),
+    )
+
+
+def _side(workload: Workload, measurements: list[Measurement], side: str) -> Side:
+    key = workload.figure.key
+    values = {
+        m.round: v for m in measurements if m.side == side and (v := m.value(key)) is not None
+    }
+    best = min if workload.figure.smaller_is_better else max
+    return Side(
+        values,
+        best(values.values()) if values else None,
+        median(values.values()) if values else None,
+    )
+
+
+def _ratio(ours: float | None, theirs: float | None) -> float | None:
+    return ours / theirs if ours is not None and theirs else None
+
+
+def _verdict(
+    workload: Workload, ours: Side, best_ratio: float | None, median_ratio: float | None
+) -> str:
+    target = workload.target
+    if target is None:
+        return ""
+    pair = (ours.best, ours.median) if target.absolute else (best_ratio, median_ratio)
+    kept = {_keeps(value, target, workload) for value in pair}
+    if None in kept:
+        return "?"
+    return "close" if len(kept) == 2 else "yes" if True in kept else "no"
+
+
+def _keeps(value: float | None, target: Target, workload: Workload) -> bool | None:
+    if value is None:
+        return None
+    if workload.figure.smaller_is_better:
+        return value <= target.bound
+    return value >= target.bound
+
+
+def _notes(workload: Workload, measurements: list[Measurement]) -> Iterable[str]:
+    ours = [m for m in measurements if m.side == "ours"]
+    yield from _capture_note(ours)
+    if workload.figure.key == "p50_us":
+        tails = (_p90([m for m in measurements if m.side == side]) for side in ("ours", "theirs"))
+        yield f"p90 {' / '.join(tails)} us"
+    bound = {m.side for m in measurements if m.load and m.load.generator_bound}
+    if bound and not workload.figure.smaller_is_better:
+        yield f"generator-bound: {', '.join(sorted(bound))}"
+    noisy = sum(m.noisy for m in measurements)
+    if noisy:
+        yield f"noisy {noisy} of {len(measurements)}"
+    for measurement in measurements:
+        for flaw in measurement.flaws:
+            yield f"{measurement.side} {measurement.round}: {flaw.splitlines()[0]}"
+
+
+def _capture_note(ours: list[Measurement]) -> Iterable[str]:
+    books = [m.capture for m in ours if m.capture is not None]
+    if not books:
+        return
+    worst = max(capture.dropped_share for capture in books)
+    yield "all captured" if worst == 0 else f"captures dropped: up to {worst:.1%}"
+
+
+def _p90(measurements: list[Measurement]) -> str:
+    values = [v for m in measurements if (v := m.value("p90_us")) is not None]
+    return f"{median(values):.0f}" if values else "-"

@@ -1,0 +1,94 @@
+"""The load generator: ``mqload.c``, compiled when it is newer than its program, and run.
+
+Both brokers are driven by this one program. It is written in C so that the generator is not what is
+measured; where it is the limit all the same, :attr:`Load.generator_bound` says so.
+"""
+
+import json
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["GeneratorError", "Load", "compiled", "run"]
+
+HERE = Path(__file__).parent
+SOURCE = HERE / "mqload.c"
+PROGRAM = HERE / "build" / "mqload"
+
+EXIT_LOSS = 5
+"""The exit status of a run that ended as it should, but with messages missing."""
+
+BUSY = 0.9
+"""A process that used more than this part of the time had no time left."""
+
+
+class GeneratorError(Exception):
+    """The generator could not be built, or did not get through its run."""
+
+
+class Load:
+    """What one run of the generator said. The figures are named as in its answer."""
+
+    def __init__(self, figures: Mapping[str, float]) -> None:
+        self.figures = dict(figures)
+
+    @classmethod
+    def parse(cls, text: str) -> "Load":
+        """Read the one line of JSON that a run prints."""
+        try:
+            figures = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise GeneratorError(f"mqload did not answer in JSON: {text[:200]!r}") from error
+        if not isinstance(figures, dict):
+            raise GeneratorError(f"mqload did not answer with an object: {text[:200]!r}")
+        return cls(figures)
+
+    def __getitem__(self, key: str) -> float:
+        if key not in self.figures:
+            raise GeneratorError(f"mqload's answer has no {key!r}: {sorted(self.figures)}")
+        return self.figures[key]
+
+    @property
+    def generator_bound(self) -> bool:
+        """Whether the generator's core was full and the broker's was not."""
+        seconds = self.figures.get("seconds", 0.0)
+        if not seconds:
+            return False
+        generator, broker = (self[f"{who}_cpu_s"] / seconds for who in ("generator", "broker"))
+        return generator > BUSY > broker
+
+    @property
+    def flaws(self) -> list[str]:
+        """What should not have happened: a run with flaws has no figures worth comparing."""
+        names = ("lost", "duplicated", "reordered")
+        return [f"{name} {self[name]:,.0f}" for name in names if self.figures.get(name)]
+
+
+def compiled() -> Path:
+    """The generator's program, built first if need be."""
+    if PROGRAM.exists() and PROGRAM.stat().st_mtime >= SOURCE.stat().st_mtime:
+        return PROGRAM
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        raise GeneratorError(
+            "the load generator is a C program, and there is neither gcc nor cc here;\n"
+            "  install one (Debian, Ubuntu: apt install gcc) and start again"
+        )
+    PROGRAM.parent.mkdir(exist_ok=True)
+    command = [compiler, "-O2", "-Wall", "-Wextra", "-o", str(PROGRAM), str(SOURCE)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    if built.returncode != 0:
+        raise GeneratorError(f"{shlex.join(command)} failed:\n{built.stderr}")
+    return PROGRAM
+
+
+def run(load: str, *, port: int, broker_pid: int, seed: int) -> Load:
+    """Put ``load`` (options of mqload) on the broker at ``port``; returns when it is over."""
+    command = [str(compiled()), "-p", str(port), "-B", str(broker_pid), "-e", str(seed)]
+    command += shlex.split(load)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, EXIT_LOSS):
+        raise GeneratorError(f"{shlex.join(command)}\n  {done.stderr.strip()}")
+    return Load.parse(done.stdout)

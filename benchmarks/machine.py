@@ -1,0 +1,147 @@
+"""The machine: which cores there are, what runs on it, and how much of it others took meanwhile.
+
+The broker gets one core and the generator another, so that a figure is one of *one broker core*.
+Where the right to choose is missing, or there is one core only, the measurement goes on without and
+says so.
+"""
+
+import importlib.metadata
+import os
+import platform
+import resource
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, Self
+
+__all__ = ["Cores", "Tenancy", "cores", "describe", "pinned", "raise_file_limit"]
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class Cores(NamedTuple):
+    """The core for the broker and the one for the generator; ``None`` leaves it to the kernel."""
+
+    broker: int | None
+    generator: int | None
+
+
+def cores() -> Cores:
+    """Choose two cores, if there are two and they may be chosen."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < 2:
+        return Cores(None, None)
+    try:
+        os.sched_setaffinity(0, allowed)
+    except OSError:
+        return Cores(None, None)
+    return Cores(broker=allowed[-1], generator=allowed[0])
+
+
+@contextmanager
+def pinned(cpu: int | None) -> Iterator[None]:
+    """Processes started inside run on ``cpu``: they inherit it, so no moment is spent elsewhere."""
+    if cpu is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {cpu})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def raise_file_limit() -> int:
+    """Allow this process and its children as many open files as it may ask for."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most
+
+
+class Tenancy:
+    """How many cores were used by neither the broker nor the generator, while entered.
+
+    ``others`` is what other processes of this machine took, ``stolen`` what the hypervisor gave to
+    other machines; both in cores. Either one makes a figure worse than it is.
+    """
+
+    def __init__(self, broker_pid: int) -> None:
+        self._pid = broker_pid
+        self.others = 0.0
+        self.stolen = 0.0
+
+    def __enter__(self) -> Self:
+        self._before = self._read()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        wall, busy, stolen, ours = (
+            now - then for now, then in zip(self._read(), self._before, strict=True)
+        )
+        self.others = round(max(0.0, busy - ours) / wall, 3)
+        self.stolen = round(stolen / wall, 3)
+
+    def _read(self) -> tuple[float, float, float, float]:
+        user, nice, system, _, _, irq, softirq, steal, *_ = _fields("/proc/stat", first=1)
+        broker = _fields(f"/proc/{self._pid}/stat", first=13)
+        child = resource.getrusage(resource.RUSAGE_CHILDREN)
+        ours = (broker[0] + broker[1]) / _TICKS_PER_S + child.ru_utime + child.ru_stime
+        busy = (user + nice + system + irq + softirq) / _TICKS_PER_S
+        return time.monotonic(), busy, steal / _TICKS_PER_S, ours
+
+
+def _fields(path: str, first: int) -> list[int]:
+    words = Path(path).read_text().splitlines()[0].split()
+    return [int(word) for word in words[first : first + 10]]
+
+
+def describe() -> dict[str, object]:
+    """Everything about the machine that a reader of the figures may ask for."""
+    uname = os.uname()
+    return {
+        "cpu": _cpu_model(),
+        "cpus": os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
+        "kernel": f"{uname.sysname} {uname.release} {uname.machine}",
+        "load_average": os.getloadavg(),
+        "python": sys.version,
+        "python_build": _python_build(),
+        "libc": " ".join(platform.libc_ver()),
+        "packages": {name: _installed(name) for name in ("penstock", "uvloop", "lmdb", "msgspec")},
+        "revision": _revision(),
+    }
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or "unknown"
+
+
+def _python_build() -> dict[str, bool]:
+    """How the interpreter was compiled: profile-guided and link-time optimisation are worth 1.3."""
+    asked = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    return {"pgo": "--enable-optimizations" in asked, "lto": "--with-lto" in asked}
+
+
+def _installed(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "absent"
+
+
+def _revision() -> str:
+    """The commit of this checkout, marked if files differ from it."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return "unknown"
+    return said.stdout.strip() or "unknown"

@@ -1,0 +1,120 @@
+"""Measurements in turn: ours, theirs, ours, theirs.
+
+A shared machine changes from minute to minute. Brokers that take turns meet the same changes, and
+the ratio of two neighbours says more than the ratio of two averages. A measurement that fails is
+kept as a failure; the others go on.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from benchmarks import generator
+from benchmarks.brokers import Broker, BrokerError
+from benchmarks.capture import Capture, settled_capture
+from benchmarks.generator import GeneratorError, Load
+from benchmarks.machine import Cores, Tenancy, pinned
+from benchmarks.workloads import Workload
+
+__all__ = ["Bench", "Measurement", "interleaved", "measure"]
+
+QUIET_CORES_MAX = 0.15
+"""Others using more of the machine than this make a measurement a noisy one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What all measurements of one run share."""
+
+    ours: type[Broker]
+    theirs: type[Broker] | None
+    rounds: int
+    seconds: float
+    seed: int
+    cores: Cores
+    data: Path
+
+
+@dataclass(slots=True)
+class Measurement:
+    """One broker under one workload, once."""
+
+    workload: str
+    side: str
+    broker: str
+    round: int
+    load: Load | None = None
+    capture: Capture | None = None
+    others_cores: float = 0.0
+    stolen_cores: float = 0.0
+    flaws: list[str] = field(default_factory=list)
+
+    @property
+    def noisy(self) -> bool:
+        return self.others_cores + self.stolen_cores > QUIET_CORES_MAX
+
+    def value(self, key: str) -> float | None:
+        """The figure, or ``None`` if this measurement is not fit to be compared."""
+        return None if self.load is None or self.flaws else self.load[key]
+
+    def record(self) -> dict[str, object]:
+        """As one line of the results."""
+        line = {"type": "measurement", **asdict(self)}
+        line["load"] = self.load.figures if self.load else None
+        line["capture"] = self.capture._asdict() if self.capture else None
+        return line
+
+
+def options_for(workload: Workload, bench: Bench) -> str:
+    """The generator's options, with a duration unless no messages flow."""
+    patience = f"-W {bench.seconds + 60:.0f}"
+    if "-P 0" in workload.load:
+        return f"{workload.load} {patience}"
+    return f"{workload.load} -d {bench.seconds:g} {patience}"
+
+
+def measure(
+    workload: Workload, kind: type[Broker], bench: Bench, *, side: str, round_: int
+) -> Measurement:
+    """Start a broker, put the load on it, close its books, stop it."""
+    result = Measurement(workload.id, side, kind.name, round_)
+    try:
+        with kind.running(bench.data, settings=workload.settings, cpu=bench.cores.broker) as broker:
+            _fill_in(result, workload, broker, bench)
+    except (BrokerError, GeneratorError, OSError) as error:
+        result.flaws.append(f"failed: {error}")
+    return result
+
+
+def _fill_in(result: Measurement, workload: Workload, broker: Broker, bench: Bench) -> None:
+    with Tenancy(broker.pid) as tenancy, pinned(bench.cores.generator):
+        load = generator.run(
+            options_for(workload, bench), port=broker.port, broker_pid=broker.pid, seed=bench.seed
+        )
+    result.load = load
+    result.others_cores, result.stolen_cores = tenancy.others, tenancy.stolen
+    result.flaws += load.flaws
+    if workload.is_fire_and_forget:
+        result.capture = settled_capture(broker)
+        result.flaws += unexplained(result.capture, int(load["sent"]))
+
+
+def unexplained(capture: Capture | None, sent: int) -> list[str]:
+    """What the broker's books leave open; nothing, for a broker without books."""
+    if capture is None:
+        return []
+    flaws = []
+    if capture.received != sent:
+        flaws.append(f"received {capture.received:,} of {sent:,} sent")
+    if not capture.balanced:
+        missing = capture.received - capture.captured - capture.dropped
+        flaws.append(f"{missing:,} neither captured nor counted as dropped")
+    return flaws
+
+
+def interleaved(workload: Workload, bench: Bench) -> Iterator[Measurement]:
+    """As many measurements of each broker as there are rounds, in turn."""
+    for round_ in range(1, bench.rounds + 1):
+        yield measure(workload, bench.ours, bench, side="ours", round_=round_)
+        if bench.theirs is not None:
+            yield measure(workload, bench.theirs, bench, side="theirs", round_=round_)

@@ -1,0 +1,76 @@
+"""Comparisons as a table of text, as wide as its contents."""
+
+from collections.abc import Iterable, Sequence
+
+from benchmarks.comparison import Comparison, Side
+from benchmarks.workloads import Workload
+
+__all__ = ["columns", "compact", "render"]
+
+
+def compact(value: float | None) -> str:
+    """A number at three digits, as people say it: 1.76M, 155k, 53.2."""
+    if value is None:
+        return "-"
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= size * 0.9995:
+            return _three_digits(value / size) + letter
+    return _three_digits(value)
+
+
+def _three_digits(value: float) -> str:
+    digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
+    return f"{value:.{digits}f}"
+
+
+def columns(rows: Sequence[Sequence[str]], left: Iterable[int]) -> str:
+    """Lines with a rule under the first; columns named in ``left`` begin at the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if n in left else cell.rjust(width)
+            for n, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def render(comparisons: Iterable[Comparison], ours: str, theirs: str) -> str:
+    """The whole table. Figures are best (median)."""
+    head = ("", "workload", "unit", ours, theirs, "best/best", "median ratio", "target", "met")
+    rows: list[tuple[str, ...]] = [(*head, "notes")]
+    rows.extend(_row(comparison) for comparison in comparisons)
+    return columns(rows, left=(0, 1, len(head)))
+
+
+def _row(comparison: Comparison) -> tuple[str, ...]:
+    workload = comparison.workload
+    return (
+        workload.id,
+        workload.title,
+        workload.figure.unit,
+        _figure(comparison.ours),
+        _figure(comparison.theirs),
+        _times(comparison.best_ratio),
+        _times(comparison.median_ratio),
+        _target(workload),
+        comparison.met,
+        "; ".join(comparison.notes),
+    )
+
+
+def _figure(side: Side) -> str:
+    return "-" if side.best is None else f"{compact(side.best)} ({compact(side.median)})"
+
+
+def _times(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.2f}x"
+
+
+def _target(workload: Workload) -> str:
+    if workload.target is None:
+        return ""
+    sign = "<=" if workload.figure.smaller_is_better else ">="
+    bound, absolute = workload.target
+    return f"{sign} {bound:,.0f}" if absolute else f"{sign} {bound:g}x"

@@ -1,0 +1,124 @@
+"""What is asked of a broker: the load, the figure that counts, and what it should be.
+
+``load`` is what ``mqload`` is told, in its own options, so that a workload can be repeated by hand.
+Workloads that end after ``--seconds`` leave ``-d`` and ``-n`` out.
+
+Targets are relative to the other broker in the same run, save memory, which is absolute. A target
+without a number is not a goal of the project: the figure is shown and not judged.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+__all__ = ["WORKLOADS", "Figure", "Target", "UnknownWorkloadError", "Workload", "select"]
+
+
+class Figure(NamedTuple):
+    """One number of a measurement: its key in the generator's answer, and which way is better."""
+
+    key: str
+    unit: str
+    smaller_is_better: bool = False
+
+
+class Target(NamedTuple):
+    """The bound a figure should keep: a multiple of the other broker's, or a value of its own.
+
+    Whether it is a lower or an upper bound follows from the figure.
+    """
+
+    bound: float
+    absolute: bool = False
+
+
+RATE = Figure("delivered_per_s", "msg/s")
+LATENCY = Figure("p50_us", "us p50", smaller_is_better=True)
+MEMORY = Figure("bytes_per_connection", "B/client", smaller_is_better=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One line of the table. ``settings`` are Penstock's; the other broker has none."""
+
+    id: str
+    title: str
+    load: str
+    figure: Figure = RATE
+    target: Target | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    group: str = "core"
+
+    @property
+    def is_fire_and_forget(self) -> bool:
+        """Whether messages flow, and at QoS 0: then captures may be dropped and are accounted."""
+        return "-P 0" not in self.load and "-q" not in self.load
+
+
+_BATCHED = Target(4.0)
+_MIXED = Target(2.5)
+_ROOM = {"limits.clients_max": "20000"}
+_INTERVAL = {"durability": "interval"}
+_SMALL_CONNECTION = Target(4096, absolute=True)
+
+_CORE = (
+    Workload("A", "1 to 1, 64 B", "-s 64", target=_BATCHED),
+    Workload("B", "1 to 10, 64 B", "-S 10 -s 64", target=_BATCHED),
+    Workload("C", "100 to 1, 64 B", "-P 100 -s 64", target=_BATCHED),
+    Workload("D1", "1 to 1, 1 KiB", "-s 1024"),
+    Workload("D10", "1 to 1, 10 KiB", "-s 10240"),
+    Workload("M", "100 topics, 16..512 B", "-t 100 -R -s 16:512 -F wild", target=_MIXED),
+    Workload("A1", "A, a write per message", "-s 64 -b 1", target=_MIXED),
+    Workload("C1", "C, a write per message", "-P 100 -s 64 -b 1", target=Target(1.5)),
+    Workload("E", "1 to 1, QoS 1, synced", "-q 1 -w 100", target=Target(1.0)),
+    Workload("F", "1 to 1, QoS 2, synced", "-q 2 -w 100", target=Target(1.0)),
+    Workload("Ei", "E, interval", "-q 1 -w 100", target=Target(2.0), settings=_INTERVAL),
+    Workload("Fi", "F, interval", "-q 2 -w 100", target=Target(2.0), settings=_INTERVAL),
+    Workload("H0", "5,000 msg/s, QoS 0", "-r 5000", LATENCY, Target(1.5)),
+    Workload("H1", "5,000 msg/s, QoS 1", "-r 5000 -q 1", LATENCY, Target(1.5)),
+    Workload("G2k", "2,000 idle clients", "-I 2000 -P 0 -S 0", MEMORY, _SMALL_CONNECTION),
+    Workload("G10k", "10,000 idle clients", "-I 10000 -P 0 -S 0", MEMORY, _SMALL_CONNECTION, _ROOM),
+    Workload("K10k", "A, 10,000 clients held", "-I 10000 -i 1 -s 64", settings=_ROOM),
+)
+
+
+def _scale() -> Iterable[Workload]:
+    mixed = "-t 100 -R -s 64 -F wild"
+    for clients, name in ((1, "1k"), (10, "10k"), (100, "100k")):
+        yield Workload(
+            f"S{name}", f"{name} other filters", f"-I {clients} -i 1000 {mixed}", group="scale"
+        )
+    for topics in (1, 10, 100, 1_000, 10_000, 100_000):
+        name = f"{topics // 1000}k" if topics >= 1000 else str(topics)
+        yield Workload(f"R{name}", f"{name} topics", f"-t {topics} -R -F wild", group="scale")
+
+
+WORKLOADS = {workload.id: workload for workload in (*_CORE, *_scale())}
+
+
+class UnknownWorkloadError(Exception):
+    """A name that is neither a workload nor a group of them."""
+
+
+def select(names: Iterable[str]) -> list[Workload]:
+    """The workloads that ``names`` stand for, in the order of the table and without repetition.
+
+    A name is an id (``M``), a letter that begins several ids (``G``), ``core``, ``scale`` or
+    ``all``. An id wins over a letter: ``A`` is A alone, not A and A1.
+    """
+    chosen: set[str] = set()
+    for name in names:
+        found = _named(name)
+        if not found:
+            known = " ".join(WORKLOADS)
+            raise UnknownWorkloadError(f"no workload {name!r}; there are: core scale all {known}")
+        chosen |= found
+    return [workload for workload in WORKLOADS.values() if workload.id in chosen]
+
+
+def _named(name: str) -> set[str]:
+    if name in WORKLOADS:
+        return {name}
+    if name in ("core", "scale", "all"):
+        return {w.id for w in WORKLOADS.values() if name in ("all", w.group)}
+    return {id_ for id_ in WORKLOADS if len(name) == 1 and id_.startswith(name)}

@@ -1,0 +1,97 @@
+"""Ratios pair neighbours; a verdict needs both ratios to agree."""
+
+import pytest
+from benchmarks.capture import Capture
+from benchmarks.comparison import compare
+from benchmarks.generator import Load
+from benchmarks.rounds import Measurement
+from benchmarks.workloads import LATENCY, MEMORY, RATE, Target, Workload
+
+FASTER = Workload("X", "faster", "-s 64", RATE, Target(2.0))
+SOONER = Workload("Y", "sooner", "-r 5000", LATENCY, Target(1.5))
+SMALLER = Workload("Z", "smaller", "-I 10 -P 0", MEMORY, Target(4096, absolute=True))
+
+
+def measured(workload, side, *values, **fields):
+    return [
+        Measurement(
+            workload.id, side, "any", n, Load({workload.figure.key: value, "p90_us": 9.0}), **fields
+        )
+        for n, value in enumerate(values, start=1)
+    ]
+
+
+def compared(workload, ours, theirs):
+    return compare(
+        workload, measured(workload, "ours", *ours) + measured(workload, "theirs", *theirs)
+    )
+
+
+def test_the_best_of_each_side_and_the_median_of_paired_rounds():
+    result = compared(FASTER, ours=(100, 400, 300), theirs=(100, 100, 200))
+    assert (result.ours.best, result.ours.median) == (400, 300)
+    assert result.best_ratio == 2.0
+    assert result.median_ratio == 1.5
+
+
+def test_for_a_latency_the_best_is_the_least():
+    result = compared(SOONER, ours=(60, 50), theirs=(40, 50))
+    assert (result.ours.best, result.theirs.best) == (50, 40)
+    assert result.best_ratio == 1.25
+
+
+@pytest.mark.parametrize(
+    ("workload", "ours", "theirs", "met"),
+    [
+        (FASTER, (200, 200), (100, 100), "yes"),
+        (FASTER, (199, 199), (100, 100), "no"),
+        (FASTER, (400, 100, 100), (100, 100, 100), "close"),
+        (SOONER, (60,), (40,), "yes"),
+        (SOONER, (61,), (40,), "no"),
+        (SMALLER, (4096,), (), "yes"),
+        (SMALLER, (4097,), (700,), "no"),
+        (FASTER, (200,), (), "?"),
+        (FASTER, (), (100,), "?"),
+    ],
+)
+def test_a_target_is_met_missed_close_or_unknown(workload, ours, theirs, met):
+    assert compared(workload, ours, theirs).met == met
+
+
+def test_without_a_target_there_is_no_verdict():
+    assert compared(Workload("D1", "shown only", "-s 1024"), (5,), (1,)).met == ""
+
+
+def test_a_round_with_flaws_is_not_compared_and_is_told():
+    ours = measured(FASTER, "ours", 999, 200)
+    ours[0].flaws.append("lost 7")
+    result = compare(FASTER, ours + measured(FASTER, "theirs", 10, 100))
+    assert result.ours.by_round == {2: 200}
+    assert result.median_ratio == 2.0
+    assert "ours 1: lost 7" in result.notes
+
+
+def test_a_failed_measurement_leaves_the_others_standing():
+    failed = Measurement("X", "ours", "any", 1, flaws=["failed: no start\nlog"])
+    result = compare(FASTER, [failed, *measured(FASTER, "theirs", 100)])
+    assert (result.ours.best, result.theirs.best, result.best_ratio) == (None, 100, None)
+    assert result.notes == ("ours 1: failed: no start",)
+
+
+@pytest.mark.parametrize(
+    ("books", "note"),
+    [(Capture(10, 10, 0), "all captured"), (Capture(10, 8, 2), "captures dropped: up to 20.0%")],
+)
+def test_dropped_captures_stand_beside_the_figure(books, note):
+    assert note in compare(FASTER, measured(FASTER, "ours", 5, capture=books)).notes
+
+
+def test_a_busy_machine_is_noted():
+    noisy = measured(FASTER, "ours", 5, others_cores=0.1, stolen_cores=0.1)
+    assert "noisy 1 of 2" in compare(FASTER, noisy + measured(FASTER, "theirs", 5)).notes
+
+
+def test_a_record_can_be_written_as_json():
+    record = compared(SMALLER, (4000,), (700,)).record()
+    assert record["target"] == {"bound": 4096, "absolute": True}
+    assert record["ours_best"] == 4000

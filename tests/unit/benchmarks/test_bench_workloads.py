@@ -1,0 +1,46 @@
+"""Workloads are found by id, by letter and by group, and know what flows."""
+
+from pathlib import Path
+
+import pytest
+from benchmarks.machine import Cores
+from benchmarks.rounds import Bench, options_for
+from benchmarks.workloads import WORKLOADS, UnknownWorkloadError, select
+
+
+def ids(*names):
+    return [workload.id for workload in select(names)]
+
+
+def test_an_id_is_itself_alone():
+    assert ids("A") == ["A"]
+
+
+def test_a_letter_stands_for_all_that_begin_with_it():
+    assert ids("G") == ["G2k", "G10k"]
+
+
+def test_the_order_is_that_of_the_table_and_nothing_comes_twice():
+    assert ids("M", "A", "M") == ["A", "M"]
+
+
+def test_groups_part_the_workloads():
+    assert ids("core") + ids("scale") == ids("all") == list(WORKLOADS)
+
+
+@pytest.mark.parametrize("name", ["Q", "", "A2", "cor"])
+def test_an_unknown_name_is_refused(name):
+    with pytest.raises(UnknownWorkloadError, match="there are"):
+        select([name])
+
+
+def test_captures_are_accounted_where_qos_0_flows():
+    accounted = {id_ for id_, workload in WORKLOADS.items() if workload.is_fire_and_forget}
+    assert {"A", "M", "H0", "K10k", "S1k", "R1"} <= accounted
+    assert accounted.isdisjoint({"E", "F", "Ei", "H1", "G2k"})
+
+
+def test_a_duration_is_added_only_where_messages_flow():
+    bench = Bench(None, None, 1, 0.5, 1, Cores(None, None), Path())
+    assert options_for(WORKLOADS["A"], bench) == "-s 64 -d 0.5 -W 60"
+    assert "-d" not in options_for(WORKLOADS["G2k"], bench)
