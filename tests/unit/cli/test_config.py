@@ -109,12 +109,18 @@ def test_explain_as_json_is_one_object_or_all(run):
     assert facts["value"][0]["filter"] == "#"
 
 
-def test_explain_suggests_the_key_that_was_meant(run):
-    result = run("explain", "session_expiry")
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("session_expiry", "limits.session_expiry_s"),
+        ("inflight", "limits.inflight_max"),
+        ("log.clients_max", "limits.clients_max"),
+    ],
+)
+def test_explain_suggests_the_key_that_was_meant(run, written, meant):
+    result = run("explain", written)
     assert result.exit_code == 1
-    assert result.stderr == (
-        "penstock: session_expiry: no such key\n  did you mean limits.session_expiry_s?\n"
-    )
+    assert result.stderr == f"penstock: {written}: no such key\n  did you mean {meant}?\n"
 
 
 def test_example_is_printed(run):
