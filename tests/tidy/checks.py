@@ -1,0 +1,207 @@
+"""The checkers: text in, complaints out. They know nothing of this project's files.
+
+Each returns a list of complaints, empty when all is well, so that one run shows everything that is
+wrong and the checkers can be tested on a few lines (``test_checks``). What ruff and mypy can check
+is left to them.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+
+FUNCTION_LINES_MAX = 70
+FILE_LINES_MAX = 700
+
+CHANGELOG_HEADINGS = ("Safety and durability", "Incompatible", "Features", "Fixes", "Internals")
+"""The headings of a release, in this order; those with nothing to say are left out."""
+
+CLAUSE = re.compile(r"\bMQTT-\d+\.\d+\.\d+-\d+\b")
+
+# Written in pieces, for these lines must pass the check that they are for.
+MACHINE_PATHS = [
+    re.compile(rf"(?<![\w.~-])/{top}/\w")
+    for top in ("ho" + "me", "ro" + "ot", "Us" + "ers", "wo" + "rk")
+]
+REGISTRY_HOSTS = [
+    re.compile(rf"(?<![\w-]){name}\.{domain}\b")
+    for name, domain in (
+        ("pypi", "org"),
+        ("pythonhosted", "org"),
+        ("registry.npmjs", "org"),
+        ("docker", "io"),
+        ("ghcr", "io"),
+        ("quay", "io"),
+        ("crates", "io"),
+        ("anaconda", "org"),
+    )
+]
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+# ── Source
+
+
+def long_functions(source: str, lines_max: int = FUNCTION_LINES_MAX) -> list[str]:
+    """Complain about functions with more lines than allowed, their docstring not counted."""
+    functions = [n for n in ast.walk(ast.parse(source)) if isinstance(n, Function)]
+    sizes = [(function.name, _lines(function)) for function in functions]
+    return [f"{name} has {lines} lines" for name, lines in sizes if lines > lines_max]
+
+
+def _lines(function: Function) -> int:
+    assert function.end_lineno is not None
+    whole = function.end_lineno - function.lineno + 1
+    if ast.get_docstring(function) is None:
+        return whole
+    docstring = function.body[0]
+    assert docstring.end_lineno is not None
+    return whole - (docstring.end_lineno - docstring.lineno + 1)
+
+
+def long_file(source: str, lines_max: int = FILE_LINES_MAX) -> list[str]:
+    lines = len(source.splitlines())
+    return [f"{lines} lines"] if lines > lines_max else []
+
+
+def missing_theory(source: str) -> list[str]:
+    """Complain about a module whose docstring is not at least one sentence."""
+    docstring = ast.get_docstring(ast.parse(source)) or ""
+    first = docstring.partition("\n")[0]
+    return (
+        []
+        if " " in first and first.rstrip("*`").endswith((".", ":", "?", ")"))
+        else ["the docstring does not begin with a sentence"]
+    )
+
+
+def export_faults(source: str) -> list[str]:
+    """Complain when public functions or classes come without an ``__all__``, or it is wrong."""
+    tree = ast.parse(source)
+    defined = {name for node in tree.body for name in _names(node)}
+    classes_and_functions = {
+        node.name
+        for node in tree.body
+        if isinstance(node, Function | ast.ClassDef) and not node.name.startswith("_")
+    }
+    exported = _exported(tree)
+    if exported is None:
+        return ["no __all__"] if classes_and_functions else []
+    faults = [
+        f"__all__ names {name}, which is not there" for name in exported if name not in defined
+    ]
+    if exported != sorted(exported, key=_export_order):
+        faults.append("__all__ is not sorted")
+    return faults
+
+
+def _exported(tree: ast.Module) -> list[str] | None:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and "__all__" in _names(node):
+            return list(ast.literal_eval(node.value))
+    return None
+
+
+def _export_order(name: str) -> tuple[int, str]:
+    """Order as ruff does: constants, then classes, then functions."""
+    return (0 if name.isupper() else 1 if name[:1].isupper() else 2, name)
+
+
+def _names(node: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement binds in its module."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Assign(targets=targets):
+            yield from (n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name))
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            yield name
+        case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+            yield from (alias.asname or alias.name for alias in aliases)
+        case ast.If(body=body, orelse=orelse):
+            yield from (name for inner in (*body, *orelse) for name in _names(inner))
+        case ast.Try(body=body, handlers=handlers):
+            inner = [*body, *(statement for handler in handlers for statement in handler.body)]
+            yield from (name for statement in inner for name in _names(statement))
+
+
+def untested_clauses(sources: Iterable[str], tests: Iterable[str]) -> list[str]:
+    """Complain about clauses of the standard that the source cites and no test mentions."""
+    cited = {clause for text in sources for clause in CLAUSE.findall(text)}
+    tested = {clause for text in tests for clause in CLAUSE.findall(text)}
+    return sorted(cited - tested)
+
+
+def unused_members(enum: str, members: Iterable[str], sources: Iterable[str]) -> list[str]:
+    """Complain about members of an enumeration that no source names."""
+    used = {name for text in sources for name in re.findall(rf"\b{enum}\.(\w+)", text)}
+    return [f"{enum}.{member}" for member in members if member not in used]
+
+
+# ── Documents
+
+
+def private_names(text: str) -> list[str]:
+    """Complain about paths of somebody's machine and hosts of package registries."""
+    patterns = MACHINE_PATHS + REGISTRY_HOSTS
+    return [match.group() for pattern in patterns for match in pattern.finditer(text)]
+
+
+def broken_links(page: Path, text: str) -> list[str]:
+    """Complain about relative links whose file or heading is not there."""
+    return [target for target in _targets(text) if not _resolves(page, text, target)]
+
+
+def _targets(text: str) -> list[str]:
+    targets = re.findall(r"\]\(([^)\s]+)(?: \"[^\"]*\")?\)", _without_code(text))
+    return [target for target in targets if not re.match(r"[a-z]+:", target)]
+
+
+def _resolves(page: Path, text: str, target: str) -> bool:
+    path, _, heading = target.partition("#")
+    file = page.parent / path if path else page
+    if not file.exists():
+        return False
+    if not heading or file.suffix != ".md":
+        return True
+    return heading in headings(file.read_text(encoding="utf-8") if path else text)
+
+
+def headings(text: str) -> set[str]:
+    """Return the anchors of a page's headings, as forges make them."""
+    titles = re.findall(r"^#+ +(.+?)\s*$", _without_code(text, inline=False), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def _without_code(text: str, *, inline: bool = True) -> str:
+    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"`[^`\n]*`", "", text) if inline else text
+
+
+def changelog_faults(text: str) -> list[str]:
+    """Complain about headings of a release that are unknown, twice there or out of order."""
+    releases = re.split(r"^## +", text, flags=re.MULTILINE)[1:]
+    if not releases:
+        return ["no release"]
+    return [fault for release in releases for fault in _release_faults(release)]
+
+
+def _release_faults(release: str) -> list[str]:
+    name = release.partition("\n")[0].strip()
+    found = re.findall(r"^### +(.+?)\s*$", release, re.MULTILINE)
+    if not found:
+        return [f"{name}: no heading"]
+    unknown = [f"{name}: unknown heading {h}" for h in found if h not in CHANGELOG_HEADINGS]
+    known = [CHANGELOG_HEADINGS.index(h) for h in found if h in CHANGELOG_HEADINGS]
+    ordered = all(a < b for a, b in pairwise(known))
+    return unknown + ([] if ordered else [f"{name}: headings out of order"])
+
+
+# ── Showing
+
+
+def report(complaints: Mapping[str, list[str]]) -> str:
+    """Return one line per complaint, with the file in front; empty if there is none."""
+    return "\n".join(f"{file}: {text}" for file, texts in complaints.items() for text in texts)

@@ -1,0 +1,44 @@
+"""The source keeps the house rules that no linter knows."""
+
+import pytest
+
+from penstock.obs.reasons import DisconnectReason, DropReason
+from tests.tidy import checks
+from tests.tidy.files import SOURCE, TESTS, complaints, python_files, read
+
+TEXT_SUFFIXES = {".py", ".json", ".jsonl", ".toml", ".txt", ".md"}
+
+
+def test_functions_are_short():
+    assert not complaints(python_files(SOURCE, TESTS), checks.long_functions)
+
+
+def test_files_are_short():
+    assert not complaints(python_files(SOURCE, TESTS), checks.long_file)
+
+
+def test_every_module_says_what_it_is_for():
+    assert not complaints(python_files(SOURCE), checks.missing_theory)
+
+
+def test_every_public_module_says_what_it_exports():
+    assert not complaints(python_files(SOURCE), checks.export_faults)
+
+
+def test_every_clause_that_the_source_cites_is_tested():
+    """The checkers' own tests do not count; they cite clauses that do not exist."""
+    tests = [
+        read(file)
+        for file in TESTS.rglob("*")
+        if file.suffix in TEXT_SUFFIXES and "tidy" not in file.parts
+    ]
+    untested = checks.untested_clauses(map(read, python_files(SOURCE)), tests)
+    assert not untested, "clauses without a test:\n" + "\n".join(untested)
+
+
+@pytest.mark.parametrize("enum", [DisconnectReason, DropReason])
+def test_every_reason_occurs(enum):
+    """A reason that nothing gives is a promise to the operator that is not kept."""
+    files = [file for file in python_files(SOURCE) if file != SOURCE / "obs" / "reasons.py"]
+    members = [member.name for member in enum]
+    assert not checks.unused_members(enum.__name__, members, map(read, files))
