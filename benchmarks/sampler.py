@@ -1,14 +1,22 @@
-"""A profiler loaded into the broker's process: what runs, looked at a thousand times a second.
+"""A profiler loaded into the broker's process: what runs when a timer of CPU time goes off.
 
-``python -m benchmarks.sampler OUT PROGRAM ARGUMENTS...`` runs PROGRAM as if it were started alone,
-with one more thread that looks at the others' stacks. Unlike cProfile it costs the same whatever
-the number of calls, so small functions keep their true share; and it sees the writer thread too.
-Time inside C (LMDB, the event loop's own code) is put on the Python line that called it. A thread
-that waits is told from one that works by its CPU clock, which must have moved since the last look.
+``python -m benchmarks.sampler OUT PROGRAM ARGUMENTS...`` runs PROGRAM as if it were started alone.
+The kernel sends a signal per millisecond of CPU time that the process used (or as often as its
+clock allows, 4 ms on many machines); Python handles it in the main thread as soon as the call under
+way returns, and the stacks of the threads that worked since the last signal are counted.
+
+Unlike cProfile this costs the same whatever the number of calls, so small functions keep their
+share; and it sees the writer thread too, told from a thread that waits by its CPU clock. Time
+inside C (LMDB, the event loop's own code) is put on the Python line that called it. Lines are
+approximate: the interpreter looks for signals at calls and at the ends of loops only.
+
+A thread that looks at the others would be simpler and wrong: it gets the interpreter's lock when a
+system call gives it up, so system calls are nearly all it ever sees.
 """
 
 import json
 import runpy
+import signal
 import sys
 import threading
 import time
@@ -22,52 +30,55 @@ PERIOD_S = 0.001
 DEPTH_MAX = 60
 
 
-class Sampler(threading.Thread):
+class Sampler:
     """Counts what threads do: ``own`` by innermost line, ``within`` by every function above it."""
 
     def __init__(self) -> None:
-        super().__init__(name="sampler", daemon=True)
-        self._ended = threading.Event()
         self._clocks: dict[int, float] = {}
         self.samples = 0
         self.own: Counter[str] = Counter()
         self.within: Counter[str] = Counter()
 
-    def run(self) -> None:
-        """Look, wait, look again, until :meth:`end`."""
-        sys.setswitchinterval(PERIOD_S / 2)
-        while not self._ended.wait(PERIOD_S):
-            names = {thread.ident: thread.name for thread in threading.enumerate()}
-            for ident, frame in sys._current_frames().items():  # noqa: SLF001 - the one way in
-                if ident != self.ident and self._worked(ident):
-                    self._count(names.get(ident, "?"), frame)
+    def start(self) -> None:
+        """Begin; to be called in the main thread."""
+        signal.signal(signal.SIGPROF, self._on_timer)
+        signal.setitimer(signal.ITIMER_PROF, PERIOD_S, PERIOD_S)
 
-    def end(self) -> None:
-        """Stop looking."""
-        self._ended.set()
-        self.join()
+    def stop(self) -> None:
+        """Take no further samples."""
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
     def report(self) -> dict[str, object]:
         """The counts, as plain values."""
         return {"samples": self.samples, "own": self.own, "within": self.within}
 
+    def _on_timer(self, _: int, interrupted: FrameType | None) -> None:
+        frames = sys._current_frames()  # noqa: SLF001 - there is no other way in
+        main = threading.main_thread().ident
+        for thread in threading.enumerate():
+            ident = thread.ident
+            frame = interrupted if ident == main else frames.get(ident or 0)
+            if ident and frame and self._worked(ident):
+                self.count(thread.name, frame)
+
     def _worked(self, ident: int) -> bool:
         try:
             clock = time.clock_gettime(time.pthread_getcpuclockid(ident))
         except OSError:
-            return False  # it has ended meanwhile
+            return False  # the thread has ended meanwhile
         before = self._clocks.get(ident)
         self._clocks[ident] = clock
         return before is not None and clock - before > PERIOD_S / 4
 
-    def _count(self, thread: str, frame: FrameType) -> None:
+    def count(self, thread: str, frame: FrameType) -> None:
+        """Count the stack whose innermost frame is ``frame``; recursion counts once."""
         self.samples += 1
         self.own[f"{thread}: {_where(frame)}:{frame.f_lineno}"] += 1
         stack: set[str] = set()
-        walker: FrameType | None = frame
-        while walker is not None and len(stack) < DEPTH_MAX:
-            stack.add(f"{thread}: {_where(walker)}")
-            walker = walker.f_back
+        outer: FrameType | None = frame
+        while outer is not None and len(stack) < DEPTH_MAX:
+            stack.add(f"{thread}: {_where(outer)}")
+            outer = outer.f_back
         self.within.update(stack)
 
 
@@ -79,12 +90,12 @@ def _where(frame: FrameType) -> str:
 def main(out: Path, program: str, arguments: list[str]) -> None:
     """Run ``program`` to its end, however it ends, and leave the counts in ``out``."""
     sampler = Sampler()
-    sampler.start()
     sys.argv = [program, *arguments]
+    sampler.start()
     try:
         runpy.run_path(program, run_name="__main__")
     finally:
-        sampler.end()
+        sampler.stop()
         out.write_text(json.dumps(sampler.report()))
 
 
