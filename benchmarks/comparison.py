@@ -120,8 +120,9 @@ def _notes(workload: Workload, measurements: list[Measurement]) -> Iterable[str]
     ours = [m for m in measurements if m.side == "ours"]
     yield from _capture_note(ours)
     if workload.figure.key == "p50_us":
-        tails = (_p90([m for m in measurements if m.side == side]) for side in ("ours", "theirs"))
-        yield f"p90 {' / '.join(tails)} us"
+        yield f"p90 {_both_sides(measurements, 'p90_us', '.0f')} us"
+    if workload.group == "scale":
+        yield f"CPU {_both_sides(measurements, 'broker_us_per_message', '.2f')} us/msg"
     bound = {m.side for m in measurements if m.load and m.load.generator_bound}
     if bound and not workload.figure.smaller_is_better:
         yield f"generator-bound: {', '.join(sorted(bound))}"
@@ -141,6 +142,10 @@ def _capture_note(ours: list[Measurement]) -> Iterable[str]:
     yield "all captured" if worst == 0 else f"captures dropped: up to {worst:.1%}"
 
 
-def _p90(measurements: list[Measurement]) -> str:
-    values = [v for m in measurements if (v := m.value("p90_us")) is not None]
-    return f"{median(values):.0f}" if values else "-"
+def _both_sides(measurements: list[Measurement], key: str, form: str) -> str:
+    """The medians of a second figure, ours and theirs."""
+    told = []
+    for side in ("ours", "theirs"):
+        values = [v for m in measurements if m.side == side and (v := m.value(key)) is not None]
+        told.append(format(median(values), form) if values else "-")
+    return " / ".join(told)

@@ -95,3 +95,7 @@ def test_a_record_can_be_written_as_json():
     record = compared(SMALLER, (4000,), (700,)).record()
     assert record["target"] == {"bound": 4096, "absolute": True}
     assert record["ours_best"] == 4000
+
+
+def test_a_second_figure_is_told_for_both_sides():
+    assert "p90 9 / - us" in compared(SOONER, (50,), ()).notes
