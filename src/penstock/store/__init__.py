@@ -1,1 +1,5 @@
-"""The journal on disk: batches, entries, indexes, retention, the writer thread."""
+"""The journal on disk: batches, entries, indexes, retention, the writer thread.
+
+Start reading at ``store.py`` (what a store promises), then ``batch.py`` and ``entry.py`` (what is
+written), ``lmdb_store.py`` (how), ``index.py`` (how it is found again) and ``retention.py``.
+"""

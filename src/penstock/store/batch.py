@@ -1,0 +1,100 @@
+"""What one commit writes, gathered on the event loop.
+
+A batch is built while the previous commit is under way, one ``append`` per publish or per run of
+publishes, so appending must cost next to nothing: it files payloads under their topic and notes
+one *run* (position, count, time, flags). Consecutive appends with the same topic, time and flags
+grow the last run instead. Everything else (columns, checksum, topic ids, offsets) is left to the
+codec, which works on the whole batch at once, in the writer thread.
+
+A batch belongs to one thread at a time: the loop until it is handed to the writer, then the writer.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["RUN_WIDTH", "Batch", "Group"]
+
+RUN_WIDTH = 4
+"""Integers per run in ``Group.runs``: position in the batch, count, time in ms, flags."""
+
+
+class Group:
+    """The messages of one topic: payloads in order of arrival, and their runs, flat."""
+
+    __slots__ = ("payloads", "runs")
+
+    def __init__(self) -> None:
+        self.payloads: list[bytes] = []
+        self.runs: list[int] = []
+
+
+class Batch:
+    """Messages by topic, events, checkpoint rows: all or nothing on disk.
+
+    ``checkpoint``, when set, makes replay begin after that entry index from this commit on.
+    """
+
+    __slots__ = (
+        "_flags",
+        "_group",
+        "_time_ms",
+        "_topic",
+        "checkpoint",
+        "count",
+        "events",
+        "groups",
+        "payload_bytes",
+        "rows",
+    )
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.payload_bytes = 0
+        self.groups: dict[bytes, Group] = {}
+        self.events: list[tuple[int, tuple[Any, ...]]] = []
+        self.rows: list[tuple[str, bytes, bytes | None]] = []
+        self.checkpoint: int | None = None
+        self._topic: bytes | None = None
+        self._group = Group()
+        self._time_ms = 0
+        self._flags = 0
+
+    def append(self, topic: bytes, payloads: Sequence[bytes], time_ms: int, flags: int) -> int:
+        """Add messages of one topic that arrived back to back; return the first one's position."""
+        position = self.count
+        number = len(payloads)
+        if topic == self._topic and time_ms == self._time_ms and flags == self._flags:
+            group = self._group
+            group.runs[-3] += number  # nothing came in between: the last run goes on
+        elif number:
+            group = self._file(topic, time_ms, flags)
+            group.runs += (position, number, time_ms, flags)
+        else:
+            return position
+        group.payloads += payloads
+        self.count = position + number
+        self.payload_bytes += len(payloads[0]) if number == 1 else sum(map(len, payloads))
+        return position
+
+    def add_event(self, event: tuple[Any, ...]) -> None:
+        """Add an event; it is ordered after the messages appended so far."""
+        self.events.append((self.count, event))
+
+    def add_row(self, table: str, key: bytes, value: bytes | None) -> None:
+        """Put a checkpoint row with this commit, or delete it (``None``)."""
+        self.rows.append((table, key, value))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a commit of this batch would write nothing."""
+        return not (self.count or self.events or self.rows) and self.checkpoint is None
+
+    def _file(self, topic: bytes, time_ms: int, flags: int) -> Group:
+        group = self.groups.get(topic)
+        if group is None:
+            group = self.groups[topic] = Group()
+        self._topic = topic
+        self._group = group
+        self._time_ms = time_ms
+        self._flags = flags
+        return group

@@ -1,0 +1,160 @@
+"""The data directory: whose it is, and that only one broker has it.
+
+::
+
+    LOCK        locked (flock) while a broker runs; holds its process id
+    PENSTOCK    the marker: format version, the store's identity, and whether it was ever ready
+    data.mdb    LMDB
+    lock.mdb    LMDB's table of readers
+
+The marker is written first and becomes ``ready`` only once an empty database is safely on disk,
+which is before the first commit. So a creation that was cut short is known by its marker and is
+simply begun anew: nobody was promised anything. Once ready, nothing is ever created or thrown away
+here; what is missing or strange is reported, with advice.
+"""
+
+import fcntl
+import os
+import time
+import uuid
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from penstock.errors import StorageDamaged, StorageError, StorageForeign, StorageLocked
+
+__all__ = ["FORMAT", "DataDirectory", "Marker", "read_marker"]
+
+FORMAT = 1
+
+MARKER_NAME = "PENSTOCK"
+MARKER_DRAFT_NAME = "PENSTOCK.new"
+LOCK_NAME = "LOCK"
+DATA_NAME = "data.mdb"
+READERS_NAME = "lock.mdb"
+
+_HARMLESS_NAMES = {LOCK_NAME, MARKER_DRAFT_NAME, "lost+found"}
+_BACKUP_ADVICE = "Restore the directory from a backup, or name another one with --data."
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """Content of the marker file (JSON)."""
+
+    format: int
+    store: str
+    created_ms: int
+    ready: bool
+
+
+class DataDirectory:
+    """A locked data directory. Close it to let another broker have it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = _lock(path)
+        except OSError as error:
+            raise _unusable(path, error) from error
+        try:
+            self.marker = read_marker(path) or self._begin()
+            self._look_at_data()
+        except BaseException:
+            self.close()
+            raise
+
+    def ready(self) -> None:
+        """Note that an empty database is on disk. From here on its content is precious."""
+        if not self.marker.ready:
+            self.marker = msgspec.structs.replace(self.marker, ready=True)
+            self._write_marker(self.marker)
+
+    def close(self) -> None:
+        """Unlock."""
+        self._lock.close()
+
+    def _look_at_data(self) -> None:
+        data = self.path / DATA_NAME
+        if not self.marker.ready:  # a creation was cut short: begin it anew
+            data.unlink(missing_ok=True)
+            (self.path / READERS_NAME).unlink(missing_ok=True)
+        elif not data.exists():
+            raise StorageDamaged(f"{data} is missing", _BACKUP_ADVICE)
+
+    def _begin(self) -> Marker:
+        foreign = sorted({entry.name for entry in self.path.iterdir()} - _HARMLESS_NAMES)
+        if foreign:
+            raise StorageForeign(
+                f"{self.path} is not a Penstock data directory: it has no {MARKER_NAME} file, "
+                f"but {', '.join(foreign[:5])}",
+                "Name an empty directory, or one that does not exist yet, with --data.",
+            )
+        marker = Marker(FORMAT, uuid.uuid4().hex, time.time_ns() // 1_000_000, ready=False)
+        self._write_marker(marker)
+        return marker
+
+    def _write_marker(self, marker: Marker) -> None:
+        draft = self.path / MARKER_DRAFT_NAME
+        try:
+            with draft.open("wb") as file:
+                file.write(msgspec.json.encode(marker) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            draft.rename(self.path / MARKER_NAME)
+            _sync_directory(self.path)
+        except OSError as error:
+            raise _unusable(self.path, error) from error
+
+
+def read_marker(path: Path) -> Marker | None:
+    """The marker of a data directory; None where there is none."""
+    try:
+        content = (path / MARKER_NAME).read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unusable(path, error) from error
+    try:
+        marker = msgspec.json.decode(content, type=Marker)
+    except msgspec.DecodeError as error:
+        raise StorageDamaged(f"{path / MARKER_NAME} is damaged: {error}", _BACKUP_ADVICE) from error
+    if marker.format != FORMAT:
+        raise StorageForeign(
+            f"{path} has format {marker.format}; this program knows format {FORMAT}",
+            "Start the version of Penstock that wrote it, or a later one.",
+        )
+    return marker
+
+
+def _lock(path: Path) -> IO[bytes]:
+    file = (path / LOCK_NAME).open("a+b")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.seek(0)
+        owner = file.read(20).decode("ascii", "replace").strip() or "unknown"
+        file.close()
+        raise StorageLocked(
+            f"{path} is in use by another broker (process {owner})",
+            "Stop that one first, or name another directory with --data.",
+        ) from error
+    file.truncate(0)
+    file.write(b"%d\n" % os.getpid())
+    file.flush()
+    return file
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unusable(path: Path, error: OSError) -> StorageError:
+    return StorageError(
+        f"{path} can not be used as data directory: {error.strerror or error}",
+        "Check that it exists, that this user may write to it, and that the disk has room.",
+    )

@@ -1,0 +1,312 @@
+"""The codec of a journal entry: a batch as columns under one checksum.
+
+An entry is a fixed header, a directory of *sections* and the sections themselves, each one column,
+each starting on a multiple of eight bytes. Numbers are little-endian, so on the machines we run on
+a column is read in place (``memoryview.cast``) and Arrow can take it as it is. Sections that a
+reader does not know are passed over: that is the room for headers, producers and signatures.
+docs/reference/journal-format.md has the layout byte by byte.
+
+Messages stand in *group order*: all of the first topic, then all of the second. ``BOUNDS`` has one
+number more than there are messages; message *m* is ``payloads[bounds[m]:bounds[m + 1]]``. Runs
+stand in group order too, and ``ARRIVAL`` lists them by position, so that a sequence is found by
+bisection. Both directions (a topic's messages, the message of a sequence) cost no scan.
+
+Decoding is lazy: nothing but the header and directory is looked at before it is asked for.
+"""
+
+import struct
+import sys
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate, chain
+from typing import Any, Literal, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from penstock.errors import StorageDamaged, StorageForeign
+from penstock.model.message import Message
+from penstock.store.batch import RUN_WIDTH, Batch
+
+__all__ = ["VERSION", "Entry", "GroupView", "Placement", "decode", "encode"]
+
+assert sys.byteorder == "little", "columns are read in place; this machine orders bytes otherwise"
+
+MAGIC = b"PSTK"
+VERSION = 1
+
+_PREFIX = struct.Struct("<4sBBH")  # magic, version, flags, number of sections
+_CHECKSUM = struct.Struct("<I")
+_BODY = struct.Struct("<IQQIIQ")  # zero, index, base sequence, messages, groups, time base
+_SECTION = struct.Struct("<HHI")  # id, zero, length
+_HEADER_BYTES = _PREFIX.size + _CHECKSUM.size + _BODY.size
+_CHECKED_FROM = _PREFIX.size + _CHECKSUM.size
+
+# Section ids. A number is never given a second meaning.
+TOPIC_IDS = 1
+FIRST_OFFSETS = 2
+GROUP_MESSAGES = 3
+GROUP_RUNS = 4
+NAME_ENDS = 5
+NAMES = 6
+RUN_POSITIONS = 7
+RUN_BOUNDS = 8
+RUN_TIMES = 9
+RUN_FLAGS = 10
+ARRIVAL = 11
+BOUNDS = 12
+PAYLOADS = 13
+EVENTS = 14
+
+_WIDTHS: dict[int, Literal["I", "Q"]] = {
+    TOPIC_IDS: "I", FIRST_OFFSETS: "Q", GROUP_MESSAGES: "I", GROUP_RUNS: "I", NAME_ENDS: "I",
+    RUN_POSITIONS: "I", RUN_BOUNDS: "I", RUN_TIMES: "I", ARRIVAL: "I", BOUNDS: "I",
+}  # fmt: skip
+
+_U32_MAX = 0xFFFF_FFFF
+_PADDING = tuple(bytes(n) for n in (0, 7, 6, 5, 4, 3, 2, 1))
+
+_encode_events = msgspec.msgpack.Encoder().encode
+_decode_events = msgspec.msgpack.Decoder(list[tuple[int, tuple[Any, ...]]]).decode
+
+
+class Placement(NamedTuple):
+    """Where a group of a batch goes: the topic's number, and the offset of its first message."""
+
+    topic_id: int
+    first_offset: int
+
+
+def encode(batch: Batch, index: int, base_sequence: int, placements: Sequence[Placement]) -> bytes:
+    """Write a batch as entry ``index``; ``placements`` go with ``batch.groups``, in their order."""
+    time_ms, sections = _message_sections(batch, placements) if batch.count else (0, [])
+    if batch.events:
+        sections.append((EVENTS, _encode_events(batch.events)))
+    parts: list[bytes] = [
+        _BODY.pack(0, index, base_sequence, batch.count, len(batch.groups), time_ms)
+    ]
+    parts += [_SECTION.pack(number, 0, len(content)) for number, content in sections]
+    for _, content in sections:
+        parts += (content, _PADDING[len(content) % 8])
+    prefix = _PREFIX.pack(MAGIC, VERSION, 0, len(sections))
+    checksum = crc32(prefix)
+    for part in parts:
+        checksum = crc32(part, checksum)
+    return b"".join((prefix, _CHECKSUM.pack(checksum), *parts))
+
+
+def _message_sections(
+    batch: Batch, placements: Sequence[Placement]
+) -> tuple[int, list[tuple[int, bytes]]]:
+    groups = batch.groups.values()
+    runs = list(chain.from_iterable([group.runs for group in groups]))
+    payloads = list(chain.from_iterable([group.payloads for group in groups]))
+    positions, counts, times = runs[0::RUN_WIDTH], runs[1::RUN_WIDTH], runs[2::RUN_WIDTH]
+    ids, first_offsets = zip(*placements, strict=True)
+    time_ms = min(times)
+    arrival: Iterable[int] = range(len(positions))
+    if len(placements) > 1:
+        arrival = sorted(arrival, key=positions.__getitem__)
+    sections = [
+        (TOPIC_IDS, _u32(ids)),
+        (FIRST_OFFSETS, array("Q", first_offsets).tobytes()),
+        (GROUP_MESSAGES, _u32(accumulate([len(group.payloads) for group in groups]))),
+        (GROUP_RUNS, _u32(accumulate([len(group.runs) // RUN_WIDTH for group in groups]))),
+        (NAME_ENDS, _u32(accumulate(map(len, batch.groups)))),
+        (NAMES, b"".join(batch.groups)),
+        (RUN_POSITIONS, _u32(positions)),
+        (RUN_BOUNDS, _u32(accumulate(counts, initial=0))),
+        # A clock set back and forth by weeks within one batch is clipped, not refused.
+        (RUN_TIMES, _u32([min(time - time_ms, _U32_MAX) for time in times])),
+        (RUN_FLAGS, bytes(runs[3::RUN_WIDTH])),
+        (ARRIVAL, _u32(arrival)),
+        (BOUNDS, _u32(accumulate(map(len, payloads), initial=0))),
+        (PAYLOADS, b"".join(payloads)),
+    ]
+    return time_ms, sections
+
+
+def _u32(values: Iterable[int]) -> bytes:
+    return array("I", list(values)).tobytes()
+
+
+class GroupView(NamedTuple):
+    """One topic's part of an entry, as ranges into its columns."""
+
+    number: int
+    topic_id: int
+    name: bytes
+    first_offset: int
+    message_start: int
+    message_end: int
+    run_start: int
+    run_end: int
+
+
+class Entry:
+    """A decoded entry. Columns are views of the buffer it was decoded from: mind its lifetime."""
+
+    def __init__(self, buffer: memoryview) -> None:
+        self.buffer = buffer
+        _, self.index, self.base_sequence, self.count, self.group_count, self.time_ms = (
+            _BODY.unpack_from(buffer, _CHECKED_FROM)
+        )
+        self._sections = _sections(buffer)
+
+    def column(self, section: int) -> memoryview:
+        """A section, typed; empty where the entry has none."""
+        start, end = self._sections.get(section, (0, 0))
+        return self.buffer[start:end].cast(_WIDTHS.get(section, "B"))
+
+    @cached_property
+    def run_positions(self) -> memoryview:
+        """Position in the batch of each run's first message."""
+        return self.column(RUN_POSITIONS)
+
+    @cached_property
+    def run_bounds(self) -> memoryview:
+        """Message number of each run's first message; one more than there are runs."""
+        return self.column(RUN_BOUNDS)
+
+    @cached_property
+    def run_times(self) -> memoryview:
+        """Milliseconds after ``time_ms``, per run."""
+        return self.column(RUN_TIMES)
+
+    @cached_property
+    def run_flags(self) -> memoryview:
+        """Flags, per run."""
+        return self.column(RUN_FLAGS)
+
+    @cached_property
+    def arrival(self) -> memoryview:
+        """Run numbers in order of arrival."""
+        return self.column(ARRIVAL)
+
+    @cached_property
+    def bounds(self) -> memoryview:
+        """Where each payload begins; one more than there are messages."""
+        return self.column(BOUNDS)
+
+    @cached_property
+    def payloads(self) -> memoryview:
+        """All payloads, joined."""
+        return self.column(PAYLOADS)
+
+    @cached_property
+    def group_runs(self) -> memoryview:
+        """Cumulative number of runs, per group."""
+        return self.column(GROUP_RUNS)
+
+    @cached_property
+    def groups(self) -> list[GroupView]:
+        """All groups, in the order of the entry."""
+        return [self.group(number) for number in range(self.group_count)]
+
+    def group(self, number: int) -> GroupView:
+        """One group, without looking at the others."""
+        messages, runs = self.column(GROUP_MESSAGES), self.group_runs
+        names = self.column(NAME_ENDS)
+        before = number - 1
+        name_start = names[before] if number else 0
+        return GroupView(
+            number=number,
+            topic_id=self.column(TOPIC_IDS)[number],
+            name=bytes(self.column(NAMES)[name_start : names[number]]),
+            first_offset=self.column(FIRST_OFFSETS)[number],
+            message_start=messages[before] if number else 0,
+            message_end=messages[number],
+            run_start=runs[before] if number else 0,
+            run_end=runs[number],
+        )
+
+    @cached_property
+    def events(self) -> list[tuple[int, tuple[Any, ...]]]:
+        """Events with their position among the messages; arrays inside an event are lists."""
+        content = self.column(EVENTS)
+        return _decode_events(content) if content.nbytes else []
+
+    @property
+    def end_sequence(self) -> int:
+        """The sequence after this entry's last."""
+        return int(self.base_sequence + self.count)
+
+    def messages(self) -> Iterator[Message]:
+        """All messages, in order of arrival."""
+        groups = self.groups
+        for run in self.arrival:
+            group = groups[bisect_right(self.group_runs, run)]
+            for number in range(self.run_bounds[run], self.run_bounds[run + 1]):
+                yield self._message(group, run, number)
+
+    def message(self, sequence: int) -> Message:
+        """The message of one sequence, which must lie in this entry."""
+        position = sequence - self.base_sequence
+        place = bisect_right(self.arrival, position, key=self.run_positions.__getitem__) - 1
+        run = self.arrival[place]
+        group = self.group(bisect_right(self.group_runs, run))
+        number = self.run_bounds[run] + position - self.run_positions[run]
+        return self._message(group, run, number)
+
+    def _message(self, group: GroupView, run: int, number: int) -> Message:
+        position = self.run_positions[run] + number - self.run_bounds[run]
+        return Message(
+            topic=group.name,
+            payload=bytes(self.payloads[self.bounds[number] : self.bounds[number + 1]]),
+            sequence=self.base_sequence + position,
+            offset=group.first_offset + number - group.message_start,
+            time_ms=self.time_ms + self.run_times[run],
+            flags=self.run_flags[run],
+        )
+
+
+def decode(buffer: bytes | memoryview, *, verify: bool = True) -> Entry:
+    """Open an entry; ``verify`` reads all of it once to compare the checksum.
+
+    Raises StorageDamaged, or StorageForeign for an entry of a later version.
+    """
+    view = memoryview(buffer)
+    if len(view) < _HEADER_BYTES:
+        raise _damaged(f"an entry of {len(view)} bytes is shorter than its header")
+    magic, version, flags, _ = _PREFIX.unpack_from(view)
+    if magic != MAGIC:
+        raise _damaged("an entry does not begin with the mark of an entry")
+    if verify:
+        _verify_checksum(view)
+    if version != VERSION or flags:
+        raise StorageForeign(
+            f"an entry has version {version}, flags {flags}; this program knows version {VERSION}",
+            "Start the version of Penstock that wrote it, or a later one.",
+        )
+    return Entry(view)
+
+
+def _verify_checksum(view: memoryview) -> None:
+    (expected,) = _CHECKSUM.unpack_from(view, _PREFIX.size)
+    actual = crc32(view[_CHECKED_FROM:], crc32(view[: _PREFIX.size]))
+    if actual != expected:
+        raise _damaged(f"checksum {actual:08x} where {expected:08x} was written")
+
+
+def _sections(view: memoryview) -> dict[int, tuple[int, int]]:
+    (_, _, _, number) = _PREFIX.unpack_from(view)
+    start = _HEADER_BYTES + number * _SECTION.size
+    if start > len(view):
+        raise _damaged("an entry is shorter than its directory")
+    sections = {}
+    for section, _, length in _SECTION.iter_unpack(view[_HEADER_BYTES:start]):
+        sections[section] = (start, start + length)
+        start += length + -length % 8
+    if start != len(view):
+        raise _damaged(f"an entry has {len(view)} bytes where its sections need {start}")
+    return sections
+
+
+def _damaged(what: str) -> StorageDamaged:
+    return StorageDamaged(
+        what,
+        "Run `penstock verify` on the data directory to see how far the damage goes, and restore "
+        "it from a backup.",
+    )

@@ -1,0 +1,190 @@
+"""LMDB, wrapped to what the store needs: databases by name, room that grows, errors of ours.
+
+**Room.** LMDB maps a fixed range of addresses. The map doubles before a write could fill it; the
+new size costs address space, not disk. Resizing is only allowed while no transaction of this
+process is alive, so readers pass through a gate that the writer can shut: it waits for those
+inside (reads are short and bounded) and lets the others in afterwards.
+
+**Errors.** A write either commits or changes nothing. A full disk surfaces as StorageFull, and the
+same environment works again as soon as there is room.
+"""
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any, TypeAlias, TypeVar
+
+import lmdb
+
+from penstock.errors import StorageDamaged, StorageError, StorageFull
+
+__all__ = ["DATABASES", "Environment", "Transaction", "storage_error"]
+
+DATABASES = ("journal", "index", "topics", "rows", "live", "meta")
+
+READERS_MAX = 126
+ROOM_FRACTION = 0.7
+"""The map grows when more than this part of it would be in use."""
+WRITE_SLACK_BYTES = 256 * 1024
+"""Pages a commit may copy beyond its own content: the path to each leaf it touches."""
+
+_FULL = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT))
+_DAMAGED = (
+    lmdb.CorruptedError,
+    lmdb.InvalidError,
+    lmdb.PageNotFoundError,
+    lmdb.VersionMismatchError,
+)
+
+Transaction: TypeAlias = "lmdb.Transaction[Any]"
+T = TypeVar("T")
+
+
+class _Gate:
+    """Many readers, or one who changes the ground under them."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._shut = False
+
+    def enter(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._shut)
+            self._inside += 1
+
+    def leave(self) -> None:
+        with self._changed:
+            self._inside -= 1
+            self._changed.notify_all()
+
+    @contextmanager
+    def shut(self) -> Iterator[None]:
+        with self._changed:
+            self._shut = True
+            self._changed.wait_for(lambda: not self._inside)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._shut = False
+                self._changed.notify_all()
+
+
+class Environment:
+    """An open LMDB environment with the store's databases."""
+
+    def __init__(self, path: Path, map_bytes: int) -> None:
+        self._gate = _Gate()
+        try:
+            self._lmdb = lmdb.open(
+                str(path),
+                map_size=max(map_bytes, _file_bytes(path) * 2),
+                max_dbs=len(DATABASES),
+                max_readers=READERS_MAX,
+                sync=True,
+                metasync=True,
+            )
+            self._lmdb.reader_check()
+            self._databases = {name: self._lmdb.open_db(name.encode()) for name in DATABASES}
+        except lmdb.Error as error:
+            raise storage_error(error) from error
+        self._page_bytes: int = self._lmdb.stat()["psize"]
+
+    def __getitem__(self, name: str) -> Any:
+        """The handle of a database."""
+        return self._databases[name]
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """A snapshot. What is to outlive it must be copied out of it."""
+        self._gate.enter()
+        try:
+            with self._lmdb.begin(buffers=True) as transaction:
+                yield transaction
+        except lmdb.Error as error:
+            raise storage_error(error) from error
+        finally:
+            self._gate.leave()
+
+    def write(self, bytes_expected: int, job: Callable[[Transaction], T]) -> tuple[T, float]:
+        """Run ``job`` in a write transaction; return its result and the seconds of the commit.
+
+        Writer thread only. ``job`` may run twice (when the map turned out too small), so it must
+        change nothing but the transaction.
+        """
+        try:
+            self._make_room(bytes_expected + WRITE_SLACK_BYTES)
+            try:
+                return self._attempt(job)
+            except lmdb.MapFullError:
+                self._grow(self.map_bytes * 2)
+                return self._attempt(job)
+        except lmdb.Error as error:
+            raise storage_error(error) from error
+
+    def _attempt(self, job: Callable[[Transaction], T]) -> tuple[T, float]:
+        transaction = self._lmdb.begin(write=True, buffers=True)
+        try:
+            result = job(transaction)
+            started = perf_counter()
+            transaction.commit()
+        except BaseException:
+            transaction.abort()
+            raise
+        return result, perf_counter() - started
+
+    @property
+    def map_bytes(self) -> int:
+        """Size of the map."""
+        return int(self._lmdb.info()["map_size"])
+
+    def used_bytes(self, transaction: Transaction) -> int:
+        """Bytes in pages that hold something, over all databases."""
+        pages = 0
+        for database in self._databases.values():
+            stat = transaction.stat(database)
+            pages += stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
+        return pages * self._page_bytes
+
+    def close(self) -> None:
+        """Close; readers that are inside finish first."""
+        with self._gate.shut():
+            self._lmdb.close()
+
+    def _make_room(self, bytes_expected: int) -> None:
+        info = self._lmdb.info()
+        wanted = (info["last_pgno"] + 1) * self._page_bytes + bytes_expected
+        if wanted > info["map_size"] * ROOM_FRACTION:
+            self._grow(max(info["map_size"] * 2, int(wanted / ROOM_FRACTION)))
+
+    def _grow(self, map_bytes: int) -> None:
+        with self._gate.shut():
+            self._lmdb.set_mapsize(map_bytes + -map_bytes % self._page_bytes)
+
+
+def storage_error(error: lmdb.Error) -> StorageError:
+    """Say in our words, with advice, what LMDB reported."""
+    text = str(error)
+    if any(reason in text for reason in _FULL):
+        return StorageFull(
+            f"the disk of the data directory is full ({text})",
+            "Make room, or lower the retention limits; the broker tries again by itself.",
+        )
+    if isinstance(error, _DAMAGED):
+        return StorageDamaged(
+            f"the database is damaged ({text})", "Restore the data directory from a backup."
+        )
+    return StorageError(
+        f"the database failed ({text})",
+        "Look at the disk and at the kernel's log, then restart the broker.",
+    )
+
+
+def _file_bytes(path: Path) -> int:
+    data = path / "data.mdb"
+    return data.stat().st_size if data.exists() else 0

@@ -1,0 +1,188 @@
+"""Where the groups of a topic are: references, in rows of many.
+
+A *reference* locates one group. References of a topic are packed one after another, 56 bytes each,
+ascending by offset; a row of them is the same bytes in memory and on disk. On disk the key is
+topic id ‖ first offset of the row.
+
+References of fresh commits are gathered in memory. A *round* freezes what has gathered and writes
+it out, one row per topic, so that ten thousand busy topics cost ten thousand rows per round and not
+per commit. The rows of a round are spread over the commits that follow: as the next round fills,
+the current one is written to the same degree, and it is complete when the next one is due. All of
+it is derived; a start rebuilds from the entries after the last complete round.
+
+Readers take a topic's rows in memory under a lock and *then* look at the disk. What a round moves
+in between is seen twice, never missed; rows that overlap are recognised by their offsets.
+"""
+
+import struct
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from penstock.store.entry import TOPIC_IDS, Entry
+
+__all__ = ["Memory", "Reference", "reference", "references_from", "row_span"]
+
+ROUND_ENTRIES = 256
+ROUND_REFERENCES = 65_536
+ROUND_BYTES = 64 * 1024 * 1024
+"""A round is due when any of these has gathered; they bound memory and the work of a start."""
+SLICE_TOPICS = 256
+"""Topics written with one commit, if the next round is not pressing: two puts each."""
+
+_REFERENCE = struct.Struct("<QQQQQIIII")
+_FIRST_OFFSET = struct.Struct("<Q")
+
+
+class Reference(NamedTuple):
+    """One group: where it is, and what retention must know without opening the entry."""
+
+    first_offset: int
+    base_sequence: int
+    entry_index: int
+    last_sequence: int
+    time_ms: int
+    """The newest time in the group."""
+    group: int
+    group_count: int
+    """How many groups the entry has."""
+    message_count: int
+    bytes: int
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the group's last."""
+        return self.first_offset + self.message_count
+
+
+def reference(entry: Entry, number: int) -> Reference:
+    """The reference to one group of an entry."""
+    group = entry.group(number)
+    last = group.run_end - 1
+    run_bounds, bounds = entry.run_bounds, entry.bounds
+    last_position = entry.run_positions[last] + run_bounds[last + 1] - run_bounds[last] - 1
+    return Reference(
+        group.first_offset,
+        entry.base_sequence,
+        entry.index,
+        entry.base_sequence + last_position,
+        entry.time_ms + max(entry.run_times[group.run_start : group.run_end]),
+        number,
+        entry.group_count,
+        group.message_end - group.message_start,
+        bounds[group.message_end] - bounds[group.message_start],
+    )
+
+
+def references_from(row: bytes | memoryview, offset: int) -> Iterator[Reference]:
+    """References of a row, from the one that holds ``offset`` (or the next) on."""
+    number = bisect_right(
+        range(len(row) // _REFERENCE.size),
+        offset,
+        key=lambda place: _FIRST_OFFSET.unpack_from(row, place * _REFERENCE.size)[0],
+    )
+    start = max(number - 1, 0) * _REFERENCE.size
+    for fields in _REFERENCE.iter_unpack(row[start:]):
+        found = Reference._make(fields)
+        if found.next_offset > offset:
+            yield found
+
+
+def row_span(row: bytes | bytearray | memoryview) -> tuple[int, int]:
+    """First offset of a row, and the offset after its last."""
+    last = Reference._make(_REFERENCE.unpack_from(row, len(row) - _REFERENCE.size))
+    return _FIRST_OFFSET.unpack_from(row)[0], last.next_offset
+
+
+class Memory:
+    """References that are not on disk yet: those gathering, and the round being written.
+
+    The writer thread changes it, readers call ``rows`` only.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._gathering: dict[int, bytearray] = {}
+        self._round: dict[int, bytearray] = {}
+        self._order: list[int] = []
+        self._written = 0
+        self._entries = 0
+        self._references = 0
+        self._bytes = 0
+        self.round_index = 0
+        self.round_sequence = 0
+        """The last entry of the round being written, and the sequence after it."""
+
+    def add(self, entry: Entry, entry_bytes: int) -> None:
+        """Index a committed entry."""
+        topic_ids = entry.column(TOPIC_IDS)
+        references = [_REFERENCE.pack(*reference(entry, n)) for n in range(entry.group_count)]
+        with self._lock:
+            for topic_id, packed in zip(topic_ids, references, strict=True):
+                row = self._gathering.get(topic_id)
+                if row is None:
+                    row = self._gathering[topic_id] = bytearray()
+                row += packed
+        self._entries += 1
+        self._references += len(references)
+        self._bytes += entry_bytes
+
+    def rows(self, topic_id: int) -> list[bytes]:
+        """A topic's rows in memory, ascending. Any thread."""
+        with self._lock:
+            found = (self._round.get(topic_id), self._gathering.get(topic_id))
+            return [bytes(row) for row in found if row]
+
+    def holds(self, topic_id: int) -> bool:
+        """Whether the topic has references here, so that its state is ahead of its row."""
+        return topic_id in self._gathering or topic_id in self._round
+
+    @property
+    def fullness(self) -> float:
+        """How far the next round has gathered; it is due at 1."""
+        return max(
+            self._entries / ROUND_ENTRIES,
+            self._references / ROUND_REFERENCES,
+            self._bytes / ROUND_BYTES,
+        )
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a round is being written."""
+        return self.round_index > 0
+
+    @property
+    def is_gathering(self) -> bool:
+        """Whether entries have gathered for the next round."""
+        return self._entries > 0
+
+    def begin_round(self, index: int, sequence: int) -> None:
+        """Freeze what has gathered up to entry ``index``; it will be written in slices."""
+        assert not self.is_writing
+        with self._lock:
+            self._round, self._gathering = self._gathering, {}
+        self._order = list(self._round)
+        self._written = 0
+        self._entries = self._references = self._bytes = 0
+        self.round_index, self.round_sequence = index, sequence
+
+    def slice(self) -> list[tuple[int, bytearray]]:
+        """The rows that the next commit should write: topic id and row."""
+        total = len(self._order)
+        due = int(total * min(self.fullness, 1.0)) - self._written
+        end = self._written + max(SLICE_TOPICS, due)
+        return [(topic, self._round[topic]) for topic in self._order[self._written : end]]
+
+    def is_last(self, written: int) -> bool:
+        """Whether the round is complete once ``written`` more rows are on disk."""
+        return self.is_writing and self._written + written == len(self._order)
+
+    def advance(self, written: int) -> None:
+        """Note that the rows of a slice are on disk."""
+        self._written += written
+        if self.is_last(0):
+            with self._lock:
+                self._round = {}
+            self._order = []
+            self.round_index = 0

@@ -1,0 +1,110 @@
+"""Finding entries: by sequence, by index, one after another. Works inside a given transaction."""
+
+from collections.abc import Iterator
+
+from penstock.errors import StorageDamaged
+from penstock.store.entry import Entry, decode
+from penstock.store.environment import Environment, Transaction
+from penstock.store.keys import journal_key, unpack_journal_key
+
+__all__ = ["JournalReader", "broken_order"]
+
+VERIFIED_MAX = 65_536
+"""Entries remembered as verified by this process; others are verified again when read."""
+
+
+class JournalReader:
+    """The journal, within one snapshot.
+
+    An entry's checksum is compared unless it is among ``verified``, to which it is then added;
+    without ``verified`` nothing is compared, for those who only look at headers.
+    """
+
+    def __init__(
+        self, environment: Environment, transaction: Transaction, verified: dict[int, None] | None
+    ) -> None:
+        self._cursor = transaction.cursor(environment["journal"])
+        self._verified = verified
+
+    def holding(self, sequence: int) -> Entry | None:
+        """The entry that holds a sequence; None if it is gone or not there yet."""
+        cursor = self._cursor
+        found = cursor.prev() if cursor.set_range(journal_key(sequence + 1, 0)) else cursor.last()
+        if not found:
+            return None
+        entry = self._entry()
+        return entry if sequence < entry.end_sequence else None
+
+    def at(self, base_sequence: int, index: int) -> Entry | None:
+        """The entry of exactly this key."""
+        return self._entry() if self._cursor.set_key(journal_key(base_sequence, index)) else None
+
+    def after(self, index: int) -> Iterator[Entry]:
+        """Entries with a greater index, ascending."""
+        found = self._cursor.set_range(self._key_after(index))
+        while found:
+            yield self._entry()
+            found = self._cursor.next()
+
+    def following(self, entry: Entry) -> Entry | None:
+        """The next entry."""
+        key = journal_key(entry.base_sequence, entry.index + 1)
+        return self._entry() if self._cursor.set_range(key) else None
+
+    def first(self) -> Entry | None:
+        """The oldest entry."""
+        return self._entry() if self._cursor.first() else None
+
+    def last(self) -> Entry | None:
+        """The newest entry."""
+        return self._entry() if self._cursor.last() else None
+
+    def _entry(self) -> Entry:
+        base_sequence, index = unpack_journal_key(self._cursor.key())
+        try:
+            entry = decode(self._cursor.value(), verify=self._is_new(index))
+        except StorageDamaged as error:
+            raise StorageDamaged(f"entry {index}: {error.message}", error.advice) from error
+        if (entry.base_sequence, entry.index) != (base_sequence, index):
+            raise broken_order(index, f"is filed under entry {entry.index}'s key")
+        self._remember(index)
+        return entry
+
+    def _is_new(self, index: int) -> bool:
+        return self._verified is not None and index not in self._verified
+
+    def _remember(self, index: int) -> None:
+        if self._verified is None:
+            return
+        if len(self._verified) >= VERIFIED_MAX:
+            self._verified.clear()
+        self._verified[index] = None
+
+    def _key_after(self, index: int) -> bytes:
+        """The smallest possible key of entries after ``index``: both halves of keys ascend."""
+        low, high = 0, self._last_base() + 1
+        while high - low > 1:  # the first entry at or above `low` is not after `index`
+            middle = (low + high) // 2
+            if self._index_from(middle) <= index:
+                low = middle
+            else:
+                high = middle
+        return journal_key(low, index + 1)
+
+    def _last_base(self) -> int:
+        return int(unpack_journal_key(self._cursor.key())[0]) if self._cursor.last() else 0
+
+    def _index_from(self, base_sequence: int) -> float:
+        """Index of the first entry whose base sequence is not smaller."""
+        if not self._cursor.set_range(journal_key(base_sequence, 0)):
+            return float("inf")
+        return float(unpack_journal_key(self._cursor.key())[1])
+
+
+def broken_order(index: int, what: str) -> StorageDamaged:
+    """An entry is not where it should be."""
+    return StorageDamaged(
+        f"entry {index} {what}",
+        "Run `penstock verify` on the data directory to see how far the damage goes, and restore "
+        "it from a backup.",
+    )

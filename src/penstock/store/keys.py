@@ -1,0 +1,51 @@
+"""Keys of the databases. Big-endian, so that the order of bytes is the order of numbers.
+
+LMDB keys hold at most 511 bytes, while topics may have 1,024. A name that does not fit is cut and
+completed with its digest; the full name then stands in the value. A cut key is always exactly
+``KEY_BYTES_MAX`` long and a whole one always shorter, so the two can not be confused, and names
+with a common beginning stay together.
+"""
+
+import struct
+from hashlib import blake2b
+
+__all__ = [
+    "KEY_BYTES_MAX",
+    "NAME_BYTES_WHOLE",
+    "index_key",
+    "journal_key",
+    "name_key",
+    "row_prefix",
+    "unpack_journal_key",
+]
+
+KEY_BYTES_MAX = 511
+DIGEST_BYTES = 32
+NAME_BYTES_WHOLE = KEY_BYTES_MAX - DIGEST_BYTES - 1
+"""Longest name that is its own key."""
+
+_JOURNAL = struct.Struct(">QQ")
+_INDEX = struct.Struct(">IQ")
+
+journal_key = _JOURNAL.pack
+"""(base sequence, entry index) → key in ``journal`` and ``live``."""
+
+unpack_journal_key = _JOURNAL.unpack
+"""The inverse of ``journal_key``."""
+
+index_key = _INDEX.pack
+"""(topic id, first offset) → key in ``index``."""
+
+
+def name_key(name: bytes) -> bytes:
+    """The key of a topic or row name."""
+    if len(name) <= NAME_BYTES_WHOLE:
+        return name
+    digest = blake2b(name, digest_size=DIGEST_BYTES).digest()
+    return name[:NAME_BYTES_WHOLE] + b"\0" + digest
+
+
+def row_prefix(table: str) -> bytes:
+    """What the names of all rows of one table begin with."""
+    assert "\0" not in table
+    return table.encode() + b"\0"

@@ -1,0 +1,360 @@
+"""The store on LMDB.
+
+Databases: ``journal`` (entries), and derived from it ``index`` (see index.py) and ``topics``;
+``rows`` (checkpoint rows of the broker's state); ``live`` (how many groups of an entry are left,
+for entries that retention took something from); ``meta`` (one record, see marks.py).
+
+**Commit** runs in one write transaction: the entry is appended at the right edge of ``journal``,
+the batch's rows are put, and a slice of the index's current round rides along. Memory (topic
+states, index, counters) changes only after the transaction has committed, so a failure leaves
+nothing to undo.
+
+**Start** reads the marks, folds the entries after the last complete round into memory, verifying
+checksum and order of each, and looks at a sample of the older ones. Its cost follows the length of
+a round, not of the journal.
+
+**Reads** are in reader.py, **retention** in retention.py.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.limits import MAP_BYTES_INITIAL
+from penstock.model.message import Message
+from penstock.store.batch import Batch
+from penstock.store.directory import DataDirectory
+from penstock.store.entry import Entry, Placement, decode, encode
+from penstock.store.environment import Environment, Transaction
+from penstock.store.index import Memory, row_span
+from penstock.store.journal import broken_order
+from penstock.store.keys import KEY_BYTES_MAX, index_key, journal_key, name_key, row_prefix
+from penstock.store.marks import MARKS_KEY, Marks, put_marks, unpack_marks
+from penstock.store.reader import Reader
+from penstock.store.retention import Retention
+from penstock.store.store import (
+    Commit,
+    Removed,
+    RetentionRules,
+    StoreSize,
+    TopicInfo,
+    TopicRange,
+)
+from penstock.store.topics import Topics, TopicState, put_topic, unpack_topic
+
+__all__ = ["LmdbStore"]
+
+SAMPLE_ENTRIES = 8
+"""Older entries that a start verifies, spread evenly."""
+ENTRY_BYTES_PER_MESSAGE = 32
+ENTRY_BYTES_PER_GROUP = 256
+"""Generous estimates of what an entry needs beside its payloads, to make room for it."""
+
+
+class _Written(NamedTuple):
+    """What a commit's transaction did, to be taken over into memory once it is durable."""
+
+    entry: bytes
+    states: list[TopicState]
+    slice_topics: list[int]
+    marks: Marks
+
+
+class LmdbStore:
+    """See ``Store``. Opening raises a StorageError that says what to do."""
+
+    def __init__(self, path: Path, map_bytes: int = MAP_BYTES_INITIAL) -> None:
+        self._directory = DataDirectory(path)
+        try:
+            self._environment = Environment(path, map_bytes)
+            try:
+                self._directory.ready()
+                self._open()
+            except BaseException:
+                self._environment.close()
+                raise
+        except BaseException:
+            self._directory.close()
+            raise
+
+    def _open(self) -> None:
+        self._topics = Topics()
+        self._memory = Memory()
+        self._verified: dict[int, None] = {}
+        self._marks = self._load_marks()
+        self._next_topic_id = self._marks.next_topic_id
+        self._next_index = self._marks.flushed_index + 1
+        self._next_sequence = self._marks.flushed_sequence
+        self._reader = Reader(self._environment, self._topics, self._memory, self._verified)
+        self._retention = Retention(self._environment, self._reader, self._topics)
+        self._recover()
+        self._sample()
+
+    # ── Writing ───────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def next_sequence(self) -> int:
+        """See ``Store``."""
+        return self._next_sequence
+
+    @property
+    def next_index(self) -> int:
+        """See ``Store``."""
+        return self._next_index
+
+    def commit(self, batch: Batch) -> Commit:
+        """See ``Store``."""
+        started = perf_counter()
+        self._begin_round_if_due()
+        written, fsync_s = self._environment.write(
+            _bytes_expected(batch), lambda transaction: self._write(transaction, batch)
+        )
+        commit = Commit(
+            index=self._next_index,
+            base_sequence=self._next_sequence,
+            count=batch.count,
+            bytes=len(written.entry),
+            commit_s=perf_counter() - started,
+            fsync_s=fsync_s,
+        )
+        self._take_over(written)
+        return commit
+
+    def _write(self, transaction: Transaction, batch: Batch) -> _Written:
+        states = self._states(transaction, batch)
+        placements = [Placement(state.id, state.next_offset) for state in states]
+        entry = encode(batch, self._next_index, self._next_sequence, placements)
+        key = journal_key(self._next_sequence, self._next_index)
+        transaction.put(key, entry, db=self._environment["journal"], append=True)
+        for table, name, value in batch.rows:
+            self._write_row(transaction, row_prefix(table) + name, value)
+        marks = self._marks
+        if batch.checkpoint is not None:
+            assert marks.checkpoint <= batch.checkpoint <= self._next_index
+            marks = msgspec.structs.replace(marks, checkpoint=batch.checkpoint)
+        slice_topics, marks = self._write_slice(transaction, marks)
+        if marks is not self._marks:
+            put_marks(self._environment, transaction, marks)
+        return _Written(entry, states, slice_topics, marks)
+
+    def _states(self, transaction: Transaction, batch: Batch) -> list[TopicState]:
+        """States of the batch's topics; new ones get the next ids, not yet remembered."""
+        states = []
+        topic_id = self._next_topic_id
+        for name in batch.groups:
+            state = self._topics.get(name) or self._load_topic(transaction, name)
+            if state is None:
+                state = TopicState(topic_id, name)
+                topic_id += 1
+            states.append(state)
+        return states
+
+    def _load_topic(self, transaction: Transaction, name: bytes) -> TopicState | None:
+        state = self._topics.get(name)
+        if state is None:
+            row = transaction.get(name_key(name), db=self._environment["topics"])
+            if row is not None:
+                state = unpack_topic(row)
+                with self._topics.lock:
+                    self._topics.keep(state)
+        return state
+
+    def _write_row(self, transaction: Transaction, name: bytes, value: bytes | None) -> None:
+        key = name_key(name)
+        if value is None:
+            transaction.delete(key, db=self._environment["rows"])
+        elif len(key) < KEY_BYTES_MAX:
+            transaction.put(key, value, db=self._environment["rows"])
+        else:  # the key was cut: the value carries the whole name
+            full = len(name).to_bytes(4, "little") + name + value
+            transaction.put(key, full, db=self._environment["rows"])
+
+    def _take_over(self, written: _Written) -> None:
+        """Make memory say what is now on disk."""
+        self._marks = written.marks
+        self._advance(written.slice_topics)
+        entry = decode(written.entry, verify=False)
+        self._fold(entry, len(written.entry), written.states)
+
+    def _fold(self, entry: Entry, entry_bytes: int, states: Sequence[TopicState]) -> None:
+        bounds = entry.bounds
+        with self._topics.lock:
+            for group, state in zip(entry.groups, states, strict=True):
+                if state.next_offset == 0:
+                    state.created_ms = entry.time_ms + entry.run_times[group.run_start]
+                size = bounds[group.message_end] - bounds[group.message_start]
+                state.fold(group.first_offset, group.message_end - group.message_start, size)
+                self._topics.keep(state)
+                self._next_topic_id = max(self._next_topic_id, state.id + 1)
+        self._memory.add(entry, entry_bytes)
+        self._next_index = entry.index + 1
+        self._next_sequence = entry.end_sequence
+
+    # ── Rounds of the index ───────────────────────────────────────────────────────────────────
+
+    def _begin_round_if_due(self) -> None:
+        if not self._memory.is_writing and self._memory.fullness >= 1:
+            self._begin_round()
+
+    def _begin_round(self) -> None:
+        self._memory.begin_round(self._next_index - 1, self._next_sequence)
+
+    def _write_slice(self, transaction: Transaction, marks: Marks) -> tuple[list[int], Marks]:
+        """Write a slice of the current round; return its topics, and the marks after it."""
+        memory = self._memory
+        if not memory.is_writing:
+            return [], marks
+        rows = memory.slice()
+        for topic_id, row in rows:
+            first_offset, _ = row_span(row)
+            key = index_key(topic_id, first_offset)
+            transaction.put(key, bytes(row), db=self._environment["index"])
+            put_topic(self._environment, transaction, self._topics.by_id(topic_id))
+        if memory.is_last(len(rows)):
+            marks = msgspec.structs.replace(
+                marks,
+                next_topic_id=self._next_topic_id,
+                flushed_index=memory.round_index,
+                flushed_sequence=memory.round_sequence,
+            )
+        return [topic_id for topic_id, _ in rows], marks
+
+    def flush(self) -> bool:
+        """Write a slice of the index by itself; tell whether more is left. Writer thread only."""
+        memory = self._memory
+        if not memory.is_writing:
+            if not memory.is_gathering:
+                return False
+            self._begin_round()
+        self._flush_slice()
+        return memory.is_writing
+
+    def _flush_slice(self) -> None:
+        def job(transaction: Transaction) -> tuple[list[int], Marks]:
+            topics, marks = self._write_slice(transaction, self._marks)
+            if marks is not self._marks:
+                put_marks(self._environment, transaction, marks)
+            return topics, marks
+
+        (topics, self._marks), _ = self._environment.write(0, job)
+        self._advance(topics)
+
+    def _advance(self, slice_topics: list[int]) -> None:
+        if not self._memory.is_writing:
+            return
+        for topic_id in slice_topics:
+            self._retention.examine(self._topics.by_id(topic_id).name)
+        self._memory.advance(len(slice_topics))
+        self._topics.evict(self._memory.holds)
+
+    # ── Start ─────────────────────────────────────────────────────────────────────────────────
+
+    def _load_marks(self) -> Marks:
+        with self._environment.reading() as transaction:
+            record = transaction.get(MARKS_KEY, db=self._environment["meta"])
+            return Marks() if record is None else unpack_marks(record)
+
+    def _recover(self) -> None:
+        """Fold the entries after the last complete round into memory, proving their order."""
+        for entry in self._reader.entries_after(self._marks.flushed_index):
+            if entry.index != self._next_index:
+                raise broken_order(entry.index, f"follows entry {self._next_index - 1}")
+            if entry.base_sequence != self._next_sequence:
+                raise broken_order(
+                    entry.index,
+                    f"begins at sequence {entry.base_sequence} instead of {self._next_sequence}",
+                )
+            self._fold(entry, len(entry.buffer), self._recovered_states(entry))
+            if self._memory.fullness >= 1:
+                self._flush_all()
+
+    def _recovered_states(self, entry: Entry) -> list[TopicState]:
+        states = []
+        with self._environment.reading() as transaction:
+            for group in entry.groups:
+                state = self._load_topic(transaction, group.name)
+                if state is None:
+                    state = TopicState(group.topic_id, group.name)
+                if (state.id, state.next_offset) < (group.topic_id, group.first_offset):
+                    raise broken_order(entry.index, f"leaves a gap in topic {group.name!r}")
+                states.append(state)
+        return states
+
+    def _flush_all(self) -> None:
+        while self.flush():
+            pass
+
+    def _sample(self) -> None:
+        """Verify a few of the older entries, evenly spread; `verify` looks at all of them."""
+        with self._environment.reading() as transaction:
+            journal = self._reader.journal(transaction)
+            oldest = journal.first()
+            if oldest is None:
+                return
+            span = self._next_sequence - oldest.base_sequence
+            for number in range(SAMPLE_ENTRIES):
+                journal.holding(oldest.base_sequence + span * number // SAMPLE_ENTRIES)
+
+    # ── Reading, retention, the end ───────────────────────────────────────────────────────────
+
+    def replay(self) -> Iterator[Entry]:
+        """See ``Store``."""
+        return self._reader.entries_after(self._marks.checkpoint)
+
+    def rows(self, table: str) -> Iterator[tuple[bytes, bytes]]:
+        """See ``Store``."""
+        return self._reader.rows(table)
+
+    def read(self, sequences: Sequence[int]) -> list[Message | None]:
+        """See ``Store``."""
+        return self._reader.read(sequences)
+
+    def read_topic(self, topic: bytes, offset: int, count_max: int, bytes_max: int) -> TopicRange:
+        """See ``Store``."""
+        return self._reader.read_topic(topic, offset, count_max, bytes_max)
+
+    def topic(self, name: bytes) -> TopicInfo | None:
+        """See ``Store``."""
+        return self._reader.topic(name)
+
+    def topics(self, prefix: bytes = b"") -> Iterator[TopicInfo]:
+        """See ``Store``."""
+        return self._reader.topics(prefix)
+
+    def retain(self, rules: RetentionRules, now_ms: int, floor_sequence: int) -> Removed:
+        """See ``Store``."""
+        if self.flush():
+            return Removed(more=True)
+        removed, self._marks = self._retention.slice(rules, now_ms, floor_sequence, self._marks)
+        return removed
+
+    def size(self) -> StoreSize:
+        """See ``Store``."""
+        with self._environment.reading() as transaction:
+            oldest = self._reader.journal(transaction).first()
+            return StoreSize(
+                bytes_used=self._environment.used_bytes(transaction),
+                map_bytes=self._environment.map_bytes,
+                entries=transaction.stat(self._environment["journal"])["entries"],
+                messages=self._next_sequence - 1 - self._marks.removed_messages,
+                sequence_oldest=oldest.base_sequence if oldest else self._next_sequence,
+                sequence_newest=self._next_sequence - 1,
+            )
+
+    def close(self) -> None:
+        """See ``Store``."""
+        self._environment.close()
+        self._directory.close()
+
+
+def _bytes_expected(batch: Batch) -> int:
+    rows = sum(len(name) + len(value or b"") for _, name, value in batch.rows)
+    return (
+        batch.payload_bytes
+        + rows
+        + batch.count * ENTRY_BYTES_PER_MESSAGE
+        + len(batch.groups) * ENTRY_BYTES_PER_GROUP
+    )

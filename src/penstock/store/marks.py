@@ -1,0 +1,55 @@
+"""The one record of ``meta``: how far everything derived has come. Small, checksummed."""
+
+import struct
+from zlib import crc32
+
+import msgspec
+
+from penstock.errors import StorageDamaged
+from penstock.store.environment import Environment, Transaction
+
+__all__ = ["MARKS_KEY", "Marks", "pack_marks", "put_marks", "unpack_marks"]
+
+MARKS_KEY = b"marks"
+
+_MARKS = struct.Struct("<IIQQQQQ")
+
+
+class Marks(msgspec.Struct, frozen=True, gc=False):
+    """Where the derived parts stand. Each field only grows."""
+
+    next_topic_id: int = 1
+    """As of the last complete round; a start takes later ids from the entries after it."""
+    flushed_index: int = 0
+    flushed_sequence: int = 1
+    """Index and topic rows contain all entries up to this one; the sequence after it."""
+    checkpoint: int = 0
+    """Rows contain all entries up to this one; replay begins after it."""
+    swept: int = 0
+    """Entries up to this one were looked at for having nothing to keep."""
+    removed_messages: int = 0
+    """How many messages retention has removed, ever."""
+
+
+def pack_marks(marks: Marks) -> bytes:
+    """The record, with its checksum."""
+    topic_id, *numbers = msgspec.structs.astuple(marks)
+    content = _MARKS.pack(0, topic_id, *numbers)
+    return struct.pack("<I", crc32(content)) + content[4:]
+
+
+def unpack_marks(record: bytes | memoryview) -> Marks:
+    """The inverse of ``pack_marks``; raises StorageDamaged."""
+    if len(record) == _MARKS.size:
+        checksum, *numbers = _MARKS.unpack(record)
+        if crc32(record[4:], crc32(bytes(4))) == checksum:
+            return Marks(*numbers)
+    raise StorageDamaged(
+        "the record of marks in the database is damaged",
+        "Restore the data directory from a backup.",
+    )
+
+
+def put_marks(environment: Environment, transaction: Transaction, marks: Marks) -> None:
+    """Write the record."""
+    transaction.put(MARKS_KEY, pack_marks(marks), db=environment["meta"])

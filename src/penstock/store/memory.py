@@ -1,0 +1,272 @@
+"""The store without a disk: gone with the process.
+
+It keeps decoded entries in a list and does everything the plain way, in one go. That makes it the
+store for trying things out, and the statement of what ``LmdbStore`` must do: both pass the same
+conformance tests.
+"""
+
+import threading
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from time import perf_counter
+
+from penstock.errors import StorageError
+from penstock.model.message import Message
+from penstock.store.batch import Batch
+from penstock.store.entry import Entry, Placement, decode, encode
+from penstock.store.index import Reference, reference
+from penstock.store.slices import cut
+from penstock.store.store import (
+    Commit,
+    Removed,
+    RetentionRules,
+    StoreSize,
+    TopicInfo,
+    TopicRange,
+    TopicSlice,
+)
+from penstock.store.topics import TopicState
+
+__all__ = ["MemoryStore"]
+
+
+class _Topic(TopicState):
+    """A topic with references to its groups, oldest first."""
+
+    __slots__ = ("references",)
+
+    def __init__(self, topic_id: int, name: bytes) -> None:
+        super().__init__(topic_id, name)
+        self.references: list[Reference] = []
+
+
+class MemoryStore:
+    """See ``Store``. One lock around everything."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._next_sequence = 1
+        self._next_index = 1
+        self._checkpoint = 0
+        self._removed_messages = 0
+        self._entries: dict[int, Entry] = {}
+        self._topics: dict[bytes, _Topic] = {}
+        self._rows: dict[str, dict[bytes, bytes]] = {}
+        self._is_closed = False
+
+    @property
+    def next_sequence(self) -> int:
+        """See ``Store``."""
+        return self._next_sequence
+
+    @property
+    def next_index(self) -> int:
+        """See ``Store``."""
+        return self._next_index
+
+    def commit(self, batch: Batch) -> Commit:
+        """See ``Store``."""
+        started = perf_counter()
+        if self._is_closed:
+            raise StorageError("the store is closed")
+        with self._lock:
+            placements = self._placements(batch)
+            data = encode(batch, self._next_index, self._next_sequence, placements)
+            entry = decode(data, verify=False)
+            self._fold(entry)
+            for table, key, value in batch.rows:
+                self._put_row(table, key, value)
+            if batch.checkpoint is not None:
+                assert self._checkpoint <= batch.checkpoint <= entry.index
+                self._checkpoint = batch.checkpoint
+        return Commit(
+            index=entry.index,
+            base_sequence=entry.base_sequence,
+            count=entry.count,
+            bytes=len(data),
+            commit_s=perf_counter() - started,
+            fsync_s=0.0,
+        )
+
+    def _placements(self, batch: Batch) -> list[Placement]:
+        placements = []
+        next_id = len(self._topics) + 1
+        for name in batch.groups:
+            topic = self._topics.get(name)
+            if topic is None:
+                placements.append(Placement(next_id, 0))
+                next_id += 1
+            else:
+                placements.append(Placement(topic.id, topic.next_offset))
+        return placements
+
+    def _fold(self, entry: Entry) -> None:
+        for group in entry.groups:
+            topic = self._topics.get(group.name)
+            if topic is None:
+                topic = self._topics[group.name] = _Topic(group.topic_id, group.name)
+                topic.created_ms = entry.time_ms + entry.run_times[group.run_start]
+            found = reference(entry, group.number)
+            topic.references.append(found)
+            topic.fold(found.first_offset, found.message_count, found.bytes)
+        self._entries[entry.index] = entry
+        self._next_index = entry.index + 1
+        self._next_sequence = entry.end_sequence
+
+    def _put_row(self, table: str, key: bytes, value: bytes | None) -> None:
+        rows = self._rows.setdefault(table, {})
+        if value is None:
+            rows.pop(key, None)
+        else:
+            rows[key] = value
+
+    def replay(self) -> Iterator[Entry]:
+        """See ``Store``."""
+        with self._lock:
+            entries = [e for index, e in self._entries.items() if index > self._checkpoint]
+        return iter(entries)
+
+    def rows(self, table: str) -> Iterator[tuple[bytes, bytes]]:
+        """See ``Store``."""
+        with self._lock:
+            return iter(sorted(self._rows.get(table, {}).items()))
+
+    def read(self, sequences: Sequence[int]) -> list[Message | None]:
+        """See ``Store``."""
+        with self._lock:
+            entries = [entry for entry in self._entries.values() if entry.count]
+            ends = [entry.end_sequence for entry in entries]
+            messages: list[Message | None] = []
+            for sequence in sequences:
+                place = bisect_left(ends, sequence + 1)
+                here = place < len(entries) and entries[place].base_sequence <= sequence
+                message = entries[place].message(sequence) if here else None
+                if message and message.offset < self._topics[message.topic].first_offset:
+                    message = None
+                messages.append(message)
+            return messages
+
+    def read_topic(self, topic: bytes, offset: int, count_max: int, bytes_max: int) -> TopicRange:
+        """See ``Store``."""
+        with self._lock:
+            state = self._topics.get(topic)
+            if state is None:
+                return TopicRange(topic, 0, 0, [])
+            start = next_offset = max(offset, state.first_offset)
+            slices: list[TopicSlice] = []
+            for found in state.references:
+                if found.next_offset <= start:
+                    continue
+                entry = self._entries[found.entry_index]
+                part = cut(entry, found.group, start, count_max, bytes_max)
+                slices.append(part)
+                next_offset = part.first_offset + part.count
+                count_max -= part.count
+                bytes_max -= len(part.blob)
+                if count_max <= 0 or bytes_max <= 0:
+                    break
+            return TopicRange(topic, state.first_offset, next_offset, slices)
+
+    def topic(self, name: bytes) -> TopicInfo | None:
+        """See ``Store``."""
+        with self._lock:
+            topic = self._topics.get(name)
+            return topic.info() if topic else None
+
+    def topics(self, prefix: bytes = b"") -> Iterator[TopicInfo]:
+        """See ``Store``."""
+        with self._lock:
+            names = sorted(name for name in self._topics if name.startswith(prefix))
+            return iter([self._topics[name].info() for name in names])
+
+    def size(self) -> StoreSize:
+        """See ``Store``."""
+        with self._lock:
+            oldest = next(iter(self._entries.values()), None)
+            used = self._used_bytes()
+            return StoreSize(
+                bytes_used=used,
+                map_bytes=used,
+                entries=len(self._entries),
+                messages=self._next_sequence - 1 - self._removed_messages,
+                sequence_oldest=oldest.base_sequence if oldest else self._next_sequence,
+                sequence_newest=self._next_sequence - 1,
+            )
+
+    def close(self) -> None:
+        """See ``Store``."""
+        self._is_closed = True
+
+    # ── Retention ─────────────────────────────────────────────────────────────────────────────
+
+    def retain(self, rules: RetentionRules, now_ms: int, floor_sequence: int) -> Removed:
+        """See ``Store``."""
+        removed = Removed()
+        with self._lock:
+            for topic in self._topics.values():
+                self._examine(topic, rules, floor_sequence, removed)
+            for age in rules.ages():
+                self._expire(rules, age, now_ms, floor_sequence, removed)
+            self._sweep(removed)
+            self._shrink(rules, removed)
+            self._removed_messages += removed.messages
+        return removed
+
+    def _examine(self, topic: _Topic, rules: RetentionRules, floor: int, removed: Removed) -> None:
+        limits = rules.limits(topic.name)
+        messages_max, bytes_max = limits.messages_max, limits.bytes_max
+        while topic.references and topic.references[0].last_sequence < floor:
+            oldest = topic.references[0]
+            newer = topic.next_offset - oldest.next_offset
+            beyond_count = messages_max is not None and newer >= messages_max
+            beyond_bytes = bytes_max is not None and topic.bytes - oldest.bytes >= bytes_max
+            if not (beyond_count or beyond_bytes):
+                return
+            self._drop_through(topic, oldest, removed)
+
+    def _expire(
+        self, rules: RetentionRules, age: int, now_ms: int, floor: int, removed: Removed
+    ) -> None:
+        for entry in list(self._entries.values()):
+            for group in entry.groups:
+                found = reference(entry, group.number)
+                if found.time_ms > now_ms:
+                    continue
+                if found.time_ms > now_ms - age or found.last_sequence >= floor:
+                    return
+                if rules.limits(group.name).age_ms_max == age:
+                    self._drop_through(self._topics[group.name], found, removed)
+
+    def _shrink(self, rules: RetentionRules, removed: Removed) -> None:
+        total = rules.total_bytes_max
+        for entry in list(self._entries.values()):
+            if total is None or entry.index > self._checkpoint or self._used_bytes() <= total:
+                return
+            for group in entry.groups:
+                topic = self._topics[group.name]
+                self._drop_through(topic, reference(entry, group.number), removed)
+            self._sweep(removed)
+
+    def _drop_through(self, topic: _Topic, last: Reference, removed: Removed) -> None:
+        while topic.references and topic.references[0].first_offset <= last.first_offset:
+            oldest = topic.references.pop(0)
+            topic.first_offset = oldest.next_offset
+            topic.bytes -= oldest.bytes
+            removed.messages += oldest.message_count
+            removed.bytes += oldest.bytes
+
+    def _sweep(self, removed: Removed) -> None:
+        """Delete entries with nothing to keep that no start will replay."""
+        for entry in list(self._entries.values()):
+            if entry.index > self._checkpoint:
+                return
+            if not any(self._is_live(entry, group.number) for group in entry.groups):
+                del self._entries[entry.index]
+                removed.entries += 1
+
+    def _is_live(self, entry: Entry, number: int) -> bool:
+        group = entry.group(number)
+        return group.first_offset >= self._topics[group.name].first_offset
+
+    def _used_bytes(self) -> int:
+        return sum(len(entry.buffer) for entry in self._entries.values())

@@ -1,0 +1,192 @@
+"""Reads on LMDB, from any thread.
+
+The order matters in all of them: first memory (under its locks), then the snapshot. The snapshot is
+then at least as new as what memory said, so nothing that was committed can be missed.
+Iterators take a fresh snapshot for every chunk: none stays open while the caller is busy.
+"""
+
+import heapq
+from collections.abc import Iterator, Sequence
+
+from penstock.model.message import Message
+from penstock.store.entry import Entry, decode
+from penstock.store.environment import Environment, Transaction
+from penstock.store.index import Memory, Reference, references_from
+from penstock.store.journal import JournalReader
+from penstock.store.keys import KEY_BYTES_MAX, NAME_BYTES_WHOLE, index_key, name_key, row_prefix
+from penstock.store.slices import cut
+from penstock.store.store import TopicInfo, TopicRange, TopicSlice
+from penstock.store.topics import Topics, unpack_topic
+
+__all__ = ["Reader"]
+
+CHUNK_ROWS = 256
+"""Rows that an iterator takes from one snapshot."""
+
+
+class Reader:
+    """Everything that reads; shares memory with the store that writes."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        topics: Topics,
+        memory: Memory,
+        verified: dict[int, None],
+    ) -> None:
+        self._environment = environment
+        self._topics = topics
+        self._memory = memory
+        self._verified = verified
+
+    def journal(self, transaction: Transaction) -> JournalReader:
+        """The journal within a snapshot."""
+        return JournalReader(self._environment, transaction, self._verified)
+
+    def entries_after(self, index: int) -> Iterator[Entry]:
+        """Entries with a greater index, each copied out of its snapshot."""
+        entry: Entry | None = None
+        while True:
+            with self._environment.reading() as transaction:
+                journal = self.journal(transaction)
+                found = journal.following(entry) if entry else next(journal.after(index), None)
+                if found is None:
+                    return
+                entry = decode(bytes(found.buffer), verify=False)
+            yield entry
+
+    def read(self, sequences: Sequence[int]) -> list[Message | None]:
+        """See ``Store``."""
+        messages: list[Message | None] = []
+        first_offsets: dict[bytes, int] = {}
+        with self._environment.reading() as transaction:
+            journal = self.journal(transaction)
+            entry: Entry | None = None
+            for sequence in sequences:
+                if entry is None or not entry.base_sequence <= sequence < entry.end_sequence:
+                    entry = journal.holding(sequence)
+                message = entry.message(sequence) if entry else None
+                if message and not self._is_kept(message, first_offsets, transaction):
+                    message = None
+                messages.append(message)
+        return messages
+
+    def _is_kept(
+        self, message: Message, first_offsets: dict[bytes, int], transaction: Transaction
+    ) -> bool:
+        """Tell whether retention has left a message whose entry is still there for others."""
+        first = first_offsets.get(message.topic)
+        if first is None:
+            info = self.info(transaction, message.topic)
+            first = first_offsets[message.topic] = info.first_offset if info else 0
+        return message.offset >= first
+
+    def read_topic(self, topic: bytes, offset: int, count_max: int, bytes_max: int) -> TopicRange:
+        """See ``Store``."""
+        info = self.topic(topic)
+        if info is None:
+            return TopicRange(topic, 0, 0, [])
+        rows = self._memory.rows(info.id)
+        start = max(offset, info.first_offset)
+        slices = []
+        with self._environment.reading() as transaction:
+            journal = self.journal(transaction)
+            for reference in self.references(transaction, info.id, rows, start):
+                entry = journal.at(reference.base_sequence, reference.entry_index)
+                if entry is None:
+                    continue  # removed since we asked memory; only the oldest ones can be
+                part = cut(entry, reference.group, start, count_max, bytes_max)
+                slices.append(part)
+                count_max -= part.count
+                bytes_max -= len(part.blob)
+                if count_max <= 0 or bytes_max <= 0:
+                    break
+        return self._range(topic, start, slices)
+
+    def _range(self, topic: bytes, start: int, slices: list[TopicSlice]) -> TopicRange:
+        info = self.topic(topic)
+        assert info is not None
+        if not slices:
+            return TopicRange(topic, info.first_offset, max(start, info.first_offset), slices)
+        last = slices[-1]
+        first_offset = min(info.first_offset, slices[0].first_offset)
+        return TopicRange(topic, first_offset, last.first_offset + last.count, slices)
+
+    def references(
+        self, transaction: Transaction, topic_id: int, rows: list[bytes], offset: int
+    ) -> Iterator[Reference]:
+        """References from ``offset`` on: those on disk, then those only in memory."""
+        cursor = transaction.cursor(self._environment["index"])
+        found = cursor.set_range(index_key(topic_id, offset + 1))
+        found = cursor.prev() if found else cursor.last()
+        prefix = index_key(topic_id, 0)[:4]
+        if not found or bytes(cursor.key())[:4] != prefix:
+            found = cursor.set_range(index_key(topic_id, 0))
+        while found and bytes(cursor.key())[:4] == prefix:
+            for reference in references_from(cursor.value(), offset):
+                yield reference
+                offset = reference.next_offset
+            found = cursor.next()
+        for row in rows:
+            for reference in references_from(row, offset):
+                yield reference
+                offset = reference.next_offset
+
+    def topic(self, name: bytes) -> TopicInfo | None:
+        """See ``Store``."""
+        info = self._topics.info(name)
+        if info is not None:
+            return info
+        with self._environment.reading() as transaction:
+            return self._row_info(transaction, name)
+
+    def info(self, transaction: Transaction, name: bytes) -> TopicInfo | None:
+        """As ``topic``, within a snapshot."""
+        return self._topics.info(name) or self._row_info(transaction, name)
+
+    def _row_info(self, transaction: Transaction, name: bytes) -> TopicInfo | None:
+        row = transaction.get(name_key(name), db=self._environment["topics"])
+        return None if row is None else unpack_topic(row).info()
+
+    def topics(self, prefix: bytes) -> Iterator[TopicInfo]:
+        """See ``Store``."""
+        newer = {info.name: info for info in self._topics.infos(prefix)}
+        rows = self._chunks("topics", prefix[:NAME_BYTES_WHOLE])
+        stored = (unpack_topic(value).info() for _, value in rows)
+        others = (i for i in stored if i.name.startswith(prefix) and i.name not in newer)
+        ordered = sorted(newer.values(), key=_order)
+        yield from heapq.merge(ordered, others, key=_order)
+
+    def rows(self, table: str) -> Iterator[tuple[bytes, bytes]]:
+        """See ``Store``."""
+        prefix = row_prefix(table)
+        for key, value in self._chunks("rows", prefix):
+            if len(key) < KEY_BYTES_MAX:
+                yield key[len(prefix) :], value
+            else:
+                end = 4 + int.from_bytes(value[:4], "little")
+                yield value[4 + len(prefix) : end], value[end:]
+
+    def _chunks(self, database: str, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Copies of all pairs whose key begins with ``prefix``."""
+        start = prefix
+        while True:
+            chunk: list[tuple[bytes, bytes]] = []
+            with self._environment.reading() as transaction:
+                cursor = transaction.cursor(self._environment[database])
+                found = cursor.set_range(start) if start else cursor.first()
+                while found and len(chunk) < CHUNK_ROWS:
+                    key = bytes(cursor.key())
+                    if not key.startswith(prefix):
+                        break
+                    chunk.append((key, bytes(cursor.value())))
+                    found = cursor.next()
+            yield from chunk
+            if len(chunk) < CHUNK_ROWS:
+                return
+            start = chunk[-1][0] + b"\0"
+
+
+def _order(info: TopicInfo) -> bytes:
+    """Topics are listed in the order of their keys."""
+    return name_key(info.name)

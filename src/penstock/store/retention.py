@@ -1,0 +1,321 @@
+"""Removing what need not be kept, in slices that the writer thread fits between commits.
+
+Nothing here grows with what is merely stored:
+
+* limits by **count and bytes** are examined for topics that were written to (and for all topics
+  once, by a walk in slices, after a start or a change of the rules);
+* limits by **age** follow one cursor per distinct age, from the oldest entry up to the first group
+  that is too young;
+* the **total** takes the oldest entries, all topics alike;
+* entries that hold **nothing to keep** (events before the checkpoint, groups all gone) are swept
+  once, when the checkpoint has passed them.
+
+A group is dropped by moving its topic's ``first_offset`` past it. Its entry is deleted when that
+was the last of its groups; until then ``live`` counts the others. A slice looks at a snapshot from
+before it began and writes in one transaction, so nothing moves under its cursors; memory (cursors,
+queue, topic states) follows after the transaction has committed.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+
+import msgspec
+
+from penstock.store.entry import Entry
+from penstock.store.environment import Environment, Transaction
+from penstock.store.index import Reference, reference, row_span
+from penstock.store.journal import JournalReader
+from penstock.store.keys import index_key, journal_key
+from penstock.store.marks import Marks, put_marks
+from penstock.store.reader import Reader
+from penstock.store.store import Removed, RetentionRules
+from penstock.store.topics import Topics, TopicState, put_topic, unpack_topic
+
+__all__ = ["Retention"]
+
+SLICE_STEPS = 256
+"""Groups, topics or entries looked at in one slice."""
+
+Cursor = tuple[int, int]
+"""Entry index, and number of the group within it, to be looked at next."""
+
+
+class _Slice:
+    """One slice of work: what it looks at, where it writes, its budget, what it has changed."""
+
+    def __init__(
+        self,
+        snapshot: Transaction,
+        journal: JournalReader,
+        transaction: Transaction,
+        marks: Marks,
+    ) -> None:
+        self.snapshot = snapshot
+        self.journal = journal
+        self.transaction = transaction
+        self.marks = marks
+        self.steps = SLICE_STEPS
+        self.removed = Removed()
+        self.states: dict[bytes, TopicState] = {}
+        self.changed: dict[bytes, TopicState] = {}
+        self.examined: list[bytes] = []
+        self.blocked: list[bytes] = []
+        self.walk: bytes | None = None
+        self.ages: dict[int, Cursor] = {}
+        self.oldest: Cursor = (0, 0)
+
+    def step(self) -> bool:
+        """Take one step, if there is one left."""
+        self.steps -= 1
+        self.removed.more = self.steps < 0
+        return self.steps >= 0
+
+
+class Retention:
+    """The standing state of retention: what was looked at, what is to be looked at."""
+
+    def __init__(self, environment: Environment, reader: Reader, topics: Topics) -> None:
+        self._environment = environment
+        self._reader = reader
+        self._topics = topics
+        self._rules: RetentionRules | None = None
+        self._floor = 0
+        self._queue: dict[bytes, None] = {}
+        """Topics that were written to since they were last examined."""
+        self._blocked: dict[bytes, None] = {}
+        """Topics beyond their limits whose oldest messages somebody still waits for."""
+        self._walk: bytes | None = b""
+        """Where the walk over all topics goes on; None when it is complete."""
+        self._ages: dict[int, Cursor] = {}
+        self._oldest: Cursor = (0, 0)
+        """Everything before this was dropped to keep the total."""
+
+    def examine(self, topic: bytes) -> None:
+        """Note that a topic has grown."""
+        if self._rules is not None:  # before the first call the walk will see it anyway
+            self._queue[topic] = None
+
+    def slice(
+        self, rules: RetentionRules, now_ms: int, floor_sequence: int, marks: Marks
+    ) -> tuple[Removed, Marks]:
+        """Do one slice of work; return what was removed, and the marks after it."""
+        self._prepare(rules, floor_sequence)
+
+        def job(transaction: Transaction) -> _Slice:
+            with self._environment.reading() as snapshot:
+                journal = JournalReader(self._environment, snapshot, None)
+                work = _Slice(snapshot, journal, transaction, marks)
+                self._examine_topics(work, rules, floor_sequence)
+                self._expire(work, rules, now_ms, floor_sequence)
+                self._sweep(work)
+                self._shrink(work, rules)
+                self._finish(work)
+                return work
+
+        work, _ = self._environment.write(0, job)
+        self._take_over(work)
+        return work.removed, work.marks
+
+    def _prepare(self, rules: RetentionRules, floor_sequence: int) -> None:
+        if rules != self._rules:
+            self._rules = rules
+            self._walk = b""
+            self._ages = {}
+        if floor_sequence > self._floor:
+            self._queue |= self._blocked
+            self._blocked = {}
+        self._floor = floor_sequence
+
+    def _finish(self, work: _Slice) -> None:
+        """Write the rows of the topics that changed, and the marks."""
+        for state in work.changed.values():
+            self._delete_rows(work, state)
+            put_topic(self._environment, work.transaction, state)
+        if work.removed.messages:
+            total = work.marks.removed_messages + work.removed.messages
+            work.marks = msgspec.structs.replace(work.marks, removed_messages=total)
+        if work.removed.messages or work.removed.entries:
+            put_marks(self._environment, work.transaction, work.marks)
+
+    def _take_over(self, work: _Slice) -> None:
+        with self._topics.lock:
+            for changed in work.changed.values():
+                state = self._topics.get(changed.name)
+                if state is not None:
+                    state.first_offset, state.bytes = changed.first_offset, changed.bytes
+        for name in work.examined:
+            self._queue.pop(name, None)
+        self._blocked.update(dict.fromkeys(work.blocked))
+        self._walk = work.walk
+        self._ages = work.ages
+        self._oldest = work.oldest
+
+    # ── Count and bytes ───────────────────────────────────────────────────────────────────────
+
+    def _examine_topics(self, work: _Slice, rules: RetentionRules, floor: int) -> None:
+        work.walk = self._walk
+        for name in islice(self._queue, SLICE_STEPS):
+            if not self._examine(work, name, rules, floor):
+                return
+        while work.walk is not None and work.step():
+            cursor = work.snapshot.cursor(self._environment["topics"])
+            found = cursor.set_range(work.walk) if work.walk else cursor.first()
+            if not found:
+                work.walk = None
+                return
+            if not self._examine(work, unpack_topic(cursor.value()).name, rules, floor):
+                return
+            work.walk = bytes(cursor.key()) + b"\0"
+
+    def _examine(self, work: _Slice, name: bytes, rules: RetentionRules, floor: int) -> bool:
+        """Drop what is beyond a topic's limits; tell whether that is done."""
+        limits = rules.limits(name)
+        if limits.messages_max is None and limits.bytes_max is None:
+            work.examined.append(name)
+            return work.step()
+        state = self._state(work, name)
+        for found in self._references(work, state):
+            beyond_count = (
+                limits.messages_max is not None
+                and state.next_offset - found.next_offset >= limits.messages_max
+            )
+            beyond_bytes = (
+                limits.bytes_max is not None and state.bytes - found.bytes >= limits.bytes_max
+            )
+            if not (beyond_count or beyond_bytes):
+                break
+            if found.last_sequence >= floor:
+                work.blocked.append(name)
+                break
+            if not work.step():
+                return False
+            self._drop(work, state, found)
+        work.examined.append(name)
+        return True
+
+    # ── Age ───────────────────────────────────────────────────────────────────────────────────
+
+    def _expire(self, work: _Slice, rules: RetentionRules, now_ms: int, floor: int) -> None:
+        for age in rules.ages():
+            work.ages[age] = self._expire_age(work, rules, age, now_ms, floor)
+
+    def _expire_age(
+        self, work: _Slice, rules: RetentionRules, age: int, now_ms: int, floor: int
+    ) -> Cursor:
+        """Advance the cursor of one age limit; return where it stands."""
+        cursor = self._ages.get(age, (0, 0))
+        for entry, number in _groups_from(work, cursor):
+            cursor = (entry.index, number)
+            if not work.step():
+                break
+            found = reference(entry, number)
+            if found.time_ms > now_ms:
+                continue  # dated in the future by a wrong clock: it must not hold up the others
+            if found.time_ms > now_ms - age or found.last_sequence >= floor:
+                break
+            name = entry.group(number).name
+            if rules.limits(name).age_ms_max == age:
+                self._drop_through(work, name, found)
+        else:
+            cursor = (work.marks.flushed_index + 1, 0)
+        return cursor
+
+    # ── Total ─────────────────────────────────────────────────────────────────────────────────
+
+    def _shrink(self, work: _Slice, rules: RetentionRules) -> None:
+        """Drop the oldest entries while everything together is too large."""
+        work.oldest = self._oldest
+        if rules.total_bytes_max is None:
+            return
+        for entry, number in _groups_from(work, self._oldest):
+            work.oldest = (entry.index, number)
+            if self._environment.used_bytes(work.transaction) <= rules.total_bytes_max:
+                return
+            if entry.index > self._removable(work):
+                return  # a start would replay it; the next checkpoint lets it go
+            if not work.step():
+                return
+            self._drop_through(work, entry.group(number).name, reference(entry, number))
+        work.oldest = (work.marks.flushed_index + 1, 0)
+
+    # ── Entries with nothing to keep ──────────────────────────────────────────────────────────
+
+    def _sweep(self, work: _Slice) -> None:
+        last = self._removable(work)
+        swept = work.marks.swept
+        for entry in work.journal.after(swept):
+            if entry.index > last or not work.step():
+                break
+            swept = entry.index
+            key = journal_key(entry.base_sequence, entry.index)
+            if self._live(work, key, entry.group_count) == 0:
+                self._delete_entry(work, key)
+        work.marks = msgspec.structs.replace(work.marks, swept=swept)
+
+    def _removable(self, work: _Slice) -> int:
+        """The last entry that no start will need, neither for its events nor for the index."""
+        return min(work.marks.checkpoint, work.marks.flushed_index)
+
+    # ── Dropping ──────────────────────────────────────────────────────────────────────────────
+
+    def _state(self, work: _Slice, name: bytes) -> TopicState:
+        """The slice's own copy of a topic's state."""
+        state = work.states.get(name)
+        if state is None:
+            info = self._reader.info(work.snapshot, name)
+            assert info is not None, "a topic in the journal has a state"
+            state = work.states[name] = TopicState.of(info)
+        return state
+
+    def _references(self, work: _Slice, state: TopicState) -> Iterator[Reference]:
+        return self._reader.references(work.snapshot, state.id, [], state.first_offset)
+
+    def _drop_through(self, work: _Slice, name: bytes, last: Reference) -> None:
+        """Drop a group and whatever the topic has before it."""
+        state = self._state(work, name)
+        for found in self._references(work, state):
+            if found.first_offset > last.first_offset:
+                break
+            self._drop(work, state, found)
+
+    def _drop(self, work: _Slice, state: TopicState, found: Reference) -> None:
+        state.first_offset = found.next_offset
+        state.bytes -= found.bytes
+        work.changed[state.name] = state
+        work.removed.messages += found.message_count
+        work.removed.bytes += found.bytes
+        key = journal_key(found.base_sequence, found.entry_index)
+        left = self._live(work, key, found.group_count) - 1
+        if left == 0 and found.entry_index <= self._removable(work):
+            self._delete_entry(work, key)
+        else:
+            record = left.to_bytes(4, "little")
+            work.transaction.put(key, record, db=self._environment["live"])
+
+    def _live(self, work: _Slice, key: bytes, group_count: int) -> int:
+        record = work.transaction.get(key, db=self._environment["live"])
+        return group_count if record is None else int.from_bytes(record, "little")
+
+    def _delete_entry(self, work: _Slice, key: bytes) -> None:
+        work.transaction.delete(key, db=self._environment["journal"])
+        work.transaction.delete(key, db=self._environment["live"])
+        work.removed.entries += 1
+
+    def _delete_rows(self, work: _Slice, state: TopicState) -> None:
+        """Delete index rows that hold nothing but dropped groups."""
+        cursor = work.transaction.cursor(self._environment["index"])
+        start = index_key(state.id, 0)
+        while cursor.set_range(start) and bytes(cursor.key())[:4] == start[:4]:
+            if row_span(cursor.value())[1] > state.first_offset:
+                return
+            work.transaction.delete(bytes(cursor.key()), db=self._environment["index"])
+
+
+def _groups_from(work: _Slice, cursor: Cursor) -> Iterator[tuple[Entry, int]]:
+    index, number = cursor
+    for entry in work.journal.after(index - 1):
+        if entry.index > work.marks.flushed_index:
+            return
+        first = number if entry.index == index else 0
+        for group in range(first, entry.group_count):
+            yield entry, group

@@ -1,0 +1,226 @@
+"""What a store is: the protocol that the broker codes against, and the values it returns.
+
+There are two: ``LmdbStore`` (durable) and ``MemoryStore`` (gone with the process; the plain one
+against which the other is tested). One thread, the writer's, may call ``commit`` and ``retain``;
+everything that reads may be called from any thread, and sees every commit that has returned.
+
+**Retention** works on whole groups (one topic's part of one entry), oldest first. A limit says what
+must be *kept*: with ``messages_max=10`` at least the newest ten stay, and what lies in the same
+group as the tenth stays with it. An entry is deleted when all its groups are gone and no start
+will replay it any more.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Protocol
+
+import msgspec
+
+from penstock.model.message import Message
+from penstock.store.batch import Batch
+from penstock.store.entry import Entry
+
+__all__ = [
+    "Commit",
+    "Limits",
+    "Removed",
+    "RetentionRule",
+    "RetentionRules",
+    "Store",
+    "StoreSize",
+    "TopicInfo",
+    "TopicRange",
+    "TopicSlice",
+]
+
+
+class Commit(msgspec.Struct, frozen=True, gc=False):
+    """A batch that is durable: its place in the journal, and what it cost."""
+
+    index: int
+    base_sequence: int
+    count: int
+    bytes: int
+    commit_s: float
+    fsync_s: float
+
+
+class TopicInfo(msgspec.Struct, frozen=True, gc=False):
+    """A topic; messages ``first_offset … next_offset - 1`` are there. Ids are never reused."""
+
+    id: int
+    name: bytes
+    first_offset: int
+    next_offset: int
+    bytes: int
+    created_ms: int
+
+    @property
+    def count(self) -> int:
+        """How many messages are there."""
+        return self.next_offset - self.first_offset
+
+
+class TopicSlice(msgspec.Struct, frozen=True):
+    """Consecutive messages of a topic out of one entry, as columns (u32 little-endian).
+
+    ``bounds`` has ``count + 1`` numbers; payload *i* is ``blob[bounds[i] - bounds[0]:
+    bounds[i + 1] - bounds[0]]``. Runs are four parallel columns; ``run_starts`` counts messages
+    from the beginning of the slice. Sequence = ``base_sequence`` + run's position + place in run.
+    """
+
+    first_offset: int
+    count: int
+    index: int
+    base_sequence: int
+    time_ms: int
+    bounds: bytes
+    blob: bytes
+    run_starts: bytes
+    run_positions: bytes
+    run_times: bytes
+    run_flags: bytes
+
+    def messages(self, topic: bytes) -> Iterator[Message]:
+        """The same, one by one; for those who do not read columns."""
+        bounds = memoryview(self.bounds).cast("I").tolist()
+        starts = [*memoryview(self.run_starts).cast("I"), self.count]
+        positions = memoryview(self.run_positions).cast("I")
+        times = memoryview(self.run_times).cast("I")
+        for run, (start, end) in enumerate(pairwise(starts)):
+            for number in range(start, end):
+                yield Message(
+                    topic=topic,
+                    payload=self.blob[bounds[number] - bounds[0] : bounds[number + 1] - bounds[0]],
+                    sequence=self.base_sequence + positions[run] + number - start,
+                    offset=self.first_offset + number,
+                    time_ms=self.time_ms + times[run],
+                    flags=self.run_flags[run],
+                )
+
+
+class TopicRange(msgspec.Struct, frozen=True):
+    """The answer to ``read_topic``.
+
+    ``first_offset`` is the oldest offset that is still there: if it is greater than the one asked
+    for, the messages between are gone. ``next_offset`` is where to go on reading.
+    """
+
+    topic: bytes
+    first_offset: int
+    next_offset: int
+    slices: list[TopicSlice]
+
+    @property
+    def count(self) -> int:
+        """How many messages the slices hold."""
+        return sum(part.count for part in self.slices)
+
+    def messages(self) -> Iterator[Message]:
+        """All messages, one by one."""
+        for part in self.slices:
+            yield from part.messages(self.topic)
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much of a topic must be kept; ``None`` is without limit."""
+
+    messages_max: int | None = None
+    age_ms_max: int | None = None
+    bytes_max: int | None = None
+
+
+class RetentionRule(msgspec.Struct, frozen=True):
+    """Limits for the topics that ``matches`` accepts."""
+
+    matches: Callable[[bytes], bool]
+    limits: Limits
+
+
+class RetentionRules(msgspec.Struct, frozen=True):
+    """The first rule that matches a topic counts, else the default; and the size of it all."""
+
+    default: Limits = Limits()
+    rules: tuple[RetentionRule, ...] = ()
+    total_bytes_max: int | None = None
+
+    def limits(self, topic: bytes) -> Limits:
+        """The limits of one topic."""
+        for rule in self.rules:
+            if rule.matches(topic):
+                return rule.limits
+        return self.default
+
+    def ages(self) -> set[int]:
+        """Every age limit that occurs."""
+        limits = (self.default, *(rule.limits for rule in self.rules))
+        return {limit.age_ms_max for limit in limits if limit.age_ms_max is not None}
+
+
+class Removed(msgspec.Struct, gc=False):
+    """What one slice of retention removed, and whether there is more to do at once."""
+
+    messages: int = 0
+    bytes: int = 0
+    entries: int = 0
+    more: bool = False
+
+
+class StoreSize(msgspec.Struct, frozen=True, gc=False):
+    """How much is stored. ``bytes_used`` counts pages in use, not those that wait for reuse."""
+
+    bytes_used: int
+    map_bytes: int
+    entries: int
+    messages: int
+    sequence_oldest: int
+    sequence_newest: int
+
+
+class Store(Protocol):
+    """The journal and what is derived from it."""
+
+    @property
+    def next_sequence(self) -> int:
+        """The sequence that the next message will get; the first is 1."""
+
+    @property
+    def next_index(self) -> int:
+        """The index that the next entry will get; the first is 1."""
+
+    def commit(self, batch: Batch) -> Commit:
+        """Make a batch durable. Writer thread only.
+
+        Raises StorageFull or another StorageError, having changed nothing.
+        """
+
+    def replay(self) -> Iterator[Entry]:
+        """Entries after the checkpoint, in order; for start-up."""
+
+    def rows(self, table: str) -> Iterator[tuple[bytes, bytes]]:
+        """Checkpoint rows of one table."""
+
+    def read(self, sequences: Sequence[int]) -> list[Message | None]:
+        """Messages by sequence (ascending); None for those that retention removed."""
+
+    def read_topic(self, topic: bytes, offset: int, count_max: int, bytes_max: int) -> TopicRange:
+        """Messages of one topic from an offset on; at least one, if there is one."""
+
+    def topic(self, name: bytes) -> TopicInfo | None:
+        """One topic, or None if nothing was ever journaled for it."""
+
+    def topics(self, prefix: bytes = b"") -> Iterator[TopicInfo]:
+        """All topics whose names begin with ``prefix``, sorted by name."""
+
+    def retain(self, rules: RetentionRules, now_ms: int, floor_sequence: int) -> Removed:
+        """Do a bounded slice of retention. Writer thread only.
+
+        Messages from ``floor_sequence`` on are still needed: only ``total_bytes_max`` may remove
+        them.
+        """
+
+    def size(self) -> StoreSize:
+        """How much is stored."""
+
+    def close(self) -> None:
+        """Let go of everything; nothing else may be called afterwards."""

@@ -1,0 +1,135 @@
+"""The state of topics: which offsets exist. Loaded when needed, kept while it may change.
+
+A topic's row on disk may lag behind its state here by the entries of an incomplete round, never
+the other way round. Folding an entry into a state is idempotent: a group that the state already
+contains is passed over, so a start may fold entries into rows that are partly newer.
+
+Memory holds the topics whose row is behind, and a bounded number of others, least recently used
+first to go. The writer thread changes states; readers get copies.
+"""
+
+import struct
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from itertools import islice
+
+from penstock.store.environment import Environment, Transaction
+from penstock.store.keys import name_key
+from penstock.store.store import TopicInfo
+
+__all__ = ["TopicState", "Topics", "pack_topic", "put_topic", "unpack_topic"]
+
+TOPICS_CACHED_MAX = 65_536
+"""Topics kept in memory beyond those whose row is behind."""
+
+_ROW = struct.Struct("<IIQQQQ")  # id, zero, first offset, next offset, bytes, created
+
+
+class TopicState:
+    """A topic, as of the last commit."""
+
+    __slots__ = ("bytes", "created_ms", "first_offset", "id", "name", "next_offset")
+
+    def __init__(
+        self,
+        topic_id: int,
+        name: bytes,
+        *,
+        first_offset: int = 0,
+        next_offset: int = 0,
+        size: int = 0,
+        created_ms: int = 0,
+    ) -> None:
+        self.id = topic_id
+        self.name = name
+        self.first_offset = first_offset
+        self.next_offset = next_offset
+        self.bytes = size
+        self.created_ms = created_ms
+
+    @classmethod
+    def of(cls, info: TopicInfo) -> "TopicState":
+        """A state of one's own, from a copy."""
+        return cls(
+            info.id,
+            info.name,
+            first_offset=info.first_offset,
+            next_offset=info.next_offset,
+            size=info.bytes,
+            created_ms=info.created_ms,
+        )
+
+    def fold(self, first_offset: int, count: int, size: int) -> None:
+        """Add a group, unless it is already contained."""
+        if first_offset + count > self.next_offset:
+            self.next_offset = first_offset + count
+            self.bytes += size
+
+    def info(self) -> TopicInfo:
+        """A copy for readers."""
+        return TopicInfo(
+            self.id, self.name, self.first_offset, self.next_offset, self.bytes, self.created_ms
+        )
+
+
+def pack_topic(state: TopicState) -> bytes:
+    """A state as its row."""
+    numbers = (state.id, 0, state.first_offset, state.next_offset, state.bytes, state.created_ms)
+    return _ROW.pack(*numbers) + state.name
+
+
+def unpack_topic(row: bytes | memoryview) -> TopicState:
+    """The state in a row."""
+    topic_id, _, *numbers = _ROW.unpack_from(row)
+    return TopicState.of(TopicInfo(topic_id, bytes(row[_ROW.size :]), *numbers))
+
+
+def put_topic(environment: Environment, transaction: Transaction, state: TopicState) -> None:
+    """Write a topic's row."""
+    transaction.put(name_key(state.name), pack_topic(state), db=environment["topics"])
+
+
+class Topics:
+    """States in memory, by name and by id."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        """Held while states change, so that a reader's copy is of one moment."""
+        self._by_name: OrderedDict[bytes, TopicState] = OrderedDict()
+        self._by_id: dict[int, TopicState] = {}
+
+    def get(self, name: bytes) -> TopicState | None:
+        """A state, if it is in memory. Writer thread."""
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: int) -> TopicState:
+        """A state that must be in memory: one whose row is behind. Writer thread."""
+        return self._by_id[topic_id]
+
+    def keep(self, state: TopicState) -> None:
+        """Remember a state, as the most recently used. Writer thread, holding the lock."""
+        self._by_name[state.name] = state
+        self._by_name.move_to_end(state.name)
+        self._by_id[state.id] = state
+
+    def info(self, name: bytes) -> TopicInfo | None:
+        """A copy of a state, if it is in memory. Any thread."""
+        with self.lock:
+            state = self._by_name.get(name)
+            return state.info() if state else None
+
+    def infos(self, prefix: bytes) -> list[TopicInfo]:
+        """Copies of all states in memory whose names begin with ``prefix``. Any thread."""
+        with self.lock:
+            return [s.info() for name, s in self._by_name.items() if name.startswith(prefix)]
+
+    def evict(self, is_behind: Callable[[int], bool]) -> None:
+        """Forget the least recently used whose rows are up to date. Writer thread."""
+        with self.lock:
+            excess = len(self._by_name) - TOPICS_CACHED_MAX
+            candidates = list(islice(self._by_name.values(), max(excess, 0)))
+            for state in candidates:
+                if not is_behind(state.id):
+                    del self._by_name[state.name]
+                    del self._by_id[state.id]
