@@ -10,7 +10,7 @@
     ├── StorageError         the operator must look at the disk or the data directory
     │   ├── StorageFull           no room; the broker tries again by itself
     │   ├── StorageDamaged        what is on disk is not what was written
-    │   ├── StorageForeign        the directory holds something that is not ours, or not this version
+    │   ├── StorageForeign        the directory holds something not ours, or of another version
     │   └── StorageLocked         another broker has it open
     └── ConfigError          a file, key or value is wrong; says which and what to write instead
 

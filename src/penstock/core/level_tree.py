@@ -114,9 +114,7 @@ class LevelTree:
 
 
 def _path(name: bytes) -> list[Key]:
-    path: list[Key] = [*name.split(b"/")]
-    path.append(END)
-    return path
+    return [*name.split(b"/"), END]
 
 
 def _fork(resident: bytes, newcomer: bytes, depth: int) -> Node:

@@ -105,6 +105,11 @@ class Retained:
         """Return the message of one topic, None if there is none."""
         return self._durable.get(topic) or self._ephemeral.get(topic)
 
+    def find(self, sequence: int) -> RetainedMessage | None:
+        """Return the durable message of that sequence. Looks at all: for rare occasions only."""
+        messages = self._durable.values.values()
+        return next((message for message in messages if message.sequence == sequence), None)
+
     def match(self, topic_filter: bytes) -> list[RetainedMessage]:
         """Return the messages of all topics that the filter matches, in order of publication."""
         found = self._durable.match(topic_filter) + self._ephemeral.match(topic_filter)

@@ -107,11 +107,20 @@ class Routes(Generic[Subscriber]):
     def _invalidate(self, topic_filter: bytes) -> None:
         affected = self._topics.match(topic_filter)
         self.invalidations += len(affected)
-        if len(affected) == len(self.cached):
-            self._topics.clear()
+        if 2 * len(affected) > len(self.cached):
+            self._keep_others(affected)
             return
         for topic, _ in affected:
             self._topics.pop(topic)
+
+    def _keep_others(self, affected: list[tuple[bytes, Route[Subscriber]]]) -> None:
+        """Forget most of the cache: putting the few others back is less work than taking out."""
+        others = self.cached.copy()
+        for topic, _ in affected:
+            del others[topic]
+        self._topics.clear()
+        for topic, route in others.items():
+            self._topics.set(topic, route)
 
     def _evict(self) -> None:
         for topic in list(islice(self.cached, max(1, self._cached_max // EVICTED_SHARE))):

@@ -1,1 +1,18 @@
-"""For those who build on Penstock: an in-process broker with a virtual clock."""
+"""For those who build on Penstock: a real broker in this process, ready in milliseconds.
+
+>>> from penstock.testing import Broker
+>>> with Broker() as broker:
+...     connect_your_client(broker.host, broker.port)  # doctest: +SKIP
+
+It is the broker itself, on real sockets and a real store in a temporary directory; only the clock
+is virtual. Time-outs fire when the test says so::
+
+    broker.clock.advance(90)
+
+Also as ``async with AsyncBroker()``, in the caller's own loop.
+"""
+
+from penstock.testing.broker import AsyncBroker, Broker
+from penstock.testing.clock import VirtualClock
+
+__all__ = ["AsyncBroker", "Broker", "VirtualClock"]

@@ -1,0 +1,393 @@
+"""The broker's state and its one verb: apply a command, gather the effects.
+
+Pure and deterministic: no clock, no socket, no disk. The state is the fold of all commands, in
+order, so the same journal gives the same state anywhere: after a restart, on a replica, in a test.
+
+Two kinds of session share all code. A **durable** one (MQTT: clean session 0) lives in the journal.
+A **live** one lives as long as its connection; its commands are applied in the same order but never
+written. A live session that has a will is recorded too, so that the will is published even if the
+broker itself dies first.
+
+QoS 0 messages do not pass here on their way to subscribers: ``net`` routes them at once. They come
+by only to be retained.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from penstock.core.commands import (
+    Acknowledged,
+    Closed,
+    Command,
+    Expired,
+    Offered,
+    Opened,
+    Published,
+    Received,
+    Released,
+    Subscribed,
+    Unsubscribed,
+)
+from penstock.core.effects import (
+    DELIVER_DUP,
+    DELIVER_PUBREL,
+    DELIVER_RETAIN,
+    Accepted,
+    Delivery,
+    Effects,
+    FollowUp,
+    SubscribeAnswer,
+    TakenOver,
+    UnsubscribeAnswer,
+)
+from penstock.core.retained import Retained, RetainedMessage
+from penstock.core.routes import Routes
+from penstock.core.session import AWAIT_PUBCOMP, PUBACK, PUBCOMP, PUBREC, PUBREL, Session
+from penstock.limits import INFLIGHT_MAX, QUEUE_MESSAGES_MAX, RETAINED_MAX, ROUTES_CACHED_MAX
+from penstock.obs.counters import Counters
+from penstock.obs.reasons import DropReason
+
+__all__ = ["SUBSCRIBE_FAILED", "Broker"]
+
+SUBSCRIBE_FAILED = 0x80
+"""The only failure code of a 3.1.1 SUBACK."""
+
+
+class Broker:
+    """Sessions, subscriptions and retained messages, and what commands do to them."""
+
+    def __init__(
+        self,
+        counters: Counters,
+        *,
+        inflight_max: int = INFLIGHT_MAX,
+        queue_messages_max: int = QUEUE_MESSAGES_MAX,
+        queue_drops_oldest: bool = True,
+        retained_max: int = RETAINED_MAX,
+        routes_cached_max: int = ROUTES_CACHED_MAX,
+    ) -> None:
+        self.counters = counters
+        self.inflight_max = inflight_max
+        self.queue_messages_max = queue_messages_max
+        self.queue_drops_oldest = queue_drops_oldest
+        self.routes: Routes[Session] = Routes(cached_max=routes_cached_max)
+        self.retained = Retained(count_max=retained_max)
+        self.sessions: dict[bytes, Session] = {}
+        self.away: dict[bytes, Session] = {}
+        """Durable sessions without a connection, the longest away first."""
+        self.dirty: dict[bytes, None] = {}
+        """Client ids whose row on disk is older than the state here."""
+        self.queued_count = 0
+        self.index = 0
+        """The journal entry whose commands are being applied, or were last."""
+        self._base_sequence = 0
+        self._time_ms = 0
+        self._recovering = False
+        self._handlers: dict[type, Callable[[Any, Any, Effects], None]] = {
+            Opened: self._opened,
+            Closed: self._closed,
+            Expired: self._expired,
+            Subscribed: self._subscribed,
+            Unsubscribed: self._unsubscribed,
+            Offered: self._offered,
+            Acknowledged: self._acknowledged,
+            Received: self._received,
+            Released: self._released,
+            Published: self._published,
+        }
+
+    # ── applying ──────────────────────────────────────────────────────────────────────────────
+
+    def begin(self, index: int, base_sequence: int, time_ms: int) -> None:
+        """Say which journal entry the commands that follow belong to."""
+        self.index = index
+        self._base_sequence = base_sequence
+        self._time_ms = time_ms
+
+    def apply(self, command: Command, outlet: Any, effects: Effects) -> None:
+        """Apply one command; ``outlet`` is where its answer goes (None: nobody waits)."""
+        self._handlers[type(command)](command, outlet, effects)
+
+    def _opened(self, command: Opened, outlet: Any, effects: Effects) -> None:
+        session = self.sessions.get(command.client_id)
+        if session is not None and self._is_contained(session):
+            return
+        if session is not None and session.outlet is not None:
+            effects.controls.append(TakenOver(session.outlet))
+        if session is not None and (command.clean or not session.durable):
+            self._discard(session)  # [MQTT-3.1.2-6]
+            session = None
+        present = session is not None
+        if session is None:
+            session = Session(command.client_id, durable=not command.clean)
+            self.sessions[command.client_id] = session
+        self.away.pop(command.client_id, None)
+        session.connected = True
+        session.connection = command.connection
+        session.outlet = outlet
+        session.will = command.will
+        self._touch(session)
+        if outlet is not None:
+            # Session present only if there was one to be resumed [MQTT-3.2.2-1] to [MQTT-3.2.2-3].
+            effects.controls.append(Accepted(outlet, session, present))
+        self._resume(session, effects)
+
+    def _resume(self, session: Session, effects: Effects) -> None:
+        """Repeat what is unfinished, same ids, same order; then what waited [MQTT-4.4.0-1]."""
+        outlet = session.outlet
+        if outlet is not None:
+            for packet_id, sequence, state, retain in session.unfinished():
+                flags = DELIVER_PUBREL if state == AWAIT_PUBCOMP else state | DELIVER_DUP
+                flags |= DELIVER_RETAIN if retain else 0
+                effects.deliver(outlet, (b"", None, flags, packet_id, sequence))
+                self.counters.redelivered_total += 1
+        self._drain(session, effects)
+
+    def _drain(self, session: Session, effects: Effects) -> None:
+        """Send what waits, as far as the window allows."""
+        if not session.queue or not session.connected:
+            return
+        for packet_id, sequence, qos, retain in session.dequeue(self.inflight_max):
+            self.queued_count -= 1
+            if session.outlet is not None:
+                flags = qos | (DELIVER_RETAIN if retain else 0)
+                effects.deliver(session.outlet, (b"", None, flags, packet_id, sequence))
+
+    def _closed(self, command: Closed, _outlet: Any, _effects: Effects) -> None:
+        session = self.sessions.get(command.client_id)
+        if session is None or session.connection != command.connection:
+            return  # a newer connection has the session
+        if self._is_contained(session):
+            return
+        if not session.durable:
+            self._discard(session)
+            return
+        session.connected = False
+        session.outlet = None
+        session.will = None
+        session.away_since_ms = command.now_ms
+        self.away[session.client_id] = session
+        self._touch(session)
+
+    def _expired(self, command: Expired, _outlet: Any, _effects: Effects) -> None:
+        session = self.sessions.get(command.client_id)
+        if session is None or session.connected or session.connection != command.connection:
+            return
+        if self._is_contained(session):
+            return
+        self.counters.drops[DropReason.SESSION_EXPIRED] += session.queue_count
+        self._discard(session)
+
+    def _discard(self, session: Session) -> None:
+        """Forget a session and all that waited for it."""
+        del self.sessions[session.client_id]
+        self.away.pop(session.client_id, None)
+        self.routes.remove_subscriber(session, session.subscriptions or ())
+        self.queued_count -= session.queue_count
+        if session.recorded:
+            self.dirty[session.client_id] = None
+        session.connected = False
+        session.outlet = None
+        session.subscriptions = session.queue = session.inflight = session.received = None
+
+    def _subscribed(self, command: Subscribed, outlet: Any, effects: Effects) -> None:
+        session = self.sessions.get(command.client_id)
+        if session is None or self._is_contained(session):
+            return
+        for topic_filter, qos in command.requests:
+            if qos != SUBSCRIBE_FAILED:
+                self._subscribe(session, topic_filter, qos)
+        self._touch(session)
+        if outlet is None or session.outlet is not outlet:
+            return
+        offers = self._retained_offers(session, command, effects)
+        codes = [qos for _, qos in command.requests]
+        answer = Offered(command.client_id, command.packet_id, codes, offers)
+        if offers and session.durable:
+            effects.controls.append(FollowUp(outlet, answer))
+        else:
+            self._offered(answer, outlet, effects)
+
+    def _subscribe(self, session: Session, topic_filter: bytes, qos: int) -> None:
+        if session.subscriptions is None:
+            session.subscriptions = {}
+        session.subscriptions[topic_filter] = qos
+        self.routes.subscribe(topic_filter, session, qos)
+
+    def _retained_offers(
+        self, session: Session, command: Subscribed, effects: Effects
+    ) -> list[tuple[bytes, int, int]]:
+        """Send the QoS 0 ones at once; name the others [MQTT-3.3.1-6], [MQTT-3.8.4-3]."""
+        offers = []
+        for topic_filter, granted in command.requests:
+            if granted == SUBSCRIBE_FAILED:
+                continue
+            for message in self.retained.match(topic_filter):
+                qos = min(granted, message.qos)
+                if qos:
+                    offers.append((message.topic, message.sequence, qos))
+                else:
+                    delivery = (message.topic, message.payload, DELIVER_RETAIN, 0, 0)
+                    effects.deliver(session.outlet, delivery)
+        return offers
+
+    def _offered(self, command: Offered, outlet: Any, effects: Effects) -> None:
+        session = self.sessions.get(command.client_id)
+        if session is None or self._is_contained(session):
+            return
+        if outlet is not None:
+            answer = SubscribeAnswer(outlet, command.packet_id, command.return_codes)
+            effects.controls.append(answer)
+        for topic, sequence, qos in command.offers:
+            message = self.retained.get(topic)
+            payload = message.payload if message and message.sequence == sequence else None
+            delivery = (topic, payload, qos | DELIVER_RETAIN, 0, sequence)
+            self._offer(session, delivery, effects)
+
+    def _unsubscribed(self, command: Unsubscribed, outlet: Any, effects: Effects) -> None:
+        session = self.sessions.get(command.client_id)
+        if session is None or self._is_contained(session):
+            return
+        for topic_filter in command.filters:
+            if session.subscriptions and session.subscriptions.pop(topic_filter, None) is not None:
+                self.routes.unsubscribe(topic_filter, session)
+        self._touch(session)
+        if outlet is not None:
+            # Answered even if nothing matched [MQTT-3.10.4-5].
+            effects.controls.append(UnsubscribeAnswer(outlet, command.packet_id))
+
+    def _acknowledged(self, command: Acknowledged, _outlet: Any, effects: Effects) -> None:
+        session = self.sessions.get(command.client_id)
+        if session is None or self._is_contained(session):
+            return
+        self.acknowledge(session, command.kind, command.packet_ids, effects)
+
+    def acknowledge(
+        self, session: Session, kind: int, packet_ids: list[int], effects: Effects
+    ) -> None:
+        """Move deliveries on. Called directly for live sessions: nothing of theirs is journaled."""
+        for packet_id in packet_ids:
+            session.acknowledge(kind, packet_id)
+            if kind == PUBREC and session.outlet is not None:
+                # Also for an id we do not know: the client must be able to finish.
+                effects.ack(session.outlet, PUBREL, packet_id)
+        if session.durable:
+            self.dirty[session.client_id] = None
+        if session.queue:
+            self._drain(session, effects)
+
+    def _received(self, command: Received, _outlet: Any, _effects: Effects) -> None:
+        session = self.sessions.get(command.client_id)
+        if session is None or self._is_contained(session):
+            return
+        session.receive(command.packet_id)
+        self._touch(session)
+
+    def _released(self, command: Released, outlet: Any, effects: Effects) -> None:
+        session = self.sessions.get(command.client_id)
+        if session is not None and not self._is_contained(session):
+            session.release(command.packet_ids)
+            self._touch(session)
+        if outlet is not None:
+            for packet_id in command.packet_ids:
+                effects.ack(outlet, PUBCOMP, packet_id)
+
+    def _published(self, command: Published, outlet: Any, effects: Effects) -> None:
+        sequence = self._base_sequence + command.position
+        topic, payload = command.topic, command.payload
+        if command.retain:
+            self._retain(command, sequence)
+        if command.qos:
+            routes = self.routes
+            route = routes.cached.get(topic) or routes.resolve(topic)
+            for session, granted in route.targets:
+                # The lower of the two QoS [MQTT-3.8.4-6].
+                qos = min(granted, command.qos)
+                if qos:
+                    self._offer(session, (topic, payload, qos, 0, sequence), effects)
+                elif session.outlet is not None:
+                    effects.deliver(session.outlet, (topic, payload, 0, 0, sequence))
+            if outlet is not None:
+                effects.ack(outlet, PUBACK if command.qos == 1 else PUBREC, command.packet_id)
+
+    def _retain(self, command: Published, sequence: int) -> None:
+        """Keep or clear the topic's retained message [MQTT-3.3.1-5], [MQTT-3.3.1-10], -11."""
+        message = RetainedMessage(
+            command.topic, command.payload, command.qos, self._time_ms, sequence
+        )
+        if not self.retained.set(message):
+            self.counters.drops[DropReason.RETAINED_LIMIT] += 1
+
+    def _offer(self, session: Session, delivery: Delivery, effects: Effects) -> None:
+        """Send a QoS 1 or 2 message to a session if it may go now, else let it wait."""
+        if self._is_contained(session):
+            return
+        topic, payload, flags, _, sequence = delivery
+        if session.has_room(self.inflight_max):
+            retain = bool(flags & DELIVER_RETAIN)
+            packet_id = session.begin(sequence, flags & 3, retain=retain)
+            if session.outlet is not None:
+                effects.deliver(session.outlet, (topic, payload, flags, packet_id, sequence))
+        else:
+            self._enqueue(session, sequence, flags)
+        if session.durable:
+            self.dirty[session.client_id] = None
+
+    def _enqueue(self, session: Session, sequence: int, flags: int) -> None:
+        if session.queue is not None and len(session.queue) >= self.queue_messages_max:
+            if not self.queue_drops_oldest:
+                self.counters.drops[DropReason.QUEUE_FULL_NEWEST] += 1
+                return
+            session.queue.popleft()
+            self.queued_count -= 1
+            self.counters.drops[DropReason.QUEUE_FULL_OLDEST] += 1
+        session.enqueue(sequence, flags & 3, retain=bool(flags & DELIVER_RETAIN))
+        self.queued_count += 1
+
+    def lose(self, session: Session, packet_id: int) -> None:
+        """A message in flight is no longer in the journal: count it and free its packet id."""
+        if session.inflight and session.inflight.pop(packet_id, None) is not None:
+            self.counters.drops[DropReason.RETENTION] += 1
+            self._touch(session)
+
+    # ── checkpoint and recovery ───────────────────────────────────────────────────────────────
+
+    def _touch(self, session: Session) -> None:
+        if session.recorded:
+            self.dirty[session.client_id] = None
+
+    def _is_contained(self, session: Session) -> bool:
+        """Whether the row this session was loaded from already contains the current entry."""
+        return self._recovering and session.applied >= self.index
+
+    def session_row(self, client_id: bytes) -> bytes | None:
+        """The checkpoint row of a session as of now; None: it has none."""
+        session = self.sessions.get(client_id)
+        if session is None or not session.recorded:
+            return None
+        return session.to_row(self.index)
+
+    def load_session(self, row: bytes) -> None:
+        """Take a session from the checkpoint, before any replay."""
+        session = Session.from_row(row)
+        self._recovering = True
+        self.sessions[session.client_id] = session
+        self.queued_count += session.queue_count
+        for topic_filter, qos in (session.subscriptions or {}).items():
+            self.routes.subscribe(topic_filter, session, qos)
+
+    def settle_recovery(self) -> None:
+        """After the last replayed entry: order the sessions that are away by how long they are."""
+        self._recovering = False
+        away = [s for s in self.sessions.values() if s.durable and not s.connected]
+        away.sort(key=lambda session: session.away_since_ms)
+        self.away = {session.client_id: session for session in away}
+
+    def orphans(self) -> Iterator[Session]:
+        """Sessions whose connection ended with the broker's last life."""
+        return (s for s in list(self.sessions.values()) if s.connected and s.outlet is None)
+
+    def oldest_needed(self) -> int | None:
+        """The lowest sequence that some durable session still waits for."""
+        needed = (s.oldest_needed() for s in self.sessions.values() if s.durable)
+        return min((sequence for sequence in needed if sequence is not None), default=None)

@@ -1,0 +1,153 @@
+"""What changes the broker's state: one struct per command, in the order in which they are applied.
+
+A command names its session by client id and carries everything it needs, time included, so that
+the same object can be applied at once, after a commit, or from the journal after a restart, with
+the same outcome. Those that change something durable are written to the journal as events, in the
+compact form that ``to_event`` gives; ``from_event`` is its inverse.
+
+``Published`` is not written as an event: the journal has the message itself. ``Received`` stands
+beside it and remembers the packet id of an exactly-once publish.
+"""
+
+from typing import Any
+
+import msgspec
+
+__all__ = [
+    "Acknowledged",
+    "Closed",
+    "Command",
+    "Expired",
+    "Offered",
+    "Opened",
+    "Published",
+    "Received",
+    "Released",
+    "Subscribed",
+    "Unsubscribed",
+    "WillMessage",
+    "from_event",
+    "to_event",
+]
+
+
+class WillMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What to publish for a client that vanishes."""
+
+    topic: bytes
+    payload: bytes
+    qos: int
+    retain: bool
+
+
+class Opened(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
+    """A client connected. ``connection`` is unique among all connections ever accepted."""
+
+    client_id: bytes
+    connection: int
+    clean: bool
+    will: WillMessage | None
+
+
+class Closed(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
+    """That connection of the client ended; nothing happens if a newer one has the session."""
+
+    client_id: bytes
+    connection: int
+    now_ms: int
+
+
+class Expired(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
+    """The session's time ran out, if ``connection`` is still the last one it had."""
+
+    client_id: bytes
+    connection: int
+
+
+class Subscribed(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
+    """SUBSCRIBE: ``(filter, granted QoS)``, 0x80 for a filter that was refused at the door."""
+
+    client_id: bytes
+    packet_id: int
+    requests: list[tuple[bytes, int]]
+
+
+class Unsubscribed(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
+    """UNSUBSCRIBE."""
+
+    client_id: bytes
+    packet_id: int
+    filters: list[bytes]
+
+
+class Offered(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
+    """Retained messages due to a subscription: ``(topic, sequence, qos)`` each; answers SUBACK.
+
+    A command of its own, because which messages they are depends on the retained messages of that
+    moment, and those cannot be asked again when the journal is replayed.
+    """
+
+    client_id: bytes
+    packet_id: int
+    return_codes: list[int]
+    offers: list[tuple[bytes, int, int]]
+
+
+class Acknowledged(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
+    """PUBACK, PUBREC or PUBCOMP (``kind``) from a subscriber."""
+
+    client_id: bytes
+    kind: int
+    packet_ids: list[int]
+
+
+class Received(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
+    """The packet id of a QoS 2 message from this client, journaled with it."""
+
+    client_id: bytes
+    packet_id: int
+
+
+class Released(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
+    """PUBREL from a publisher: these packet ids are free to be used for new messages."""
+
+    client_id: bytes
+    packet_ids: list[int]
+
+
+class Published(msgspec.Struct, frozen=True, gc=False):
+    """A message of the batch at ``position``, to be routed, retained or both."""
+
+    topic: bytes
+    payload: bytes
+    qos: int
+    retain: bool
+    position: int
+    client_id: bytes = b""
+    packet_id: int = 0
+
+
+Event = (
+    Opened
+    | Closed
+    | Expired
+    | Subscribed
+    | Unsubscribed
+    | Offered
+    | Acknowledged
+    | Received
+    | Released
+)
+Command = Event | Published
+
+
+def to_event(command: Event) -> tuple[Any, ...]:
+    """The journal's form of a command."""
+    plain: tuple[Any, ...] = msgspec.to_builtins(command, builtin_types=(bytes,))
+    return plain
+
+
+def from_event(event: tuple[Any, ...]) -> Event:
+    """The command that an event of the journal stands for."""
+    command: Event = msgspec.convert(event, Event)
+    return command

@@ -1,0 +1,108 @@
+"""What the broker wants done after a command was applied: data, executed by ``net``.
+
+Effects are gathered per outlet (the handle of a connection), because that is how they leave: one
+joined write. The order in which they are carried out is controls, then deliveries, then
+acknowledgements; so a CONNACK goes before what the session had waiting, and a SUBACK before the
+retained messages that the subscription asked for.
+
+On replay after a restart there are no outlets, and nothing is gathered.
+"""
+
+from typing import Any
+
+import msgspec
+
+from penstock.core.commands import Offered
+from penstock.core.session import Session
+
+__all__ = [
+    "DELIVER_DUP",
+    "DELIVER_PUBREL",
+    "DELIVER_QOS",
+    "DELIVER_RETAIN",
+    "Accepted",
+    "Control",
+    "Delivery",
+    "Effects",
+    "FollowUp",
+    "SubscribeAnswer",
+    "TakenOver",
+    "UnsubscribeAnswer",
+]
+
+DELIVER_QOS = 0b0_0011
+DELIVER_RETAIN = 0b0_0100
+DELIVER_DUP = 0b0_1000
+DELIVER_PUBREL = 0b1_0000
+"""The delivery is past its PUBREC: what is sent is a PUBREL, not the message."""
+
+Delivery = tuple[bytes, bytes | None, int, int, int]
+"""``(topic, payload, flags, packet_id, sequence)``; payload None: read it from the journal."""
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """The client has its session: answer CONNACK."""
+
+    outlet: Any
+    session: Session
+    session_present: bool
+
+
+class TakenOver(msgspec.Struct, frozen=True):
+    """Another connection presented the same client id: close this one [MQTT-3.1.4-2]."""
+
+    outlet: Any
+
+
+class SubscribeAnswer(msgspec.Struct, frozen=True):
+    """Answer SUBACK, one code per filter, in order [MQTT-3.9.3-1]."""
+
+    outlet: Any
+    packet_id: int
+    return_codes: list[int]
+
+
+class UnsubscribeAnswer(msgspec.Struct, frozen=True):
+    """Answer UNSUBACK."""
+
+    outlet: Any
+    packet_id: int
+
+
+class FollowUp(msgspec.Struct, frozen=True):
+    """Put this command in the next batch; its outlet's answer comes when it is applied."""
+
+    outlet: Any
+    command: Offered
+
+
+Control = Accepted | TakenOver | SubscribeAnswer | UnsubscribeAnswer | FollowUp
+
+
+class Effects:
+    """What a batch of commands brought about."""
+
+    __slots__ = ("acks", "controls", "deliveries")
+
+    def __init__(self) -> None:
+        self.controls: list[Control] = []
+        self.deliveries: dict[Any, list[Delivery]] = {}
+        self.acks: dict[tuple[Any, int], list[int]] = {}
+        """``(outlet, kind)`` → packet ids, in the order of the packets they answer."""
+
+    def deliver(self, outlet: Any, delivery: Delivery) -> None:
+        """Send a message (or a PUBREL) to the client behind ``outlet``."""
+        waiting = self.deliveries.get(outlet)
+        if waiting is None:
+            self.deliveries[outlet] = [delivery]
+        else:
+            waiting.append(delivery)
+
+    def ack(self, outlet: Any, kind: int, packet_id: int) -> None:
+        """Acknowledge one packet of the client behind ``outlet``."""
+        key = (outlet, kind)
+        waiting = self.acks.get(key)
+        if waiting is None:
+            self.acks[key] = [packet_id]
+        else:
+            waiting.append(packet_id)

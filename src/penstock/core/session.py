@@ -1,0 +1,250 @@
+"""One client's session: what it subscribed to, what is on its way to it, what waits.
+
+A message on its way is an entry of ``inflight``: packet id → sequence and state, packed in one
+integer. A message that waits is an entry of ``queue``: sequence and QoS, packed. Neither holds a
+payload; the journal has it. Sixty-five thousand unacknowledged messages are therefore a few
+megabytes whatever their size, and a session costs nothing but what it uses.
+
+Everything here follows from the order of commands alone. That is why packet ids need not be stored:
+replaying the journal hands out the same ones.
+
+States of a delivery (the sender's half of the two handshakes)::
+
+    QoS 1   AWAIT_PUBACK ──PUBACK──► gone
+    QoS 2   AWAIT_PUBREC ──PUBREC──► AWAIT_PUBCOMP ──PUBCOMP──► gone
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from penstock.core.commands import WillMessage
+
+__all__ = [
+    "AWAIT_PUBACK",
+    "AWAIT_PUBCOMP",
+    "AWAIT_PUBREC",
+    "PUBACK",
+    "PUBCOMP",
+    "PUBREC",
+    "PUBREL",
+    "Session",
+]
+
+# Kinds of acknowledgement: the packet types of MQTT.
+PUBACK, PUBREC, PUBREL, PUBCOMP = 4, 5, 6, 7
+
+# States of a delivery; the first two equal its QoS.
+AWAIT_PUBACK, AWAIT_PUBREC, AWAIT_PUBCOMP = 1, 2, 3
+
+_EXPECTED = {PUBACK: AWAIT_PUBACK, PUBREC: AWAIT_PUBREC, PUBCOMP: AWAIT_PUBCOMP}
+_STATE = 0b011
+_RETAIN = 0b100
+_SHIFT = 3
+_PACKET_ID_MAX = 65_535
+
+
+class _Row(msgspec.Struct, array_like=True):
+    """A session as a row of the checkpoint."""
+
+    client_id: bytes
+    durable: bool
+    connected: bool
+    connection: int
+    away_since_ms: int
+    next_packet_id: int
+    applied: int
+    will: WillMessage | None
+    subscriptions: dict[bytes, int]
+    inflight: list[tuple[int, int]]
+    queue: list[int]
+    received: list[int]
+
+
+_decoder = msgspec.msgpack.Decoder(_Row)
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Session:
+    """State of one client id. ``outlet`` is the caller's handle of the connection, or None."""
+
+    __slots__ = (
+        "applied",
+        "away_since_ms",
+        "client_id",
+        "connected",
+        "connection",
+        "durable",
+        "inflight",
+        "next_packet_id",
+        "outlet",
+        "queue",
+        "received",
+        "subscriptions",
+        "will",
+    )
+
+    def __init__(self, client_id: bytes, *, durable: bool) -> None:
+        self.client_id = client_id
+        self.durable = durable
+        self.outlet: Any = None
+        self.connected = False
+        self.connection = 0
+        self.away_since_ms = 0
+        self.will: WillMessage | None = None
+        self.next_packet_id = 1
+        self.applied = 0
+        """Index of the last journal entry that this state contains; replay skips up to it."""
+        self.subscriptions: dict[bytes, int] | None = None
+        self.inflight: dict[int, int] | None = None
+        self.queue: deque[int] | None = None
+        self.received: set[int] | None = None
+
+    @property
+    def recorded(self) -> bool:
+        """Whether this session has a row on disk: it is durable, or its will must not be lost."""
+        return self.durable or self.will is not None
+
+    @property
+    def inflight_count(self) -> int:
+        """Deliveries that are not complete."""
+        return len(self.inflight) if self.inflight else 0
+
+    @property
+    def queue_count(self) -> int:
+        """Messages that wait for the client, or for room in its window."""
+        return len(self.queue) if self.queue else 0
+
+    # ── deliveries ────────────────────────────────────────────────────────────────────────────
+
+    def has_room(self, window: int) -> bool:
+        """Whether a message may be sent now: connected, nothing before it, window not full."""
+        return (
+            self.connected
+            and not self.queue
+            and (self.inflight is None or len(self.inflight) < window)
+        )
+
+    def begin(self, sequence: int, qos: int, *, retain: bool = False) -> int:
+        """Put a message in flight; return its packet id. The caller has checked for room."""
+        inflight = self.inflight
+        if inflight is None:
+            inflight = self.inflight = {}
+        packet_id = self.next_packet_id
+        while packet_id in inflight:
+            packet_id = packet_id + 1 if packet_id < _PACKET_ID_MAX else 1
+        self.next_packet_id = packet_id + 1 if packet_id < _PACKET_ID_MAX else 1
+        inflight[packet_id] = sequence << _SHIFT | (_RETAIN if retain else 0) | qos
+        return packet_id
+
+    def enqueue(self, sequence: int, qos: int, *, retain: bool = False) -> None:
+        """Let a message wait."""
+        if self.queue is None:
+            self.queue = deque()
+        self.queue.append(sequence << _SHIFT | (_RETAIN if retain else 0) | qos)
+
+    def dequeue(self, window: int) -> Iterator[tuple[int, int, int, bool]]:
+        """Put waiting messages in flight while there is room: packet id, sequence, QoS, retain."""
+        while self.queue and self.inflight_count < window:
+            packed = self.queue.popleft()
+            sequence, retain, qos = packed >> _SHIFT, bool(packed & _RETAIN), packed & _STATE
+            yield self.begin(sequence, qos, retain=retain), sequence, qos, retain
+
+    def unfinished(self) -> Iterator[tuple[int, int, int, bool]]:
+        """Deliveries to repeat on resumption, oldest first: packet id, sequence, state, retain."""
+        for packet_id, packed in (self.inflight or {}).items():
+            yield packet_id, packed >> _SHIFT, packed & _STATE, bool(packed & _RETAIN)
+
+    def acknowledge(self, kind: int, packet_id: int) -> bool:
+        """Move one delivery on. False if it was not in the state that ``kind`` answers."""
+        inflight = self.inflight
+        if inflight is None:
+            return False
+        packed = inflight.get(packet_id)
+        if packed is None or packed & _STATE != _EXPECTED[kind]:
+            return False
+        if kind == PUBREC:
+            inflight[packet_id] = packed & ~_STATE | AWAIT_PUBCOMP
+        else:
+            del inflight[packet_id]
+        return True
+
+    def fault_of(self, kind: int, packet_ids: list[int]) -> int:
+        """The first packet id that ``kind`` cannot answer because of its QoS; 0 if all are fine.
+
+        An unknown id is no fault: after a lost connection acknowledgements may come late. Nor is a
+        repeated PUBREC. A PUBACK for a QoS 2 delivery is [MQTT-4.3.3-1].
+        """
+        inflight = self.inflight
+        if not inflight:
+            return 0
+        for packet_id in packet_ids:
+            packed = inflight.get(packet_id)
+            if packed is not None and (packed & _STATE == AWAIT_PUBACK) != (kind == PUBACK):
+                return packet_id
+        return 0
+
+    def oldest_needed(self) -> int | None:
+        """The lowest sequence that is still to be delivered, None if there is none."""
+        needed = [packed >> _SHIFT for packed in (self.inflight or {}).values()]
+        if self.queue:
+            needed.append(self.queue[0] >> _SHIFT)
+        return min(needed, default=None)
+
+    # ── QoS 2, the receiver's half ────────────────────────────────────────────────────────────
+
+    def receive(self, packet_id: int) -> None:
+        """Remember the id of a QoS 2 message until it is released [MQTT-4.3.3-2]."""
+        if self.received is None:
+            self.received = set()
+        self.received.add(packet_id)
+
+    def has_received(self, packet_id: int) -> bool:
+        """Whether a message with this id came before and is not released yet."""
+        return self.received is not None and packet_id in self.received
+
+    def release(self, packet_ids: list[int]) -> None:
+        """Forget ids: the next message with one of them is a new one."""
+        if self.received:
+            self.received.difference_update(packet_ids)
+
+    # ── checkpoint ────────────────────────────────────────────────────────────────────────────
+
+    def to_row(self, applied: int) -> bytes:
+        """Everything durable of this session; it contains all entries up to ``applied``."""
+        self.applied = applied
+        return _encoder.encode(
+            _Row(
+                self.client_id,
+                self.durable,
+                self.connected,
+                self.connection,
+                self.away_since_ms,
+                self.next_packet_id,
+                self.applied,
+                self.will,
+                self.subscriptions or {},
+                list((self.inflight or {}).items()),
+                list(self.queue or ()),
+                sorted(self.received or ()),
+            )
+        )
+
+    @classmethod
+    def from_row(cls, row: bytes) -> "Session":
+        """The session that ``to_row`` described."""
+        data = _decoder.decode(row)
+        session = cls(data.client_id, durable=data.durable)
+        session.connected = data.connected
+        session.connection = data.connection
+        session.away_since_ms = data.away_since_ms
+        session.next_packet_id = data.next_packet_id
+        session.applied = data.applied
+        session.will = data.will
+        session.subscriptions = data.subscriptions or None
+        session.inflight = dict(data.inflight) or None
+        session.queue = deque(data.queue) or None
+        session.received = set(data.received) or None
+        return session

@@ -1,0 +1,81 @@
+"""Writing the fold down, a slice at a time, so that a start replays seconds and not years.
+
+A **round** begins by noting which sessions and retained messages differ from their rows on disk and
+up to which entry everything was applied by then. Its rows ride along with ordinary commits, a
+bounded number each; a row is the truth of the moment it is taken and says so (``applied``). With
+the last one goes the mark: a start may begin replaying after the entry noted at the beginning.
+"""
+
+from penstock.core.broker import Broker
+from penstock.store.batch import Batch
+
+__all__ = ["Checkpointer"]
+
+ROUND_INTERVAL_S = 1.0
+"""Pause between rounds: what a start after a crash must replay at most, about."""
+
+ROWS_PER_COMMIT_MAX = 256
+"""Rows in one commit: bounds what a commit costs beyond its messages."""
+
+
+class Checkpointer:
+    """Decides which rows go with the next commit."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._sessions: list[bytes] = []
+        self._retained_left = 0
+        self._round_index: int | None = None
+        self._done_index = broker.index
+        self._next_round_at = 0.0
+
+    def is_due(self, now: float) -> bool:
+        """Whether a commit should be made for the checkpoint's sake."""
+        if self._round_index is not None:
+            return True
+        return now >= self._next_round_at and self._broker.index > self._done_index
+
+    def fill(self, batch: Batch, now: float) -> None:
+        """Add this commit's slice of rows, and the mark when the round is complete."""
+        if not self.is_due(now):
+            return
+        if self._round_index is None:
+            self._begin()
+        broker = self._broker
+        slice_, self._sessions = (
+            self._sessions[:ROWS_PER_COMMIT_MAX],
+            self._sessions[ROWS_PER_COMMIT_MAX:],
+        )
+        for client_id in slice_:
+            batch.add_row("sessions", client_id, broker.session_row(client_id))
+        self._fill_retained(batch, ROWS_PER_COMMIT_MAX - len(slice_))
+        if not self._sessions and not self._retained_left:
+            batch.checkpoint = self._done_index = self._round_index or 0
+            self._round_index = None
+            self._next_round_at = now + ROUND_INTERVAL_S
+
+    def _begin(self) -> None:
+        broker = self._broker
+        self._round_index = broker.index
+        self._sessions = list(broker.dirty)
+        broker.dirty = {}
+        self._retained_left = broker.retained.dirty_count
+
+    def _fill_retained(self, batch: Batch, room: int) -> None:
+        rows = self._broker.retained.take_dirty(min(room, self._retained_left))
+        self._retained_left -= len(rows)
+        for topic, message in rows:
+            batch.add_row("retained", topic, message.encode() if message else None)
+
+    def failed(self, batch: Batch) -> None:
+        """The commit did not happen: what it carried is still to be written."""
+        for table, key, _value in batch.rows:
+            if table == "sessions":
+                self._broker.dirty[key] = None
+            else:
+                self._broker.retained.mark_dirty((key,))
+        if batch.checkpoint is not None or self._round_index is not None:
+            self._broker.dirty.update(dict.fromkeys(self._sessions))
+            self._sessions = []
+            self._round_index = None
+            self._done_index = -1

@@ -1,0 +1,231 @@
+"""What all connections share: the broker, the line to the disk, the clock, the pens that write.
+
+The hub carries out effects, flushes each connection at most once per turn of the loop, reads from
+the journal what a session had waiting, and keeps the account of who is connected.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from penstock.config.schema import Config
+from penstock.core.broker import Broker
+from penstock.core.commands import Published, WillMessage
+from penstock.core.effects import (
+    Accepted,
+    Control,
+    Delivery,
+    Effects,
+    FollowUp,
+    SubscribeAnswer,
+    TakenOver,
+    UnsubscribeAnswer,
+)
+from penstock.core.routes import Route
+from penstock.core.session import Session
+from penstock.model.message import Message
+from penstock.net.clock import Clock
+from penstock.net.pipeline import Pipeline
+from penstock.net.timers import Deadlines
+from penstock.obs.counters import Counters
+from penstock.obs.log import ThrottledLogger, get_logger
+from penstock.obs.reasons import DisconnectReason
+from penstock.store.store import Store
+from penstock.wire.mqtt import encode
+
+__all__ = ["Hub", "Outlet"]
+
+READERS = 2
+"""Threads that read the journal for sessions that had messages waiting."""
+
+_log = get_logger("hub")
+
+
+class Outlet(Protocol):
+    """A connection as the hub sees it. Each protocol has its own way to say these things."""
+
+    def accept(self, session: Session, *, session_present: bool) -> None:
+        """The client has its session."""
+        ...
+
+    def subscribed(self, packet_id: int, return_codes: list[int]) -> None:
+        """Answer a subscription."""
+        ...
+
+    def unsubscribed(self, packet_id: int) -> None:
+        """Answer the end of a subscription."""
+        ...
+
+    def deliver(self, deliveries: list[Delivery]) -> None:
+        """Send messages."""
+        ...
+
+    def acknowledge(self, kind: int, packet_ids: list[int]) -> None:
+        """Acknowledge packets of the client."""
+        ...
+
+    def forward(self, topic: bytes, payloads: list[bytes], frames: bytes) -> None:
+        """Send live messages, droppable if the reader is slow; ``frames``: the same as MQTT."""
+        ...
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+        """End the connection."""
+        ...
+
+    def resume_reading(self) -> None:
+        """The line to the disk has moved on."""
+        ...
+
+
+class Flushable(Protocol):
+    """Something that gathers output during a turn of the loop."""
+
+    def flush(self) -> None:
+        """Write what has gathered."""
+        ...
+
+
+class Hub:
+    """The shared side of every connection of one broker."""
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        broker: Broker,
+        store: Store,
+        clock: Clock,
+        counters: Counters,
+        is_captured: Callable[[bytes], bool],
+    ) -> None:
+        self.config = config
+        self.limits = config.limits
+        self.broker = broker
+        self.store = store
+        self.clock = clock
+        self.counters = counters
+        self.is_captured = is_captured
+        """Whether the journal wants QoS 0 messages of a topic; asked once per cached route."""
+        self.loop = asyncio.get_running_loop()
+        self.deadlines = Deadlines(clock.monotonic())
+        self.connections: set[Any] = set()
+        self.opening: dict[bytes, int] = {}
+        """Client ids whose ``Opened`` is in the line, and how many of them."""
+        self.complaints = ThrottledLogger(get_logger("net"), clock=clock.monotonic)
+        """For lines that clients can cause: a flood of bad ones must not flood the log."""
+        self._last_connection = 0
+        self._due: list[Flushable] = []
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="penstock-read")
+        journal = config.journal
+        self.pipeline = Pipeline(
+            broker=broker,
+            store=store,
+            clock=clock,
+            counters=counters,
+            execute=self.execute,
+            refuse=self._refuse,
+            durability=config.durability,
+            durability_interval_ms=config.durability_interval_ms,
+            capture_interval_ms=journal.capture_interval_ms,
+            capture_pending_bytes_max=journal.capture_pending_bytes_max,
+            batch_bytes_target=journal.batch_bytes_target,
+        )
+        self._controls: dict[type, Callable[[Any], None]] = {
+            Accepted: self._accepted,
+            TakenOver: lambda c: c.outlet.close(DisconnectReason.SESSION_TAKEN_OVER),
+            SubscribeAnswer: lambda c: c.outlet.subscribed(c.packet_id, c.return_codes),
+            UnsubscribeAnswer: lambda c: c.outlet.unsubscribed(c.packet_id),
+            FollowUp: lambda c: self.pipeline.submit(c.command, c.outlet, durable=True),
+        }
+
+    def next_connection(self) -> int:
+        """A number no connection had before, in this life of the broker or an earlier one.
+
+        Its upper part is the time of the connect, so nothing needs to be remembered on disk.
+        """
+        self._last_connection = max(self._last_connection + 1, self.clock.wall_ms() << 10)
+        return self._last_connection
+
+    def publish_will(self, will: WillMessage) -> None:
+        """Publish for a client that vanished; nobody waits for an acknowledgement."""
+        routes = self.broker.routes
+        route = routes.cached.get(will.topic) or routes.resolve(will.topic)
+        if not will.qos:
+            self.forward(route, [will.payload], encode.publish(will.topic, will.payload))
+        now_ms = self.clock.wall_ms()
+        if will.qos or will.retain:
+            message = Published(will.topic, will.payload, will.qos, will.retain, 0)
+            self.pipeline.publish(message, None, now_ms, record=False)
+        elif self.is_captured(will.topic):
+            self.pipeline.capture(will.topic, [will.payload], now_ms)
+
+    def forward(self, route: Route[Session], payloads: list[bytes], frames: bytes) -> None:
+        """Give live messages to whoever is connected; each protocol takes what it can use."""
+        for session, _granted in route.targets:
+            outlet = session.outlet
+            if outlet is not None:
+                outlet.forward(route.topic, payloads, frames)
+
+    # ── effects ───────────────────────────────────────────────────────────────────────────────
+
+    def execute(self, effects: Effects) -> None:
+        """Carry out what applied commands brought about; one client's trouble stays its own."""
+        for control in effects.controls:
+            self._guarded(control.outlet, self._control, control)
+        for outlet, deliveries in effects.deliveries.items():
+            self._guarded(outlet, outlet.deliver, deliveries)
+        for (outlet, kind), packet_ids in effects.acks.items():
+            self._guarded(outlet, outlet.acknowledge, kind, packet_ids)
+
+    def _control(self, control: Control) -> None:
+        self._controls[type(control)](control)
+
+    def _accepted(self, control: Accepted) -> None:
+        control.outlet.accept(control.session, session_present=control.session_present)
+
+    def _guarded(self, outlet: Outlet, act: Callable[..., None], *arguments: Any) -> None:
+        try:
+            act(*arguments)
+        except Exception:  # noqa: BLE001 - a bug met while serving one client must not reach another
+            _log.exception("delivery_failed")
+            outlet.close(DisconnectReason.INTERNAL_ERROR)
+
+    def _refuse(self, outlet: Outlet, reason: DisconnectReason) -> None:
+        outlet.close(reason)
+
+    # ── writing ───────────────────────────────────────────────────────────────────────────────
+
+    def flush_soon(self, outbox: Flushable) -> None:
+        """Flush ``outbox`` once at the end of this turn, whatever else it gathers until then."""
+        if not self._due:
+            self.loop.call_soon(self._flush)
+        self._due.append(outbox)
+
+    def _flush(self) -> None:
+        due, self._due = self._due, []
+        for outbox in due:
+            outbox.flush()
+
+    # ── reading from the journal ──────────────────────────────────────────────────────────────
+
+    def read(
+        self, sequences: list[int], deliver: Callable[[dict[int, Message | None]], None]
+    ) -> None:
+        """Read messages off the loop; ``deliver`` gets them, None for those that are gone."""
+        wanted = sorted(set(sequences))
+        if wanted[-1] >= self.store.next_sequence:
+            # Applied before committed (durability "interval"): wait for the disk to have it.
+            self.pipeline.when_committed(lambda: self.read(wanted, deliver))
+            return
+
+        def done(future: "asyncio.Future[list[Message | None]]") -> None:
+            if not future.cancelled():
+                deliver(dict(zip(wanted, future.result(), strict=True)))
+
+        self.loop.run_in_executor(self._readers, self.store.read, wanted).add_done_callback(done)
+
+    def close(self) -> None:
+        """Stop the threads, after what they are doing."""
+        self._readers.shutdown()
+        self.pipeline.close()

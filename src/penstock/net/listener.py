@@ -1,0 +1,123 @@
+"""Accepting connections and finding out what they speak.
+
+A fresh connection is a ``_Stranger``: it has a deadline and at most a handful of bytes. Once those
+bytes tell the protocol, the protocol's **door** takes the transport over, bytes included, and the
+stranger is forgotten. A door is any callable ``(transport, data, accepted_at)``; a protocol without
+one is refused with a reason, which is how the doors still to be built announce themselves.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from penstock.config.address import Address
+from penstock.errors import Refused
+from penstock.limits import DETECT_BYTES_MAX
+from penstock.net.detect import Protocol, detect
+from penstock.net.hub import Hub
+from penstock.obs.log import printable
+from penstock.obs.reasons import DisconnectReason
+
+__all__ = ["Door", "Listener"]
+
+Door = Callable[[asyncio.Transport, bytes, float], None]
+
+BACKLOG = 1024
+"""Connections the kernel holds for us: a fleet that reconnects all at once."""
+
+
+class Listener:
+    """All listening sockets of a broker; each speaks every protocol that has a door."""
+
+    def __init__(self, hub: Hub, doors: Mapping[Protocol, Door]) -> None:
+        self.hub = hub
+        self.doors = doors
+        self.strangers: set[_Stranger] = set()
+        self._servers: list[asyncio.Server] = []
+
+    async def listen(self, address: Address) -> Address:
+        """Listen on one address; return it with the port that was really taken."""
+        try:
+            server = await self.hub.loop.create_server(
+                lambda: _Stranger(self), address.host, address.port, backlog=BACKLOG
+            )
+        except OSError as error:
+            raise Refused(
+                f"cannot listen on {address}: {error.strerror or error}",
+                "Is another program using the port? Choose another with --listen HOST:PORT.",
+            ) from error
+        self._servers.append(server)
+        return Address(address.host, server.sockets[0].getsockname()[1])
+
+    def stop_accepting(self) -> None:
+        """Close the listening sockets; connections stay."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+
+    def admits(self) -> bool:
+        """Whether there is room for one more."""
+        return len(self.hub.connections) + len(self.strangers) < self.hub.limits.clients_max
+
+
+class _Stranger(asyncio.Protocol):
+    """A connection that has not said what it speaks."""
+
+    __slots__ = ("_accepted_at", "_data", "_listener", "_transport")
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._transport: asyncio.Transport | None = None
+        self._data = b""
+        self._accepted_at = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
+        hub = self._listener.hub
+        self._accepted_at = hub.clock.monotonic()
+        if not self._listener.admits():
+            self._refuse(DisconnectReason.TOO_MANY_CLIENTS, "")
+            return
+        self._listener.strangers.add(self)
+        hub.deadlines.add(self, self._accepted_at + hub.limits.connect_timeout_s)
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport is None:
+            return
+        self._data += data
+        protocol = detect(self._data[:DETECT_BYTES_MAX])
+        if protocol is None:
+            return
+        door = self._listener.doors.get(protocol)
+        if door is None:
+            detail = f"{protocol.value}: {printable(self._data, 32)}"
+            self._refuse(DisconnectReason.UNKNOWN_PROTOCOL, detail)
+            return
+        transport = self._let_go()
+        assert transport is not None
+        totals = self._listener.hub.counters.connections_total
+        totals[protocol.value] = totals.get(protocol.value, 0) + 1
+        door(transport, self._data, self._accepted_at)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        if self._let_go() is not None:
+            self._listener.hub.counters.disconnects[DisconnectReason.CONNECTION_LOST] += 1
+
+    def overdue(self, _now: float) -> float | None:
+        """Enforce the connect time-out."""
+        if self._transport is not None:
+            self._refuse(DisconnectReason.CONNECT_TIMEOUT, "")
+        return None
+
+    def _refuse(self, reason: DisconnectReason, detail: str) -> None:
+        transport = self._let_go()
+        hub = self._listener.hub
+        hub.counters.disconnects[reason] += 1
+        hub.complaints.info("refused", reason.value, reason=reason.value, detail=detail)
+        if transport is not None:
+            transport.abort()
+
+    def _let_go(self) -> asyncio.Transport | None:
+        self._listener.strangers.discard(self)
+        transport, self._transport = self._transport, None
+        return transport

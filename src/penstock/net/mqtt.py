@@ -1,0 +1,518 @@
+"""The MQTT door: one object per connection, between its machine and the broker.
+
+Bytes come in, the machine makes events of them, and each event becomes a command in the line (or,
+for QoS 0, goes straight to whoever subscribed). Effects come back and leave as packets. Nothing
+here decides what MQTT means: the codec does, or the core.
+
+**Held events.** CONNECT takes its turn in the line like any command. Until it is answered, what the
+client sent behind it waits here and nothing more is read.
+"""
+
+import asyncio
+import secrets
+from typing import Any
+
+from penstock.core.broker import SUBSCRIBE_FAILED
+from penstock.core.commands import (
+    Acknowledged,
+    Closed,
+    Opened,
+    Published,
+    Released,
+    Subscribed,
+    Unsubscribed,
+    WillMessage,
+)
+from penstock.core.effects import Delivery, Effects
+from penstock.core.routes import Route
+from penstock.core.session import PUBCOMP, PUBREC, PUBREL, Session
+from penstock.limits import KEEP_ALIVE_FACTOR, KEEP_ALIVE_S_MAX
+from penstock.model.topic import filter_fault, topic_fault
+from penstock.net.hub import Hub
+from penstock.net.outbox import Outbox
+from penstock.obs.log import get_logger, printable
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.mqtt import encode
+from penstock.wire.mqtt.events import (
+    Acks,
+    Connect,
+    ConnectRefused,
+    Disconnect,
+    PingReq,
+    Publish,
+    PublishRun,
+    Subscribe,
+    Unsubscribe,
+    Violation,
+)
+from penstock.wire.mqtt.server import ServerMachine
+
+__all__ = ["MqttConnection"]
+
+CONNACK_ACCEPTED, CONNACK_UNAVAILABLE = 0, 3
+
+ASK_INTERVAL_S = 30.0
+"""Longest time between two looks at a connection's deadline; dead ones are forgotten by then."""
+
+CLOSE_TIMEOUT_S = 5.0
+"""How long a closed connection may take to read its last bytes."""
+
+RESERVED = b"$SYS"
+"""First level of the topics that only the broker writes."""
+
+_log = get_logger("mqtt")
+
+_ORDINARY = {
+    DisconnectReason.CLIENT_DISCONNECT,
+    DisconnectReason.CONNECTION_LOST,
+    DisconnectReason.SESSION_TAKEN_OVER,
+    DisconnectReason.SERVER_SHUTDOWN,
+}
+"""Ends that are nobody's fault: not worth a line at the usual level."""
+
+_NOT_OPENED = {
+    DisconnectReason.STORAGE_FULL,
+    DisconnectReason.STORAGE_FAILED,
+    DisconnectReason.INTERNAL_ERROR,
+}
+"""Why a CONNECT may leave the line without its session; the standard has a code for that."""
+
+_HANDLERS: dict[type[Any], str] = {
+    Connect: "_on_connect",
+    ConnectRefused: "_on_connect_refused",
+    Acks: "_on_acks",
+    Subscribe: "_on_subscribe",
+    Unsubscribe: "_on_unsubscribe",
+    PingReq: "_on_ping",
+    Disconnect: "_on_disconnect",
+    Violation: "_on_violation",
+}
+"""Which method takes which event; the two kinds of PUBLISH have a way of their own."""
+
+
+class MqttConnection(asyncio.Protocol):
+    """One client's connection; an ``Outlet`` of the hub."""
+
+    __slots__ = (
+        "_asked_next",
+        "_clean",
+        "_client_id",
+        "_held",
+        "_hub",
+        "_is_reading_paused",
+        "_keep_alive_s",
+        "_last_packet_at",
+        "_machine",
+        "_number",
+        "_session",
+        "_transport",
+        "_will",
+        "outbox",
+        "reason",
+    )
+
+    def __init__(self, hub: Hub, transport: asyncio.Transport, accepted_at: float) -> None:
+        limits = hub.limits
+        self._hub = hub
+        self._transport = transport
+        self._machine = ServerMachine(limits.packet_bytes_max, limits.connect_bytes_max)
+        self._session: Session | None = None
+        self._client_id = b""
+        self._clean = True
+        self._number = 0
+        self._will: WillMessage | None = None
+        self._keep_alive_s = 0
+        self._last_packet_at = accepted_at
+        """When the last complete packet came; before CONNECT, when the socket was accepted."""
+        self._asked_next = 0.0
+        self._held: list[Any] | None = None
+        """Events behind a CONNECT that is not answered yet; None at any other time."""
+        self._is_reading_paused = False
+        self.outbox = Outbox(hub, transport, self._lose, self._overflow)
+        self.reason: DisconnectReason | None = None
+        """Why the connection was closed; None while it is open."""
+        transport.set_protocol(self)
+        hub.connections.add(self)
+        self._file(accepted_at + limits.connect_timeout_s)
+
+    # ── from the socket ───────────────────────────────────────────────────────────────────────
+
+    def data_received(self, data: bytes) -> None:
+        """Turn a chunk into events and act on each."""
+        hub = self._hub
+        hub.counters.bytes_in_total += len(data)
+        if self.reason is not None:
+            return
+        try:
+            events = self._machine.receive(data)
+            if events:
+                self._last_packet_at = hub.clock.monotonic()
+                self._handle_all(events)
+        except Exception:  # noqa: BLE001 - a bug of ours ends this connection, and no other
+            _log.exception("connection_failed", client_id=printable(self._client_id))
+            self.close(DisconnectReason.INTERNAL_ERROR)
+        if hub.pipeline.is_congested:
+            self._pause_reading()
+            hub.pipeline.when_drained(self)
+
+    def _handle_all(self, events: list[Any]) -> None:
+        now_ms = self._hub.clock.wall_ms()
+        for position, event in enumerate(events):
+            if self._held is not None:
+                self._held += events[position:]
+                return
+            kind = type(event)
+            if kind is PublishRun:
+                self._on_publish_run(event, now_ms)
+            elif kind is Publish:
+                self._on_publish(event, now_ms)
+            else:
+                getattr(self, _HANDLERS[kind])(event)
+            if self.reason is not None:
+                return  # nothing after it is processed [MQTT-4.8.0-1]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self.close(DisconnectReason.CONNECTION_LOST, str(exc) if exc else "")
+        self._hub.connections.discard(self)
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than we write."""
+        self.outbox.pause()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self.outbox.resume()
+
+    def _pause_reading(self) -> None:
+        if not self._is_reading_paused and not self._transport.is_closing():
+            self._is_reading_paused = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """The line has moved on: take more from this client."""
+        if self._is_reading_paused and not self._transport.is_closing():
+            self._is_reading_paused = False
+            self._transport.resume_reading()
+
+    # ── connecting ────────────────────────────────────────────────────────────────────────────
+
+    def _on_connect(self, event: Connect) -> None:
+        hub = self._hub
+        self._client_id = event.client_id or b"penstock-" + secrets.token_hex(8).encode()
+        self._clean = event.clean_session
+        self._number = hub.next_connection()
+        self._keep_alive_s = _effective_keep_alive(event.keep_alive, hub.limits.keep_alive_s_max)
+        will = event.will
+        if will is not None:
+            if not self._may_publish(will.topic):
+                return
+            self._will = WillMessage(will.topic, will.payload, will.qos, will.retain)
+        self._take_over(hub.broker.sessions.get(self._client_id))
+        self._held = []
+        opened = Opened(self._client_id, self._number, self._clean, self._will)
+        durable = self._is_recorded or self._client_id in hub.opening
+        hub.opening[self._client_id] = hub.opening.get(self._client_id, 0) + 1
+        hub.pipeline.submit(opened, self, durable=durable)
+        if self._held is not None:
+            self._pause_reading()
+
+    @property
+    def _is_recorded(self) -> bool:
+        """Whether connecting changes something durable: its own session, or one it replaces."""
+        if not self._clean or self._will is not None:
+            return True
+        session = self._hub.broker.sessions.get(self._client_id)
+        return session is not None and session.recorded
+
+    def _take_over(self, session: Session | None) -> None:
+        """Close the connection that has this client id now, its will before our CONNECT."""
+        if session is not None and session.outlet is not None:
+            session.outlet.close(DisconnectReason.SESSION_TAKEN_OVER)  # [MQTT-3.1.4-2]
+
+    def accept(self, session: Session, *, session_present: bool) -> None:
+        """Answer CONNACK, then act on what came behind CONNECT [MQTT-3.2.0-1]."""
+        self._opened()
+        self._session = session
+        held, self._held = self._held, None
+        if self.reason is not None:
+            self._let_go(session)  # it left while it stood in the line
+            return
+        self._hub.counters.clients_connected += 1
+        self.send(encode.connack(session_present, CONNACK_ACCEPTED))
+        if self._keep_alive_s:
+            self._file(self._deadline()[0])
+        if held or self._is_reading_paused:
+            # Not from here: effects of the commands before ours are still being carried out.
+            self._hub.loop.call_soon(self._handle_held, held)
+
+    def _handle_held(self, held: list[Any] | None) -> None:
+        if self.reason is None and held:
+            self._handle_all(held)
+        self.resume_reading()
+
+    def _opened(self) -> None:
+        """Our CONNECT has left the line."""
+        opening = self._hub.opening
+        count = opening.pop(self._client_id, 1) - 1
+        if count > 0:
+            opening[self._client_id] = count
+
+    def _on_connect_refused(self, event: ConnectRefused) -> None:
+        self.send(encode.connack(session_present=False, return_code=event.return_code))
+        self.close(event.reason)
+
+    # ── publishing ────────────────────────────────────────────────────────────────────────────
+
+    def _on_publish_run(self, event: PublishRun, now_ms: int) -> None:
+        """QoS 0: to the subscribers at once, raw frames reused; captured in the background."""
+        hub = self._hub
+        topic, payloads = event.topic, event.payloads
+        route = hub.broker.routes.cached.get(topic) or self._admit(topic)
+        if route is None:
+            return
+        hub.counters.messages_in_total[0] += len(payloads)
+        hub.forward(route, payloads, event.frames)
+        if route.memo is None:
+            route.memo = hub.is_captured(topic)
+        if route.memo:
+            hub.pipeline.capture(topic, payloads, now_ms)
+
+    def _on_publish(self, event: Publish, now_ms: int) -> None:
+        hub = self._hub
+        topic, qos, packet_id = event.topic, event.qos, event.packet_id
+        route = hub.broker.routes.cached.get(topic) or self._admit(topic)
+        if route is None:
+            return
+        session = self._session
+        assert session is not None
+        if qos == 2 and self._is_repeated(session, packet_id):
+            return
+        hub.counters.messages_in_total[qos] += 1
+        if not qos:
+            # To be retained too, but live subscribers get it with RETAIN 0 [MQTT-3.3.1-9].
+            hub.forward(route, [event.payload], encode.publish(topic, event.payload))
+        hub.pipeline.publish(
+            Published(topic, event.payload, qos, event.retain, 0, self._client_id, packet_id),
+            self if qos else None,
+            now_ms,
+            record=session.durable,
+        )
+
+    def _is_repeated(self, session: Session, packet_id: int) -> bool:
+        """A QoS 2 id that is not released: acknowledge, do not deliver again [MQTT-4.3.3-2]."""
+        if session.has_received(packet_id):
+            self.acknowledge(PUBREC, [packet_id])
+            return True
+        if (self._client_id, packet_id) in self._hub.pipeline.receiving:
+            # Its first copy is on the way to the disk; the answer to that one will do.
+            self._hub.pipeline.when_committed(lambda: self.acknowledge(PUBREC, [packet_id]))
+            return True
+        return False
+
+    def _admit(self, topic: bytes) -> Route[Session] | None:
+        """Check a topic that is new to the route cache; None: the connection was closed."""
+        if not self._may_publish(topic):
+            return None
+        return self._hub.broker.routes.resolve(topic)
+
+    def _may_publish(self, topic: bytes) -> bool:
+        """Whether this client may publish to ``topic``; if not, the connection was closed."""
+        limits = self._hub.limits
+        fault = topic_fault(topic, limits.topic_bytes_max, limits.topic_levels_max)
+        fault = fault or _utf8_fault(topic)
+        if fault:
+            self.close(DisconnectReason.TOPIC_INVALID, f"topic {printable(topic)}: {fault}")
+        elif topic == RESERVED or topic.startswith(RESERVED + b"/"):
+            self.close(DisconnectReason.TOPIC_RESERVED, f"topic {printable(topic)}")
+        return self.reason is None
+
+    def _on_acks(self, event: Acks) -> None:
+        session = self._session
+        assert session is not None
+        kind, packet_ids = event.kind, event.packet_ids
+        hub = self._hub
+        if kind == PUBREL:
+            self._on_release(session, packet_ids)
+            return
+        wrong = session.fault_of(kind, packet_ids)
+        if wrong:
+            detail = f"acknowledgement {kind} does not fit the QoS of packet {wrong}"
+            self.close(DisconnectReason.PROTOCOL_VIOLATION, detail)
+        elif session.durable:
+            command = Acknowledged(self._client_id, kind, packet_ids)
+            hub.pipeline.submit(command, self, durable=True)
+        else:
+            effects = Effects()
+            hub.broker.acknowledge(session, kind, packet_ids, effects)
+            hub.execute(effects)
+
+    def _on_release(self, session: Session, packet_ids: list[int]) -> None:
+        """PUBREL: the ids are free again, durably so before PUBCOMP says it [MQTT-4.3.3-2]."""
+        if session.durable:
+            command = Released(self._client_id, packet_ids)
+            self._hub.pipeline.submit(command, self, durable=True)
+        else:
+            session.release(packet_ids)
+            self.acknowledge(PUBCOMP, packet_ids)
+
+    # ── subscribing ───────────────────────────────────────────────────────────────────────────
+
+    def _on_subscribe(self, event: Subscribe) -> None:
+        session = self._session
+        assert session is not None
+        requests = []
+        known = session.subscriptions or {}
+        count = len(known)
+        for topic_filter, qos in event.requests:
+            fault = filter_fault(topic_filter, bytes_max=65_535, levels_max=65_536)
+            if fault:
+                detail = f"filter {printable(topic_filter)}: {fault}"
+                self.close(DisconnectReason.TOPIC_INVALID, detail)
+                return
+            count += topic_filter not in known
+            granted = qos if self._is_affordable(topic_filter, count) else SUBSCRIBE_FAILED
+            requests.append((topic_filter, granted))
+        command = Subscribed(self._client_id, event.packet_id, requests)
+        self._hub.pipeline.submit(command, self, durable=session.durable)
+
+    def _is_affordable(self, topic_filter: bytes, count: int) -> bool:
+        limits = self._hub.limits
+        return count <= limits.subscriptions_max and not filter_fault(
+            topic_filter, limits.topic_bytes_max, limits.topic_levels_max
+        )
+
+    def _on_unsubscribe(self, event: Unsubscribe) -> None:
+        session = self._session
+        assert session is not None
+        command = Unsubscribed(self._client_id, event.packet_id, event.filters)
+        self._hub.pipeline.submit(command, self, durable=session.durable)
+
+    def subscribed(self, packet_id: int, return_codes: list[int]) -> None:
+        """Answer SUBACK [MQTT-3.8.4-1]."""
+        self.send(encode.suback(packet_id, return_codes))
+
+    def unsubscribed(self, packet_id: int) -> None:
+        """Answer UNSUBACK [MQTT-3.10.4-4]."""
+        self.send(encode.unsuback(packet_id))
+
+    # ── the rest of what clients say ──────────────────────────────────────────────────────────
+
+    def _on_ping(self, _event: PingReq) -> None:
+        self.send(encode.PINGRESP)  # [MQTT-3.12.4-1]
+
+    def _on_disconnect(self, _event: Disconnect) -> None:
+        self.close(DisconnectReason.CLIENT_DISCONNECT)  # and no will [MQTT-3.14.4-3]
+
+    def _on_violation(self, event: Violation) -> None:
+        self.close(event.reason, event.detail)
+
+    # ── what leaves ───────────────────────────────────────────────────────────────────────────
+
+    def send(self, data: bytes) -> None:
+        """Send what must arrive."""
+        self.outbox.send(data)
+
+    def forward(self, _topic: bytes, payloads: list[bytes], frames: bytes) -> None:
+        """Send live messages: the raw frames, as the publisher's."""
+        self.outbox.forward(len(payloads), frames)
+
+    def deliver(self, deliveries: list[Delivery]) -> None:
+        """Send messages."""
+        if self.reason is None:
+            self.outbox.deliver(deliveries)
+
+    def acknowledge(self, kind: int, packet_ids: list[int]) -> None:
+        """Send acknowledgements, one write for all."""
+        if self.reason is None:
+            self.outbox.send(encode.acks(kind, packet_ids))
+
+    def _lose(self, packet_id: int) -> None:
+        if self._session is not None:
+            self._hub.broker.lose(self._session, packet_id)
+
+    def _overflow(self, detail: str) -> None:
+        self.close(DisconnectReason.SLOW_READER, detail)
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────
+
+    def overdue(self, now: float) -> float | None:
+        """Enforce the connect time-out and the keep-alive [MQTT-3.1.2-24]."""
+        if self._asked_next > now:
+            return None  # filed anew since; that one will ask
+        if self.reason is not None:
+            self._transport.abort()
+            return None
+        if self._session is None and self._held is not None:
+            return self._ask(now + self._hub.limits.connect_timeout_s)  # it is we who are slow
+        deadline, reason = self._deadline()
+        if now < deadline:
+            return self._ask(min(deadline, now + ASK_INTERVAL_S))
+        self.close(reason)
+        return None
+
+    def _deadline(self) -> tuple[float, DisconnectReason]:
+        base = self._last_packet_at
+        if self._session is None:
+            return base + self._hub.limits.connect_timeout_s, DisconnectReason.CONNECT_TIMEOUT
+        if not self._keep_alive_s:
+            return float("inf"), DisconnectReason.KEEP_ALIVE_TIMEOUT
+        deadline = base + self._keep_alive_s * KEEP_ALIVE_FACTOR
+        return deadline, DisconnectReason.KEEP_ALIVE_TIMEOUT
+
+    def _ask(self, when: float) -> float:
+        self._asked_next = when
+        return when
+
+    def _file(self, when: float) -> None:
+        self._hub.deadlines.add(self, self._ask(when))
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+        """End the connection, once: count why, publish the will, let go of the session."""
+        if self.reason is not None:
+            return
+        if self._held is not None and reason in _NOT_OPENED:
+            self._opened()
+            self.send(encode.connack(session_present=False, return_code=CONNACK_UNAVAILABLE))
+        self.reason = reason
+        hub = self._hub
+        hub.counters.disconnects[reason] += 1
+        self._report(reason, detail)
+        if self._session is not None:
+            hub.counters.clients_connected -= 1
+            self._let_go(self._session)
+        self.outbox.close()
+        self._transport.close()
+        self._file(hub.clock.monotonic() + CLOSE_TIMEOUT_S)
+
+    def _let_go(self, session: Session) -> None:
+        """The will first, then the end of the connection: so the journal tells it, too."""
+        hub = self._hub
+        if self._will is not None and self.reason is not DisconnectReason.CLIENT_DISCONNECT:
+            hub.publish_will(self._will)
+        closed = Closed(self._client_id, self._number, hub.clock.wall_ms())
+        hub.pipeline.submit(closed, None, durable=session.recorded)
+        self._session = None
+
+    def _report(self, reason: DisconnectReason, detail: str) -> None:
+        values = {"reason": reason.value, "client_id": printable(self._client_id)}
+        if reason in _ORDINARY:
+            _log.debug("disconnected", **values)
+        else:
+            detail = printable(detail, 160)
+            self._hub.complaints.info("disconnected", reason.value, **values, detail=detail)
+
+
+def _effective_keep_alive(asked_s: int, maximum_s: int) -> int:
+    """What to enforce: the client's word, unless the operator caps it (0 is for ever)."""
+    if maximum_s >= KEEP_ALIVE_S_MAX:
+        return asked_s
+    return min(asked_s or maximum_s, maximum_s)
+
+
+def _utf8_fault(topic: bytes) -> str:
+    try:
+        topic.decode()
+    except UnicodeDecodeError:
+        return "not UTF-8"  # [MQTT-1.5.3-1]
+    return ""

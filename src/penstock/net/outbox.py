@@ -1,0 +1,244 @@
+"""What waits to be written to one MQTT client, within bounds.
+
+**Two buffers.** ``_live`` has QoS 0 frames: if the reader is slow the oldest are dropped, counted.
+``_out`` has what must arrive. It cannot outgrow its bound, because deliveries that do not fit are
+put off (``_deferred``: packet id and sequence, no payload) and read from the journal when there is
+room again; only acknowledgements remain, and a client that sends without ever reading those is
+closed.
+
+Whatever gathers during one turn of the loop leaves as one write.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from penstock.core.effects import (
+    DELIVER_DUP,
+    DELIVER_PUBREL,
+    DELIVER_QOS,
+    DELIVER_RETAIN,
+    Delivery,
+)
+from penstock.core.session import PUBREL
+from penstock.limits import KIB
+from penstock.model.message import Message
+from penstock.net.hub import Hub
+from penstock.obs.reasons import DropReason
+from penstock.wire.mqtt import encode
+
+__all__ = ["Outbox"]
+
+WRITE_BUFFER_HIGH = 256 * KIB
+"""Bytes in the transport above which it asks us to pause."""
+
+FETCH_MESSAGES_MAX = 64
+"""Messages read from the journal at a time for one connection."""
+
+
+class Outbox:
+    """The outgoing half of a connection. ``lose`` is told of messages the journal has no more."""
+
+    __slots__ = (
+        "_deferred",
+        "_hub",
+        "_is_closed",
+        "_is_due",
+        "_is_fetching",
+        "_is_paused",
+        "_live",
+        "_live_bytes",
+        "_lose",
+        "_out",
+        "_out_bytes",
+        "_overflow",
+        "_transport",
+    )
+
+    def __init__(
+        self,
+        hub: Hub,
+        transport: asyncio.Transport,
+        lose: Callable[[int], None],
+        overflow: Callable[[str], None],
+    ) -> None:
+        self._hub = hub
+        self._transport = transport
+        self._lose = lose
+        self._overflow = overflow
+        self._live: list[bytes] = []
+        self._live_bytes = 0
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._deferred: deque[Delivery] | None = None
+        self._is_fetching = False
+        self._is_due = False
+        self._is_paused = False
+        self._is_closed = False
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
+
+    # ── gathering ─────────────────────────────────────────────────────────────────────────────
+
+    def send(self, data: bytes) -> None:
+        """Queue what must arrive."""
+        self._out.append(data)
+        self._out_bytes += len(data)
+        if not self._is_due:
+            self._is_due = True
+            self._hub.flush_soon(self)
+
+    def forward(self, count: int, frames: bytes) -> None:
+        """Queue raw QoS 0 frames; the oldest give way when the reader is too slow."""
+        self._live.append(frames)
+        self._live_bytes += len(frames)
+        self._hub.counters.messages_out_total[0] += count
+        if not self._is_due:
+            self._is_due = True
+            self._hub.flush_soon(self)
+
+    def deliver(self, deliveries: list[Delivery]) -> None:
+        """Queue messages in order; what cannot go now is put off, without its payload."""
+        for position, (topic, payload, flags, packet_id, _sequence) in enumerate(deliveries):
+            if payload is None or self._deferred or self._is_congested:
+                self._defer(deliveries[position:])
+                return
+            self._message(topic, payload, flags, packet_id)
+
+    def _message(self, topic: bytes, payload: bytes, flags: int, packet_id: int) -> None:
+        qos = flags & DELIVER_QOS
+        retain, dup = bool(flags & DELIVER_RETAIN), bool(flags & DELIVER_DUP)
+        head = encode.publish_head(topic, len(payload), qos, retain, dup)
+        if qos:
+            self._hub.counters.messages_out_total[qos] += 1
+            self.send(b"%b%b%b" % (head, encode.PACKET_IDS[packet_id], payload))
+        else:
+            self.forward(1, head + payload)
+
+    # ── writing ───────────────────────────────────────────────────────────────────────────────
+
+    def flush(self) -> None:
+        """Write what has gathered, in one piece; while the reader is slow, keep within bounds."""
+        self._is_due = False
+        if self._is_closed:
+            return
+        if self._is_paused:
+            self._keep_bounds()
+            return
+        if self._live:
+            self._out += self._live
+            self._live = []
+            self._live_bytes = 0
+        if self._out:
+            data = b"".join(self._out) if len(self._out) > 1 else self._out[0]
+            self._out = []
+            self._out_bytes = 0
+            self._hub.counters.bytes_out_total += len(data)
+            self._transport.write(data)
+
+    def pause(self) -> None:
+        """The client reads more slowly than we write."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """The client has caught up."""
+        self._is_paused = False
+        self.flush()
+        self._fetch()
+
+    def close(self) -> None:
+        """Write the last of what must arrive; nothing more is taken."""
+        if not self._is_closed:
+            self._is_paused = False
+            self.flush()
+            self._is_closed = True
+        self._live = []
+        self._deferred = None
+
+    def _keep_bounds(self) -> None:
+        bound = self._hub.limits.outbound_bytes_max
+        if self._out_bytes > bound:
+            self._overflow(f"{self._out_bytes} bytes of answers unread")
+        elif self._live_bytes > bound:
+            # Down to three quarters, so that the next drop is a while away.
+            self._drop_oldest(self._live_bytes - bound * 3 // 4)
+
+    def _drop_oldest(self, excess: int) -> None:
+        dropped = taken = 0
+        while dropped < excess:
+            dropped += len(self._live[taken])
+            taken += 1
+        count = sum(_frame_count(frames) for frames in self._live[:taken])
+        del self._live[:taken]
+        self._live_bytes -= dropped
+        self._hub.counters.drops[DropReason.SLOW_READER] += count
+        self._hub.counters.messages_out_total[0] -= count
+
+    # ── deliveries put off ────────────────────────────────────────────────────────────────────
+
+    @property
+    def _is_congested(self) -> bool:
+        return self._is_paused and self._out_bytes > WRITE_BUFFER_HIGH
+
+    def _defer(self, deliveries: list[Delivery]) -> None:
+        """Put deliveries off; QoS 0 ones go among the live frames, where they may be dropped."""
+        if self._deferred is None:
+            self._deferred = deque()
+        for topic, payload, flags, packet_id, sequence in deliveries:
+            if payload is not None and not flags & DELIVER_QOS:
+                self._message(topic, payload, flags, packet_id)
+            else:
+                self._deferred.append((b"", None, flags, packet_id, sequence))
+        self._fetch()
+
+    def _fetch(self) -> None:
+        """Read the next deferred messages from the journal, unless that is under way already."""
+        deferred = self._deferred
+        if self._is_fetching or not deferred or self._is_paused or self._is_closed:
+            return
+        lot = [deferred.popleft() for _ in range(min(len(deferred), FETCH_MESSAGES_MAX))]
+        sequences = [delivery[4] for delivery in lot if not delivery[2] & DELIVER_PUBREL]
+        self._is_fetching = True
+        if sequences:
+            self._hub.read(sequences, lambda found: self._fetched(lot, found))
+        else:
+            self._fetched(lot, {})
+
+    def _fetched(self, lot: list[Delivery], found: dict[int, Message | None]) -> None:
+        self._is_fetching = False
+        if self._is_closed:
+            return
+        for _topic, _payload, flags, packet_id, sequence in lot:
+            if flags & DELIVER_PUBREL:
+                self.send(encode.acks(PUBREL, [packet_id]))
+                continue
+            message: Any = found[sequence]
+            if message is None and flags & DELIVER_RETAIN:
+                # A retained message outlives its place in the journal.
+                message = self._hub.broker.retained.find(sequence)
+            if message is None:
+                self._lose(packet_id)
+            else:
+                self._message(message.topic, message.payload, flags, packet_id)
+        if self._deferred:
+            self._hub.loop.call_soon(self._fetch)
+        else:
+            self._deferred = None
+
+
+def _frame_count(frames: bytes) -> int:
+    """How many packets a slice of raw frames holds; only asked when they are thrown away."""
+    count = position = 0
+    while position < len(frames):
+        position += 1
+        length = shift = 0
+        while True:
+            digit = frames[position]
+            position += 1
+            length |= (digit & 0x7F) << shift
+            shift += 7
+            if digit < 0x80:
+                break
+        position += length
+        count += 1
+    return count

@@ -1,0 +1,397 @@
+"""Group commit: what arrives while one commit runs is the next batch.
+
+Commands come in, in order, from all connections. Those that must be durable join the open batch;
+the writer thread commits one batch at a time, and when it is done the batch's commands are applied
+and their effects carried out. Commands that need no disk keep their place in the line, but never
+start a commit, and with nobody before them they are applied at once.
+
+Two promises, by name:
+
+``sync``      applied (and so acknowledged) after the commit that holds them is on disk
+``interval``  applied at once, committed every so many milliseconds: a crash may take back what was
+              acknowledged in the last interval. For flash that cannot stand an fsync per batch.
+
+A commit that fails has nothing to undo under ``sync``: its commands are refused and counted, and
+the next batch tries again. Commands nobody waits for (a connection that ended, a will) are kept and
+tried again. Under ``interval`` the batch itself is kept and tried again.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from penstock.core.broker import Broker
+from penstock.core.commands import Command, Published, Received, to_event
+from penstock.core.effects import Effects
+from penstock.errors import StorageError, StorageFull
+from penstock.limits import BATCH_BYTES_MAX
+from penstock.model.message import FLAG_RETAIN
+from penstock.net.checkpoint import Checkpointer
+from penstock.net.clock import Clock
+from penstock.obs.counters import Counters
+from penstock.obs.log import get_logger
+from penstock.obs.reasons import DisconnectReason, DropReason
+from penstock.store.batch import Batch
+from penstock.store.store import Commit, Store
+from penstock.store.writer import Writer
+
+__all__ = ["Pipeline", "Step"]
+
+Step = tuple[Command, Any, bool]
+"""A command, the outlet that waits for its answer (or None), and whether it needs the disk."""
+
+RETRY_S = 0.5
+"""Pause before a commit is tried again for commands that nobody is there to repeat."""
+
+_log = get_logger("pipeline")
+
+
+class _Group:
+    """What is committed together: the batch, the commands it holds, and since when they wait."""
+
+    __slots__ = ("batch", "opened_at", "steps")
+
+    def __init__(self) -> None:
+        self.batch = Batch()
+        self.steps: list[Step] = []
+        self.opened_at = 0.0
+
+
+class Pipeline:
+    """The line in which commands stand, and the commits that move it on."""
+
+    def __init__(
+        self,
+        *,
+        broker: Broker,
+        store: Store,
+        clock: Clock,
+        counters: Counters,
+        execute: Callable[[Effects], None],
+        refuse: Callable[[Any, DisconnectReason], None],
+        durability: str = "sync",
+        durability_interval_ms: int = 100,
+        capture_interval_ms: int = 20,
+        capture_pending_bytes_max: int = 64 << 20,
+        batch_bytes_target: int = 4 << 20,
+    ) -> None:
+        self._broker = broker
+        self._store = store
+        self._clock = clock
+        self._counters = counters
+        self._execute = execute
+        self._refuse = refuse
+        self._applies_first = durability == "interval"
+        self._durability_interval_s = durability_interval_ms / 1000
+        self._capture_interval_s = capture_interval_ms / 1000
+        self._capture_pending_bytes_max = capture_pending_bytes_max
+        self._batch_bytes_target = batch_bytes_target
+        self._checkpointer = Checkpointer(broker)
+        self._loop = asyncio.get_running_loop()
+        self._writer = Writer(store, self._done_on_writer)
+        self._open = _Group()
+        self._in_flight: _Group | None = None
+        self._next_sequence = store.next_sequence
+        self._next_index = store.next_index
+        self._start_due = False
+        self._commit_timer: asyncio.TimerHandle | None = None
+        self._paused: list[Any] = []
+        self._on_commit: list[Callable[[], None]] = []
+        self.receiving: set[tuple[bytes, int]] = set()
+        """QoS 2 ids whose message is in the line: a repetition must not be taken for a new one."""
+        self.failure: StorageError | None = None
+        """Why the last commit failed; None once one has succeeded."""
+        self._writer.start()
+
+    # ── joining the line ──────────────────────────────────────────────────────────────────────
+
+    def submit(self, command: Command, outlet: Any, *, durable: bool) -> None:
+        """Apply ``command`` when its turn comes; ``durable``: after it is journaled."""
+        if durable:
+            self._open.batch.add_event(to_event(command))  # type: ignore[arg-type]
+        elif self._in_flight is None and not self._open.steps:
+            self._apply([(command, outlet, False)])
+            return
+        self._join(command, outlet, durable=durable)
+
+    def publish(self, command: Published, outlet: Any, now_ms: int, *, record: bool) -> None:
+        """Journal a message, then route it; ``record`` its QoS 2 id for a durable publisher."""
+        flags = command.qos | (FLAG_RETAIN if command.retain else 0)
+        if command.qos == 2 and command.packet_id:
+            received = Received(command.client_id, command.packet_id)
+            self.receiving.add((command.client_id, command.packet_id))
+            if record:
+                self._open.batch.add_event(to_event(received))
+            self._join(received, None, durable=True)
+        position = self._open.batch.append(command.topic, (command.payload,), now_ms, flags)
+        placed = Published(
+            command.topic,
+            command.payload,
+            command.qos,
+            command.retain,
+            position,
+            command.client_id,
+            command.packet_id,
+        )
+        self._join(placed, outlet, durable=True)
+
+    def capture(self, topic: bytes, payloads: list[bytes], now_ms: int) -> None:
+        """Journal messages that were delivered already; nobody waits for them."""
+        batch = self._open.batch
+        waiting = batch.payload_bytes
+        if self._in_flight is not None:
+            waiting += self._in_flight.batch.payload_bytes
+        if waiting > self._capture_pending_bytes_max:
+            self._counters.drops[DropReason.CAPTURE_OVERFLOW] += len(payloads)
+            return
+        batch.append(topic, payloads, now_ms, 0)
+        if batch.payload_bytes >= self._batch_bytes_target:
+            self._wake()
+        elif self._commit_timer is None:
+            self._set_timer(self._capture_interval_s)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Payload bytes that are not on disk yet."""
+        in_flight = self._in_flight.batch.payload_bytes if self._in_flight else 0
+        return self._open.batch.payload_bytes + in_flight
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether publishers should be asked to wait for the disk."""
+        return self._open.batch.payload_bytes > BATCH_BYTES_MAX
+
+    def when_drained(self, outlet: Any) -> None:
+        """Tell ``outlet`` (``resume_reading``) when the next commit is done."""
+        self._paused.append(outlet)
+
+    def when_committed(self, callback: Callable[[], None]) -> None:
+        """Call back after the next commit, and make one soon."""
+        self._on_commit.append(callback)
+        self._commit_soon()
+
+    def _join(self, command: Command, outlet: Any, *, durable: bool) -> None:
+        group = self._open
+        if not group.steps:
+            group.opened_at = self._clock.monotonic()
+        group.steps.append((command, outlet, durable))
+        self._wake()
+
+    # ── committing ────────────────────────────────────────────────────────────────────────────
+
+    def _wake(self) -> None:
+        """Start a commit when this turn of the loop has read what there is to read."""
+        if not self._start_due:
+            self._start_due = True
+            self._loop.call_soon(self._start)
+
+    def _set_timer(self, delay_s: float) -> None:
+        if self._commit_timer is None:
+            self._commit_timer = self._loop.call_later(delay_s, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._commit_timer = None
+        if self._in_flight is None:
+            self._seal()
+
+    def _start(self) -> None:
+        self._start_due = False
+        if self._applies_first:
+            self._start_interval()
+        elif self._in_flight is None:
+            if self._open.batch.is_empty:
+                self._apply_open()
+            else:
+                self._seal()
+
+    def _start_interval(self) -> None:
+        """Weaker promise: apply now, commit when the interval is over or the batch is large."""
+        if self._open.steps:
+            self._broker.begin(self._next_index, self._next_sequence, self._clock.wall_ms())
+            self._observe_latency(self._open)
+            self._apply_open()
+        if self._open.batch.payload_bytes >= self._batch_bytes_target and self._in_flight is None:
+            self._seal()
+        elif not self._open.batch.is_empty:
+            self._set_timer(self._durability_interval_s)
+
+    def _commit_soon(self) -> None:
+        if self._in_flight is None:
+            self._loop.call_soon(self._seal)
+
+    def _seal(self) -> None:
+        """Hand the open batch to the writer and open the next."""
+        if self._in_flight is not None:
+            return
+        if self._applies_first and self._open.steps:
+            self._start_interval()
+        now = self._clock.monotonic()
+        self._checkpointer.fill(self._open.batch, now)
+        if self._open.batch.is_empty:
+            self._apply_open()
+            self._tell_committed()
+            return
+        if self._commit_timer is not None:
+            self._commit_timer.cancel()
+            self._commit_timer = None
+        self._in_flight, self._open = self._open, _Group()
+        if self._applies_first:
+            self._next_sequence += self._in_flight.batch.count
+            self._next_index += 1
+        self._writer.submit(self._in_flight.batch)
+
+    def _done_on_writer(self, batch: Batch, outcome: Commit | StorageError) -> None:
+        """On the writer thread: hand the outcome to the loop, which may be gone by now."""
+        try:
+            self._loop.call_soon_threadsafe(self._done, batch, outcome)
+        except RuntimeError:
+            _log.warning("commit_after_stop", count=batch.count)
+
+    def _done(self, batch: Batch, outcome: Commit | StorageError) -> None:
+        assert self._in_flight is not None and self._in_flight.batch is batch  # noqa: PT018
+        if isinstance(outcome, StorageError):
+            self._failed(batch, outcome)
+        else:
+            self._committed(outcome)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """After a commit: tell who waited for it, and begin the next if there is reason to."""
+        if self._in_flight is not None:
+            return
+        self._tell_committed()
+        if self._open.steps or self._open.batch.payload_bytes >= self._batch_bytes_target:
+            self._start()
+        elif not self._open.batch.is_empty:
+            self._set_timer(self._capture_interval_s)
+
+    def _committed(self, commit: Commit) -> None:
+        group, self._in_flight = self._in_flight, None
+        assert group is not None
+        self._count(commit)
+        if self.failure is not None:
+            _log.warning("storage_recovered")
+            self.failure = None
+        if self._applies_first:
+            return
+        self._next_sequence = commit.base_sequence + commit.count
+        self._next_index = commit.index + 1
+        self._broker.begin(commit.index, commit.base_sequence, self._clock.wall_ms())
+        self._observe_latency(group)
+        self._apply(group.steps)
+
+    def _apply_open(self) -> None:
+        steps, self._open.steps = self._open.steps, []
+        self._apply(steps)
+
+    def _apply(self, steps: list[Step]) -> None:
+        """Let the broker take the commands, and carry out what follows."""
+        effects = Effects()
+        apply, receiving = self._broker.apply, self.receiving
+        for command, outlet, _durable in steps:
+            try:
+                apply(command, outlet, effects)
+            except Exception:  # noqa: BLE001 - a bug of ours must cost its own client only
+                _log.exception("apply_failed", command=type(command).__name__)
+                if outlet is not None:
+                    self._refuse(outlet, DisconnectReason.INTERNAL_ERROR)
+            if receiving and type(command) is Received:
+                receiving.discard((command.client_id, command.packet_id))
+        self._execute(effects)
+
+    def _observe_latency(self, group: _Group) -> None:
+        """Count the wait of the group's publishers, the first one's for all: an upper bound."""
+        waiting = sum(type(command) is Published for command, outlet, _ in group.steps if outlet)
+        if waiting:
+            latency = self._clock.monotonic() - group.opened_at
+            self._counters.publish_seconds.observe(latency, waiting)
+
+    def _count(self, commit: Commit) -> None:
+        counters = self._counters
+        counters.captured_total += commit.count
+        counters.commit_seconds.observe(commit.commit_s)
+        counters.fsync_seconds.observe(commit.fsync_s)
+        counters.batch_messages.observe(commit.count)
+
+    # ── failing ───────────────────────────────────────────────────────────────────────────────
+
+    def _failed(self, batch: Batch, error: StorageError) -> None:
+        self._counters.commit_failures_total += 1
+        if self.failure is None:
+            _log.error("commit_failed", error=error.message, advice=error.advice)
+        self.failure = error
+        if self._applies_first:
+            self._loop.call_later(RETRY_S, self._writer.submit, batch)
+            return
+        group, self._in_flight = self._in_flight, None
+        assert group is not None
+        self._checkpointer.failed(batch)
+        self._refuse_all(batch, group.steps, is_full=isinstance(error, StorageFull))
+
+    def _refuse_all(self, batch: Batch, steps: list[Step], *, is_full: bool) -> None:
+        """Refuse what somebody can repeat; keep what nobody can."""
+        drops = self._counters.drops
+        reason = DisconnectReason.STORAGE_FULL if is_full else DisconnectReason.STORAGE_FAILED
+        drop = DropReason.STORAGE_FULL if is_full else DropReason.STORAGE_FAILED
+        refused = 0
+        for command, outlet, durable in steps:
+            if not durable:
+                self._apply([(command, outlet, False)])
+            elif type(command) is Received:
+                self.receiving.discard((command.client_id, command.packet_id))
+            elif outlet is not None:
+                refused += type(command) is Published
+                self._refuse(outlet, reason)
+            else:
+                self._keep(command)
+                refused += type(command) is Published
+        drops[drop] += refused
+        drops[DropReason.CAPTURE_FAILED] += batch.count - refused
+
+    def _keep(self, command: Command) -> None:
+        """Put a command nobody waits for in the next batch, to be tried again in a while."""
+        if isinstance(command, Published):
+            flags = command.qos | (FLAG_RETAIN if command.retain else 0)
+            now_ms = self._clock.wall_ms()
+            position = self._open.batch.append(command.topic, (command.payload,), now_ms, flags)
+            command = Published(
+                command.topic, command.payload, command.qos, command.retain, position
+            )
+        else:
+            self._open.batch.add_event(to_event(command))
+        self._open.steps.append((command, None, True))
+        self._loop.call_later(RETRY_S, self._wake)
+
+    # ── others who depend on commits ──────────────────────────────────────────────────────────
+
+    def _tell_committed(self) -> None:
+        paused, self._paused = self._paused, []
+        for outlet in paused:
+            outlet.resume_reading()
+        callbacks, self._on_commit = self._on_commit, []
+        for callback in callbacks:
+            callback()
+
+    def turn(self) -> None:
+        """Called now and then: commit for the checkpoint's sake when nothing else asks for it."""
+        if self._in_flight is None and self._checkpointer.is_due(self._clock.monotonic()):
+            self._seal()
+
+    def run_on_writer(self, job: Callable[[], None]) -> None:
+        """Run ``job`` on the writer thread, between two commits."""
+        self._writer.run(job)
+
+    async def drain(self) -> None:
+        """Wait until all that joined the line is committed and applied, or a commit failed."""
+        while self._open.steps or self._in_flight is not None or not self._open.batch.is_empty:
+            committed = asyncio.Event()
+            self.when_committed(committed.set)
+            await committed.wait()
+            if self.failure is not None:
+                return
+
+    def close(self) -> None:
+        """Stop the writer after what it was given; the open batch is not handed over."""
+        if self._commit_timer is not None:
+            self._commit_timer.cancel()
+        self._writer.close()

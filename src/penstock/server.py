@@ -1,0 +1,333 @@
+"""The composition root: builds a broker from its configuration, starts it and stops it.
+
+The only module that knows all the parts. Start: open the store, take the checkpoint, replay what
+came after it, end the sessions that were connected when the last life ended, listen. Stop: accept
+no more, let clients go (their wills are published), commit what was accepted, close the store.
+"""
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from penstock import __version__
+from penstock.admin.app import create_app
+from penstock.admin.view import JournalView
+from penstock.config.address import Address, parse_listen
+from penstock.config.schema import Config
+from penstock.core.broker import Broker
+from penstock.core.commands import Closed, Command, Expired, Published, from_event
+from penstock.core.effects import Effects
+from penstock.core.retained import RetainedMessage
+from penstock.core.subscriptions import SubscriptionTrie
+from penstock.errors import StorageError
+from penstock.net.clock import Clock, SystemClock
+from penstock.net.detect import Protocol
+from penstock.net.http import HttpDoor
+from penstock.net.hub import Hub
+from penstock.net.listener import Door, Listener
+from penstock.net.mqtt import MqttConnection
+from penstock.net.sys_topics import SysTopics
+from penstock.obs.counters import Counters
+from penstock.obs.log import get_logger
+from penstock.obs.reasons import DisconnectReason
+from penstock.store.entry import Entry
+from penstock.store.lmdb_store import LmdbStore
+from penstock.store.store import Limits, RetentionRule, RetentionRules, Store
+
+__all__ = ["Server", "recover"]
+
+TURN_S = 0.25
+"""How often deadlines are looked at."""
+
+RETENTION_INTERVAL_S = 1.0
+"""Pause between two slices of retention when there is little to do."""
+
+_log = get_logger("server")
+
+
+class Server:
+    """One broker in this process. ``start`` it on a running loop; ``stop`` it on the same."""
+
+    def __init__(
+        self, config: Config, *, clock: Clock | None = None, store: Store | None = None
+    ) -> None:
+        self.config = config
+        self.counters = Counters()
+        self.version = __version__
+        self.addresses: list[Address] = []
+        """Where it listens, with the ports that were really taken."""
+        self._clock = clock or SystemClock()
+        self._given_store = store
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_stopping = False
+        self._started_at = 0.0
+
+    async def start(self) -> None:
+        """Open the store, recover, listen; raises ``PenstockError`` with nothing left behind."""
+        self._started_at = self._clock.monotonic()
+        self.store = self._given_store or self._open_store()
+        try:
+            self.broker = self._make_broker()
+            recover(self.store, self.broker)
+            self._build()
+            await self._listen()
+        except BaseException:
+            await self.abandon()
+            raise
+        self._bury_orphans()
+        self._tasks = [asyncio.create_task(self._turn_for_ever())]
+        self._sys_due_at = self._retention_due_at = self._clock.monotonic()
+        gc.collect()
+        gc.freeze()  # what exists by now lives as long as the process: never look at it again
+
+    def _open_store(self) -> Store:
+        return LmdbStore(Path(self.config.data), map_bytes=self.config.journal.map_bytes_initial)
+
+    def _make_broker(self) -> Broker:
+        limits = self.config.limits
+        return Broker(
+            self.counters,
+            inflight_max=limits.inflight_max,
+            queue_messages_max=limits.queue_messages_max,
+            queue_drops_oldest=limits.queue_full == "drop_oldest",
+            retained_max=limits.retained_max,
+            routes_cached_max=limits.routes_cached_max,
+        )
+
+    def _build(self) -> None:
+        self.hub = Hub(
+            config=self.config,
+            broker=self.broker,
+            store=self.store,
+            clock=self._clock,
+            counters=self.counters,
+            is_captured=_capture_policy(self.config),
+        )
+        self._http = HttpDoor(create_app(self), self._http_closed)
+        self._listener = Listener(self.hub, self._doors())
+        self._sys_topics = SysTopics(self.hub, self.version, self.uptime_s)
+        self._rules = _retention_rules(self.config)
+
+    def _doors(self) -> dict[Protocol, Door]:
+        return {Protocol.MQTT: self._mqtt_door, Protocol.HTTP: self._http_door}
+
+    def _mqtt_door(self, transport: asyncio.Transport, data: bytes, accepted_at: float) -> None:
+        MqttConnection(self.hub, transport, accepted_at).data_received(data)
+
+    def _http_door(self, transport: asyncio.Transport, data: bytes, _accepted_at: float) -> None:
+        self.hub.connections.add(transport)
+        self._http.hand_over(transport, data)
+
+    def _http_closed(self, transport: asyncio.Transport, reason: DisconnectReason) -> None:
+        self.hub.connections.discard(transport)
+        self.counters.disconnects[reason] += 1
+
+    async def _listen(self) -> None:
+        for text in (*self.config.listen, *self.config.http_listen):
+            self.addresses.append(await self._listener.listen(parse_listen(text)))
+
+    def _bury_orphans(self) -> None:
+        """End the sessions whose connections ended with the broker's last life; wills are due."""
+        now_ms = self._clock.wall_ms()
+        for session in self.broker.orphans():
+            if session.will is not None:
+                self.hub.publish_will(session.will)
+            closed = Closed(session.client_id, session.connection, now_ms)
+            self.hub.pipeline.submit(closed, None, durable=True)
+
+    # ── while it runs ─────────────────────────────────────────────────────────────────────────
+
+    async def _turn_for_ever(self) -> None:
+        while True:
+            self.turn()
+            await asyncio.sleep(TURN_S)
+
+    def turn(self) -> None:
+        """Do what time asks for: deadlines, expiry, $SYS, retention, checkpoint."""
+        now = self._clock.monotonic()
+        self.hub.deadlines.turn(now)
+        self.hub.complaints.flush()
+        self._expire_sessions()
+        self.hub.pipeline.turn()
+        interval_s = self.config.sys.interval_s
+        if interval_s and now >= self._sys_due_at:
+            self._sys_due_at = now + interval_s
+            self._sys_topics.publish()
+        if now >= self._retention_due_at:
+            self._retention_due_at = now + RETENTION_INTERVAL_S
+            self._retain()
+
+    def _expire_sessions(self) -> None:
+        """Sessions are in the order in which they left: look at the first ones only."""
+        due_ms = self._clock.wall_ms() - self.config.limits.session_expiry_s * 1000
+        for session in list(self.broker.away.values()):
+            if session.away_since_ms > due_ms:
+                return
+            expired = Expired(session.client_id, session.connection)
+            self.hub.pipeline.submit(expired, None, durable=True)
+
+    def _retain(self) -> None:
+        floor = self.broker.oldest_needed() or self.store.next_sequence
+        now_ms = self._clock.wall_ms()
+        self.hub.pipeline.run_on_writer(lambda: self._retain_on_writer(now_ms, floor))
+
+    def _retain_on_writer(self, now_ms: int, floor: int) -> None:
+        try:
+            removed = self.store.retain(self._rules, now_ms, floor)
+        except StorageError as error:
+            _log.warning("retention_failed", error=error.message)
+            return
+        if removed.more:
+            self._retention_due_at = 0.0  # more at the next turn
+
+    # ── the view that the administration pages have ───────────────────────────────────────────
+
+    def sessions(self) -> tuple[int, int]:
+        """Sessions with a connection, and durable ones without."""
+        return len(self.broker.sessions) - len(self.broker.away), len(self.broker.away)
+
+    def queued(self) -> int:
+        """Messages that wait in sessions' queues."""
+        return self.broker.queued_count
+
+    def retained(self) -> int:
+        """Retained messages."""
+        return self.broker.retained.count
+
+    def subscriptions(self) -> int:
+        """Filters of all sessions."""
+        return self.broker.routes.subscription_count
+
+    def journal(self) -> JournalView:
+        """The journal in numbers."""
+        size = self.store.size()
+        return JournalView(
+            bytes=size.bytes_used,
+            map_bytes=size.map_bytes,
+            entries=size.entries,
+            messages=size.messages,
+            oldest_sequence=size.sequence_oldest,
+            newest_sequence=size.sequence_newest,
+        )
+
+    def pending_capture_bytes(self) -> int:
+        """Payload bytes that are not on disk yet."""
+        return self.hub.pipeline.pending_bytes
+
+    def uptime_s(self) -> float:
+        """Seconds since the start."""
+        return self._clock.monotonic() - self._started_at
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether it may be given work, and if not, why."""
+        if self._is_stopping:
+            return False, "shutting down"
+        if self.hub.pipeline.failure is not None:
+            return False, self.hub.pipeline.failure.message
+        return True, ""
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────
+
+    async def stop(self) -> None:
+        """Stop in order, within the configured time: nothing that was accepted is lost."""
+        self._is_stopping = True
+        self._listener.stop_accepting()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.config.shutdown.timeout_s):
+                await self.hub.pipeline.drain()
+                self._close_clients()
+                await self.hub.pipeline.drain()
+                await self._until_closed()
+        await self.abandon()
+
+    def _close_clients(self) -> None:
+        for connection in list(self.hub.connections):
+            if isinstance(connection, MqttConnection):
+                connection.close(DisconnectReason.SERVER_SHUTDOWN)
+        self._http.close_all()
+
+    async def _until_closed(self) -> None:
+        """Wait for clients to take their last bytes; the slow ones have a deadline of their own."""
+        while any(isinstance(c, MqttConnection) for c in self.hub.connections):
+            self.hub.deadlines.turn(self._clock.monotonic())
+            await asyncio.sleep(0.01)
+
+    async def abandon(self) -> None:
+        """Let go of everything at once, as a crash would: what was not committed is gone."""
+        self._is_stopping = True
+        for task in self._tasks:
+            task.cancel()
+        if hasattr(self, "hub"):
+            self._listener.stop_accepting()
+            for connection in list(self.hub.connections):
+                transport = getattr(connection, "_transport", connection)
+                transport.abort()
+            self.hub.close()
+        self.store.close()
+
+
+def recover(store: Store, broker: Broker) -> None:
+    """Rebuild the broker's state: rows of the checkpoint, then every entry after it."""
+    for _key, row in store.rows("sessions"):
+        broker.load_session(row)
+    for _key, row in store.rows("retained"):
+        broker.retained.restore(RetainedMessage.decode(row))
+    nobody = Effects()
+    for entry in store.replay():
+        broker.begin(entry.index, entry.base_sequence, entry.time_ms)
+        for command in _commands(entry):
+            broker.apply(command, None, nobody)
+    broker.index = store.next_index - 1
+    broker.settle_recovery()
+
+
+def _commands(entry: Entry) -> Iterator[Command]:
+    """An entry's commands in the order in which they came: events stand before their position."""
+    events = iter(entry.events)
+    pending = next(events, None)
+    for message in entry.messages():
+        position = message.sequence - entry.base_sequence
+        while pending is not None and pending[0] <= position:
+            yield from_event(pending[1])
+            pending = next(events, None)
+        if message.flags:
+            yield Published(message.topic, message.payload, message.qos, message.retain, position)
+    while pending is not None:
+        yield from_event(pending[1])
+        pending = next(events, None)
+
+
+def _capture_policy(config: Config) -> Callable[[bytes], bool]:
+    """Which QoS 0 messages the journal wants: all but ``$…`` and what was excluded."""
+    if not config.journal.capture:
+        return lambda _topic: False
+    excluded: SubscriptionTrie[str] = SubscriptionTrie()
+    for topic_filter in config.journal.capture_exclude:
+        excluded.subscribe(topic_filter.encode(), topic_filter, 0)
+    return lambda topic: not topic.startswith(b"$") and not excluded.match(topic)
+
+
+def _retention_rules(config: Config) -> RetentionRules:
+    retention = config.retention
+    return RetentionRules(
+        default=_limits(retention.messages_max, retention.age_s_max, retention.bytes_max),
+        rules=tuple(
+            RetentionRule(
+                _matcher(rule.filter), _limits(rule.messages_max, rule.age_s_max, rule.bytes_max)
+            )
+            for rule in retention.rules
+        ),
+        total_bytes_max=config.journal.total_bytes_max,
+    )
+
+
+def _limits(messages_max: int, age_s_max: int, bytes_max: int) -> Limits:
+    return Limits(messages_max or None, age_s_max * 1000 or None, bytes_max or None)
+
+
+def _matcher(topic_filter: str) -> Callable[[bytes], bool]:
+    trie: SubscriptionTrie[str] = SubscriptionTrie()
+    trie.subscribe(topic_filter.encode(), topic_filter, 0)
+    return lambda topic: bool(trie.match(topic))
