@@ -18,7 +18,7 @@ from penstock.limits import PACKET_BYTES_MAX
 from penstock.wire.mqtt import lanes
 from penstock.wire.mqtt.decode import DECODERS
 from penstock.wire.mqtt.machine import Machine, State, Transitions
-from penstock.wire.mqtt.packet import PacketType
+from penstock.wire.mqtt.packet import PUBLISH_SHAPES, PacketType
 
 __all__ = ["ClientMachine"]
 
@@ -46,7 +46,7 @@ class ClientMachine(Machine):
     transitions = CLIENT_TRANSITIONS
     _decoders = DECODERS
     _lanes: ClassVar[Mapping[int, lanes.Lane]] = {
-        **dict.fromkeys(lanes.SHAPES, lanes.publishes),
+        **dict.fromkeys(PUBLISH_SHAPES, lanes.publishes),
         **dict.fromkeys(lanes.ACKNOWLEDGEMENTS, lanes.acks),
     }
 

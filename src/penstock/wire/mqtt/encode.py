@@ -16,10 +16,9 @@ from typing import Final
 from penstock.errors import LocalProtocolError
 from penstock.wire.mqtt.events import Will
 from penstock.wire.mqtt.packet import (
-    DUP_FLAG,
     FIXED_FLAGS,
+    PUBLISH_SHAPES,
     REMAINING_LENGTH_MAX,
-    RETAIN_FLAG,
     PacketType,
 )
 
@@ -47,7 +46,10 @@ _PACKED: Final = pack(">65536H", *range(65_536))
 PACKET_IDS: Final = tuple([_PACKED[at : at + 2] for at in range(0, len(_PACKED), 2)])
 """Every two-byte number, ready to be joined; 0 is there only so that the index is the id."""
 
-_ACK_HEADS: Final = {
+_PUBLISH_FIRST_BYTES: Final = {
+    shape: bytes((first_byte,)) for first_byte, shape in PUBLISH_SHAPES.items()
+}
+_ACK_HEADS: Final[dict[int, bytes]] = {
     packet_type: bytes((packet_type << 4 | FIXED_FLAGS[packet_type], 2))
     for packet_type in (
         PacketType.PUBACK,
@@ -119,23 +121,22 @@ def publish_head(
     topic: bytes, payload_length: int, qos: int = 0, retain: bool = False, dup: bool = False
 ) -> bytes:
     """Everything of a PUBLISH before its packet id (QoS 1 and 2) and its payload."""
-    if dup and not qos:
-        raise LocalProtocolError("DUP with QoS 0")  # [MQTT-3.3.1-2]
-    first = PacketType.PUBLISH << 4 | dup * DUP_FLAG | _valid_qos(qos) << 1 | retain * RETAIN_FLAG
-    topic_field = _binary(topic)
-    length = len(topic_field) + (2 if qos else 0) + payload_length
-    return bytes((first,)) + _remaining_length(length) + topic_field
+    first_byte = _PUBLISH_FIRST_BYTES.get((qos, retain, dup))
+    if first_byte is None:  # [MQTT-3.3.1-2], [MQTT-3.3.1-4]
+        raise LocalProtocolError(f"PUBLISH with QoS {qos} and DUP {dup}")
+    length = 2 + len(topic) + (2 if qos else 0) + payload_length
+    return first_byte + _remaining_length(length) + _binary(topic)
 
 
 def acks(kind: int, packet_ids: Sequence[int]) -> bytes:
     """One PUBACK, PUBREC, PUBREL or PUBCOMP (``kind``, 4 to 7) per packet id, joined."""
-    if kind not in _ACK_HEADS:
+    head = _ACK_HEADS.get(kind)
+    if head is None:
         raise LocalProtocolError(f"packet type {kind} is no acknowledgement")
     if not packet_ids:
         return b""
     if min(packet_ids) < 1 or max(packet_ids) > 65_535:
         raise LocalProtocolError("packet identifier out of range")  # [MQTT-2.3.1-1]
-    head = _ACK_HEADS[PacketType(kind)]
     # The head between the ids, and once before: the join does all of the work.
     return head + head.join([PACKET_IDS[packet_id] for packet_id in packet_ids])
 
@@ -176,14 +177,16 @@ def _packet(packet_type: PacketType, *fields: bytes) -> bytes:
 
 
 def _remaining_length(length: int) -> bytes:
-    if not 0 <= length <= REMAINING_LENGTH_MAX:
-        raise LocalProtocolError(f"a packet of {length} bytes")
-    digits = bytearray()
-    while length > 0x7F:
-        digits.append(length & 0x7F | 0x80)
-        length >>= 7
-    digits.append(length)
-    return bytes(digits)
+    if length < 1 << 7:
+        return bytes((length,))
+    if length < 1 << 14:
+        return bytes((length & 0x7F | 0x80, length >> 7))
+    if length < 1 << 21:
+        return bytes((length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14))
+    if length <= REMAINING_LENGTH_MAX:
+        low, middle = length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80
+        return bytes((low, middle, length >> 14 & 0x7F | 0x80, length >> 21))
+    raise LocalProtocolError(f"a packet of {length} bytes")
 
 
 def _binary(field: bytes) -> bytes:

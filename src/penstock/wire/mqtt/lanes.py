@@ -12,12 +12,11 @@ call per message would cost as much as all the rest. Reading ``data[i]`` past a 
 inside the chunk is harmless, since what was read is only believed after the bounds are checked.
 """
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Final
 
 from penstock.wire.mqtt.events import Acks, Event, Publish, PublishRun
-from penstock.wire.mqtt.packet import DUP_FLAG, QOS_MASK, RETAIN_FLAG, PacketType
+from penstock.wire.mqtt.packet import PUBLISH_SHAPES, PacketType
 
 __all__ = ["ACKNOWLEDGEMENTS", "PUBLISH_QOS_0", "Lane", "acks", "publish_runs", "publishes"]
 
@@ -26,15 +25,6 @@ Lane = Callable[[bytes, int, int, list[Event]], int]
 
 PUBLISH_QOS_0: Final = PacketType.PUBLISH << 4
 """First byte of a PUBLISH with neither DUP, QoS nor RETAIN."""
-
-SHAPES: Final[Mapping[int, tuple[int, bool, bool]]] = MappingProxyType(
-    {
-        PUBLISH_QOS_0 | flags: (qos, bool(flags & RETAIN_FLAG), bool(flags & DUP_FLAG))
-        for flags in range(16)
-        if (qos := (flags & QOS_MASK) >> 1) < 3 and (qos or not flags & DUP_FLAG)
-    }
-)
-"""First byte of every lawful PUBLISH, to its QoS, RETAIN and DUP."""
 
 ACKNOWLEDGEMENTS: Final = (0x40, 0x50, 0x62, 0x70)
 """First bytes of PUBACK, PUBREC, PUBREL and PUBCOMP."""
@@ -68,11 +58,11 @@ def publish_runs(data: bytes, position: int, length_max: int, events: list[Event
         else:
             payloads.append(data[payload:end])
             if end - position == position - previous:  # twice the same header: expect more of it
-                following = _uniform_end(data, data[position:payload], end, end - position)
                 stride, payload_size = end - position, end - payload
-                payloads += [
-                    data[at : at + payload_size]
-                    for at in range(payload + stride, following, stride)
+                following = _uniform_end(data, data[position:payload], end, stride)
+                payloads += [  # by their ends: that of the last is ``following``, empty or not
+                    data[at - payload_size : at]
+                    for at in range(end + stride, following + 1, stride)
                 ]
                 end = following
         previous, position = position, end
@@ -95,7 +85,7 @@ def publishes(data: bytes, position: int, length_max: int, events: list[Event]) 
     size = len(data)
     last = size - PUBLISH_BYTES_MIN
     first = data[position]
-    qos, retain, dup = SHAPES[first]
+    qos, retain, dup = PUBLISH_SHAPES[first]
     append = events.append
     packet_id = 0
     while position <= last and data[position] == first:

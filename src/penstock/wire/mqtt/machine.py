@@ -128,7 +128,7 @@ class Machine:
 
     def _next_state(self, packet_type: int) -> State:
         next_state = self.transitions[self._state].get(packet_type)
-        if next_state is None:
+        if next_state is None:  # [MQTT-3.1.0-1], [MQTT-3.1.0-2], [MQTT-4.8.0-1]
             detail = f"packet type {packet_type} may not come in state {self._state.name}"
             raise PacketError(detail, DisconnectReason.PROTOCOL_VIOLATION)
         return next_state

@@ -3,11 +3,15 @@
 Both directions of the codec and both machines share these; nothing here knows a packet's body.
 """
 
+from collections.abc import Mapping
 from enum import IntEnum
+from types import MappingProxyType
+from typing import Final
 
 __all__ = [
     "DUP_FLAG",
     "FIXED_FLAGS",
+    "PUBLISH_SHAPES",
     "QOS_MASK",
     "REMAINING_LENGTH_MAX",
     "RETAIN_FLAG",
@@ -41,7 +45,7 @@ class PacketType(IntEnum):
     DISCONNECT = 14
 
 
-FIXED_FLAGS: dict[int, int] = {
+FIXED_FLAGS: Final[Mapping[int, int]] = {
     packet_type: 0b0010
     if packet_type in {PacketType.PUBREL, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE}
     else 0b0000
@@ -49,3 +53,12 @@ FIXED_FLAGS: dict[int, int] = {
     if packet_type is not PacketType.PUBLISH
 }
 """The lower four bits of the first byte [MQTT-2.2.2-1]; only PUBLISH may choose its own."""
+
+PUBLISH_SHAPES: Final[Mapping[int, tuple[int, bool, bool]]] = MappingProxyType(
+    {
+        PacketType.PUBLISH << 4 | flags: (qos, bool(flags & RETAIN_FLAG), bool(flags & DUP_FLAG))
+        for flags in range(16)
+        if (qos := (flags & QOS_MASK) >> 1) < 3 and (qos or not flags & DUP_FLAG)
+    }
+)
+"""First byte of every lawful PUBLISH, to its QoS, RETAIN and DUP [MQTT-3.3.1-2], [MQTT-3.3.1-4]."""

@@ -26,7 +26,7 @@ from penstock.wire.mqtt import lanes
 from penstock.wire.mqtt.decode import DECODERS, Cursor, Decoder, publish
 from penstock.wire.mqtt.events import Publish, PublishRun
 from penstock.wire.mqtt.machine import Machine, State, Transitions
-from penstock.wire.mqtt.packet import PacketType
+from penstock.wire.mqtt.packet import PUBLISH_SHAPES, PacketType
 
 __all__ = ["ServerMachine"]
 
@@ -64,7 +64,7 @@ class ServerMachine(Machine):
         PacketType.PUBLISH: _publish_or_run,
     }
     _lanes: ClassVar[Mapping[int, lanes.Lane]] = {
-        **dict.fromkeys(lanes.SHAPES, lanes.publishes),
+        **dict.fromkeys(PUBLISH_SHAPES, lanes.publishes),
         lanes.PUBLISH_QOS_0: lanes.publish_runs,
         **dict.fromkeys(lanes.ACKNOWLEDGEMENTS, lanes.acks),
     }

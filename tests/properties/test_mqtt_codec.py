@@ -1,0 +1,308 @@
+"""Laws of the MQTT codec that hold for all packets, all cuts and all bytes.
+
+The oracle for the machine with its fast lanes is ``naive``: a decoder of client packets written as
+plainly as possible, one packet at a time, sharing no code with the product.
+"""
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.wire.mqtt import ClientMachine, ServerMachine, encode, is_text
+from penstock.wire.mqtt.events import Will
+from penstock.wire.mqtt.machine import State
+from tests.wire.vectors import CONNACK, CONNECT, client_in, feed, plain, server_in
+
+relaxed = settings(deadline=None)  # a busy machine is no failure of the codec
+
+LAST_WORDS = {"violation", "refused", "disconnect"}
+
+
+def latin(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("latin-1")
+
+
+# ── Packets a client may send, each with the plain event it must become ───────────────────────
+
+packet_ids = st.integers(1, 65_535)
+qos_levels = st.integers(0, 2)
+payloads = st.binary(max_size=20) | st.sampled_from((bytes(200), bytes(17_000)))
+topics = st.sampled_from((b"a", b"b", b"a/b", b"", b"plant/line/4"))
+texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12).map(
+    str.encode
+)
+
+
+@st.composite
+def messages(draw):
+    qos = draw(qos_levels)
+    retain, dup = draw(st.booleans()), qos > 0 and draw(st.booleans())
+    packet_id = draw(packet_ids) if qos else 0
+    topic, payload = draw(topics), draw(payloads)
+    packet = encode.publish(topic, payload, qos, retain=retain, dup=dup, packet_id=packet_id)
+    return packet, ["publish", latin(topic), latin(payload), qos, retain, dup, packet_id]
+
+
+@st.composite
+def telemetry(draw):
+    """QoS 0 to few topics in few sizes: what runs are made of."""
+    topic, payload = draw(st.sampled_from((b"a", b"b"))), draw(st.sampled_from((b"xy", b"z")))
+    expected = ["publish", latin(topic), latin(payload), 0, False, False, 0]
+    return encode.publish(topic, payload), expected
+
+
+@st.composite
+def acknowledgements(draw):
+    kind, packet_id = draw(st.integers(4, 7)), draw(packet_ids)
+    return encode.acks(kind, [packet_id]), ["ack", kind, packet_id]
+
+
+@st.composite
+def subscriptions(draw):
+    packet_id = draw(packet_ids)
+    requests = draw(st.lists(st.tuples(texts, qos_levels), min_size=1, max_size=4))
+    packet = encode.subscribe(packet_id, requests)
+    return packet, ["subscribe", packet_id, [[latin(name), qos] for name, qos in requests]]
+
+
+@st.composite
+def unsubscriptions(draw):
+    packet_id = draw(packet_ids)
+    filters = draw(st.lists(texts, min_size=1, max_size=4))
+    return encode.unsubscribe(packet_id, filters), [
+        "unsubscribe",
+        packet_id,
+        [latin(name) for name in filters],
+    ]
+
+
+pings = st.just((encode.PINGREQ, ["pingreq"]))
+client_packets = (
+    messages() | telemetry() | acknowledgements() | subscriptions() | unsubscriptions() | pings
+)
+
+
+@st.composite
+def connects(draw):
+    username = draw(st.none() | texts)
+    will = draw(
+        st.none() | st.builds(Will, texts, st.binary(max_size=9), qos_levels, st.booleans())
+    )
+    fields = {
+        "client_id": draw(texts.filter(bool)),
+        "clean_session": draw(st.booleans()),
+        "keep_alive": draw(st.integers(0, 65_535)),
+        "will": will,
+        "username": username,
+        "password": None if username is None else draw(st.none() | st.binary(max_size=9)),
+    }
+    expected = fields | {
+        "client_id": latin(fields["client_id"]),
+        "will": will and [latin(will.topic), latin(will.payload), will.qos, will.retain],
+        "username": latin(username),
+        "password": latin(fields["password"]),
+    }
+    return encode.connect(**fields), ["connect", expected]
+
+
+@st.composite
+def cut(draw, data: bytes) -> list[bytes]:
+    places = sorted(draw(st.lists(st.integers(0, len(data)), max_size=8)))
+    return [data[a:b] for a, b in zip([0, *places], [*places, len(data)], strict=True)]
+
+
+# ── Laws ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@relaxed
+@given(st.data(), st.lists(client_packets, max_size=12))
+def test_what_is_encoded_is_decoded_however_it_is_cut(data, packets):
+    stream = b"".join(packet for packet, _ in packets)
+    machine = server_in("connected")
+    seen = feed(machine, data.draw(cut(stream)))
+    assert seen == [expected for _, expected in packets]
+    assert machine.pending_bytes == 0
+
+
+@relaxed
+@given(st.lists(telemetry(), max_size=40))
+def test_frames_of_runs_are_the_stream_itself(packets):
+    stream = b"".join(packet for packet, _ in packets)
+    runs = server_in("connected").receive(stream)
+    assert b"".join(run.frames for run in runs) == stream
+    assert all(a.topic != b.topic for a, b in pairwise(runs))
+
+
+@relaxed
+@given(st.data(), connects())
+def test_a_connect_that_is_encoded_is_decoded(data, packet):
+    encoded, expected = packet
+    assert feed(ServerMachine(), data.draw(cut(encoded))) == [expected]
+
+
+@relaxed
+@given(st.booleans(), packet_ids, st.lists(st.sampled_from((0, 1, 2, 0x80)), min_size=1))
+def test_answers_that_are_encoded_are_decoded(session_present, packet_id, codes):
+    stream = (
+        encode.connack(session_present, 0)
+        + encode.suback(packet_id, codes)
+        + encode.unsuback(packet_id)
+        + encode.PINGRESP
+    )
+    assert plain(ClientMachine().receive(stream)) == [
+        ["connack", session_present, 0],
+        ["suback", packet_id, codes],
+        ["unsuback", packet_id],
+        ["pingresp"],
+    ]
+
+
+def assert_lawful(machine, seen):
+    """Last words are last, and a machine that has spoken them is closed and empty."""
+    ends = [item[0] in LAST_WORDS or (item[0] == "connack" and item[2] != 0) for item in seen]
+    assert not any(ends[:-1])
+    assert machine.closed == any(ends)
+    assert not (machine.closed and machine.pending_bytes)
+    assert machine.receive(b"") == []
+
+
+@relaxed
+@given(st.data(), st.sampled_from((b"", CONNECT, CONNACK)), st.binary(max_size=80))
+def test_arbitrary_bytes_never_raise_and_nothing_follows_a_violation(data, before, noise):
+    pieces = data.draw(cut(before + noise))
+    for machine in (ServerMachine(), ClientMachine()):
+        assert_lawful(machine, feed(machine, pieces))
+
+
+@relaxed
+@given(st.data(), st.lists(client_packets, min_size=1, max_size=6))
+def test_a_damaged_stream_never_raises_and_cuts_do_not_matter(data, packets):
+    stream = bytearray(b"".join(packet for packet, _ in packets))
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, min(len(stream) - 1, 300)))
+        stream[place] = data.draw(st.integers(0, 255))
+    cut_machine, whole_machine = server_in("connected"), server_in("connected")
+    seen = feed(cut_machine, data.draw(cut(bytes(stream))))
+    assert_lawful(cut_machine, seen)
+    assert seen == plain(whole_machine.receive(bytes(stream)))
+    assert cut_machine.pending_bytes == whole_machine.pending_bytes
+
+
+@relaxed
+@given(
+    st.sampled_from((server_in, client_in)),
+    st.sampled_from(("opening", "connected")),
+    st.integers(0, 255),
+    st.binary(max_size=40),
+)
+def test_every_state_and_packet_gives_a_lawful_outcome(make, state, first, body):
+    """One whole packet, any type, any flags, any body: accepted as its table says, or the end."""
+    machine = make(state)
+    row = machine.transitions[machine.state]
+    seen = plain(machine.receive(bytes((first, len(body))) + body))
+    assert len(seen) == 1
+    if first >> 4 not in row:
+        assert seen == [["violation", "protocol_violation"]]
+    elif seen[0][0] in {"violation", "refused"} or seen[0][0] == "connack":
+        assert machine.closed or machine.state is State.CONNECTED
+    else:
+        assert machine.state is row[first >> 4]
+    assert_lawful(machine, seen)
+
+
+# ── The naive decoder ─────────────────────────────────────────────────────────────────────────
+
+
+PUBLISHES = (0x30, 0x31, 0x32, 0x33, 0x34, 0x35, 0x3A, 0x3B, 0x3C, 0x3D)
+FIRST_BYTES = (*PUBLISHES, 0x40, 0x50, 0x62, 0x70)
+
+
+def naive(stream: bytes) -> list:
+    """Events of PUBLISH packets and acknowledgements; None stands for a violation, and ends it."""
+    seen = []
+    while stream:
+        if stream[0] not in FIRST_BYTES:
+            return [*seen, None]
+        length, digits = 0, 0
+        for digits in range(1, 5):
+            if len(stream) <= digits:
+                return seen
+            length += (stream[digits] % 128) * 128 ** (digits - 1)
+            if stream[digits] < 128:
+                break
+        else:
+            return [*seen, None]
+        if length > 256 * 1024:
+            return [*seen, None]
+        if len(stream) < 1 + digits + length:
+            return seen
+        first, body = stream[0], stream[1 + digits : 1 + digits + length]
+        event = naive_publish(first, body) if first // 16 == 3 else naive_ack(first, body)
+        seen.append(event)
+        if event is None:
+            return seen
+        stream = stream[1 + digits + length :]
+    return seen
+
+
+def naive_publish(first: int, body: bytes):
+    retain, qos, dup = first % 2 == 1, first // 2 % 4, first // 8 % 2 == 1
+    topic_size = int.from_bytes(body[:2], "big")
+    header = 2 + topic_size + (2 if qos else 0)
+    if len(body) < 2 or len(body) < header:
+        return None
+    packet_id = int.from_bytes(body[header - 2 : header], "big") if qos else 0
+    if qos and not packet_id:
+        return None
+    topic, payload = body[2 : 2 + topic_size], body[header:]
+    return ["publish", latin(topic), latin(payload), qos, retain, dup, packet_id]
+
+
+def naive_ack(first: int, body: bytes):
+    packet_id = int.from_bytes(body, "big")
+    return ["ack", first // 16, packet_id] if len(body) == 2 and packet_id else None
+
+
+near_bodies = st.sampled_from(
+    (
+        b"\0\1t",
+        b"\0\1tx",
+        b"\0\1tyy",
+        b"\0\1u\0\1",
+        b"\0\1t\0\0",
+        b"\0\0",
+        b"\0\5t",
+        b"\0\7",
+        b"\1",
+        b"",
+    )
+)
+near_lengths = st.sampled_from((0, 0, 0, 0, 0, 0, 1, -1))
+
+
+@st.composite
+def near_packets(draw):
+    """A packet that may be well-formed, or out by one in its length, or long-winded in it."""
+    body = draw(near_bodies)
+    length = max(0, len(body) + draw(near_lengths))
+    header = draw(st.sampled_from((bytes((length,)), bytes((length,)), bytes((length + 128, 0)))))
+    return bytes((draw(st.just(0x30) | st.sampled_from(FIRST_BYTES)),)) + header + body
+
+
+@relaxed
+@given(st.data(), st.lists(near_packets(), max_size=10))
+def test_lanes_and_plain_path_together_agree_with_the_naive_decoder(data, packets):
+    stream = b"".join(packets)
+    seen = feed(server_in("connected"), data.draw(cut(stream)))
+    assert [None if item[0] == "violation" else item for item in seen] == naive(stream)
+
+
+@relaxed
+@given(st.binary(max_size=12))
+def test_text_is_what_survives_a_strict_decoder_and_has_no_nul(field):
+    try:
+        expected = "\0" not in field.decode("utf-8", "strict")
+    except UnicodeDecodeError:
+        expected = False
+    assert is_text(field) == expected
