@@ -1,9 +1,9 @@
 """``penstock serve``: run the broker until it is told to stop."""
 
 import asyncio
-import os
+import contextlib
+import ctypes
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -89,20 +89,19 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-_MALLOC = {
-    "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
-    "MALLOC_MMAP_THRESHOLD_": str(64 << 20),
-    "MALLOC_TOP_PAD_": str(16 << 20),
+_MALLOPT = {
+    -1: 256 << 20,  # M_TRIM_THRESHOLD
+    -2: 16 << 20,  # M_TOP_PAD
+    -3: 64 << 20,  # M_MMAP_THRESHOLD
 }
 
 
 def _tune_malloc() -> None:
     """Keep glibc from giving each read buffer back to the kernel and asking for it again.
 
-    Large chunks come and go thousands of times a second; with the defaults every one of them costs
-    page faults. glibc reads these variables only at the start of a process, hence the second start.
+    Large chunks come and go thousands of times a second; with the defaults each costs page faults.
     """
-    if not sys.platform.startswith("linux") or any(name in os.environ for name in _MALLOC):
-        return
-    os.environ.update(_MALLOC)
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - ourselves
+    with contextlib.suppress(OSError, AttributeError):  # another C library: its own ways
+        mallopt = ctypes.CDLL(None).mallopt
+        for parameter, value in _MALLOPT.items():
+            mallopt(parameter, value)
