@@ -42,6 +42,7 @@ class Broker(ABC):
         self.directory = directory
         self.settings = settings
         self.port = _free_port()
+        self._log = directory / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     @classmethod
@@ -85,15 +86,18 @@ class Broker(ABC):
 
     def start(self, cpu: int | None) -> None:
         """Start the process on ``cpu`` and wait until its port answers."""
-        log = self.directory / "broker.log"
-        with log.open("wb") as output, pinned(cpu):
+        with self._log.open("wb") as output, pinned(cpu):
             self._process = subprocess.Popen(self.command(), stdout=output, stderr=output)
         deadline = time.monotonic() + START_TIMEOUT_S
         while not _answers(self.port):
             if self._process.poll() is not None or time.monotonic() > deadline:
-                tail = log.read_text(errors="replace")[-2000:]
-                raise BrokerError(f"{self.name} did not start; its last words:\n{tail}")
+                raise BrokerError(f"{self.name} did not start; {self.last_words()}")
             time.sleep(0.02)
+
+    def last_words(self) -> str:
+        """The end of what the broker logged, for whoever has to find out why."""
+        said = self._log.read_text(errors="replace").strip()[-2000:]
+        return f"its last words:\n{said}" if said else "it said nothing"
 
     def stop(self) -> None:
         """Ask the process to end, and see to it that it does."""

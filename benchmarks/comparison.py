@@ -3,7 +3,8 @@
 Two ratios, because each is misleading alone. *Best to best* asks what each broker can do when the
 machine lets it. *The median of the ratios round by round* asks how they compare under the same
 conditions. A target counts as met if both reach it, as missed if neither does, and as ``close`` if
-they disagree: then the machine was too restless to say.
+they disagree: then the machine was too restless to say. A verdict with a question mark rests on
+measurements most of which were noisy.
 
 Ratios are ours to theirs, so for a rate more than 1 is better, and for a latency less than 1.
 """
@@ -73,7 +74,7 @@ def compare(workload: Workload, measurements: Iterable[Measurement]) -> Comparis
         theirs,
         best_ratio,
         median_ratio,
-        _verdict(workload, ours, best_ratio, median_ratio),
+        _verdict(workload, ours, best_ratio, median_ratio) + _doubt(workload, measurements),
         tuple(_notes(workload, measurements)),
     )
 
@@ -106,6 +107,13 @@ def _verdict(
     if None in kept:
         return "?"
     return "close" if len(kept) == 2 else "yes" if True in kept else "no"
+
+
+def _doubt(workload: Workload, measurements: list[Measurement]) -> str:
+    """A question mark if others had most of these measurements to themselves; memory is no race."""
+    if workload.target is None or workload.target.absolute:
+        return ""
+    return "?" if 2 * sum(m.noisy for m in measurements) > len(measurements) else ""
 
 
 def _keeps(value: float | None, target: Target, workload: Workload) -> bool | None:

@@ -90,5 +90,5 @@ def run(load: str, *, port: int, broker_pid: int, seed: int) -> Load:
     command += shlex.split(load)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, EXIT_LOSS):
-        raise GeneratorError(f"{shlex.join(command)}\n  {done.stderr.strip()}")
+        raise GeneratorError(f"{done.stderr.strip()}\n  {shlex.join(command)}")
     return Load.parse(done.stdout)

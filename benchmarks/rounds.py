@@ -87,10 +87,12 @@ def measure(
 
 
 def _fill_in(result: Measurement, workload: Workload, broker: Broker, bench: Bench) -> None:
-    with Tenancy(broker.pid) as tenancy, pinned(bench.cores.generator):
-        load = generator.run(
-            options_for(workload, bench), port=broker.port, broker_pid=broker.pid, seed=bench.seed
-        )
+    options = options_for(workload, bench)
+    try:
+        with Tenancy(broker.pid) as tenancy, pinned(bench.cores.generator):
+            load = generator.run(options, port=broker.port, broker_pid=broker.pid, seed=bench.seed)
+    except GeneratorError as error:
+        raise BrokerError(f"{error}\n{broker.name}: {broker.last_words()}") from error
     result.load = load
     result.others_cores, result.stolen_cores = tenancy.others, tenancy.stolen
     result.flaws += load.flaws

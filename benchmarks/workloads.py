@@ -76,6 +76,7 @@ _CORE = (
     Workload("Fi", "F, interval", "-q 2 -w 100", target=Target(2.0), settings=_INTERVAL),
     Workload("H0", "5,000 msg/s, QoS 0", "-r 5000", LATENCY, Target(1.5)),
     Workload("H1", "5,000 msg/s, QoS 1", "-r 5000 -q 1", LATENCY, Target(1.5)),
+    Workload("H1i", "H1, interval", "-r 5000 -q 1", LATENCY, Target(1.5), _INTERVAL),
     Workload("G2k", "2,000 idle clients", "-I 2000 -P 0 -S 0", MEMORY, _SMALL_CONNECTION),
     Workload("G10k", "10,000 idle clients", "-I 10000 -P 0 -S 0", MEMORY, _SMALL_CONNECTION, _ROOM),
     Workload("K10k", "A, 10,000 clients held", "-I 10000 -i 1 -s 64", settings=_ROOM),

@@ -58,6 +58,13 @@ def test_a_target_is_met_missed_close_or_unknown(workload, ours, theirs, met):
     assert compared(workload, ours, theirs).met == met
 
 
+@pytest.mark.parametrize(("noisy_sides", "met"), [(1, "yes"), (2, "yes?")])
+def test_a_verdict_from_a_noisy_machine_is_in_doubt(noisy_sides, met):
+    ours = measured(FASTER, "ours", 200, 200, others_cores=1.0)
+    theirs = measured(FASTER, "theirs", 100, 100, others_cores=noisy_sides - 1.0)
+    assert compare(FASTER, ours + theirs).met == met
+
+
 def test_without_a_target_there_is_no_verdict():
     assert compared(Workload("D1", "shown only", "-s 1024"), (5,), (1,)).met == ""
 
