@@ -1,0 +1,144 @@
+"""The route cache: right under churn, bounded, and precise about what it forgets."""
+
+import pytest
+
+from penstock.core.routes import Routes
+from penstock.core.topic_tree import TopicTree
+
+
+def warmed(*topics, cached_max=1_000):
+    routes = Routes(cached_max=cached_max)
+    for topic in topics:
+        routes.resolve(topic)
+    return routes
+
+
+def test_a_route_says_where_the_messages_of_a_topic_go():
+    routes = Routes()
+    routes.subscribe(b"a/+", "us", 1)
+    routes.subscribe(b"a/b", "them", 0)
+    route = routes.resolve(b"a/b")
+    assert route.topic == b"a/b"
+    assert dict(route.targets) == {"us": 1, "them": 0}
+    assert route.memo is None
+
+
+def test_a_resolved_route_is_cached_with_its_memo():
+    routes = Routes()
+    route = routes.resolve(b"a/b")
+    route.memo = "checked"
+    assert routes.cached[b"a/b"] is route
+    assert routes.cached[b"a/b"].memo == "checked"
+
+
+def test_a_topic_without_subscribers_is_cached_too():
+    routes = warmed(b"a")
+    assert routes.cached[b"a"].targets == ()
+
+
+def test_misses_are_counted():
+    routes = warmed(b"a", b"b")
+    assert routes.misses == 2
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "forgotten"),
+    [
+        (b"a/b", {b"a/b"}),
+        (b"a/+", {b"a/b", b"a/c"}),
+        (b"a/#", {b"a", b"a/b", b"a/c", b"a/b/d"}),
+        (b"+/b/#", {b"a/b", b"a/b/d", b"x/b"}),
+        (b"#", {b"a", b"a/b", b"a/c", b"a/b/d", b"x/b"}),
+        (b"$SYS/#", {b"$SYS/up"}),
+        (b"nobody/#", set()),
+    ],
+)
+def test_a_change_forgets_exactly_the_routes_that_the_filter_matches(topic_filter, forgotten):
+    topics = {b"a", b"a/b", b"a/c", b"a/b/d", b"x/b", b"$SYS/up"}
+    routes = warmed(*topics)
+    routes.subscribe(topic_filter, "us", 1)
+    assert topics - routes.cached.keys() == forgotten
+    assert routes.invalidations == len(forgotten)
+    for topic in forgotten:
+        routes.resolve(topic)
+    routes.unsubscribe(topic_filter, "us")
+    assert topics - routes.cached.keys() == forgotten
+    assert routes.invalidations == 2 * len(forgotten)
+
+
+def test_a_filter_as_wide_as_the_cache_forgets_it_all_and_the_dict_stays_the_same():
+    routes = warmed(b"a", b"a/b")
+    cached = routes.cached
+    routes.subscribe(b"a/#", "us", 1)
+    assert cached == {}
+    assert routes.invalidations == 2
+    routes.resolve(b"a")
+    assert list(cached) == [b"a"]
+
+
+def test_a_narrow_change_does_not_touch_the_rest_of_the_cache(monkeypatch):
+    """Its cost follows the routes affected, not the routes cached."""
+    monkeypatch.delattr(TopicTree, "clear")
+    routes = warmed(b"a/1", b"a/2", b"b/1", b"b/2")
+    routes.subscribe(b"a/#", "us", 1)
+    assert list(routes.cached) == [b"b/1", b"b/2"]
+
+
+def test_subscribing_again_with_the_same_qos_forgets_nothing():
+    routes = Routes()
+    assert routes.subscribe(b"a/#", "us", 1) is True
+    routes.resolve(b"a")
+    assert routes.subscribe(b"a/#", "us", 1) is False
+    assert b"a" in routes.cached
+    assert routes.subscribe(b"a/#", "us", 2) is False
+    assert b"a" not in routes.cached
+    assert routes.resolve(b"a").targets == (("us", 2),)
+
+
+def test_unsubscribing_what_is_not_there_forgets_nothing():
+    routes = warmed(b"a")
+    assert routes.unsubscribe(b"#", "us") is False
+    assert b"a" in routes.cached
+
+
+def test_a_subscriber_is_removed_from_all_its_filters_at_once():
+    routes = Routes()
+    for topic_filter in (b"a/+", b"b", b"#"):
+        routes.subscribe(topic_filter, "us", 1)
+    routes.subscribe(b"b", "them", 1)
+    routes.resolve(b"b")
+    assert routes.remove_subscriber("us", [b"a/+", b"b", b"#", b"never"]) == 3
+    assert routes.subscription_count == 1
+    assert routes.resolve(b"b").targets == (("them", 1),)
+
+
+def test_the_oldest_route_makes_room_when_the_cache_is_full():
+    routes = warmed(b"a", b"b", b"c", cached_max=3)
+    routes.resolve(b"d")
+    assert list(routes.cached) == [b"b", b"c", b"d"]
+    assert routes.invalidations == 0
+
+
+def test_a_large_cache_evicts_a_small_lot_and_never_outgrows_its_bound():
+    routes = warmed(*(b"t/%d" % number for number in range(2_048)), cached_max=2_048)
+    assert len(routes.cached) == 2_048
+    routes.resolve(b"one more")
+    assert len(routes.cached) == 2_048 - 4 + 1
+    assert next(iter(routes.cached)) == b"t/4"
+
+
+def test_evicted_names_are_not_found_by_later_invalidations():
+    routes = warmed(b"a/1", b"a/2", b"b", cached_max=2)
+    routes.subscribe(b"a/+", "us", 0)
+    assert routes.invalidations == 1
+    assert list(routes.cached) == [b"b"]
+
+
+def test_without_a_cache_every_route_is_worked_out_anew():
+    routes = Routes(cached_max=0)
+    routes.subscribe(b"a", "us", 1)
+    assert routes.resolve(b"a").targets == (("us", 1),)
+    assert routes.cached == {}
+    assert routes.unsubscribe(b"a", "us")
+    assert routes.resolve(b"a").targets == ()
+    assert routes.misses == 2
