@@ -29,6 +29,7 @@ from benchmarks.rounds import Bench, measure
 from benchmarks.table import compact
 from benchmarks.workloads import UnknownWorkloadError, Workload, select
 
+SCAFFOLD = ("runpy>", "benchmarks/sampler", "click/", "penstock:<module>", "threading.py:Thread.")
 BUILD = Path(__file__).parent / "build"
 
 
@@ -50,8 +51,8 @@ def show_samples(path: Path, top: int) -> None:
 
 
 def is_scaffold(name: str) -> bool:
-    """Whether a function is there only because the broker was started by the sampler."""
-    return "runpy>" in name or "benchmarks/sampler" in name
+    """Whether a function only leads from the start of the process or thread to the work."""
+    return any(part in name for part in SCAFFOLD)
 
 
 def show_calls(path: Path, top: int) -> None:
