@@ -8,9 +8,9 @@ way returns, and the stacks of the threads that worked since the last signal are
 Unlike cProfile this costs the same whatever the number of calls, so small functions keep their
 share; and it sees the writer thread too, told from a thread that waits by its CPU clock. Time
 inside C (LMDB, the event loop's own code) is put on the Python line that called it. Lines are
-approximate: the interpreter looks for signals at calls and at the ends of loops only. A thread other
-than the main one is seen where it stands when the main thread gets to handle the signal, which is
-often where it waits for more: believe its share, not its lines.
+approximate: the interpreter looks for signals at calls and at the ends of loops only. Other threads
+are seen where they stand when the main thread gets to handle the signal, which is often where they
+wait for more: believe their share, not their lines.
 
 A thread that looks at the others would be simpler and wrong: it gets the interpreter's lock when a
 system call gives it up, so system calls are nearly all it ever sees.
