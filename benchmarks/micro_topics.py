@@ -81,7 +81,7 @@ def measure_miss() -> None:
 
 
 def measure_churn() -> None:
-    """Subscribe and unsubscribe while the cache is full; what was forgotten is resolved again."""
+    """Subscribe and unsubscribe with a full cache; at most every other change forgets a route."""
     routes: Routes[str] = Routes()
     fill(routes, 1_000)
     names = [device_topic(number) for number in range(ROUTES_CACHED_MAX)]
