@@ -108,7 +108,7 @@ class Hub:
         self.is_captured = is_captured
         """Whether the journal wants QoS 0 messages of a topic; asked once per cached route."""
         self.loop = asyncio.get_running_loop()
-        self.deadlines = Deadlines(clock.monotonic())
+        self.deadlines = Deadlines()
         self.connections: set[Any] = set()
         self.opening: dict[bytes, int] = {}
         """Client ids whose ``Opened`` is in the line, and how many of them."""

@@ -370,9 +370,12 @@ class MqttConnection(asyncio.Protocol):
                 detail = f"filter {printable(topic_filter)}: {fault}"
                 self.close(DisconnectReason.TOPIC_INVALID, detail)
                 return
-            count += topic_filter not in known
-            granted = qos if self._is_affordable(topic_filter, count) else SUBSCRIBE_FAILED
-            requests.append((topic_filter, granted))
+            is_new = topic_filter not in known
+            if self._is_affordable(topic_filter, count + is_new):
+                count += is_new
+                requests.append((topic_filter, qos))
+            else:
+                requests.append((topic_filter, SUBSCRIBE_FAILED))
         command = Subscribed(self._client_id, event.packet_id, requests)
         self._hub.pipeline.submit(command, self, durable=session.durable)
 

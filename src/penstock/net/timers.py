@@ -7,12 +7,13 @@ clients that ping once a minute cost ten thousand cheap questions in ninety seco
 Pure: time comes in as an argument.
 """
 
+from heapq import heappop, heappush
 from typing import Protocol
 
 __all__ = ["Deadlines", "Timed"]
 
-_PER_SECOND = 4
-"""Buckets in a second: a deadline is met at most a quarter of a second late."""
+_PER_SECOND = 20
+"""Buckets in a second: a deadline is met at most so much late, plus the time between two turns."""
 
 
 class Timed(Protocol):
@@ -26,27 +27,30 @@ class Timed(Protocol):
 class Deadlines:
     """Who is to be asked when."""
 
-    __slots__ = ("_buckets", "_next")
+    __slots__ = ("_buckets", "_moments")
 
-    def __init__(self, now: float) -> None:
+    def __init__(self) -> None:
         self._buckets: dict[int, list[Timed]] = {}
-        self._next = int(now * _PER_SECOND)
+        self._moments: list[int] = []
+        """A heap of the buckets there are."""
 
     def add(self, timed: Timed, when: float) -> None:
-        """Ask ``timed`` at ``when``, or at the next turn if that has passed."""
-        bucket = max(int(when * _PER_SECOND) + 1, self._next)
-        self._buckets.setdefault(bucket, []).append(timed)
+        """Ask ``timed`` soon after ``when``, or at the next turn if that has passed."""
+        moment = int(when * _PER_SECOND) + 1
+        bucket = self._buckets.get(moment)
+        if bucket is None:
+            self._buckets[moment] = [timed]
+            heappush(self._moments, moment)
+        else:
+            bucket.append(timed)
 
     def turn(self, now: float) -> None:
         """Ask everyone whose moment has come."""
         last = int(now * _PER_SECOND)
-        while self._next <= last:
-            if not self._buckets:
-                self._next = last + 1
-                return
-            due = self._buckets.pop(self._next, ())
-            self._next += 1
-            for timed in due:
-                again = timed.overdue(now)
-                if again is not None:
-                    self.add(timed, again)
+        due: list[Timed] = []
+        while self._moments and self._moments[0] <= last:
+            due += self._buckets.pop(heappop(self._moments))
+        for timed in due:
+            again = timed.overdue(now)
+            if again is not None:
+                self.add(timed, again)

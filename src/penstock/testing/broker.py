@@ -60,11 +60,11 @@ class AsyncBroker:
         self.server = Server(config, clock=self.clock)
         await self.server.start()
         self.port = self.server.addresses[0].port
-        self.clock.when_advanced(self.server.turn)
+        self.clock.drive(lambda: None, self.server.turn)
 
     async def stop(self, *, kill: bool = False) -> None:
         """Stop in order; ``kill``: drop everything in memory at once, as kill -9 would."""
-        self.clock.when_advanced(lambda: None)
+        self.clock.drive(lambda: None, lambda: None)
         await (self.server.abandon() if kill else self.server.stop())
 
     async def restart(self, *, kill: bool = False) -> None:
@@ -126,11 +126,14 @@ class Broker:
 
     async def _start(self) -> None:
         await self._inner.start()
-        self._turn_in_loop()
+        self._drive_clock()
 
-    def _turn_in_loop(self) -> None:
-        """``advance`` is called in the test's thread; deadlines are looked at in the loop's."""
-        self.clock.when_advanced(lambda: self.call(self.server.turn))
+    def _drive_clock(self) -> None:
+        """``advance`` is called in the test's thread; the broker lives in the loop's."""
+        self.clock.drive(
+            lambda: self._run(self.server.hub.pipeline.drain()),
+            lambda: self.call(self.server.turn),
+        )
 
     def stop(self, *, kill: bool = False) -> None:
         """Stop the broker and its thread."""
@@ -144,7 +147,7 @@ class Broker:
 
         async def restart() -> None:
             await self._inner.restart(kill=kill)
-            self._turn_in_loop()
+            self._drive_clock()
 
         self._run(restart())
 

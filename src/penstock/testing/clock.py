@@ -13,7 +13,8 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self._elapsed_s = 0.0
-        self._on_advance: Callable[[], None] = lambda: None
+        self._settle: Callable[[], None] = lambda: None
+        self._turn: Callable[[], None] = lambda: None
 
     def monotonic(self) -> float:
         """Seconds since the clock was made."""
@@ -24,10 +25,12 @@ class VirtualClock:
         return START_MS + int(self._elapsed_s * 1000)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass; returns when everything that was due has been started."""
+        """Let time pass: what the broker was doing is done before, what became due is begun."""
+        self._settle()
         self._elapsed_s += seconds
-        self._on_advance()
+        self._turn()
 
-    def when_advanced(self, callback: Callable[[], None]) -> None:
-        """Have the broker look at its deadlines after each ``advance``."""
-        self._on_advance = callback
+    def drive(self, settle: Callable[[], None], turn: Callable[[], None]) -> None:
+        """Have each ``advance`` wait for the broker first, and make it look at its deadlines."""
+        self._settle = settle
+        self._turn = turn

@@ -21,7 +21,7 @@ from penstock.wire.mqtt.packet import PUBLISH_SHAPES, PacketType
 __all__ = ["ACKNOWLEDGEMENTS", "PUBLISH_QOS_0", "Lane", "acks", "publish_runs", "publishes"]
 
 Lane = Callable[[bytes, int, int, list[Event]], int]
-"""``(data, position, length_max, events)`` to the position of the first packet not read."""
+"""``(data, position, bytes_max, events)`` to the position of the first packet not read."""
 
 PUBLISH_QOS_0: Final = PacketType.PUBLISH << 4
 """First byte of a PUBLISH with neither DUP, QoS nor RETAIN."""
@@ -33,7 +33,7 @@ PUBLISH_BYTES_MIN: Final = 5
 """Bytes a publish lane must see ahead, so that a header of two length bytes can be read freely."""
 
 
-def publish_runs(data: bytes, position: int, length_max: int, events: list[Event]) -> int:
+def publish_runs(data: bytes, position: int, bytes_max: int, events: list[Event]) -> int:
     """Read QoS 0 PUBLISH packets; those that follow one another to one topic become one event."""
     size = len(data)
     last = size - PUBLISH_BYTES_MIN
@@ -42,13 +42,13 @@ def publish_runs(data: bytes, position: int, length_max: int, events: list[Event
         length = data[position + 1]
         body = position + 2
         if length > 127:
-            if data[body] > 127:
+            if not 0 < data[body] < 128:
                 break
             length += (data[body] << 7) - 128
             body += 1
         end = body + length
         payload = body + 2 + (data[body] << 8 | data[body + 1])
-        if end > size or payload > end or length > length_max:
+        if end > size or payload > end or end - position > bytes_max:
             break
         name = data[body + 2 : payload]
         if name != topic:
@@ -80,7 +80,7 @@ def _uniform_end(data: bytes, head: bytes, position: int, stride: int) -> int:
     return position
 
 
-def publishes(data: bytes, position: int, length_max: int, events: list[Event]) -> int:
+def publishes(data: bytes, position: int, bytes_max: int, events: list[Event]) -> int:
     """Read PUBLISH packets, one event each."""
     size = len(data)
     last = size - PUBLISH_BYTES_MIN
@@ -92,7 +92,7 @@ def publishes(data: bytes, position: int, length_max: int, events: list[Event]) 
         length = data[position + 1]
         body = position + 2
         if length > 127:
-            if data[body] > 127:
+            if not 0 < data[body] < 128:
                 break
             length += (data[body] << 7) - 128
             body += 1
@@ -100,7 +100,7 @@ def publishes(data: bytes, position: int, length_max: int, events: list[Event]) 
         payload = topic_end = body + 2 + (data[body] << 8 | data[body + 1])
         if qos:
             payload += 2
-        if end > size or payload > end or length > length_max:
+        if end > size or payload > end or end - position > bytes_max:
             break
         if qos:
             packet_id = data[topic_end] << 8 | data[topic_end + 1]
@@ -111,7 +111,7 @@ def publishes(data: bytes, position: int, length_max: int, events: list[Event]) 
     return position
 
 
-def acks(data: bytes, position: int, _length_max: int, events: list[Event]) -> int:
+def acks(data: bytes, position: int, _bytes_max: int, events: list[Event]) -> int:
     """Read acknowledgements of one kind; all that follow one another become one event."""
     first = data[position]
     packet_ids: list[int] = []

@@ -47,7 +47,7 @@ Transitions = Mapping[State, Mapping[int, State]]
 class Machine:
     """The shared part; see the module. Make one of the two ends instead."""
 
-    __slots__ = ("_length_max", "_needed", "_packet_bytes_max", "_state", "_tail")
+    __slots__ = ("_bytes_max", "_needed", "_packet_bytes_max", "_state", "_tail")
 
     transitions: ClassVar[Transitions]
     _decoders: ClassVar[Mapping[int, Decoder]]
@@ -55,7 +55,7 @@ class Machine:
 
     def __init__(self, packet_bytes_max: int, opening_bytes_max: int) -> None:
         self._packet_bytes_max = packet_bytes_max
-        self._length_max = opening_bytes_max
+        self._bytes_max = opening_bytes_max
         self._state = State.OPENING
         self._tail: bytearray | None = None
         self._needed = 0
@@ -100,7 +100,7 @@ class Machine:
             if self._state is State.CONNECTED:
                 lane = self._lanes.get(data[position])
                 if lane is not None:
-                    following = lane(data, position, self._length_max, events)
+                    following = lane(data, position, self._bytes_max, events)
             if following == position:
                 following = self._read_packet(data, position, events)
         return following
@@ -123,7 +123,7 @@ class Machine:
         if next_state is State.CLOSED or _is_refusal(event):
             self._state = State.CLOSED
             return position
-        self._state, self._length_max = next_state, self._packet_bytes_max
+        self._state, self._bytes_max = next_state, self._packet_bytes_max
         return end
 
     def _next_state(self, packet_type: int) -> State:
@@ -135,7 +135,7 @@ class Machine:
 
     def _extent(self, data: bytes, position: int) -> tuple[int, int]:
         """Return where the body begins and ends; an end beyond ``data`` asks for more bytes."""
-        length = 0
+        start, length = position, 0
         for shift in (0, 7, 14, 21):
             position += 1
             if position == len(data):
@@ -145,10 +145,11 @@ class Machine:
                 break
         else:
             raise PacketError("remaining length of more than four bytes")
-        if length > self._length_max:
-            detail = f"a length of {length} bytes, where {self._length_max} are allowed"
+        end = position + 1 + length
+        if end - start > self._bytes_max:
+            detail = f"a packet of {end - start} bytes, where {self._bytes_max} are allowed"
             raise PacketError(detail, DisconnectReason.PACKET_TOO_LARGE)
-        return position + 1, position + 1 + length
+        return position + 1, end
 
 
 def _is_refusal(event: Event) -> bool:

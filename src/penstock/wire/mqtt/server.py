@@ -24,6 +24,7 @@ from typing import ClassVar, Final
 from penstock.limits import CONNECT_BYTES_MAX, PACKET_BYTES_MAX
 from penstock.wire.mqtt import lanes
 from penstock.wire.mqtt.decode import DECODERS, Cursor, Decoder, publish
+from penstock.wire.mqtt.encode import publish as encode
 from penstock.wire.mqtt.events import Publish, PublishRun
 from penstock.wire.mqtt.machine import Machine, State, Transitions
 from penstock.wire.mqtt.packet import PUBLISH_SHAPES, PacketType
@@ -48,9 +49,15 @@ SERVER_TRANSITIONS: Final[Transitions] = {
 
 
 def _publish_or_run(flags: int, cursor: Cursor) -> Publish | PublishRun:
-    """Decode PUBLISH; without any flag it is a run of one, as from the fast lane."""
+    """Decode PUBLISH; without any flag it is a run of one, as from the fast lane.
+
+    Its frame is written anew: a length in more bytes than it needs is lawful, but would be passed
+    on to subscribers who may be stricter than we are.
+    """
     packet = publish(flags, cursor)
-    return packet if flags else PublishRun(packet.topic, [packet.payload], cursor.frame)
+    if flags:
+        return packet
+    return PublishRun(packet.topic, [packet.payload], encode(packet.topic, packet.payload))
 
 
 class ServerMachine(Machine):
