@@ -79,8 +79,8 @@ class DataDirectory:
         if not self.marker.ready:  # a creation was cut short: begin it anew
             data.unlink(missing_ok=True)
             (self.path / READERS_NAME).unlink(missing_ok=True)
-        elif not data.exists():
-            raise StorageDamaged(f"{data} is missing", _BACKUP_ADVICE)
+        elif not data.exists() or not data.stat().st_size:  # LMDB would make a new one
+            raise StorageDamaged(f"{data} is missing or empty", _BACKUP_ADVICE)
 
     def _begin(self) -> Marker:
         foreign = sorted({entry.name for entry in self.path.iterdir()} - _HARMLESS_NAMES)

@@ -78,7 +78,7 @@ class _Gate:
 class Environment:
     """An open LMDB environment with the store's databases."""
 
-    def __init__(self, path: Path, map_bytes: int) -> None:
+    def __init__(self, path: Path, map_bytes: int, *, readonly: bool = False) -> None:
         self._gate = _Gate()
         try:
             self._lmdb = lmdb.open(
@@ -88,9 +88,12 @@ class Environment:
                 max_readers=READERS_MAX,
                 sync=True,
                 metasync=True,
+                readonly=readonly,
             )
             self._lmdb.reader_check()
-            self._databases = {name: self._lmdb.open_db(name.encode()) for name in DATABASES}
+            self._databases = {
+                name: self._lmdb.open_db(name.encode(), create=not readonly) for name in DATABASES
+            }
         except lmdb.Error as error:
             raise storage_error(error) from error
         self._page_bytes: int = self._lmdb.stat()["psize"]

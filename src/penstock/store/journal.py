@@ -46,6 +46,16 @@ class JournalReader:
             yield self._entry()
             found = self._cursor.next()
 
+    def each(self) -> Iterator[Entry | StorageDamaged]:
+        """All entries; what is wrong with one is yielded in its place."""
+        found = self._cursor.first()
+        while found:
+            try:
+                yield self._entry()
+            except StorageDamaged as error:
+                yield error
+            found = self._cursor.next()
+
     def following(self, entry: Entry) -> Entry | None:
         """The next entry."""
         key = journal_key(entry.base_sequence, entry.index + 1)

@@ -32,7 +32,7 @@ from penstock.store.environment import Environment, Transaction
 from penstock.store.index import Memory, row_span
 from penstock.store.journal import broken_order
 from penstock.store.keys import KEY_BYTES_MAX, index_key, journal_key, name_key, row_prefix
-from penstock.store.marks import MARKS_KEY, Marks, put_marks, unpack_marks
+from penstock.store.marks import Marks, get_marks, put_marks
 from penstock.store.reader import Reader
 from penstock.store.retention import Retention
 from penstock.store.store import (
@@ -71,7 +71,7 @@ class LmdbStore:
         try:
             self._environment = Environment(path, map_bytes)
             try:
-                self._directory.ready()
+                self._create()
                 self._open()
             except BaseException:
                 self._environment.close()
@@ -80,11 +80,17 @@ class LmdbStore:
             self._directory.close()
             raise
 
+    def _create(self) -> None:
+        if not self._directory.marker.ready:
+            self._environment.write(0, lambda t: put_marks(self._environment, t, Marks()))
+            self._directory.ready()
+
     def _open(self) -> None:
         self._topics = Topics()
         self._memory = Memory()
         self._verified: dict[int, None] = {}
-        self._marks = self._load_marks()
+        with self._environment.reading() as transaction:
+            self._marks = get_marks(self._environment, transaction)
         self._next_topic_id = self._marks.next_topic_id
         self._next_index = self._marks.flushed_index + 1
         self._next_sequence = self._marks.flushed_sequence
@@ -230,7 +236,7 @@ class LmdbStore:
                 return False
             self._begin_round()
         self._flush_slice()
-        return memory.is_writing
+        return memory.is_writing or memory.is_gathering
 
     def _flush_slice(self) -> None:
         def job(transaction: Transaction) -> tuple[list[int], Marks]:
@@ -251,11 +257,6 @@ class LmdbStore:
         self._topics.evict(self._memory.holds)
 
     # ── Start ─────────────────────────────────────────────────────────────────────────────────
-
-    def _load_marks(self) -> Marks:
-        with self._environment.reading() as transaction:
-            record = transaction.get(MARKS_KEY, db=self._environment["meta"])
-            return Marks() if record is None else unpack_marks(record)
 
     def _recover(self) -> None:
         """Fold the entries after the last complete round into memory, proving their order."""

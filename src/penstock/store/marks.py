@@ -8,7 +8,7 @@ import msgspec
 from penstock.errors import StorageDamaged
 from penstock.store.environment import Environment, Transaction
 
-__all__ = ["MARKS_KEY", "Marks", "pack_marks", "put_marks", "unpack_marks"]
+__all__ = ["MARKS_KEY", "Marks", "get_marks", "pack_marks", "put_marks", "unpack_marks"]
 
 MARKS_KEY = b"marks"
 
@@ -45,9 +45,14 @@ def unpack_marks(record: bytes | memoryview) -> Marks:
         if crc32(record[4:], crc32(bytes(4))) == checksum:
             return Marks(*numbers)
     raise StorageDamaged(
-        "the record of marks in the database is damaged",
+        "the record of marks in the database is damaged or missing",
         "Restore the data directory from a backup.",
     )
+
+
+def get_marks(environment: Environment, transaction: Transaction) -> Marks:
+    """Read the record, which every store has from its creation on; raises StorageDamaged."""
+    return unpack_marks(transaction.get(MARKS_KEY, db=environment["meta"]) or b"")
 
 
 def put_marks(environment: Environment, transaction: Transaction, marks: Marks) -> None:

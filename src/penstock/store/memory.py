@@ -15,15 +15,15 @@ from penstock.model.message import Message
 from penstock.store.batch import Batch
 from penstock.store.entry import Entry, Placement, decode, encode
 from penstock.store.index import Reference, reference
-from penstock.store.slices import cut
+from penstock.store.slices import gather
 from penstock.store.store import (
+    CLOCK_ERROR_MS_MAX,
     Commit,
     Removed,
     RetentionRules,
     StoreSize,
     TopicInfo,
     TopicRange,
-    TopicSlice,
 )
 from penstock.store.topics import TopicState
 
@@ -152,20 +152,16 @@ class MemoryStore:
             state = self._topics.get(topic)
             if state is None:
                 return TopicRange(topic, 0, 0, [])
-            start = next_offset = max(offset, state.first_offset)
-            slices: list[TopicSlice] = []
-            for found in state.references:
-                if found.next_offset <= start:
-                    continue
-                entry = self._entries[found.entry_index]
-                part = cut(entry, found.group, start, count_max, bytes_max)
-                slices.append(part)
-                next_offset = part.first_offset + part.count
-                count_max -= part.count
-                bytes_max -= len(part.blob)
-                if count_max <= 0 or bytes_max <= 0:
-                    break
-            return TopicRange(topic, state.first_offset, next_offset, slices)
+            start = max(offset, state.first_offset)
+            groups = (
+                (self._entries[found.entry_index], found)
+                for found in state.references
+                if found.next_offset > start
+            )
+            slices = gather(groups, start, count_max, bytes_max)
+            return TopicRange(
+                topic, state.first_offset, start + sum(s.count for s in slices), slices
+            )
 
     def topic(self, name: bytes) -> TopicInfo | None:
         """See ``Store``."""
@@ -230,7 +226,7 @@ class MemoryStore:
         for entry in list(self._entries.values()):
             for group in entry.groups:
                 found = reference(entry, group.number)
-                if found.time_ms > now_ms:
+                if found.time_ms > now_ms + CLOCK_ERROR_MS_MAX:
                     continue
                 if found.time_ms > now_ms - age or found.last_sequence >= floor:
                     return

@@ -14,7 +14,7 @@ from penstock.store.environment import Environment, Transaction
 from penstock.store.index import Memory, Reference, references_from
 from penstock.store.journal import JournalReader
 from penstock.store.keys import KEY_BYTES_MAX, NAME_BYTES_WHOLE, index_key, name_key, row_prefix
-from penstock.store.slices import cut
+from penstock.store.slices import gather
 from penstock.store.store import TopicInfo, TopicRange, TopicSlice
 from penstock.store.topics import Topics, unpack_topic
 
@@ -88,20 +88,19 @@ class Reader:
             return TopicRange(topic, 0, 0, [])
         rows = self._memory.rows(info.id)
         start = max(offset, info.first_offset)
-        slices = []
         with self._environment.reading() as transaction:
-            journal = self.journal(transaction)
-            for reference in self.references(transaction, info.id, rows, start):
-                entry = journal.at(reference.base_sequence, reference.entry_index)
-                if entry is None:
-                    continue  # removed since we asked memory; only the oldest ones can be
-                part = cut(entry, reference.group, start, count_max, bytes_max)
-                slices.append(part)
-                count_max -= part.count
-                bytes_max -= len(part.blob)
-                if count_max <= 0 or bytes_max <= 0:
-                    break
+            references = self.references(transaction, info.id, rows, start)
+            groups = self._groups(self.journal(transaction), references)
+            slices = gather(groups, start, count_max, bytes_max)
         return self._range(topic, start, slices)
+
+    def _groups(
+        self, journal: JournalReader, references: Iterator[Reference]
+    ) -> Iterator[tuple[Entry, Reference]]:
+        for reference in references:
+            entry = journal.at(reference.base_sequence, reference.entry_index)
+            if entry is not None:  # else removed since memory was asked; only the oldest can be
+                yield entry, reference
 
     def _range(self, topic: bytes, start: int, slices: list[TopicSlice]) -> TopicRange:
         info = self.topic(topic)

@@ -28,7 +28,7 @@ from penstock.store.journal import JournalReader
 from penstock.store.keys import index_key, journal_key
 from penstock.store.marks import Marks, put_marks
 from penstock.store.reader import Reader
-from penstock.store.store import Removed, RetentionRules
+from penstock.store.store import CLOCK_ERROR_MS_MAX, Removed, RetentionRules
 from penstock.store.topics import Topics, TopicState, put_topic, unpack_topic
 
 __all__ = ["Retention"]
@@ -209,8 +209,8 @@ class Retention:
             if not work.step():
                 break
             found = reference(entry, number)
-            if found.time_ms > now_ms:
-                continue  # dated in the future by a wrong clock: it must not hold up the others
+            if found.time_ms > now_ms + CLOCK_ERROR_MS_MAX:
+                continue  # a wrong clock dated it: it must not hold up the others
             if found.time_ms > now_ms - age or found.last_sequence >= floor:
                 break
             name = entry.group(number).name

@@ -6,11 +6,30 @@ messages. Only the first run of a slice needs arithmetic, as a slice may begin i
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 
 from penstock.store.entry import Entry
+from penstock.store.index import Reference
 from penstock.store.store import TopicSlice
 
-__all__ = ["cut"]
+__all__ = ["cut", "gather"]
+
+
+def gather(
+    groups: Iterable[tuple[Entry, Reference]], start: int, count_max: int, bytes_max: int
+) -> list[TopicSlice]:
+    """Slices of successive groups from offset ``start`` on; at least one message, if any."""
+    slices: list[TopicSlice] = []
+    for entry, reference in groups:
+        part = cut(entry, reference.group, start, count_max, bytes_max)
+        if slices and len(part.blob) > bytes_max:
+            break  # a cut yields one message at least, and this one does not fit
+        slices.append(part)
+        count_max -= part.count
+        bytes_max -= len(part.blob)
+        if count_max <= 0 or part.first_offset + part.count < reference.next_offset:
+            break
+    return slices
 
 
 def cut(entry: Entry, number: int, offset: int, count_max: int, bytes_max: int) -> TopicSlice:

@@ -21,6 +21,7 @@ from penstock.store.batch import Batch
 from penstock.store.entry import Entry
 
 __all__ = [
+    "CLOCK_ERROR_MS_MAX",
     "Commit",
     "Limits",
     "Removed",
@@ -32,6 +33,10 @@ __all__ = [
     "TopicRange",
     "TopicSlice",
 ]
+
+CLOCK_ERROR_MS_MAX = 24 * 3600 * 1000
+"""Messages dated further in the future than this never expire by age by themselves (a limit on
+count or size, or a later message of the topic, takes them). Others wait for them to come of age."""
 
 
 class Commit(msgspec.Struct, frozen=True, gc=False):

@@ -1,0 +1,151 @@
+"""Looking at everything a store holds, and saying what is not as it should be.
+
+Every entry's checksum and place in the order; that the index leads to every group that retention
+has left; that topic rows agree with the journal. Nothing is changed. A running broker does not
+mind: one snapshot is looked at, though while that is open the pages it needs are not reused.
+Run it in a process of its own: LMDB forbids to open a file twice in one.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from penstock.errors import StorageDamaged, StorageForeign
+from penstock.store.directory import DATA_NAME, MARKER_NAME, read_marker
+from penstock.store.entry import Entry, GroupView
+from penstock.store.environment import Environment, Transaction
+from penstock.store.index import Memory, reference
+from penstock.store.journal import JournalReader
+from penstock.store.marks import Marks, get_marks
+from penstock.store.reader import Reader
+from penstock.store.store import TopicInfo
+from penstock.store.topics import Topics, unpack_topic
+
+__all__ = ["VerifyReport", "verify"]
+
+FAULTS_MAX = 100
+"""Faults that are listed; a store with more is not examined further."""
+
+
+class VerifyReport(msgspec.Struct):
+    """What was looked at, and every fault in words."""
+
+    entries: int = 0
+    messages: int = 0
+    topics: int = 0
+    faults: list[str] = []
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing was found."""
+        return not self.faults
+
+
+def verify(path: Path) -> VerifyReport:
+    """Examine the store in a data directory.
+
+    Raises a StorageError only if there is no store to look at, or it can not be opened at all.
+    """
+    if read_marker(path) is None or not (path / DATA_NAME).exists():
+        raise StorageForeign(
+            f"{path} is not a Penstock data directory: {MARKER_NAME} or {DATA_NAME} is missing",
+            "Name the directory that the broker was started with.",
+        )
+    environment = Environment(path, map_bytes=0, readonly=True)
+    try:
+        with environment.reading() as transaction:
+            return _Examination(environment, transaction).run()
+    finally:
+        environment.close()
+
+
+class _Examination:
+    def __init__(self, environment: Environment, transaction: Transaction) -> None:
+        self._environment = environment
+        self._transaction = transaction
+        self._reader = Reader(environment, Topics(), Memory(), {})
+        self._marks = Marks()
+        self._report = VerifyReport()
+        self._live: dict[int, int] = {}
+        """Messages found, by topic id, up to the last complete round."""
+        self._tail: dict[int, int] = {}
+        """The same for the entries after it."""
+
+    def run(self) -> VerifyReport:
+        try:
+            self._marks = get_marks(self._environment, self._transaction)
+            self._entries()
+            self._topic_rows()
+        except _TooManyError:
+            self._report.faults.append("and more; the rest was not examined")
+        except StorageDamaged as error:
+            self._report.faults.append(error.message)
+        return self._report
+
+    def _fault(self, what: str) -> None:
+        if len(self._report.faults) >= FAULTS_MAX:
+            raise _TooManyError
+        self._report.faults.append(what)
+
+    def _entries(self) -> None:
+        journal = JournalReader(self._environment, self._transaction, {})
+        index, sequence = 0, 1
+        for found in journal.each():
+            if isinstance(found, StorageDamaged):
+                self._fault(found.message)
+                continue
+            self._report.entries += 1
+            self._report.messages += found.count
+            self._order(found, index, sequence)
+            index, sequence = found.index, found.end_sequence
+            for group in found.groups:
+                self._group(found, group)
+        if index < self._marks.flushed_index and self._removable < self._marks.flushed_index:
+            self._fault(f"the journal ends with entry {index}, before the index does")
+
+    def _order(self, entry: Entry, index: int, sequence: int) -> None:
+        adjacent = entry.index == index + 1
+        if entry.index <= index or entry.base_sequence < sequence:
+            self._fault(f"entry {entry.index} is out of order after entry {index}")
+        elif adjacent and entry.base_sequence != sequence:
+            self._fault(f"entry {entry.index} begins at {entry.base_sequence}, not at {sequence}")
+        elif not adjacent and entry.index - 1 > self._removable:
+            self._fault(f"entries {index + 1} to {entry.index - 1} are missing")
+
+    @property
+    def _removable(self) -> int:
+        """Up to this entry retention may have made gaps."""
+        return min(self._marks.flushed_index, self._marks.checkpoint)
+
+    def _group(self, entry: Entry, group: GroupView) -> None:
+        if entry.index > self._marks.flushed_index:  # not in the index yet
+            count = group.message_end - group.message_start
+            self._tail[group.topic_id] = self._tail.get(group.topic_id, 0) + count
+            return
+        info = self._reader.info(self._transaction, group.name)
+        if info is None or info.id != group.topic_id:
+            self._fault(f"entry {entry.index} has topic {group.name!r}, which has no row")
+        elif group.first_offset >= info.first_offset:
+            self._live_group(entry, group, info)
+
+    def _live_group(self, entry: Entry, group: GroupView, info: TopicInfo) -> None:
+        expected = reference(entry, group.number)
+        self._live[info.id] = self._live.get(info.id, 0) + expected.message_count
+        found = self._reader.references(self._transaction, info.id, [], group.first_offset)
+        if next(found, None) != expected:
+            where = f"offset {group.first_offset} of topic {group.name!r}"
+            self._fault(f"the index does not lead to {where} in entry {entry.index}")
+
+    def _topic_rows(self) -> None:
+        cursor = self._transaction.cursor(self._environment["topics"])
+        for value in cursor.iternext(keys=False, values=True):
+            info = unpack_topic(value).info()
+            self._report.topics += 1
+            live = self._live.get(info.id, 0)
+            # A row may be ahead of the last complete round, by entries after it.
+            if not live <= info.count <= live + self._tail.get(info.id, 0):
+                self._fault(f"topic {info.name!r} should have {info.count} messages, has {live}")
+
+
+class _TooManyError(Exception):
+    """Enough faults were found."""

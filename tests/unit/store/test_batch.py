@@ -1,0 +1,49 @@
+"""What a batch remembers, before anything is encoded."""
+
+from penstock.store.batch import Batch
+
+
+def test_positions_follow_the_order_of_arrival():
+    batch = Batch()
+    assert batch.append(b"a", [b"1", b"2"], 5, 0) == 0
+    assert batch.append(b"b", [b"3"], 5, 0) == 2
+    assert batch.append(b"a", [b"4"], 5, 0) == 3
+    assert batch.count == 4
+    assert batch.payload_bytes == 4
+
+
+def test_a_run_goes_on_while_nothing_comes_in_between():
+    batch = Batch()
+    batch.append(b"a", [b"1"], 5, 1)
+    batch.append(b"a", [b"2", b"3"], 5, 1)
+    assert batch.groups[b"a"].runs == [0, 3, 5, 1]
+
+
+def test_another_topic_time_or_flag_begins_a_run():
+    batch = Batch()
+    for topic, time_ms, flags in [(b"a", 5, 1), (b"b", 5, 1), (b"a", 5, 1), (b"a", 6, 1)]:
+        batch.append(topic, [b"x"], time_ms, flags)
+    batch.append(b"a", [b"x"], 6, 2)
+    assert batch.groups[b"a"].runs == [0, 1, 5, 1, 2, 1, 5, 1, 3, 1, 6, 1, 4, 1, 6, 2]
+
+
+def test_appending_nothing_changes_nothing():
+    batch = Batch()
+    assert batch.append(b"a", [], 5, 0) == 0
+    assert batch.is_empty
+    assert not batch.groups
+
+
+def test_an_event_stands_after_the_messages_so_far():
+    batch = Batch()
+    batch.append(b"a", [b"1", b"2"], 5, 0)
+    batch.add_event(("opened", b"client"))
+    assert batch.events == [(2, ("opened", b"client"))]
+
+
+def test_a_batch_with_anything_in_it_is_not_empty():
+    event, row, mark = Batch(), Batch(), Batch()
+    event.add_event(("e",))
+    row.add_row("sessions", b"k", None)
+    mark.checkpoint = 0
+    assert not any(batch.is_empty for batch in (event, row, mark))

@@ -1,0 +1,120 @@
+"""The codec of journal entries: nothing is lost on the way, and no flipped bit goes unnoticed."""
+
+import struct
+from zlib import crc32
+
+import pytest
+
+from penstock.errors import StorageDamaged, StorageForeign
+from penstock.store.batch import Batch
+from penstock.store.entry import Placement, decode, encode
+
+PLACEMENTS = [Placement(3, 10), Placement(4, 0)]
+
+
+def sample() -> bytes:
+    batch = Batch()
+    batch.append(b"a", [b"1", b"", b"22"], 1_000, 1)
+    batch.append("b/ü".encode(), [b"x" * 300], 1_500, 0)
+    batch.append(b"a", [b"333"], 999, 4)
+    batch.add_event(("opened", b"client", [1, 2]))
+    return encode(batch, 7, 100, PLACEMENTS)
+
+
+def resealed(data: bytes) -> bytes:
+    """The same bytes with a checksum that fits them."""
+    checksum = crc32(data[12:], crc32(data[:8]))
+    return data[:8] + struct.pack("<I", checksum) + data[12:]
+
+
+def test_messages_come_back_in_order_of_arrival():
+    entry = decode(sample())
+    rows = [
+        (m.sequence, m.topic, m.offset, m.payload, m.time_ms, m.flags) for m in entry.messages()
+    ]
+    topic = "b/ü".encode()
+    assert rows == [
+        (100, b"a", 10, b"1", 1_000, 1),
+        (101, b"a", 11, b"", 1_000, 1),
+        (102, b"a", 12, b"22", 1_000, 1),
+        (103, topic, 0, b"x" * 300, 1_500, 0),
+        (104, b"a", 13, b"333", 999, 4),
+    ]
+
+
+def test_a_message_is_found_by_its_sequence():
+    entry = decode(sample())
+    assert [entry.message(sequence) for sequence in range(100, 105)] == list(entry.messages())
+
+
+def test_events_come_back_with_their_position():
+    assert decode(sample()).events == [(5, ("opened", b"client", [1, 2]))]
+
+
+def test_an_entry_may_hold_events_only():
+    batch = Batch()
+    batch.add_event(("closed",))
+    entry = decode(encode(batch, 1, 9, []))
+    assert (entry.count, entry.groups, list(entry.messages())) == (0, [], [])
+    assert entry.end_sequence == entry.base_sequence == 9
+
+
+def test_every_flipped_bit_is_noticed():
+    data = sample()
+    for place in range(len(data)):
+        for bit in range(8):
+            flipped = bytearray(data)
+            flipped[place] ^= 1 << bit
+            with pytest.raises(StorageDamaged):
+                decode(bytes(flipped))
+
+
+def test_every_truncation_is_noticed():
+    data = sample()
+    for length in range(len(data)):
+        with pytest.raises(StorageDamaged):
+            decode(data[:length])
+
+
+@pytest.mark.parametrize("length", [48, 100, -8])
+def test_a_truncation_under_a_fitting_checksum_is_noticed(length):
+    with pytest.raises(StorageDamaged, match="entry"):
+        decode(resealed(sample()[:length]))
+
+
+def test_a_later_version_is_refused_by_name():
+    data = bytearray(sample())
+    data[4] = 2
+    with pytest.raises(StorageForeign, match="version 2"):
+        decode(resealed(bytes(data)))
+
+
+def test_a_section_that_nobody_knows_is_passed_over():
+    """That is how columns are added without a new version."""
+    data = sample()
+    number = struct.unpack_from("<H", data, 6)[0]
+    directory_end = 48 + 8 * number
+    added = struct.pack("<HHI", 999, 0, 3)
+    longer = (
+        data[:6]
+        + struct.pack("<H", number + 1)
+        + data[8:directory_end]
+        + added
+        + data[directory_end:]
+        + b"new\0\0\0\0\0"
+    )
+    assert list(decode(resealed(longer)).messages()) == list(decode(data).messages())
+
+
+def test_a_clock_that_jumps_by_months_within_a_batch_is_clipped():
+    batch = Batch()
+    batch.append(b"a", [b"1"], 0, 0)
+    batch.append(b"a", [b"2"], 2**40, 0)
+    entry = decode(encode(batch, 1, 1, [Placement(1, 0)]))
+    assert [m.time_ms for m in entry.messages()] == [0, 2**32 - 1]
+
+
+def test_sections_begin_on_multiples_of_eight():
+    """Arrow wants its buffers aligned."""
+    entry = decode(sample())
+    assert all(start % 8 == 0 for start, _ in entry._sections.values())

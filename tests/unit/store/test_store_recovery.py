@@ -1,0 +1,267 @@
+"""Closing, opening, growing, and what damage looks like from outside."""
+
+import threading
+
+import lmdb
+import pytest
+
+from penstock.errors import StorageDamaged
+from penstock.limits import MIB
+from penstock.store import index
+from penstock.store.batch import Batch
+from penstock.store.environment import DATABASES
+from penstock.store.lmdb_store import LmdbStore
+from penstock.store.store import Limits, RetentionRules
+from penstock.store.verify import verify
+
+
+def commit(store, topics=3, messages=10, size=20):
+    batch = Batch()
+    for number in range(messages):
+        batch.append(b"t/%d" % (number % topics), [b"x" * size], 1_000 + number, 1)
+    batch.add_event(("e", store.next_index))
+    return store.commit(batch)
+
+
+def everything(store):
+    """All that a reader can see."""
+    topics = list(store.topics())
+    return (
+        store.next_sequence,
+        store.next_index,
+        topics,
+        store.read(range(1, store.next_sequence)),
+        [list(store.read_topic(t.name, 0, 10**6, 10**9).messages()) for t in topics],
+        [entry.index for entry in store.replay()],
+        list(store.rows("t")),
+    )
+
+
+def edit(path, database, change):
+    """Change the file behind the store's back."""
+    environment = lmdb.open(str(path), max_dbs=len(DATABASES), map_size=64 * MIB)
+    with environment.begin(write=True, db=environment.open_db(database)) as transaction:
+        change(transaction)
+    environment.close()
+
+
+def nth_key(transaction, number):
+    return [bytes(key) for key, _ in transaction.cursor()][number]
+
+
+@pytest.mark.parametrize("commits", [0, 1, index.ROUND_ENTRIES, 2 * index.ROUND_ENTRIES + 3])
+def test_a_store_is_the_same_after_reopening(open_store, commits):
+    store = open_store()
+    for _ in range(commits):
+        commit(store, messages=3)
+    before = everything(store)
+    assert everything(open_store()) == before
+
+
+def test_a_start_does_not_read_what_was_indexed(open_store, monkeypatch):
+    """Only the entries after the last complete round are folded again."""
+    store = open_store()
+    for _ in range(3 * index.ROUND_ENTRIES):
+        commit(store, messages=1)
+    folded = []
+    fold = LmdbStore._fold
+    monkeypatch.setattr(
+        LmdbStore, "_fold", lambda self, e, *rest: (folded.append(e.index), fold(self, e, *rest))
+    )
+    open_store()
+    assert len(folded) <= index.ROUND_ENTRIES + 1
+
+
+def test_the_number_of_topics_does_not_show_in_a_commit(open_store, monkeypatch):
+    """100,000 topics stored, 2,000 in a commit: puts per commit stay a fraction of the topics."""
+    store = open_store()
+    for start in range(0, 100_000, 10_000):
+        batch = Batch()
+        for number in range(start, start + 10_000):
+            batch.append(b"t/%d" % number, [b""], 0, 0)
+        store.commit(batch)
+    while store.flush():
+        pass
+    rows = []
+    write_slice = LmdbStore._write_slice
+
+    def counted(self, transaction, marks):
+        written = write_slice(self, transaction, marks)
+        rows.append(len(written[0]))
+        return written
+
+    monkeypatch.setattr(LmdbStore, "_write_slice", counted)
+    for _ in range(70):
+        commit(store, topics=2_000, messages=2_000)
+    assert sum(rows) <= 3 * 2_000  # 140,000 groups; two rounds were due
+    assert max(rows) <= 1_000
+
+
+def test_memory_does_not_hold_all_topics(open_store, monkeypatch):
+    monkeypatch.setattr("penstock.store.topics.TOPICS_CACHED_MAX", 100)
+    store = open_store()
+    for start in range(0, 2_000, 500):
+        batch = Batch()
+        for number in range(start, start + 500):
+            batch.append(b"t/%d" % number, [b"x"], 0, 0)
+        store.commit(batch)
+        while store.flush():
+            pass
+    assert len(store._topics.infos(b"")) <= 100
+    assert len(list(store.topics())) == 2_000
+    commit(store, topics=1_500, messages=1_500)
+    assert store.topic(b"t/7").next_offset == 2
+    assert store.topic(b"t/1999").next_offset == 1
+
+
+def test_the_map_grows_under_readers(open_store):
+    """From 1 MiB, with readers in other threads all the while."""
+    store = open_store()
+    commit(store)
+    faults, stop = [], threading.Event()
+
+    def read():
+        while not stop.is_set():
+            newest = store.next_sequence - 1
+            found = store.read([1, newest])
+            if any(message is None for message in found):
+                faults.append(found)
+            count = store.topic(b"t/0").next_offset
+            found = store.read_topic(b"t/0", 0, 10**6, 10**9)
+            if found.count < count:
+                faults.append((found.count, count))
+
+    threads = [threading.Thread(target=read) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(60):
+        commit(store, size=10_000)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not faults
+    assert store.size().map_bytes > 8 * MIB
+
+
+def test_a_batch_larger_than_the_map_fits(open_store):
+    store = open_store()
+    commit(store, messages=1, size=5 * MIB)
+    assert len(store.read([1])[0].payload) == 5 * MIB
+
+
+def test_a_map_that_turns_out_too_small_grows_and_the_commit_is_tried_again(
+    open_store, monkeypatch
+):
+    """The estimate is only an estimate."""
+    store = open_store()
+    monkeypatch.setattr("penstock.store.environment.Environment._make_room", lambda *_: None)
+    for _ in range(40):
+        commit(store, messages=10, size=5_000)
+    assert store.next_sequence == 401
+
+
+def test_space_is_reused(open_store):
+    """Under a limit the file does not grow without bound."""
+    store = open_store()
+    rules = RetentionRules(total_bytes_max=2 * MIB)
+    for _ in range(300):
+        batch = Batch()
+        batch.append(b"a", [b"x" * 50_000], 0, 0)
+        batch.checkpoint = store.next_index - 1
+        store.commit(batch)
+        while store.retain(rules, 0, 0).more:
+            pass
+    assert store.size().bytes_used <= 2.2 * MIB
+    assert (store._directory.path / "data.mdb").stat().st_size < 6 * MIB
+
+
+def test_a_sound_store_verifies(open_store, tmp_path):
+    store = open_store()
+    for _ in range(index.ROUND_ENTRIES + 5):
+        commit(store)
+    batch = Batch()
+    batch.checkpoint = store.next_index - 1
+    store.commit(batch)
+    for _ in range(5):
+        store.retain(RetentionRules(Limits(messages_max=50)), 0, 10**9)
+    store.close()
+    report = verify(tmp_path / "data")
+    assert report.faults == []
+    assert report.entries > 0
+    assert report.topics == 3
+
+
+@pytest.fixture
+def closed(tmp_path):
+    """A store with three entries that are indexed and three that are not, closed."""
+    store = LmdbStore(tmp_path / "data", MIB)
+    for number in range(6):
+        commit(store)
+        if number == 2:
+            while store.flush():
+                pass
+    store.close()
+    return tmp_path / "data"
+
+
+def flip(number):
+    def change(transaction):
+        key = nth_key(transaction, number)
+        value = bytearray(transaction.get(key))
+        value[-20] ^= 1
+        transaction.put(key, bytes(value))
+
+    return change
+
+
+def drop(number):
+    return lambda transaction: transaction.delete(nth_key(transaction, number))
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_flipped_bit_in_an_entry_is_found_at_the_start(closed, number):
+    edit(closed, b"journal", flip(number))
+    with pytest.raises(StorageDamaged, match=f"entry {number + 1}: checksum"):
+        LmdbStore(closed, MIB)
+    assert f"entry {number + 1}: checksum" in verify(closed).faults[0]
+
+
+@pytest.mark.parametrize("number", [3, 4])
+def test_a_missing_entry_in_the_tail_is_found_at_the_start(closed, number):
+    edit(closed, b"journal", drop(number))
+    with pytest.raises(StorageDamaged, match=f"entry {number + 2}"):
+        LmdbStore(closed, MIB)
+    assert f"entries {number + 1} to {number + 1} are missing" in verify(closed).faults
+
+
+def test_a_missing_older_entry_is_found_by_verify(closed):
+    edit(closed, b"journal", drop(1))
+    assert "entries 2 to 2 are missing" in verify(closed).faults
+
+
+@pytest.mark.parametrize("database", [b"index", b"topics"])
+def test_a_missing_index_or_topic_row_is_found_by_verify(closed, database):
+    edit(closed, database, drop(0))
+    assert not verify(closed).is_sound
+
+
+def test_damaged_marks_are_found(closed):
+    edit(closed, b"meta", flip(0))
+    with pytest.raises(StorageDamaged, match="marks"):
+        LmdbStore(closed, MIB)
+    assert "marks" in verify(closed).faults[0]
+
+
+def test_damage_that_a_start_does_not_see_is_seen_when_read(closed):
+    """More entries than the sample: the checksum is compared when an entry is first read."""
+    store = LmdbStore(closed, MIB)
+    for _ in range(60):
+        commit(store)
+    while store.flush():
+        pass
+    store.close()
+    edit(closed, b"journal", flip(3))
+    store = LmdbStore(closed, MIB)
+    with pytest.raises(StorageDamaged, match="entry 4"):
+        store.read([35])
+    store.close()
