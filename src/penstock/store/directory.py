@@ -24,7 +24,7 @@ import msgspec
 
 from penstock.errors import StorageDamaged, StorageError, StorageForeign, StorageLocked
 
-__all__ = ["FORMAT", "DataDirectory", "Marker", "read_marker"]
+__all__ = ["DATA_NAME", "FORMAT", "MARKER_NAME", "DataDirectory", "Marker", "read_marker"]
 
 FORMAT = 1
 

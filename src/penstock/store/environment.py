@@ -6,7 +6,9 @@ process is alive, so readers pass through a gate that the writer can shut: it wa
 inside (reads are short and bounded) and lets the others in afterwards.
 
 **Errors.** A write either commits or changes nothing. A full disk surfaces as StorageFull, and the
-same environment works again as soon as there is room.
+same environment works again as soon as there is room. When the disk takes only part of a write,
+LMDB calls it an input/output error, so after one of those we ask the file system for the room: its
+answer tells a full disk from a broken one.
 """
 
 import errno
@@ -21,6 +23,7 @@ from typing import Any, TypeAlias, TypeVar
 import lmdb
 
 from penstock.errors import StorageDamaged, StorageError, StorageFull
+from penstock.store.directory import DATA_NAME
 
 __all__ = ["DATABASES", "Environment", "Transaction", "storage_error"]
 
@@ -32,7 +35,9 @@ ROOM_FRACTION = 0.7
 WRITE_SLACK_BYTES = 256 * 1024
 """Pages a commit may copy beyond its own content: the path to each leaf it touches."""
 
-_FULL = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT))
+_FULL_CODES = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+_FULL = tuple(os.strerror(code) for code in _FULL_CODES)
+_SHORT_WRITE = os.strerror(errno.EIO)
 _DAMAGED = (
     lmdb.CorruptedError,
     lmdb.InvalidError,
@@ -80,6 +85,7 @@ class Environment:
 
     def __init__(self, path: Path, map_bytes: int, *, readonly: bool = False) -> None:
         self._gate = _Gate()
+        self._data = path / DATA_NAME
         try:
             self._lmdb = lmdb.open(
                 str(path),
@@ -128,7 +134,22 @@ class Environment:
                 self._grow(self.map_bytes * 2)
                 return self._attempt(job)
         except lmdb.Error as error:
+            if _SHORT_WRITE in str(error) and not self._has_room(bytes_expected):
+                raise _full(str(error)) from error
             raise storage_error(error) from error
+
+    def _has_room(self, bytes_expected: int) -> bool:
+        """Ask the file system to extend the file as the failed write would have; undo it."""
+        file = os.open(self._data, os.O_RDWR)
+        size = os.fstat(file).st_size
+        try:
+            os.posix_fallocate(file, size, bytes_expected + WRITE_SLACK_BYTES)
+        except OSError as error:
+            return error.errno not in _FULL_CODES
+        finally:
+            os.ftruncate(file, size)
+            os.close(file)
+        return True
 
     def _attempt(self, job: Callable[[Transaction], T]) -> tuple[T, float]:
         transaction = self._lmdb.begin(write=True, buffers=True)
@@ -174,10 +195,7 @@ def storage_error(error: lmdb.Error) -> StorageError:
     """Say in our words, with advice, what LMDB reported."""
     text = str(error)
     if any(reason in text for reason in _FULL):
-        return StorageFull(
-            f"the disk of the data directory is full ({text})",
-            "Make room, or lower the retention limits; the broker tries again by itself.",
-        )
+        return _full(text)
     if isinstance(error, _DAMAGED):
         return StorageDamaged(
             f"the database is damaged ({text})", "Restore the data directory from a backup."
@@ -188,6 +206,13 @@ def storage_error(error: lmdb.Error) -> StorageError:
     )
 
 
+def _full(text: str) -> StorageFull:
+    return StorageFull(
+        f"the disk of the data directory is full ({text})",
+        "Make room, or lower the retention limits; the broker tries again by itself.",
+    )
+
+
 def _file_bytes(path: Path) -> int:
-    data = path / "data.mdb"
+    data = path / DATA_NAME
     return data.stat().st_size if data.exists() else 0

@@ -1,0 +1,189 @@
+"""A scripted life of a store, to be killed anywhere; and the check of what it left behind.
+
+Run as ``python -m tests.anomaly.store_script live DIRECTORY`` it lives once and writes an
+acknowledgement to standard output after each commit, as a broker would. As ``… campaign
+DIRECTORY`` it forks one such life per n = 1, 2, 3 …, kills it at its n-th step on the disk, checks
+the remains in another fork, and prints one line per life, until a life reaches its end.
+"""
+
+import os
+import sys
+import traceback
+from pathlib import Path
+
+import lmdb
+
+from penstock.store import index
+from penstock.store.batch import Batch
+from penstock.store.lmdb_store import LmdbStore
+from penstock.store.store import Limits, RetentionRule, RetentionRules
+from penstock.store.verify import verify
+
+MAP_BYTES = 128 * 1024
+KILLED = 77
+RULES = RetentionRules(
+    rules=(RetentionRule(lambda topic: topic == b"short", Limits(messages_max=3)),)
+)
+
+
+def live(path: Path, acknowledge) -> None:
+    """Create a store, commit, retain, close, open, commit: a bit of everything."""
+    index.ROUND_ENTRIES, index.SLICE_TOPICS = 3, 2  # rounds and slices within a short life
+    for _ in range(2):
+        store = LmdbStore(path, MAP_BYTES)
+        for _ in range(8):
+            batch = scripted_batch(store)
+            commit = store.commit(batch)
+            acknowledge(f"{commit.base_sequence} {commit.count}\n")
+        store.retain(RULES, 0, 10**9)
+        store.retain(RULES, 0, 10**9)
+        store.close()
+
+
+def scripted_batch(store: LmdbStore) -> Batch:
+    """Some messages, whose payloads begin with their own sequence; an event, a row, a mark."""
+    batch = Batch()
+    number = store.next_index
+    for sequence in range(store.next_sequence, store.next_sequence + number % 4 + 1):
+        topic = b"short" if sequence % 3 == 0 else b"t/%d" % (sequence % 5)
+        batch.append(topic, [b"%d " % sequence + b"x" * 300 * (number % 3)], sequence, 1)
+    batch.add_event(("entry", number))
+    batch.add_row("numbers", b"last", b"%d" % number)
+    if number % 4 == 0:
+        batch.checkpoint = number - 2
+    return batch
+
+
+def check(path: Path, acknowledged: str) -> None:
+    """Everything acknowledged is there, once, in order; the rest is all or nothing."""
+    store = LmdbStore(path, MAP_BYTES)
+    end = 1
+    for line in acknowledged.splitlines():
+        base, count = map(int, line.split())
+        assert base == end, f"sequence {base} was given where {end} was due"
+        end = base + count
+    assert store.next_sequence >= end, f"{end} was acknowledged, {store.next_sequence} is next"
+    check_messages(store)
+    check_rows(store)
+    store.commit(scripted_batch(store))
+    store.close()
+    report = verify(path)
+    assert report.is_sound, report.faults
+
+
+def check_messages(store: LmdbStore) -> None:
+    for sequence, message in enumerate(store.read(range(1, store.next_sequence)), start=1):
+        if message is None:
+            assert sequence % 3 == 0, f"sequence {sequence} is gone"
+        else:
+            assert message.payload.split()[0] == b"%d" % sequence
+    seen = []
+    for topic in store.topics():
+        messages = list(store.read_topic(topic.name, 0, 10**6, 10**9).messages())
+        offsets = [message.offset for message in messages]
+        assert offsets == list(range(topic.first_offset, topic.next_offset))
+        seen += [message.sequence for message in messages]
+    assert len(seen) == len(set(seen)) == store.size().messages
+
+
+def check_rows(store: LmdbStore) -> None:
+    """Events and rows are of the same commit as the messages."""
+    entries = list(store.replay())
+    last = store.next_index - 1
+    assert [entry.index for entry in entries] == list(range(last - len(entries) + 1, last + 1))
+    assert all(entry.events[0][1] == ("entry", entry.index) for entry in entries)
+    if last:
+        assert dict(store.rows("numbers")) == {b"last": b"%d" % last}
+
+
+class Killer:
+    """Counts steps on the disk and ends the process at the n-th, before or after it is taken."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def step(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            os._exit(KILLED)
+
+    def watched(self, function):
+        def call(*arguments, **options):
+            self.step()
+            result = function(*arguments, **options)
+            self.step()
+            return result
+
+        return call
+
+    def watch(self) -> None:
+        """Stand between the store and LMDB, and before the marker file."""
+        os.fsync = self.watched(os.fsync)
+        Path.rename = self.watched(Path.rename)
+        opened = lmdb.open
+        lmdb.open = lambda *a, **o: Watched(self.watched(opened)(*a, **o), self, {"begin"})
+
+
+class Watched:
+    """An environment whose write transactions are watched, or such a transaction."""
+
+    def __init__(self, inner, killer: Killer, names: set[str]) -> None:
+        self._inner = inner
+        self._killer = killer
+        self._names = names
+
+    def __getattr__(self, name: str):
+        value = getattr(self._inner, name)
+        if name == "begin" and name in self._names:
+            return self._begin
+        return self._killer.watched(value) if name in self._names else value
+
+    def _begin(self, **options):
+        transaction = self._inner.begin(**options)
+        if not options.get("write"):
+            return transaction
+        return Watched(transaction, self._killer, {"put", "delete", "commit"})
+
+
+def in_a_fork(job) -> int:
+    """Run ``job`` in a process of its own; its exit code."""
+    child = os.fork()
+    if child == 0:
+        try:
+            job()
+        except BaseException:  # noqa: BLE001 - whatever it was, the parent must see it
+            traceback.print_exc(file=sys.stdout)
+            sys.stdout.flush()
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def campaign(directory: Path) -> None:
+    for steps in range(1, 10_000):
+        path, log = directory / f"{steps}", directory / f"{steps}.log"
+
+        def life(path=path, log=log, steps=steps) -> None:
+            Killer(steps).watch()
+            with log.open("w", buffering=1) as file:
+                live(path, file.write)
+
+        end = in_a_fork(life)
+        sound = in_a_fork(lambda path=path, log=log: check(path, log.read_text()))
+        print(f"{steps} {end} {sound}", flush=True)
+        if end != KILLED or sound:
+            return
+
+
+def main() -> None:
+    command, directory = sys.argv[1], Path(sys.argv[2])
+    if command == "campaign":
+        campaign(directory)
+    elif command == "check":
+        check(directory, sys.stdin.read())
+    else:
+        live(directory, lambda line: os.write(1, line.encode()))
+
+
+if __name__ == "__main__":
+    main()
