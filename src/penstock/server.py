@@ -7,7 +7,6 @@ no more, let clients go (their wills are published), commit what was accepted, c
 
 import asyncio
 import contextlib
-import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -79,8 +78,6 @@ class Server:
         self._bury_orphans()
         self._tasks = [asyncio.create_task(self._turn_for_ever())]
         self._sys_due_at = self._retention_due_at = self._clock.monotonic()
-        gc.collect()
-        gc.freeze()  # what exists by now lives as long as the process: never look at it again
 
     def _open_store(self) -> Store:
         return LmdbStore(Path(self.config.data), map_bytes=self.config.journal.map_bytes_initial)
@@ -293,7 +290,8 @@ def _commands(entry: Entry) -> Iterator[Command]:
             yield from_event(pending[1])
             pending = next(events, None)
         if message.flags:
-            yield Published(message.topic, message.payload, message.qos, message.retain, position)
+            payloads = [message.payload]
+            yield Published(message.topic, payloads, message.qos, message.retain, position, [])
     while pending is not None:
         yield from_event(pending[1])
         pending = next(events, None)

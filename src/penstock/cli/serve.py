@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ctypes
+import gc
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -37,6 +38,8 @@ async def _serve(config: Config) -> None:
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, stop.set)
     await server.start()
+    gc.collect()
+    gc.freeze()  # what exists by now lives as long as the process: never look at it again
     click.echo(_greeting(server))
     await stop.wait()
     click.echo("Stopping: no new clients; finishing what was accepted.")

@@ -268,9 +268,9 @@ class Broker:
         """Move deliveries on. Called directly for live sessions: nothing of theirs is journaled."""
         for packet_id in packet_ids:
             session.acknowledge(kind, packet_id)
-            if kind == PUBREC and session.outlet is not None:
-                # Also for an id we do not know: the client must be able to finish.
-                effects.ack(session.outlet, PUBREL, packet_id)
+        if kind == PUBREC and session.outlet is not None:
+            # Also for an id we do not know: the client must be able to finish.
+            effects.ack(session.outlet, PUBREL, packet_ids)
         if session.durable:
             self.dirty[session.client_id] = None
         if session.queue:
@@ -280,7 +280,7 @@ class Broker:
         session = self.sessions.get(command.client_id)
         if session is None or self._is_contained(session):
             return
-        session.receive(command.packet_id)
+        session.receive(command.packet_ids)
         self._touch(session)
 
     def _released(self, command: Released, outlet: Any, effects: Effects) -> None:
@@ -289,34 +289,56 @@ class Broker:
             session.release(command.packet_ids)
             self._touch(session)
         if outlet is not None:
-            for packet_id in command.packet_ids:
-                effects.ack(outlet, PUBCOMP, packet_id)
+            effects.ack(outlet, PUBCOMP, command.packet_ids)
 
     def _published(self, command: Published, outlet: Any, effects: Effects) -> None:
         sequence = self._base_sequence + command.position
-        topic, payload = command.topic, command.payload
         if command.retain:
-            self._retain(command, sequence)
-        if command.qos:
-            routes = self.routes
-            route = routes.cached.get(topic) or routes.resolve(topic)
-            for session, granted in route.targets:
-                # The lower of the two QoS [MQTT-3.8.4-6].
-                qos = min(granted, command.qos)
-                if qos:
-                    self._offer(session, (topic, payload, qos, 0, sequence), effects)
-                elif session.outlet is not None:
-                    effects.deliver(session.outlet, (topic, payload, 0, 0, sequence))
-            if outlet is not None:
-                effects.ack(outlet, PUBACK if command.qos == 1 else PUBREC, command.packet_id)
+            # Back to back to one topic: the last one is what stays.
+            self._retain(command, sequence + len(command.payloads) - 1)
+        if not command.qos:
+            return
+        routes = self.routes
+        route = routes.cached.get(command.topic) or routes.resolve(command.topic)
+        for session, granted in route.targets:
+            # The lower of the two QoS [MQTT-3.8.4-6].
+            qos = min(granted, command.qos)
+            if qos:
+                self._offer_run(session, command, sequence, qos, effects)
+            elif session.outlet is not None:
+                for payload in command.payloads:
+                    effects.deliver(session.outlet, (command.topic, payload, 0, 0, 0))
+        if outlet is not None:
+            effects.ack(outlet, PUBACK if command.qos == 1 else PUBREC, command.packet_ids)
 
     def _retain(self, command: Published, sequence: int) -> None:
         """Keep or clear the topic's retained message [MQTT-3.3.1-5], [MQTT-3.3.1-10], -11."""
         message = RetainedMessage(
-            command.topic, command.payload, command.qos, self._time_ms, sequence
+            command.topic, command.payloads[-1], command.qos, self._time_ms, sequence
         )
         if not self.retained.set(message):
             self.counters.drops[DropReason.RETAINED_LIMIT] += 1
+
+    def _offer_run(
+        self, session: Session, command: Published, sequence: int, qos: int, effects: Effects
+    ) -> None:
+        """Offer messages with sequences in a row; all at once where nothing stands in the way."""
+        topic, payloads = command.topic, command.payloads
+        if self._recovering or not session.has_room(self.inflight_max, len(payloads)):
+            for number, payload in enumerate(payloads):
+                self._offer(session, (topic, payload, qos, 0, sequence + number), effects)
+            return
+        packet_ids = session.begin_run(sequence, qos, len(payloads))
+        if session.outlet is not None:
+            deliveries: list[Delivery] = [
+                (topic, payload, qos, packet_id, sequence + number)
+                for number, (payload, packet_id) in enumerate(
+                    zip(payloads, packet_ids, strict=True)
+                )
+            ]
+            effects.deliver_run(session.outlet, deliveries)
+        if session.durable:
+            self.dirty[session.client_id] = None
 
     def _offer(self, session: Session, delivery: Delivery, effects: Effects) -> None:
         """Send a QoS 1 or 2 message to a session if it may go now, else let it wait."""

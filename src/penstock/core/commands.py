@@ -102,10 +102,10 @@ class Acknowledged(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False
 
 
 class Received(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
-    """The packet id of a QoS 2 message from this client, journaled with it."""
+    """Packet ids of QoS 2 messages from this client, journaled with them."""
 
     client_id: bytes
-    packet_id: int
+    packet_ids: list[int]
 
 
 class Released(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
@@ -116,15 +116,18 @@ class Released(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
 
 
 class Published(msgspec.Struct, frozen=True, gc=False):
-    """A message of the batch at ``position``, to be routed, retained or both."""
+    """Messages of the batch from ``position`` on, to be routed, retained or both.
+
+    Several at once if they came back to back with the same topic, QoS and RETAIN, which is what
+    busy publishers send. ``packet_ids`` are to be acknowledged; none if nobody waits for that.
+    """
 
     topic: bytes
-    payload: bytes
+    payloads: list[bytes]
     qos: int
     retain: bool
     position: int
-    client_id: bytes = b""
-    packet_id: int = 0
+    packet_ids: list[int]
 
 
 Event = (

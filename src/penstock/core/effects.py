@@ -98,11 +98,19 @@ class Effects:
         else:
             waiting.append(delivery)
 
-    def ack(self, outlet: Any, kind: int, packet_id: int) -> None:
-        """Acknowledge one packet of the client behind ``outlet``."""
+    def deliver_run(self, outlet: Any, deliveries: list[Delivery]) -> None:
+        """Send several messages to the client behind ``outlet``; the list is ours from now on."""
+        waiting = self.deliveries.get(outlet)
+        if waiting is None:
+            self.deliveries[outlet] = deliveries
+        else:
+            waiting += deliveries
+
+    def ack(self, outlet: Any, kind: int, packet_ids: list[int]) -> None:
+        """Acknowledge packets of the client behind ``outlet``."""
         key = (outlet, kind)
         waiting = self.acks.get(key)
         if waiting is None:
-            self.acks[key] = [packet_id]
+            self.acks[key] = list(packet_ids)
         else:
-            waiting.append(packet_id)
+            waiting += packet_ids

@@ -119,12 +119,12 @@ class Session:
 
     # ── deliveries ────────────────────────────────────────────────────────────────────────────
 
-    def has_room(self, window: int) -> bool:
-        """Whether a message may be sent now: connected, nothing before it, window not full."""
+    def has_room(self, window: int, count: int = 1) -> bool:
+        """Whether messages may be sent now: connected, nothing before them, room in the window."""
         return (
             self.connected
             and not self.queue
-            and (self.inflight is None or len(self.inflight) < window)
+            and (self.inflight is None or len(self.inflight) + count <= window)
         )
 
     def begin(self, sequence: int, qos: int, *, retain: bool = False) -> int:
@@ -138,6 +138,23 @@ class Session:
         self.next_packet_id = packet_id + 1 if packet_id < _PACKET_ID_MAX else 1
         inflight[packet_id] = sequence << _SHIFT | (_RETAIN if retain else 0) | qos
         return packet_id
+
+    def begin_run(self, sequence: int, qos: int, count: int) -> list[int]:
+        """Put ``count`` messages in flight, their sequences in a row; return their packet ids."""
+        inflight = self.inflight
+        if inflight is None:
+            inflight = self.inflight = {}
+        first = self.next_packet_id
+        after = first + count
+        if after > _PACKET_ID_MAX or (
+            inflight and not inflight.keys().isdisjoint(range(first, after))
+        ):
+            return [self.begin(sequence + number, qos) for number in range(count)]
+        self.next_packet_id = after
+        packet_ids = list(range(first, after))
+        packed = range(sequence << _SHIFT | qos, sequence + count << _SHIFT, 1 << _SHIFT)
+        inflight.update(zip(packet_ids, packed, strict=True))
+        return packet_ids
 
     def enqueue(self, sequence: int, qos: int, *, retain: bool = False) -> None:
         """Let a message wait."""
@@ -195,11 +212,11 @@ class Session:
 
     # ── QoS 2, the receiver's half ────────────────────────────────────────────────────────────
 
-    def receive(self, packet_id: int) -> None:
-        """Remember the id of a QoS 2 message until it is released [MQTT-4.3.3-2]."""
+    def receive(self, packet_ids: list[int]) -> None:
+        """Remember the ids of QoS 2 messages until they are released [MQTT-4.3.3-2]."""
         if self.received is None:
             self.received = set()
-        self.received.add(packet_id)
+        self.received.update(packet_ids)
 
     def has_received(self, packet_id: int) -> bool:
         """Whether a message with this id came before and is not released yet."""

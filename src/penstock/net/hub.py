@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
-from penstock.core.commands import Published, WillMessage
+from penstock.core.commands import WillMessage
 from penstock.core.effects import (
     Accepted,
     Control,
@@ -104,6 +104,8 @@ class Hub:
         self.broker = broker
         self.store = store
         self.clock = clock
+        self.monotonic = clock.monotonic
+        self.wall_ms = clock.wall_ms
         self.counters = counters
         self.is_captured = is_captured
         """Whether the journal wants QoS 0 messages of a topic; asked once per cached route."""
@@ -155,8 +157,9 @@ class Hub:
             self.forward(route, [will.payload], encode.publish(will.topic, will.payload))
         now_ms = self.clock.wall_ms()
         if will.qos or will.retain:
-            message = Published(will.topic, will.payload, will.qos, will.retain, 0)
-            self.pipeline.publish(message, None, now_ms, record=False)
+            self.pipeline.publish(
+                will.topic, [will.payload], now_ms, qos=will.qos, retain=will.retain
+            )
         elif self.is_captured(will.topic):
             self.pipeline.capture(will.topic, [will.payload], now_ms)
 

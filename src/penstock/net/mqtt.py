@@ -17,7 +17,6 @@ from penstock.core.commands import (
     Acknowledged,
     Closed,
     Opened,
-    Published,
     Released,
     Subscribed,
     Unsubscribed,
@@ -107,6 +106,7 @@ class MqttConnection(asyncio.Protocol):
         "_session",
         "_transport",
         "_will",
+        "forward",
         "outbox",
         "reason",
     )
@@ -129,6 +129,7 @@ class MqttConnection(asyncio.Protocol):
         """Events behind a CONNECT that is not answered yet; None at any other time."""
         self._is_reading_paused = False
         self.outbox = Outbox(hub, transport, self._lose, self._overflow)
+        self.forward = self.outbox.forward
         self.reason: DisconnectReason | None = None
         """Why the connection was closed; None while it is open."""
         transport.set_protocol(self)
@@ -146,8 +147,8 @@ class MqttConnection(asyncio.Protocol):
         try:
             events = self._machine.receive(data)
             if events:
-                self._last_packet_at = hub.clock.monotonic()
-                self._handle_all(events)
+                self._last_packet_at = hub.monotonic()
+                self._handle_all(events, hub.wall_ms())
         except Exception:  # noqa: BLE001 - a bug of ours ends this connection, and no other
             _log.exception("connection_failed", client_id=printable(self._client_id))
             self.close(DisconnectReason.INTERNAL_ERROR)
@@ -155,19 +156,21 @@ class MqttConnection(asyncio.Protocol):
             self._pause_reading()
             hub.pipeline.when_drained(self)
 
-    def _handle_all(self, events: list[Any]) -> None:
-        now_ms = self._hub.clock.wall_ms()
-        for position, event in enumerate(events):
-            if self._held is not None:
-                self._held += events[position:]
-                return
+    def _handle_all(self, events: list[Any], now_ms: int) -> None:
+        position, count = 0, len(events)
+        while position < count:
+            event = events[position]
+            position += 1
             kind = type(event)
             if kind is PublishRun:
                 self._on_publish_run(event, now_ms)
             elif kind is Publish:
-                self._on_publish(event, now_ms)
+                position = self._on_publish(events, position, now_ms)
             else:
                 getattr(self, _HANDLERS[kind])(event)
+                if self._held is not None:
+                    self._held += events[position:]
+                    return
             if self.reason is not None:
                 return  # nothing after it is processed [MQTT-4.8.0-1]
 
@@ -248,7 +251,7 @@ class MqttConnection(asyncio.Protocol):
 
     def _handle_held(self, held: list[Any] | None) -> None:
         if self.reason is None and held:
-            self._handle_all(held)
+            self._handle_all(held, self._hub.wall_ms())
         self.resume_reading()
 
     def _opened(self) -> None:
@@ -278,26 +281,48 @@ class MqttConnection(asyncio.Protocol):
         if route.memo:
             hub.pipeline.capture(topic, payloads, now_ms)
 
-    def _on_publish(self, event: Publish, now_ms: int) -> None:
-        hub = self._hub
-        topic, qos, packet_id = event.topic, event.qos, event.packet_id
+    def _on_publish(self, events: list[Any], position: int, now_ms: int) -> int:
+        """Put a PUBLISH, and those like it right behind it, in the line; return what is next."""
+        first = events[position - 1]
+        run = [first]
+        while position < len(events) and _continues(first, events[position]):
+            run.append(events[position])
+            position += 1
+        hub, topic, qos = self._hub, first.topic, first.qos
         route = hub.broker.routes.cached.get(topic) or self._admit(topic)
         if route is None:
-            return
-        session = self._session
-        assert session is not None
-        if qos == 2 and self._is_repeated(session, packet_id):
-            return
-        hub.counters.messages_in_total[qos] += 1
-        if not qos:
+            return position
+        if qos == 2:
+            run = self._receive(run)
+        elif not qos:
             # To be retained too, but live subscribers get it with RETAIN 0 [MQTT-3.3.1-9].
-            hub.forward(route, [event.payload], encode.publish(topic, event.payload))
-        hub.pipeline.publish(
-            Published(topic, event.payload, qos, event.retain, 0, self._client_id, packet_id),
-            self if qos else None,
-            now_ms,
-            record=session.durable,
-        )
+            hub.forward(route, [first.payload], encode.publish(topic, first.payload))
+        if run:
+            hub.counters.messages_in_total[qos] += len(run)
+            payloads = [event.payload for event in run]
+            packet_ids = [event.packet_id for event in run] if qos else None
+            hub.pipeline.publish(
+                topic,
+                payloads,
+                now_ms,
+                qos=qos,
+                retain=first.retain,
+                packet_ids=packet_ids,
+                outlet=self if qos else None,
+            )
+        return position
+
+    def _receive(self, run: list[Publish]) -> list[Publish]:
+        """Take QoS 2 messages; those whose id is not released yet are repetitions."""
+        session, hub = self._session, self._hub
+        assert session is not None
+        taken: dict[int, Publish] = {}
+        for event in run:
+            if event.packet_id not in taken and not self._is_repeated(session, event.packet_id):
+                taken[event.packet_id] = event
+        if taken:
+            hub.pipeline.receive(self._client_id, list(taken), record=session.durable)
+        return list(taken.values())
 
     def _is_repeated(self, session: Session, packet_id: int) -> bool:
         """A QoS 2 id that is not released: acknowledge, do not deliver again [MQTT-4.3.3-2]."""
@@ -361,20 +386,19 @@ class MqttConnection(asyncio.Protocol):
     def _on_subscribe(self, event: Subscribe) -> None:
         session = self._session
         assert session is not None
+        filters = set(session.subscriptions or ())
         requests = []
-        known = session.subscriptions or {}
-        count = len(known)
         for topic_filter, qos in event.requests:
             fault = filter_fault(topic_filter, bytes_max=65_535, levels_max=65_536)
             if fault:
                 detail = f"filter {printable(topic_filter)}: {fault}"
                 self.close(DisconnectReason.TOPIC_INVALID, detail)
                 return
-            is_new = topic_filter not in known
-            if self._is_affordable(topic_filter, count + is_new):
-                count += is_new
+            filters.add(topic_filter)
+            if self._is_affordable(topic_filter, len(filters)):
                 requests.append((topic_filter, qos))
             else:
+                filters.discard(topic_filter)
                 requests.append((topic_filter, SUBSCRIBE_FAILED))
         command = Subscribed(self._client_id, event.packet_id, requests)
         self._hub.pipeline.submit(command, self, durable=session.durable)
@@ -415,10 +439,6 @@ class MqttConnection(asyncio.Protocol):
     def send(self, data: bytes) -> None:
         """Send what must arrive."""
         self.outbox.send(data)
-
-    def forward(self, _topic: bytes, payloads: list[bytes], frames: bytes) -> None:
-        """Send live messages: the raw frames, as the publisher's."""
-        self.outbox.forward(len(payloads), frames)
 
     def deliver(self, deliveries: list[Delivery]) -> None:
         """Send messages."""
@@ -504,6 +524,16 @@ class MqttConnection(asyncio.Protocol):
         else:
             detail = printable(detail, 160)
             self._hub.complaints.info("disconnected", reason.value, **values, detail=detail)
+
+
+def _continues(first: Publish, event: Any) -> bool:
+    """Whether ``event`` may join the run that ``first`` began; QoS 0 to be retained goes alone."""
+    return (
+        type(event) is Publish
+        and event.topic == first.topic
+        and event.qos == first.qos > 0
+        and event.retain == first.retain
+    )
 
 
 def _effective_keep_alive(asked_s: int, maximum_s: int) -> int:

@@ -27,6 +27,7 @@ from penstock.model.message import Message
 from penstock.net.hub import Hub
 from penstock.obs.reasons import DropReason
 from penstock.wire.mqtt import encode
+from penstock.wire.mqtt.encode import PACKET_IDS
 
 __all__ = ["Outbox"]
 
@@ -88,32 +89,36 @@ class Outbox:
             self._is_due = True
             self._hub.flush_soon(self)
 
-    def forward(self, count: int, frames: bytes) -> None:
-        """Queue raw QoS 0 frames; the oldest give way when the reader is too slow."""
+    def forward(self, _topic: bytes, payloads: list[bytes], frames: bytes) -> None:
+        """Queue live messages as raw frames; the oldest give way when the reader is too slow."""
         self._live.append(frames)
         self._live_bytes += len(frames)
-        self._hub.counters.messages_out_total[0] += count
+        self._hub.counters.messages_out_total[0] += len(payloads)
         if not self._is_due:
             self._is_due = True
             self._hub.flush_soon(self)
 
     def deliver(self, deliveries: list[Delivery]) -> None:
         """Queue messages in order; what cannot go now is put off, without its payload."""
+        shape, head = None, b""
         for position, (topic, payload, flags, packet_id, _sequence) in enumerate(deliveries):
             if payload is None or self._deferred or self._is_congested:
                 self._defer(deliveries[position:])
                 return
-            self._message(topic, payload, flags, packet_id)
+            if shape != (topic, len(payload), flags):  # runs share all but id and payload
+                shape = topic, len(payload), flags
+                head = _head(topic, len(payload), flags)
+            self._message(head, topic, payload, flags, packet_id)
 
-    def _message(self, topic: bytes, payload: bytes, flags: int, packet_id: int) -> None:
+    def _message(
+        self, head: bytes, topic: bytes, payload: bytes, flags: int, packet_id: int
+    ) -> None:
         qos = flags & DELIVER_QOS
-        retain, dup = bool(flags & DELIVER_RETAIN), bool(flags & DELIVER_DUP)
-        head = encode.publish_head(topic, len(payload), qos, retain, dup)
         if qos:
             self._hub.counters.messages_out_total[qos] += 1
-            self.send(b"%b%b%b" % (head, encode.PACKET_IDS[packet_id], payload))
+            self.send(b"%b%b%b" % (head, PACKET_IDS[packet_id], payload))
         else:
-            self.forward(1, head + payload)
+            self.forward(topic, [payload], head + payload)
 
     # ── writing ───────────────────────────────────────────────────────────────────────────────
 
@@ -186,7 +191,8 @@ class Outbox:
             self._deferred = deque()
         for topic, payload, flags, packet_id, sequence in deliveries:
             if payload is not None and not flags & DELIVER_QOS:
-                self._message(topic, payload, flags, packet_id)
+                head = _head(topic, len(payload), flags)
+                self._message(head, topic, payload, flags, packet_id)
             else:
                 self._deferred.append((b"", None, flags, packet_id, sequence))
         self._fetch()
@@ -219,11 +225,17 @@ class Outbox:
             if message is None:
                 self._lose(packet_id)
             else:
-                self._message(message.topic, message.payload, flags, packet_id)
+                head = _head(message.topic, len(message.payload), flags)
+                self._message(head, message.topic, message.payload, flags, packet_id)
         if self._deferred:
             self._hub.loop.call_soon(self._fetch)
         else:
             self._deferred = None
+
+
+def _head(topic: bytes, payload_bytes: int, flags: int) -> bytes:
+    retain, dup = bool(flags & DELIVER_RETAIN), bool(flags & DELIVER_DUP)
+    return encode.publish_head(topic, payload_bytes, flags & DELIVER_QOS, retain, dup)
 
 
 def _frame_count(frames: bytes) -> int:

@@ -20,6 +20,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from penstock.core.broker import Broker
 from penstock.core.commands import Command, Published, Received, to_event
 from penstock.core.effects import Effects
@@ -99,6 +101,8 @@ class Pipeline:
         self._on_commit: list[Callable[[], None]] = []
         self.receiving: set[tuple[bytes, int]] = set()
         """QoS 2 ids whose message is in the line: a repetition must not be taken for a new one."""
+        self.is_congested = False
+        """Whether publishers should be asked to wait for the disk."""
         self.failure: StorageError | None = None
         """Why the last commit failed; None once one has succeeded."""
         self._writer.start()
@@ -114,26 +118,31 @@ class Pipeline:
             return
         self._join(command, outlet, durable=durable)
 
-    def publish(self, command: Published, outlet: Any, now_ms: int, *, record: bool) -> None:
-        """Journal a message, then route it; ``record`` its QoS 2 id for a durable publisher."""
-        flags = command.qos | (FLAG_RETAIN if command.retain else 0)
-        if command.qos == 2 and command.packet_id:
-            received = Received(command.client_id, command.packet_id)
-            self.receiving.add((command.client_id, command.packet_id))
-            if record:
-                self._open.batch.add_event(to_event(received))
-            self._join(received, None, durable=True)
-        position = self._open.batch.append(command.topic, (command.payload,), now_ms, flags)
-        placed = Published(
-            command.topic,
-            command.payload,
-            command.qos,
-            command.retain,
-            position,
-            command.client_id,
-            command.packet_id,
-        )
-        self._join(placed, outlet, durable=True)
+    def publish(
+        self,
+        topic: bytes,
+        payloads: list[bytes],
+        now_ms: int,
+        *,
+        qos: int,
+        retain: bool,
+        packet_ids: list[int] | None = None,
+        outlet: Any = None,
+    ) -> None:
+        """Journal messages of one topic, then route them and acknowledge ``packet_ids``."""
+        flags = qos | (FLAG_RETAIN if retain else 0)
+        position = self._open.batch.append(topic, payloads, now_ms, flags)
+        command = Published(topic, payloads, qos, retain, position, packet_ids or [])
+        self._join(command, outlet, durable=True)
+        self._watch_congestion()
+
+    def receive(self, client_id: bytes, packet_ids: list[int], *, record: bool) -> None:
+        """Remember the ids of QoS 2 messages, ``record``: in the journal; then ``publish`` them."""
+        command = Received(client_id, packet_ids)
+        self.receiving.update((client_id, packet_id) for packet_id in packet_ids)
+        if record:
+            self._open.batch.add_event(to_event(command))
+        self._join(command, None, durable=True)
 
     def capture(self, topic: bytes, payloads: list[bytes], now_ms: int) -> None:
         """Journal messages that were delivered already; nobody waits for them."""
@@ -156,10 +165,8 @@ class Pipeline:
         in_flight = self._in_flight.batch.payload_bytes if self._in_flight else 0
         return self._open.batch.payload_bytes + in_flight
 
-    @property
-    def is_congested(self) -> bool:
-        """Whether publishers should be asked to wait for the disk."""
-        return self._open.batch.payload_bytes > BATCH_BYTES_MAX
+    def _watch_congestion(self) -> None:
+        self.is_congested = self._open.batch.payload_bytes > BATCH_BYTES_MAX
 
     def when_drained(self, outlet: Any) -> None:
         """Tell ``outlet`` (``resume_reading``) when the next commit is done."""
@@ -235,6 +242,7 @@ class Pipeline:
             self._commit_timer.cancel()
             self._commit_timer = None
         self._in_flight, self._open = self._open, _Group()
+        self.is_congested = False
         if self._applies_first:
             self._next_sequence += self._in_flight.batch.count
             self._next_index += 1
@@ -296,12 +304,19 @@ class Pipeline:
                 if outlet is not None:
                     self._refuse(outlet, DisconnectReason.INTERNAL_ERROR)
             if receiving and type(command) is Received:
-                receiving.discard((command.client_id, command.packet_id))
+                self._forget(command)
         self._execute(effects)
+
+    def _forget(self, command: Received) -> None:
+        """The messages of these ids have left the line."""
+        client_id = command.client_id
+        self.receiving.difference_update((client_id, number) for number in command.packet_ids)
 
     def _observe_latency(self, group: _Group) -> None:
         """Count the wait of the group's publishers, the first one's for all: an upper bound."""
-        waiting = sum(type(command) is Published for command, outlet, _ in group.steps if outlet)
+        waiting = sum(
+            len(command.packet_ids) for command, _, _ in group.steps if type(command) is Published
+        )
         if waiting:
             latency = self._clock.monotonic() - group.opened_at
             self._counters.publish_seconds.observe(latency, waiting)
@@ -338,13 +353,13 @@ class Pipeline:
             if not durable:
                 self._apply([(command, outlet, False)])
             elif type(command) is Received:
-                self.receiving.discard((command.client_id, command.packet_id))
+                self._forget(command)
             elif outlet is not None:
-                refused += type(command) is Published
+                refused += _count(command)
                 self._refuse(outlet, reason)
             else:
+                refused += _count(command)
                 self._keep(command)
-                refused += type(command) is Published
         drops[drop] += refused
         drops[DropReason.CAPTURE_FAILED] += batch.count - refused
 
@@ -353,10 +368,8 @@ class Pipeline:
         if isinstance(command, Published):
             flags = command.qos | (FLAG_RETAIN if command.retain else 0)
             now_ms = self._clock.wall_ms()
-            position = self._open.batch.append(command.topic, (command.payload,), now_ms, flags)
-            command = Published(
-                command.topic, command.payload, command.qos, command.retain, position
-            )
+            position = self._open.batch.append(command.topic, command.payloads, now_ms, flags)
+            command = msgspec.structs.replace(command, position=position)
         else:
             self._open.batch.add_event(to_event(command))
         self._open.steps.append((command, None, True))
@@ -395,3 +408,8 @@ class Pipeline:
         if self._commit_timer is not None:
             self._commit_timer.cancel()
         self._writer.close()
+
+
+def _count(command: Command) -> int:
+    """How many messages a command holds."""
+    return len(command.payloads) if isinstance(command, Published) else 0
