@@ -23,7 +23,7 @@ from penstock.core.subscriptions import SubscriptionTrie
 from penstock.errors import StorageError
 from penstock.net.clock import Clock, SystemClock
 from penstock.net.detect import Protocol
-from penstock.net.http import HttpDoor
+from penstock.net.http import KEEP_ALIVE_S, HttpDoor
 from penstock.net.hub import Hub
 from penstock.net.listener import Door, Listener
 from penstock.net.mqtt import MqttConnection
@@ -102,7 +102,13 @@ class Server:
             counters=self.counters,
             is_captured=_capture_policy(self.config),
         )
-        self._http = HttpDoor(create_app(self), self._http_closed)
+        timeout_s = self.config.limits.connect_timeout_s
+        self._http = HttpDoor(
+            create_app(self),
+            self._http_closed,
+            request_timeout_s=timeout_s,
+            keep_alive_s=min(KEEP_ALIVE_S, timeout_s),
+        )
         self._listener = Listener(self.hub, self._doors())
         self._sys_topics = SysTopics(self.hub, self.version, self.uptime_s)
         self._rules = _retention_rules(self.config)

@@ -48,7 +48,7 @@ from penstock.wire.mqtt.server import ServerMachine
 
 __all__ = ["MqttConnection"]
 
-CONNACK_ACCEPTED, CONNACK_UNAVAILABLE = 0, 3
+CONNACK_ACCEPTED, CONNACK_IDENTIFIER_REJECTED, CONNACK_UNAVAILABLE = 0, 2, 3
 
 ASK_INTERVAL_S = 30.0
 """Longest time between two looks at a connection's deadline; dead ones are forgotten by then."""
@@ -202,6 +202,10 @@ class MqttConnection(asyncio.Protocol):
 
     def _on_connect(self, event: Connect) -> None:
         hub = self._hub
+        if len(event.client_id) > hub.limits.client_id_bytes_max:  # [MQTT-3.1.3-9]
+            reason = DisconnectReason.IDENTIFIER_REJECTED
+            self._on_connect_refused(ConnectRefused(CONNACK_IDENTIFIER_REJECTED, reason))
+            return
         self._client_id = event.client_id or b"penstock-" + secrets.token_hex(8).encode()
         self._clean = event.clean_session
         self._number = hub.next_connection()

@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Final
 
 from penstock.errors import RemoteProtocolError
-from penstock.limits import CLIENT_ID_BYTES_MAX
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.mqtt.events import (
     Acks,
@@ -217,9 +216,8 @@ def _will(connect_flags: int, cursor: Cursor) -> Will | None:
 
 
 def _is_acceptable_client_id(packet: Connect) -> bool:
-    if not packet.client_id:
-        return packet.clean_session  # [MQTT-3.1.3-7], [MQTT-3.1.3-8]
-    return len(packet.client_id) <= CLIENT_ID_BYTES_MAX  # [MQTT-3.1.3-9]
+    """No id needs a clean session; how long one may be is the broker's to say, not the codec's."""
+    return bool(packet.client_id) or packet.clean_session  # [MQTT-3.1.3-7], [MQTT-3.1.3-8]
 
 
 # ── Messages and their acknowledgements ───────────────────────────────────────────────────────
