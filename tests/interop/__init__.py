@@ -1,0 +1,1 @@
+"""Other people's clients against the broker, in this process, on real sockets."""

@@ -1,0 +1,66 @@
+"""One broker per file, and clients that are gone when their test is."""
+
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from penstock.testing import Broker
+from tests.interop.clients import LIBRARIES, Client
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    """Shared by the tests of a file, which therefore never reuse a name."""
+    with Broker() as own:
+        yield own
+
+
+@pytest.fixture
+def unique() -> str:
+    """A name nobody else uses: the root of this test's topics and client ids."""
+    return f"u{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(params=LIBRARIES, ids=lambda library: library.library)
+def library(request: pytest.FixtureRequest) -> type[Client]:
+    """Each library in turn."""
+    return request.param
+
+
+class Connector:
+    """Connects through a library, ``await connect(library, "name", clean=False)``, and cleans up."""
+
+    def __init__(self, port: int, prefix: str) -> None:
+        self._port = port
+        self._prefix = prefix
+        self._open: list[Client] = []
+
+    async def __call__(self, library: type[Client], name: str, **options: Any) -> Client:
+        client = library(self._port, f"{self._prefix}-{name}", **options)
+        await client.connect()
+        self._open.append(client)
+        return client
+
+    async def leave(self, client: Client) -> None:
+        """Let a client say goodbye before its test is over."""
+        self._open.remove(client)
+        await client.disconnect()
+
+    async def vanish(self, client: Client) -> None:
+        """Let a client end without a word."""
+        self._open.remove(client)
+        await client.vanish()
+
+    async def leave_all(self) -> None:
+        while self._open:
+            await self.leave(self._open[0])
+
+
+@pytest_asyncio.fixture
+async def connect(broker: Broker, unique: str) -> AsyncIterator[Connector]:
+    connector = Connector(broker.port, unique)
+    yield connector
+    await connector.leave_all()
