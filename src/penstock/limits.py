@@ -60,8 +60,8 @@ TOPIC_BYTES_MAX = 1_024
 TOPIC_LEVELS_MAX = 128
 """Most levels in a topic or filter (Mosquitto: 200; CVE-2019-11779 came from having no bound)."""
 
-ROUTES_CACHED_MAX = 65_536
-"""Topics whose subscribers are remembered; older ones are looked up again."""
+ROUTES_CACHED_MAX = 262_144
+"""Topics whose subscribers are remembered (about 400 bytes each); others are looked up anew."""
 
 RETAINED_MAX = 1_000_000
 """Retained messages in all; a further topic's is delivered but not kept, counted."""

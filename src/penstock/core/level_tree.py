@@ -77,16 +77,26 @@ class LevelTree:
         self._ordinary.clear()
         self._reserved.clear()
 
-    def topics_matching(self, topic_filter: bytes) -> list[bytes]:
-        """In a tree of topics: those that the filter matches, in no order that means anything."""
+    def topics_matching(
+        self, topic_filter: bytes, visits_max: float = float("inf")
+    ) -> list[bytes] | None:
+        """In a tree of topics: those that the filter matches, in no order that means anything.
+
+        None if more than about ``visits_max`` places would have to be looked at.
+        """
         path = _path(topic_filter)
         found: list[bytes] = []
         stack = [(self._root(topic_filter), 0)]
+        visits = 0
         while stack:
             node, depth = stack.pop()
             wanted = path[depth]
             below = depth if wanted == HASH else depth + 1  # '#' stands for all levels to come
-            for child in _children(node, wanted):
+            children = _children(node, wanted)
+            visits += len(children)
+            if visits > visits_max:
+                return None
+            for child in children:
                 if isinstance(child, dict):
                     stack.append((child, below))
                 elif wanted == HASH or _tails_agree(path, _path(child), depth):

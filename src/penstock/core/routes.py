@@ -7,8 +7,9 @@ A publish wants one dict lookup, not a walk. ``Routes.cached`` is that dict, ope
 Topics without subscribers are cached too: a busy topic that nobody reads must not cost a walk each
 time. All changes of subscriptions go through ``Routes``, which forgets exactly the routes that the
 changed filter matches: one key for a plain filter, and for a wildcard what the ``TopicTree`` of
-cached topics finds. Subscribing again with the same QoS, as clients do whenever they reconnect,
-changes nothing and forgets nothing.
+cached topics finds. A filter too wide to be looked up quickly empties the cache: a client that
+subscribes to ``+/+/x`` again and again then stalls nobody for long. Subscribing again with the same
+QoS, as clients do whenever they reconnect, changes nothing and forgets nothing.
 
 **Invariant**: for every cached topic, ``targets`` is what the subscriptions give at this moment. A
 ``Route`` taken out of the cache is as good as that moment; look it up again after any change.
@@ -31,6 +32,9 @@ __all__ = ["Route", "Routes"]
 
 EVICTED_SHARE = 512
 """One part in so many of the cache goes at once: 128 of 65,536, a fraction of a millisecond."""
+
+WIDE_FILTER_VISITS = 2_048
+"""A filter that makes us look at more cached topics than this empties the cache instead."""
 
 
 class Route(Generic[Subscriber]):
@@ -105,22 +109,14 @@ class Routes(Generic[Subscriber]):
         return sum(self.unsubscribe(topic_filter, subscriber) for topic_filter in filters)
 
     def _invalidate(self, topic_filter: bytes) -> None:
-        affected = self._topics.match(topic_filter)
-        self.invalidations += len(affected)
-        if 2 * len(affected) > len(self.cached):
-            self._keep_others(affected)
+        affected = self._topics.names_matching(topic_filter, WIDE_FILTER_VISITS)
+        if affected is None:
+            self.invalidations += len(self.cached)
+            self._topics.clear()
             return
-        for topic, _ in affected:
+        self.invalidations += len(affected)
+        for topic in affected:
             self._topics.pop(topic)
-
-    def _keep_others(self, affected: list[tuple[bytes, Route[Subscriber]]]) -> None:
-        """Forget most of the cache: putting the few others back is less work than taking out."""
-        others = self.cached.copy()
-        for topic, _ in affected:
-            del others[topic]
-        self._topics.clear()
-        for topic, route in others.items():
-            self._topics.set(topic, route)
 
     def _evict(self) -> None:
         for topic in list(islice(self.cached, max(1, self._cached_max // EVICTED_SHARE))):

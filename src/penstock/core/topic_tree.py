@@ -55,8 +55,13 @@ class TopicTree(Generic[Value]):
 
     def match(self, topic_filter: bytes) -> list[tuple[bytes, Value]]:
         """Return all names that the filter matches, with their values, in no particular order."""
+        names = self.names_matching(topic_filter) or []
+        return [(name, self.values[name]) for name in names]
+
+    def names_matching(
+        self, topic_filter: bytes, visits_max: float = float("inf")
+    ) -> list[bytes] | None:
+        """Return the names alone; None if that means more than about ``visits_max`` looks."""
         if has_wildcard(topic_filter):
-            return [(name, self.values[name]) for name in self._names.topics_matching(topic_filter)]
-        if topic_filter in self.values:
-            return [(topic_filter, self.values[topic_filter])]
-        return []
+            return self._names.topics_matching(topic_filter, visits_max)
+        return [topic_filter] if topic_filter in self.values else []
