@@ -9,10 +9,12 @@ from pathlib import Path
 
 from penstock.admin import metrics
 from penstock.config import reference
+from tests.conformance import page as conformance
 
 PAGES: list[tuple[str, Callable[[], str]]] = [
     ("docs/reference/configuration.md", reference.markdown),
     ("docs/reference/metrics.md", metrics.markdown),
+    ("docs/reference/mqtt-3.1.1.md", conformance.markdown),
     ("deploy/penstock.toml", reference.example_toml),
 ]
 

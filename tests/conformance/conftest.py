@@ -1,0 +1,92 @@
+"""Which broker is tested, and how a test gets its clients.
+
+By default each test file gets a broker of its own, in this process. With
+``PENSTOCK_TEST_TARGET=host:port`` the same claims are put to any broker that listens there; tests
+that must reach into the broker (its clock, its restart, its limits, its metrics) are skipped then.
+"""
+
+import contextlib
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.conformance.wire_client import WireClient, connack, connect_packet
+
+TARGET = os.environ.get("PENSTOCK_TEST_TARGET", "")
+
+
+class Target(NamedTuple):
+    """A broker that is merely there: the suite did not start it and cannot touch it."""
+
+    host: str
+    port: int
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "proves(*ids): the statements of MQTT 3.1.1 that fail if this test fails"
+    )
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Any]:
+    """The broker under test: one for all tests of a file, which therefore never reuse a name."""
+    if TARGET:
+        host, port = TARGET.rsplit(":", 1)
+        yield Target(host, int(port))
+        return
+    from penstock.testing import Broker
+
+    with Broker() as own:
+        yield own
+
+
+@pytest.fixture
+def own_broker() -> Iterator[Callable[..., Any]]:
+    """Start a broker for this test alone: ``own_broker(limits={...})``."""
+    if TARGET:
+        pytest.skip("needs a broker that the test controls")
+    from penstock.testing import Broker
+
+    with contextlib.ExitStack() as stack:
+        yield lambda **config: stack.enter_context(Broker(**config))
+
+
+@pytest.fixture
+def dial(request: pytest.FixtureRequest) -> Iterator[Callable[..., WireClient]]:
+    """Open a bare connection; ``at=`` names a broker other than the file's."""
+    with contextlib.ExitStack() as stack:
+
+        def open_connection(*, at: Any = None) -> WireClient:
+            target = at or request.getfixturevalue("broker")
+            return stack.enter_context(WireClient(target.host, target.port))
+
+        yield open_connection
+
+
+@pytest.fixture
+def connect(dial: Callable[..., WireClient]) -> Callable[..., WireClient]:
+    """Open a connection and be accepted: ``connect("id", clean=False, session_present=True)``."""
+
+    def open_session(
+        client_id: str | bytes = "",
+        *,
+        at: Any = None,
+        session_present: bool = False,
+        **options: Any,
+    ) -> WireClient:
+        client = dial(at=at)
+        client.send(connect_packet(client_id, **options))
+        client.expect(connack(session_present=session_present))
+        return client
+
+    return open_session
+
+
+@pytest.fixture
+def unique() -> str:
+    """A name nobody else uses: the root of this test's topics and client ids."""
+    return f"u{uuid.uuid4().hex[:12]}"

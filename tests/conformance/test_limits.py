@@ -1,0 +1,114 @@
+"""Limits on clients and windows: one below passes, one above does not, and the reason is counted.
+
+The limits on topics, packets, queues, subscriptions and sessions are proven beside the statements
+they belong to (``test_topics``, ``test_errors``, ``test_bad_input``, ``test_subscribe``,
+``test_session``).
+"""
+
+import pytest
+
+from tests.conformance.wire_client import (
+    DISCONNECT,
+    connack,
+    connect_packet,
+    packet,
+    puback,
+    publish,
+    subscribe,
+    wait_until,
+)
+
+
+def test_clients_above_the_limit_are_refused_until_one_leaves(own_broker, connect, dial):
+    broker = own_broker(limits={"clients_max": 2})
+    first, second = connect(at=broker), connect(at=broker)
+    refused = dial(at=broker)
+    refused.send(connect_packet(""))
+    assert refused.receive() in {connack(code=3), b""}
+    refused.expect_close()
+    first.disconnect()
+
+    def accepted():
+        newcomer = dial(at=broker)
+        newcomer.send(connect_packet(""))
+        return newcomer.receive() == connack()
+
+    wait_until(accepted)
+    second.ping()
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_no_more_than_the_window_is_in_flight(own_broker, connect, unique, qos):
+    broker = own_broker(limits={"inflight_max": 3})
+    subscriber, publisher = connect(at=broker), connect(at=broker)
+    subscriber.subscribe((unique, 2))
+    for number in range(4):
+        publisher.publish_acknowledged(unique, b"%d" % number, qos=qos)
+    ids = [subscriber.expect_publish(unique, b"%d" % number, qos=qos) for number in range(3)]
+    subscriber.expect_nothing()
+    if qos == 1:
+        subscriber.send(puback(ids[1]))
+        subscriber.expect_publish(unique, b"3", qos=1)
+
+
+def test_client_ids_are_taken_up_to_the_configured_length(own_broker, connect, dial):
+    broker = own_broker(limits={"client_id_bytes_max": 30})
+    connect("a" * 30, at=broker)
+    client = dial(at=broker)
+    client.send(connect_packet("a" * 31))
+    client.expect(connack(code=2))
+    client.expect_close()
+
+
+def reason_of(samples, reason):
+    return samples[f'penstock_disconnects_total{{reason="{reason}"}}']
+
+
+CAUSES = {
+    "client_disconnect": DISCONNECT,
+    "malformed_packet": packet(0xC1),
+    "protocol_violation": packet(0xD0),
+    "topic_invalid": publish("a/+", b"m"),
+    "topic_reserved": publish("$SYS/a", b"m"),
+}
+
+
+@pytest.mark.parametrize(("reason", "cause"), CAUSES.items(), ids=CAUSES.keys())
+def test_the_reason_of_a_disconnect_is_counted_once(own_broker, connect, reason, cause):
+    broker = own_broker()
+    client = connect(at=broker)
+    client.send(cause)
+    client.expect_close()
+    samples = broker.metrics()
+    ends = {name: value for name, value in samples.items() if "disconnects_total" in name}
+    assert sum(ends.values()) == reason_of(samples, reason) == 1
+
+
+def test_a_lost_connection_and_a_take_over_have_reasons_of_their_own(own_broker, connect):
+    broker = own_broker()
+    connect("lost", at=broker).abort()
+    wait_until(lambda: reason_of(broker.metrics(), "connection_lost") == 1)
+    older = connect("same", at=broker)
+    connect("same", at=broker)
+    older.expect_close()
+    assert reason_of(broker.metrics(), "session_taken_over") == 1
+
+
+@pytest.mark.parametrize(
+    ("reason", "first", "answer"),
+    [
+        ("unacceptable_protocol", connect_packet("", level=6), connack(code=1)),
+        ("identifier_rejected", connect_packet("", clean=False), connack(code=2)),
+        ("malformed_packet", connect_packet("", flags=0x03), b""),
+        ("protocol_violation", subscribe(1, ("a", 0)), b""),
+    ],
+)
+def test_the_reason_of_a_refusal_is_counted(own_broker, dial, reason, first, answer):
+    broker = own_broker()
+    client = dial(at=broker)
+    client.send(first)
+    if answer:
+        client.expect(answer)
+    client.expect_close()
+    wanted = {reason, "unknown_protocol"} if reason == "protocol_violation" else {reason}
+    assert sum(reason_of(broker.metrics(), name) for name in wanted) == 1
