@@ -70,11 +70,11 @@ RETAINED_MAX = 1_000_000
 CAPTURE_PENDING_BYTES_MAX = 64 * MIB
 """QoS 0 bytes waiting to be journaled. Beyond it they are delivered but not captured, counted."""
 
-CAPTURE_INTERVAL_MS = 20
-"""Longest wait of a captured QoS 0 message for company before a commit is started for it."""
+CAPTURE_INTERVAL_MS = 100
+"""Longest wait of a captured QoS 0 message for company: ten commits a second for a trickle."""
 
-BATCH_BYTES_TARGET = 4 * MIB
-"""A batch of captured messages is committed once it has grown to this."""
+BATCH_BYTES_TARGET = 1 * MIB
+"""Captured messages are committed once they have grown to this; those who wait share the disk."""
 
 BATCH_BYTES_MAX = 64 * MIB
 """A batch larger than this is split over commits."""

@@ -62,6 +62,9 @@ class Server:
         self._tasks: list[asyncio.Task[None]] = []
         self._is_stopping = False
         self._started_at = 0.0
+        self._listener: Listener | None = None
+        self._expiring: dict[bytes, int] = {}
+        """Sessions whose ``Expired`` is in the line, by the last connection they had."""
 
     async def start(self) -> None:
         """Open the store, recover, listen; raises ``PenstockError`` with nothing left behind."""
@@ -128,6 +131,7 @@ class Server:
         self.counters.disconnects[reason] += 1
 
     async def _listen(self) -> None:
+        assert self._listener is not None
         for text in (*self.config.listen, *self.config.http_listen):
             self.addresses.append(await self._listener.listen(parse_listen(text)))
 
@@ -165,11 +169,15 @@ class Server:
     def _expire_sessions(self) -> None:
         """Sessions are in the order in which they left: look at the first ones only."""
         due_ms = self._clock.wall_ms() - self.config.limits.session_expiry_s * 1000
-        for session in list(self.broker.away.values()):
+        expiring = {}
+        for client_id, session in list(self.broker.away.items()):
             if session.away_since_ms > due_ms:
-                return
-            expired = Expired(session.client_id, session.connection)
-            self.hub.pipeline.submit(expired, None, durable=True)
+                break
+            expiring[client_id] = session.connection
+            if self._expiring.get(client_id) != session.connection:
+                expired = Expired(client_id, session.connection)
+                self.hub.pipeline.submit(expired, None, durable=True)
+        self._expiring = expiring
 
     def _retain(self) -> None:
         floor = self.broker.oldest_needed() or self.store.next_sequence
@@ -235,6 +243,7 @@ class Server:
 
     async def stop(self) -> None:
         """Stop in order, within the configured time: nothing that was accepted is lost."""
+        assert self._listener is not None
         self._is_stopping = True
         self._listener.stop_accepting()
         with contextlib.suppress(TimeoutError):
@@ -262,11 +271,10 @@ class Server:
         self._is_stopping = True
         for task in self._tasks:
             task.cancel()
-        if hasattr(self, "hub"):
+        if self._listener is not None:
             self._listener.stop_accepting()
             for connection in list(self.hub.connections):
-                transport = getattr(connection, "_transport", connection)
-                transport.abort()
+                connection.abort()
             self.hub.close()
         self.store.close()
 

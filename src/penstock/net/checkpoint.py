@@ -27,13 +27,21 @@ class Checkpointer:
         self._retained_left = 0
         self._round_index: int | None = None
         self._done_index = broker.index
+        self._changed_index = broker.index
         self._next_round_at = 0.0
+
+    def changed(self, index: int) -> None:
+        """An entry with messages or events was applied: there is something to write down.
+
+        A checkpoint's own entry has neither, else the broker would never come to rest.
+        """
+        self._changed_index = index
 
     def is_due(self, now: float) -> bool:
         """Whether a commit should be made for the checkpoint's sake."""
         if self._round_index is not None:
             return True
-        return now >= self._next_round_at and self._broker.index > self._done_index
+        return now >= self._next_round_at and self._changed_index > self._done_index
 
     def fill(self, batch: Batch, now: float) -> None:
         """Add this commit's slice of rows, and the mark when the round is complete."""

@@ -24,6 +24,7 @@ from penstock.core.effects import (
 )
 from penstock.core.routes import Route
 from penstock.core.session import Session
+from penstock.errors import StorageError
 from penstock.model.message import Message
 from penstock.net.clock import Clock
 from penstock.net.pipeline import Pipeline
@@ -213,18 +214,29 @@ class Hub:
     # ── reading from the journal ──────────────────────────────────────────────────────────────
 
     def read(
-        self, sequences: list[int], deliver: Callable[[dict[int, Message | None]], None]
+        self,
+        sequences: list[int],
+        deliver: Callable[[dict[int, Message | None]], None],
+        fail: Callable[[StorageError], None],
     ) -> None:
         """Read messages off the loop; ``deliver`` gets them, None for those that are gone."""
         wanted = sorted(set(sequences))
         if wanted[-1] >= self.store.next_sequence:
             # Applied before committed (durability "interval"): wait for the disk to have it.
-            self.pipeline.when_committed(lambda: self.read(wanted, deliver))
+            self.pipeline.when_committed(lambda: self.read(wanted, deliver, fail))
             return
 
         def done(future: "asyncio.Future[list[Message | None]]") -> None:
-            if not future.cancelled():
+            if future.cancelled():
+                return
+            error = future.exception()
+            if error is None:
                 deliver(dict(zip(wanted, future.result(), strict=True)))
+            elif isinstance(error, StorageError):
+                fail(error)
+            else:
+                _log.error("read_failed", exc_info=error)
+                fail(StorageError(f"reading the journal failed on a bug of ours: {error!r}"))
 
         self.loop.run_in_executor(self._readers, self.store.read, wanted).add_done_callback(done)
 

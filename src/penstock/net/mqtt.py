@@ -128,7 +128,7 @@ class MqttConnection(asyncio.Protocol):
         self._held: list[Any] | None = None
         """Events behind a CONNECT that is not answered yet; None at any other time."""
         self._is_reading_paused = False
-        self.outbox = Outbox(hub, transport, self._lose, self._overflow)
+        self.outbox = Outbox(hub, transport, self._lose, self.close)
         self.forward = self.outbox.forward
         self.reason: DisconnectReason | None = None
         """Why the connection was closed; None while it is open."""
@@ -458,9 +458,6 @@ class MqttConnection(asyncio.Protocol):
         if self._session is not None:
             self._hub.broker.lose(self._session, packet_id)
 
-    def _overflow(self, detail: str) -> None:
-        self.close(DisconnectReason.SLOW_READER, detail)
-
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
     def overdue(self, now: float) -> float | None:
@@ -511,6 +508,10 @@ class MqttConnection(asyncio.Protocol):
         self.outbox.close()
         self._transport.close()
         self._file(hub.clock.monotonic() + CLOSE_TIMEOUT_S)
+
+    def abort(self) -> None:
+        """Cut the connection now, whatever it still had to read."""
+        self._transport.abort()
 
     def _let_go(self, session: Session) -> None:
         """The will first, then the end of the connection: so the journal tells it, too."""

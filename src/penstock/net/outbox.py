@@ -22,10 +22,11 @@ from penstock.core.effects import (
     Delivery,
 )
 from penstock.core.session import PUBREL
+from penstock.errors import StorageError
 from penstock.limits import KIB
 from penstock.model.message import Message
 from penstock.net.hub import Hub
-from penstock.obs.reasons import DropReason
+from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.wire.mqtt import encode
 from penstock.wire.mqtt.encode import PACKET_IDS
 
@@ -39,10 +40,14 @@ FETCH_MESSAGES_MAX = 64
 
 
 class Outbox:
-    """The outgoing half of a connection. ``lose`` is told of messages the journal has no more."""
+    """The outgoing half of a connection.
+
+    ``lose`` is told of messages the journal has no more, ``give_up`` why the connection must end.
+    """
 
     __slots__ = (
         "_deferred",
+        "_give_up",
         "_hub",
         "_is_closed",
         "_is_due",
@@ -53,7 +58,6 @@ class Outbox:
         "_lose",
         "_out",
         "_out_bytes",
-        "_overflow",
         "_transport",
     )
 
@@ -62,12 +66,12 @@ class Outbox:
         hub: Hub,
         transport: asyncio.Transport,
         lose: Callable[[int], None],
-        overflow: Callable[[str], None],
+        give_up: Callable[[DisconnectReason, str], None],
     ) -> None:
         self._hub = hub
         self._transport = transport
         self._lose = lose
-        self._overflow = overflow
+        self._give_up = give_up
         self._live: list[bytes] = []
         self._live_bytes = 0
         self._out: list[bytes] = []
@@ -163,7 +167,8 @@ class Outbox:
     def _keep_bounds(self) -> None:
         bound = self._hub.limits.outbound_bytes_max
         if self._out_bytes > bound:
-            self._overflow(f"{self._out_bytes} bytes of answers unread")
+            detail = f"{self._out_bytes} bytes of answers unread"
+            self._give_up(DisconnectReason.SLOW_READER, detail)
         elif self._live_bytes > bound:
             # Down to three quarters, so that the next drop is a while away.
             self._drop_oldest(self._live_bytes - bound * 3 // 4)
@@ -206,7 +211,7 @@ class Outbox:
         sequences = [delivery[4] for delivery in lot if not delivery[2] & DELIVER_PUBREL]
         self._is_fetching = True
         if sequences:
-            self._hub.read(sequences, lambda found: self._fetched(lot, found))
+            self._hub.read(sequences, lambda found: self._fetched(lot, found), self._unreadable)
         else:
             self._fetched(lot, {})
 
@@ -231,6 +236,10 @@ class Outbox:
             self._hub.loop.call_soon(self._fetch)
         else:
             self._deferred = None
+
+    def _unreadable(self, error: StorageError) -> None:
+        """Never skip what is owed: the session keeps it, and the operator must look."""
+        self._give_up(DisconnectReason.STORAGE_FAILED, error.message)
 
 
 def _head(topic: bytes, payload_bytes: int, flags: int) -> bytes:

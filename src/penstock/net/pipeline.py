@@ -51,12 +51,14 @@ _log = get_logger("pipeline")
 class _Group:
     """What is committed together: the batch, the commands it holds, and since when they wait."""
 
-    __slots__ = ("batch", "opened_at", "steps")
+    __slots__ = ("batch", "is_urgent", "opened_at", "steps")
 
     def __init__(self) -> None:
         self.batch = Batch()
         self.steps: list[Step] = []
         self.opened_at = 0.0
+        self.is_urgent = False
+        """Whether some command waits for the disk: captured messages alone can take their time."""
 
 
 class Pipeline:
@@ -113,7 +115,7 @@ class Pipeline:
         """Apply ``command`` when its turn comes; ``durable``: after it is journaled."""
         if durable:
             self._open.batch.add_event(to_event(command))  # type: ignore[arg-type]
-        elif self._in_flight is None and not self._open.steps:
+        elif not self._open.steps and not (self._in_flight and self._in_flight.is_urgent):
             self._apply([(command, outlet, False)])
             return
         self._join(command, outlet, durable=durable)
@@ -182,6 +184,7 @@ class Pipeline:
         if not group.steps:
             group.opened_at = self._clock.monotonic()
         group.steps.append((command, outlet, durable))
+        group.is_urgent |= durable
         self._wake()
 
     # ── committing ────────────────────────────────────────────────────────────────────────────
@@ -206,10 +209,11 @@ class Pipeline:
         if self._applies_first:
             self._start_interval()
         elif self._in_flight is None:
-            if self._open.batch.is_empty:
-                self._apply_open()
-            else:
+            large = self._open.batch.payload_bytes >= self._batch_bytes_target
+            if self._open.is_urgent or large:
                 self._seal()
+            else:
+                self._apply_open()
 
     def _start_interval(self) -> None:
         """Weaker promise: apply now, commit when the interval is over or the batch is large."""
@@ -217,6 +221,7 @@ class Pipeline:
             self._broker.begin(self._next_index, self._next_sequence, self._clock.wall_ms())
             self._observe_latency(self._open)
             self._apply_open()
+            self._open.is_urgent = False
         if self._open.batch.payload_bytes >= self._batch_bytes_target and self._in_flight is None:
             self._seal()
         elif not self._open.batch.is_empty:
@@ -268,9 +273,8 @@ class Pipeline:
         if self._in_flight is not None:
             return
         self._tell_committed()
-        if self._open.steps or self._open.batch.payload_bytes >= self._batch_bytes_target:
-            self._start()
-        elif not self._open.batch.is_empty:
+        self._start()
+        if self._in_flight is None and not self._open.batch.is_empty:
             self._set_timer(self._capture_interval_s)
 
     def _committed(self, commit: Commit) -> None:
@@ -280,6 +284,8 @@ class Pipeline:
         if self.failure is not None:
             _log.warning("storage_recovered")
             self.failure = None
+        if group.batch.count or group.batch.events:
+            self._checkpointer.changed(commit.index)
         if self._applies_first:
             return
         self._next_sequence = commit.base_sequence + commit.count
@@ -373,6 +379,7 @@ class Pipeline:
         else:
             self._open.batch.add_event(to_event(command))
         self._open.steps.append((command, None, True))
+        self._open.is_urgent = True
         self._loop.call_later(RETRY_S, self._wake)
 
     # ── others who depend on commits ──────────────────────────────────────────────────────────
