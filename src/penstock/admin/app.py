@@ -1,10 +1,10 @@
-"""The pages: ``/health``, ``/ready``, ``/metrics``, and an index that names them.
+"""The pages: ``/health``, ``/ready``, ``/metrics``, ``/topics``, and an index that names them.
 
 They tell two questions apart that are often mixed up. *Health* is "does the event loop turn?": the
 answer is yes whenever there is one, and a supervisor restarts the broker when there is none.
 *Ready* is "should new work come here?": no while the storage is full or failing or the broker is
-stopping, and a restart would not help. There is nothing else: no hidden page, nothing that changes
-state.
+stopping, and a restart would not help. ``/topics`` is in :mod:`penstock.admin.topics`. There is
+nothing else: no hidden page, nothing that changes state.
 """
 
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from penstock.admin import metrics
+from penstock.admin import metrics, topics
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -51,6 +51,7 @@ def create_app(view: "View") -> Starlette:
             Route("/health", health),
             Route("/ready", ready),
             Route("/metrics", metrics_page),
+            *topics.routes(view),
         ],
         exception_handlers={HTTPException: _refusal},
     )
@@ -59,7 +60,8 @@ def create_app(view: "View") -> Starlette:
 def _index_line(version: str, server: tuple[str, int | None] | None) -> str:
     port = f" {server[1]}" if server and server[1] else ""
     return (
-        f"Penstock {version}: MQTT 3.1.1 on this same port{port}; pages: /health /ready /metrics\n"
+        f"Penstock {version}: MQTT 3.1.1 on this same port{port};"
+        " pages: /health /ready /metrics /topics\n"
     )
 
 

@@ -1,12 +1,13 @@
 """What the administration pages may know of a running broker.
 
-The pages read and never change anything. Everything here is answered from memory, at once, on the
-event loop: a scrape must not wait for a disk, nor a disk for a scrape.
+The pages read and never change anything. Everything but ``store`` is answered from memory, at once,
+on the event loop: a scrape must not wait for a disk, nor a disk for a scrape.
 """
 
 from typing import NamedTuple, Protocol
 
 from penstock.obs.counters import Counters
+from penstock.store.store import Store
 
 __all__ = ["JournalView", "View"]
 
@@ -30,6 +31,10 @@ class View(Protocol):
     @property
     def version(self) -> str:
         """The version of the package."""
+
+    @property
+    def store(self) -> Store:
+        """The journal; its reading methods may be called from any thread."""
 
     @property
     def counters(self) -> Counters:

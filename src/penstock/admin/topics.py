@@ -1,0 +1,114 @@
+"""``/topics``: what the journal holds, readable with nothing but ``curl``.
+
+The other end of every front door: a message published by MQTT a moment ago is here as soon as it is
+journaled, until retention removes it. Read only. Reading happens in a worker thread, off the event
+loop, and is bounded in messages and bytes.
+
+Browsers reach loopback addresses too, on behalf of any web page. Pages of other origins cannot read
+the answers, unless they make their own name point here (DNS rebinding); so a request must name an
+address or ``localhost`` as its host.
+"""
+
+import base64
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from penstock.limits import MIB
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from penstock.admin.view import View
+    from penstock.model.message import Message
+    from penstock.store.store import Store, TopicInfo
+
+__all__ = ["routes"]
+
+LISTED_DEFAULT, LISTED_MAX = 100, 1_000
+"""Topics in one answer."""
+
+MESSAGES_DEFAULT, MESSAGES_MAX = 10, 1_000
+"""Messages in one answer; by default the last ones."""
+
+BYTES_MAX = 4 * MIB
+"""Payload bytes in one answer."""
+
+
+def routes(view: "View") -> list[Route]:
+    """The two pages. Plain functions: Starlette runs them in its worker threads."""
+
+    def topics(request: "Request") -> Response:
+        _check_host(request)
+        prefix = request.query_params.get("prefix", "").encode()
+        limit = _number(request, "limit", LISTED_DEFAULT, LISTED_MAX)
+        listed = [_describe(info) for info, _ in zip(view.store.topics(prefix), range(limit))]  # noqa: B905
+        return JSONResponse({"topics": listed})
+
+    def messages(request: "Request") -> Response:
+        _check_host(request)
+        return JSONResponse(_messages(request, view.store))
+
+    return [Route("/topics", topics), Route("/topics/{topic:path}", messages)]
+
+
+def _messages(request: "Request", store: "Store") -> dict[str, Any]:
+    name: str = request.path_params["topic"]
+    info = store.topic(name.encode())
+    if info is None:
+        raise HTTPException(404, f"nothing was ever journaled for the topic {name!r}")
+    limit = _number(request, "limit", MESSAGES_DEFAULT, MESSAGES_MAX)
+    last = max(info.first_offset, info.next_offset - limit)
+    offset = _number(request, "offset", last, 2**63)
+    found = store.read_topic(name.encode(), offset, limit, BYTES_MAX)
+    return {**_describe(info), "messages": [_show(message) for message in found.messages()]}
+
+
+def _describe(info: "TopicInfo") -> dict[str, Any]:
+    return {
+        "topic": info.name.decode("utf-8", "replace"),
+        "first_offset": info.first_offset,
+        "next_offset": info.next_offset,
+        "bytes": info.bytes,
+    }
+
+
+def _show(message: "Message") -> dict[str, Any]:
+    time = datetime.fromtimestamp(message.time_ms / 1000, UTC)
+    return {
+        "offset": message.offset,
+        "sequence": message.sequence,
+        "time": time.isoformat(timespec="milliseconds"),
+        "qos": message.qos,
+        "retain": message.retain,
+        **_payload(message.payload),
+    }
+
+
+def _payload(payload: bytes) -> dict[str, str]:
+    try:
+        return {"payload": payload.decode()}
+    except UnicodeDecodeError:
+        return {"payload_base64": base64.b64encode(payload).decode()}
+
+
+def _number(request: "Request", name: str, default: int, maximum: int) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdecimal()) or int(text) > maximum:
+        raise HTTPException(400, f"{name} must be a number from 0 to {maximum}")
+    return int(text)
+
+
+def _check_host(request: "Request") -> None:
+    host = request.url.hostname or ""
+    try:
+        ip_address(host)
+    except ValueError:
+        if host != "localhost":
+            raise HTTPException(403, "ask by address or as localhost, not by name") from None

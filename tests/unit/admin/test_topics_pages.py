@@ -1,0 +1,79 @@
+"""The journal over HTTP: what MQTT published, curl reads."""
+
+import base64
+import http.client
+import json
+from urllib.parse import quote
+
+import pytest
+
+from penstock.client import connect
+from penstock.testing import Broker
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker() as running:
+        with connect(running.host, running.port) as client:
+            for number in range(15):
+                client.publish("plant/pump 1", b"reading %d" % number, qos=1)
+            client.publish("plant/raw", b"\xff\x00", qos=1, retain=True)
+        yield running
+
+
+def get(broker, path, host=None):
+    connection = http.client.HTTPConnection(broker.host, broker.port, timeout=5)
+    connection.request("GET", path, headers={"host": host} if host else {})
+    answer = connection.getresponse()
+    document = json.loads(answer.read())
+    connection.close()
+    return answer.status, document
+
+
+def test_a_message_published_by_mqtt_is_read_by_http_on_the_same_port(broker):
+    status, document = get(broker, f"/topics/{quote('plant/pump 1')}")
+    assert status == 200
+    assert document["next_offset"] == 15
+    assert [m["payload"] for m in document["messages"]] == [f"reading {n}" for n in range(5, 15)]
+    assert document["messages"][0]["qos"] == 1
+
+
+def test_offset_and_limit_choose_the_messages(broker):
+    _, document = get(broker, f"/topics/{quote('plant/pump 1')}?offset=3&limit=2")
+    assert [(m["offset"], m["sequence"]) for m in document["messages"]] == [(3, 4), (4, 5)]
+
+
+def test_bytes_that_are_no_text_come_as_base64(broker):
+    _, document = get(broker, "/topics/plant/raw")
+    (message,) = document["messages"]
+    assert base64.b64decode(message["payload_base64"]) == b"\xff\x00"
+    assert message["retain"]
+
+
+def test_topics_are_listed_by_prefix(broker):
+    _, document = get(broker, "/topics?prefix=plant/")
+    assert [(t["topic"], t["next_offset"]) for t in document["topics"]] == [
+        ("plant/pump 1", 15),
+        ("plant/raw", 1),
+    ]
+    assert get(broker, "/topics?prefix=plant/&limit=1")[1]["topics"] == document["topics"][:1]
+
+
+def test_a_topic_that_never_was_is_not_found(broker):
+    status, document = get(broker, "/topics/no/such")
+    assert status == 404
+    assert "no/such" in document["error"]
+
+
+@pytest.mark.parametrize("query", ["offset=-1", "limit=x", "limit=1001", "offset=%C2%B2"])
+def test_a_bad_number_is_refused_by_name(broker, query):
+    status, document = get(broker, f"/topics/plant/raw?{query}")
+    assert status == 400
+    assert query.split("=")[0] in document["error"]
+
+
+def test_a_web_page_that_renamed_itself_to_us_learns_nothing(broker):
+    assert get(broker, "/topics", host="evil.example")[0] == 403
+    assert get(broker, "/topics/plant/raw", host="evil.example:80")[0] == 403
+    assert get(broker, "/topics", host="localhost:1883")[0] == 200
+    assert get(broker, "/topics", host="[::1]:1883")[0] == 200
