@@ -124,7 +124,7 @@ class Session:
         return (
             self.connected
             and not self.queue
-            and (self.inflight is None or len(self.inflight) + count <= window)
+            and (len(self.inflight) if self.inflight else 0) + count <= window
         )
 
     def begin(self, sequence: int, qos: int, *, retain: bool = False) -> int:
