@@ -202,7 +202,7 @@ class Broker:
             return
         offers = self._retained_offers(session, command, effects)
         codes = [qos for _, qos in command.requests]
-        answer = Offered(command.client_id, command.packet_id, codes, offers)
+        answer = Offered(command.client_id, session.connection, command.packet_id, codes, offers)
         if offers and session.durable:
             effects.controls.append(FollowUp(outlet, answer))
         else:
@@ -233,7 +233,9 @@ class Broker:
 
     def _offered(self, command: Offered, outlet: Any, effects: Effects) -> None:
         session = self.sessions.get(command.client_id)
-        if session is None or self._is_contained(session):
+        if session is None or session.connection != command.connection:
+            return  # a newer connection has the session
+        if self._is_contained(session):
             return
         if outlet is not None:
             answer = SubscribeAnswer(outlet, command.packet_id, command.return_codes)

@@ -84,10 +84,12 @@ class Offered(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
     """Retained messages due to a subscription: ``(topic, sequence, qos)`` each; answers SUBACK.
 
     A command of its own, because which messages they are depends on the retained messages of that
-    moment, and those cannot be asked again when the journal is replayed.
+    moment, and those cannot be asked again when the journal is replayed. Void if ``connection`` is
+    not the one that has the session any more: the one after it did not ask.
     """
 
     client_id: bytes
+    connection: int
     packet_id: int
     return_codes: list[int]
     offers: list[tuple[bytes, int, int]]
