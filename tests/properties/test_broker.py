@@ -1,0 +1,421 @@
+"""The claim of the architecture page: whatever happens, a restart gives the same state again.
+
+A small world (a few clients, topics and filters; windows and queues of two) is driven through every
+command, in batches, exactly as the pipeline does it: a batch is committed, later it *lands* (its
+commands are applied), and what is submitted in between waits in the next one. Checkpoint slices of
+a row or two ride along at any moment, commits fail now and then, and the broker dies and comes back.
+
+After every step three brokers must agree on everything durable, packet ids and queues included: the
+one that lived, one recovered from its store, and one recovered from a twin of that store which
+never saw a checkpoint.
+"""
+
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from penstock.core.broker import Broker
+from penstock.core.commands import (
+    Acknowledged,
+    Closed,
+    Expired,
+    Opened,
+    Published,
+    Received,
+    Released,
+    Subscribed,
+    Unsubscribed,
+    WillMessage,
+    to_event,
+)
+from penstock.core.effects import Accepted, Effects, FollowUp
+from penstock.core.session import PUBACK, PUBCOMP, PUBREC, Session
+from penstock.model.message import FLAG_RETAIN
+from penstock.net import checkpoint
+from penstock.net.checkpoint import Checkpointer
+from penstock.obs.counters import Counters
+from penstock.server import recover
+from penstock.store.batch import Batch
+from penstock.store.memory import MemoryStore
+
+CLIENTS = [b"ann", b"bob", b"cyd"]
+TOPICS = [b"a", b"b", b"a/b"]
+FILTERS = [b"a", b"b", b"#", b"+", b"a/+"]
+PACKET_IDS = [1, 2, 3]
+
+clients = st.sampled_from(CLIENTS)
+wills = st.none() | st.builds(
+    WillMessage, st.sampled_from(TOPICS), st.just(b"will"), st.integers(1, 2), st.booleans()
+)
+requests = st.lists(
+    st.tuples(st.sampled_from(FILTERS), st.sampled_from([0, 1, 2, 0x80])), min_size=1, max_size=3
+)
+
+
+def durable_part(broker: Broker) -> dict[str, Any]:
+    """Everything that a restart must not change, in a form that compares and prints well."""
+    return {
+        "sessions": {
+            client_id: _session_part(session)
+            for client_id, session in sorted(broker.sessions.items())
+            if session.recorded
+        },
+        "retained": [
+            (message.topic, message.payload, message.qos, message.sequence)
+            for message in broker.retained.match(b"#")
+        ],
+    }
+
+
+def _session_part(session: Session) -> tuple[Any, ...]:
+    identity = (session.connected, session.connection, session.will)
+    if not session.durable:
+        return identity  # only its will is to survive
+    return (
+        *identity,
+        session.away_since_ms,
+        session.next_packet_id,
+        session.subscriptions or {},
+        list((session.inflight or {}).items()),
+        list(session.queue or ()),
+        sorted(session.received or ()),
+    )
+
+
+class Connection:
+    """What stands for a client's connection: an outlet that remembers what it was told."""
+
+    def __init__(self, opened: Opened) -> None:
+        self.opened = opened
+        self.session: Session | None = None
+        self.is_closed = False
+
+
+class World(RuleBasedStateMachine):
+    """The broker with its line to the disk, in slow motion."""
+
+    drops_oldest = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows_max = checkpoint.ROWS_PER_COMMIT_MAX
+        self.store, self.plain_store = MemoryStore(), MemoryStore()
+        self.now_ms = 1_000
+        self.connections: dict[bytes, Connection] = {}
+        self.numbers = 0
+        self.payloads = 0
+        self._live_again(self.new_broker())
+
+    def new_broker(self) -> Broker:
+        return Broker(
+            Counters(),
+            inflight_max=2,
+            queue_messages_max=2,
+            queue_drops_oldest=self.drops_oldest,
+        )
+
+    def _live_again(self, broker: Broker) -> None:
+        self.broker = broker
+        self.checkpointer = Checkpointer(broker)
+        self.batch = Batch()
+        self.steps: list[tuple[Any, Connection | None]] = []
+        self.landing: tuple[Any, list[tuple[Any, Connection | None]]] | None = None
+
+    def teardown(self) -> None:
+        checkpoint.ROWS_PER_COMMIT_MAX = self._rows_max
+
+    # ── what the doors do ─────────────────────────────────────────────────────────────────────
+
+    def submit(self, command: Any, connection: Connection | None, *, durable: bool) -> None:
+        if durable:
+            self.batch.add_event(to_event(command))
+        elif self.landing is None and not self.steps:
+            self.apply([(command, connection)])
+            return
+        self.steps.append((command, connection))
+
+    def append(self, message: Published, connection: Connection | None) -> None:
+        flags = message.qos | (FLAG_RETAIN if message.retain else 0)
+        position = self.batch.append(message.topic, message.payloads, self.now_ms, flags)
+        self.steps.append((msgspec.structs.replace(message, position=position), connection))
+
+    def append_will(self, will: WillMessage) -> None:
+        self.append(Published(will.topic, [will.payload], will.qos, will.retain, 0, []), None)
+
+    def close(self, connection: Connection, *, with_will: bool = True) -> None:
+        if connection.is_closed:
+            return
+        connection.is_closed = True
+        if connection.session is not None:
+            self.let_go(connection, with_will=with_will)
+
+    def let_go(self, connection: Connection, *, with_will: bool) -> None:
+        opened, session = connection.opened, connection.session
+        assert session is not None
+        if opened.will is not None and with_will:
+            self.append_will(opened.will)
+        closed = Closed(opened.client_id, opened.connection, self.now_ms)
+        self.submit(closed, None, durable=session.recorded)
+        connection.session = None
+
+    def apply(self, steps: list[tuple[Any, Connection | None]]) -> None:
+        effects = Effects()
+        for command, connection in steps:
+            self.broker.apply(command, connection, effects)
+        for control in effects.controls:
+            if isinstance(control, Accepted):
+                control.outlet.session = control.session
+                if control.outlet.is_closed:
+                    self.let_go(control.outlet, with_will=True)
+            elif isinstance(control, FollowUp):
+                self.submit(control.command, control.outlet, durable=True)
+
+    def connected(self, client_id: bytes) -> Connection | None:
+        connection = self.connections.get(client_id)
+        if connection is None or connection.is_closed or connection.session is None:
+            return None
+        return connection
+
+    @initialize(
+        habits=st.tuples(*[st.tuples(st.booleans(), wills, st.none() | requests)] * len(CLIENTS))
+    )
+    def begin_with_everybody_connected(self, habits):
+        """From an empty world it takes too many lucky steps until something can go wrong."""
+        for client_id, (clean, will, _) in zip(CLIENTS, habits, strict=True):
+            self.connect(client_id, clean, will)
+        self.settle()
+        for client_id, (_, _, wanted) in zip(CLIENTS, habits, strict=True):
+            if wanted:
+                self.subscribe(client_id, wanted)
+        self.settle()
+
+    # ── what clients do ───────────────────────────────────────────────────────────────────────
+
+    @rule(client_id=clients, clean=st.booleans(), will=wills)
+    def connect(self, client_id, clean, will):
+        before = self.connections.get(client_id)
+        if before is not None:
+            self.close(before)
+        self.numbers += 1
+        opened = Opened(client_id, self.numbers, clean, will)
+        connection = self.connections[client_id] = Connection(opened)
+        session = self.broker.sessions.get(client_id)
+        opening = any(isinstance(c, Opened) and c.client_id == client_id for c, _ in self.line())
+        durable = not clean or will is not None or opening
+        durable = durable or (session is not None and session.recorded)
+        self.submit(opened, connection, durable=durable)
+
+    def line(self) -> list[tuple[Any, Connection | None]]:
+        return self.steps + (self.landing[1] if self.landing else [])
+
+    @rule(client_id=clients, with_will=st.booleans())
+    def disconnect(self, client_id, with_will):
+        connection = self.connections.get(client_id)
+        if connection is not None:
+            self.close(connection, with_will=with_will)
+
+    @rule(client_id=clients, requests=requests)
+    def subscribe(self, client_id, requests):
+        connection = self.connected(client_id)
+        if connection is not None and connection.session is not None:
+            command = Subscribed(client_id, 9, requests)
+            self.submit(command, connection, durable=connection.session.durable)
+
+    @rule(client_id=clients, filters=st.lists(st.sampled_from(FILTERS), min_size=1, max_size=2))
+    def unsubscribe(self, client_id, filters):
+        connection = self.connected(client_id)
+        if connection is not None and connection.session is not None:
+            command = Unsubscribed(client_id, 9, filters)
+            self.submit(command, connection, durable=connection.session.durable)
+
+    @rule(
+        client_id=clients,
+        topic=st.sampled_from(TOPICS),
+        qos=st.integers(0, 2),
+        retain=st.booleans(),
+        payloads=st.lists(st.sampled_from([b"", b"x"]), min_size=1, max_size=3),
+    )
+    def publish(self, client_id, topic, qos, retain, payloads):
+        connection = self.connected(client_id)
+        if connection is None or connection.session is None:
+            return
+        self.payloads += 1
+        payloads = [payload and b"%d" % self.payloads for payload in payloads]
+        if not qos and not retain:
+            self.batch.append(topic, payloads, self.now_ms, 0)  # captured, nothing more
+            return
+        packet_ids = PACKET_IDS[: len(payloads)]
+        if qos == 2:
+            if any(map(connection.session.has_received, packet_ids)):
+                return
+            received = Received(client_id, packet_ids)
+            if connection.session.durable:
+                self.batch.add_event(to_event(received))
+            self.steps.append((received, None))
+        message = Published(topic, payloads, qos, retain, 0, packet_ids if qos else [])
+        self.append(message, connection if qos else None)
+
+    @rule(
+        client_id=clients,
+        kind=st.sampled_from([PUBACK, PUBREC, PUBCOMP]),
+        packet_ids=st.lists(st.sampled_from([1, 2, 3, 4, 5]), min_size=1, max_size=3),
+    )
+    def acknowledge(self, client_id, kind, packet_ids):
+        connection = self.connected(client_id)
+        if connection is None or connection.session is None:
+            return
+        if connection.session.durable:
+            self.submit(Acknowledged(client_id, kind, packet_ids), connection, durable=True)
+        else:
+            self.broker.acknowledge(connection.session, kind, packet_ids, Effects())
+
+    @rule(client_id=clients, count=st.integers(1, 2))
+    def acknowledge_what_is_in_flight(self, client_id, count):
+        """Random ids rarely fit: this is what clients usually do."""
+        session = self.broker.sessions.get(client_id)
+        for packet_id, _, state, _ in list(session.unfinished() if session else ())[:count]:
+            self.acknowledge(client_id, {1: PUBACK, 2: PUBREC, 3: PUBCOMP}[state], [packet_id])
+
+    @rule(client_id=clients, packet_ids=st.lists(st.sampled_from(PACKET_IDS), min_size=1))
+    def release(self, client_id, packet_ids):
+        connection = self.connected(client_id)
+        if connection is None or connection.session is None:
+            return
+        if connection.session.durable:
+            self.submit(Released(client_id, packet_ids), connection, durable=True)
+        else:
+            connection.session.release(packet_ids)
+
+    # ── what time and the disk do ─────────────────────────────────────────────────────────────
+
+    @rule()
+    def expire(self):
+        for session in list(self.broker.away.values()):
+            self.submit(Expired(session.client_id, session.connection), None, durable=True)
+
+    @rule(milliseconds=st.sampled_from([1, 600, 2_000]), rows=st.sampled_from([1, 2, 256]))
+    def let_time_pass(self, milliseconds, rows):
+        self.now_ms += milliseconds
+        checkpoint.ROWS_PER_COMMIT_MAX = rows
+
+    @precondition(lambda self: self.landing is None)
+    @rule()
+    def commit(self):
+        """Hand the batch to the disk; its commands have yet to land."""
+        self.checkpointer.fill(self.batch, self.now_ms / 1000)
+        batch, steps = self.batch, self.steps
+        self.batch, self.steps = Batch(), []
+        if batch.is_empty:
+            self.apply(steps)
+            return
+        self.plain_store.commit(without_rows(batch))
+        self.landing = (self.store.commit(batch), steps)
+
+    @rule()
+    def settle(self):
+        """Let all that is in the line land, and what follows from it."""
+        while self.landing is not None or self.steps or not self.batch.is_empty:
+            (self.commit if self.landing is None else self.land)()
+
+    @precondition(lambda self: self.landing is None)
+    @rule()
+    def fail_to_commit(self):
+        """As the pipeline: refuse who waits, keep what nobody can repeat."""
+        self.checkpointer.fill(self.batch, self.now_ms / 1000)
+        batch, steps = self.batch, self.steps
+        self.batch, self.steps = Batch(), []
+        self.checkpointer.failed(batch)
+        for command, connection in steps:
+            if connection is not None:
+                self.close(connection)
+            elif isinstance(command, Published):
+                self.append(command, None)
+            elif not isinstance(command, Received):
+                self.submit(command, None, durable=True)
+
+    @precondition(lambda self: self.landing is not None)
+    @rule()
+    def land(self):
+        commit, steps = self.landing
+        self.landing = None
+        self.broker.begin(commit.index, commit.base_sequence, self.now_ms)
+        self.apply(steps)
+
+    @rule()
+    def crash(self):
+        """Everything in memory is gone; the next life begins with burying the orphans."""
+        for connection in self.connections.values():
+            connection.is_closed, connection.session = True, None
+        self._live_again(self.recovered(self.store))
+        for session in self.broker.orphans():
+            if session.will is not None:
+                self.append_will(session.will)
+            closed = Closed(session.client_id, session.connection, self.now_ms)
+            self.submit(closed, None, durable=True)
+
+    # ── what must hold ────────────────────────────────────────────────────────────────────────
+
+    def recovered(self, store: MemoryStore) -> Broker:
+        broker = self.new_broker()
+        recover(store, broker)
+        return broker
+
+    @precondition(lambda self: self.landing is None)
+    @invariant()
+    def a_restart_would_change_nothing(self):
+        lived = durable_part(self.broker)
+        again = self.recovered(self.store)
+        assert durable_part(again) == lived
+        assert durable_part(self.recovered(self.plain_store)) == lived
+        assert set(again.away) == {c for c, s in again.sessions.items() if not s.connected}
+
+    @invariant()
+    def the_books_are_right(self):
+        broker = self.broker
+        sessions = broker.sessions.values()
+        assert broker.queued_count == sum(session.queue_count for session in sessions)
+        assert set(broker.away) == {s.client_id for s in sessions if not s.connected}
+        filters = sum(len(session.subscriptions or ()) for session in sessions)
+        assert broker.routes.subscription_count == filters
+        for session in sessions:
+            assert session.inflight_count <= broker.inflight_max
+            assert session.queue_count <= broker.queue_messages_max
+
+
+def without_rows(batch: Batch) -> Batch:
+    """The same commit for a store that never sees a checkpoint."""
+    twin = Batch()
+    twin.count, twin.payload_bytes = batch.count, batch.payload_bytes
+    twin.groups, twin.events = batch.groups, batch.events
+    return twin
+
+
+class WorldThatDropsTheNewest(World):
+    """The other policy of full queues."""
+
+    drops_oldest = False
+
+
+EFFORT = settings(
+    max_examples=40,
+    stateful_step_count=50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+
+class TestARestartGivesTheSameState(World.TestCase):
+    settings = EFFORT
+
+
+class TestARestartGivesTheSameStateIfFullQueuesDropTheNewest(WorldThatDropsTheNewest.TestCase):
+    settings = EFFORT

@@ -1,0 +1,595 @@
+"""What each command does to the broker's state, and which effects it asks for."""
+
+from typing import Any
+
+import pytest
+
+from penstock.core.broker import SUBSCRIBE_FAILED, Broker
+from penstock.core.commands import (
+    Acknowledged,
+    Closed,
+    Expired,
+    Offered,
+    Opened,
+    Published,
+    Received,
+    Released,
+    Subscribed,
+    Unsubscribed,
+    WillMessage,
+    from_event,
+    to_event,
+)
+from penstock.core.effects import (
+    DELIVER_DUP,
+    DELIVER_PUBREL,
+    DELIVER_RETAIN,
+    Accepted,
+    Effects,
+    FollowUp,
+    SubscribeAnswer,
+    TakenOver,
+    UnsubscribeAnswer,
+)
+from penstock.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL
+from penstock.obs.counters import Counters
+from penstock.obs.reasons import DropReason
+
+WILL = WillMessage(b"last/words", b"bye", 1, retain=False)
+
+
+class Bench:
+    """A broker, and one line per thing that happens to it; each is an entry of its own."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.counters = Counters()
+        self.broker = Broker(self.counters, **limits)
+        self.sequence = 1
+        self.connections = 0
+
+    def apply(self, command: Any, outlet: Any = None) -> Effects:
+        effects = Effects()
+        self.broker.begin(self.broker.index + 1, self.sequence, 5_000)
+        self.broker.apply(command, outlet, effects)
+        return effects
+
+    def open(self, name: str, *, clean: bool = False, will: WillMessage | None = None) -> Effects:
+        """Connect; the outlet is the name with the number of the connection: ``ann#1``."""
+        self.connections += 1
+        opened = Opened(name.encode(), self.connections, clean, will)
+        return self.apply(opened, f"{name}#{self.connections}")
+
+    def close(self, name: str, connection: int | None = None) -> Effects:
+        session = self.broker.sessions.get(name.encode())
+        number = session.connection if connection is None and session else connection or 0
+        return self.apply(Closed(name.encode(), number, 9_000))
+
+    def subscribe(self, name: str, *requests: tuple[bytes, int]) -> Effects:
+        session = self.broker.sessions[name.encode()]
+        return self.apply(Subscribed(name.encode(), 77, list(requests)), session.outlet)
+
+    def publish(
+        self, topic: bytes, *payloads: bytes, qos: int = 1, retain: bool = False, outlet: Any = None
+    ) -> Effects:
+        packet_ids = list(range(50, 50 + len(payloads)))
+        effects = self.apply(Published(topic, list(payloads), qos, retain, 0, packet_ids), outlet)
+        self.sequence += len(payloads)
+        return effects
+
+    def acknowledge(self, name: str, kind: int, *packet_ids: int) -> Effects:
+        session = self.broker.sessions[name.encode()]
+        return self.apply(Acknowledged(name.encode(), kind, list(packet_ids)), session.outlet)
+
+    def restarted(self) -> "Bench":
+        """A bench whose broker was loaded from the rows of this one."""
+        again = Bench()
+        for client_id in self.broker.sessions:
+            row = self.broker.session_row(client_id)
+            if row is not None:
+                again.broker.load_session(row)
+        return again
+
+
+def kinds(effects: Effects) -> list[type]:
+    return [type(control) for control in effects.controls]
+
+
+# ── opening ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_first_connection_is_accepted_without_a_session_present(clean):
+    bench = Bench()
+    effects = bench.open("ann", clean=clean)
+    session = bench.broker.sessions[b"ann"]
+    assert effects.controls == [Accepted("ann#1", session, session_present=False)]
+    assert session.durable is not clean
+    assert session.connected
+
+
+@pytest.mark.parametrize(
+    ("first_clean", "second_clean", "present"),
+    [(False, False, True), (False, True, False), (True, False, False), (True, True, False)],
+)
+def test_only_a_durable_session_is_resumed_and_only_if_asked_for(
+    first_clean, second_clean, present
+):
+    """[MQTT-3.1.2-4] to [MQTT-3.1.2-6]: a clean session is neither resumed nor resumes."""
+    bench = Bench()
+    bench.open("ann", clean=first_clean)
+    bench.subscribe("ann", (b"t", 1))
+    effects = bench.open("ann", clean=second_clean)
+    taken_over, accepted = effects.controls
+    assert taken_over == TakenOver("ann#1")
+    assert accepted.session_present is present
+    assert bench.broker.routes.subscription_count == present
+    assert bench.broker.sessions[b"ann"].durable is not second_clean
+
+
+def test_a_session_that_is_away_is_resumed_without_a_take_over():
+    bench = Bench()
+    bench.open("ann")
+    bench.close("ann")
+    assert list(bench.broker.away) == [b"ann"]
+    assert kinds(bench.open("ann")) == [Accepted]
+    assert not bench.broker.away
+
+
+def test_resumption_repeats_what_is_unfinished_and_then_sends_what_waited():
+    """[MQTT-4.4.0-1]: same ids, same order, DUP; a PUBREL where PUBREC had come."""
+    bench = Bench(inflight_max=3)
+    bench.open("ann")
+    bench.subscribe("ann", (b"t", 2))
+    bench.publish(b"t", b"1", qos=1)
+    bench.publish(b"t", b"2", b"3", qos=2)
+    bench.acknowledge("ann", PUBREC, 2)
+    bench.publish(b"t", b"4", qos=1)
+    bench.close("ann")
+    bench.publish(b"t", b"5", qos=2)
+    bench.broker.inflight_max = 4
+
+    effects = bench.open("ann")
+    assert effects.deliveries == {
+        "ann#2": [
+            (b"", None, 1 | DELIVER_DUP, 1, 1),
+            (b"", None, DELIVER_PUBREL, 2, 2),
+            (b"", None, 2 | DELIVER_DUP, 3, 3),
+            (b"", None, 1, 4, 4),
+        ]
+    }
+    assert bench.counters.redelivered_total == 3
+    assert bench.broker.queued_count == 1
+
+
+def test_a_will_is_kept_with_its_session_and_goes_with_the_connection():
+    bench = Bench()
+    bench.open("ann", will=WILL)
+    again = bench.restarted()
+    assert again.broker.sessions[b"ann"].will == WILL
+    bench.close("ann")
+    assert bench.broker.sessions[b"ann"].will is None
+
+
+def test_a_live_session_has_a_row_only_if_it_has_a_will():
+    bench = Bench()
+    bench.open("ann", clean=True, will=WILL)
+    bench.open("bob", clean=True)
+    assert list(bench.broker.dirty) == [b"ann"]
+    assert bench.broker.session_row(b"ann") is not None
+    assert bench.broker.session_row(b"bob") is None
+    assert bench.broker.session_row(b"nobody") is None
+
+
+# ── closing and expiring ──────────────────────────────────────────────────────────────────────
+
+
+def test_a_durable_session_outlives_its_connection():
+    bench = Bench()
+    bench.open("ann")
+    bench.close("ann")
+    session = bench.broker.sessions[b"ann"]
+    assert not session.connected
+    assert session.outlet is None
+    assert session.away_since_ms == 9_000
+
+
+def test_a_live_session_ends_with_its_connection():
+    bench = Bench()
+    bench.open("ann", clean=True, will=WILL)
+    bench.subscribe("ann", (b"t", 1))
+    bench.broker.dirty.clear()
+    bench.close("ann")
+    assert not bench.broker.sessions
+    assert bench.broker.routes.subscription_count == 0
+    assert list(bench.broker.dirty) == [b"ann"]  # its row is to be deleted
+
+
+def test_the_end_of_an_older_connection_changes_nothing():
+    bench = Bench()
+    bench.open("ann")
+    bench.open("ann")
+    bench.close("ann", connection=1)
+    assert bench.broker.sessions[b"ann"].connected
+    bench.close("nobody", connection=1)
+
+
+def test_expiry_discards_the_session_and_counts_what_waited():
+    bench = Bench()
+    bench.open("ann")
+    bench.subscribe("ann", (b"t", 1))
+    bench.close("ann")
+    bench.publish(b"t", b"1", b"2")
+    bench.apply(Expired(b"ann", 1))
+    assert not bench.broker.sessions
+    assert not bench.broker.away
+    assert bench.broker.queued_count == 0
+    assert bench.counters.drops[DropReason.SESSION_EXPIRED] == 2
+
+
+@pytest.mark.parametrize("case", ["unknown", "connected", "newer"])
+def test_expiry_is_void_unless_the_session_is_still_as_the_same_connection_left_it(case):
+    bench = Bench()
+    bench.open("ann")
+    if case == "newer":
+        bench.open("ann")
+        bench.close("ann")
+    bench.apply(Expired(b"bob" if case == "unknown" else b"ann", 1))
+    assert list(bench.broker.sessions) == [b"ann"]
+
+
+# ── subscribing ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_subscription_is_answered_with_one_code_per_filter():
+    bench = Bench()
+    bench.open("ann")
+    effects = bench.subscribe("ann", (b"a", 2), (b"b", SUBSCRIBE_FAILED), (b"c", 0))
+    assert effects.controls == [SubscribeAnswer("ann#1", 77, [2, SUBSCRIBE_FAILED, 0])]
+    assert bench.broker.sessions[b"ann"].subscriptions == {b"a": 2, b"c": 0}
+
+
+def test_subscribing_again_replaces_the_qos():
+    bench = Bench()
+    bench.open("ann")
+    bench.subscribe("ann", (b"a", 2))
+    bench.subscribe("ann", (b"a", 1))
+    assert bench.broker.sessions[b"ann"].subscriptions == {b"a": 1}
+    assert bench.publish(b"a", b"x", qos=2).deliveries == {"ann#1": [(b"a", b"x", 1, 1, 1)]}
+
+
+def test_commands_for_a_session_that_is_gone_do_nothing():
+    bench = Bench()
+    for command in (
+        Subscribed(b"ann", 1, [(b"a", 1)]),
+        Unsubscribed(b"ann", 1, [b"a"]),
+        Offered(b"ann", 1, 1, [1], [(b"a", 1, 1)]),
+        Acknowledged(b"ann", PUBREC, [1]),
+        Received(b"ann", [1]),
+    ):
+        effects = bench.apply(command, "late")
+        assert not effects.controls
+        assert not effects.acks
+        assert not effects.deliveries
+    assert not bench.broker.sessions
+
+
+def test_unsubscribing_is_answered_even_if_nothing_matched():
+    bench = Bench()
+    bench.open("ann")
+    unsubscribe = Unsubscribed(b"ann", 5, [b"a", b"never"])
+    assert bench.apply(unsubscribe, "ann#1").controls == [UnsubscribeAnswer("ann#1", 5)]
+    bench.subscribe("ann", (b"a", 1))
+    assert bench.apply(unsubscribe, "ann#1").controls == [UnsubscribeAnswer("ann#1", 5)]
+    assert bench.broker.routes.subscription_count == 0
+    assert not bench.publish(b"a", b"x").deliveries
+    assert not bench.apply(unsubscribe).controls  # replayed: nobody is there to be answered
+
+
+# ── retained messages ─────────────────────────────────────────────────────────────────────────
+
+
+def test_retained_messages_of_qos_0_are_sent_at_once_with_the_answer():
+    bench = Bench()
+    bench.publish(b"a", b"kept", qos=0, retain=True)
+    bench.open("ann")
+    effects = bench.subscribe("ann", (b"#", 2))
+    assert kinds(effects) == [SubscribeAnswer]
+    assert effects.deliveries == {"ann#1": [(b"a", b"kept", DELIVER_RETAIN, 0, 0)]}
+
+
+def test_retained_messages_above_qos_0_reach_a_live_session_at_once():
+    bench = Bench()
+    bench.publish(b"a", b"kept", qos=2, retain=True)
+    bench.open("ann", clean=True)
+    effects = bench.subscribe("ann", (b"a", 1))
+    assert kinds(effects) == [SubscribeAnswer]
+    assert effects.deliveries == {"ann#1": [(b"a", b"kept", 1 | DELIVER_RETAIN, 1, 1)]}
+
+
+def test_retained_messages_above_qos_0_are_journaled_for_a_durable_session():
+    """Which they are cannot be asked again on replay; so the offer is a command of its own."""
+    bench = Bench()
+    bench.publish(b"a", b"kept", qos=2, retain=True)
+    bench.open("ann")
+    (follow_up,) = bench.subscribe("ann", (b"a", 1), (b"b", 0), (b"c", SUBSCRIBE_FAILED)).controls
+    assert isinstance(follow_up, FollowUp)
+    assert follow_up.command.offers == [(b"a", 1, 1)]
+    effects = bench.apply(follow_up.command, follow_up.outlet)
+    assert effects.controls == [SubscribeAnswer("ann#1", 77, [1, 0, SUBSCRIBE_FAILED])]
+    assert effects.deliveries == {"ann#1": [(b"a", b"kept", 1 | DELIVER_RETAIN, 1, 1)]}
+
+
+def test_an_offer_that_was_replaced_meanwhile_is_read_from_the_journal():
+    bench = Bench()
+    bench.publish(b"a", b"old", retain=True)
+    bench.open("ann")
+    (follow_up,) = bench.subscribe("ann", (b"a", 1)).controls
+    bench.apply(Unsubscribed(b"ann", 1, [b"a"]))
+    bench.publish(b"a", b"new", retain=True)
+    effects = bench.apply(follow_up.command, "ann#1")
+    assert effects.deliveries == {"ann#1": [(b"a", None, 1 | DELIVER_RETAIN, 1, 1)]}
+
+
+def test_a_subscription_whose_connection_is_gone_offers_nothing():
+    bench = Bench()
+    bench.publish(b"a", b"kept", retain=True)
+    bench.open("ann")
+    effects = bench.apply(Subscribed(b"ann", 1, [(b"a", 1)]), "older")
+    assert not effects.controls
+    assert not effects.deliveries
+    assert bench.broker.sessions[b"ann"].subscriptions == {b"a": 1}
+
+
+def test_an_offer_is_not_for_the_session_that_came_after():
+    """Between SUBSCRIBE and the offer the client may connect anew, clean, and subscribe nothing."""
+    bench = Bench()
+    bench.publish(b"a", b"kept", retain=True)
+    bench.open("ann")
+    (follow_up,) = bench.subscribe("ann", (b"a", 1)).controls
+    bench.open("ann", clean=True)
+    effects = bench.apply(follow_up.command, follow_up.outlet)
+    assert not effects.deliveries
+    assert bench.broker.sessions[b"ann"].inflight_count == 0
+
+
+def test_an_empty_retained_message_clears_and_the_last_of_a_run_stays():
+    bench = Bench()
+    bench.publish(b"a", b"1", b"2", retain=True)
+    message = bench.broker.retained.get(b"a")
+    assert (message.payload, message.sequence, message.time_ms) == (b"2", 2, 5_000)
+    bench.publish(b"a", b"3", b"", retain=True)
+    assert bench.broker.retained.get(b"a") is None
+
+
+def test_a_retained_message_beyond_the_limit_is_delivered_but_not_kept():
+    bench = Bench(retained_max=1)
+    bench.open("ann")
+    bench.subscribe("ann", (b"#", 1))
+    bench.publish(b"a", b"1", retain=True)
+    effects = bench.publish(b"b", b"2", retain=True)
+    assert len(effects.deliveries["ann#1"]) == 1
+    assert bench.broker.retained.get(b"b") is None
+    assert bench.counters.drops[DropReason.RETAINED_LIMIT] == 1
+
+
+# ── publishing ────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("qos", "kind"), [(1, PUBACK), (2, PUBREC)])
+def test_a_publish_is_acknowledged_by_the_packet_of_its_qos(qos, kind):
+    effects = Bench().publish(b"t", b"x", b"y", qos=qos, outlet="bob")
+    assert effects.acks == {("bob", kind): [50, 51]}
+
+
+def test_a_publish_of_qos_0_comes_by_only_to_be_retained():
+    bench = Bench()
+    bench.open("ann")
+    bench.subscribe("ann", (b"t", 2))
+    effects = bench.publish(b"t", b"x", qos=0, retain=True)
+    assert not effects.deliveries
+    assert not effects.acks
+    assert bench.broker.retained.count == 1
+
+
+@pytest.mark.parametrize("published", [1, 2])
+@pytest.mark.parametrize("granted", [0, 1, 2])
+def test_a_delivery_has_the_lower_of_the_two_qos(published, granted):
+    """[MQTT-3.8.4-6]."""
+    bench = Bench()
+    bench.open("ann")
+    bench.subscribe("ann", (b"t", granted))
+    (delivery,) = bench.publish(b"t", b"x", qos=published).deliveries["ann#1"]
+    assert delivery[2] == min(published, granted)
+    assert bool(delivery[3]) == bool(delivery[2])
+
+
+def test_overlapping_subscriptions_give_one_copy_at_the_highest_qos():
+    """[MQTT-3.3.5-1]."""
+    bench = Bench()
+    bench.open("ann")
+    bench.subscribe("ann", (b"a/b", 0), (b"a/+", 2), (b"#", 1))
+    assert bench.publish(b"a/b", b"x", qos=2).deliveries == {"ann#1": [(b"a/b", b"x", 2, 1, 1)]}
+
+
+def test_a_session_that_is_away_gets_qos_1_later_and_qos_0_never():
+    bench = Bench()
+    bench.open("ann")
+    bench.subscribe("ann", (b"one", 1), (b"zero", 0))
+    bench.close("ann")
+    bench.publish(b"one", b"x")
+    bench.publish(b"zero", b"y")
+    assert bench.open("ann").deliveries == {"ann#2": [(b"", None, 1, 1, 1)]}
+
+
+def test_a_run_fills_the_window_and_the_rest_waits():
+    bench = Bench(inflight_max=2)
+    bench.open("ann")
+    bench.subscribe("ann", (b"t", 1))
+    effects = bench.publish(b"t", b"1", b"2", b"3")
+    assert effects.deliveries == {"ann#1": [(b"t", b"1", 1, 1, 1), (b"t", b"2", 1, 2, 2)]}
+    assert bench.broker.queued_count == 1
+    effects = bench.acknowledge("ann", PUBACK, 1)
+    assert effects.deliveries == {"ann#1": [(b"", None, 1, 3, 3)]}
+    assert bench.broker.queued_count == 0
+
+
+def test_a_run_that_fits_leaves_behind_what_is_already_going():
+    bench = Bench()
+    bench.open("ann", clean=True)
+    bench.subscribe("ann", (b"t", 1))
+    effects = Effects()
+    for position, payloads in ((0, [b"1", b"2"]), (2, [b"3"])):
+        bench.broker.apply(Published(b"t", payloads, 1, False, position, []), None, effects)
+    assert [delivery[1] for delivery in effects.deliveries["ann#1"]] == [b"1", b"2", b"3"]
+    assert not bench.broker.dirty  # a live session has no row
+
+
+@pytest.mark.parametrize(
+    ("drops_oldest", "reason", "kept"),
+    [
+        (True, DropReason.QUEUE_FULL_OLDEST, [2, 3]),
+        (False, DropReason.QUEUE_FULL_NEWEST, [1, 2]),
+    ],
+)
+def test_a_full_queue_drops_by_its_policy_and_counts(drops_oldest, reason, kept):
+    bench = Bench(queue_messages_max=2, queue_drops_oldest=drops_oldest)
+    bench.open("ann")
+    bench.subscribe("ann", (b"t", 1))
+    bench.close("ann")
+    bench.publish(b"t", b"1", b"2", b"3")
+    assert bench.counters.drops[reason] == 1
+    assert bench.broker.queued_count == 2
+    assert [delivery[4] for delivery in bench.open("ann").deliveries["ann#2"]] == kept
+
+
+# ── acknowledging ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_pubrec_is_answered_with_pubrel_even_for_an_id_that_is_not_known():
+    """The client must be able to finish."""
+    bench = Bench()
+    bench.open("ann")
+    assert bench.acknowledge("ann", PUBREC, 9).acks == {("ann#1", PUBREL): [9]}
+
+
+def test_a_handshake_of_qos_2_ends_with_pubcomp():
+    bench = Bench()
+    bench.open("ann")
+    bench.subscribe("ann", (b"t", 2))
+    bench.publish(b"t", b"x", qos=2)
+    assert bench.acknowledge("ann", PUBREC, 1).acks == {("ann#1", PUBREL): [1]}
+    assert not bench.acknowledge("ann", PUBCOMP, 1).acks
+    assert bench.broker.sessions[b"ann"].inflight_count == 0
+
+
+def test_releasing_is_answered_with_pubcomp_whether_or_not_the_session_is_there():
+    bench = Bench()
+    bench.open("ann")
+    bench.apply(Received(b"ann", [3, 4]))
+    session = bench.broker.sessions[b"ann"]
+    assert session.has_received(3)
+    assert bench.apply(Released(b"ann", [3]), "ann#1").acks == {("ann#1", PUBCOMP): [3]}
+    assert not session.has_received(3)
+    assert session.has_received(4)
+    assert bench.apply(Released(b"bob", [3]), "bob#1").acks == {("bob#1", PUBCOMP): [3]}
+    assert not bench.apply(Released(b"ann", [4])).acks  # replayed
+
+
+def test_what_the_journal_has_no_more_is_counted_and_its_id_is_free():
+    bench = Bench()
+    bench.open("ann")
+    bench.subscribe("ann", (b"t", 1))
+    bench.publish(b"t", b"x")
+    session = bench.broker.sessions[b"ann"]
+    bench.broker.lose(session, 1)
+    bench.broker.lose(session, 1)
+    assert session.inflight_count == 0
+    assert bench.counters.drops[DropReason.RETENTION] == 1
+
+
+# ── recovery ──────────────────────────────────────────────────────────────────────────────────
+
+ENTRY_COMMANDS = [
+    Opened(b"ann", 2, clean=True, will=None),
+    Closed(b"ann", 1, 1),
+    Subscribed(b"ann", 1, [(b"new", 1)]),
+    Unsubscribed(b"ann", 1, [b"t"]),
+    Offered(b"ann", 1, 1, [1], [(b"t", 1, 1)]),
+    Acknowledged(b"ann", PUBACK, [1]),
+    Received(b"ann", [1]),
+    Released(b"ann", [8]),
+    Published(b"t", [b"y"], 1, False, 0, []),
+]
+
+
+@pytest.mark.parametrize("command", ENTRY_COMMANDS, ids=lambda c: type(c).__name__)
+def test_replay_skips_what_the_row_contains_and_applies_what_came_after(command):
+    bench = Bench()
+    bench.open("ann")
+    bench.subscribe("ann", (b"t", 1))
+    bench.publish(b"t", b"x")
+    bench.apply(Received(b"ann", [8]))
+    row = bench.broker.session_row(b"ann")
+    for index, is_contained in ((bench.broker.index, True), (bench.broker.index + 1, False)):
+        broker = Broker(Counters())
+        broker.load_session(row)
+        broker.begin(index, 9, 1)
+        broker.apply(command, None, Effects())
+        broker.index = bench.broker.index
+        unchanged = b"ann" in broker.sessions and broker.session_row(b"ann") == row
+        assert unchanged is is_contained
+
+
+@pytest.mark.parametrize("is_contained", [True, False])
+def test_replay_skips_an_expiry_that_the_row_contains(is_contained):
+    bench = Bench()
+    bench.open("ann")
+    bench.close("ann")
+    again = bench.restarted()
+    again.broker.begin(bench.broker.index + (not is_contained), 1, 1)
+    again.broker.apply(Expired(b"ann", 1), None, Effects())
+    assert (b"ann" in again.broker.sessions) is is_contained
+
+
+def test_after_recovery_the_longest_away_is_first_and_orphans_are_those_still_connected():
+    bench = Bench()
+    for name, away_since_ms in (("late", 30), ("early", 10), ("here", 0), ("mid", 20)):
+        bench.open(name)
+        if away_since_ms:
+            bench.apply(Closed(name.encode(), bench.connections, away_since_ms))
+    again = bench.restarted().broker
+    again.settle_recovery()
+    assert list(again.away) == [b"early", b"mid", b"late"]
+    assert [session.client_id for session in again.orphans()] == [b"here"]
+
+
+def test_recovery_brings_back_subscriptions_and_the_count_of_what_waits():
+    bench = Bench()
+    bench.open("ann")
+    bench.subscribe("ann", (b"t", 1))
+    bench.close("ann")
+    bench.publish(b"t", b"1", b"2")
+    again = bench.restarted()
+    again.broker.settle_recovery()
+    assert again.broker.queued_count == 2
+    again.sequence = bench.sequence
+    again.publish(b"t", b"3")
+    assert again.broker.queued_count == 3
+
+
+def test_the_oldest_needed_message_is_asked_of_durable_sessions_only():
+    bench = Bench()
+    assert bench.broker.oldest_needed() is None
+    for name, clean in (("live", True), ("ann", False), ("bob", False)):
+        bench.open(name, clean=clean)
+        bench.subscribe(name, (b"for/" + name.encode(), 1))
+    for name in (b"live", b"bob", b"ann"):
+        bench.publish(b"for/" + name, b"x")
+    assert bench.broker.oldest_needed() == 2
+
+
+@pytest.mark.parametrize(
+    "command", [*ENTRY_COMMANDS[:-1], Expired(b"a", 3), Opened(b"a", 1, clean=False, will=WILL)]
+)
+def test_an_event_stands_for_its_command(command):
+    assert from_event(to_event(command)) == command

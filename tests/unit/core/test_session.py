@@ -1,0 +1,255 @@
+"""A session's deliveries: states, packet ids, order, and the row that describes it all."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.core.commands import WillMessage
+from penstock.core.session import (
+    AWAIT_PUBACK,
+    AWAIT_PUBCOMP,
+    AWAIT_PUBREC,
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    Session,
+)
+
+STATES = [None, AWAIT_PUBACK, AWAIT_PUBREC, AWAIT_PUBCOMP]
+KINDS = [PUBACK, PUBREC, PUBCOMP]
+MOVES = {
+    (AWAIT_PUBACK, PUBACK): None,
+    (AWAIT_PUBREC, PUBREC): AWAIT_PUBCOMP,
+    (AWAIT_PUBCOMP, PUBCOMP): None,
+}
+"""The only moves there are; None is a delivery that is complete, or never was."""
+
+FAULTS = {(AWAIT_PUBACK, PUBREC), (AWAIT_PUBACK, PUBCOMP), (AWAIT_PUBREC, PUBACK), (AWAIT_PUBCOMP, PUBACK)}  # fmt: skip
+"""Answers of the wrong QoS; all others that do not fit are merely late or repeated."""
+
+
+def connected() -> Session:
+    session = Session(b"c", durable=True)
+    session.connected = True
+    return session
+
+
+def in_state(state: int | None) -> Session:
+    """A session whose packet 1 is in this state."""
+    session = connected()
+    if state is not None:
+        session.begin(7, 1 if state == AWAIT_PUBACK else 2)
+    if state == AWAIT_PUBCOMP:
+        assert session.acknowledge(PUBREC, 1)
+    return session
+
+
+def states(session: Session) -> dict[int, int]:
+    return {packet_id: state for packet_id, _, state, _ in session.unfinished()}
+
+
+@pytest.mark.parametrize(("state", "kind"), list(product(STATES, KINDS)))
+def test_a_delivery_moves_as_the_table_says_and_not_otherwise(state, kind):
+    session = in_state(state)
+    fits = (state, kind) in MOVES
+    after = MOVES.get((state, kind), state)
+    assert session.acknowledge(kind, 1) is fits
+    assert states(session) == ({} if after is None else {1: after})
+
+
+@pytest.mark.parametrize(("state", "kind"), list(product(STATES, KINDS)))
+def test_only_an_answer_of_the_wrong_qos_is_a_fault(state, kind):
+    session = in_state(state)
+    assert session.fault_of(kind, [99, 1]) == (1 if (state, kind) in FAULTS else 0)
+
+
+def test_a_delivery_keeps_its_sequence_and_retain_flag_through_the_handshake():
+    session = connected()
+    session.begin(41, 2, retain=True)
+    assert list(session.unfinished()) == [(1, 41, AWAIT_PUBREC, True)]
+    session.acknowledge(PUBREC, 1)
+    assert list(session.unfinished()) == [(1, 41, AWAIT_PUBCOMP, True)]
+
+
+# ── packet ids ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_packet_ids_begin_at_one_and_wrap_after_65535():
+    session = connected()
+    session.next_packet_id = 65_534
+    assert [session.begin(1, 1) for _ in range(4)] == [65_534, 65_535, 1, 2]
+
+
+def test_a_packet_id_in_use_is_passed_over():
+    session = connected()
+    session.next_packet_id = 65_535
+    assert [session.begin(1, 1) for _ in range(2)] == [65_535, 1]
+    session.next_packet_id = 65_535
+    assert session.begin(2, 1) == 2
+
+
+def test_all_65535_packet_ids_can_be_in_flight_and_a_freed_one_is_found_again():
+    session = connected()
+    assert session.begin_run(1, 1, 65_535) == list(range(1, 65_536))
+    assert not session.has_room(65_535)
+    session.acknowledge(PUBACK, 30_000)
+    assert session.has_room(65_535)
+    assert session.begin(70_000, 1) == 30_000
+
+
+@given(
+    first=st.sampled_from([1, 5, 65_530, 65_535]),
+    taken=st.sets(st.sampled_from([1, 2, 3, 7, 8, 65_531, 65_535])),
+    count=st.integers(1, 12),
+    qos=st.integers(1, 2),
+)
+def test_a_run_gets_the_same_ids_as_its_messages_one_by_one(first, taken, count, qos):
+    """Replay goes one by one where the broker went by the run; the outcome must not differ."""
+    one_by_one, run = connected(), connected()
+    for session in (one_by_one, run):
+        for packet_id in taken:
+            session.next_packet_id = packet_id
+            session.begin(1, 1)
+        session.next_packet_id = first
+    expected = [one_by_one.begin(100 + number, qos) for number in range(count)]
+    assert run.begin_run(100, qos, count) == expected
+    assert run.inflight == one_by_one.inflight
+    assert run.next_packet_id == one_by_one.next_packet_id
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), max_size=60))
+def test_an_id_is_never_given_out_while_it_is_in_use(steps):
+    session = connected()
+    session.next_packet_id = 65_533
+    in_use: list[int] = []
+    for is_new, which in steps:
+        if is_new or not in_use:
+            packet_id = session.begin(1, 1)
+            assert packet_id not in in_use
+            assert 1 <= packet_id <= 65_535
+            in_use.append(packet_id)
+        else:
+            packet_id = in_use.pop(which % len(in_use))
+            assert session.acknowledge(PUBACK, packet_id)
+    assert list(states(session)) == in_use
+
+
+# ── room, queue, order ────────────────────────────────────────────────────────────────────────
+
+
+def test_there_is_room_only_if_connected_with_nothing_waiting_and_a_window():
+    session = connected()
+    assert session.has_room(2, 2)
+    assert not session.has_room(2, 3)
+    session.begin(1, 1)
+    assert session.has_room(2)
+    assert not session.has_room(1)
+    session.enqueue(2, 1)
+    assert not session.has_room(2)
+    assert not Session(b"away", durable=True).has_room(2)
+
+
+def test_the_queue_leaves_in_order_as_far_as_the_window_allows():
+    session = connected()
+    for sequence in (5, 6, 7):
+        session.enqueue(sequence, 2 if sequence == 6 else 1, retain=sequence == 6)
+    assert session.queue_count == 3
+    assert list(session.dequeue(2)) == [(1, 5, 1, False), (2, 6, 2, True)]
+    assert list(session.dequeue(2)) == []
+    session.acknowledge(PUBACK, 1)
+    assert list(session.dequeue(2)) == [(3, 7, 1, False)]
+    assert (session.queue_count, session.inflight_count) == (0, 2)
+
+
+def test_unfinished_deliveries_are_repeated_oldest_first_whatever_their_ids():
+    session = connected()
+    session.next_packet_id = 65_535
+    for sequence in (10, 11, 12):
+        session.begin(sequence, 2)
+    session.acknowledge(PUBREC, 65_535)
+    assert [(i, s) for i, s, _, _ in session.unfinished()] == [(65_535, 10), (1, 11), (2, 12)]
+
+
+def test_an_empty_session_has_nothing():
+    session = Session(b"c", durable=False)
+    assert (session.inflight_count, session.queue_count) == (0, 0)
+    assert list(session.unfinished()) == list(session.dequeue(1)) == []
+    assert session.oldest_needed() is None
+    assert not session.acknowledge(PUBACK, 1)
+    assert session.fault_of(PUBACK, [1]) == 0
+    assert not session.has_received(1)
+    session.release([1])
+    assert not session.recorded
+
+
+def test_the_oldest_needed_is_the_lowest_of_those_in_flight_and_waiting():
+    session = connected()
+    session.enqueue(8, 1)
+    assert session.oldest_needed() == 8
+    session.begin(9, 1)
+    session.begin(6, 1)
+    assert session.oldest_needed() == 6
+
+
+def test_a_will_has_a_live_session_recorded():
+    session = Session(b"c", durable=False)
+    session.will = WillMessage(b"t", b"", 0, retain=False)
+    assert session.recorded
+
+
+# ── QoS 2, receiving ──────────────────────────────────────────────────────────────────────────
+
+
+def test_received_ids_are_known_until_they_are_released():
+    session = connected()
+    session.receive([1, 2])
+    session.receive([3])
+    session.release([2, 9])
+    assert [session.has_received(packet_id) for packet_id in (1, 2, 3)] == [True, False, True]
+
+
+# ── the row ───────────────────────────────────────────────────────────────────────────────────
+
+packet_ids = st.integers(1, 65_535)
+packed = st.builds(
+    lambda sequence, state, retain: sequence << 3 | retain << 2 | state,
+    st.integers(1, 2**60),
+    st.integers(1, 3),
+    st.booleans(),
+)
+
+
+@st.composite
+def sessions(draw: st.DrawFn) -> Session:
+    session = Session(draw(st.binary(max_size=8)), durable=draw(st.booleans()))
+    session.connected = draw(st.booleans())
+    session.connection = draw(st.integers(0, 2**63))
+    session.away_since_ms = draw(st.integers(0, 2**45))
+    session.will = draw(
+        st.none()
+        | st.builds(WillMessage, st.binary(), st.binary(), st.integers(0, 2), st.booleans())
+    )
+    session.next_packet_id = draw(packet_ids)
+    session.subscriptions = draw(st.dictionaries(st.binary(), st.integers(0, 2))) or None
+    session.inflight = draw(st.dictionaries(packet_ids, packed)) or None
+    for entry in draw(st.lists(packed)):
+        session.enqueue(entry >> 3, entry & 3, retain=bool(entry & 4))
+    session.receive(draw(st.lists(packet_ids)))
+    return session
+
+
+@given(sessions(), st.integers(0, 2**60))
+def test_a_row_brings_the_session_back(session, applied):
+    again = Session.from_row(session.to_row(applied))
+    assert again.applied == session.applied == applied
+    for name in ("client_id", "durable", "connected", "connection", "away_since_ms", "will"):
+        assert getattr(again, name) == getattr(session, name)
+    assert again.next_packet_id == session.next_packet_id
+    assert again.subscriptions == session.subscriptions
+    assert list(again.unfinished()) == list(session.unfinished())  # order is part of the state
+    assert list(again.queue or ()) == list(session.queue or ())
+    assert (again.received or set()) == (session.received or set())
+    assert again.outlet is None
+    assert again.to_row(applied) == session.to_row(applied)
