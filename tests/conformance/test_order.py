@@ -3,6 +3,8 @@
 import pytest
 
 from tests.conformance.wire_client import (
+    connack,
+    connect_packet,
     puback,
     pubcomp,
     publish,
@@ -163,3 +165,25 @@ def test_a_small_window_keeps_the_order(own_broker, connect, unique):
         packet_id = subscriber.expect_publish(f"{unique}/t", payload, qos=1)
         subscriber.send(puback(packet_id))
     subscriber.expect_nothing()
+
+
+@pytest.mark.proves("MQTT-4.6.0-6", "MQTT-3.1.2-5")
+def test_what_is_published_during_a_reconnect_does_not_overtake_what_waited(connect, dial, unique):
+    """The queue is read from disk while new messages are at hand: the tempting short cut."""
+    publisher = connect()
+    subscriber = connect(unique, clean=False)
+    subscriber.subscribe((f"{unique}/t", 1))
+    for _ in range(20):
+        subscriber.disconnect()
+        for number in range(10):
+            publisher.publish_acknowledged(f"{unique}/t", b"%d" % number)
+        subscriber = dial()
+        subscriber.send(connect_packet(unique, clean=False))
+        fresh = [publish(f"{unique}/t", b"%d" % n, qos=1, packet_id=n) for n in range(10, 40)]
+        for packet in fresh:
+            publisher.send(packet)
+        subscriber.expect(connack(session_present=True))
+        for number in range(40):
+            packet_id = subscriber.expect_publish(f"{unique}/t", b"%d" % number, qos=1)
+            subscriber.send(puback(packet_id))
+        publisher.expect(*(puback(n) for n in range(10, 40)))

@@ -302,7 +302,8 @@ class WireClient:
         first_byte, packet_id, actual_topic, actual_payload = self.receive_publish()
         raw_topic = topic.encode() if isinstance(topic, str) else topic
         expected = (0x30 | dup << 3 | qos << 1 | retain, raw_topic, payload)
-        assert (first_byte, actual_topic, actual_payload) == expected
+        received = (first_byte, actual_topic, actual_payload)
+        assert received == expected, f"expected {expected!r}, received {received!r}"
         assert bool(packet_id) == bool(qos)  # [MQTT-2.3.1-1], [MQTT-2.3.1-5]
         return packet_id
 
