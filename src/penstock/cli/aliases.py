@@ -1,0 +1,44 @@
+"""The names that others' scripts call: ``mqtt-broker``, ``mqtt-producer``, ``mqtt-consumer``.
+
+They are ``penstock serve``, ``pub`` and ``sub``. Only the broker's host and port are spelled
+another way; all else is passed on as it is: an option of ``serve`` is an option of the alias.
+"""
+
+import sys
+from typing import NoReturn
+
+import click
+
+from penstock.cli import main
+
+__all__ = ["broker", "consumer", "producer"]
+
+
+def producer() -> NoReturn:
+    """Run ``penstock pub``."""
+    main(["pub", *sys.argv[1:]])
+
+
+def consumer() -> NoReturn:
+    """Run ``penstock sub``."""
+    main(["sub", *sys.argv[1:]])
+
+
+@click.command(
+    "mqtt-broker",
+    context_settings={"help_option_names": ["--help"], "ignore_unknown_options": True},
+)
+@click.option("-h", "--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("-p", "--port", type=click.IntRange(0, 65_535), help="Port.  [default: 1883]")
+@click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS OF SERVE]...")
+def broker(host: str | None, port: int | None, options: tuple[str, ...]) -> NoReturn:
+    """Run the broker: `penstock serve`, which see for further options, --max-clients among them."""
+    main(["serve", *_listen(host, port), *options])
+
+
+def _listen(host: str | None, port: int | None) -> list[str]:
+    """Leave the address to the configuration unless a part of it was given."""
+    if host is None and port is None:
+        return []
+    host = host or "127.0.0.1"
+    return ["--listen", f"{f'[{host}]' if ':' in host else host}:{1883 if port is None else port}"]

@@ -1,0 +1,52 @@
+"""What ``pub`` and ``sub`` have in common: which broker, which client id, which names are lawful.
+
+``-h`` is the host, as everywhere in the world of MQTT; help is ``--help`` only (``CONTEXT``).
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from penstock.client.session import name_fault
+
+__all__ = ["CONTEXT", "checked_filters", "checked_topic", "client_id_option", "connection_options"]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+CONTEXT = {"help_option_names": ["--help"]}
+
+
+def connection_options(command: _Command) -> _Command:
+    """Give a command ``-h`` and ``-p``."""
+    port = click.option(
+        "-p", "--port", type=click.IntRange(1, 65_535), default=1883, show_default=True
+    )
+    host = click.option(
+        "-h", "--host", default="127.0.0.1", show_default=True, help="Where the broker is."
+    )
+    return host(port(command))
+
+
+def client_id_option(text: str) -> Callable[[_Command], _Command]:
+    """Make the option ``-c``; what a client id is good for depends on the command."""
+    return click.option("-c", "--client-id", metavar="ID", default="", help=text)
+
+
+def checked_topic(_context: click.Context, _parameter: click.Parameter, topic: str) -> str:
+    """Accept a topic that may be published to (a click callback)."""
+    return _checked(topic, is_filter=False)
+
+
+def checked_filters(
+    _context: click.Context, _parameter: click.Parameter, filters: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Accept filters that may be subscribed to (a click callback)."""
+    return tuple(_checked(each, is_filter=True) for each in filters)
+
+
+def _checked(name: str, *, is_filter: bool) -> str:
+    fault = name_fault(name, is_filter=is_filter)
+    if fault:
+        raise click.BadParameter(f"{name!r}: {fault}")
+    return name

@@ -1,0 +1,160 @@
+"""``penstock pub``: publish a message, a file, or a message per line of standard input.
+
+Its one promise: it says what is known and no more. With QoS 0 nothing is known, so nothing is said;
+with QoS 1 and 2 the command succeeds when the broker has confirmed every message, and when it fails
+it tells how many were confirmed: those are the first ones, since confirmations come in order.
+
+Lines are read in chunks, as they come: what is there is published together, a line that was typed
+is published at once, and while there is none the connection is kept alive.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, Final
+
+import click
+import msgspec
+
+from penstock.cli.connection import CONTEXT, checked_topic, client_id_option, connection_options
+from penstock.client import Client, ClientError, connect
+from penstock.errors import PenstockError
+
+__all__ = ["pub"]
+
+READ_BYTES: Final = 1 << 20
+
+_CONFIRMATIONS: Final = {
+    0: "sent",
+    1: "acknowledged: on the broker's disk",
+    2: "delivered exactly once: on the broker's disk",
+}
+
+
+class _Outcome(msgspec.Struct):
+    """What ``--json`` prints. ``sent`` counts what was handed to the connection."""
+
+    topic: str
+    qos: int
+    retain: bool
+    ok: bool = False
+    sent: int = 0
+    confirmed: int = 0
+    error: str | None = None
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("topic", callback=checked_topic)
+@click.argument("message", required=False)
+@connection_options
+@click.option("-q", "--qos", type=click.IntRange(0, 2), default=0, show_default=True)
+@click.option("-r", "--retain", is_flag=True, help="Have the broker keep it for new subscribers.")
+@click.option("-l", "--lines", is_flag=True, help="Publish each line of standard input.")
+@click.option("-f", "--file", type=click.File("rb"), help="Publish a file; - is standard input.")
+@click.option("-n", "--null", is_flag=True, help="Publish an empty message; with -r, clears.")
+@client_id_option("Client id. A stored session of that name is discarded.")
+@click.option("-v", "--verbose", is_flag=True, help="Say so with QoS 0 too.")
+@click.option("--quiet", is_flag=True, help="Say nothing but errors.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as a JSON object.")
+def pub(
+    topic: str,
+    message: str | None,
+    *,
+    host: str,
+    port: int,
+    qos: int,
+    retain: bool,
+    lines: bool,
+    file: BinaryIO | None,
+    null: bool,
+    client_id: str,
+    verbose: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Publish MESSAGE to TOPIC; without MESSAGE, each line of standard input.
+
+    Exits with 0 once the broker has confirmed everything (QoS 1 and 2) or has been sent everything
+    (QoS 0), else with 1.
+    """
+    payload = _payload(message, file, null=null, lines=lines)
+    outcome = _Outcome(topic, qos, retain)
+    try:
+        with connect(host, port, client_id) as client:
+            batches = _lines(client) if payload is None else [[payload]]
+            _publish(client, batches, outcome)
+    except ClientError as error:
+        outcome.error = _with_tally(error, outcome)
+    outcome.ok = outcome.error is None
+    if as_json:
+        click.echo(msgspec.json.encode(outcome))
+    elif outcome.ok and not quiet and (qos or verbose):
+        click.echo(_sentence(outcome))
+    if outcome.error is not None:
+        raise PenstockError(outcome.error)
+
+
+# ── What to publish ───────────────────────────────────────────────────────────────────────────
+
+
+def _payload(
+    message: str | None, file: BinaryIO | None, *, null: bool, lines: bool
+) -> bytes | None:
+    """Return the one payload; None stands for the lines of standard input."""
+    sources = {"MESSAGE": message is not None, "-f": file is not None, "-n": null, "-l": lines}
+    given = [name for name, is_given in sources.items() if is_given]
+    if len(given) > 1:
+        raise click.UsageError(f"{' and '.join(given)}: which of them is the message?")
+    if message is not None:
+        return os.fsencode(message)
+    if file is not None:
+        return file.read()
+    if null:
+        return b""
+    if not lines and sys.stdin.isatty():
+        raise click.UsageError(
+            "no message: give MESSAGE, -f FILE, -n for an empty one, or -l to type lines"
+        )
+    return None
+
+
+def _lines(client: Client) -> Iterator[list[bytes]]:
+    """Yield the lines of standard input, by the chunk; the last needs no end of line."""
+    descriptor = sys.stdin.fileno()
+    rest = b""
+    while True:
+        client.idle(until=descriptor)
+        chunk = os.read(descriptor, READ_BYTES)
+        if not chunk:
+            break
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield lines
+    if rest:
+        yield [rest]
+
+
+def _publish(client: Client, batches: Iterable[list[bytes]], outcome: _Outcome) -> None:
+    def pairs(batch: list[bytes]) -> Iterator[tuple[str, bytes]]:
+        for payload in batch:
+            outcome.sent += 1
+            yield outcome.topic, payload
+
+    try:
+        for batch in batches:
+            client.publish_many(pairs(batch), outcome.qos, retain=outcome.retain)
+    finally:
+        outcome.confirmed = client.confirmed
+
+
+# ── What to say ───────────────────────────────────────────────────────────────────────────────
+
+
+def _sentence(outcome: _Outcome) -> str:
+    what = _CONFIRMATIONS[outcome.qos]
+    return what if outcome.sent == 1 else f"{outcome.sent:,} messages {what}"
+
+
+def _with_tally(error: ClientError, outcome: _Outcome) -> str:
+    if outcome.sent <= 1:
+        return str(error)
+    return f"{error} ({outcome.confirmed:,} of {outcome.sent:,} messages were confirmed)"

@@ -1,0 +1,361 @@
+"""The blocking client: a socket and a clock around ``Session`` and ``KeepAlive``.
+
+Everything that waits is one loop, ``_run_until``: send what there is to send, stop if what was
+asked for is there, else sleep in ``poll`` until the socket, the clock or the caller's own file
+descriptor has something. It reads while it sends, so that two ends that both have much to say do
+not block each other. Between two calls nothing happens, no thread runs: a program that stays away
+for longer than one and a half times the keep-alive is taken for dead by the broker.
+
+**Confirmed means answered.** ``publish`` returns after PUBACK (QoS 1) or PUBCOMP (QoS 2); with QoS
+0 when the system has taken the bytes. ``close`` waits until the broker has read all of them: it
+closes its own direction, then reads to the end, since closing a socket with unread data in it would
+tell the broker to throw away what it has not read yet.
+
+**Taken means acknowledged.** Deliveries are acknowledged when the caller comes back for more, or
+leaves the ``with`` block without an exception; see ``receive``.
+"""
+
+import select
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from math import ceil, inf
+from time import monotonic
+from types import TracebackType
+from typing import Final, Self
+
+from penstock.client.errors import (
+    BrokerProtocolError,
+    ClientError,
+    ConnectionLostError,
+    ReplyTimeoutError,
+    UnreachableError,
+)
+from penstock.client.keep_alive import KeepAlive
+from penstock.client.session import Connected, Delivery, Happening, Session, Subscribed
+from penstock.limits import KIB
+from penstock.wire.mqtt.events import Will
+
+__all__ = ["Client", "connect"]
+
+READ_BYTES: Final = 256 * KIB
+WRITE_BYTES: Final = 64 * KIB
+"""Publishes are gathered up to this size and sent together."""
+
+WINDOW: Final = 1_000
+"""Publishes under way at once. The broker commits those that came together in one go."""
+
+ACKNOWLEDGE_DELAY_S: Final = 0.05
+"""Longest wait of an acknowledgement for company while there are deliveries left to hand out."""
+
+LINGER_S: Final = 2.0
+"""How long ``close`` waits for the broker to read what was sent."""
+
+
+def connect(
+    host: str = "127.0.0.1",
+    port: int = 1883,
+    client_id: str = "",
+    *,
+    clean_session: bool = True,
+    keep_alive: int = 60,
+    will: Will | None = None,
+    username: str | None = None,
+    password: bytes | None = None,
+    timeout_s: float = 10.0,
+) -> "Client":
+    """Open a connection, to be used in a ``with`` statement; returns when the broker accepted.
+
+    ``clean_session=False`` (needs a ``client_id``) keeps subscriptions and undelivered messages at
+    the broker between connections. ``keep_alive`` is in seconds, 0 for none. ``timeout_s`` is how
+    long the broker may be silent when an answer is due, here and later.
+    """
+    session = Session()
+    session.connect(
+        client_id,
+        clean_session=clean_session,
+        keep_alive=keep_alive,
+        will=will,
+        username=username,
+        password=password,
+    )
+    client = Client(_dial(host, port, timeout_s), session, keep_alive, timeout_s)
+    try:
+        client.wait_for_welcome()
+    except BaseException:
+        client.abandon()
+        raise
+    return client
+
+
+class Client:
+    """A connection to a broker, for one thread; made by ``connect``."""
+
+    def __init__(
+        self, connection: socket.socket, session: Session, keep_alive: int, timeout_s: float
+    ) -> None:
+        connection.setblocking(False)
+        self.session_present = False
+        """Whether the broker still had this client's session when it connected."""
+        self._socket = connection
+        self._session = session
+        self._keep_alive = KeepAlive(keep_alive, timeout_s, monotonic())
+        self._timeout_s = timeout_s
+        self._outgoing = bytearray()
+        self._welcome = False
+        self._granted: dict[int, list[int]] = {}
+        self._arrived: deque[Delivery] = deque()
+        self._given: list[Delivery] = []
+        self._acknowledge_at = 0.0
+
+    @property
+    def confirmed(self) -> int:
+        """How many publishes the broker has confirmed on this connection."""
+        return self._session.confirmed
+
+    # ── Beginning and end ─────────────────────────────────────────────────────────────────────
+
+    def wait_for_welcome(self) -> None:
+        """Wait for CONNACK; ``connect`` has done so."""
+        self._expect(lambda: self._welcome)
+
+    def close(self) -> None:
+        """Say goodbye. Deliveries not acknowledged yet stay with the broker."""
+        if self._socket.fileno() < 0:
+            return
+        try:
+            self._session.disconnect()
+            self._expect(lambda: not self._outgoing)
+            self._read_to_the_end()
+        finally:
+            self._socket.close()
+
+    def abandon(self) -> None:
+        """Close the socket without a word; the broker publishes the will."""
+        self._socket.close()
+
+    def _read_to_the_end(self) -> None:
+        """Wait until the broker has read our DISCONNECT and closed in turn."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+            self._socket.settimeout(LINGER_S)
+            while self._socket.recv(READ_BYTES):
+                pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self._acknowledge_given()
+            self.close()
+        elif issubclass(kind, _GONE):
+            self.abandon()
+        else:
+            with suppress(ClientError):
+                self.close()
+
+    # ── Publishing ────────────────────────────────────────────────────────────────────────────
+
+    def publish(self, topic: str, payload: bytes, qos: int = 0, *, retain: bool = False) -> None:
+        """Publish one message; returns when it is confirmed (QoS 1, 2) or sent (QoS 0)."""
+        self.publish_many([(topic, payload)], qos, retain=retain)
+
+    def publish_many(
+        self,
+        messages: Iterable[tuple[str, bytes]],
+        qos: int = 0,
+        *,
+        retain: bool = False,
+        window: int = WINDOW,
+    ) -> int:
+        """Publish ``(topic, payload)`` pairs in order; return how many, once all are confirmed.
+
+        Up to ``window`` are under way at once. If it raises, the first ``confirmed`` of them are
+        known to be with the broker; about the others nothing is known.
+        """
+        count = gathered = 0
+        for topic, payload in messages:
+            self._session.publish(topic, payload, qos, retain=retain)
+            count += 1
+            gathered += len(topic) + len(payload)
+            if gathered >= WRITE_BYTES or self._session.unconfirmed >= window:
+                # Half of the window, so that a broker that confirms one by one gets its next
+                # messages by the hundred all the same.
+                self._expect(
+                    lambda: not self._outgoing and self._session.unconfirmed <= window // 2
+                )
+                gathered = 0
+        self._expect(lambda: not self._outgoing and not self._session.unconfirmed)
+        return count
+
+    # ── Receiving ─────────────────────────────────────────────────────────────────────────────
+
+    def subscribe(self, requests: Iterable[tuple[str, int]]) -> list[int]:
+        """Subscribe to ``(filter, qos)`` pairs; return per pair the QoS granted, 128 if refused."""
+        packet_id = self._session.subscribe(requests)
+        self._expect(lambda: packet_id in self._granted)
+        return self._granted.pop(packet_id)
+
+    def messages(self, timeout_s: float | None = None) -> Iterator[Delivery]:
+        """Iterate over what arrives; ends ``timeout_s`` after the first step, if given.
+
+        A delivery counts as taken, and is acknowledged, when the next one is asked for; see
+        ``receive``.
+        """
+        deadline = inf if timeout_s is None else monotonic() + timeout_s
+        while given := self.receive(1, deadline - monotonic()):
+            yield given[0]
+
+    def receive(
+        self, count_max: int | None = None, timeout_s: float = inf, wake: Sequence[int] = ()
+    ) -> list[Delivery]:
+        """Wait for a delivery; return it and whatever came with it, at most ``count_max``.
+
+        Empty after ``timeout_s``, or once a file descriptor of ``wake`` can be read or has no other
+        end any more. The call says that what the one before it returned has been dealt with: those
+        are acknowledged. Leaving the ``with`` block without an exception says the same.
+        """
+        self._acknowledge_given()
+        now = monotonic()
+        if not self._arrived or now >= self._acknowledge_at:
+            self._run_until(lambda: bool(self._arrived), now + timeout_s, wake)
+            self._acknowledge_at = monotonic() + ACKNOWLEDGE_DELAY_S
+        count = len(self._arrived) if count_max is None else min(count_max, len(self._arrived))
+        self._given = [self._arrived.popleft() for _ in range(count)]
+        return list(self._given)
+
+    def idle(self, until: int) -> None:
+        """Keep the connection alive until the file descriptor ``until`` can be read."""
+        self._run_until(lambda: False, inf, (until,))
+
+    def _acknowledge_given(self) -> None:
+        self._session.acknowledge(self._given)
+        self._given = []
+
+    # ── Bytes and time ────────────────────────────────────────────────────────────────────────
+
+    def _expect(self, done: Callable[[], bool]) -> None:
+        """Run until ``done``; give up when for ``timeout_s`` nothing has come closer to it."""
+        self._send()
+        before = self._progress()
+        while not self._run_until(done, monotonic() + self._timeout_s):
+            now = self._progress()
+            if now == before:
+                raise self._silent()
+            before = now
+
+    def _progress(self) -> tuple[int, int]:
+        """Return something that changes as the broker takes and confirms; pings do not count."""
+        return self._session.confirmed, len(self._outgoing)
+
+    def _run_until(
+        self, done: Callable[[], bool], deadline: float, wake: Sequence[int] = ()
+    ) -> bool:
+        """Move bytes both ways until ``done``; false at the deadline, or once ``wake`` is ready."""
+        while True:
+            self._keep_alive_turn(monotonic())
+            self._send()
+            if done():
+                return True
+            if monotonic() >= deadline or not self._sleep(deadline, wake):
+                return False
+            self._read()
+
+    def _keep_alive_turn(self, now: float) -> None:
+        if self._keep_alive.is_lost(now):
+            raise self._silent()
+        if self._keep_alive.ping_due(now):
+            self._session.ping()
+
+    def _sleep(self, deadline: float, wake: Sequence[int]) -> bool:
+        """Wait until something can be done; false if that is something for the caller."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN | (select.POLLOUT if self._outgoing else 0))
+        for descriptor in wake:
+            poll.register(descriptor, select.POLLIN)
+        until = min(deadline, self._keep_alive.next_at)
+        wait_ms = None if until == inf else max(0, ceil((until - monotonic()) * 1000))
+        return not any(descriptor in wake for descriptor, _ in poll.poll(wait_ms))
+
+    def _send(self) -> None:
+        self._outgoing += self._session.data_to_send()
+        if not self._outgoing:
+            return
+        try:
+            sent = self._socket.send(self._outgoing)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise _lost() from error
+        del self._outgoing[:sent]
+        self._keep_alive.sent(monotonic())
+
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise _lost() from error
+        if not data:
+            raise _lost()
+        self._keep_alive.heard()
+        for happening in self._session.receive(data):
+            self._note(happening)
+
+    def _note(self, happening: Happening) -> None:
+        match happening:
+            case Delivery():
+                self._arrived.append(happening)
+            case Subscribed(packet_id, return_codes):
+                self._granted[packet_id] = return_codes
+            case Connected(session_present):
+                self._welcome, self.session_present = True, session_present
+
+    def _silent(self) -> ReplyTimeoutError:
+        return ReplyTimeoutError(
+            f"the broker has not answered for {self._timeout_s:g} s",
+            "is it overloaded, or the network down?",
+        )
+
+
+_GONE: Final = (ConnectionLostError, ReplyTimeoutError, BrokerProtocolError)
+"""After these there is nobody left to say goodbye to."""
+
+
+# ── Connecting ────────────────────────────────────────────────────────────────────────────────
+
+
+def _dial(host: str, port: int, timeout_s: float) -> socket.socket:
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        connection = socket.create_connection((host, port), timeout_s)
+    except ConnectionRefusedError as error:
+        raise UnreachableError(
+            f"nothing is listening on {address}", "start one with `penstock serve`"
+        ) from error
+    except TimeoutError as error:
+        raise ReplyTimeoutError(
+            f"no answer from {address} within {timeout_s:g} s",
+            "check the address, and firewalls on the way",
+        ) from error
+    except socket.gaierror as error:
+        raise UnreachableError(f"no address is known for {host}", "check the name") from error
+    except OSError as error:
+        raise UnreachableError(f"cannot connect to {address}: {error.strerror or error}") from error
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def _lost() -> ConnectionLostError:
+    return ConnectionLostError(
+        "the broker closed the connection",
+        "its log or /metrics (penstock_disconnects_total) says why",
+    )
