@@ -307,6 +307,6 @@ def _sections(view: memoryview) -> dict[int, tuple[int, int]]:
 def _damaged(what: str) -> StorageDamaged:
     return StorageDamaged(
         what,
-        "Run `penstock verify` on the data directory to see how far the damage goes, and restore "
-        "it from a backup.",
+        "Restore the data directory from a backup; docs/operating/storage.md tells how to find out "
+        "how far the damage goes.",
     )

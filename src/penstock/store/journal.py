@@ -115,6 +115,6 @@ def broken_order(index: int, what: str) -> StorageDamaged:
     """An entry is not where it should be."""
     return StorageDamaged(
         f"entry {index} {what}",
-        "Run `penstock verify` on the data directory to see how far the damage goes, and restore "
-        "it from a backup.",
+        "Restore the data directory from a backup; docs/operating/storage.md tells how to find out "
+        "how far the damage goes.",
     )

@@ -242,6 +242,16 @@ def test_two_ages_are_followed_separately(store):
     assert (store.topic(b"short").first_offset, store.topic(b"long").first_offset) == (10, 5)
 
 
+def test_a_topic_that_grows_is_examined_again(store):
+    """Under the same rules, after the walk over all topics has ended."""
+    rules = RetentionRules(Limits(messages_max=2))
+    for _ in range(3):
+        for _ in range(4):
+            store.commit(batch_of((b"a", b"")))
+        retain_all(store, rules)
+        assert store.topic(b"a").count == 2
+
+
 def test_changed_rules_are_applied_to_topics_at_rest(store):
     for _ in range(4):
         store.commit(batch_of((b"a", b"")))
@@ -251,10 +261,11 @@ def test_changed_rules_are_applied_to_topics_at_rest(store):
     assert store.topic(b"a").count == 2
 
 
-def test_what_somebody_waits_for_is_kept_until_they_have_it(store):
+@pytest.mark.parametrize("limits", [Limits(messages_max=1), Limits(age_ms_max=1)])
+def test_what_somebody_waits_for_is_kept_until_they_have_it(store, limits):
     for _ in range(6):
         store.commit(batch_of((b"a", b"")))
-    rules = RetentionRules(Limits(messages_max=1, age_ms_max=1))
+    rules = RetentionRules(limits)
     assert retain_all(store, rules, now_ms=9_999, floor=3)[0] == 2
     assert store.topic(b"a").first_offset == 2
     assert retain_all(store, rules, now_ms=9_999, floor=5)[0] == 2

@@ -1,0 +1,183 @@
+"""The store on LMDB against the plain one: any history, the same answers.
+
+The machine commits, retains, closes, opens, and crashes (abandons the file without a word), with
+rounds and slices made so small that every seam of the index is crossed within a few steps. Tables
+and topics are few, so that they collide.
+"""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from penstock.store import index, retention
+from penstock.store.batch import Batch
+from penstock.store.entry import Placement, decode, encode
+from penstock.store.lmdb_store import LmdbStore
+from penstock.store.memory import MemoryStore
+from penstock.store.store import Limits, RetentionRule, RetentionRules
+
+TOPICS = [b"a", b"a/b", b"b", b"n" * 600]
+
+runs = st.lists(
+    st.tuples(
+        st.sampled_from(TOPICS),
+        st.lists(st.binary(max_size=12), min_size=1, max_size=4),
+        st.integers(0, 3),
+        st.integers(0, 7),
+    ),
+    max_size=6,
+)
+limits = st.builds(
+    Limits,
+    messages_max=st.none() | st.integers(0, 10),
+    age_ms_max=st.none() | st.integers(0, 40),
+    bytes_max=st.none() | st.integers(0, 60),
+)
+
+
+def is_a(topic: bytes) -> bool:
+    return topic[:1] == b"a"
+
+
+@given(runs, st.lists(st.integers()), st.integers(1, 2**60))
+def test_a_batch_survives_the_codec(appended, events, base):
+    """Whatever was appended comes back, in order, with its own time and flags."""
+    batch = Batch()
+    expected = []
+    for topic, payloads, time_ms, flags in appended:
+        batch.append(topic, payloads, time_ms, flags)
+        expected += [(topic, payload, time_ms, flags) for payload in payloads]
+    for event in events:
+        if abs(event) < 2**63:
+            batch.add_event(("e", event))
+    placements = [Placement(number, 10 * number) for number in range(len(batch.groups))]
+    entry = decode(encode(batch, 1, base, placements))
+    messages = list(entry.messages())
+    assert [(m.topic, m.payload, m.time_ms, m.flags) for m in messages] == expected
+    assert [m.sequence for m in messages] == list(range(base, base + len(expected)))
+    assert [entry.message(m.sequence) for m in messages] == messages
+    assert entry.events == batch.events
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Every step is done to both stores; every invariant compares them."""
+
+    def __init__(self):
+        super().__init__()
+        self.directory = Path(tempfile.mkdtemp(prefix="penstock-store-"))
+        self.model = MemoryStore()
+        self.now_ms = 0
+        self.copies = 0
+
+    @initialize()
+    def begin(self):
+        self.store = LmdbStore(self.directory / "0", 64 * 1024)
+
+    def teardown(self):
+        self.store.close()
+        shutil.rmtree(self.directory)
+
+    @rule(
+        appended=runs,
+        rows=st.dictionaries(st.sampled_from(TOPICS), st.none() | st.binary(max_size=4)),
+        event=st.none() | st.integers(0, 9),
+        back=st.none() | st.integers(0, 3),
+    )
+    def commit(self, appended, rows, event, back):
+        self.now_ms += 10
+        batch = Batch()
+        for topic, payloads, delta, flags in appended:
+            batch.append(topic, payloads, self.now_ms + delta, flags)
+        for key, value in rows.items():
+            batch.add_row("t", key, value)
+        if event is not None:
+            batch.add_event(("e", event))
+        if back is not None:
+            batch.checkpoint = max(self.model.next_index - 1 - back, self.model._checkpoint)
+        ours, plain = self.store.commit(batch), self.model.commit(batch)
+        assert (ours.index, ours.base_sequence, ours.bytes) == (
+            plain.index,
+            plain.base_sequence,
+            plain.bytes,
+        )
+
+    @rule(default=limits, of_a=limits, behind=st.integers(0, 10))
+    def retain(self, default, of_a, behind):
+        rules = RetentionRules(default, (RetentionRule(is_a, of_a),))
+        floor = max(self.model.next_sequence - behind, 1)
+        plain = self.model.retain(rules, self.now_ms, floor)
+        messages = entries = size = 0
+        while True:
+            removed = self.store.retain(rules, self.now_ms, floor)
+            messages += removed.messages
+            entries += removed.entries
+            size += removed.bytes
+            if not removed.more:
+                break
+        assert (messages, size, entries) == (plain.messages, plain.bytes, plain.entries)
+
+    @rule()
+    def reopen(self):
+        path = self.store._directory.path
+        self.store.close()
+        self.store = LmdbStore(path, 64 * 1024)
+
+    @rule()
+    def crash(self):
+        """What is on disk at this moment is all that is left."""
+        self.copies += 1
+        path = self.directory / f"{self.copies}"
+        path.mkdir()
+        for name in ("PENSTOCK", "data.mdb"):
+            shutil.copy(self.store._directory.path / name, path / name)
+        self.store.close()
+        self.store = LmdbStore(path, 64 * 1024)
+
+    @invariant()
+    def same_messages(self):
+        end = self.model.next_sequence
+        assert (self.store.next_sequence, self.store.next_index) == (end, self.model.next_index)
+        assert self.store.read(range(end + 1)) == self.model.read(range(end + 1))
+
+    @invariant()
+    def same_topics(self):
+        assert sorted(map(_row, self.store.topics())) == sorted(map(_row, self.model.topics()))
+        for topic in TOPICS:
+            last = self.model.topic(topic)
+            for offset in range(0, last.next_offset + 1 if last else 1, 3):
+                for count_max, bytes_max in ((10**6, 10**6), (3, 20)):
+                    ours = self.store.read_topic(topic, offset, count_max, bytes_max)
+                    assert ours == self.model.read_topic(topic, offset, count_max, bytes_max)
+
+    @invariant()
+    def same_state(self):
+        assert list(self.store.rows("t")) == list(self.model.rows("t"))
+        ours, plain = self.store.replay(), self.model.replay()
+        assert [bytes(e.buffer) for e in ours] == [bytes(e.buffer) for e in plain]
+        assert _size(self.store.size()) == _size(self.model.size())
+
+
+def _row(info):
+    return (info.name, info.id, info.first_offset, info.next_offset, info.bytes, info.created_ms)
+
+
+def _size(size):
+    return (size.entries, size.messages, size.sequence_oldest, size.sequence_newest)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Rounds of three entries, slices of one topic, a handful of steps of retention."""
+    monkeypatch.setattr(index, "ROUND_ENTRIES", 3)
+    monkeypatch.setattr(index, "SLICE_TOPICS", 1)
+    monkeypatch.setattr(retention, "SLICE_STEPS", 5)
+
+
+@pytest.mark.usefixtures("small")
+class TestStore(StoreMachine.TestCase):
+    settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
