@@ -154,11 +154,16 @@ class Entry:
             _BODY.unpack_from(buffer, _CHECKED_FROM)
         )
         self._sections = _sections(buffer)
+        self._columns: dict[int, memoryview] = {}
 
     def column(self, section: int) -> memoryview:
         """A section, typed; empty where the entry has none."""
-        start, end = self._sections.get(section, (0, 0))
-        return self.buffer[start:end].cast(_WIDTHS.get(section, "B"))
+        found = self._columns.get(section)
+        if found is None:
+            start, end = self._sections.get(section, (0, 0))
+            found = self.buffer[start:end].cast(_WIDTHS.get(section, "B"))
+            self._columns[section] = found
+        return found
 
     @cached_property
     def run_positions(self) -> memoryview:
