@@ -102,7 +102,7 @@ class Session:
         self._awaited: dict[int, PacketType] = {}
         self._unreleased: set[int] = set()
         self._last_packet_id = 0
-        self._last_topic = ("", b"")
+        self._last_topic: tuple[str | None, bytes] = (None, b"")
         self._handlers: dict[type, Callable[[Any], Iterable[Happening]]] = {
             ConnAck: self._on_connack,
             Acks: self._on_acks,

@@ -1,0 +1,302 @@
+"""``penstock pub`` and ``penstock sub`` as a user runs them: processes, pipes, signals."""
+
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from datetime import datetime
+
+import pytest
+
+from penstock.client import connect
+from penstock.testing import Broker
+
+PENSTOCK = "from penstock.cli import main; main()"
+SUB = [sys.executable, "-c", PENSTOCK, "sub"]
+ALIAS = "from penstock.cli import aliases; aliases.{}()"
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker() as own:
+        yield own
+
+
+@pytest.fixture
+def name():
+    """A topic, or client id, that no other test uses."""
+    return f"t{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def run(broker):
+    """Run a command against the broker to its end."""
+
+    def run_command(*arguments, given=b"", program=PENSTOCK, port=None):
+        return subprocess.run(
+            [sys.executable, "-c", program, *arguments, "-p", str(port or broker.port)],
+            input=given,
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+
+    return run_command
+
+
+@pytest.fixture
+def client(broker):
+    with connect(broker.host, broker.port) as own:
+        yield own
+
+
+@pytest.fixture
+def start(broker, client):
+    """Start ``penstock sub`` and return it once it prints what is published."""
+    with contextlib.ExitStack() as stack:
+
+        def start_sub(topic, *arguments):
+            process = stack.enter_context(
+                subprocess.Popen(
+                    [*SUB, topic, *arguments, "-p", str(broker.port)],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                )
+            )
+            stack.callback(process.kill)
+            client.publish(topic, b"ready", qos=1, retain=True)
+            assert process.stdout.readline() == f"{topic} ready\n".encode()
+            return process
+
+        yield start_sub
+
+
+def said(done):
+    """Exit status, standard output and standard error."""
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def received(client, count):
+    taken = []
+    for delivery in client.messages(timeout_s=20):
+        taken.append(delivery)
+        if len(taken) == count:
+            break
+    return taken
+
+
+# ── Publishing
+
+
+@pytest.mark.parametrize(
+    ("options", "confirmation"),
+    [
+        (["-q", "0"], ""),
+        (["-q", "0", "-v"], "sent\n"),
+        (["-q", "1"], "acknowledged: on the broker's disk\n"),
+        (["-q", "2"], "delivered exactly once: on the broker's disk\n"),
+        (["-q", "1", "--quiet"], ""),
+    ],
+)
+def test_pub_says_what_is_known_of_the_message(run, client, name, options, confirmation):
+    client.subscribe([(name, 2)])
+    assert said(run("pub", name, "héllo", *options)) == (0, confirmation, "")
+    [delivery] = received(client, 1)
+    assert (delivery.payload.decode(), delivery.qos) == ("héllo", int(options[1]))
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_each_line_of_standard_input_is_a_message(run, client, name, qos):
+    client.subscribe([(name, 2)])
+    lines = b"\n".join(b"line %d" % number for number in range(10_000))
+    done = run("pub", name, "-q", str(qos), "-v", given=lines)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(b"10,000 messages ")
+    assert b"\n".join(delivery.payload for delivery in received(client, 10_000)) == lines
+
+
+def test_a_line_is_published_when_it_comes_and_not_at_the_end(broker, client, name):
+    client.subscribe([(name, 1)])
+    command = [sys.executable, "-c", PENSTOCK, "pub", name, "-l", "-q1", "-p", str(broker.port)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        for line in (b"first", b""):
+            process.stdin.write(line + b"\n")
+            process.stdin.flush()
+            assert [delivery.payload for delivery in received(client, 1)] == [line]
+        process.stdin.close()
+        assert process.wait(20) == 0
+        assert process.stdout.read() == b"2 messages acknowledged: on the broker's disk\n"
+
+
+@pytest.mark.parametrize("source", ["a file", "-"])
+def test_a_file_is_one_message(run, client, name, tmp_path, source):
+    content = b"two\nlines, and \xff"
+    file = tmp_path / "payload"
+    file.write_bytes(content)
+    client.subscribe([(name, 1)])
+    done = run("pub", name, "-q1", "-f", "-" if source == "-" else str(file), given=content)
+    assert said(done)[0] == 0
+    assert received(client, 1)[0].payload == content
+
+
+def test_a_retained_message_is_kept_until_it_is_cleared(run, name):
+    assert run("pub", name, "kept", "-r", "-q1").returncode == 0
+    assert said(run("sub", name, "-n1", "--timeout", "20")) == (0, f"{name} kept\n", "")
+    assert run("pub", name, "-n", "-r", "-q1").returncode == 0
+    done = run("sub", name, "-n1", "--timeout", "0.2")
+    assert said(done) == (1, "", "penstock: 0 of 1 messages came within 0.2 s\n")
+
+
+def test_pub_tells_programs_what_happened(run, name):
+    done = run("pub", name, "-q1", "--json", given=b"a\nb\nc\n")
+    assert json.loads(done.stdout) == {
+        "topic": name,
+        "qos": 1,
+        "retain": False,
+        "ok": True,
+        "sent": 3,
+        "confirmed": 3,
+        "error": None,
+    }
+
+
+# ── Subscribing
+
+
+def test_sub_prints_a_line_per_message_whatever_is_in_it(client, start, name):
+    process = start(name, "-n", "5")
+    for payload in (
+        b"plain text",
+        "tab\there, ünïcode".encode(),
+        b"two\nlines\x1b[31m",
+        b"\xff\x00",
+    ):
+        client.publish(name, payload, qos=1)
+    out, err = process.communicate(timeout=20)
+    lines = ["plain text", "tab\there, ünïcode", "two\\nlines\\x1b[31m", "hex:ff00"]
+    assert out.decode() == "".join(f"{name} {line}\n" for line in lines)
+    assert (process.returncode, err) == (0, b"")
+
+
+def test_sub_tells_programs_everything(run, client, name):
+    client.publish(f"{name}/text", b"two\nlines", qos=1, retain=True)
+    client.publish(f"{name}/bytes", b"\xff\x00", qos=1, retain=True)
+    done = run("sub", f"{name}/#", "-n2", "--json", "--timeout", "20")
+    objects = {each["topic"]: each for each in map(json.loads, done.stdout.splitlines())}
+    times = [datetime.fromisoformat(each.pop("time")) for each in objects.values()]
+    assert all(time.tzinfo for time in times)
+    common = {"qos": 1, "retain": True, "dup": False}
+    text, raw = f"{name}/text", f"{name}/bytes"
+    assert objects == {
+        text: {"topic": text, "payload": "two\nlines", **common},
+        raw: {"topic": raw, "payload_base64": "/wA=", **common},
+    }
+
+
+def test_a_session_gets_what_was_published_while_it_was_away_and_each_once(run, client, name):
+    assert said(run("sub", name, "-c", name, "--timeout", "0.01")) == (0, "", "")
+    client.publish_many([(name, b"%d" % number) for number in range(5)], qos=1)
+    for expected in ("0 1", "2 3", "4"):
+        count = str(len(expected.split()))
+        done = run("sub", name, "-c", name, "-n", count, "--timeout", "20")
+        lines = "".join(f"{name} {number}\n" for number in expected.split())
+        assert said(done) == (0, lines, "")
+    assert run("sub", name, "-c", name, "-n1", "--timeout", "0.2").returncode == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_sub_in_order(broker, start, name, number):
+    """It says goodbye: no connection is lost, whose will the broker would publish."""
+    lost = 'penstock_disconnects_total{reason="connection_lost"}'
+    process = start(name)
+    before = broker.metrics()[lost]
+    process.send_signal(number)
+    assert process.wait(20) == 0
+    assert (process.stdout.read(), process.stderr.read()) == (b"", b"")
+    assert broker.metrics()[lost] == before
+
+
+def test_sub_ends_when_its_reader_has_gone(start, name):
+    """As in ``penstock sub ... | head -1``; it does not wait for another message to find out."""
+    process = start(name)
+    process.stdout.close()
+    assert process.wait(20) == 0
+    assert process.stderr.read() == b""
+
+
+# ── What goes wrong
+
+
+@pytest.mark.parametrize("command", [["pub", "t", "x"], ["sub", "t"]])
+def test_no_broker_is_one_line_and_status_1(run, command):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    line = f"penstock: nothing is listening on 127.0.0.1:{port}; start one with `penstock serve`\n"
+    assert said(run(*command, port=port)) == (1, "", line)
+
+
+def test_pub_tells_programs_what_went_wrong(run):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    done = run("pub", "t", "x", "-q1", "--json", port=port)
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["ok"], result["confirmed"]) == (1, False, 0)
+    assert "nothing is listening" in result["error"]
+
+
+def test_pub_that_is_thrown_out_says_how_many_were_confirmed(run, name):
+    """The third line is longer than any packet may be."""
+    lines = b"one\ntwo\n" + bytes(300_000).replace(b"\0", b"x") + b"\n"
+    status, out, err = said(run("pub", name, "-q1", given=lines))
+    assert (status, out) == (1, "")
+    assert err.startswith("penstock: the broker closed the connection; ")
+    assert err.endswith(" of 3 messages were confirmed)\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pub", "a/+", "x"], "'a/+': wildcard in a topic name"),
+        (["pub", "", "x"], "'': empty"),
+        (["pub", "a", "x", "-q", "3"], "3 is not in the range 0<=x<=2"),
+        (["pub", "a", "x", "-n"], "MESSAGE and -n: which of them is the message?"),
+        (["pub", "a", "-f", "no-such-file"], "No such file"),
+        (["sub", "a/#/b"], "'a/#/b': '#' must be the whole last level"),
+        (["sub", "a", "-q", "x"], "'x' is not a valid integer"),
+        (["sub", "a", "-n", "0"], "0 is not in the range x>=1"),
+        (["sub"], "Missing argument 'FILTER...'"),
+    ],
+)
+def test_what_cannot_be_meant_is_said_before_anything_is_sent(run, arguments, message):
+    status, out, err = said(run(*arguments))
+    assert (status, out) == (2, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+# ── Other names
+
+
+def test_producer_and_consumer_are_pub_and_sub(run, name):
+    done = run(name, "hello", "-r", "-q1", program=ALIAS.format("producer"))
+    assert said(done) == (0, "acknowledged: on the broker's disk\n", "")
+    done = run(name, "-n1", "--timeout", "20", program=ALIAS.format("consumer"))
+    assert said(done) == (0, f"{name} hello\n", "")
+
+
+def test_mqtt_broker_is_serve(tmp_path, name):
+    options = ["-h", "127.0.0.1", "-p", "0", "--max-clients", "1", "--data", str(tmp_path)]
+    command = [sys.executable, "-c", ALIAS.format("broker"), *options, "--http-listen", ""]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        listening = next(line for line in process.stdout if "listening" in line)
+        port = int(listening.split()[1].rstrip(",").rpartition(":")[2])
+        with connect("127.0.0.1", port) as client:
+            client.publish(name, b"x", qos=1)
+        process.terminate()
+        assert "Everything acknowledged is on disk" in process.stdout.read()
+        assert process.wait(20) == 0

@@ -1,0 +1,244 @@
+"""The blocking client: against a real broker, and against ones that misbehave."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+import uuid
+
+import pytest
+
+from penstock.client import (
+    BrokerProtocolError,
+    ConnectionLostError,
+    RefusedError,
+    ReplyTimeoutError,
+    UnreachableError,
+    Will,
+    connect,
+)
+from penstock.errors import LocalProtocolError
+from penstock.testing import Broker
+from penstock.wire.mqtt import encode
+
+WELCOME = encode.connack(False, 0)
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker() as own:
+        yield own
+
+
+@pytest.fixture
+def name():
+    """A topic, or client id, that no other test uses."""
+    return f"t{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def dial(broker):
+    """Connect to the broker; all connections end with the test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *arguments, **options: stack.enter_context(
+            connect(broker.host, broker.port, *arguments, **options)
+        )
+
+
+@contextlib.contextmanager
+def impostor(*answers, then_close=True):
+    """Listen, and give one answer to each thing that is said; then close, or be silent."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        done = threading.Event()
+
+        def converse():
+            connection, _ = listening.accept()
+            with connection:
+                for answer in answers:
+                    connection.recv(1 << 16)
+                    connection.sendall(answer)
+                if not then_close:
+                    done.wait(30)
+
+        thread = threading.Thread(target=converse)
+        thread.start()
+        yield "127.0.0.1", listening.getsockname()[1]
+        done.set()
+        thread.join()
+
+
+def payloads(client, count):
+    """Take ``count`` messages, and come back for more so that all of them are acknowledged."""
+    taken = []
+    for delivery in client.messages(timeout_s=10):
+        taken.append(delivery.payload)
+        if len(taken) == count:
+            break
+    return taken
+
+
+# ── Publishing
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_many_messages_arrive_in_order_and_are_confirmed(dial, name, qos):
+    consumer, producer = dial(), dial()
+    assert consumer.subscribe([(name, 2)]) == [2]
+    expected = [b"%d" % number for number in range(2500)]
+    count = producer.publish_many(((name, each) for each in expected), qos, window=100)
+    assert (count, producer.confirmed) == (2500, 2500 if qos else 0)
+    assert payloads(consumer, 2500) == expected
+
+
+def test_a_client_that_hears_itself_does_not_block(dial, name):
+    """Both directions are full at once: it reads while it sends."""
+    client = dial()
+    client.subscribe([(name, 0)])
+    payload = bytes(10_000)
+    client.publish_many(((name, payload) for _ in range(2_000)), qos=1)
+    assert client.confirmed == 2_000
+
+
+def test_publish_of_what_mqtt_cannot_say_leaves_the_connection_usable(dial, name):
+    client = dial()
+    with pytest.raises(LocalProtocolError, match="wildcard"):
+        client.publish("a/#", b"")
+    client.publish(name, b"", qos=1)
+    assert client.confirmed == 1
+
+
+# ── Receiving
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_delivery_that_was_not_taken_comes_again(broker, dial, name, qos):
+    def session():
+        return connect(broker.host, broker.port, name, clean_session=False)
+
+    with session() as consumer:
+        consumer.subscribe([(name, qos)])
+        dial().publish_many([(name, b"1"), (name, b"2"), (name, b"3")], qos)
+        assert payloads(consumer, 1) == [b"1"]
+    with contextlib.suppress(ZeroDivisionError), session() as consumer:
+        assert consumer.session_present
+        assert payloads(consumer, 1) == [b"2"]
+        raise ZeroDivisionError  # while it deals with the second
+    with session() as consumer:
+        assert payloads(consumer, 2) == [b"2", b"3"]
+    with session() as consumer:
+        assert list(consumer.messages(timeout_s=0.01)) == []
+
+
+def test_receive_gives_what_is_there_but_no_more_than_asked_for(dial, name):
+    consumer = dial()
+    consumer.subscribe([(name, 1)])
+    dial().publish_many([(name, b"%d" % number) for number in range(5)], 1)
+    taken = []
+    while len(taken) < 5:
+        batch = consumer.receive(2, timeout_s=10)
+        assert 1 <= len(batch) <= 2
+        taken += [delivery.payload for delivery in batch]
+    assert taken == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_receive_is_woken_by_a_file_descriptor(dial, name):
+    consumer = dial()
+    consumer.subscribe([(name, 1)])
+    reading, writing = os.pipe()
+    os.write(writing, b"!")
+    assert consumer.receive(wake=[reading]) == []
+    consumer.idle(until=reading)
+    os.close(reading)
+    os.close(writing)
+
+
+# ── Beginning and end
+
+
+def test_will_is_published_for_a_client_that_vanishes_and_not_for_one_that_leaves(dial, name):
+    watcher = dial()
+    watcher.subscribe([(f"{name}/#", 1)])
+    dial(will=Will(f"{name}/left".encode(), b"", 1, retain=False)).close()
+    dial(will=Will(f"{name}/vanished".encode(), b"", 1, retain=False)).abandon()
+    assert next(watcher.messages(timeout_s=10)).topic == f"{name}/vanished"
+
+
+def test_nothing_listens():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    with pytest.raises(UnreachableError) as caught:
+        connect("127.0.0.1", port)
+    assert str(caught.value) == (
+        f"nothing is listening on 127.0.0.1:{port}; start one with `penstock serve`"
+    )
+
+
+def test_unknown_host():
+    with pytest.raises(UnreachableError, match=r"no address is known for nowhere\.invalid"):
+        connect("nowhere.invalid", 1883)
+
+
+def test_refused_connection():
+    with impostor(encode.connack(False, 5)) as address, pytest.raises(RefusedError):
+        connect(*address)
+
+
+def test_not_a_broker():
+    with impostor(b"220 mail.example.org ESMTP\r\n") as address, pytest.raises(BrokerProtocolError):
+        connect(*address)
+
+
+def test_broker_that_says_nothing():
+    with (
+        impostor(b"", then_close=False) as address,
+        pytest.raises(ReplyTimeoutError, match=r"has not answered for 0\.05 s"),
+    ):
+        connect(*address, timeout_s=0.05)
+
+
+def test_broker_that_closes_instead_of_confirming():
+    with (
+        impostor(WELCOME, b"") as address,
+        pytest.raises(ConnectionLostError, match="penstock_disconnects_total"),
+        connect(*address) as client,
+    ):
+        client.publish("t", b"", qos=1)
+
+
+def test_broker_that_does_not_confirm():
+    with (
+        impostor(WELCOME, then_close=False) as address,
+        pytest.raises(ReplyTimeoutError),
+        connect(*address, timeout_s=0.05) as client,
+    ):
+        client.publish("t", b"", qos=1)
+
+
+def test_idle_client_pings():
+    """Half of a second of silence, then the broker hears a ping; it closes instead of answering."""
+    heard = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def converse():
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(WELCOME)
+                heard.append(connection.recv(1 << 16))
+
+        thread = threading.Thread(target=converse)
+        thread.start()
+        address = listening.getsockname()
+        with pytest.raises(ConnectionLostError), connect(*address, keep_alive=1) as client:
+            client.receive(timeout_s=10)
+        thread.join()
+    assert heard == [encode.PINGREQ]
+
+
+def test_importing_the_client_loads_nothing_heavy():
+    heavy = {"lmdb", "starlette", "uvicorn", "structlog", "prometheus_client", "asyncio", "click"}
+    program = f"import sys, penstock.client; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    assert done.stdout == b"[]\n"
