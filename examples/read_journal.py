@@ -1,0 +1,38 @@
+"""Reads a topic from the journal, from its first message on, over HTTP: the late reader.
+
+::
+
+    python examples/read_journal.py plant/pump1/bar
+
+Nothing but the standard library. To go on later, remember the last offset that was printed.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+from urllib.request import urlopen
+
+
+def messages(port: int, topic: str, offset: int) -> Iterator[dict[str, Any]]:
+    """Yield everything the journal has of a topic from ``offset`` on, a hundred at a time."""
+    while True:
+        url = f"http://127.0.0.1:{port}/topics/{quote(topic)}?offset={offset}&limit=100"
+        with urlopen(url, timeout=10) as answer:
+            found = json.load(answer)["messages"]
+        if not found:
+            return
+        yield from found
+        offset = found[-1]["offset"] + 1
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("topic")
+    parser.add_argument("--port", type=int, default=1883)
+    parser.add_argument("--offset", type=int, default=0)
+    arguments = parser.parse_args()
+    for message in messages(arguments.port, arguments.topic, arguments.offset):
+        payload = message.get("payload", "(not text)")
+        print(message["offset"], message["time"], payload)

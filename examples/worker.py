@@ -1,0 +1,36 @@
+"""A worker with a persistent session: what was published while it was away waits for it.
+
+::
+
+    python examples/worker.py              # the first run subscribes
+    python examples/sensor.py              # published while nobody listens
+    python examples/worker.py              # the second run gets it all
+
+It leaves after a second without news; a real worker would stay.
+"""
+
+import argparse
+import asyncio
+
+import aiomqtt
+
+
+async def main(port: int) -> None:
+    """Take what there is, then leave; the broker keeps the session for the next run."""
+    async with aiomqtt.Client(
+        "127.0.0.1", port, identifier="worker-1", clean_session=False
+    ) as client:
+        await client.subscribe("plant/#", qos=1)
+        try:
+            while True:
+                message = await asyncio.wait_for(anext(client.messages), timeout=1)
+                assert isinstance(message.payload, bytes)
+                print(f"{message.topic} {message.payload.decode()}")
+        except TimeoutError:
+            print("nothing more")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--port", type=int, default=1883)
+    asyncio.run(main(parser.parse_args().port))
