@@ -1,0 +1,1 @@
+"""The broker as users run it: a process of its own, started, signalled, killed, starved."""

@@ -1,0 +1,127 @@
+"""A disk without room: what needs the disk is refused, the rest goes on, and it heals by itself.
+
+The living process is given a limit on the size of its files, and later freed of it: to the broker
+that is a disk that fills up and is then cleared.
+"""
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance.wire_client import (
+    WireClient,
+    connack,
+    connect_packet,
+    puback,
+    publish,
+    wait_until,
+)
+from tests.e2e.process import BrokerProcess
+from tests.e2e.test_serve import connected
+
+PAYLOAD = b"x" * 100_000
+STORAGE_FULL = 'penstock_disconnects_total{reason="storage_full"}'
+
+
+def numbered(number: int) -> bytes:
+    return b"%06d" % number + PAYLOAD
+
+
+def publish_until_closed(client: WireClient) -> int:
+    """Publish at QoS 1, one after the other, until the broker closes; how many it acknowledged."""
+    for number in range(1_000):
+        packet_id = number + 1
+        with contextlib.suppress(ConnectionError):
+            client.send(publish("t", numbered(number), qos=1, packet_id=packet_id))
+        answer = client.receive()
+        if not answer:
+            return number
+        assert answer == puback(packet_id)
+    raise AssertionError("the disk was never full")
+
+
+@pytest.fixture
+def full(start) -> Iterator[tuple[BrokerProcess, int]]:
+    """A broker whose disk is full, and how many messages wait for the session "away"."""
+    broker = start()
+    with connected(broker, "away", clean=False) as away:
+        away.subscribe(("t", 1))
+        away.disconnect()
+    broker.limit_file_bytes((broker.data / "data.mdb").stat().st_size + 1_000_000)
+    with connected(broker, "publisher") as publisher:
+        count = publish_until_closed(publisher)
+    return broker, count
+
+
+def test_publishers_are_closed_for_a_reason_that_is_counted(full):
+    broker, _ = full
+    assert broker.metric(STORAGE_FULL) == 1
+    assert broker.metric('penstock_dropped_total{reason="storage_full"}') == 1
+    assert broker.metric("penstock_commit_failures_total") >= 1
+    assert broker.page("/health")[0] == 200
+
+
+def test_the_broker_says_that_it_is_not_ready_and_why(full):
+    broker, _ = full
+    status, answer = broker.json("/ready")
+    assert status == 503
+    assert "full" in answer["reason"]
+
+
+def test_qos_0_still_flows_among_the_living(full):
+    broker, _ = full
+    with connected(broker, "subscriber") as subscriber, connected(broker, "publisher") as publisher:
+        subscriber.subscribe(("live", 0))
+        for _ in range(3):
+            publisher.send(publish("live", b"still here"))
+            subscriber.expect_publish("live", b"still here", qos=0)
+
+
+def test_it_heals_by_itself_and_nothing_acknowledged_is_lost(full):
+    broker, count = full
+    assert count > 0
+    broker.unlimit_file_bytes()
+    with connected(broker, "publisher") as publisher:
+        publisher.publish_acknowledged("t", numbered(count))
+    assert broker.json("/ready")[0] == 200
+    with connected(broker, "away", clean=False, session_present=True) as away:
+        for number in range(count + 1):
+            packet_id = away.expect_publish("t", numbered(number), qos=1)
+            away.send(puback(packet_id))
+
+
+def test_it_is_ready_again_although_nobody_publishes(full):
+    """Who waits for /ready before giving it work would wait for ever otherwise."""
+    broker, _ = full
+    broker.unlimit_file_bytes()
+    wait_until(lambda: broker.json("/ready")[0] == 200)
+
+
+def test_a_disk_that_takes_nothing_at_all_not_even_a_log_line(start):
+    """A persistent session cannot be opened, and is told so; a clean one can."""
+    broker = start()
+    broker.limit_file_bytes(0)
+    with WireClient(broker.host, broker.port) as client:
+        client.send(connect_packet("newcomer", clean=False))
+        client.expect(connack(code=3))
+        client.expect_close()
+    with connected(broker, "living") as living:
+        living.subscribe(("t", 0))
+        living.send(publish("t", b"x"))
+        living.expect_publish("t", b"x", qos=0)
+    broker.unlimit_file_bytes()
+    with connected(broker, "newcomer", clean=False) as client:
+        client.publish_acknowledged("t", b"x")
+    broker.stop()
+
+
+def test_what_was_acknowledged_before_survives_a_kill_on_a_full_disk(full, start):
+    broker, count = full
+    broker.kill()
+    broker.wait_killed()
+    again = start()
+    with connected(again, "away", clean=False, session_present=True) as away:
+        for number in range(count):
+            away.expect_publish("t", numbered(number), qos=1)
+        again.stop()

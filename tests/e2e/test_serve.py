@@ -1,0 +1,137 @@
+"""What ``penstock serve`` says, whom it serves, and what it refuses to begin."""
+
+import re
+import socket
+import subprocess
+
+import pytest
+
+from tests.conformance.wire_client import WireClient, connack, connect_packet
+from tests.e2e.process import TIMEOUT_S, serve_command
+
+
+def connected(broker, client_id="", *, port=None, session_present=False, **options):
+    client = WireClient(broker.host, port or broker.port)
+    client.send(connect_packet(client_id, **options))
+    client.expect(connack(session_present=session_present))
+    return client
+
+
+def refused(command):
+    """Run a broker that is not to start; return what it says. No traceback, status 1."""
+    result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert result.returncode == 1, result
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert result.stderr.startswith("penstock: ")
+    return result.stderr
+
+
+# ── What it says ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_greeting_says_ports_clients_data_and_what_an_ack_means(start, tmp_path):
+    broker = start()
+    assert f"127.0.0.1:{broker.port}, 127.0.0.1:{broker.http_port}" in broker.greeting
+    assert "anyone on this machine, without a password" in broker.greeting
+    assert f"{tmp_path / 'data'} (0 messages" in broker.greeting
+    assert "written to this disk and flushed (durability = sync)" in broker.greeting
+    assert f"http://127.0.0.1:{broker.http_port}/metrics" in broker.greeting
+
+
+def test_the_greeting_of_a_second_life_counts_what_is_there(start):
+    broker = start()
+    with connected(broker) as client:
+        for _ in range(3):
+            client.publish_acknowledged("t", b"x")
+    broker.stop()
+    assert "(3 messages" in start().greeting
+
+
+def test_every_port_speaks_http_and_mqtt(start):
+    broker = start()
+    for port in (broker.port, broker.http_port):
+        assert broker.page("/health", port=port) == (200, '{"status":"ok"}')
+        assert broker.page("/ready", port=port) == (200, '{"status":"ready"}')
+        status, metrics = broker.page("/metrics", port=port)
+        assert status == 200
+        assert "penstock_clients_connected 0" in metrics
+        with connected(broker, port=port) as client:
+            client.publish_acknowledged("t", b"x", qos=2)
+            assert "penstock_clients_connected 1" in broker.page("/metrics", port=port)[1]
+            client.disconnect()
+
+
+def test_a_message_goes_from_one_port_to_another(start):
+    broker = start()
+    with connected(broker) as subscriber, connected(broker, port=broker.http_port) as publisher:
+        subscriber.subscribe(("t", 1))
+        publisher.publish_acknowledged("t", b"x")
+        subscriber.expect_publish("t", b"x", qos=1)
+
+
+# ── The weaker promise ────────────────────────────────────────────────────────────────────────
+
+
+def test_durability_interval_works_and_says_what_it_does_not_promise(start):
+    broker = start("--durability", "interval", "--set", "durability_interval_ms=50")
+    assert "on disk within 50 ms" in broker.greeting
+    assert "a crash can take back that much (durability = interval)" in broker.greeting
+    with connected(broker, "stays", clean=False) as client:
+        client.subscribe(("t", 2))
+        for qos in (1, 2):
+            client.publish_acknowledged("other", b"kept", qos=qos, retain=True)
+    broker.stop()
+    broker = start("--durability", "interval")
+    with connected(broker, "stays", clean=False, session_present=True) as client:
+        client.subscribe(("other", 0))
+        client.expect_publish("other", b"kept", qos=0, retain=True)
+
+
+# ── What it refuses ───────────────────────────────────────────────────────────────────────────
+
+
+def test_a_second_broker_on_the_same_data_is_told_who_has_it(start):
+    broker = start()
+    said = refused(serve_command(broker.data))
+    assert f"{broker.data} is in use by another broker (process {broker.pid})" in said
+    with connected(broker) as client:  # and the first one never noticed
+        client.publish_acknowledged("t", b"x")
+
+
+def test_a_port_in_use_is_named(start, tmp_path):
+    broker = start()
+    address = f"127.0.0.1:{broker.port}"
+    said = refused(serve_command(tmp_path / "other", "--listen", address, listen=False))
+    assert f"cannot listen on {address}" in said
+    assert "--listen" in said
+
+
+def test_a_broker_that_could_not_listen_leaves_its_data_usable(start, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        refused(serve_command(tmp_path / "data", "--listen", address, listen=False))
+    with connected(start()) as client:
+        client.publish_acknowledged("t", b"x")
+
+
+def test_listening_to_the_world_takes_a_word_of_consent(tmp_path):
+    world = ("--listen", "0.0.0.0:0", "--http-listen", "127.0.0.1:0")
+    said = refused(serve_command(tmp_path / "data", *world, listen=False))
+    assert "--allow-anonymous" in said
+    assert not (tmp_path / "data").exists()
+
+
+def test_with_consent_it_listens_to_the_world_and_says_so(start):
+    world = ("--listen", "0.0.0.0:0", "--http-listen", "127.0.0.1:0")
+    broker = start(*world, "--allow-anonymous", listen=False)
+    assert re.search(r"listening +0\.0\.0\.0:\d+", broker.greeting)
+    assert "ANYONE who can reach these addresses, without a password" in broker.greeting
+    with connected(broker) as client:
+        client.publish_acknowledged("t", b"x")
+
+
+@pytest.mark.parametrize("arguments", [("--set", "limits.inflight=1"), ("--listen", "nonsense")])
+def test_a_wrong_setting_is_refused_before_anything_is_touched(tmp_path, arguments):
+    refused(serve_command(tmp_path / "data", *arguments, listen=False))
+    assert not (tmp_path / "data").exists()
