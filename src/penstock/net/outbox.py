@@ -106,7 +106,7 @@ class Outbox:
         """Queue messages in order; what cannot go now is put off, without its payload."""
         shape, head = None, b""
         for position, (topic, payload, flags, packet_id, _sequence) in enumerate(deliveries):
-            if payload is None or self._deferred or self._is_congested:
+            if payload is None or self._must_wait:
                 self._defer(deliveries[position:])
                 return
             if shape != (topic, len(payload), flags):  # runs share all but id and payload
@@ -187,7 +187,10 @@ class Outbox:
     # ── deliveries put off ────────────────────────────────────────────────────────────────────
 
     @property
-    def _is_congested(self) -> bool:
+    def _must_wait(self) -> bool:
+        """Whether something stands before a message that could go now [MQTT-4.6.0-6]."""
+        if self._is_fetching or self._deferred:
+            return True
         return self._is_paused and self._out_bytes > WRITE_BUFFER_HIGH
 
     def _defer(self, deliveries: list[Delivery]) -> None:
