@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "pub": ("penstock.cli.pub:pub", "Publish messages."),
     "sub": ("penstock.cli.sub:sub", "Subscribe and print what arrives."),
     "config": ("penstock.cli.config:config", "Check and explain the configuration."),
+    "store": ("penstock.cli.store:store", "Look after a data directory."),
 }
 """Subcommand → where it is, and what ``--help`` says about it."""
 
