@@ -5,6 +5,7 @@ that is a disk that fills up and is then cleared.
 """
 
 import contextlib
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -125,3 +126,16 @@ def test_what_was_acknowledged_before_survives_a_kill_on_a_full_disk(full, start
         for number in range(count):
             away.expect_publish("t", numbered(number), qos=1)
         again.stop()
+
+
+def test_a_stop_does_not_claim_that_all_is_on_disk_when_it_is_not(start):
+    """Durability "interval" acknowledges first; if the disk never takes it, the end must say so."""
+    broker = start("--durability", "interval", "--set", "shutdown.timeout_s=1")
+    broker.limit_file_bytes(0)
+    with connected(broker) as client:
+        client.publish_acknowledged("t", b"x", retain=True)
+        wait_until(lambda: broker.json("/ready")[0] == 503)
+    broker.signal(signal.SIGTERM)
+    _, output, _ = broker.wait_stopped()
+    assert "Stopped" in output
+    assert "Everything acknowledged is on disk" not in output
