@@ -1,0 +1,91 @@
+"""A pipeline on a store that commits only when the test says so, or not at all."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from penstock.core.broker import Broker
+from penstock.core.effects import Effects, FollowUp
+from penstock.errors import StorageError
+from penstock.net.pipeline import Pipeline
+from penstock.obs.counters import Counters
+from penstock.obs.reasons import DisconnectReason
+from penstock.store.batch import Batch
+from penstock.store.memory import MemoryStore
+from penstock.store.store import Commit
+from penstock.testing import VirtualClock
+
+
+class GatedStore(MemoryStore):
+    """Commits wait at the gate while it is shut; ``error``, when set, is what they come to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.error: StorageError | None = None
+        self.attempts = 0
+
+    def commit(self, batch: Batch) -> Commit:
+        self.attempts += 1
+        assert self.gate.wait(10)
+        if self.error is not None:
+            raise self.error
+        return super().commit(batch)
+
+
+class Bench:
+    """Everything around one pipeline; ``applied`` is what the broker was given, in order."""
+
+    def __init__(self, **options: Any) -> None:
+        self.store = GatedStore()
+        self.counters = Counters()
+        self.broker = Broker(self.counters)
+        self.clock = VirtualClock()
+        self.applied: list[Any] = []
+        self.refused: list[tuple[Any, DisconnectReason]] = []
+        self.effects: list[Effects] = []
+        self._apply = self.broker.apply
+        self.broker.apply = self._note  # type: ignore[method-assign]
+        self.pipeline = Pipeline(
+            broker=self.broker,
+            store=self.store,
+            clock=self.clock,
+            counters=self.counters,
+            execute=self._execute,
+            refuse=lambda outlet, reason: self.refused.append((outlet, reason)),
+            **options,
+        )
+
+    def _note(self, command: Any, outlet: Any, effects: Effects) -> None:
+        self.applied.append(command)
+        self._apply(command, outlet, effects)
+
+    def _execute(self, effects: Effects) -> None:
+        if effects.controls or effects.deliveries or effects.acks:
+            self.effects.append(effects)
+        for control in effects.controls:
+            if isinstance(control, FollowUp):
+                self.pipeline.submit(control.command, control.outlet, durable=True)
+
+    async def __aenter__(self) -> "Bench":
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self.store.gate.set()
+        self.pipeline.close()
+        await turns(3)
+
+
+async def turns(count: int = 3) -> None:
+    """Let the loop go round so many times."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what another thread is about to bring; a failing test waits five seconds."""
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.001)
