@@ -160,8 +160,14 @@ def test_receive_is_woken_by_a_file_descriptor(dial, name):
 def test_will_is_published_for_a_client_that_vanishes_and_not_for_one_that_leaves(dial, name):
     watcher = dial()
     watcher.subscribe([(f"{name}/#", 1)])
-    dial(will=Will(f"{name}/left".encode(), b"", 1, retain=False)).close()
-    dial(will=Will(f"{name}/vanished".encode(), b"", 1, retain=False)).abandon()
+
+    def will(cause):
+        return Will(f"{name}/{cause}".encode(), b"", 1, retain=False)
+
+    dial(will=will("left")).close()
+    with contextlib.suppress(ZeroDivisionError), dial(will=will("failed")):
+        raise ZeroDivisionError  # the program's own failure: it still says goodbye
+    dial(will=will("vanished")).abandon()
     assert next(watcher.messages(timeout_s=10)).topic == f"{name}/vanished"
 
 
@@ -242,3 +248,28 @@ def test_importing_the_client_loads_nothing_heavy():
     program = f"import sys, penstock.client; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
     assert done.stdout == b"[]\n"
+
+
+@pytest.mark.timeout(20)
+def test_message_larger_than_the_socket_takes_at_once_is_sent_on_as_it_is_read():
+    """The client's own time-out is far off, so that only the socket can wake it."""
+    payload = bytes(16 << 20)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def converse():
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(WELCOME)
+                left = len(encode.publish(b"t", payload, 1, packet_id=1))
+                while left:
+                    left -= len(connection.recv(min(left, 1 << 20)))
+                connection.sendall(encode.acks(4, [1]))
+                connection.recv(1 << 16)
+
+        thread = threading.Thread(target=converse, daemon=True)
+        thread.start()
+        with connect(*listening.getsockname(), timeout_s=1000) as client:
+            client.publish("t", payload, qos=1)
+            assert client.confirmed == 1
+        thread.join()
