@@ -128,9 +128,9 @@ class CountsScans(ServerMachine):
 
     scans = 0
 
-    def _scan(self, data, seen):
+    def _scan(self, data, following, seen):
         self.scans += 1
-        return super()._scan(data, seen)
+        return super()._scan(data, following, seen)
 
 
 def test_a_large_packet_in_small_pieces_is_scanned_a_few_times_and_gathered_in_place():

@@ -148,17 +148,32 @@ class Pipeline:
 
     def capture(self, topic: bytes, payloads: list[bytes], now_ms: int) -> None:
         """Journal messages that were delivered already; nobody waits for them."""
-        batch = self._open.batch
-        waiting = batch.payload_bytes
+        self.begin_capture()(topic, payloads, now_ms, 0)
+        self.end_capture()
+
+    def begin_capture(self) -> Callable[[bytes, list[bytes], int, int], int]:
+        """``capture`` in three steps, for many at once; then call ``end_capture``.
+
+        What is returned takes topic, payloads, time and flags (0). While too much waits for the
+        disk already, it counts them as dropped instead.
+        """
+        if self.pending_bytes > self._capture_pending_bytes_max:
+            return self._drop_captured
+        return self._open.batch.append
+
+    def _drop_captured(
+        self, _topic: bytes, payloads: list[bytes], _time_ms: int, _flags: int
+    ) -> int:
+        self._counters.drops[DropReason.CAPTURE_OVERFLOW] += len(payloads)
+        return 0
+
+    def end_capture(self) -> None:
+        """See that what was captured is committed in time."""
         if self._in_flight is not None:
-            waiting += self._in_flight.batch.payload_bytes
-        if waiting > self._capture_pending_bytes_max:
-            self._counters.drops[DropReason.CAPTURE_OVERFLOW] += len(payloads)
-            return
-        batch.append(topic, payloads, now_ms, 0)
-        if batch.payload_bytes >= self._batch_bytes_target:
+            return  # looked after when that commit is done
+        if self._open.batch.payload_bytes >= self._batch_bytes_target:
             self._wake()
-        elif self._commit_timer is None:
+        elif self._commit_timer is None and not self._open.batch.is_empty:
             self._set_timer(self._capture_interval_s)
 
     @property

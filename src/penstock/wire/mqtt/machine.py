@@ -79,21 +79,28 @@ class Machine:
         """Take what a socket gave, report the packets that it completes. Never raises."""
         if self._state is State.CLOSED:
             return []
+        events: list[Event] = []
+        position = 0
         if self._tail is not None:
             if len(self._tail) + len(data) < self._needed:
                 self._tail += data
                 return []
             data = b"".join((self._tail, data))
             self._tail = None
-        events: list[Event] = []
-        position = self._scan(data, events)
+        elif self._state is State.CONNECTED and data:
+            # What a busy client sends is one lane's from end to end: nothing else is needed then.
+            lane = self._lanes.get(data[0])
+            if lane is not None:
+                position = lane(data, 0, self._bytes_max, events)
+                if position == len(data):
+                    return events
+        position = self._scan(data, position, events)
         if position < len(data) and not self.closed:
             self._tail = bytearray(data[position:])
         return events
 
-    def _scan(self, data: bytes, events: list[Event]) -> int:
-        """Read all complete packets; return where the first incomplete one begins."""
-        following = 0
+    def _scan(self, data: bytes, following: int, events: list[Event]) -> int:
+        """Read complete packets from ``following`` on; return where an incomplete one begins."""
         position = -1
         while position < following < len(data):
             position = following
