@@ -3,11 +3,11 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from penstock.core.broker import Broker
 from penstock.core.effects import Effects, FollowUp
-from penstock.errors import StorageError
+from penstock.errors import StorageError  # noqa: TC001
 from penstock.net.pipeline import Pipeline
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason
@@ -69,7 +69,7 @@ class Bench:
             if isinstance(control, FollowUp):
                 self.pipeline.submit(control.command, control.outlet, durable=True)
 
-    async def __aenter__(self) -> "Bench":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
@@ -87,5 +87,5 @@ async def turns(count: int = 3) -> None:
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for what another thread is about to bring; a failing test waits five seconds."""
     async with asyncio.timeout(5):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - the other thread knows of no event
             await asyncio.sleep(0.001)

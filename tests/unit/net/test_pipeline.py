@@ -417,7 +417,7 @@ async def test_an_idle_broker_comes_to_rest():
         assert commits <= 4
         await idle(bench, 60)
         assert bench.store.attempts == commits
-        assert {table for table in bench.store._rows} == {"sessions", "retained"}
+        assert set(bench.store._rows) == {"sessions", "retained"}
 
 
 async def test_captured_messages_alone_move_the_mark():
