@@ -15,7 +15,7 @@ from tests.wire.vectors import CONNACK, client_in, server_in
 
 def run_of(topic: bytes, payloads: list[bytes]) -> PublishRun:
     frames = b"".join(encode.publish(topic, payload) for payload in payloads)
-    return PublishRun(topic, payloads, frames)
+    return PublishRun(topic, payloads, frames, 0, len(frames))
 
 
 def test_consecutive_messages_to_one_topic_are_one_run_with_their_raw_frames():

@@ -68,7 +68,7 @@ def _text(value: bytes | None) -> str | None:
 
 def _plain(event: events.Event) -> Iterator[list]:
     match event:
-        case events.PublishRun(topic, payloads, _):
+        case events.PublishRun(topic, payloads):
             for payload in payloads:
                 yield ["publish", _text(topic), _text(payload), 0, False, False, 0]
         case events.Publish(topic, payload, qos, retain, dup, packet_id):

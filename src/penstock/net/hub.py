@@ -22,7 +22,6 @@ from penstock.core.effects import (
     TakenOver,
     UnsubscribeAnswer,
 )
-from penstock.core.routes import Route
 from penstock.core.session import Session
 from penstock.errors import StorageError
 from penstock.model.message import Message
@@ -34,11 +33,15 @@ from penstock.obs.log import ThrottledLogger, get_logger
 from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import Store
 from penstock.wire.mqtt import encode
+from penstock.wire.mqtt.events import PublishRun
 
-__all__ = ["Hub", "Outlet"]
+__all__ = ["Hub", "Outlet", "Targets"]
 
 READERS = 2
 """Threads that read the journal for sessions that had messages waiting."""
+
+Targets = tuple[tuple[Session, int], ...]
+"""Sessions a topic goes to, each with its QoS."""
 
 _log = get_logger("hub")
 
@@ -66,8 +69,8 @@ class Outlet(Protocol):
         """Acknowledge packets of the client."""
         ...
 
-    def forward(self, topic: bytes, payloads: list[bytes], frames: bytes) -> None:
-        """Send live messages, droppable if the reader is slow; ``frames``: the same as MQTT."""
+    def forward(self, runs: list[PublishRun], count: int, frames: bytes) -> None:
+        """Send ``count`` live messages, droppable if the reader is slow; ``frames``: as MQTT."""
         ...
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
@@ -155,7 +158,8 @@ class Hub:
         routes = self.broker.routes
         route = routes.cached.get(will.topic) or routes.resolve(will.topic)
         if not will.qos:
-            self.forward(route, [will.payload], encode.publish(will.topic, will.payload))
+            frame = encode.publish(will.topic, will.payload)
+            self.forward(route.targets, [PublishRun.of(will.topic, will.payload, frame)])
         now_ms = self.clock.wall_ms()
         if will.qos or will.retain:
             self.pipeline.publish(
@@ -164,12 +168,17 @@ class Hub:
         elif self.is_captured(will.topic):
             self.pipeline.capture(will.topic, [will.payload], now_ms)
 
-    def forward(self, route: Route[Session], payloads: list[bytes], frames: bytes) -> None:
-        """Give live messages to whoever is connected; each protocol takes what it can use."""
-        for session, _granted in route.targets:
+    def forward(self, targets: Targets, runs: list[PublishRun]) -> None:
+        """Give live messages to whoever is connected; each protocol takes what it can use.
+
+        The runs lie next to one another in one chunk.
+        """
+        count = sum([len(run.payloads) for run in runs])
+        frames = runs[0].chunk[runs[0].start : runs[-1].end]
+        for session, _granted in targets:
             outlet = session.outlet
             if outlet is not None:
-                outlet.forward(route.topic, payloads, frames)
+                outlet.forward(runs, count, frames)
 
     # ── effects ───────────────────────────────────────────────────────────────────────────────
 

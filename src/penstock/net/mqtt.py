@@ -27,7 +27,7 @@ from penstock.core.routes import Route
 from penstock.core.session import PUBCOMP, PUBREC, PUBREL, Session
 from penstock.limits import KEEP_ALIVE_FACTOR, KEEP_ALIVE_S_MAX
 from penstock.model.topic import filter_fault, topic_fault
-from penstock.net.hub import Hub
+from penstock.net.hub import Hub, Targets
 from penstock.net.outbox import Outbox
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
@@ -281,6 +281,8 @@ class MqttConnection(asyncio.Protocol):
         cached = hub.broker.routes.cached
         capture = hub.pipeline.begin_capture()
         received = 0
+        targets: Targets = ()
+        stretch: list[PublishRun] = []
         while position < len(events) and type(event := events[position]) is PublishRun:
             position += 1
             topic, payloads = event.topic, event.payloads
@@ -288,14 +290,19 @@ class MqttConnection(asyncio.Protocol):
             if route is None:
                 break
             received += len(payloads)
-            for session, _granted in route.targets:
-                outlet = session.outlet
-                if outlet is not None:
-                    outlet.forward(topic, payloads, event.frames)
+            if stretch and route.targets == targets and _is_next(stretch[-1], event):
+                stretch.append(event)
+            else:
+                if stretch:
+                    hub.forward(targets, stretch)
+                targets = route.targets
+                stretch = [event] if targets else []
             if route.memo is None:
                 route.memo = hub.is_captured(topic)
             if route.memo:
                 capture(topic, payloads, now_ms, 0)
+        if stretch:
+            hub.forward(targets, stretch)
         hub.counters.messages_in_total[0] += received
         hub.pipeline.end_capture()
         return position
@@ -315,7 +322,8 @@ class MqttConnection(asyncio.Protocol):
             run = self._receive(run)
         elif not qos:
             # To be retained too, but live subscribers get it with RETAIN 0 [MQTT-3.3.1-9].
-            hub.forward(route, [first.payload], encode.publish(topic, first.payload))
+            frame = encode.publish(topic, first.payload)
+            hub.forward(route.targets, [PublishRun.of(topic, first.payload, frame)])
         if run:
             hub.counters.messages_in_total[qos] += len(run)
             payloads = [event.payload for event in run]
@@ -544,6 +552,11 @@ class MqttConnection(asyncio.Protocol):
         else:
             detail = printable(detail, 160)
             self._hub.complaints.info("disconnected", reason.value, **values, detail=detail)
+
+
+def _is_next(last: PublishRun, event: PublishRun) -> bool:
+    """Whether ``event`` lies right behind ``last``, so that both can be sent as one piece."""
+    return event.chunk is last.chunk and event.start == last.end
 
 
 def _continues(first: Publish, event: Any) -> bool:

@@ -93,11 +93,11 @@ class Outbox:
             self._is_due = True
             self._hub.flush_soon(self)
 
-    def forward(self, _topic: bytes, payloads: list[bytes], frames: bytes) -> None:
+    def forward(self, _runs: object, count: int, frames: bytes) -> None:
         """Queue live messages as raw frames; the oldest give way when the reader is too slow."""
         self._live.append(frames)
         self._live_bytes += len(frames)
-        self._hub.counters.messages_out_total[0] += len(payloads)
+        self._hub.counters.messages_out_total[0] += count
         if not self._is_due:
             self._is_due = True
             self._hub.flush_soon(self)
@@ -112,17 +112,15 @@ class Outbox:
             if shape != (topic, len(payload), flags):  # runs share all but id and payload
                 shape = topic, len(payload), flags
                 head = _head(topic, len(payload), flags)
-            self._message(head, topic, payload, flags, packet_id)
+            self._message(head, payload, flags, packet_id)
 
-    def _message(
-        self, head: bytes, topic: bytes, payload: bytes, flags: int, packet_id: int
-    ) -> None:
+    def _message(self, head: bytes, payload: bytes, flags: int, packet_id: int) -> None:
         qos = flags & DELIVER_QOS
         if qos:
             self._hub.counters.messages_out_total[qos] += 1
             self.send(b"%b%b%b" % (head, PACKET_IDS[packet_id], payload))
         else:
-            self.forward(topic, [payload], head + payload)
+            self.forward(None, 1, head + payload)
 
     # ── writing ───────────────────────────────────────────────────────────────────────────────
 
@@ -200,7 +198,7 @@ class Outbox:
         for topic, payload, flags, packet_id, sequence in deliveries:
             if payload is not None and not flags & DELIVER_QOS:
                 head = _head(topic, len(payload), flags)
-                self._message(head, topic, payload, flags, packet_id)
+                self._message(head, payload, flags, packet_id)
             else:
                 self._deferred.append((b"", None, flags, packet_id, sequence))
         self._fetch()
@@ -234,7 +232,7 @@ class Outbox:
                 self._lose(packet_id)
             else:
                 head = _head(message.topic, len(message.payload), flags)
-                self._message(head, message.topic, message.payload, flags, packet_id)
+                self._message(head, message.payload, flags, packet_id)
         if self._deferred:
             self._hub.loop.call_soon(self._fetch)
         else:

@@ -93,7 +93,7 @@ def bench() -> Bench:
 
 
 def test_whatever_gathers_in_one_turn_leaves_as_one_write(bench):
-    bench.outbox.forward(b"t", [b"zero"], live(b"zero"))
+    bench.outbox.forward(None, 1, live(b"zero"))
     bench.outbox.send(b"answer")
     bench.outbox.deliver([(b"t", b"7", 1, 3, 7), (b"t", b"8", 2, 4, 8), (b"t", b"9", 0, 0, 0)])
     assert bench.writes == []
@@ -113,7 +113,7 @@ def test_nothing_gathered_is_nothing_written(bench):
 def test_while_the_reader_is_slow_nothing_is_written_and_then_all(bench):
     bench.outbox.pause()
     bench.outbox.send(b"a")
-    bench.outbox.forward(b"t", [b"x"], live(b"x"))
+    bench.outbox.forward(None, 1, live(b"x"))
     bench.loop.run()
     assert bench.writes == []
     bench.outbox.resume()
@@ -124,7 +124,7 @@ def test_a_slow_reader_loses_the_oldest_live_messages_counted_one_by_one(bench):
     bench.outbox.pause()
     two = live(b"a" * 48) + live(b"b" * 148)  # one slice, a short and a long frame
     for _ in range(6):
-        bench.outbox.forward(b"t", [b"a", b"b"], two)
+        bench.outbox.forward(None, 2, two)
         bench.loop.run()
     kept = len(bench.outbox._live)
     assert len(two) * kept <= BOUND
@@ -263,6 +263,6 @@ def test_a_closed_outbox_gathers_nothing(bench):
     """The session keeps its outlet until ``Closed`` is committed, which a full disk may put off."""
     bench.outbox.close()
     for _ in range(100):
-        bench.outbox.forward(b"t", [b"x" * 100], live(b"x" * 100))
+        bench.outbox.forward(None, 1, live(b"x" * 100))
         bench.loop.run()
     assert sum(map(len, bench.outbox._live)) <= BOUND

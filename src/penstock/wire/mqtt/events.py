@@ -67,15 +67,37 @@ class ConnectRefused(msgspec.Struct, frozen=True, gc=False):
     reason: DisconnectReason
 
 
-class PublishRun(msgspec.Struct, frozen=True, gc=False):
-    """Consecutive QoS 0 PUBLISH packets, RETAIN 0, to one topic; ``frames`` is all of them, raw.
+class PublishRun(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """Consecutive QoS 0 PUBLISH packets, RETAIN 0, to one topic.
 
-    ``topic`` is unchecked: see the module.
+    The packets themselves are ``chunk[start:end]``. They are not cut out here, because runs that
+    follow one another in a chunk often go to the same subscribers and can be sent as one piece.
     """
 
     topic: bytes
     payloads: list[bytes]
-    frames: bytes
+    chunk: bytes
+    start: int
+    end: int
+
+    @property
+    def frames(self) -> bytes:
+        """The packets, raw."""
+        return self.chunk[self.start : self.end]
+
+    def __eq__(self, other: object) -> bool:
+        """Same messages and packets, wherever they lie."""
+        if not isinstance(other, PublishRun):
+            return NotImplemented
+        mine = self.topic, self.payloads, self.frames
+        return mine == (other.topic, other.payloads, other.frames)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @classmethod
+    def of(cls, topic: bytes, payload: bytes, frame: bytes) -> "PublishRun":
+        """One message and the packet that carries it."""
+        return cls(topic, [payload], frame, 0, len(frame))
 
 
 class Publish(msgspec.Struct, frozen=True, gc=False):

@@ -53,7 +53,7 @@ def publish_runs(data: bytes, position: int, bytes_max: int, events: list[Event]
         name = data[body + 2 : payload]
         if name != topic:
             if topic is not None:
-                events.append(PublishRun(topic, payloads, data[start:position]))
+                events.append(PublishRun(topic, payloads, data, start, position))
             topic, payloads, start = name, [data[payload:end]], position
         else:
             payloads.append(data[payload:end])
@@ -67,7 +67,7 @@ def publish_runs(data: bytes, position: int, bytes_max: int, events: list[Event]
                 end = following
         previous, position = position, end
     if topic is not None:
-        events.append(PublishRun(topic, payloads, data[start:position]))
+        events.append(PublishRun(topic, payloads, data, start, position))
     return position
 
 

@@ -57,7 +57,7 @@ def _publish_or_run(flags: int, cursor: Cursor) -> Publish | PublishRun:
     packet = publish(flags, cursor)
     if flags:
         return packet
-    return PublishRun(packet.topic, [packet.payload], encode(packet.topic, packet.payload))
+    return PublishRun.of(packet.topic, packet.payload, encode(packet.topic, packet.payload))
 
 
 class ServerMachine(Machine):
