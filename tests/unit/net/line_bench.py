@@ -10,7 +10,7 @@ from penstock.core.effects import Effects, FollowUp
 from penstock.errors import StorageError  # noqa: TC001
 from penstock.net.pipeline import Pipeline
 from penstock.obs.counters import Counters
-from penstock.obs.reasons import DisconnectReason
+from penstock.obs.reasons import DisconnectReason  # noqa: TC001
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
 from penstock.store.store import Commit

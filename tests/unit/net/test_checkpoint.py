@@ -1,0 +1,128 @@
+"""Rounds of the checkpoint: slices, marks, rest, and what a failed commit puts back."""
+
+import pytest
+
+from penstock.core.broker import Broker
+from penstock.core.commands import Opened, Published
+from penstock.core.effects import Effects
+from penstock.net import checkpoint
+from penstock.net.checkpoint import Checkpointer
+from penstock.obs.counters import Counters
+from penstock.store.batch import Batch
+
+
+class Bench:
+    """A broker with dirty sessions and topics; commits are counted here."""
+
+    def __init__(self, sessions: int = 0, topics: int = 0) -> None:
+        self.broker = Broker(Counters())
+        self.checkpointer = Checkpointer(self.broker)
+        self.index = 0
+        self.change(sessions, topics)
+
+    def change(self, sessions: int = 0, topics: int = 0) -> None:
+        self.index += 1
+        self.broker.begin(self.index, 1, 1)
+        for number in range(sessions):
+            opened = Opened(b"c%d" % number, number, clean=False, will=None)
+            self.broker.apply(opened, None, Effects())
+        for number in range(topics):
+            message = Published(b"t%d" % number, [b"x"], 0, retain=True, position=0, packet_ids=[])
+            self.broker.apply(message, None, Effects())
+        self.checkpointer.changed(self.index)
+
+    def fill(self, now: float = 10.0) -> Batch:
+        batch = Batch()
+        self.checkpointer.fill(batch, now)
+        return batch
+
+    def land(self) -> None:
+        """The commit of the last batch has been applied."""
+        self.index += 1
+        self.broker.begin(self.index, 1, 1)
+
+
+@pytest.fixture(autouse=True)
+def _small_slices(monkeypatch):
+    monkeypatch.setattr(checkpoint, "ROWS_PER_COMMIT_MAX", 4)
+
+
+def test_a_small_round_goes_with_one_commit_and_marks_where_it_began():
+    bench = Bench(sessions=2, topics=2)
+    batch = bench.fill()
+    assert [(table, key) for table, key, _ in batch.rows] == [
+        ("sessions", b"c0"), ("sessions", b"c1"), ("retained", b"t0"), ("retained", b"t1"),
+    ]  # fmt: skip
+    assert batch.checkpoint == 1
+
+
+def test_a_large_round_goes_in_slices_and_only_the_last_has_the_mark():
+    bench = Bench(sessions=6, topics=5)
+    batches = []
+    for _ in range(3):
+        batches.append(bench.fill())
+        bench.land()
+    assert [len(batch.rows) for batch in batches] == [4, 4, 3]
+    assert [batch.checkpoint for batch in batches] == [None, None, 1]
+    assert bench.fill(99.0).is_empty
+
+
+def test_what_changes_during_a_round_is_for_the_next():
+    bench = Bench(sessions=6)
+    bench.fill()
+    bench.land()
+    bench.change(sessions=1)
+    assert bench.fill().checkpoint == 1
+    batch = bench.fill(99.0)
+    assert [key for _, key, _ in batch.rows] == [b"c0"]
+    assert batch.checkpoint == bench.index
+
+
+def test_rounds_keep_their_distance():
+    bench = Bench(sessions=1)
+    bench.fill(10.0)
+    bench.change(sessions=1)
+    assert not bench.checkpointer.is_due(10.9)
+    assert bench.fill(10.9).is_empty
+    assert bench.checkpointer.is_due(11.0)
+
+
+def test_its_own_commits_are_no_reason_for_a_round():
+    bench = Bench(sessions=1)
+    bench.fill(10.0)
+    bench.land()
+    assert not bench.checkpointer.is_due(1_000.0)
+
+
+def test_a_session_that_is_gone_has_its_row_deleted():
+    bench = Bench(sessions=1)
+    del bench.broker.sessions[b"c0"]
+    assert bench.fill().rows == [("sessions", b"c0", None)]
+
+
+def test_a_topic_that_was_cleared_has_its_row_deleted():
+    bench = Bench(topics=1)
+    bench.broker.apply(Published(b"t0", [b""], 0, True, 0, []), None, Effects())
+    assert bench.fill().rows == [("retained", b"t0", None)]
+
+
+@pytest.mark.parametrize("slices_before", [0, 1, 2])
+def test_a_round_whose_commit_failed_is_begun_again_with_all_that_is_missing(slices_before):
+    bench = Bench(sessions=6, topics=5)
+    written = set()
+    for _ in range(slices_before):
+        written |= {key for _, key, _ in bench.fill().rows}
+        bench.land()
+    bench.checkpointer.failed(bench.fill())
+    batches = [bench.fill(99.0) for _ in range(4)]
+    written |= {key for batch in batches for _, key, _ in batch.rows}
+    assert len(written) == 11
+    marks = [batch.checkpoint for batch in batches if batch.checkpoint is not None]
+    assert marks == [bench.index]
+
+
+def test_a_failed_commit_without_rows_changes_nothing():
+    bench = Bench(sessions=1)
+    bench.fill(10.0)
+    bench.checkpointer.failed(Batch())
+    assert not bench.checkpointer.is_due(99.0)

@@ -1,0 +1,133 @@
+"""Strangers: who may come in, how long they may be silent, and what is counted."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.config.address import Address
+from penstock.errors import Refused
+from penstock.net.detect import Protocol
+from penstock.net.listener import Listener, _Stranger
+from penstock.net.timers import Deadlines
+from penstock.obs.counters import Counters
+from penstock.obs.reasons import DisconnectReason
+from penstock.testing import VirtualClock
+
+
+class Transport:
+    """Remembers only whether it was aborted."""
+
+    is_aborted = False
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+class Bench:
+    """A listener whose MQTT door notes what it is handed; HTTP and the rest have none."""
+
+    def __init__(self, clients_max: int = 10) -> None:
+        self.clock = VirtualClock()
+        self.handed: list[tuple[Any, bytes, float]] = []
+        self.counters = Counters()
+        self.hub: Any = SimpleNamespace(
+            clock=self.clock,
+            counters=self.counters,
+            deadlines=Deadlines(),
+            connections=set(),
+            limits=SimpleNamespace(clients_max=clients_max, connect_timeout_s=10.0),
+            complaints=SimpleNamespace(info=lambda *_a, **_k: None),
+        )
+        self.listener = Listener(self.hub, {Protocol.MQTT: self._door})
+
+    def _door(self, transport: Any, data: bytes, accepted_at: float) -> None:
+        self.handed.append((transport, data, accepted_at))
+
+    def stranger(self) -> tuple[_Stranger, Transport]:
+        stranger, transport = _Stranger(self.listener), Transport()
+        stranger.connection_made(transport)
+        return stranger, transport
+
+    def count(self, reason: DisconnectReason) -> int:
+        return self.counters.disconnects[reason]
+
+
+def test_a_protocol_with_a_door_is_handed_over_with_all_its_bytes():
+    bench = Bench()
+    stranger, transport = bench.stranger()
+    stranger.data_received(b"\x10\x0c")
+    assert bench.handed == [(transport, b"\x10\x0c", bench.clock.monotonic())]
+    assert bench.counters.connections_total == {"mqtt": 1}
+    assert not bench.listener.strangers
+    stranger.data_received(b"late")
+    stranger.connection_lost(None)
+    assert sum(bench.counters.disconnects.values()) == 0
+    assert len(bench.handed) == 1
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"GET / HTTP/1.1\r\n", b"*1\r\n", b"\x16\x03"])
+def test_a_protocol_without_a_door_is_refused_and_counted(data):
+    bench = Bench()
+    stranger, transport = bench.stranger()
+    stranger.data_received(data)
+    assert transport.is_aborted
+    assert bench.count(DisconnectReason.UNKNOWN_PROTOCOL) == 1
+    assert bench.counters.connections_total == {}
+
+
+def test_bytes_that_do_not_decide_yet_are_kept_for_the_door():
+    bench = Bench()
+    stranger, transport = bench.stranger()
+    stranger.data_received(b"GE")
+    assert not transport.is_aborted
+    stranger.data_received(b"T ")
+    assert bench.count(DisconnectReason.UNKNOWN_PROTOCOL) == 1
+
+
+def test_one_client_too_many_is_refused_and_counted():
+    bench = Bench(clients_max=2)
+    bench.hub.connections.add("somebody")
+    _, welcome = bench.stranger()
+    _, refused = bench.stranger()
+    assert not welcome.is_aborted
+    assert refused.is_aborted
+    assert bench.count(DisconnectReason.TOO_MANY_CLIENTS) == 1
+    assert len(bench.listener.strangers) == 1
+
+
+def test_a_silent_stranger_is_refused_after_the_connect_timeout():
+    bench = Bench()
+    _, transport = bench.stranger()
+    bench.clock.advance(9.9)
+    bench.hub.deadlines.turn(bench.clock.monotonic())
+    assert not transport.is_aborted
+    bench.clock.advance(0.2)
+    bench.hub.deadlines.turn(bench.clock.monotonic())
+    assert transport.is_aborted
+    assert bench.count(DisconnectReason.CONNECT_TIMEOUT) == 1
+
+
+def test_a_stranger_that_leaves_is_counted_once_and_has_no_deadline():
+    bench = Bench()
+    stranger, _ = bench.stranger()
+    stranger.connection_lost(None)
+    bench.clock.advance(60)
+    bench.hub.deadlines.turn(bench.clock.monotonic())
+    assert bench.count(DisconnectReason.CONNECTION_LOST) == 1
+    assert sum(bench.counters.disconnects.values()) == 1
+
+
+@pytest.mark.asyncio
+async def test_a_port_that_is_taken_is_an_error_that_says_what_to_do():
+    bench = Bench()
+    bench.hub.loop = asyncio.get_running_loop()
+    taken = await bench.listener.listen(Address("127.0.0.1", 0))
+    assert taken.port
+    with pytest.raises(Refused, match=f"cannot listen on 127.0.0.1:{taken.port}"):
+        await bench.listener.listen(taken)
+    bench.listener.stop_accepting()
+    again = await bench.listener.listen(taken)
+    assert again.port == taken.port
+    bench.listener.stop_accepting()
