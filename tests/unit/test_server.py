@@ -1,6 +1,7 @@
 """Recovery and the life of a server, where the protocols are not the point."""
 
 import asyncio
+import threading
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ from penstock.core.broker import Broker
 from penstock.core.commands import Closed, Opened, Received, Subscribed, WillMessage, to_event
 from penstock.errors import Refused, StorageFull
 from penstock.obs.counters import Counters
+from penstock.obs.reasons import DisconnectReason
 from penstock.server import Server, recover
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
@@ -183,3 +185,37 @@ async def test_stopping_also_ends_connections_that_have_said_nothing():
         for stranger in list(server._listener.strangers):
             stranger._transport.abort()
         await asyncio.sleep(0)
+
+
+class SlowStore(Store):
+    """Fails as well, but only once the gate is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+
+    def commit(self, batch: Batch):
+        assert self.gate.wait(10)
+        return super().commit(batch)
+
+
+@pytest.mark.xfail(reason="close() returns early for a client that has left, without _opened()")
+@pytest.mark.asyncio
+async def test_a_client_that_leaves_before_its_connect_is_refused_is_forgotten():
+    store = SlowStore()
+    store.is_full = True
+    server = new_server(store)
+    await server.start()
+    _reader, writer = await asyncio.open_connection("127.0.0.1", server.addresses[0].port)
+    writer.write(b"\x10\x0f\x00\x04MQTT\x04\x00\x00\x00\x00\x03ann")
+    opening = server.hub.opening
+    while not opening:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.001)
+    (connection,) = server.hub.connections
+    connection.close(DisconnectReason.KEEP_ALIVE_TIMEOUT)
+    store.gate.set()
+    await server.hub.pipeline.drain()
+    left_over = dict(opening)
+    writer.close()
+    await server.abandon()
+    assert left_over == {}
