@@ -54,6 +54,8 @@ class DataDirectory:
         self.path = path
         try:
             path.mkdir(parents=True, exist_ok=True)
+            if read_marker(path) is None:
+                self._refuse_foreign()  # before anything, the lock included, is put there
             self._lock = _lock(path)
         except OSError as error:
             raise _unusable(path, error) from error
@@ -82,7 +84,7 @@ class DataDirectory:
         elif not data.exists() or not data.stat().st_size:  # LMDB would make a new one
             raise StorageDamaged(f"{data} is missing or empty", _BACKUP_ADVICE)
 
-    def _begin(self) -> Marker:
+    def _refuse_foreign(self) -> None:
         foreign = sorted({entry.name for entry in self.path.iterdir()} - _HARMLESS_NAMES)
         if foreign:
             raise StorageForeign(
@@ -90,6 +92,9 @@ class DataDirectory:
                 f"but {', '.join(foreign[:5])}",
                 "Name an empty directory, or one that does not exist yet, with --data.",
             )
+
+    def _begin(self) -> Marker:
+        self._refuse_foreign()
         marker = Marker(FORMAT, uuid.uuid4().hex, time.time_ns() // 1_000_000, ready=False)
         self._write_marker(marker)
         return marker
