@@ -55,7 +55,7 @@ def test_a_directory_with_other_things_in_it_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("precious")
     with pytest.raises(StorageForeign, match=r"thesis\.txt"):
         LmdbStore(tmp_path, MIB)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["LOCK", "thesis.txt"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["thesis.txt"]
 
 
 def test_a_database_without_marker_is_foreign(tmp_path):
