@@ -148,7 +148,10 @@ class Server:
 
     async def _turn_for_ever(self) -> None:
         while True:
-            self.turn()
+            try:
+                self.turn()
+            except Exception:  # noqa: BLE001 - a bug of ours must not stop the clock
+                _log.exception("turn_failed")
             await asyncio.sleep(TURN_S)
 
     def turn(self) -> None:
@@ -180,7 +183,7 @@ class Server:
         self._expiring = expiring
 
     def _retain(self) -> None:
-        floor = self.broker.oldest_needed() or self.store.next_sequence
+        floor = self.broker.oldest_needed() or self.hub.pipeline.next_sequence
         now_ms = self._clock.wall_ms()
         self.hub.pipeline.run_on_writer(lambda: self._retain_on_writer(now_ms, floor))
 
@@ -241,8 +244,8 @@ class Server:
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
-    async def stop(self) -> None:
-        """Stop in order, within the configured time: nothing that was accepted is lost."""
+    async def stop(self) -> bool:
+        """Stop in order, within the configured time; tell whether all that was accepted is kept."""
         assert self._listener is not None
         self._is_stopping = True
         self._listener.stop_accepting()
@@ -252,7 +255,9 @@ class Server:
                 self._close_clients()
                 await self.hub.pipeline.drain()
                 await self._until_closed()
+        is_kept = self.hub.pipeline.is_idle
         await self.abandon()
+        return is_kept
 
     def _close_clients(self) -> None:
         for connection in list(self.hub.connections):
@@ -273,6 +278,7 @@ class Server:
             task.cancel()
         if self._listener is not None:
             self._listener.stop_accepting()
+            self._listener.abort_strangers()
             for connection in list(self.hub.connections):
                 connection.abort()
             self.hub.close()
@@ -287,7 +293,7 @@ def recover(store: Store, broker: Broker) -> None:
         broker.retained.restore(RetainedMessage.decode(row))
     nobody = Effects()
     for entry in store.replay():
-        broker.begin(entry.index, entry.base_sequence, entry.time_ms)
+        broker.begin(entry.index, entry.base_sequence)
         for command in _commands(entry):
             broker.apply(command, None, nobody)
     broker.index = store.next_index - 1
@@ -304,8 +310,15 @@ def _commands(entry: Entry) -> Iterator[Command]:
             yield from_event(pending[1])
             pending = next(events, None)
         if message.flags:
-            payloads = [message.payload]
-            yield Published(message.topic, payloads, message.qos, message.retain, position, [])
+            yield Published(
+                topic=message.topic,
+                payloads=[message.payload],
+                qos=message.qos,
+                retain=message.retain,
+                position=position,
+                time_ms=message.time_ms,
+                packet_ids=[],
+            )
     while pending is not None:
         yield from_event(pending[1])
         pending = next(events, None)

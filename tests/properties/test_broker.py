@@ -30,17 +30,19 @@ from penstock.core.commands import (
     Acknowledged,
     Closed,
     Expired,
+    Lost,
     Opened,
     Published,
     Received,
     Released,
+    Repeated,
     Subscribed,
     Unsubscribed,
     WillMessage,
     to_event,
 )
-from penstock.core.effects import Accepted, Effects, FollowUp
-from penstock.core.session import PUBACK, PUBCOMP, PUBREC, Session
+from penstock.core.effects import Accepted, Effects, FollowUp, Unkept
+from penstock.core.session import AWAIT_PUBCOMP, PUBACK, PUBCOMP, PUBREC, Session
 from penstock.model.message import FLAG_RETAIN
 from penstock.net import checkpoint
 from penstock.net.checkpoint import Checkpointer
@@ -50,7 +52,7 @@ from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
 
 CLIENTS = [b"ann", b"bob", b"cyd"]
-TOPICS = [b"a", b"a/b"]
+TOPICS = [b"a", b"a/b", b"c"]
 FILTERS = [b"a", b"#", b"a/#"]
 PACKET_IDS = [1, 2, 3]
 
@@ -72,7 +74,7 @@ def durable_part(broker: Broker) -> dict[str, Any]:
             if session.recorded
         },
         "retained": [
-            (message.topic, message.payload, message.qos, message.sequence)
+            (message.topic, message.payload, message.qos, message.sequence, message.time_ms)
             for message in broker.retained.match(b"#")
         ],
     }
@@ -93,6 +95,12 @@ def _session_part(session: Session) -> tuple[Any, ...]:
     )
 
 
+def needed(session: Session) -> list[int]:
+    """The sequences of all that is on its way to a session, looked at one by one."""
+    in_flight = [sequence for _, sequence, _, _ in session.unfinished()]
+    return in_flight + [packed >> 3 for packed in session.queue or ()]
+
+
 class Connection:
     """What stands for a client's connection: an outlet that remembers what it was told."""
 
@@ -100,6 +108,9 @@ class Connection:
         self.opened = opened
         self.session: Session | None = None
         self.is_closed = False
+
+
+Step = tuple[Any, Connection | None, bool]
 
 
 class World(RuleBasedStateMachine):
@@ -116,6 +127,8 @@ class World(RuleBasedStateMachine):
         self.connections: dict[bytes, Connection] = {}
         self.numbers = 0
         self.payloads = 0
+        self.stored: set[tuple[bytes, int]] = set()
+        """QoS 2 ids whose last message is known to have reached the disk."""
         self._live_again(self.new_broker())
 
     def new_broker(self) -> Broker:
@@ -124,14 +137,16 @@ class World(RuleBasedStateMachine):
             inflight_max=2,
             queue_messages_max=2,
             queue_drops_oldest=self.drops_oldest,
+            retained_max=2,
         )
 
     def _live_again(self, broker: Broker) -> None:
         self.broker = broker
         self.checkpointer = Checkpointer(broker)
         self.batch = Batch()
-        self.steps: list[tuple[Any, Connection | None]] = []
-        self.landing: tuple[Any, list[tuple[Any, Connection | None]]] | None = None
+        self.steps: list[Step] = []
+        self.landing: tuple[Any, list[Step]] | None = None
+        self.kept: list[Any] = []
 
     def teardown(self) -> None:
         checkpoint.ROWS_PER_COMMIT_MAX = self._rows_max
@@ -142,17 +157,22 @@ class World(RuleBasedStateMachine):
         if durable:
             self.batch.add_event(to_event(command))
         elif self.landing is None and not self.steps:
-            self.apply([(command, connection)])
+            self.apply([(command, connection, False)])
             return
-        self.steps.append((command, connection))
+        self.steps.append((command, connection, durable))
 
     def append(self, message: Published, connection: Connection | None) -> None:
         flags = message.qos | (FLAG_RETAIN if message.retain else 0)
-        position = self.batch.append(message.topic, message.payloads, self.now_ms, flags)
-        self.steps.append((msgspec.structs.replace(message, position=position), connection))
+        position = self.batch.append(message.topic, message.payloads, message.time_ms, flags)
+        self.steps.append((msgspec.structs.replace(message, position=position), connection, True))
+
+    def message(self, topic: bytes, payloads: list[bytes], qos: int, *, retain: bool) -> Published:
+        """A message as the door makes it: whether it may be retained is settled there."""
+        retain = retain and (not payloads[-1] or self.broker.retained.admits(topic))
+        return Published(topic, payloads, qos, retain, 0, self.now_ms, [])
 
     def append_will(self, will: WillMessage) -> None:
-        self.append(Published(will.topic, [will.payload], will.qos, will.retain, 0, []), None)
+        self.append(self.message(will.topic, [will.payload], will.qos, retain=will.retain), None)
 
     def close(self, connection: Connection, *, with_will: bool = True) -> None:
         if connection.is_closed:
@@ -170,10 +190,14 @@ class World(RuleBasedStateMachine):
         self.submit(closed, None, durable=session.recorded)
         connection.session = None
 
-    def apply(self, steps: list[tuple[Any, Connection | None]]) -> None:
+    def apply(self, steps: list[Step]) -> None:
         effects = Effects()
-        for command, connection in steps:
+        for command, connection, _ in steps:
             self.broker.apply(command, connection, effects)
+        for (connection, kind), packet_ids in effects.acks.items():
+            client_id = connection.opened.client_id
+            if kind == PUBREC:
+                assert {(client_id, packet_id) for packet_id in packet_ids} <= self.stored
         for control in effects.controls:
             if isinstance(control, Accepted):
                 control.outlet.session = control.session
@@ -181,6 +205,8 @@ class World(RuleBasedStateMachine):
                     self.let_go(control.outlet, with_will=True)
             elif isinstance(control, FollowUp):
                 self.submit(control.command, control.outlet, durable=True)
+            elif isinstance(control, Unkept):
+                self.close(control.outlet)
 
     def present(self, client_id: bytes) -> tuple[Connection, Session]:
         """The client's connection; whoever is to do something connects first if need be."""
@@ -216,13 +242,14 @@ class World(RuleBasedStateMachine):
         opened = Opened(client_id, self.numbers, clean, will)
         connection = self.connections[client_id] = Connection(opened)
         session = self.broker.sessions.get(client_id)
-        opening = any(isinstance(c, Opened) and c.client_id == client_id for c, _ in self.line())
+        opening = any(isinstance(c, Opened) and c.client_id == client_id for c in self.line())
         durable = not clean or will is not None or opening
         durable = durable or (session is not None and session.recorded)
         self.submit(opened, connection, durable=durable)
 
-    def line(self) -> list[tuple[Any, Connection | None]]:
-        return self.steps + (self.landing[1] if self.landing else [])
+    def line(self) -> list[Any]:
+        """The commands that have yet to be applied."""
+        return [step[0] for step in self.steps + (self.landing[1] if self.landing else [])]
 
     @rule(client_id=clients, with_will=st.booleans())
     def disconnect(self, client_id, with_will):
@@ -254,16 +281,34 @@ class World(RuleBasedStateMachine):
         if not qos and not retain:
             self.batch.append(topic, payloads, self.now_ms, 0)  # captured, nothing more
             return
-        packet_ids = PACKET_IDS[: len(payloads)]
-        if qos == 2:
-            if any(map(session.has_received, packet_ids)):
-                return
-            received = Received(client_id, packet_ids)
+        message = self.message(topic, payloads, qos, retain=retain)
+        if qos:
+            packet_ids = PACKET_IDS[: len(payloads)]
+            if qos == 2:
+                packet_ids = self.receive(connection, session, packet_ids)
+            message = msgspec.structs.replace(
+                message, payloads=payloads[: len(packet_ids)], packet_ids=packet_ids
+            )
+        if message.payloads:
+            self.append(message, connection if qos else None)
+
+    def receive(self, connection: Connection, session: Session, packet_ids: list[int]) -> list[int]:
+        """Take QoS 2 messages unless they are repetitions, as the door does."""
+        client_id = session.client_id
+        line = [c for c in self.line() if isinstance(c, Received) and c.client_id == client_id]
+        receiving = {packet_id for command in line for packet_id in command.packet_ids}
+        repeated = [number for number in packet_ids if number in receiving]
+        if repeated:
+            self.submit(Repeated(client_id, repeated), connection, durable=False)
+        known = receiving | (session.received or set())
+        taken = [number for number in packet_ids if number not in known]
+        if taken:
+            self.stored.difference_update((client_id, number) for number in taken)
+            received = Received(client_id, taken)
             if session.durable:
                 self.batch.add_event(to_event(received))
-            self.steps.append((received, None))
-        message = Published(topic, payloads, qos, retain, 0, packet_ids if qos else [])
-        self.append(message, connection if qos else None)
+            self.steps.append((received, None, True))
+        return taken
 
     @rule(
         client_id=clients,
@@ -291,6 +336,16 @@ class World(RuleBasedStateMachine):
             self.submit(Released(client_id, packet_ids), connection, durable=True)
         else:
             session.release(packet_ids)
+
+    @rule(client_id=clients, count=st.integers(1, 2))
+    def lose(self, client_id, count):
+        """The journal has some of what is to be sent no more."""
+        connection = self.connections.get(client_id)
+        session = connection.session if connection else None
+        if session is not None:
+            unsent = [i for i, _, state, _ in session.unfinished() if state != AWAIT_PUBCOMP]
+            lost = Lost(client_id, unsent[:count])
+            self.submit(lost, None, durable=session.durable)
 
     # ── what time and the disk do ─────────────────────────────────────────────────────────────
 
@@ -323,6 +378,7 @@ class World(RuleBasedStateMachine):
     @rule()
     def settle(self):
         """Let all that is in the line land, and what follows from it."""
+        self.try_again()
         while self.landing is not None or self.steps or not self.batch.is_empty:
             (self.commit if self.landing is None else self.land)()
 
@@ -334,12 +390,21 @@ class World(RuleBasedStateMachine):
         batch, steps = self.batch, self.steps
         self.batch, self.steps = Batch(), []
         self.checkpointer.failed(batch)
-        for command, connection in steps:
-            if connection is not None:
+        for command, connection, durable in steps:
+            if not durable:
+                self.apply([(command, connection, False)])
+            elif connection is not None:
                 self.close(connection)
-            elif isinstance(command, Published):
-                self.append(command, None)
             elif not isinstance(command, Received):
+                self.kept.append(command)
+
+    @rule()
+    def try_again(self):
+        kept, self.kept = self.kept, []
+        for command in kept:
+            if isinstance(command, Published):
+                self.append(command, None)
+            else:
                 self.submit(command, None, durable=True)
 
     @precondition(lambda self: self.landing is not None)
@@ -347,7 +412,10 @@ class World(RuleBasedStateMachine):
     def land(self):
         commit, steps = self.landing
         self.landing = None
-        self.broker.begin(commit.index, commit.base_sequence, self.now_ms)
+        for command, _, _ in steps:
+            if isinstance(command, Received):
+                self.stored.update((command.client_id, number) for number in command.packet_ids)
+        self.broker.begin(commit.index, commit.base_sequence)
         self.apply(steps)
 
     @rule()
@@ -376,6 +444,8 @@ class World(RuleBasedStateMachine):
         again = self.recovered(self.store)
         assert durable_part(again) == lived
         assert durable_part(self.recovered(self.plain_store)) == lived
+        for session in again.sessions.values():
+            assert (session.oldest_needed() or 0) <= min(needed(session), default=0)
         assert set(again.away) == {c for c, s in again.sessions.items() if not s.connected}
 
     @invariant()
@@ -389,6 +459,8 @@ class World(RuleBasedStateMachine):
         for session in sessions:
             assert session.inflight_count <= broker.inflight_max
             assert session.queue_count <= broker.queue_messages_max
+            assert (session.oldest_needed() or 0) <= min(needed(session), default=0)
+            assert session.overtaken is None or session.connected
 
 
 def without_rows(batch: Batch) -> Batch:
@@ -429,7 +501,7 @@ class TestARestartGivesTheSameStateIfFullQueuesDropTheNewest(WorldThatDropsTheNe
 WEIGHTS = {
     "publish": 30, "acknowledge": 25, "commit": 30, "land": 30, "subscribe": 6, "unsubscribe": 2,
     "connect": 5, "disconnect": 5, "release": 6, "let_time_pass": 3, "settle": 2, "expire": 1,
-    "fail_to_commit": 2, "crash": 1,
+    "fail_to_commit": 2, "try_again": 2, "lose": 3, "crash": 1,
 }  # fmt: skip
 
 
@@ -453,6 +525,7 @@ def act(world: World, name: str, random: Random) -> None:
         "disconnect": (client_id, a_bool),
         "release": (client_id, random.choices(PACKET_IDS, k=2)),
         "let_time_pass": (random.choice([1, 1, 2, 256]),),
+        "lose": (client_id, random.choice([1, 2])),
     }
     if name == "acknowledge":
         world.acknowledge_what_is_in_flight(client_id, random.choice([1, 2]))
@@ -477,7 +550,6 @@ def test_a_long_and_busy_life_can_be_recovered_at_any_moment(kind, seed):
         world.teardown()
 
 
-@pytest.mark.xfail(reason="a row newer than the mark makes room under the limit too early")
 def test_a_round_does_not_change_which_retained_messages_were_refused(monkeypatch):
     """The limit is one. ``b`` was refused because of ``a``; ``a`` was cleared only afterwards."""
     monkeypatch.setattr(checkpoint, "ROWS_PER_COMMIT_MAX", 1)
@@ -490,14 +562,16 @@ def test_a_round_does_not_change_which_retained_messages_were_refused(monkeypatc
     history = [
         Opened(b"ann", 1, clean=False, will=None),
         Opened(b"bob", 2, clean=False, will=None),
-        Published(b"a", [b"x"], 0, True, 0, []),
-        Published(b"b", [b"y"], 0, True, 0, []),  # the round begins: ann's row
-        Published(b"a", [b""], 0, True, 0, []),  # bob's row
-        Published(b"c", [b"z"], 0, False, 0, []),  # a's row, which is gone, and the mark
+        Published(b"a", [b"x"], 0, True, 0, 5, []),
+        Published(b"b", [b"y"], 0, True, 0, 5, []),  # the round begins: ann's row
+        Published(b"a", [b""], 0, True, 0, 5, []),  # bob's row
+        Published(b"c", [b"z"], 0, False, 0, 5, []),  # a's row, which is gone, and the mark
     ]
     for now, command in zip((0.0, 0.0, 0.0, 10.0, 10.0, 10.0), history, strict=True):
         batch = Batch()
         if isinstance(command, Published):
+            may_retain = not command.payloads[-1] or lived.retained.admits(command.topic)
+            command = msgspec.structs.replace(command, retain=command.retain and may_retain)  # noqa: PLW2901
             batch.append(command.topic, command.payloads, 5, FLAG_RETAIN if command.retain else 0)
         else:
             batch.add_event(to_event(command))
@@ -505,7 +579,8 @@ def test_a_round_does_not_change_which_retained_messages_were_refused(monkeypatc
             checkpointer.fill(batch, now)
         commit = store.commit(batch)
         checkpointer.changed(commit.index)
-        lived.begin(commit.index, commit.base_sequence, 5)
+        lived.begin(commit.index, commit.base_sequence)
         lived.apply(command, None, Effects())
     recover(store, again)
+    assert lived.retained.count == 0
     assert durable_part(again)["retained"] == durable_part(lived)["retained"]

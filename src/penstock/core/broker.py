@@ -20,11 +20,13 @@ from penstock.core.commands import (
     Closed,
     Command,
     Expired,
+    Lost,
     Offered,
     Opened,
     Published,
     Received,
     Released,
+    Repeated,
     Subscribed,
     Unsubscribed,
 )
@@ -38,6 +40,7 @@ from penstock.core.effects import (
     FollowUp,
     SubscribeAnswer,
     TakenOver,
+    Unkept,
     UnsubscribeAnswer,
 )
 from penstock.core.retained import Retained, RetainedMessage
@@ -81,7 +84,6 @@ class Broker:
         self.index = 0
         """The journal entry whose commands are being applied, or were last."""
         self._base_sequence = 0
-        self._time_ms = 0
         self._recovering = False
         self._handlers: dict[type, Callable[[Any, Any, Effects], None]] = {
             Opened: self._opened,
@@ -93,16 +95,17 @@ class Broker:
             Acknowledged: self._acknowledged,
             Received: self._received,
             Released: self._released,
+            Lost: self._lost,
+            Repeated: self._repeated,
             Published: self._published,
         }
 
     # ── applying ──────────────────────────────────────────────────────────────────────────────
 
-    def begin(self, index: int, base_sequence: int, time_ms: int) -> None:
+    def begin(self, index: int, base_sequence: int) -> None:
         """Say which journal entry the commands that follow belong to."""
         self.index = index
         self._base_sequence = base_sequence
-        self._time_ms = time_ms
 
     def apply(self, command: Command, outlet: Any, effects: Effects) -> None:
         """Apply one command; ``outlet`` is where its answer goes (None: nobody waits)."""
@@ -122,6 +125,7 @@ class Broker:
             session = Session(command.client_id, durable=not command.clean)
             self.sessions[command.client_id] = session
         self.away.pop(command.client_id, None)
+        session.forget_offers()
         session.connected = True
         session.connection = command.connection
         session.outlet = outlet
@@ -162,6 +166,7 @@ class Broker:
         if not session.durable:
             self._discard(session)
             return
+        session.forget_offers()
         session.connected = False
         session.outlet = None
         session.will = None
@@ -198,12 +203,20 @@ class Broker:
             if qos != SUBSCRIBE_FAILED:
                 self._subscribe(session, topic_filter, qos)
         self._touch(session)
+        if session.durable:
+            session.begin_offer()
         if outlet is None or session.outlet is not outlet:
             return
-        offers = self._retained_offers(session, command, effects)
-        codes = [qos for _, qos in command.requests]
-        answer = Offered(command.client_id, session.connection, command.packet_id, codes, offers)
-        if offers and session.durable:
+        offers = self._retained_offers(command)
+        answer = Offered(
+            client_id=command.client_id,
+            connection=session.connection,
+            packet_id=command.packet_id,
+            return_codes=[qos for _, qos in command.requests],
+            offers=[offer for offer in offers if offer[2]],
+            live=[offer for offer in offers if not offer[2]],
+        )
+        if session.durable:
             effects.controls.append(FollowUp(outlet, answer))
         else:
             self._offered(answer, outlet, effects)
@@ -214,37 +227,43 @@ class Broker:
         session.subscriptions[topic_filter] = qos
         self.routes.subscribe(topic_filter, session, qos)
 
-    def _retained_offers(
-        self, session: Session, command: Subscribed, effects: Effects
-    ) -> list[tuple[bytes, int, int]]:
-        """Send the QoS 0 ones at once; name the others [MQTT-3.3.1-6], [MQTT-3.8.4-3]."""
-        offers = []
-        for topic_filter, granted in command.requests:
-            if granted == SUBSCRIBE_FAILED:
-                continue
-            for message in self.retained.match(topic_filter):
-                qos = min(granted, message.qos)
-                if qos:
-                    offers.append((message.topic, message.sequence, qos))
-                else:
-                    delivery = (message.topic, message.payload, DELIVER_RETAIN, 0, 0)
-                    effects.deliver(session.outlet, delivery)
-        return offers
+    def _retained_offers(self, command: Subscribed) -> list[tuple[bytes, int, int]]:
+        """What is retained for the filters, at the lower QoS [MQTT-3.3.1-6], [MQTT-3.8.4-3]."""
+        return [
+            (message.topic, message.sequence, min(granted, message.qos))
+            for topic_filter, granted in command.requests
+            if granted != SUBSCRIBE_FAILED
+            for message in self.retained.match(topic_filter)
+        ]
 
     def _offered(self, command: Offered, outlet: Any, effects: Effects) -> None:
         session = self.sessions.get(command.client_id)
-        if session is None or session.connection != command.connection:
-            return  # a newer connection has the session
+        if session is None or session.connection != command.connection or not session.connected:
+            return  # whoever comes next did not ask
         if self._is_contained(session):
             return
         if outlet is not None:
             answer = SubscribeAnswer(outlet, command.packet_id, command.return_codes)
             effects.controls.append(answer)
+        overtaken = session.overtaken or ()
+        session.end_offer()
+        self._touch(session)
         for topic, sequence, qos in command.offers:
+            if topic in overtaken:
+                continue  # a newer one went out meanwhile; this one must not come after it
+            session.note_offer(sequence)
             message = self.retained.get(topic)
             payload = message.payload if message and message.sequence == sequence else None
             delivery = (topic, payload, qos | DELIVER_RETAIN, 0, sequence)
             self._offer(session, delivery, effects)
+        if outlet is not None:
+            self._send_live_offers(command, outlet, effects)
+
+    def _send_live_offers(self, command: Offered, outlet: Any, effects: Effects) -> None:
+        for topic, sequence, _ in command.live:
+            message = self.retained.get(topic)
+            if message is not None and message.sequence == sequence:
+                effects.deliver(outlet, (topic, message.payload, DELIVER_RETAIN, 0, 0))
 
     def _unsubscribed(self, command: Unsubscribed, outlet: Any, effects: Effects) -> None:
         session = self.sessions.get(command.client_id)
@@ -293,6 +312,25 @@ class Broker:
         if outlet is not None:
             effects.ack(outlet, PUBCOMP, command.packet_ids)
 
+    def _repeated(self, command: Repeated, outlet: Any, effects: Effects) -> None:
+        session = self.sessions.get(command.client_id)
+        if session is None or session.outlet is not outlet:
+            return
+        known = [number for number in command.packet_ids if session.has_received(number)]
+        effects.ack(outlet, PUBREC, known)
+        if len(known) < len(command.packet_ids):
+            effects.controls.append(Unkept(outlet))
+
+    def _lost(self, command: Lost, _outlet: Any, effects: Effects) -> None:
+        session = self.sessions.get(command.client_id)
+        if session is None or self._is_contained(session):
+            return
+        for packet_id in command.packet_ids:
+            if session.inflight and session.inflight.pop(packet_id, None) is not None:
+                self.counters.drops[DropReason.RETENTION] += 1
+        self._touch(session)
+        self._drain(session, effects)
+
     def _published(self, command: Published, outlet: Any, effects: Effects) -> None:
         sequence = self._base_sequence + command.position
         if command.retain:
@@ -315,17 +353,17 @@ class Broker:
 
     def _retain(self, command: Published, sequence: int) -> None:
         """Keep or clear the topic's retained message [MQTT-3.3.1-5], [MQTT-3.3.1-10], -11."""
-        message = RetainedMessage(
-            command.topic, command.payloads[-1], command.qos, self._time_ms, sequence
-        )
-        if not self.retained.set(message):
-            self.counters.drops[DropReason.RETAINED_LIMIT] += 1
+        payload = command.payloads[-1]
+        message = RetainedMessage(command.topic, payload, command.qos, command.time_ms, sequence)
+        self.retained.set(message)
 
     def _offer_run(
         self, session: Session, command: Published, sequence: int, qos: int, effects: Effects
     ) -> None:
         """Offer messages with sequences in a row; all at once where nothing stands in the way."""
         topic, payloads = command.topic, command.payloads
+        if session.overtaken is not None and not self._is_contained(session):
+            session.overtaken.add(topic)
         if self._recovering or not session.has_room(self.inflight_max, len(payloads)):
             for number, payload in enumerate(payloads):
                 self._offer(session, (topic, payload, qos, 0, sequence + number), effects)
@@ -368,12 +406,6 @@ class Broker:
         session.enqueue(sequence, flags & 3, retain=bool(flags & DELIVER_RETAIN))
         self.queued_count += 1
 
-    def lose(self, session: Session, packet_id: int) -> None:
-        """A message in flight is no longer in the journal: count it and free its packet id."""
-        if session.inflight and session.inflight.pop(packet_id, None) is not None:
-            self.counters.drops[DropReason.RETENTION] += 1
-            self._touch(session)
-
     # ── checkpoint and recovery ───────────────────────────────────────────────────────────────
 
     def _touch(self, session: Session) -> None:
@@ -403,6 +435,8 @@ class Broker:
     def settle_recovery(self) -> None:
         """After the last replayed entry: order the sessions that are away by how long they are."""
         self._recovering = False
+        for session in self.sessions.values():
+            session.forget_offers()
         away = [s for s in self.sessions.values() if s.durable and not s.connected]
         away.sort(key=lambda session: session.away_since_ms)
         self.away = {session.client_id: session for session in away}

@@ -18,11 +18,13 @@ __all__ = [
     "Closed",
     "Command",
     "Expired",
+    "Lost",
     "Offered",
     "Opened",
     "Published",
     "Received",
     "Released",
+    "Repeated",
     "Subscribed",
     "Unsubscribed",
     "WillMessage",
@@ -83,9 +85,10 @@ class Unsubscribed(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False
 class Offered(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
     """Retained messages due to a subscription: ``(topic, sequence, qos)`` each; answers SUBACK.
 
-    A command of its own, because which messages they are depends on the retained messages of that
-    moment, and those cannot be asked again when the journal is replayed. Void if ``connection`` is
-    not the one that has the session any more: the one after it did not ask.
+    For a durable session a command of its own, a commit after ``Subscribed``: which messages they
+    are depends on the retained messages of that moment, and those cannot be asked again when the
+    journal is replayed. Void if ``connection`` does not have the session any more: the one after
+    it did not ask.
     """
 
     client_id: bytes
@@ -93,6 +96,8 @@ class Offered(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
     packet_id: int
     return_codes: list[int]
     offers: list[tuple[bytes, int, int]]
+    live: list[tuple[bytes, int, int]] = []
+    """Those of QoS 0: sent with the others, but nothing about them is remembered or written."""
 
 
 class Acknowledged(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
@@ -117,6 +122,24 @@ class Released(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
     packet_ids: list[int]
 
 
+class Lost(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
+    """Messages in flight that retention has taken from the journal: their ids are free again."""
+
+    client_id: bytes
+    packet_ids: list[int]
+
+
+class Repeated(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False):
+    """QoS 2 messages that came again while their first copy was on its way to the disk.
+
+    They are acknowledged if that copy arrived; if not, the client must send them once more. Nothing
+    durable changes, so this is never written.
+    """
+
+    client_id: bytes
+    packet_ids: list[int]
+
+
 class Published(msgspec.Struct, frozen=True, gc=False):
     """Messages of the batch from ``position`` on, to be routed, retained or both.
 
@@ -129,6 +152,7 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     qos: int
     retain: bool
     position: int
+    time_ms: int
     packet_ids: list[int]
 
 
@@ -142,12 +166,16 @@ Event = (
     | Acknowledged
     | Received
     | Released
+    | Lost
+    | Repeated
 )
 Command = Event | Published
 
 
 def to_event(command: Event) -> tuple[Any, ...]:
     """The journal's form of a command."""
+    if isinstance(command, Offered) and command.live:
+        command = msgspec.structs.replace(command, live=[])
     plain: tuple[Any, ...] = msgspec.to_builtins(command, builtin_types=(bytes,))
     return plain
 

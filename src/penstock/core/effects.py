@@ -27,6 +27,7 @@ __all__ = [
     "FollowUp",
     "SubscribeAnswer",
     "TakenOver",
+    "Unkept",
     "UnsubscribeAnswer",
 ]
 
@@ -76,7 +77,13 @@ class FollowUp(msgspec.Struct, frozen=True):
     command: Offered
 
 
-Control = Accepted | TakenOver | SubscribeAnswer | UnsubscribeAnswer | FollowUp
+class Unkept(msgspec.Struct, frozen=True):
+    """What the client takes to be on its way was refused by the disk: it must send again."""
+
+    outlet: Any
+
+
+Control = Accepted | TakenOver | SubscribeAnswer | UnsubscribeAnswer | FollowUp | Unkept
 
 
 class Effects:

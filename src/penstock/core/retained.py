@@ -69,21 +69,26 @@ class Retained:
         """How many topics wait for a checkpoint."""
         return len(self._dirty)
 
-    def set(self, message: RetainedMessage) -> bool:
-        """Retain a message instead of its topic's last one [MQTT-3.3.1-5]; False if full.
+    def admits(self, topic: bytes) -> bool:
+        """Whether the limit allows a message of this topic; one that has one may always change it.
+
+        To be asked before a message is journaled as retained. ``set`` does not ask: what the
+        journal holds is settled, and replaying it must not depend on how full we are.
+        """
+        return self.count < self._count_max or self._durable.get(topic) is not None
+
+    def set(self, message: RetainedMessage) -> None:
+        """Retain a message instead of its topic's last one [MQTT-3.3.1-5].
 
         An empty payload removes the last one [MQTT-3.3.1-10] and is itself not kept
-        [MQTT-3.3.1-11]. Only a topic that had none can be refused.
+        [MQTT-3.3.1-11].
         """
         assert self._ephemeral.get(message.topic) is None
         if not message.payload:
             self._clear(message.topic)
-            return True
-        if self._durable.get(message.topic) is None and self.count >= self._count_max:
-            return False
+            return
         self.restore(message)
         self._dirty[message.topic] = None
-        return True
 
     def set_ephemeral(self, message: RetainedMessage) -> None:
         """Retain a value of the broker's own until it stops; an empty payload removes it."""
@@ -94,10 +99,7 @@ class Retained:
             self._ephemeral.pop(message.topic)
 
     def restore(self, message: RetainedMessage) -> None:
-        """Put back what a checkpoint holds: nothing becomes dirty, and no limit applies.
-
-        The limit may have been lowered since; what was acknowledged then is not thrown away now.
-        """
+        """Put back what a checkpoint holds: nothing becomes dirty."""
         self.bytes += _size(message) - _size(self._durable.get(message.topic))
         self._durable.set(message.topic, message)
 

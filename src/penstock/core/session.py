@@ -16,6 +16,7 @@ States of a delivery (the sender's half of the two handshakes)::
 
 from collections import deque
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -61,6 +62,9 @@ class _Row(msgspec.Struct, array_like=True):
     inflight: list[tuple[int, int]]
     queue: list[int]
     received: list[int]
+    offering: int
+    overtaken: list[bytes]
+    offer_floor: int
 
 
 _decoder = msgspec.msgpack.Decoder(_Row)
@@ -79,7 +83,10 @@ class Session:
         "durable",
         "inflight",
         "next_packet_id",
+        "offer_floor",
+        "offering",
         "outlet",
+        "overtaken",
         "queue",
         "received",
         "subscriptions",
@@ -101,6 +108,12 @@ class Session:
         self.inflight: dict[int, int] | None = None
         self.queue: deque[int] | None = None
         self.received: set[int] | None = None
+        self.offering = 0
+        """Subscriptions whose retained messages are yet to be offered."""
+        self.overtaken: set[bytes] | None = None
+        """Topics of which newer messages went to the client while that is so."""
+        self.offer_floor = 0
+        """No retained message on its way to the client is older than this sequence; 0: none is."""
 
     @property
     def recorded(self) -> bool:
@@ -204,11 +217,47 @@ class Session:
         return 0
 
     def oldest_needed(self) -> int | None:
-        """The lowest sequence that is still to be delivered, None if there is none."""
-        needed = [packed >> _SHIFT for packed in (self.inflight or {}).values()]
+        """No sequence below this one is still to be delivered; None if nothing is.
+
+        Live messages stand in order, so the first ones tell; only retained messages can be older
+        than what they stand behind, and for those there is a floor, while there are any.
+        """
+        if self.offer_floor and not self._has_offers():
+            self.offer_floor = 0
+        needed = [self.offer_floor] if self.offer_floor else []
+        if self.inflight:
+            needed.append(next(iter(self.inflight.values())) >> _SHIFT)
         if self.queue:
             needed.append(self.queue[0] >> _SHIFT)
         return min(needed, default=None)
+
+    def _has_offers(self) -> bool:
+        """Whether a retained message is on its way to the client."""
+        on_the_way = chain((self.inflight or {}).values(), self.queue or ())
+        return any(packed & _RETAIN for packed in on_the_way)
+
+    def note_offer(self, sequence: int) -> None:
+        """A retained message goes to the client, or into its queue."""
+        self.offer_floor = min(self.offer_floor or sequence, sequence)
+
+    # ── retained messages for a durable subscription ──────────────────────────────────────────
+
+    def begin_offer(self) -> None:
+        """Note from now on which topics a later offer would be too old for."""
+        self.offering += 1
+        if self.overtaken is None:
+            self.overtaken = set()
+
+    def end_offer(self) -> None:
+        """One offer was made."""
+        self.offering -= 1
+        if self.offering <= 0:
+            self.forget_offers()
+
+    def forget_offers(self) -> None:
+        """No offer will come."""
+        self.offering = 0
+        self.overtaken = None
 
     # ── QoS 2, the receiver's half ────────────────────────────────────────────────────────────
 
@@ -246,6 +295,9 @@ class Session:
                 list((self.inflight or {}).items()),
                 list(self.queue or ()),
                 sorted(self.received or ()),
+                self.offering,
+                sorted(self.overtaken or ()),
+                self.offer_floor,
             )
         )
 
@@ -264,4 +316,7 @@ class Session:
         session.inflight = dict(data.inflight) or None
         session.queue = deque(data.queue) or None
         session.received = set(data.received) or None
+        session.offering = data.offering
+        session.overtaken = set(data.overtaken) if data.offering else None
+        session.offer_floor = data.offer_floor
         return session

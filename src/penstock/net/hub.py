@@ -20,6 +20,7 @@ from penstock.core.effects import (
     FollowUp,
     SubscribeAnswer,
     TakenOver,
+    Unkept,
     UnsubscribeAnswer,
 )
 from penstock.core.session import Session
@@ -30,12 +31,15 @@ from penstock.net.pipeline import Pipeline
 from penstock.net.timers import Deadlines
 from penstock.obs.counters import Counters
 from penstock.obs.log import ThrottledLogger, get_logger
-from penstock.obs.reasons import DisconnectReason
+from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.store import Store
 from penstock.wire.mqtt import encode
 from penstock.wire.mqtt.events import PublishRun
 
 __all__ = ["Hub", "Outlet", "Targets"]
+
+QUIET_S = 0.0001
+"""Time since the last flush after which a message is taken to be alone."""
 
 READERS = 2
 """Threads that read the journal for sessions that had messages waiting."""
@@ -122,6 +126,9 @@ class Hub:
         """For lines that clients can cause: a flood of bad ones must not flood the log."""
         self._last_connection = 0
         self._due: list[Flushable] = []
+        self._is_holding = False
+        self._is_flush_scheduled = False
+        self._flushed_at = 0.0
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="penstock-read")
         journal = config.journal
         self.pipeline = Pipeline(
@@ -142,6 +149,7 @@ class Hub:
             TakenOver: lambda c: c.outlet.close(DisconnectReason.SESSION_TAKEN_OVER),
             SubscribeAnswer: lambda c: c.outlet.subscribed(c.packet_id, c.return_codes),
             UnsubscribeAnswer: lambda c: c.outlet.unsubscribed(c.packet_id),
+            Unkept: lambda c: c.outlet.close(DisconnectReason.STORAGE_FAILED),
             FollowUp: lambda c: self.pipeline.submit(c.command, c.outlet, durable=True),
         }
 
@@ -162,11 +170,17 @@ class Hub:
             self.forward(route.targets, [PublishRun.of(will.topic, will.payload, frame)])
         now_ms = self.clock.wall_ms()
         if will.qos or will.retain:
-            self.pipeline.publish(
-                will.topic, [will.payload], now_ms, qos=will.qos, retain=will.retain
-            )
+            retain = will.retain and self.may_retain(will.topic, will.payload)
+            self.pipeline.publish(will.topic, [will.payload], now_ms, qos=will.qos, retain=retain)
         elif self.is_captured(will.topic):
             self.pipeline.capture(will.topic, [will.payload], now_ms)
+
+    def may_retain(self, topic: bytes, payload: bytes) -> bool:
+        """Whether a message may be retained; if not it is delivered only, and counted."""
+        if not payload or self.broker.retained.admits(topic):
+            return True
+        self.counters.drops[DropReason.RETAINED_LIMIT] += 1
+        return False
 
     def forward(self, targets: Targets, runs: list[PublishRun]) -> None:
         """Give live messages to whoever is connected; each protocol takes what it can use.
@@ -184,12 +198,16 @@ class Hub:
 
     def execute(self, effects: Effects) -> None:
         """Carry out what applied commands brought about; one client's trouble stays its own."""
+        was_holding, self._is_holding = self._is_holding, True
         for control in effects.controls:
             self._guarded(control.outlet, self._control, control)
         for outlet, deliveries in effects.deliveries.items():
             self._guarded(outlet, outlet.deliver, deliveries)
         for (outlet, kind), packet_ids in effects.acks.items():
             self._guarded(outlet, outlet.acknowledge, kind, packet_ids)
+        self._is_holding = was_holding
+        if self._due and not was_holding:
+            self._flush()
 
     def _control(self, control: Control) -> None:
         self._controls[type(control)](control)
@@ -210,12 +228,33 @@ class Hub:
     # ── writing ───────────────────────────────────────────────────────────────────────────────
 
     def flush_soon(self, outbox: Flushable) -> None:
-        """Flush ``outbox`` once at the end of this turn, whatever else it gathers until then."""
-        if not self._due:
-            self.loop.call_soon(self._flush)
+        """Flush ``outbox`` once, when this turn or this chunk is done with."""
         self._due.append(outbox)
+        if not self._is_holding and not self._is_flush_scheduled:
+            self._is_flush_scheduled = True
+            self.loop.call_soon(self._flush)
+
+    def hold(self) -> None:
+        """What is about to be written will be followed by more: wait for ``release``."""
+        self._is_holding = True
+
+    def release(self, now: float) -> None:
+        """Write what has gathered: at once if little is going on, else once for this turn.
+
+        Waiting for the end of the turn joins what many publishers sent into one write per
+        subscriber, but costs a round of the loop: not worth it for a message that is alone.
+        """
+        self._is_holding = False
+        if self._due and not self._is_flush_scheduled:
+            if now - self._flushed_at > QUIET_S:
+                self._flush()
+            else:
+                self._is_flush_scheduled = True
+                self.loop.call_soon(self._flush)
 
     def _flush(self) -> None:
+        self._is_flush_scheduled = False
+        self._flushed_at = self.monotonic()
         due, self._due = self._due, []
         for outbox in due:
             outbox.flush()

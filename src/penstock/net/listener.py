@@ -15,7 +15,6 @@ from penstock.errors import Refused
 from penstock.limits import DETECT_BYTES_MAX
 from penstock.net.detect import Protocol, detect
 from penstock.net.hub import Hub
-from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
 
 __all__ = ["Door", "Listener"]
@@ -55,6 +54,11 @@ class Listener:
             server.close()
         self._servers.clear()
 
+    def abort_strangers(self) -> None:
+        """Cut connections that have not said what they speak."""
+        for stranger in list(self.strangers):
+            stranger.refuse(DisconnectReason.SERVER_SHUTDOWN)
+
     def admits(self) -> bool:
         """Whether there is room for one more."""
         return len(self.hub.connections) + len(self.strangers) < self.hub.limits.clients_max
@@ -76,7 +80,7 @@ class _Stranger(asyncio.Protocol):
         hub = self._listener.hub
         self._accepted_at = hub.clock.monotonic()
         if not self._listener.admits():
-            self._refuse(DisconnectReason.TOO_MANY_CLIENTS, "")
+            self.refuse(DisconnectReason.TOO_MANY_CLIENTS)
             return
         self._listener.strangers.add(self)
         hub.deadlines.add(self, self._accepted_at + hub.limits.connect_timeout_s)
@@ -90,8 +94,8 @@ class _Stranger(asyncio.Protocol):
             return
         door = self._listener.doors.get(protocol)
         if door is None:
-            detail = f"{protocol.value}: {printable(self._data, 32)}"
-            self._refuse(DisconnectReason.UNKNOWN_PROTOCOL, detail)
+            detail = f"{protocol.value}, begins with {self._data[:DETECT_BYTES_MAX].hex(' ')}"
+            self.refuse(DisconnectReason.UNKNOWN_PROTOCOL, detail)
             return
         transport = self._let_go()
         assert transport is not None
@@ -106,10 +110,11 @@ class _Stranger(asyncio.Protocol):
     def overdue(self, _now: float) -> float | None:
         """Enforce the connect time-out."""
         if self._transport is not None:
-            self._refuse(DisconnectReason.CONNECT_TIMEOUT, "")
+            self.refuse(DisconnectReason.CONNECT_TIMEOUT)
         return None
 
-    def _refuse(self, reason: DisconnectReason, detail: str) -> None:
+    def refuse(self, reason: DisconnectReason, detail: str = "") -> None:
+        """Cut the connection, counted."""
         transport = self._let_go()
         hub = self._listener.hub
         hub.counters.disconnects[reason] += 1

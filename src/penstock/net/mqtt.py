@@ -16,8 +16,10 @@ from penstock.core.broker import SUBSCRIBE_FAILED
 from penstock.core.commands import (
     Acknowledged,
     Closed,
+    Lost,
     Opened,
     Released,
+    Repeated,
     Subscribed,
     Unsubscribed,
     WillMessage,
@@ -144,6 +146,7 @@ class MqttConnection(asyncio.Protocol):
         hub.counters.bytes_in_total += len(data)
         if self.reason is not None:
             return
+        hub.hold()
         try:
             events = self._machine.receive(data)
             if events:
@@ -152,6 +155,7 @@ class MqttConnection(asyncio.Protocol):
         except Exception:  # noqa: BLE001 - a bug of ours ends this connection, and no other
             _log.exception("connection_failed", client_id=printable(self._client_id))
             self.close(DisconnectReason.INTERNAL_ERROR)
+        hub.release(self._last_packet_at)
         if hub.pipeline.is_congested:
             self._pause_reading()
             hub.pipeline.when_drained(self)
@@ -333,7 +337,7 @@ class MqttConnection(asyncio.Protocol):
                 payloads,
                 now_ms,
                 qos=qos,
-                retain=first.retain,
+                retain=first.retain and hub.may_retain(topic, payloads[-1]),
                 packet_ids=packet_ids,
                 outlet=self if qos else None,
             )
@@ -357,8 +361,9 @@ class MqttConnection(asyncio.Protocol):
             self.acknowledge(PUBREC, [packet_id])
             return True
         if (self._client_id, packet_id) in self._hub.pipeline.receiving:
-            # Its first copy is on the way to the disk; the answer to that one will do.
-            self._hub.pipeline.when_committed(lambda: self.acknowledge(PUBREC, [packet_id]))
+            # Its first copy is on the way to the disk: wait for what becomes of that one.
+            command = Repeated(self._client_id, [packet_id])
+            self._hub.pipeline.submit(command, self, durable=False)
             return True
         return False
 
@@ -477,9 +482,11 @@ class MqttConnection(asyncio.Protocol):
         if self.reason is None:
             self.outbox.send(encode.acks(kind, packet_ids))
 
-    def _lose(self, packet_id: int) -> None:
+    def _lose(self, packet_ids: list[int]) -> None:
+        """Messages owed to the client are no longer in the journal."""
         if self._session is not None:
-            self._hub.broker.lose(self._session, packet_id)
+            command = Lost(self._client_id, packet_ids)
+            self._hub.pipeline.submit(command, None, durable=self._session.durable)
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
@@ -516,11 +523,12 @@ class MqttConnection(asyncio.Protocol):
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
         """End the connection, once: count why, publish the will, let go of the session."""
-        if self.reason is not None:
-            return
         if self._held is not None and reason in _NOT_OPENED:
             self._opened()
+            self._held = None
             self.send(encode.connack(session_present=False, return_code=CONNACK_UNAVAILABLE))
+        if self.reason is not None:
+            return
         self.reason = reason
         hub = self._hub
         hub.counters.disconnects[reason] += 1

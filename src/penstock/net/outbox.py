@@ -65,7 +65,7 @@ class Outbox:
         self,
         hub: Hub,
         transport: asyncio.Transport,
-        lose: Callable[[int], None],
+        lose: Callable[[list[int]], None],
         give_up: Callable[[DisconnectReason, str], None],
     ) -> None:
         self._hub = hub
@@ -87,6 +87,8 @@ class Outbox:
 
     def send(self, data: bytes) -> None:
         """Queue what must arrive."""
+        if self._is_closed:
+            return
         self._out.append(data)
         self._out_bytes += len(data)
         if not self._is_due:
@@ -95,6 +97,8 @@ class Outbox:
 
     def forward(self, _runs: object, count: int, frames: bytes) -> None:
         """Queue live messages as raw frames; the oldest give way when the reader is too slow."""
+        if self._is_closed:
+            return
         self._live.append(frames)
         self._live_bytes += len(frames)
         self._hub.counters.messages_out_total[0] += count
@@ -220,6 +224,10 @@ class Outbox:
         self._is_fetching = False
         if self._is_closed:
             return
+        if self._is_paused:  # the reader fell behind meanwhile: read it again when it has caught up
+            self._deferred = deque(lot) + (self._deferred or deque())
+            return
+        lost = []
         for _topic, _payload, flags, packet_id, sequence in lot:
             if flags & DELIVER_PUBREL:
                 self.send(encode.acks(PUBREL, [packet_id]))
@@ -229,10 +237,12 @@ class Outbox:
                 # A retained message outlives its place in the journal.
                 message = self._hub.broker.retained.find(sequence)
             if message is None:
-                self._lose(packet_id)
+                lost.append(packet_id)
             else:
                 head = _head(message.topic, len(message.payload), flags)
                 self._message(head, message.payload, flags, packet_id)
+        if lost:
+            self._lose(lost)
         if self._deferred:
             self._hub.loop.call_soon(self._fetch)
         else:

@@ -20,8 +20,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from penstock.core.broker import Broker
 from penstock.core.commands import Command, Published, Received, to_event
 from penstock.core.effects import Effects
@@ -95,12 +93,16 @@ class Pipeline:
         self._writer = Writer(store, self._done_on_writer)
         self._open = _Group()
         self._in_flight: _Group | None = None
-        self._next_sequence = store.next_sequence
+        self.next_sequence = store.next_sequence
+        """The sequence after the last message that was applied (or, first, after recovery)."""
         self._next_index = store.next_index
         self._start_due = False
+        self._is_closed = False
         self._commit_timer: asyncio.TimerHandle | None = None
         self._paused: list[Any] = []
         self._on_commit: list[Callable[[], None]] = []
+        self._kept: list[Command] = []
+        """Commands of failed commits that nobody is there to repeat."""
         self.receiving: set[tuple[bytes, int]] = set()
         """QoS 2 ids whose message is in the line: a repetition must not be taken for a new one."""
         self.is_congested = False
@@ -134,7 +136,7 @@ class Pipeline:
         """Journal messages of one topic, then route them and acknowledge ``packet_ids``."""
         flags = qos | (FLAG_RETAIN if retain else 0)
         position = self._open.batch.append(topic, payloads, now_ms, flags)
-        command = Published(topic, payloads, qos, retain, position, packet_ids or [])
+        command = Published(topic, payloads, qos, retain, position, now_ms, packet_ids or [])
         self._join(command, outlet, durable=True)
         self._watch_congestion()
 
@@ -232,15 +234,18 @@ class Pipeline:
 
     def _start_interval(self) -> None:
         """Weaker promise: apply now, commit when the interval is over or the batch is large."""
-        if self._open.steps:
-            self._broker.begin(self._next_index, self._next_sequence, self._clock.wall_ms())
-            self._observe_latency(self._open)
-            self._apply_open()
-            self._open.is_urgent = False
+        self._apply_first()
         if self._open.batch.payload_bytes >= self._batch_bytes_target and self._in_flight is None:
             self._seal()
         elif not self._open.batch.is_empty:
             self._set_timer(self._durability_interval_s)
+
+    def _apply_first(self) -> None:
+        self._broker.begin(self._next_index, self.next_sequence)
+        while self._open.steps:  # what is applied may bring follow-ups into the line
+            self._observe_latency(self._open)
+            self._apply_open()
+        self._open.is_urgent = False
 
     def _commit_soon(self) -> None:
         if self._in_flight is None:
@@ -248,10 +253,10 @@ class Pipeline:
 
     def _seal(self) -> None:
         """Hand the open batch to the writer and open the next."""
-        if self._in_flight is not None:
+        if self._in_flight is not None or self._is_closed:
             return
-        if self._applies_first and self._open.steps:
-            self._start_interval()
+        if self._applies_first:
+            self._apply_first()
         now = self._clock.monotonic()
         self._checkpointer.fill(self._open.batch, now)
         if self._open.batch.is_empty:
@@ -264,7 +269,7 @@ class Pipeline:
         self._in_flight, self._open = self._open, _Group()
         self.is_congested = False
         if self._applies_first:
-            self._next_sequence += self._in_flight.batch.count
+            self.next_sequence += self._in_flight.batch.count
             self._next_index += 1
         self._writer.submit(self._in_flight.batch)
 
@@ -303,9 +308,9 @@ class Pipeline:
             self._checkpointer.changed(commit.index)
         if self._applies_first:
             return
-        self._next_sequence = commit.base_sequence + commit.count
+        self.next_sequence = commit.base_sequence + commit.count
         self._next_index = commit.index + 1
-        self._broker.begin(commit.index, commit.base_sequence, self._clock.wall_ms())
+        self._broker.begin(commit.index, commit.base_sequence)
         self._observe_latency(group)
         self._apply(group.steps)
 
@@ -357,19 +362,24 @@ class Pipeline:
             _log.error("commit_failed", error=error.message, advice=error.advice)
         self.failure = error
         if self._applies_first:
-            self._loop.call_later(RETRY_S, self._writer.submit, batch)
+            self._loop.call_later(RETRY_S, self._resubmit, batch)
+            self._tell_committed()  # whoever waits for a commit must see that there was none
             return
         group, self._in_flight = self._in_flight, None
         assert group is not None
         self._checkpointer.failed(batch)
         self._refuse_all(batch, group.steps, is_full=isinstance(error, StorageFull))
 
+    def _resubmit(self, batch: Batch) -> None:
+        if not self._is_closed:
+            self._writer.submit(batch)
+
     def _refuse_all(self, batch: Batch, steps: list[Step], *, is_full: bool) -> None:
         """Refuse what somebody can repeat; keep what nobody can."""
         drops = self._counters.drops
         reason = DisconnectReason.STORAGE_FULL if is_full else DisconnectReason.STORAGE_FAILED
         drop = DropReason.STORAGE_FULL if is_full else DropReason.STORAGE_FAILED
-        refused = 0
+        refused = kept = 0
         for command, outlet, durable in steps:
             if not durable:
                 self._apply([(command, outlet, False)])
@@ -379,23 +389,27 @@ class Pipeline:
                 refused += _count(command)
                 self._refuse(outlet, reason)
             else:
-                refused += _count(command)
-                self._keep(command)
+                kept += _count(command)
+                self._kept.append(command)
         drops[drop] += refused
-        drops[DropReason.CAPTURE_FAILED] += batch.count - refused
+        drops[DropReason.CAPTURE_FAILED] += batch.count - refused - kept
+        if self._kept:
+            self._loop.call_later(RETRY_S, self._try_again)
 
-    def _keep(self, command: Command) -> None:
-        """Put a command nobody waits for in the next batch, to be tried again in a while."""
-        if isinstance(command, Published):
-            flags = command.qos | (FLAG_RETAIN if command.retain else 0)
-            now_ms = self._clock.wall_ms()
-            position = self._open.batch.append(command.topic, command.payloads, now_ms, flags)
-            command = msgspec.structs.replace(command, position=position)
-        else:
-            self._open.batch.add_event(to_event(command))
-        self._open.steps.append((command, None, True))
-        self._open.is_urgent = True
-        self._loop.call_later(RETRY_S, self._wake)
+    def _try_again(self) -> None:
+        """Put commands that nobody is there to repeat in the line once more."""
+        kept, self._kept = self._kept, []
+        for command in kept:
+            if isinstance(command, Published):
+                self.publish(
+                    command.topic,
+                    command.payloads,
+                    command.time_ms,
+                    qos=command.qos,
+                    retain=command.retain,
+                )
+            else:
+                self.submit(command, None, durable=True)
 
     # ── others who depend on commits ──────────────────────────────────────────────────────────
 
@@ -414,11 +428,18 @@ class Pipeline:
 
     def run_on_writer(self, job: Callable[[], None]) -> None:
         """Run ``job`` on the writer thread, between two commits."""
-        self._writer.run(job)
+        if not self._is_closed:
+            self._writer.run(job)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that joined the line is committed and applied."""
+        nothing_open = not self._open.steps and self._open.batch.is_empty
+        return nothing_open and self._in_flight is None and not self._kept
 
     async def drain(self) -> None:
         """Wait until all that joined the line is committed and applied, or a commit failed."""
-        while self._open.steps or self._in_flight is not None or not self._open.batch.is_empty:
+        while not self.is_idle:
             committed = asyncio.Event()
             self.when_committed(committed.set)
             await committed.wait()
@@ -427,6 +448,7 @@ class Pipeline:
 
     def close(self) -> None:
         """Stop the writer after what it was given; the open batch is not handed over."""
+        self._is_closed = True
         if self._commit_timer is not None:
             self._commit_timer.cancel()
         self._writer.close()

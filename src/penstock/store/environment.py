@@ -96,6 +96,7 @@ class Environment:
                 metasync=True,
                 readonly=readonly,
             )
+            self._check_length(path)
             self._lmdb.reader_check()
             self._databases = {
                 name: self._lmdb.open_db(name.encode(), create=not readonly) for name in DATABASES
@@ -103,6 +104,16 @@ class Environment:
         except lmdb.Error as error:
             raise storage_error(error) from error
         self._page_bytes: int = self._lmdb.stat()["psize"]
+
+    def _check_length(self, path: Path) -> None:
+        """A file that lost its end must be found here: touching a page beyond it is SIGBUS."""
+        expected = (self._lmdb.info()["last_pgno"] + 1) * self._lmdb.stat()["psize"]
+        if expected > _file_bytes(path):
+            self._lmdb.close()
+            raise StorageDamaged(
+                f"{path} is damaged: data.mdb has {_file_bytes(path)} bytes, not {expected}",
+                "Restore the data directory from a backup.",
+            )
 
     def __getitem__(self, name: str) -> Any:
         """The handle of a database."""

@@ -188,9 +188,42 @@ def test_the_oldest_needed_is_the_lowest_of_those_in_flight_and_waiting():
     session = connected()
     session.enqueue(8, 1)
     assert session.oldest_needed() == 8
-    session.begin(9, 1)
     session.begin(6, 1)
+    session.begin(7, 1)
     assert session.oldest_needed() == 6
+
+
+def test_a_retained_message_is_needed_until_it_is_acknowledged_and_no_longer():
+    """It is older than what it stands behind; a session that is always busy must not hold it."""
+    session = connected()
+    session.begin(8, 1)
+    session.note_offer(3)
+    session.note_offer(5)
+    session.enqueue(3, 1, retain=True)
+    assert session.oldest_needed() == 3
+    session.acknowledge(PUBACK, 1)
+    assert list(session.dequeue(1)) == [(2, 3, 1, True)]
+    session.begin(9, 1)
+    assert session.oldest_needed() == 3
+    session.acknowledge(PUBACK, 2)
+    assert session.oldest_needed() == 9
+
+
+# ── offers to come ────────────────────────────────────────────────────────────────────────────
+
+
+def test_overtaken_topics_are_noted_until_the_last_offer_was_made():
+    session = connected()
+    assert session.overtaken is None
+    session.begin_offer()
+    session.begin_offer()
+    session.overtaken.add(b"t")
+    session.end_offer()
+    assert session.overtaken == {b"t"}
+    session.end_offer()
+    assert session.overtaken is None
+    session.end_offer()
+    assert session.offering == 0
 
 
 def test_a_will_has_a_live_session_recorded():
@@ -237,6 +270,10 @@ def sessions(draw: st.DrawFn) -> Session:
     for entry in draw(st.lists(packed)):
         session.enqueue(entry >> 3, entry & 3, retain=bool(entry & 4))
     session.receive(draw(st.lists(packet_ids)))
+    for topic in draw(st.lists(st.binary(), max_size=3)):
+        session.begin_offer()
+        session.overtaken.add(topic)
+    session.offer_floor = draw(st.integers(0, 2**60))
     return session
 
 
@@ -251,5 +288,7 @@ def test_a_row_brings_the_session_back(session, applied):
     assert list(again.unfinished()) == list(session.unfinished())  # order is part of the state
     assert list(again.queue or ()) == list(session.queue or ())
     assert (again.received or set()) == (session.received or set())
+    assert (again.offering, again.overtaken) == (session.offering, session.overtaken)
+    assert again.offer_floor == session.offer_floor
     assert again.outlet is None
     assert again.to_row(applied) == session.to_row(applied)

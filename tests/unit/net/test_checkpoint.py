@@ -22,12 +22,12 @@ class Bench:
 
     def change(self, sessions: int = 0, topics: int = 0) -> None:
         self.index += 1
-        self.broker.begin(self.index, 1, 1)
+        self.broker.begin(self.index, 1)
         for number in range(sessions):
             opened = Opened(b"c%d" % number, number, clean=False, will=None)
             self.broker.apply(opened, None, Effects())
         for number in range(topics):
-            message = Published(b"t%d" % number, [b"x"], 0, retain=True, position=0, packet_ids=[])
+            message = Published(b"t%d" % number, [b"x"], 0, True, 0, 5, [])
             self.broker.apply(message, None, Effects())
         self.checkpointer.changed(self.index)
 
@@ -39,7 +39,7 @@ class Bench:
     def land(self) -> None:
         """The commit of the last batch has been applied."""
         self.index += 1
-        self.broker.begin(self.index, 1, 1)
+        self.broker.begin(self.index, 1)
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +102,7 @@ def test_a_session_that_is_gone_has_its_row_deleted():
 
 def test_a_topic_that_was_cleared_has_its_row_deleted():
     bench = Bench(topics=1)
-    bench.broker.apply(Published(b"t0", [b""], 0, True, 0, []), None, Effects())
+    bench.broker.apply(Published(b"t0", [b""], 0, True, 0, 5, []), None, Effects())
     assert bench.fill().rows == [("retained", b"t0", None)]
 
 

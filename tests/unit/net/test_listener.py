@@ -119,6 +119,15 @@ def test_a_stranger_that_leaves_is_counted_once_and_has_no_deadline():
     assert sum(bench.counters.disconnects.values()) == 1
 
 
+def test_strangers_are_cut_when_the_broker_stops():
+    bench = Bench()
+    transports = [bench.stranger()[1] for _ in range(2)]
+    bench.listener.abort_strangers()
+    assert all(transport.is_aborted for transport in transports)
+    assert bench.count(DisconnectReason.SERVER_SHUTDOWN) == 2
+    assert not bench.listener.strangers
+
+
 @pytest.mark.asyncio
 async def test_a_port_that_is_taken_is_an_error_that_says_what_to_do():
     bench = Bench()
