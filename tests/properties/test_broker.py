@@ -344,7 +344,7 @@ class World(RuleBasedStateMachine):
         session = connection.session if connection else None
         if session is not None:
             unsent = [i for i, _, state, _ in session.unfinished() if state != AWAIT_PUBCOMP]
-            lost = Lost(client_id, unsent[:count])
+            lost = Lost(client_id, session.connection, unsent[:count])
             self.submit(lost, None, durable=session.durable)
 
     # ── what time and the disk do ─────────────────────────────────────────────────────────────

@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import ctypes
 import gc
+import resource
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from penstock import __version__
 from penstock.cli.options import configured
 from penstock.config.load import Loaded
 from penstock.config.schema import Config
+from penstock.errors import StorageError
 from penstock.obs import log
 from penstock.server import Server
 
@@ -27,6 +30,8 @@ def serve(loaded: Loaded) -> None:
     config = loaded.config
     log.configure(config.log.level, config.log.format)
     _tune_malloc()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    _allow_files(config.limits.clients_max + FILES_BESIDE_CLIENTS)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(config))
 
@@ -42,8 +47,17 @@ async def _serve(config: Config) -> None:
     click.echo(_greeting(server))
     await stop.wait()
     click.echo("Stopping: no new clients; finishing what was accepted.")
-    await server.stop()
-    click.echo("Stopped. Everything acknowledged is on disk.")
+    if await server.stop():
+        click.echo("Stopped. Everything acknowledged is on disk.")
+    else:
+        click.echo("Stopped, but the disk did not take all that was accepted.")
+        raise StorageError(_loss(config), "Make room on the disk, and start again.")
+
+
+def _loss(config: Config) -> str:
+    if config.durability == "sync":
+        return "what was not acknowledged is gone: its senders must send it again"
+    return "acknowledged messages of the last moments are lost (durability = interval)"
 
 
 def _greeting(server: Server) -> str:
@@ -89,6 +103,32 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
+
+
+SWITCH_INTERVAL_S = 0.0005
+"""How long the event loop may keep the interpreter from the writer thread while both have work.
+
+A commit needs the interpreter several times; with Python's default of 5 ms each of these waits is
+longer than the flush itself, and acknowledgements under load would wait for them all.
+"""
+
+FILES_BESIDE_CLIENTS = 128
+"""Listeners, the store, logs, HTTP: files open beside those of the clients."""
+
+
+def _allow_files(wanted: int) -> None:
+    """Ask for as many open files as there may be clients; say so if that is not granted."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed < wanted:
+        log.get_logger("serve").warning(
+            "too_few_files",
+            allowed=hard,
+            wanted=wanted,
+            advice="raise the limit (ulimit -Hn, LimitNOFILE=) or lower limits.clients_max",
+        )
 
 
 GC_THRESHOLDS = 50_000, 20, 50

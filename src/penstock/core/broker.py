@@ -323,7 +323,9 @@ class Broker:
 
     def _lost(self, command: Lost, _outlet: Any, effects: Effects) -> None:
         session = self.sessions.get(command.client_id)
-        if session is None or self._is_contained(session):
+        if session is None or session.connection != command.connection:
+            return
+        if self._is_contained(session):
             return
         for packet_id in command.packet_ids:
             if session.inflight and session.inflight.pop(packet_id, None) is not None:

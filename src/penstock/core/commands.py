@@ -123,9 +123,13 @@ class Released(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
 
 
 class Lost(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
-    """Messages in flight that retention has taken from the journal: their ids are free again."""
+    """Messages in flight that retention has taken from the journal: their ids are free again.
+
+    Void if ``connection`` is not the one that has the session any more: its ids are others by now.
+    """
 
     client_id: bytes
+    connection: int
     packet_ids: list[int]
 
 

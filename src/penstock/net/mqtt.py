@@ -485,7 +485,7 @@ class MqttConnection(asyncio.Protocol):
     def _lose(self, packet_ids: list[int]) -> None:
         """Messages owed to the client are no longer in the journal."""
         if self._session is not None:
-            command = Lost(self._client_id, packet_ids)
+            command = Lost(self._client_id, self._number, packet_ids)
             self._hub.pipeline.submit(command, None, durable=self._session.durable)
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────

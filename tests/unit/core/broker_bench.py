@@ -64,7 +64,8 @@ class Bench:
         return self.apply(Repeated(name.encode(), list(packet_ids)), session.outlet)
 
     def lose(self, name: str, *packet_ids: int) -> Effects:
-        return self.apply(Lost(name.encode(), list(packet_ids)))
+        session = self.broker.sessions[name.encode()]
+        return self.apply(Lost(name.encode(), session.connection, list(packet_ids)))
 
     def publish(
         self, topic: bytes, *payloads: bytes, qos: int = 1, retain: bool = False, outlet: Any = None

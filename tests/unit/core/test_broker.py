@@ -206,7 +206,7 @@ def test_commands_for_a_session_that_is_gone_do_nothing():
         Acknowledged(b"ann", PUBREC, [1]),
         Received(b"ann", [1]),
         Repeated(b"ann", [1]),
-        Lost(b"ann", [1]),
+        Lost(b"ann", 1, [1]),
     ):
         effects = bench.apply(command, "late")
         assert not effects.controls
@@ -404,11 +404,22 @@ def test_what_waits_goes_on_when_the_window_was_full_of_lost_messages():
     assert session.inflight_count == 1
 
 
+def test_a_loss_of_an_earlier_connection_spares_the_ids_of_the_next():
+    """Kept back by a full disk, it may come when the client has a new session with the same ids."""
+    bench = Bench()
+    for _ in range(2):
+        bench.open("ann", clean=True)
+        bench.subscribe("ann", (b"t", 1))
+        bench.publish(b"t", b"x")
+    bench.apply(Lost(b"ann", 1, [1]))
+    assert bench.broker.sessions[b"ann"].inflight_count == 1
+
+
 def test_a_loss_survives_a_restart():
     """The journal says it too, so replay has the window free where it was."""
-    lost = from_event(to_event(Lost(b"ann", [1])))
+    lost = from_event(to_event(Lost(b"ann", 1, [1])))
     bench, replayed = Bench(inflight_max=1), Bench(inflight_max=1)
-    for one, loss in ((bench, Lost(b"ann", [1])), (replayed, lost)):
+    for one, loss in ((bench, Lost(b"ann", 1, [1])), (replayed, lost)):
         one.open("ann")
         one.subscribe("ann", (b"t", 1))
         one.publish(b"t", b"lost")
@@ -429,7 +440,7 @@ ENTRY_COMMANDS = [
     Acknowledged(b"ann", PUBACK, [1]),
     Received(b"ann", [1]),
     Released(b"ann", [8]),
-    Lost(b"ann", [1]),
+    Lost(b"ann", 1, [1]),
     Published(b"t", [b"y"], 1, False, 0, 5, []),
 ]
 
