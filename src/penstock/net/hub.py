@@ -7,6 +7,7 @@ the journal what a session had waiting, and keeps the account of who is connecte
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from time import sleep
 from typing import Any, Protocol
 
 from penstock.config.schema import Config
@@ -25,6 +26,7 @@ from penstock.core.effects import (
 )
 from penstock.core.session import Session
 from penstock.errors import StorageError
+from penstock.limits import KIB
 from penstock.model.message import Message
 from penstock.net.clock import Clock
 from penstock.net.pipeline import Pipeline
@@ -40,6 +42,12 @@ __all__ = ["Hub", "Outlet", "Targets"]
 
 QUIET_S = 0.0001
 """Time since the last flush after which a message is taken to be alone."""
+
+NAP_S = 0.00005
+"""Shortest time between two turns that brought little; unnoticeable beside a network."""
+
+NAP_BYTES_MAX = 16 * KIB
+"""A turn that read this much was worth its while."""
 
 READERS = 2
 """Threads that read the journal for sessions that had messages waiting."""
@@ -129,6 +137,7 @@ class Hub:
         self._is_holding = False
         self._is_flush_scheduled = False
         self._flushed_at = 0.0
+        self._received_at_flush = 0
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="penstock-read")
         journal = config.journal
         self.pipeline = Pipeline(
@@ -232,7 +241,7 @@ class Hub:
         self._due.append(outbox)
         if not self._is_holding and not self._is_flush_scheduled:
             self._is_flush_scheduled = True
-            self.loop.call_soon(self._flush)
+            self.loop.call_soon(self._flush_turn)
 
     def hold(self) -> None:
         """What is about to be written will be followed by more: wait for ``release``."""
@@ -250,11 +259,25 @@ class Hub:
                 self._flush()
             else:
                 self._is_flush_scheduled = True
-                self.loop.call_soon(self._flush)
+                self.loop.call_soon(self._flush_turn)
+
+    def _flush_turn(self) -> None:
+        """The scheduled flush: once per turn, and not too many turns when each brings little.
+
+        A client that writes message by message wakes us for each, and then all the work of a turn
+        is done for one message. Napping lets a few arrive, and the writer thread work; large reads
+        need no such help.
+        """
+        since_last = self.monotonic() - self._flushed_at
+        received = self.counters.bytes_in_total - self._received_at_flush
+        self._flush()
+        if since_last < NAP_S and received < NAP_BYTES_MAX:
+            sleep(NAP_S - since_last)
 
     def _flush(self) -> None:
         self._is_flush_scheduled = False
         self._flushed_at = self.monotonic()
+        self._received_at_flush = self.counters.bytes_in_total
         due, self._due = self._due, []
         for outbox in due:
             outbox.flush()

@@ -8,8 +8,9 @@ docs/reference/journal-format.md has the layout byte by byte.
 
 Messages stand in *group order*: all of the first topic, then all of the second. ``BOUNDS`` has one
 number more than there are messages; message *m* is ``payloads[bounds[m]:bounds[m + 1]]``. Runs
-stand in group order too, and ``ARRIVAL`` lists them by position, so that a sequence is found by
-bisection. Both directions (a topic's messages, the message of a sequence) cost no scan.
+stand in group order too. A topic's messages are found without a scan. The order of arrival is not
+written: sorting the runs by position gives it to the few who ask for it (a start that replays, a
+session that catches up), and most entries are written for nobody to read in that order.
 
 Decoding is lazy: nothing but the header and directory is looked at before it is asked for.
 """
@@ -55,14 +56,13 @@ RUN_POSITIONS = 7
 RUN_BOUNDS = 8
 RUN_TIMES = 9
 RUN_FLAGS = 10
-ARRIVAL = 11
-BOUNDS = 12
-PAYLOADS = 13
-EVENTS = 14
+BOUNDS = 11
+PAYLOADS = 12
+EVENTS = 13
 
 _WIDTHS: dict[int, Literal["I", "Q"]] = {
     TOPIC_IDS: "I", FIRST_OFFSETS: "Q", GROUP_MESSAGES: "I", GROUP_RUNS: "I", NAME_ENDS: "I",
-    RUN_POSITIONS: "I", RUN_BOUNDS: "I", RUN_TIMES: "I", ARRIVAL: "I", BOUNDS: "I",
+    RUN_POSITIONS: "I", RUN_BOUNDS: "I", RUN_TIMES: "I", BOUNDS: "I",
 }  # fmt: skip
 
 _U32_MAX = 0xFFFF_FFFF
@@ -106,9 +106,6 @@ def _message_sections(
     positions, counts, times = runs[0::RUN_WIDTH], runs[1::RUN_WIDTH], runs[2::RUN_WIDTH]
     ids, first_offsets = zip(*placements, strict=True)
     time_ms = min(times)
-    arrival: Iterable[int] = range(len(positions))
-    if len(placements) > 1:
-        arrival = sorted(arrival, key=positions.__getitem__)
     sections = [
         (TOPIC_IDS, _u32(ids)),
         (FIRST_OFFSETS, array("Q", first_offsets).tobytes()),
@@ -118,14 +115,22 @@ def _message_sections(
         (NAMES, b"".join(batch.groups)),
         (RUN_POSITIONS, _u32(positions)),
         (RUN_BOUNDS, _u32(accumulate(counts, initial=0))),
-        # A clock set back and forth by weeks within one batch is clipped, not refused.
-        (RUN_TIMES, _u32([min(time - time_ms, _U32_MAX) for time in times])),
+        (RUN_TIMES, _time_deltas(times, time_ms)),
         (RUN_FLAGS, bytes(runs[3::RUN_WIDTH])),
-        (ARRIVAL, _u32(arrival)),
         (BOUNDS, _u32(accumulate(map(len, payloads), initial=0))),
         (PAYLOADS, b"".join(payloads)),
     ]
     return time_ms, sections
+
+
+def _time_deltas(times: list[int], time_ms: int) -> bytes:
+    span = max(times) - time_ms
+    if not span:
+        return bytes(4 * len(times))
+    if span <= _U32_MAX:
+        return _u32([time - time_ms for time in times])
+    # A clock set back and forth by weeks within one batch is clipped, not refused.
+    return _u32([min(time - time_ms, _U32_MAX) for time in times])
 
 
 def _u32(values: Iterable[int]) -> bytes:
@@ -186,9 +191,13 @@ class Entry:
         return self.column(RUN_FLAGS)
 
     @cached_property
-    def arrival(self) -> memoryview:
-        """Run numbers in order of arrival."""
-        return self.column(ARRIVAL)
+    def arrival(self) -> Sequence[int]:
+        """Run numbers in order of arrival; worked out here, for few are ever read in that order."""
+        positions = self.run_positions
+        numbers = range(len(positions))
+        if self.group_count == 1:
+            return numbers
+        return sorted(numbers, key=positions.tolist().__getitem__)
 
     @cached_property
     def bounds(self) -> memoryview:
