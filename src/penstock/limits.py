@@ -70,6 +70,9 @@ RETAINED_MAX = 1_000_000
 CAPTURE_PENDING_BYTES_MAX = 64 * MIB
 """QoS 0 bytes waiting to be journaled. Beyond it they are delivered but not captured, counted."""
 
+CAPTURE_BESIDE_WAITING_BYTES_MAX = 2 * MIB
+"""The same while somebody waits for acknowledgements: a flood of QoS 0 must not delay those."""
+
 CAPTURE_INTERVAL_MS = 100
 """Longest wait of a captured QoS 0 message for company: ten commits a second for a trickle."""
 

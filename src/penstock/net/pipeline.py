@@ -24,7 +24,7 @@ from penstock.core.broker import Broker
 from penstock.core.commands import Command, Published, Received, to_event
 from penstock.core.effects import Effects
 from penstock.errors import StorageError, StorageFull
-from penstock.limits import BATCH_BYTES_MAX
+from penstock.limits import BATCH_BYTES_MAX, CAPTURE_BESIDE_WAITING_BYTES_MAX
 from penstock.model.message import FLAG_RETAIN
 from penstock.net.checkpoint import Checkpointer
 from penstock.net.clock import Clock
@@ -39,6 +39,9 @@ __all__ = ["Pipeline", "Step"]
 
 Step = tuple[Command, Any, bool]
 """A command, the outlet that waits for its answer (or None), and whether it needs the disk."""
+
+WAITING_S = 1.0
+"""How long after an acknowledged publish captured messages must leave room for the next."""
 
 RETRY_S = 0.5
 """Pause before a commit is tried again for commands that nobody is there to repeat."""
@@ -96,6 +99,8 @@ class Pipeline:
         self.next_sequence = store.next_sequence
         """The sequence after the last message that was applied (or, first, after recovery)."""
         self._next_index = store.next_index
+        self._waited_at = float("-inf")
+        """When somebody last waited for the disk."""
         self._start_due = False
         self._is_closed = False
         self._commit_timer: asyncio.TimerHandle | None = None
@@ -159,7 +164,11 @@ class Pipeline:
         What is returned takes topic, payloads, time and flags (0). While too much waits for the
         disk already, it counts them as dropped instead.
         """
-        if self.pending_bytes > self._capture_pending_bytes_max:
+        pending_bytes = self.pending_bytes
+        if pending_bytes > CAPTURE_BESIDE_WAITING_BYTES_MAX and (
+            pending_bytes > self._capture_pending_bytes_max
+            or self._clock.monotonic() - self._waited_at < WAITING_S
+        ):
             return self._drop_captured
         return self._open.batch.append
 
@@ -200,6 +209,8 @@ class Pipeline:
         group = self._open
         if not group.steps:
             group.opened_at = self._clock.monotonic()
+        if durable:
+            self._waited_at = group.opened_at
         group.steps.append((command, outlet, durable))
         group.is_urgent |= durable
         self._wake()
