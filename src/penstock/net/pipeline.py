@@ -165,9 +165,9 @@ class Pipeline:
         disk already, it counts them as dropped instead.
         """
         pending_bytes = self.pending_bytes
-        if pending_bytes > CAPTURE_BESIDE_WAITING_BYTES_MAX and (
-            pending_bytes > self._capture_pending_bytes_max
-            or self._clock.monotonic() - self._waited_at < WAITING_S
+        if pending_bytes > self._capture_pending_bytes_max or (
+            pending_bytes > CAPTURE_BESIDE_WAITING_BYTES_MAX
+            and self._clock.monotonic() - self._waited_at < WAITING_S
         ):
             return self._drop_captured
         return self._open.batch.append

@@ -167,6 +167,25 @@ async def test_what_the_journal_cannot_keep_up_with_is_counted_and_bounded():
         assert bench.counters.captured_total + dropped == 100
 
 
+async def test_captured_messages_leave_room_while_somebody_waits_for_the_disk(monkeypatch):
+    """A flood of QoS 0 must not make acknowledgements wait for all of its backlog."""
+    monkeypatch.setattr(module, "CAPTURE_BESIDE_WAITING_BYTES_MAX", 20)
+    async with Bench(capture_pending_bytes_max=1_000) as bench:
+        bench.store.gate.clear()
+        for _ in range(10):
+            bench.pipeline.capture(b"t", [b"x" * 5], 5)
+        assert not bench.counters.drops[DropReason.CAPTURE_OVERFLOW]
+        publish(bench, b"x")
+        bench.pipeline.capture(b"t", [b"x" * 5], 5)
+        assert bench.counters.drops[DropReason.CAPTURE_OVERFLOW] == 1
+        bench.clock.advance(module.WAITING_S)
+        bench.pipeline.capture(b"t", [b"x" * 5], 5)
+        assert bench.counters.drops[DropReason.CAPTURE_OVERFLOW] == 1
+        bench.store.gate.set()
+        await bench.pipeline.drain()
+        assert bench.counters.captured_total == 12
+
+
 async def test_publishers_are_asked_to_wait_when_the_open_batch_is_large(monkeypatch):
     monkeypatch.setattr(module, "BATCH_BYTES_MAX", 100)
     resumed = []
