@@ -4,9 +4,11 @@ A producer on a small machine should not pay for importing a server. So the tabl
 functions, and the one-line help as well, for ``penstock --help`` must not import anything either.
 
 Errors meant for the user (:class:`~penstock.errors.PenstockError`) become a line or two on standard
-error and exit status 1. Anything else is a bug of ours and keeps its traceback.
+error and exit status 1, and so do options that make no sense: there are two outcomes, done and not
+done. Anything else is a bug of ours and keeps its traceback.
 """
 
+import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final, NoReturn
@@ -71,6 +73,12 @@ def penstock() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line (``sys.argv`` unless given) and exit with its status."""
-    penstock.main(args=arguments, prog_name="penstock")
-    raise AssertionError("click ends the process itself")
+    """Run the command line (``sys.argv`` unless given) and exit: 0 if it went well, else 1."""
+    try:
+        status = penstock.main(args=arguments, prog_name="penstock", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(1)
+    except click.Abort:
+        sys.exit(_EXIT_INTERRUPTED)
+    sys.exit(status if isinstance(status, int) else 0)
