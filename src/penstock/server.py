@@ -24,7 +24,7 @@ from penstock.errors import StorageError
 from penstock.net.clock import Clock, SystemClock
 from penstock.net.detect import Protocol
 from penstock.net.http import KEEP_ALIVE_S, HttpDoor
-from penstock.net.hub import Hub
+from penstock.net.hub import Hub, peer_of
 from penstock.net.listener import Door, Listener
 from penstock.net.mqtt import MqttConnection
 from penstock.net.sys_topics import SysTopics
@@ -42,6 +42,12 @@ TURN_S = 0.25
 
 RETENTION_INTERVAL_S = 1.0
 """Pause between two slices of retention when there is little to do."""
+
+_ORDINARY_HTTP_ENDS = {
+    DisconnectReason.CLIENT_DISCONNECT,
+    DisconnectReason.CONNECTION_LOST,
+    DisconnectReason.SERVER_SHUTDOWN,
+}
 
 _log = get_logger("server")
 
@@ -129,6 +135,9 @@ class Server:
     def _http_closed(self, transport: asyncio.Transport, reason: DisconnectReason) -> None:
         self.hub.connections.discard(transport)
         self.counters.disconnects[reason] += 1
+        if reason not in _ORDINARY_HTTP_ENDS:
+            values = {"reason": reason.value, "peer": peer_of(transport), "detail": "http"}
+            self.hub.complaints.info("refused", reason.value, **values)
 
     async def _listen(self) -> None:
         assert self._listener is not None
@@ -260,14 +269,13 @@ class Server:
         return is_kept
 
     def _close_clients(self) -> None:
-        for connection in list(self.hub.connections):
-            if isinstance(connection, MqttConnection):
-                connection.close(DisconnectReason.SERVER_SHUTDOWN)
+        for client in list(self.hub.clients):
+            client.close(DisconnectReason.SERVER_SHUTDOWN)
         self._http.close_all()
 
     async def _until_closed(self) -> None:
         """Wait for clients to take their last bytes; the slow ones have a deadline of their own."""
-        while any(isinstance(c, MqttConnection) for c in self.hub.connections):
+        while self.hub.clients:
             self.hub.deadlines.turn(self._clock.monotonic())
             await asyncio.sleep(0.01)
 

@@ -47,13 +47,20 @@ def routes(view: "View") -> list[Route]:
         prefix = request.query_params.get("prefix", "").encode()
         limit = _number(request, "limit", LISTED_DEFAULT, LISTED_MAX)
         listed = [_describe(info) for info, _ in zip(view.store.topics(prefix), range(limit))]  # noqa: B905
-        return JSONResponse({"topics": listed})
+        return _Line({"topics": listed})
 
     def messages(request: "Request") -> Response:
         _check_host(request)
-        return JSONResponse(_messages(request, view.store))
+        return _Line(_messages(request, view.store))
 
     return [Route("/topics", topics), Route("/topics/{topic:path}", messages)]
+
+
+class _Line(JSONResponse):
+    """JSON and a newline: the answer is read in terminals."""
+
+    def render(self, content: Any) -> bytes:
+        return super().render(content) + b"\n"
 
 
 def _messages(request: "Request", store: "Store") -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
+import msgspec
 
 from penstock import __version__
 from penstock.cli.options import configured
@@ -31,7 +32,7 @@ def serve(loaded: Loaded) -> None:
     log.configure(config.log.level, config.log.format)
     _tune_malloc()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    _allow_files(config.limits.clients_max + FILES_BESIDE_CLIENTS)
+    config = _fit_files(config)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(config))
 
@@ -45,8 +46,11 @@ async def _serve(config: Config) -> None:
     await server.start()
     _tune_collector()
     click.echo(_greeting(server))
+    logger = log.get_logger("serve")
+    logger.info("started", listening=", ".join(map(str, server.addresses)))
     await stop.wait()
     click.echo("Stopping: no new clients; finishing what was accepted.")
+    logger.info("stopping", clients=len(server.hub.clients))
     if await server.stop():
         click.echo("Stopped. Everything acknowledged is on disk.")
     else:
@@ -116,19 +120,28 @@ FILES_BESIDE_CLIENTS = 128
 """Listeners, the store, logs, HTTP: files open beside those of the clients."""
 
 
-def _allow_files(wanted: int) -> None:
-    """Ask for as many open files as there may be clients; say so if that is not granted."""
+def _fit_files(config: Config) -> Config:
+    """Ask for as many open files as there may be clients; with fewer, there may be fewer clients.
+
+    Else the system would cut newcomers off before we see them, uncounted and without a reason.
+    """
+    wanted = config.limits.clients_max + FILES_BESIDE_CLIENTS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    if allowed < wanted:
-        log.get_logger("serve").warning(
-            "too_few_files",
-            allowed=hard,
-            wanted=wanted,
-            advice="raise the limit (ulimit -Hn, LimitNOFILE=) or lower limits.clients_max",
-        )
+    if allowed == wanted:
+        return config
+    clients_max = max(1, allowed - FILES_BESIDE_CLIENTS)
+    log.get_logger("serve").warning(
+        "too_few_files",
+        allowed=hard,
+        wanted=wanted,
+        clients_max=clients_max,
+        advice="raise the limit (ulimit -Hn, LimitNOFILE=) or lower limits.clients_max",
+    )
+    limits = msgspec.structs.replace(config.limits, clients_max=clients_max)
+    return msgspec.structs.replace(config, limits=limits)
 
 
 GC_THRESHOLDS = 50_000, 20, 50

@@ -38,7 +38,7 @@ from penstock.store.store import Store
 from penstock.wire.mqtt import encode
 from penstock.wire.mqtt.events import PublishRun
 
-__all__ = ["Hub", "Outlet", "Targets"]
+__all__ = ["Hub", "Outlet", "Targets", "peer_of"]
 
 QUIET_S = 0.0001
 """Time since the last flush after which a message is taken to be alone."""
@@ -94,6 +94,12 @@ class Outlet(Protocol):
         ...
 
 
+def peer_of(transport: asyncio.BaseTransport) -> str:
+    """Who is at the other end, as ``ip:port``; for the log."""
+    name = transport.get_extra_info("peername")
+    return f"{name[0]}:{name[1]}" if name else "unknown"
+
+
 class Flushable(Protocol):
     """Something that gathers output during a turn of the loop."""
 
@@ -128,6 +134,8 @@ class Hub:
         self.loop = asyncio.get_running_loop()
         self.deadlines = Deadlines()
         self.connections: set[Any] = set()
+        """All that is open and known: clients, and whoever asks by HTTP."""
+        self.clients: set[Outlet] = set()
         self.opening: dict[bytes, int] = {}
         """Client ids whose ``Opened`` is in the line, and how many of them."""
         self.complaints = ThrottledLogger(get_logger("net"), clock=clock.monotonic)

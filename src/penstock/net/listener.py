@@ -7,6 +7,7 @@ one is refused with a reason, which is how the doors still to be built announce 
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from typing import cast
 
@@ -14,15 +15,21 @@ from penstock.config.address import Address
 from penstock.errors import Refused
 from penstock.limits import DETECT_BYTES_MAX
 from penstock.net.detect import Protocol, detect
-from penstock.net.hub import Hub
+from penstock.net.hub import Hub, peer_of
 from penstock.obs.reasons import DisconnectReason
 
 __all__ = ["Door", "Listener"]
 
 Door = Callable[[asyncio.Transport, bytes, float], None]
 
+BEYOND_CLIENTS = 64
+"""Connections beyond ``clients_max`` that are heard out: a full broker must still answer probes."""
+
 BACKLOG = 1024
 """Connections the kernel holds for us: a fleet that reconnects all at once."""
+
+_FAREWELLS = {Protocol.RESP: b"-ERR this Penstock does not speak RESP yet; use MQTT or HTTP\r\n"}
+"""What to say to protocols that are recognised but have no door."""
 
 
 class Listener:
@@ -41,9 +48,11 @@ class Listener:
                 lambda: _Stranger(self), address.host, address.port, backlog=BACKLOG
             )
         except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
             raise Refused(
-                f"cannot listen on {address}: {error.strerror or error}",
-                "Is another program using the port? Choose another with --listen HOST:PORT.",
+                f"cannot listen on {address}: {reason}",
+                "Is another program, or another broker, using the port? Choose others with"
+                " --listen and --http-listen HOST:PORT.",
             ) from error
         self._servers.append(server)
         return Address(address.host, server.sockets[0].getsockname()[1])
@@ -59,9 +68,14 @@ class Listener:
         for stranger in list(self.strangers):
             stranger.refuse(DisconnectReason.SERVER_SHUTDOWN)
 
-    def admits(self) -> bool:
-        """Whether there is room for one more."""
-        return len(self.hub.connections) + len(self.strangers) < self.hub.limits.clients_max
+    def admits_stranger(self) -> bool:
+        """Whether there is room to hear out one more."""
+        known = len(self.hub.connections) + len(self.strangers)
+        return known < self.hub.limits.clients_max + BEYOND_CLIENTS
+
+    def admits(self, protocol: Protocol) -> bool:
+        """Whether there is room for a client; who asks by HTTP how we are is none."""
+        return protocol is Protocol.HTTP or len(self.hub.clients) < self.hub.limits.clients_max
 
 
 class _Stranger(asyncio.Protocol):
@@ -79,7 +93,7 @@ class _Stranger(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
         hub = self._listener.hub
         self._accepted_at = hub.clock.monotonic()
-        if not self._listener.admits():
+        if not self._listener.admits_stranger():
             self.refuse(DisconnectReason.TOO_MANY_CLIENTS)
             return
         self._listener.strangers.add(self)
@@ -95,7 +109,11 @@ class _Stranger(asyncio.Protocol):
         door = self._listener.doors.get(protocol)
         if door is None:
             detail = f"{protocol.value}, begins with {self._data[:DETECT_BYTES_MAX].hex(' ')}"
-            self.refuse(DisconnectReason.UNKNOWN_PROTOCOL, detail)
+            self.refuse(DisconnectReason.UNKNOWN_PROTOCOL, detail, _FAREWELLS.get(protocol, b""))
+            return
+        if not self._listener.admits(protocol):
+            detail = f"{self._listener.hub.limits.clients_max} clients are connected"
+            self.refuse(DisconnectReason.TOO_MANY_CLIENTS, detail)
             return
         transport = self._let_go()
         assert transport is not None
@@ -113,13 +131,18 @@ class _Stranger(asyncio.Protocol):
             self.refuse(DisconnectReason.CONNECT_TIMEOUT)
         return None
 
-    def refuse(self, reason: DisconnectReason, detail: str = "") -> None:
-        """Cut the connection, counted."""
+    def refuse(self, reason: DisconnectReason, detail: str = "", farewell: bytes = b"") -> None:
+        """Cut the connection, counted; ``farewell`` tells the peer why, where it can understand."""
         transport = self._let_go()
+        assert transport is not None
         hub = self._listener.hub
         hub.counters.disconnects[reason] += 1
-        hub.complaints.info("refused", reason.value, reason=reason.value, detail=detail)
-        if transport is not None:
+        peer = peer_of(transport)
+        hub.complaints.info("refused", reason.value, reason=reason.value, peer=peer, detail=detail)
+        if farewell:
+            transport.write(farewell)
+            transport.close()
+        else:
             transport.abort()
 
     def _let_go(self) -> asyncio.Transport | None:

@@ -29,7 +29,7 @@ from penstock.core.routes import Route
 from penstock.core.session import PUBCOMP, PUBREC, PUBREL, Session
 from penstock.limits import KEEP_ALIVE_FACTOR, KEEP_ALIVE_S_MAX
 from penstock.model.topic import filter_fault, topic_fault
-from penstock.net.hub import Hub, Targets
+from penstock.net.hub import Hub, Targets, peer_of
 from penstock.net.outbox import Outbox
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
@@ -136,6 +136,7 @@ class MqttConnection(asyncio.Protocol):
         """Why the connection was closed; None while it is open."""
         transport.set_protocol(self)
         hub.connections.add(self)
+        hub.clients.add(self)
         self._file(accepted_at + limits.connect_timeout_s)
 
     # ── from the socket ───────────────────────────────────────────────────────────────────────
@@ -182,6 +183,7 @@ class MqttConnection(asyncio.Protocol):
         """The socket is gone."""
         self.close(DisconnectReason.CONNECTION_LOST, str(exc) if exc else "")
         self._hub.connections.discard(self)
+        self._hub.clients.discard(self)
 
     def pause_writing(self) -> None:
         """The client reads more slowly than we write."""
@@ -208,7 +210,8 @@ class MqttConnection(asyncio.Protocol):
         hub = self._hub
         if len(event.client_id) > hub.limits.client_id_bytes_max:  # [MQTT-3.1.3-9]
             reason = DisconnectReason.IDENTIFIER_REJECTED
-            self._on_connect_refused(ConnectRefused(CONNACK_IDENTIFIER_REJECTED, reason))
+            detail = f"a client id of {len(event.client_id)} bytes"
+            self._on_connect_refused(ConnectRefused(CONNACK_IDENTIFIER_REJECTED, reason, detail))
             return
         self._client_id = event.client_id or b"penstock-" + secrets.token_hex(8).encode()
         self._clean = event.clean_session
@@ -271,7 +274,7 @@ class MqttConnection(asyncio.Protocol):
 
     def _on_connect_refused(self, event: ConnectRefused) -> None:
         self.send(encode.connack(session_present=False, return_code=event.return_code))
-        self.close(event.reason)
+        self.close(event.reason, event.detail)
 
     # ── publishing ────────────────────────────────────────────────────────────────────────────
 
@@ -554,7 +557,11 @@ class MqttConnection(asyncio.Protocol):
         self._session = None
 
     def _report(self, reason: DisconnectReason, detail: str) -> None:
-        values = {"reason": reason.value, "client_id": printable(self._client_id)}
+        values = {
+            "reason": reason.value,
+            "client_id": printable(self._client_id),
+            "peer": peer_of(self._transport),
+        }
         if reason in _ORDINARY:
             _log.debug("disconnected", **values)
         else:

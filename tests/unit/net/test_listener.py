@@ -9,7 +9,7 @@ import pytest
 from penstock.config.address import Address
 from penstock.errors import Refused
 from penstock.net.detect import Protocol
-from penstock.net.listener import Listener, _Stranger
+from penstock.net.listener import BEYOND_CLIENTS, Listener, _Stranger
 from penstock.net.timers import Deadlines
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason
@@ -17,12 +17,22 @@ from penstock.testing import VirtualClock
 
 
 class Transport:
-    """Remembers only whether it was aborted."""
+    """Remembers how it ended, and what it was told before."""
 
-    is_aborted = False
+    is_aborted = is_closed = False
+    written = b""
 
     def abort(self) -> None:
         self.is_aborted = True
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def get_extra_info(self, name: str) -> tuple[str, int]:
+        return {"peername": ("192.0.2.7", 4711)}[name]
 
 
 class Bench:
@@ -31,14 +41,16 @@ class Bench:
     def __init__(self, clients_max: int = 10) -> None:
         self.clock = VirtualClock()
         self.handed: list[tuple[Any, bytes, float]] = []
+        self.complaints: list[dict[str, Any]] = []
         self.counters = Counters()
         self.hub: Any = SimpleNamespace(
             clock=self.clock,
             counters=self.counters,
             deadlines=Deadlines(),
             connections=set(),
+            clients=set(),
             limits=SimpleNamespace(clients_max=clients_max, connect_timeout_s=10.0),
-            complaints=SimpleNamespace(info=lambda *_a, **_k: None),
+            complaints=SimpleNamespace(info=lambda *_a, **values: self.complaints.append(values)),
         )
         self.listener = Listener(self.hub, {Protocol.MQTT: self._door})
 
@@ -67,7 +79,7 @@ def test_a_protocol_with_a_door_is_handed_over_with_all_its_bytes():
     assert len(bench.handed) == 1
 
 
-@pytest.mark.parametrize("data", [b"\xff", b"GET / HTTP/1.1\r\n", b"*1\r\n", b"\x16\x03"])
+@pytest.mark.parametrize("data", [b"\xff", b"GET / HTTP/1.1\r\n", b"\x16\x03"])
 def test_a_protocol_without_a_door_is_refused_and_counted(data):
     bench = Bench()
     stranger, transport = bench.stranger()
@@ -75,6 +87,16 @@ def test_a_protocol_without_a_door_is_refused_and_counted(data):
     assert transport.is_aborted
     assert bench.count(DisconnectReason.UNKNOWN_PROTOCOL) == 1
     assert bench.counters.connections_total == {}
+    assert bench.complaints[0]["peer"] == "192.0.2.7:4711"
+
+
+def test_a_redis_client_is_told_in_its_own_words():
+    bench = Bench()
+    stranger, transport = bench.stranger()
+    stranger.data_received(b"*1\r\n$4\r\nPING\r\n")
+    assert transport.written.startswith(b"-ERR ")
+    assert transport.is_closed
+    assert bench.count(DisconnectReason.UNKNOWN_PROTOCOL) == 1
 
 
 def test_bytes_that_do_not_decide_yet_are_kept_for_the_door():
@@ -88,13 +110,28 @@ def test_bytes_that_do_not_decide_yet_are_kept_for_the_door():
 
 def test_one_client_too_many_is_refused_and_counted():
     bench = Bench(clients_max=2)
-    bench.hub.connections.add("somebody")
-    _, welcome = bench.stranger()
-    _, refused = bench.stranger()
-    assert not welcome.is_aborted
-    assert refused.is_aborted
+    bench.hub.clients.add("somebody")
+    welcome, _ = bench.stranger()
+    welcome.data_received(b"\x10")
+    assert len(bench.handed) == 1
+    bench.hub.clients.add("the one who was welcome")
+    one_too_many, transport = bench.stranger()
+    one_too_many.data_received(b"\x10")
+    assert transport.is_aborted
     assert bench.count(DisconnectReason.TOO_MANY_CLIENTS) == 1
-    assert len(bench.listener.strangers) == 1
+    assert len(bench.handed) == 1
+
+
+def test_a_full_broker_still_answers_probes_but_hears_out_only_so_many():
+    bench = Bench(clients_max=1)
+    bench.hub.clients.add("somebody")
+    bench.hub.connections.add("somebody")
+    bench.listener.doors = {Protocol.HTTP: bench._door}
+    probe, _ = bench.stranger()
+    probe.data_received(b"GET /health HTTP/1.1\r\n")
+    assert len(bench.handed) == 1
+    strangers = [bench.stranger()[1] for _ in range(BEYOND_CLIENTS + 1)]
+    assert [transport.is_aborted for transport in strangers] == [False] * BEYOND_CLIENTS + [True]
 
 
 def test_a_silent_stranger_is_refused_after_the_connect_timeout():

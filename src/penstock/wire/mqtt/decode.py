@@ -175,7 +175,11 @@ def connect(_flags: int, cursor: Cursor) -> Connect | ConnectRefused:
     level = cursor.byte()
     if name != PROTOCOL_NAME or level != PROTOCOL_LEVEL:
         # [MQTT-3.1.2-2]. The rest is laid out by a version we do not speak: not looked at.
-        return ConnectRefused(REFUSED_PROTOCOL_LEVEL, DisconnectReason.UNACCEPTABLE_PROTOCOL)
+        return ConnectRefused(
+            REFUSED_PROTOCOL_LEVEL,
+            DisconnectReason.UNACCEPTABLE_PROTOCOL,
+            f"protocol level {level}, where 4 (MQTT 3.1.1) is spoken",
+        )
     connect_flags = cursor.byte()
     _check_connect_flags(connect_flags)
     packet = Connect(
@@ -188,7 +192,11 @@ def connect(_flags: int, cursor: Cursor) -> Connect | ConnectRefused:
     )
     cursor.finish()
     if not _is_acceptable_client_id(packet):
-        return ConnectRefused(REFUSED_IDENTIFIER, DisconnectReason.IDENTIFIER_REJECTED)
+        return ConnectRefused(
+            REFUSED_IDENTIFIER,
+            DisconnectReason.IDENTIFIER_REJECTED,
+            "no client id, and not a clean session",
+        )
     return packet
 
 

@@ -65,6 +65,7 @@ class ConnectRefused(msgspec.Struct, frozen=True, gc=False):
 
     return_code: int
     reason: DisconnectReason
+    detail: str = ""
 
 
 class PublishRun(msgspec.Struct, frozen=True, gc=False, eq=False):
