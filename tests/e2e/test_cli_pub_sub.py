@@ -54,8 +54,8 @@ def client(broker):
 
 
 @pytest.fixture
-def start(broker, client):
-    """Start ``penstock sub`` and return it once it prints what is published."""
+def start(broker):
+    """Start ``penstock sub`` and return it once it says that it has subscribed."""
     with contextlib.ExitStack() as stack:
 
         def start_sub(topic, *arguments):
@@ -67,8 +67,7 @@ def start(broker, client):
                 )
             )
             stack.callback(process.kill)
-            client.publish(topic, b"ready", qos=1, retain=True)
-            assert process.stdout.readline() == f"{topic} ready\n".encode()
+            assert process.stderr.readline() == f"subscribed to {topic}\n".encode()
             return process
 
         yield start_sub
@@ -96,8 +95,8 @@ def received(client, count):
     [
         (["-q", "0"], ""),
         (["-q", "0", "-v"], "sent\n"),
-        (["-q", "1"], "acknowledged: on the broker's disk\n"),
-        (["-q", "2"], "delivered exactly once: on the broker's disk\n"),
+        (["-q", "1"], "acknowledged by the broker\n"),
+        (["-q", "2"], "acknowledged by the broker, exactly once\n"),
         (["-q", "1", "--quiet"], ""),
     ],
 )
@@ -128,7 +127,7 @@ def test_a_line_is_published_when_it_comes_and_not_at_the_end(broker, client, na
             assert [delivery.payload for delivery in received(client, 1)] == [line]
         process.stdin.close()
         assert process.wait(20) == 0
-        assert process.stdout.read() == b"2 messages acknowledged: on the broker's disk\n"
+        assert process.stdout.read() == b"2 messages acknowledged by the broker\n"
 
 
 @pytest.mark.parametrize("source", ["a file", "-"])
@@ -144,9 +143,10 @@ def test_a_file_is_one_message(run, client, name, tmp_path, source):
 
 def test_a_retained_message_is_kept_until_it_is_cleared(run, name):
     assert run("pub", name, "kept", "-r", "-q1").returncode == 0
-    assert said(run("sub", name, "-n1", "--timeout", "20")) == (0, f"{name} kept\n", "")
+    done = run("sub", name, "-n1", "--timeout", "20", "--quiet")
+    assert said(done) == (0, f"{name} kept\n", "")
     assert run("pub", name, "-n", "-r", "-q1").returncode == 0
-    done = run("sub", name, "-n1", "--timeout", "0.2")
+    done = run("sub", name, "-n1", "--timeout", "0.2", "--quiet")
     assert said(done) == (1, "", "penstock: 0 of 1 messages came within 0.2 s\n")
 
 
@@ -167,7 +167,7 @@ def test_pub_tells_programs_what_happened(run, name):
 
 
 def test_sub_prints_a_line_per_message_whatever_is_in_it(client, start, name):
-    process = start(name, "-n", "5")
+    process = start(name, "-n", "4")
     for payload in (
         b"plain text",
         "tab\there, ünïcode".encode(),
@@ -197,11 +197,12 @@ def test_sub_tells_programs_everything(run, client, name):
 
 
 def test_a_session_gets_what_was_published_while_it_was_away_and_each_once(run, client, name):
-    assert said(run("sub", name, "-c", name, "--timeout", "0.01")) == (0, "", "")
+    done = run("sub", name, "-c", name, "--timeout", "0.01")
+    assert said(done) == (0, "", f"subscribed to {name}\n")
     client.publish_many([(name, b"%d" % number) for number in range(5)], qos=1)
     for expected in ("0 1", "2 3", "4"):
         count = str(len(expected.split()))
-        done = run("sub", name, "-c", name, "-n", count, "--timeout", "20")
+        done = run("sub", name, "-c", name, "-n", count, "--timeout", "20", "--quiet")
         lines = "".join(f"{name} {number}\n" for number in expected.split())
         assert said(done) == (0, lines, "")
     assert run("sub", name, "-c", name, "-n1", "--timeout", "0.2").returncode == 1
@@ -217,6 +218,27 @@ def test_a_signal_ends_sub_in_order(broker, start, name, number):
     assert process.wait(20) == 0
     assert (process.stdout.read(), process.stderr.read()) == (b"", b"")
     assert broker.metrics()[lost] == before
+
+
+def test_sub_names_the_likeliest_cause_when_its_id_is_taken(broker, start, name):
+    process = start(name, "-c", name)
+    with connect(broker.host, broker.port, name):
+        assert process.wait(20) == 1
+    cause = f"it stopped, or another client uses the id {name}; its log"
+    assert (
+        process.stderr.read()
+        .decode()
+        .startswith(f"penstock: the broker closed the connection: {cause}")
+    )
+
+
+def test_sub_without_an_id_suspects_nobody(name):
+    with Broker() as own:
+        command = [*SUB, name, "-p", str(own.port)]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE)
+        process.stderr.readline()
+    with process:
+        assert process.stderr.read().startswith(b"penstock: the broker closed the connection; ")
 
 
 def test_sub_ends_when_its_reader_has_gone(start, name):
@@ -282,9 +304,9 @@ def test_what_cannot_be_meant_is_said_before_anything_is_sent(run, arguments, me
 
 def test_producer_and_consumer_are_pub_and_sub(run, name):
     done = run(name, "hello", "-r", "-q1", program=ALIAS.format("producer"))
-    assert said(done) == (0, "acknowledged: on the broker's disk\n", "")
+    assert said(done) == (0, "acknowledged by the broker\n", "")
     done = run(name, "-n1", "--timeout", "20", program=ALIAS.format("consumer"))
-    assert said(done) == (0, f"{name} hello\n", "")
+    assert said(done) == (0, f"{name} hello\n", f"subscribed to {name}\n")
 
 
 def test_mqtt_broker_is_serve(tmp_path, name):

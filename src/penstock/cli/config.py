@@ -13,6 +13,7 @@ from penstock.config.keys import KEYS, Key, closest
 from penstock.config.load import Loaded, load
 from penstock.config.problems import ConfigProblemsError, Problem, did_you_mean
 from penstock.config.reference import example_toml, type_of
+from penstock.config.schema import SECTIONS
 from penstock.config.values import encode, range_of
 from penstock.errors import ConfigError
 
@@ -48,9 +49,12 @@ def check(file: str | None, as_json: bool) -> None:
 
 
 def _all_well(loaded: Loaded) -> str:
+    where = loaded.file or "no file"
     count = sum(source != "default" for source in loaded.sources.values())
-    given = "no key" if count == 0 else "1 key" if count == 1 else f"{count} keys"
-    return f"ok: {loaded.file or 'no file'}: {given} set, all others at their defaults"
+    if not count:
+        return f"ok: {where}: nothing set, all keys at their defaults"
+    given = "1 key" if count == 1 else f"{count} keys"
+    return f"ok: {where}: {given} set, all others at their defaults"
 
 
 def _problem_json(problem: Problem) -> dict[str, Any]:
@@ -65,29 +69,39 @@ def _problem_json(problem: Problem) -> dict[str, Any]:
 
 
 @config.command()
-@click.argument("key", required=False)
+@click.argument("name", required=False, metavar="[KEY|SECTION]")
 @configured
 @_json_option
-def explain(key: str | None, as_json: bool, loaded: Loaded) -> None:
-    """Show what is in force and where it comes from: all keys, or everything about KEY.
+def explain(name: str | None, as_json: bool, loaded: Loaded) -> None:
+    """Show what is in force and where it comes from.
+
+    Lists all keys, or those of SECTION; of KEY it tells everything.
 
     Takes the flags of `penstock serve`, to show what they would do.
     """
-    keys = [_known(key)] if key else list(KEYS.values())
-    facts = [_facts(each, loaded) for each in keys]
-    if as_json:
-        _print_json(facts[0] if key else facts)
-    elif key:
-        print(_page(keys[0], loaded))
+    if name is None or name in SECTIONS:
+        keys = [key for key in KEYS.values() if name is None or key.section == name]
+        if as_json:
+            _print_json([_facts(key, loaded) for key in keys])
+        else:
+            print(_table(keys, loaded))
+    elif as_json:
+        _print_json(_facts(_known(name), loaded))
     else:
-        rows = [(k.name, encode(k, loaded.value(k.name)), loaded.sources[k.name]) for k in keys]
-        print(_columns(rows))
+        print(_page(_known(name), loaded))
 
 
 def _known(name: str) -> Key:
     if name not in KEYS:
-        raise ConfigError(f"{name}: no such key", did_you_mean(closest(name, list(KEYS))))
+        names = [*KEYS, *filter(None, SECTIONS)]
+        raise ConfigError(f"{name}: no such key or section", did_you_mean(closest(name, names)))
     return KEYS[name]
+
+
+def _table(keys: list[Key], loaded: Loaded) -> str:
+    return _columns(
+        [(key.name, encode(key, loaded.value(key.name)), loaded.sources[key.name]) for key in keys]
+    )
 
 
 def _facts(key: Key, loaded: Loaded) -> dict[str, Any]:

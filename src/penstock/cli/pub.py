@@ -26,8 +26,8 @@ READ_BYTES: Final = 1 << 20
 
 _CONFIRMATIONS: Final = {
     0: "sent",
-    1: "acknowledged: on the broker's disk",
-    2: "delivered exactly once: on the broker's disk",
+    1: "acknowledged by the broker",
+    2: "acknowledged by the broker, exactly once",
 }
 
 

@@ -4,6 +4,9 @@ A message is acknowledged after its line has been written, not when it arrives: 
 pipe has it, or the broker still has. So with a stored session (``-c``) a run takes up where the
 last one ended, and ``-n COUNT`` takes exactly COUNT; the next stays at the broker.
 
+Once the broker has confirmed the subscription, a line on standard error says so: from here on
+nothing is missed. Standard output has messages and nothing else.
+
 SIGINT and SIGTERM do not interrupt: they make a file descriptor readable, which the client watches
 next to its socket. What has been written is acknowledged, then we say goodbye. A second signal does
 interrupt, should the reader of our output have stopped reading.
@@ -26,7 +29,14 @@ import click
 import msgspec
 
 from penstock.cli.connection import CONTEXT, checked_filters, client_id_option, connection_options
-from penstock.client import Client, Delivery, RefusedError, ReplyTimeoutError, connect
+from penstock.client import (
+    Client,
+    ConnectionLostError,
+    Delivery,
+    RefusedError,
+    ReplyTimeoutError,
+    connect,
+)
 
 __all__ = ["sub"]
 
@@ -60,6 +70,7 @@ _Show: TypeAlias = Callable[[Delivery], bytes]
     metavar="SECONDS",
     help="Stop after SECONDS; exit status 1 if COUNT was not reached.",
 )
+@click.option("--quiet", is_flag=True, help="Do not say when the subscription is in place.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object per message.")
 def sub(
     filters: tuple[str, ...],
@@ -70,6 +81,7 @@ def sub(
     client_id: str,
     count: int | None,
     timeout_s: float | None,
+    quiet: bool,
     as_json: bool,
 ) -> None:
     r"""Subscribe to FILTERs and print `topic payload`, a line per message.
@@ -83,10 +95,14 @@ def sub(
         with connect(host, port, client_id, clean_session=not client_id) as client:
             _subscribe(client, filters, qos)
             with _signals_as_input() as stop:
+                if not quiet:
+                    click.echo(f"subscribed to {', '.join(filters)}", err=True)
                 printed = _print_deliveries(client, show, count, deadline, stop)
     except BrokenPipeError:
         _discard_output()
         return
+    except ConnectionLostError as error:
+        raise _with_suspect(error, client_id) from error
     if count is not None and printed < count and monotonic() >= deadline:
         raise ReplyTimeoutError(f"{printed:,} of {count:,} messages came within {timeout_s:g} s")
 
@@ -96,6 +112,14 @@ def _subscribe(client: Client, filters: tuple[str, ...], qos: int) -> None:
     refused = [name for name, code in zip(filters, codes, strict=True) if code == REFUSED]
     if refused:
         raise RefusedError(f"the broker refused to subscribe to {', '.join(map(repr, refused))}")
+
+
+def _with_suspect(error: ConnectionLostError, client_id: str) -> ConnectionLostError:
+    """Name the likeliest cause where the id was chosen: a second run of the same command."""
+    if not client_id:
+        return error
+    what = f"{error.message}: it stopped, or another client uses the id {client_id}"
+    return ConnectionLostError(what, error.advice)
 
 
 def _print_deliveries(

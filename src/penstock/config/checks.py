@@ -1,6 +1,13 @@
-"""What no key can be judged on alone: rules between keys, checked once all values are known."""
+"""What no key can be judged on alone: rules between keys.
 
-from collections.abc import Iterator
+A rule is applied when all the keys it looks at are known. So a mistake in one key hides only what
+depends on it, and no rule complains of a default that merely stands in for a value with a mistake.
+"""
+
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
+from functools import partial
+from typing import Final
 
 from penstock.config.address import Address, parse_listen
 from penstock.config.problems import Fault
@@ -9,38 +16,41 @@ from penstock.config.schema import Config
 __all__ = ["cross_faults"]
 
 
-def cross_faults(config: Config) -> Iterator[Fault]:
-    """Everything about ``config`` that contradicts itself; each fault names its key."""
-    yield from _listener_faults(config)
-    yield from _exposure_faults(config)
-    yield from _order_faults(config)
+def cross_faults(config: Config, unknown: AbstractSet[str] = frozenset()) -> Iterator[Fault]:
+    """Everything about ``config`` that contradicts itself; each fault names its key.
+
+    ``unknown`` names the keys whose values could not be read.
+    """
+    for keys, rule in _RULES:
+        if keys.isdisjoint(unknown):
+            yield from rule(config)
 
 
-def _listeners(config: Config) -> Iterator[tuple[str, Address]]:
-    for key, texts in (("listen", config.listen), ("http_listen", config.http_listen)):
-        for text in texts:
-            yield key, parse_listen(text)
+def _addresses(config: Config, key: str) -> list[Address]:
+    texts: tuple[str, ...] = getattr(config, key)
+    return [parse_listen(text) for text in texts]
 
 
 def _listener_faults(config: Config) -> Iterator[Fault]:
     """Two listeners cannot share an address, and none at all would be a broker nobody reaches."""
     taken: set[Address] = set()
-    for key, address in _listeners(config):
-        if address in taken:
-            yield Fault(f"{address} is listed twice", "remove one, or change its port", key)
-        if address.port:  # port 0 is a different port each time
-            taken.add(address)
+    for key in ("listen", "http_listen"):
+        for address in _addresses(config, key):
+            if address in taken:
+                yield Fault(f"{address} is listed twice", "remove one, or change its port", key)
+            if address.port:  # port 0 is a different port each time
+                taken.add(address)
     if not config.listen and not config.http_listen:
         yield Fault(
             "there is no address to listen on", 'write listen = ["127.0.0.1:1883"]', "listen"
         )
 
 
-def _exposure_faults(config: Config) -> Iterator[Fault]:
+def _exposure_faults(config: Config, *, key: str) -> Iterator[Fault]:
     """Safe by default: with no credentials, everyone who reaches a listener may do everything."""
     if config.allow_anonymous:
         return
-    for key, address in _listeners(config):
+    for address in _addresses(config, key):
         if not address.is_loopback:
             yield Fault(
                 f"{address} can be reached from other machines, and nobody is asked who they are",
@@ -50,18 +60,31 @@ def _exposure_faults(config: Config) -> Iterator[Fault]:
             )
 
 
-def _order_faults(config: Config) -> Iterator[Fault]:
-    """A packet must fit through every bound it meets after the one that let it in."""
-    limits = config.limits
-    if limits.connect_bytes_max > limits.packet_bytes_max:
+def _connect_faults(config: Config) -> Iterator[Fault]:
+    """What is let in as the first packet must fit through the bound on all packets."""
+    if config.limits.connect_bytes_max > config.limits.packet_bytes_max:
         yield Fault(
             "is above limits.packet_bytes_max",
             "lower it, or raise the other",
             "limits.connect_bytes_max",
         )
-    if limits.packet_bytes_max > limits.outbound_bytes_max:
+
+
+def _packet_faults(config: Config) -> Iterator[Fault]:
+    """What is let in must fit through the bound on what goes out."""
+    if config.limits.packet_bytes_max > config.limits.outbound_bytes_max:
         yield Fault(
             "is above limits.outbound_bytes_max, so the largest messages could never be delivered",
             "lower it, or raise the other",
             "limits.packet_bytes_max",
         )
+
+
+_RULES: Final[list[tuple[set[str], Callable[[Config], Iterator[Fault]]]]] = [
+    ({"listen", "http_listen"}, _listener_faults),
+    ({"listen", "allow_anonymous"}, partial(_exposure_faults, key="listen")),
+    ({"http_listen", "allow_anonymous"}, partial(_exposure_faults, key="http_listen")),
+    ({"limits.connect_bytes_max", "limits.packet_bytes_max"}, _connect_faults),
+    ({"limits.packet_bytes_max", "limits.outbound_bytes_max"}, _packet_faults),
+]
+"""Each rule with the keys it looks at."""

@@ -102,6 +102,10 @@ RULE_KEYS: dict[str, Key] = {key.leaf: key for key in _keys_of("retention.rules"
 """The keys of one retention rule, by their bare names."""
 
 
+_LIKENESS_MIN = 0.75
+"""How alike a guess must be, from 0 to 1: a far-fetched one misleads more than none."""
+
+
 def closest(name: str, names: list[str]) -> str:
     """The known name that was probably meant, or nothing.
 
@@ -113,6 +117,6 @@ def closest(name: str, names: list[str]) -> str:
         return same_leaf[0]
     by_leaf = {known.rpartition(".")[2]: known for known in names}
     for word, words in ((name, {known: known for known in names}), (leaf, by_leaf)):
-        if found := get_close_matches(word, words, n=1):
+        if found := get_close_matches(word, words, n=1, cutoff=_LIKENESS_MIN):
             return words[found[0]]
     return ""

@@ -2,15 +2,18 @@
 
 Three layers, each a flat map from key names to what was written; the strongest that mentions a key
 wins: flag, environment, file, default. A value that is overruled is still checked, for a mistake
-that hides behind a flag will be met on the day the flag is dropped. All problems are raised
-together.
+that hides behind a flag will be met on the day the flag is dropped.
+
+All problems are raised together, in the order of layers and lines. What a mistake leaves unknown
+(the value of its key; of the key that was probably meant; in a file that does not parse, of all) is
+not held against the keys that depend on it.
 """
 
 import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -34,6 +37,8 @@ __all__ = ["FILE_VARIABLE", "Loaded", "load"]
 FILE_VARIABLE = ENVIRONMENT_PREFIX + "CONFIG"
 """The one variable that is no key: the path of the file, where no flag gives it."""
 
+_LAYER_ORDER: Final = ("file", "environment", "flag", "default")
+
 
 class Loaded(msgspec.Struct, frozen=True):
     """A configuration that was checked, and for every key where its value came from."""
@@ -55,6 +60,8 @@ class _Layer(msgspec.Struct):
     values: dict[str, Any] = {}
     origins: dict[str, Origin] = {}
     problems: list[Problem] = []
+    unknown: set[str] = set()
+    """Keys whose values a mistake keeps from us."""
 
     def origin(self, name: str) -> Origin:
         """Where ``name`` stands; a part of a key ("rules[0].filter") may have its own place."""
@@ -73,28 +80,38 @@ def load(path: str | None, environ: Mapping[str, str], flags: Mapping[str, Any])
     """
     path = path or environ.get(FILE_VARIABLE) or None
     layers = [_file_layer(path), _environment_layer(environ), _flag_layer(flags)]
-    problems = [problem for layer in layers for problem in layer.problems]
     values: dict[str, Any] = {}
+    unknown: set[str] = set()
     for layer in layers:
-        values |= _decoded(layer, problems)
-    if problems:
-        raise ConfigProblemsError(problems)
+        decoded = _decoded(layer)
+        values |= decoded
+        unknown = (unknown - decoded.keys()) | layer.unknown
     config = _build(values)
-    if faults := list(cross_faults(config)):
-        raise ConfigProblemsError([_located(fault, _origin(layers, fault.key)) for fault in faults])
+    problems = [problem for layer in layers for problem in layer.problems]
+    problems += [
+        _located(fault, _origin(layers, fault.key)) for fault in cross_faults(config, unknown)
+    ]
+    if problems:
+        raise ConfigProblemsError(sorted(problems, key=_place))
     return Loaded(config, {name: str(_origin(layers, name)) for name in KEYS}, path)
 
 
-def _decoded(layer: _Layer, problems: list[Problem]) -> dict[str, Any]:
-    """Decode a layer's values; what cannot be decoded goes to ``problems``."""
+def _place(problem: Problem) -> tuple[int, int]:
+    """Order problems as the layers are ordered, and within a file by line."""
+    return _LAYER_ORDER.index(problem.origin.kind), problem.origin.line
+
+
+def _decoded(layer: _Layer) -> dict[str, Any]:
+    """Decode a layer's values; what cannot be decoded is added to its problems."""
     values: dict[str, Any] = {}
     for name, raw in layer.values.items():
         try:
             values[name] = decode(KEYS[name], raw)
         except* Fault as group:
+            layer.unknown.add(name)
             for fault in faults_in(group):
                 fault.key = fault.key or name
-                problems.append(_located(fault, layer.origin(fault.key)))
+                layer.problems.append(_located(fault, layer.origin(fault.key)))
     return values
 
 
@@ -145,7 +162,7 @@ def _file_layer(path: str | None) -> _Layer:
 
 
 def _unreadable(origin: Origin, what: str) -> _Layer:
-    return _Layer(problems=[Problem(origin, "", what)])
+    return _Layer(problems=[Problem(origin, "", what)], unknown=set(KEYS))
 
 
 def _syntax_error(path: str, text: str, message: str) -> _Layer:
@@ -179,6 +196,7 @@ def _take_key(layer: _Layer, name: str, value: Any) -> None:
     if guess in KEYS and "." in name and "." not in guess:
         advice += " Keys without a section stand above the first [section]"
     layer.problems.append(Problem(layer.origins[name], name, what, advice))
+    layer.unknown.add(guess)
 
 
 # ── Environment and flags ─────────────────────────────────────────────────────────────────────
@@ -195,17 +213,26 @@ def _environment_layer(environ: Mapping[str, str]) -> _Layer:
             layer.values[names[variable]] = environ[variable]
             layer.origins[names[variable]] = origin
         else:
-            advice = did_you_mean(closest(variable, [*names, FILE_VARIABLE]))
-            layer.problems.append(Problem(origin, "", "no such setting", advice))
+            guess = _closest_variable(variable, [*names, FILE_VARIABLE])
+            layer.problems.append(Problem(origin, "", "no such setting", did_you_mean(guess)))
+            layer.unknown.add(names.get(guess, ""))
     return layer
+
+
+def _closest_variable(variable: str, variables: list[str]) -> str:
+    """Guess which was meant; the prefix, which all share, is no likeness."""
+    bare = [name.removeprefix(ENVIRONMENT_PREFIX) for name in variables]
+    guess = closest(variable.removeprefix(ENVIRONMENT_PREFIX), bare)
+    return ENVIRONMENT_PREFIX + guess if guess else ""
 
 
 def _flag_layer(flags: Mapping[str, Any]) -> _Layer:
     layer = _Layer()
     for name, value in flags.items():
         if name not in KEYS:
-            advice = did_you_mean(closest(name, list(KEYS)))
+            advice = did_you_mean(guess := closest(name, list(KEYS)))
             layer.problems.append(Problem(Origin("flag"), name, "no such key", advice))
+            layer.unknown.add(guess)
         elif value is not None:
             layer.values[name] = value
             layer.origins[name] = Origin("flag")

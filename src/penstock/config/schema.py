@@ -270,13 +270,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Literal["sync", "interval"],
         _text(
             "When an acknowledgement is given: sync after the disk has the message, interval"
-            " before, with the disk at most durability_interval_ms behind.",
+            " before, with the disk about durability_interval_ms behind, which a crash or power"
+            " failure loses.",
             flag="--durability",
         ),
     ] = "sync"
     durability_interval_ms: Annotated[
         int,
-        _between(1, 60_000, "How much a power failure may lose with durability = interval."),
+        _between(
+            1, 60_000, "How much a crash or power failure may lose with durability = interval."
+        ),
     ] = 100
     limits: Limits = Limits()
     journal: Journal = Journal()

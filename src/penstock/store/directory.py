@@ -53,7 +53,7 @@ class DataDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            _make(path)
             if read_marker(path) is None:
                 self._refuse_foreign()  # before anything, the lock included, is put there
             self._lock = _lock(path)
@@ -130,6 +130,19 @@ def read_marker(path: Path) -> Marker | None:
             "Start the version of Penstock that wrote it, or a later one.",
         )
     return marker
+
+
+def _make(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        for file in (path, *path.parents):
+            if file.is_file():
+                raise StorageForeign(
+                    f"{file} is a file, not a directory",
+                    "Name a directory, or a path that does not exist yet, with --data.",
+                ) from error
+        raise
 
 
 def _lock(path: Path) -> IO[bytes]:

@@ -27,11 +27,16 @@ def run(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("file", "given"), [("", "no key"), ("data = 'x'", "1 key"), ("log.level='info'\ndata='x'", "2 keys")]
-)  # fmt: skip
+    ("file", "given"),
+    [
+        ("", "nothing set, all keys at their defaults"),
+        ("data = 'x'", "1 key set, all others at their defaults"),
+        ("log.level='info'\ndata='x'", "2 keys set, all others at their defaults"),
+    ],
+)
 def test_check_says_that_all_is_well(run, file, given):
     result = run("check", "p.toml", file=file)
-    assert result.stdout == f"ok: p.toml: {given} set, all others at their defaults\n"
+    assert result.stdout == f"ok: p.toml: {given}\n"
     assert result.exit_code == 0
 
 
@@ -99,6 +104,14 @@ def test_explain_tells_everything_about_one_key(run):
     )
 
 
+def test_explain_lists_the_keys_of_a_section(run):
+    names = [name for name in KEYS if name.startswith("limits.")]
+    result = run("explain", "limits")
+    assert [row.split()[0] for row in result.stdout.splitlines()] == names
+    facts = json.loads(run("explain", "limits", "--json").stdout)
+    assert [each["key"] for each in facts] == names
+
+
 def test_explain_as_json_is_one_object_or_all(run):
     one = json.loads(run("explain", "log.level", "--json").stdout)
     assert (one["value"], one["source"], one["flag"]) == ("info", "default", "--log-level")
@@ -115,12 +128,18 @@ def test_explain_as_json_is_one_object_or_all(run):
         ("session_expiry", "limits.session_expiry_s"),
         ("inflight", "limits.inflight_max"),
         ("log.clients_max", "limits.clients_max"),
+        ("limit", "limits"),
     ],
 )
 def test_explain_suggests_the_key_that_was_meant(run, written, meant):
     result = run("explain", written)
     assert result.exit_code == 1
-    assert result.stderr == f"penstock: {written}: no such key\n  did you mean {meant}?\n"
+    said = f"penstock: {written}: no such key or section\n  did you mean {meant}?\n"
+    assert result.stderr == said
+
+
+def test_explain_does_not_guess_too_far(run):
+    assert run("explain", "limits.nope").stderr == "penstock: limits.nope: no such key or section\n"
 
 
 def test_example_is_printed(run):

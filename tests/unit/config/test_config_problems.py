@@ -17,6 +17,7 @@ def problems_of(tmp_path, text="", environ=None, flags=None):
 FILE_MISTAKES = [
     ("dta = 'x'", "line 1: dta: no such key\n  did you mean data?"),
     ("zzz = 1", "line 1: zzz: no such key"),
+    ("limits.nope = 1", "line 1: limits.nope: no such key"),
     ('"" = 1', "line 1: no such key"),
     ("clients_max = 1", "line 1: clients_max: no such key\n  did you mean limits.clients_max?"),
     (
@@ -130,6 +131,7 @@ def test_mistake_in_the_file_is_named_with_its_line(tmp_path, text, expected):
 ENVIRONMENT_MISTAKES = [
     ("PENSTOCK_LIMIT_CLIENTS_MAX", "1", "no such setting\n  did you mean PENSTOCK_LIMITS_CLIENTS_MAX?"),
     ("PENSTOCK_CONFG", "x", "no such setting\n  did you mean PENSTOCK_CONFIG?"),
+    ("PENSTOCK_D", "x", "no such setting"),
     ("PENSTOCK_DATA", "", "data: must not be empty"),
     ("PENSTOCK_LIMITS_CLIENTS_MAX", "many", 'limits.clients_max: must be a number, not "many"'),
     ("PENSTOCK_LISTEN", "localhost:1,2", 'listen: "2" has no host: write "127.0.0.1:2"'),
@@ -165,6 +167,45 @@ def test_all_problems_are_reported_together(tmp_path):
     text = "dat = 1\nlisten = ['1', '2']\n[limits]\nclients_max = 0\ninflight_max = 'x'"
     found = problems_of(tmp_path, text, {"PENSTOCK_X": ""}, {"durability": "none"})
     assert len(found) == 7
+
+
+def test_a_mistake_does_not_hide_a_contradiction_elsewhere(tmp_path):
+    text = "listen = ['x']\nhttp_listen = ['0.0.0.0:1']\n[limits]\npacket_bytes_max = '32MiB'"
+    first, second, third = problems_of(tmp_path, text)
+    assert "line 1: listen: " in first
+    assert "line 2: http_listen: 0.0.0.0:1 can be reached" in second
+    assert "line 4: limits.packet_bytes_max: is above" in third
+
+
+def test_problems_of_a_file_are_in_the_order_of_its_lines(tmp_path):
+    text = "listen = ['0.0.0.0:1']\nlog.level = 'x'\nzzz = 1\ndata = 5\nyyy = 1"
+    found = problems_of(tmp_path, text, {"PENSTOCK_X": ""}, {"zzz": "1"})
+    places = [f"file p.toml line {line}" for line in range(1, 6)]
+    places += ["environment PENSTOCK_X", "flag"]
+    assert [problem.partition(":")[0] for problem in found] == places
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "flags"),
+    [
+        ("allow_anonymous = 5\nlisten = ['0.0.0.0:1']", {}, {}),
+        ("allow_anonymus = true\nlisten = ['0.0.0.0:1']", {}, {}),
+        ("listen = ['0.0.0.0:1']", {"PENSTOCK_ALOW_ANONYMOUS": "true"}, {}),
+        ("listen = ['0.0.0.0:1']", {}, {"alow_anonymous": "true"}),
+        ("allow_anonymous = true\n!", {"PENSTOCK_LISTEN": "0.0.0.0:1"}, {}),
+    ],
+)
+def test_what_a_mistake_leaves_unknown_is_not_held_against_other_keys(
+    tmp_path, text, environ, flags
+):
+    (found,) = problems_of(tmp_path, text, environ, flags)
+    assert "can be reached" not in found
+
+
+def test_a_stronger_layer_makes_known_what_a_mistake_left_unknown(tmp_path):
+    text = "allow_anonymous = 5\nlisten = ['0.0.0.0:1']"
+    found = problems_of(tmp_path, text, flags={"allow_anonymous": False})
+    assert ["can be reached" in problem for problem in found] == [False, True]
 
 
 def test_overruled_value_is_checked_all_the_same(tmp_path):

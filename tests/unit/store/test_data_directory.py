@@ -58,6 +58,14 @@ def test_a_directory_with_other_things_in_it_is_left_alone(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["thesis.txt"]
 
 
+@pytest.mark.parametrize("below", ["", "data"])
+def test_a_file_is_said_to_be_one(tmp_path, below):
+    file = tmp_path / "thesis.txt"
+    file.write_text("precious")
+    with pytest.raises(StorageForeign, match=r"thesis\.txt is a file, not a directory\n"):
+        LmdbStore(file / below, MIB)
+
+
 def test_a_database_without_marker_is_foreign(tmp_path):
     made(tmp_path)
     (tmp_path / "PENSTOCK").unlink()
@@ -122,9 +130,9 @@ def test_a_creation_that_was_cut_short_is_begun_anew(tmp_path, content):
 
 
 def test_a_path_that_can_not_be_a_directory_is_reported_with_advice(tmp_path):
-    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     with pytest.raises(StorageError, match="can not be used") as caught:
-        LmdbStore(tmp_path / "file", MIB)
+        LmdbStore(tmp_path / "link", MIB)
     assert caught.value.advice
 
 
