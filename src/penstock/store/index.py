@@ -20,12 +20,12 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from penstock.store.entry import TOPIC_IDS, Entry
+from penstock.store.entry import FIRST_OFFSETS, GROUP_MESSAGES, TOPIC_IDS, Entry
 
-__all__ = ["Memory", "Reference", "reference", "references_from", "row_span"]
+__all__ = ["Memory", "Reference", "reference", "references", "references_from", "row_span"]
 
 ROUND_ENTRIES = 256
-ROUND_REFERENCES = 65_536
+ROUND_REFERENCES = 262_144
 ROUND_BYTES = 64 * 1024 * 1024
 """A round is due when any of these has gathered; they bound memory and the work of a start."""
 SLICE_TOPICS = 256
@@ -75,6 +75,32 @@ def reference(entry: Entry, number: int) -> Reference:
     )
 
 
+def references(entry: Entry) -> list[tuple[int, ...]]:
+    """The references to all groups, as plain tuples: every commit makes them, so this is cheap."""
+    base, index, time_ms = entry.base_sequence, entry.index, entry.time_ms
+    positions, run_bounds = entry.run_positions, entry.run_bounds
+    times, bounds = entry.run_times, entry.bounds
+    found: list[tuple[int, ...]] = []
+    run_start = message_start = 0
+    ends = zip(
+        entry.column(FIRST_OFFSETS).tolist(),
+        entry.group_runs.tolist(),
+        entry.column(GROUP_MESSAGES).tolist(),
+        strict=True,
+    )
+    for number, (first_offset, run_end, message_end) in enumerate(ends):
+        last = run_end - 1
+        last_sequence = base + positions[last] + run_bounds[run_end] - run_bounds[last] - 1
+        newest = times[last] if last == run_start else max(times[run_start:run_end])
+        count, size = message_end - message_start, bounds[message_end] - bounds[message_start]
+        found.append(
+            (first_offset, base, index, last_sequence, time_ms + newest, number,
+             entry.group_count, count, size)
+        )  # fmt: skip
+        run_start, message_start = run_end, message_end
+    return found
+
+
 def references_from(row: bytes | memoryview, offset: int) -> Iterator[Reference]:
     """References of a row, from the one that holds ``offset`` (or the next) on."""
     number = bisect_right(
@@ -114,18 +140,19 @@ class Memory:
         self.round_sequence = 0
         """The last entry of the round being written, and the sequence after it."""
 
-    def add(self, entry: Entry, entry_bytes: int) -> None:
-        """Index a committed entry."""
+    def add(self, entry: Entry, found: list[tuple[int, ...]], entry_bytes: int) -> None:
+        """Index a committed entry; ``found`` are its ``references``."""
         topic_ids = entry.column(TOPIC_IDS)
-        references = [_REFERENCE.pack(*reference(entry, n)) for n in range(entry.group_count)]
+        pack, gathering = _REFERENCE.pack, self._gathering
         with self._lock:
-            for topic_id, packed in zip(topic_ids, references, strict=True):
-                row = self._gathering.get(topic_id)
+            for topic_id, fields in zip(topic_ids, found, strict=True):
+                row = gathering.get(topic_id)
                 if row is None:
-                    row = self._gathering[topic_id] = bytearray()
-                row += packed
+                    gathering[topic_id] = bytearray(pack(*fields))
+                else:
+                    row += pack(*fields)
         self._entries += 1
-        self._references += len(references)
+        self._references += len(found)
         self._bytes += entry_bytes
 
     def rows(self, topic_id: int) -> list[bytes]:

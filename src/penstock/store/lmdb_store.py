@@ -29,7 +29,7 @@ from penstock.store.batch import Batch
 from penstock.store.directory import DataDirectory
 from penstock.store.entry import Entry, Placement, decode, encode
 from penstock.store.environment import Environment, Transaction
-from penstock.store.index import Memory, row_span
+from penstock.store.index import Memory, references, row_span
 from penstock.store.journal import broken_order
 from penstock.store.keys import KEY_BYTES_MAX, index_key, journal_key, name_key, row_prefix
 from penstock.store.marks import Marks, get_marks, put_marks
@@ -186,16 +186,18 @@ class LmdbStore:
         self._fold(entry, len(written.entry), written.states)
 
     def _fold(self, entry: Entry, entry_bytes: int, states: Sequence[TopicState]) -> None:
-        bounds = entry.bounds
+        found = references(entry)
+        self._memory.add(entry, found, entry_bytes)  # before a reader learns that there is more
+        keep = self._topics.keep
         with self._topics.lock:
-            for group, state in zip(entry.groups, states, strict=True):
+            for number, (fields, state) in enumerate(zip(found, states, strict=True)):
                 if state.next_offset == 0:
-                    state.created_ms = entry.time_ms + entry.run_times[group.run_start]
-                size = bounds[group.message_end] - bounds[group.message_start]
-                state.fold(group.first_offset, group.message_end - group.message_start, size)
-                self._topics.keep(state)
-                self._next_topic_id = max(self._next_topic_id, state.id + 1)
-        self._memory.add(entry, entry_bytes)
+                    first_run = entry.group_runs[number - 1] if number else 0
+                    state.created_ms = entry.time_ms + entry.run_times[first_run]
+                state.fold(first_offset=fields[0], count=fields[-2], size=fields[-1])
+                keep(state)
+        newest_id = max((state.id for state in states), default=0)
+        self._next_topic_id = max(self._next_topic_id, newest_id + 1)
         self._next_index = entry.index + 1
         self._next_sequence = entry.end_sequence
 
