@@ -9,7 +9,8 @@ is virtual. Time-outs fire when the test says so::
 
     broker.clock.advance(90)
 
-Also as ``async with AsyncBroker()``, in the caller's own loop.
+Also as ``async with AsyncBroker()``, in the caller's own loop. Settings are keywords, written and
+checked as in the configuration file.
 """
 
 from penstock.testing.broker import AsyncBroker, Broker

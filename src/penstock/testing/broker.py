@@ -1,81 +1,152 @@
-"""The in-process broker: in a thread of its own, or in the caller's loop."""
+"""The in-process broker: in a thread of its own, or in the caller's loop.
+
+``AsyncBroker`` does the work; ``Broker`` runs one in a thread and forwards to it. The rule for
+both: where no broker runs there is no thread either, and after a failed start or the end of the
+``with`` no temporary directory. Settings are checked when the object is made, before there is
+anything to clean up.
+"""
 
 import asyncio
 import shutil
 import tempfile
 import threading
-import urllib.request
-from collections.abc import Coroutine
+import weakref
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import msgspec
 
-from penstock.config.schema import Config
+from penstock.admin.metrics import render
 from penstock.server import Server
 from penstock.testing.clock import VirtualClock
+from penstock.testing.quiet import Quiet
+from penstock.testing.settings import HOST, settings
 
 __all__ = ["AsyncBroker", "Broker"]
 
 T = TypeVar("T")
 
-MAP_BYTES = 64 << 20
-"""Address space of a test's store: small enough to start at once, and it grows."""
+ANSWER_S_MAX = 60
+"""How long the caller waits for the broker's thread: beyond it, something hangs."""
 
 
-def _config(options: dict[str, Any], data: Path, port: int) -> Config:
-    """Sections as dictionaries, as in the configuration file; listening on one port only."""
-    journal = {"map_bytes_initial": MAP_BYTES, **options.pop("journal", {})}
-    plain = {
-        "data": str(data),
-        "listen": [f"127.0.0.1:{port}"],
-        "http_listen": [],
-        "sys": {"interval_s": 0},
-        "journal": journal,
-        **options,
-    }
-    return msgspec.convert(plain, Config)
+def _not_running() -> RuntimeError:
+    return RuntimeError("the broker is not running: use it as a context manager or call start()")
 
 
 class AsyncBroker:
     """A broker in the running loop: ``async with AsyncBroker() as broker``.
 
-    Keywords are the sections of the configuration: ``AsyncBroker(limits={"clients_max": 2})``.
-    ``data`` keeps the journal in a directory of yours; else it is a temporary one.
+    Keywords are the sections and keys of the configuration, written as in its file:
+    ``AsyncBroker(limits={"session_expiry_s": "1h"})``; what is wrong with them is a
+    ``ConfigError``. ``data`` keeps the journal in a directory of yours; else it is a temporary
+    one. ``log_level`` (short for ``log={"level": …}``) is "warning" unless given, and counts only
+    where nobody has set up structlog.
     """
 
-    def __init__(self, *, data: str | Path | None = None, port: int = 0, **options: Any) -> None:
-        self._temporary = data is None
-        self._data = Path(data) if data else Path(tempfile.mkdtemp(prefix="penstock-test-"))
-        self._options = options
+    def __init__(
+        self,
+        *,
+        data: str | Path | None = None,
+        port: int = 0,
+        log_level: str | None = None,
+        **options: Any,
+    ) -> None:
+        if log_level is not None:
+            options["log.level"] = log_level
+        self._config = settings(options, data, port)
+        self._is_temporary = data is None
+        self._remove_directory: Callable[[], object] | None = None
+        self._port = port
+        self._server: Server | None = None
+        self._quiet = Quiet()
+        self.host = HOST
         self.clock = VirtualClock()
-        self.host = "127.0.0.1"
-        self.port = port
-        self.server: Server
+
+    @property
+    def port(self) -> int:
+        """The port it listens on: every protocol. Once known it stays, over restarts too."""
+        if not self._port:
+            raise _not_running()
+        return self._port
+
+    @property
+    def server(self) -> Server:
+        """The broker itself."""
+        if self._server is None:
+            raise _not_running()
+        return self._server
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not stopped since."""
+        return self._server is not None
 
     async def start(self) -> None:
         """Start listening; the port is known afterwards, and stays the same over restarts."""
-        config = _config(dict(self._options), self._data, self.port)
-        self.server = Server(config, clock=self.clock)
-        await self.server.start()
-        self.port = self.server.addresses[0].port
-        self.clock.drive(lambda: None, self.server.turn)
+        if self.is_running:
+            raise RuntimeError("the broker is running already")
+        try:
+            await self._start()
+        except BaseException:
+            self.remove_data()
+            raise
+
+    async def _start(self) -> None:
+        self._have_directory()
+        server = Server(self._config, clock=self.clock)
+        self._quiet.begin(self._config.log)
+        try:
+            await server.start()
+        except BaseException:
+            self._quiet.end()
+            raise
+        self._server = server
+        self._keep_addresses(server)
+        self.clock.drive(lambda: None, server.turn)
+
+    def _have_directory(self) -> None:
+        """Make the temporary directory; whoever forgets about the broker need not remove it."""
+        if self._is_temporary and self._remove_directory is None:
+            directory = tempfile.mkdtemp(prefix="penstock-test-")
+            self._config = msgspec.structs.replace(self._config, data=directory)
+            self._remove_directory = weakref.finalize(
+                self, shutil.rmtree, directory, ignore_errors=True
+            )
+
+    def _keep_addresses(self, server: Server) -> None:
+        """Ask for the same ports the next time. Every listener speaks every protocol."""
+        self._port = server.addresses[0].port
+        addresses = tuple(str(address) for address in server.addresses)
+        self._config = msgspec.structs.replace(self._config, listen=addresses, http_listen=())
 
     async def stop(self, *, kill: bool = False) -> None:
         """Stop in order; ``kill``: drop everything in memory at once, as kill -9 would."""
+        server, self._server = self.server, None
         self.clock.drive(lambda: None, lambda: None)
-        await (self.server.abandon() if kill else self.server.stop())
+        try:
+            await (server.abandon() if kill else server.stop())
+        finally:
+            self._quiet.end()
 
     async def restart(self, *, kill: bool = False) -> None:
         """Stop and start again on the same data and port."""
         await self.stop(kill=kill)
-        await self.start()
+        await self._start()
+
+    async def metrics(self) -> dict[str, float]:
+        """The broker's metrics, as /metrics gives them: sample name with labels → value."""
+        lines = render(self.server).decode().splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+        return {name: float(value) for name, value in pairs}
 
     def remove_data(self) -> None:
         """Delete the temporary directory; one of the caller's own is left alone."""
-        if self._temporary:
-            shutil.rmtree(self._data, ignore_errors=True)
+        if self._remove_directory is not None:
+            self._remove_directory()
+            self._remove_directory = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -87,17 +158,29 @@ class AsyncBroker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.stop()
-        self.remove_data()
+        try:
+            if self.is_running:
+                await self.stop()
+        finally:
+            self.remove_data()
 
 
 class Broker:
-    """A broker in a thread of its own: ``with Broker() as broker``; see ``AsyncBroker``."""
+    """A broker in a thread of its own: ``with Broker() as broker``.
 
-    def __init__(self, *, data: str | Path | None = None, port: int = 0, **options: Any) -> None:
-        self._inner = AsyncBroker(data=data, port=port, **options)
-        self._loop = _new_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+    The keywords are those of ``AsyncBroker``.
+    """
+
+    def __init__(
+        self,
+        *,
+        data: str | Path | None = None,
+        port: int = 0,
+        log_level: str | None = None,
+        **options: Any,
+    ) -> None:
+        self._inner = AsyncBroker(data=data, port=port, log_level=log_level, **options)
+        self._thread: _LoopThread | None = None
 
     @property
     def host(self) -> str:
@@ -106,7 +189,7 @@ class Broker:
 
     @property
     def port(self) -> int:
-        """The port it listens on: every protocol."""
+        """The port it listens on: every protocol. Once known it stays, over restarts too."""
         return self._inner.port
 
     @property
@@ -121,35 +204,35 @@ class Broker:
 
     def start(self) -> None:
         """Start the thread and the broker."""
-        self._thread.start()
-        self._run(self._start())
+        if self._thread is None:
+            self._thread = _LoopThread()
+        self._change(self._inner.start)
 
-    async def _start(self) -> None:
-        await self._inner.start()
-        self._drive_clock()
+    def stop(self, *, kill: bool = False) -> None:
+        """Stop the broker and its thread; ``kill``: as kill -9 would."""
+        self._change(lambda: self._inner.stop(kill=kill))
+
+    def restart(self, *, kill: bool = False) -> None:
+        """Stop and start again on the same data and port; ``kill``: as kill -9 would."""
+        self._change(lambda: self._inner.restart(kill=kill))
+
+    def _change(self, begin: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start or stop; whatever comes of it, no thread is left where no broker runs."""
+        try:
+            self._run(begin)
+        finally:
+            if self._inner.is_running:
+                self._drive_clock()
+            elif self._thread is not None:
+                self._thread.end()
+                self._thread = None
 
     def _drive_clock(self) -> None:
         """``advance`` is called in the test's thread; the broker lives in the loop's."""
         self.clock.drive(
-            lambda: self._run(self.server.hub.pipeline.drain()),
+            lambda: self._run(self.server.hub.pipeline.drain),
             lambda: self.call(self.server.turn),
         )
-
-    def stop(self, *, kill: bool = False) -> None:
-        """Stop the broker and its thread."""
-        self._run(self._inner.stop(kill=kill))
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def restart(self, *, kill: bool = False) -> None:
-        """Stop and start again on the same data and port; ``kill``: as kill -9 would."""
-
-        async def restart() -> None:
-            await self._inner.restart(kill=kill)
-            self._drive_clock()
-
-        self._run(restart())
 
     def call(self, function: Any, *arguments: Any) -> Any:
         """Call something in the broker's thread and wait for its result."""
@@ -157,18 +240,16 @@ class Broker:
         async def call() -> Any:
             return function(*arguments)
 
-        return self._run(call())
+        return self._run(call)
 
     def metrics(self) -> dict[str, float]:
         """The broker's metrics, as /metrics gives them: sample name with labels → value."""
-        url = f"http://{self.host}:{self.port}/metrics"
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            lines = answer.read().decode().splitlines()
-        pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
-        return {name: float(value) for name, value in pairs}
+        return self._run(self._inner.metrics)
 
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout=60)
+    def _run(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        if self._thread is None:
+            raise _not_running()
+        return self._thread.run(begin())
 
     def __enter__(self) -> Self:
         self.start()
@@ -180,8 +261,31 @@ class Broker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop()
-        self._inner.remove_data()
+        try:
+            if self._inner.is_running:
+                self.stop()
+        finally:
+            self._inner.remove_data()
+
+
+class _LoopThread:
+    """A thread in which a loop runs, from when it is made until its ``end``."""
+
+    def __init__(self) -> None:
+        self._loop = _new_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="penstock-test-broker", daemon=True
+        )
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        return future.result(timeout=ANSWER_S_MAX)
+
+    def end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

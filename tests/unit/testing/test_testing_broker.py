@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+import urllib.request
 
 import pytest
 from tests.conformance.wire_client import WireClient, connack, connect_packet, wait_until
@@ -136,6 +137,19 @@ def test_metrics_are_those_of_the_page():
         metrics = broker.metrics()
         assert metrics["penstock_clients_connected"] == 1
         assert metrics['penstock_messages_received_total{qos="1"}'] == 1
+        with urllib.request.urlopen(f"http://{broker.host}:{broker.port}/metrics") as page:
+            lines = page.read().decode().splitlines()
+        assert metrics.keys() == {line.rpartition(" ")[0] for line in lines if line[0] != "#"}
+
+
+@pytest.mark.asyncio
+async def test_metrics_are_there_in_the_callers_loop():
+    async with AsyncBroker() as broker:
+        reader, writer = await asyncio.open_connection(broker.host, broker.port)
+        writer.write(connect_packet("a"))
+        await reader.readexactly(4)
+        assert (await broker.metrics())["penstock_clients_connected"] == 1
+        writer.close()
 
 
 def test_sections_of_the_configuration_are_keywords():
@@ -151,10 +165,3 @@ def test_a_directory_of_the_callers_own_is_kept(tmp_path):
     with Broker(data=tmp_path / "data") as broker, connected(broker) as client:
         client.subscribe(("t", 0))
         client.expect_publish("t", b"x", qos=0, retain=True)
-
-
-def test_a_temporary_directory_is_removed():
-    with Broker() as broker:
-        directory = broker._inner._data
-        assert directory.exists()
-    assert not directory.exists()
