@@ -9,7 +9,7 @@ DATA   ?= penstock-data
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test quick lint bench docs clean
+.PHONY: help install serve test quick lint bench docs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -28,6 +28,8 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing Penstock and its test tools into $(VENV) ..."
 	@$(PIP) install -c constraints.txt -e '.[dev,cli]'
 	@touch $@ $(VENV)/.serve
+
+install: $(VENV)/.serve ## make the environment with Penstock in it, nothing else
 
 serve: $(VENV)/.serve ## start the broker on this machine (ARGS="--listen ..." for more)
 	@exec $(BIN)/penstock serve --data $(DATA) $(ARGS)

@@ -2,15 +2,17 @@
 
 ::
 
-    python examples/read_journal.py plant/pump1/bar
+    .venv/bin/python examples/read_journal.py plant/pump1/bar
 
 Nothing but the standard library. To go on later, remember the last offset that was printed.
 """
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator
 from typing import Any
+from urllib.error import URLError
 from urllib.parse import quote
 from urllib.request import urlopen
 
@@ -33,6 +35,9 @@ if __name__ == "__main__":
     parser.add_argument("--port", type=int, default=1883)
     parser.add_argument("--offset", type=int, default=0)
     arguments = parser.parse_args()
-    for message in messages(arguments.port, arguments.topic, arguments.offset):
-        payload = message.get("payload", "(not text)")
-        print(message["offset"], message["time"], payload)
+    try:
+        for message in messages(arguments.port, arguments.topic, arguments.offset):
+            payload = message.get("payload", "(not text)")
+            print(message["offset"], message["time"], payload)
+    except URLError as error:  # no broker there, or 404: no such topic
+        sys.exit(f"nothing to read of {arguments.topic} at port {arguments.port}: {error}")

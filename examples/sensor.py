@@ -2,8 +2,9 @@
 
 Run a broker (``make serve``), then::
 
-    python examples/sensor.py              # port 1883 on this machine
-    python examples/sensor.py --port 1884
+    .venv/bin/pip install paho-mqtt
+    .venv/bin/python examples/sensor.py              # port 1883 on this machine
+    .venv/bin/python examples/sensor.py --port 1884
 
 Each line it prints was on the broker's disk before it was printed: ``wait_for_publish`` returns
 when PUBACK is there, and Penstock sends that after the flush.

@@ -2,7 +2,7 @@
 
 ::
 
-    python -m pytest examples/test_your_service.py
+    .venv/bin/python -m pytest examples/test_your_service.py
 
 The broker has real sockets and a real journal; only its clock is virtual. A crash is a method call
 and an hour passes at once.

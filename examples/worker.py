@@ -1,10 +1,10 @@
 """A worker with a persistent session: what was published while it was away waits for it.
 
-::
+With a broker running (``make serve``) and ``.venv/bin/pip install paho-mqtt aiomqtt``::
 
-    python examples/worker.py              # the first run subscribes
-    python examples/sensor.py              # published while nobody listens
-    python examples/worker.py              # the second run gets it all
+    .venv/bin/python examples/worker.py              # the first run subscribes
+    .venv/bin/python examples/sensor.py              # published while nobody listens
+    .venv/bin/python examples/worker.py              # the second run gets it all
 
 It leaves after a second without news; a real worker would stay.
 """
