@@ -40,4 +40,4 @@ if __name__ == "__main__":
             payload = message.get("payload", "(not text)")
             print(message["offset"], message["time"], payload)
     except URLError as error:  # no broker there, or 404: no such topic
-        sys.exit(f"nothing to read of {arguments.topic} at port {arguments.port}: {error}")
+        sys.exit(f"{arguments.topic} on port {arguments.port}: {error.reason}")
