@@ -136,8 +136,8 @@ class Hub:
         self.connections: set[Any] = set()
         """All that is open and known: clients, and whoever asks by HTTP."""
         self.clients: set[Outlet] = set()
-        self.opening: dict[bytes, int] = {}
-        """Client ids whose ``Opened`` is in the line, and how many of them."""
+        self.opening: dict[bytes, Outlet] = {}
+        """Client ids whose ``Opened`` is in the line, and the connection that sent the last one."""
         self.complaints = ThrottledLogger(get_logger("net"), clock=clock.monotonic)
         """For lines that clients can cause: a flood of bad ones must not flood the log."""
         self._last_connection = 0

@@ -119,7 +119,8 @@ class _Stranger(asyncio.Protocol):
         assert transport is not None
         totals = self._listener.hub.counters.connections_total
         totals[protocol.value] = totals.get(protocol.value, 0) + 1
-        door(transport, self._data, self._accepted_at)
+        data, self._data = self._data, b""  # we are remembered until our deadline; the bytes not
+        door(transport, data, self._accepted_at)
 
     def connection_lost(self, _exc: Exception | None) -> None:
         if self._let_go() is not None:

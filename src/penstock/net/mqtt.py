@@ -29,7 +29,7 @@ from penstock.core.routes import Route
 from penstock.core.session import PUBCOMP, PUBREC, PUBREL, Session
 from penstock.limits import KEEP_ALIVE_FACTOR, KEEP_ALIVE_S_MAX
 from penstock.model.topic import filter_fault, topic_fault
-from penstock.net.hub import Hub, Targets, peer_of
+from penstock.net.hub import Hub, Outlet, Targets, peer_of
 from penstock.net.outbox import Outbox
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
@@ -148,14 +148,10 @@ class MqttConnection(asyncio.Protocol):
         if self.reason is not None:
             return
         hub.hold()
-        try:
-            events = self._machine.receive(data)
-            if events:
-                self._last_packet_at = hub.monotonic()
-                self._handle_all(events, hub.wall_ms())
-        except Exception:  # noqa: BLE001 - a bug of ours ends this connection, and no other
-            _log.exception("connection_failed", client_id=printable(self._client_id))
-            self.close(DisconnectReason.INTERNAL_ERROR)
+        events = self._machine.receive(data)  # never raises
+        if events:
+            self._last_packet_at = hub.monotonic()
+            self._handle_safely(events)
         hub.release(self._last_packet_at)
         if hub.pipeline.is_congested:
             self._pause_reading()
@@ -199,9 +195,12 @@ class MqttConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """The line has moved on: take more from this client."""
-        if self._is_reading_paused and not self._transport.is_closing():
-            self._is_reading_paused = False
+        """The line has moved on: take more from this client, unless its CONNECT is unanswered."""
+        if self._held is not None or not self._is_reading_paused:
+            return
+        self._is_reading_paused = False
+        self._last_packet_at = self._hub.monotonic()  # its silence was ours
+        if not self._transport.is_closing():
             self._transport.resume_reading()
 
     # ── connecting ────────────────────────────────────────────────────────────────────────────
@@ -222,11 +221,12 @@ class MqttConnection(asyncio.Protocol):
             if not self._may_publish(will.topic):
                 return
             self._will = WillMessage(will.topic, will.payload, will.qos, will.retain)
-        self._take_over(hub.broker.sessions.get(self._client_id))
+        predecessor = hub.opening.get(self._client_id)
+        self._take_over(hub.broker.sessions.get(self._client_id), predecessor)
         self._held = []
         opened = Opened(self._client_id, self._number, self._clean, self._will)
-        durable = self._is_recorded or self._client_id in hub.opening
-        hub.opening[self._client_id] = hub.opening.get(self._client_id, 0) + 1
+        durable = self._is_recorded or predecessor is not None
+        hub.opening[self._client_id] = self
         hub.pipeline.submit(opened, self, durable=durable)
         if self._held is not None:
             self._pause_reading()
@@ -239,10 +239,16 @@ class MqttConnection(asyncio.Protocol):
         session = self._hub.broker.sessions.get(self._client_id)
         return session is not None and session.recorded
 
-    def _take_over(self, session: Session | None) -> None:
-        """Close the connection that has this client id now, its will before our CONNECT."""
+    def _take_over(self, session: Session | None, predecessor: Outlet | None) -> None:
+        """Close the connection that has this client id now, its will before our CONNECT.
+
+        And the one whose CONNECT still stands in the line before ours: what it sent behind that
+        must not reach the session that will be ours.
+        """
         if session is not None and session.outlet is not None:
             session.outlet.close(DisconnectReason.SESSION_TAKEN_OVER)  # [MQTT-3.1.4-2]
+        if predecessor is not None:
+            predecessor.close(DisconnectReason.SESSION_TAKEN_OVER)
 
     def accept(self, session: Session, *, session_present: bool) -> None:
         """Answer CONNACK, then act on what came behind CONNECT [MQTT-3.2.0-1]."""
@@ -255,22 +261,29 @@ class MqttConnection(asyncio.Protocol):
         self._hub.counters.clients_connected += 1
         self.send(encode.connack(session_present, CONNACK_ACCEPTED))
         if self._keep_alive_s:
-            self._file(self._deadline()[0])
+            self._file(min(self._deadline()[0], self._last_packet_at + ASK_INTERVAL_S))
         if held or self._is_reading_paused:
             # Not from here: effects of the commands before ours are still being carried out.
             self._hub.loop.call_soon(self._handle_held, held)
 
     def _handle_held(self, held: list[Any] | None) -> None:
         if self.reason is None and held:
-            self._handle_all(held, self._hub.wall_ms())
+            self._hub.hold()
+            self._handle_safely(held)
+            self._hub.release(self._hub.monotonic())
         self.resume_reading()
+
+    def _handle_safely(self, events: list[Any]) -> None:
+        try:
+            self._handle_all(events, self._hub.wall_ms())
+        except Exception:  # noqa: BLE001 - a bug of ours ends this connection, and no other
+            _log.exception("connection_failed", client_id=printable(self._client_id))
+            self.close(DisconnectReason.INTERNAL_ERROR)
 
     def _opened(self) -> None:
         """Our CONNECT has left the line."""
-        opening = self._hub.opening
-        count = opening.pop(self._client_id, 1) - 1
-        if count > 0:
-            opening[self._client_id] = count
+        if self._hub.opening.get(self._client_id) is self:
+            del self._hub.opening[self._client_id]
 
     def _on_connect_refused(self, event: ConnectRefused) -> None:
         self.send(encode.connack(session_present=False, return_code=event.return_code))
@@ -421,7 +434,8 @@ class MqttConnection(asyncio.Protocol):
     def _on_subscribe(self, event: Subscribe) -> None:
         session = self._session
         assert session is not None
-        filters = set(session.subscriptions or ())
+        known = session.subscriptions or {}
+        new: set[bytes] = set()
         requests = []
         for topic_filter, qos in event.requests:
             fault = filter_fault(topic_filter, bytes_max=65_535, levels_max=65_536)
@@ -429,11 +443,12 @@ class MqttConnection(asyncio.Protocol):
                 detail = f"filter {printable(topic_filter)}: {fault}"
                 self.close(DisconnectReason.TOPIC_INVALID, detail)
                 return
-            filters.add(topic_filter)
-            if self._is_affordable(topic_filter, len(filters)):
+            if topic_filter not in known:
+                new.add(topic_filter)
+            if self._is_affordable(topic_filter, len(known) + len(new)):
                 requests.append((topic_filter, qos))
             else:
-                filters.discard(topic_filter)
+                new.discard(topic_filter)
                 requests.append((topic_filter, SUBSCRIBE_FAILED))
         command = Subscribed(self._client_id, event.packet_id, requests)
         self._hub.pipeline.submit(command, self, durable=session.durable)
@@ -500,7 +515,7 @@ class MqttConnection(asyncio.Protocol):
         if self.reason is not None:
             self._transport.abort()
             return None
-        if self._session is None and self._held is not None:
+        if self._is_reading_paused or self._held is not None:
             return self._ask(now + self._hub.limits.connect_timeout_s)  # it is we who are slow
         deadline, reason = self._deadline()
         if now < deadline:
