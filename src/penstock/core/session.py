@@ -12,6 +12,12 @@ States of a delivery (the sender's half of the two handshakes)::
 
     QoS 1   AWAIT_PUBACK ──PUBACK──► gone
     QoS 2   AWAIT_PUBREC ──PUBREC──► AWAIT_PUBCOMP ──PUBCOMP──► gone
+
+**Which packet id.** The first that is free, from ``next_packet_id`` on and around the circle.
+Looking at one after the other is quick while few are taken. With nearly all of them taken a client
+that acknowledges one at a time would have us walk the whole circle for each, so after
+``_LOOKS_MAX`` looks in vain a table of all ids takes over (``_TakenIds``), until so few are in
+flight that the walk is short again. Both choose the same id.
 """
 
 from collections import deque
@@ -46,6 +52,9 @@ _RETAIN = 0b100
 _SHIFT = 3
 _PACKET_ID_MAX = 65_535
 
+_LOOKS_MAX = 1_024
+"""Longest walk in search of a free packet id. As many deliveries weigh as much as the table."""
+
 
 class _Row(msgspec.Struct, array_like=True):
     """A session as a row of the checkpoint."""
@@ -71,10 +80,43 @@ _decoder = msgspec.msgpack.Decoder(_Row)
 _encoder = msgspec.msgpack.Encoder()
 
 
+class _TakenIds:
+    """A byte per packet id, 0 if it is free: the search is one for a byte, a few microseconds.
+
+    ``count`` is how many are marked. Deliveries may leave ``inflight`` without a word to us; then
+    the numbers differ, and go on differing, and the table has to be made anew.
+    """
+
+    __slots__ = ("_marks", "count")
+
+    def __init__(self, inflight: dict[int, int]) -> None:
+        self._marks = bytearray(_PACKET_ID_MAX + 1)
+        self._marks[0] = 1  # 0 is no packet id [MQTT-2.3.1-1]
+        for packet_id in inflight:
+            self._marks[packet_id] = 1
+        self.count = len(inflight)
+
+    def first_free(self, start: int) -> int:
+        """The first free id from ``start`` on, around the circle. The caller knows of one."""
+        found = self._marks.find(0, start)
+        return found if found >= 0 else self._marks.find(0)
+
+    def take(self, first: int, count: int) -> None:
+        """They were free and are taken now."""
+        self._marks[first : first + count] = b"\1" * count
+        self.count += count
+
+    def free(self, packet_id: int) -> None:
+        """It was taken and is free now."""
+        self._marks[packet_id] = 0
+        self.count -= 1
+
+
 class Session:
     """State of one client id. ``outlet`` is the caller's handle of the connection, or None."""
 
     __slots__ = (
+        "_taken_ids",
         "applied",
         "away_since_ms",
         "client_id",
@@ -106,6 +148,7 @@ class Session:
         """Index of the last journal entry that this state contains; replay skips up to it."""
         self.subscriptions: dict[bytes, int] | None = None
         self.inflight: dict[int, int] | None = None
+        self._taken_ids: _TakenIds | None = None
         self.queue: deque[int] | None = None
         self.received: set[int] | None = None
         self.offering = 0
@@ -146,11 +189,24 @@ class Session:
         if inflight is None:
             inflight = self.inflight = {}
         packet_id = self.next_packet_id
-        while packet_id in inflight:
-            packet_id = packet_id + 1 if packet_id < _PACKET_ID_MAX else 1
+        if packet_id in inflight:
+            packet_id = self._first_free(inflight, packet_id)
         self.next_packet_id = packet_id + 1 if packet_id < _PACKET_ID_MAX else 1
         inflight[packet_id] = sequence << _SHIFT | (_RETAIN if retain else 0) | qos
+        if self._taken_ids is not None:
+            self._taken_ids.take(packet_id, 1)
         return packet_id
+
+    def _first_free(self, inflight: dict[int, int], packet_id: int) -> int:
+        """The first id from ``packet_id`` on that is not in flight; the caller knows of one."""
+        if self._taken_ids is None:
+            for _ in range(_LOOKS_MAX):
+                packet_id = packet_id + 1 if packet_id < _PACKET_ID_MAX else 1
+                if packet_id not in inflight:
+                    return packet_id
+        if self._taken_ids is None or self._taken_ids.count != len(inflight):
+            self._taken_ids = _TakenIds(inflight)
+        return self._taken_ids.first_free(packet_id)
 
     def begin_run(self, sequence: int, qos: int, count: int) -> list[int]:
         """Put ``count`` messages in flight, their sequences in a row; return their packet ids."""
@@ -167,6 +223,8 @@ class Session:
         packet_ids = list(range(first, after))
         packed = range(sequence << _SHIFT | qos, sequence + count << _SHIFT, 1 << _SHIFT)
         inflight.update(zip(packet_ids, packed, strict=True))
+        if self._taken_ids is not None:
+            self._taken_ids.take(first, count)
         return packet_ids
 
     def enqueue(self, sequence: int, qos: int, *, retain: bool = False) -> None:
@@ -199,7 +257,16 @@ class Session:
             inflight[packet_id] = packed & ~_STATE | AWAIT_PUBCOMP
         else:
             del inflight[packet_id]
+            if self._taken_ids is not None:
+                self._free(packet_id, len(inflight))
         return True
+
+    def _free(self, packet_id: int, left: int) -> None:
+        """Note that an id is free in the table, if it is still worth its bytes."""
+        if left < _LOOKS_MAX:
+            self._taken_ids = None
+        elif self._taken_ids is not None:
+            self._taken_ids.free(packet_id)
 
     def fault_of(self, kind: int, packet_ids: list[int]) -> int:
         """The first packet id that ``kind`` cannot answer because of its QoS; 0 if all are fine.

@@ -136,6 +136,74 @@ def test_an_id_is_never_given_out_while_it_is_in_use(steps):
     assert list(states(session)) == in_use
 
 
+def naive_choice(session: Session, ids: int) -> int:
+    """The first free id from the next one on, around the circle."""
+    circle = [*range(session.next_packet_id, ids + 1), *range(1, session.next_packet_id)]
+    return next(packet_id for packet_id in circle if packet_id not in (session.inflight or {}))
+
+
+@given(
+    first=st.integers(1, 24),
+    filled=st.integers(0, 24),
+    steps=st.lists(
+        st.tuples(st.sampled_from(["begin", "run", "acknowledge", "lose"]), st.integers(0, 23)),
+        max_size=60,
+    ),
+)
+def test_the_id_chosen_is_the_first_free_one_however_it_is_found(first, filled, steps):
+    """Few ids and short walks, so that the table comes and goes and the circle closes often."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("penstock.core.session._PACKET_ID_MAX", 24)
+        patch.setattr("penstock.core.session._LOOKS_MAX", 4)
+        session = connected()
+        session.next_packet_id = first
+        for step, number in [("begin", 0)] * filled + steps:
+            in_use = list(session.inflight or {})
+            if step == "begin" and len(in_use) < 24:
+                expected = naive_choice(session, 24)
+                assert session.begin(1, 1) == expected
+            elif step == "run" and len(in_use) + number % 6 < 24:
+                expected = naive_choice(session, 24)
+                assert session.begin_run(1, 1, number % 6 + 1)[0] == expected
+            elif step == "acknowledge" and in_use:
+                assert session.acknowledge(PUBACK, in_use[number % len(in_use)])
+            elif step == "lose" and in_use:
+                del session.inflight[in_use[number % len(in_use)]]
+        assert len(set(session.inflight or {})) == session.inflight_count <= 24
+
+
+class CountedIds(dict):
+    """Deliveries in flight that count how often somebody looks for an id."""
+
+    looks = 0
+
+    def __contains__(self, packet_id):
+        self.looks += 1
+        return super().__contains__(packet_id)
+
+
+def test_a_client_that_frees_the_id_last_taken_costs_no_walk_around_the_circle():
+    session = connected()
+    session.begin_run(1, 1, 65_535)
+    session.inflight = CountedIds(session.inflight)
+    for _ in range(100):
+        assert session.acknowledge(PUBACK, 30_000)
+        assert session.begin(70_000, 1) == 30_000
+    assert session.inflight.looks < 2_000
+
+
+def test_the_table_of_taken_ids_goes_when_few_are_in_flight():
+    """A session costs nothing but what it uses."""
+    session = connected()
+    session.begin_run(1, 1, 65_535)
+    session.acknowledge(PUBACK, 30_000)
+    session.begin(70_000, 1)
+    assert session._taken_ids is not None
+    for packet_id in range(1, 65_535):
+        session.acknowledge(PUBACK, packet_id)
+    assert session._taken_ids is None
+
+
 # ── room, queue, order ────────────────────────────────────────────────────────────────────────
 
 
