@@ -30,7 +30,7 @@ from penstock.net.mqtt import MqttConnection
 from penstock.net.sys_topics import SysTopics
 from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
-from penstock.obs.reasons import DisconnectReason
+from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.entry import Entry
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import Limits, RetentionRule, RetentionRules, Store
@@ -79,6 +79,7 @@ class Server:
         try:
             self.broker = self._make_broker()
             recover(self.store, self.broker)
+            self.counters.drops.update(dict.fromkeys(DropReason, 0))  # counted in an earlier life
             self._build()
             await self._listen()
         except BaseException:
@@ -146,7 +147,7 @@ class Server:
 
     def _bury_orphans(self) -> None:
         """End the sessions whose connections ended with the broker's last life; wills are due."""
-        now_ms = self._clock.wall_ms()
+        now_ms = self.hub.steady_ms()
         for session in self.broker.orphans():
             if session.will is not None:
                 self.hub.publish_will(session.will)
@@ -180,7 +181,7 @@ class Server:
 
     def _expire_sessions(self) -> None:
         """Sessions are in the order in which they left: look at the first ones only."""
-        due_ms = self._clock.wall_ms() - self.config.limits.session_expiry_s * 1000
+        due_ms = self.hub.steady_ms() - self.config.limits.session_expiry_s * 1000
         expiring = {}
         for client_id, session in list(self.broker.away.items()):
             if session.away_since_ms > due_ms:
@@ -260,6 +261,7 @@ class Server:
         self._listener.stop_accepting()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.config.shutdown.timeout_s):
+                self._pause_clients()
                 await self.hub.pipeline.drain()
                 self._close_clients()
                 await self.hub.pipeline.drain()
@@ -267,6 +269,12 @@ class Server:
         is_kept = self.hub.pipeline.is_idle
         await self.abandon()
         return is_kept
+
+    def _pause_clients(self) -> None:
+        """Take nothing more, else those who go on publishing would keep the line from draining."""
+        self.hub.is_stopping = True
+        for client in list(self.hub.clients):
+            client.pause()
 
     def _close_clients(self) -> None:
         for client in list(self.hub.clients):

@@ -185,7 +185,7 @@ async def test_a_stop_on_a_full_disk_says_that_something_is_missing(durability):
     server = new_server(store, durability=durability)
     await server.start()
     store.is_full = True
-    server.hub.pipeline.publish(b"t", [b"x"], 5, qos=1, retain=False)
+    server.hub.pipeline.publish(b"t", [b"x"], 5, qos=1, retain=False, keep=True)
     assert await server.stop() is False
 
 

@@ -228,13 +228,22 @@ class Broker:
         self.routes.subscribe(topic_filter, session, qos)
 
     def _retained_offers(self, command: Subscribed) -> list[tuple[bytes, int, int]]:
-        """What is retained for the filters, at the lower QoS [MQTT-3.3.1-6], [MQTT-3.8.4-3]."""
-        return [
-            (message.topic, message.sequence, min(granted, message.qos))
-            for topic_filter, granted in command.requests
-            if granted != SUBSCRIBE_FAILED
-            for message in self.retained.match(topic_filter)
-        ]
+        """What is retained for the filters, at the lower QoS [MQTT-3.3.1-6], [MQTT-3.8.4-3].
+
+        Each topic once, at its highest QoS, however many filters of the packet match it: a packet
+        that repeats ``#`` a thousand times must not be a thousand times the work.
+        """
+        granted: dict[bytes, int] = {}
+        for topic_filter, qos in command.requests:
+            if qos != SUBSCRIBE_FAILED:
+                granted[topic_filter] = max(qos, granted.get(topic_filter, 0))
+        offers: dict[bytes, tuple[bytes, int, int]] = {}
+        for topic_filter, at_most in granted.items():
+            for message in self.retained.match(topic_filter):
+                qos = min(at_most, message.qos)
+                if qos >= offers.get(message.topic, (b"", 0, 0))[2]:
+                    offers[message.topic] = (message.topic, message.sequence, qos)
+        return list(offers.values())
 
     def _offered(self, command: Offered, outlet: Any, effects: Effects) -> None:
         session = self.sessions.get(command.client_id)

@@ -158,6 +158,8 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     position: int
     time_ms: int
     packet_ids: list[int]
+    keep: bool = False
+    """If the disk refuses it, try again: nobody else will."""
 
 
 Event = (

@@ -89,6 +89,10 @@ class Outlet(Protocol):
         """End the connection."""
         ...
 
+    def pause(self) -> None:
+        """Take nothing more from the client."""
+        ...
+
     def resume_reading(self) -> None:
         """The line to the disk has moved on."""
         ...
@@ -138,6 +142,8 @@ class Hub:
         self.clients: set[Outlet] = set()
         self.opening: dict[bytes, Outlet] = {}
         """Client ids whose ``Opened`` is in the line, and the connection that sent the last one."""
+        self.is_stopping = False
+        self._steady_offset_ms = clock.wall_ms() - int(clock.monotonic() * 1000)
         self.complaints = ThrottledLogger(get_logger("net"), clock=clock.monotonic)
         """For lines that clients can cause: a flood of bad ones must not flood the log."""
         self._last_connection = 0
@@ -188,7 +194,9 @@ class Hub:
         now_ms = self.clock.wall_ms()
         if will.qos or will.retain:
             retain = will.retain and self.may_retain(will.topic, will.payload)
-            self.pipeline.publish(will.topic, [will.payload], now_ms, qos=will.qos, retain=retain)
+            self.pipeline.publish(
+                will.topic, [will.payload], now_ms, qos=will.qos, retain=retain, keep=True
+            )
         elif self.is_captured(will.topic):
             self.pipeline.capture(will.topic, [will.payload], now_ms)
 
@@ -210,6 +218,14 @@ class Hub:
             outlet = session.outlet
             if outlet is not None:
                 outlet.forward(runs, count, frames)
+
+    def steady_ms(self) -> int:
+        """The wall clock of our start, moved on by a clock that nobody sets.
+
+        For durations that outlast a life (a session's absence): a clock that jumps by days when
+        the network comes up must not let every session expire at once.
+        """
+        return self._steady_offset_ms + int(self.monotonic() * 1000)
 
     # ── effects ───────────────────────────────────────────────────────────────────────────────
 
@@ -288,7 +304,10 @@ class Hub:
         self._received_at_flush = self.counters.bytes_in_total
         due, self._due = self._due, []
         for outbox in due:
-            outbox.flush()
+            try:
+                outbox.flush()
+            except Exception:  # noqa: BLE001 - the others must be flushed all the same
+                _log.exception("flush_failed")
 
     # ── reading from the journal ──────────────────────────────────────────────────────────────
 

@@ -103,6 +103,7 @@ class MqttConnection(asyncio.Protocol):
         "_is_reading_paused",
         "_keep_alive_s",
         "_last_packet_at",
+        "_later",
         "_machine",
         "_number",
         "_session",
@@ -129,6 +130,8 @@ class MqttConnection(asyncio.Protocol):
         self._asked_next = 0.0
         self._held: list[Any] | None = None
         """Events behind a CONNECT that is not answered yet; None at any other time."""
+        self._later: list[Any] | None = None
+        """Events behind a SUBSCRIBE, until others have had their turn."""
         self._is_reading_paused = False
         self.outbox = Outbox(hub, transport, self._lose, self.close)
         self.forward = self.outbox.forward
@@ -172,8 +175,24 @@ class MqttConnection(asyncio.Protocol):
                 if self._held is not None:
                     self._held += events[position:]
                     return
+                if kind is Subscribe and position < count:
+                    self._go_on_later(events[position:])
+                    return
             if self.reason is not None:
                 return  # nothing after it is processed [MQTT-4.8.0-1]
+
+    def _go_on_later(self, events: list[Any]) -> None:
+        """Let others have a turn: a SUBSCRIBE can bring many retained messages, and many can come.
+
+        Nothing more is read meanwhile, so what is left stays in order.
+        """
+        self._later = events
+        self._pause_reading()
+        self._hub.loop.call_soon(self._handle_later)
+
+    def _handle_later(self) -> None:
+        events, self._later = self._later, None
+        self._handle_held(events)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
@@ -189,6 +208,10 @@ class MqttConnection(asyncio.Protocol):
         """The client has caught up."""
         self.outbox.resume()
 
+    def pause(self) -> None:
+        """Take nothing more from this client: the broker is stopping."""
+        self._pause_reading()
+
     def _pause_reading(self) -> None:
         if not self._is_reading_paused and not self._transport.is_closing():
             self._is_reading_paused = True
@@ -196,7 +219,8 @@ class MqttConnection(asyncio.Protocol):
 
     def resume_reading(self) -> None:
         """The line has moved on: take more from this client, unless its CONNECT is unanswered."""
-        if self._held is not None or not self._is_reading_paused:
+        waits = self._held is not None or self._later is not None or self._hub.is_stopping
+        if waits or not self._is_reading_paused:
             return
         self._is_reading_paused = False
         self._last_packet_at = self._hub.monotonic()  # its silence was ours
@@ -567,7 +591,7 @@ class MqttConnection(asyncio.Protocol):
         hub = self._hub
         if self._will is not None and self.reason is not DisconnectReason.CLIENT_DISCONNECT:
             hub.publish_will(self._will)
-        closed = Closed(self._client_id, self._number, hub.clock.wall_ms())
+        closed = Closed(self._client_id, self._number, hub.steady_ms())
         hub.pipeline.submit(closed, None, durable=session.recorded)
         self._session = None
 

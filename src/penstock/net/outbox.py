@@ -110,7 +110,7 @@ class Outbox:
         """Queue messages in order; what cannot go now is put off, without its payload."""
         shape, head = None, b""
         for position, (topic, payload, flags, packet_id, _sequence) in enumerate(deliveries):
-            if payload is None or self._must_wait:
+            if payload is None or self._must_wait():
                 self._defer(deliveries[position:])
                 return
             if shape != (topic, len(payload), flags):  # runs share all but id and payload
@@ -136,6 +136,9 @@ class Outbox:
         if self._is_paused:
             self._keep_bounds()
             return
+        self._write()
+
+    def _write(self) -> None:
         if self._live:
             self._out += self._live
             self._live = []
@@ -188,12 +191,26 @@ class Outbox:
 
     # ── deliveries put off ────────────────────────────────────────────────────────────────────
 
-    @property
     def _must_wait(self) -> bool:
-        """Whether something stands before a message that could go now [MQTT-4.6.0-6]."""
+        """Whether a message could not go now: others stand before it, or the reader is slow.
+
+        A batch can bring more than the bound, so the transport is filled as we go and asked.
+        """
         if self._is_fetching or self._deferred:
+            return True  # [MQTT-4.6.0-6]
+        room = self._hub.limits.outbound_bytes_max // 2
+        if self._out_bytes <= min(WRITE_BUFFER_HIGH, room):
+            return False
+        if self._is_paused:
             return True
-        return self._is_paused and self._out_bytes > WRITE_BUFFER_HIGH
+        self._write()
+        return self._transport.get_write_buffer_size() > room
+
+    def _must_wait_after_fetch(self) -> bool:
+        deferred, self._deferred = self._deferred, None
+        waits = self._must_wait()
+        self._deferred = deferred
+        return waits
 
     def _defer(self, deliveries: list[Delivery]) -> None:
         """Put deliveries off; QoS 0 ones go among the live frames, where they may be dropped."""
@@ -228,7 +245,10 @@ class Outbox:
             self._deferred = deque(lot) + (self._deferred or deque())
             return
         lost = []
-        for _topic, _payload, flags, packet_id, sequence in lot:
+        for place, (_topic, _payload, flags, packet_id, sequence) in enumerate(lot):
+            if self._must_wait_after_fetch():
+                self._deferred = deque(lot[place:]) + (self._deferred or deque())
+                break
             if flags & DELIVER_PUBREL:
                 self.send(encode.acks(PUBREL, [packet_id]))
                 continue

@@ -43,6 +43,9 @@ Step = tuple[Command, Any, bool]
 WAITING_S = 1.0
 """How long after an acknowledged publish captured messages must leave room for the next."""
 
+OVERHEAD_BYTES = 512
+"""What a message or an event takes in memory beside its payload, about; topics included."""
+
 RETRY_S = 0.5
 """Pause before a commit is tried again for commands that nobody is there to repeat."""
 
@@ -106,8 +109,8 @@ class Pipeline:
         self._commit_timer: asyncio.TimerHandle | None = None
         self._paused: list[Any] = []
         self._on_commit: list[Callable[[], None]] = []
-        self._kept: list[Command] = []
-        """Commands of failed commits that nobody is there to repeat."""
+        self._kept: list[tuple[Command, int]] = []
+        """Commands of failed commits that nobody is there to repeat, and the sequence by then."""
         self.receiving: set[tuple[bytes, int]] = set()
         """QoS 2 ids whose message is in the line: a repetition must not be taken for a new one."""
         self.is_congested = False
@@ -122,6 +125,7 @@ class Pipeline:
         """Apply ``command`` when its turn comes; ``durable``: after it is journaled."""
         if durable:
             self._open.batch.add_event(to_event(command))  # type: ignore[arg-type]
+            self._watch_congestion()
         elif not self._open.steps and not (self._in_flight and self._in_flight.is_urgent):
             self._apply([(command, outlet, False)])
             return
@@ -137,11 +141,15 @@ class Pipeline:
         retain: bool,
         packet_ids: list[int] | None = None,
         outlet: Any = None,
+        keep: bool = False,
     ) -> None:
-        """Journal messages of one topic, then route them and acknowledge ``packet_ids``."""
+        """Journal messages of one topic, then route them and acknowledge ``packet_ids``.
+
+        ``keep``: if the commit fails, try again, for nobody else will (a will).
+        """
         flags = qos | (FLAG_RETAIN if retain else 0)
         position = self._open.batch.append(topic, payloads, now_ms, flags)
-        command = Published(topic, payloads, qos, retain, position, now_ms, packet_ids or [])
+        command = Published(topic, payloads, qos, retain, position, now_ms, packet_ids or [], keep)
         self._join(command, outlet, durable=True)
         self._watch_congestion()
 
@@ -194,7 +202,9 @@ class Pipeline:
         return self._open.batch.payload_bytes + in_flight
 
     def _watch_congestion(self) -> None:
-        self.is_congested = self._open.batch.payload_bytes > BATCH_BYTES_MAX
+        batch = self._open.batch
+        overhead = OVERHEAD_BYTES * (batch.count + len(batch.events))
+        self.is_congested = batch.payload_bytes + overhead > BATCH_BYTES_MAX
 
     def when_drained(self, outlet: Any) -> None:
         """Tell ``outlet`` (``resume_reading``) when the next commit is done."""
@@ -292,6 +302,8 @@ class Pipeline:
             _log.warning("commit_after_stop", count=batch.count)
 
     def _done(self, batch: Batch, outcome: Commit | StorageError) -> None:
+        if self._is_closed:
+            return
         assert self._in_flight is not None and self._in_flight.batch is batch  # noqa: PT018
         if isinstance(outcome, StorageError):
             self._failed(batch, outcome)
@@ -399,9 +411,11 @@ class Pipeline:
             elif outlet is not None:
                 refused += _count(command)
                 self._refuse(outlet, reason)
+            elif isinstance(command, Published) and not command.keep:
+                refused += _count(command)
             else:
                 kept += _count(command)
-                self._kept.append(command)
+                self._kept.append((command, self.next_sequence))
         drops[drop] += refused
         drops[DropReason.CAPTURE_FAILED] += batch.count - refused - kept
         if self._kept:
@@ -410,17 +424,29 @@ class Pipeline:
     def _try_again(self) -> None:
         """Put commands that nobody is there to repeat in the line once more."""
         kept, self._kept = self._kept, []
-        for command in kept:
+        for command, sequence in kept:
             if isinstance(command, Published):
                 self.publish(
                     command.topic,
                     command.payloads,
                     command.time_ms,
                     qos=command.qos,
-                    retain=command.retain,
+                    retain=command.retain and not self._has_newer(command.topic, sequence),
+                    keep=True,
                 )
             else:
                 self.submit(command, None, durable=True)
+
+    def _has_newer(self, topic: bytes, sequence: int) -> bool:
+        """Whether a topic was given another retained message since, or is about to be."""
+        retained = self._broker.retained.get(topic)
+        if retained is not None and retained.sequence >= sequence:
+            return True
+        steps = self._open.steps + (self._in_flight.steps if self._in_flight else [])
+        return any(
+            isinstance(command, Published) and command.retain and command.topic == topic
+            for command, _, _ in steps
+        )
 
     # ── others who depend on commits ──────────────────────────────────────────────────────────
 

@@ -50,7 +50,13 @@ class Deadlines:
         due: list[Timed] = []
         while self._moments and self._moments[0] <= last:
             due += self._buckets.pop(heappop(self._moments))
-        for timed in due:
-            again = timed.overdue(now)
+        while due:
+            timed = due.pop()
+            try:
+                again = timed.overdue(now)
+            except BaseException:
+                for left in due:
+                    self.add(left, now)  # one that fails must not take the others with it
+                raise
             if again is not None:
                 self.add(timed, again)

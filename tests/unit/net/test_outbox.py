@@ -55,7 +55,9 @@ class Bench:
             read=lambda *arguments: self.reads.append(arguments),
         )
         transport: Any = SimpleNamespace(
-            write=self.writes.append, set_write_buffer_limits=lambda high: None
+            get_write_buffer_size=lambda: 0,
+            write=self.writes.append,
+            set_write_buffer_limits=lambda high: None,
         )
         self.outbox = Outbox(
             hub, transport, self.lost.extend, lambda *why: self.given_up.append(why)

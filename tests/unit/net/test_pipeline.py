@@ -39,6 +39,10 @@ def publish(bench: Bench, payload: bytes, *, qos: int = 1, retain: bool = False,
     )
 
 
+def publish_will(bench: Bench, *, retain: bool = False):
+    bench.pipeline.publish(b"t", [b"will"], 5, qos=1, retain=retain, keep=True)
+
+
 def published(bench: Bench) -> list[bytes]:
     return [p for c in bench.applied if isinstance(c, Published) for p in c.payloads]
 
@@ -268,7 +272,7 @@ async def test_what_nobody_can_repeat_is_kept_and_tried_again():
         bench.pipeline.submit(ANN, "ann", durable=True)
         await bench.pipeline.drain()
         bench.store.error = StorageFull("full")
-        publish(bench, b"will", outlet=None)
+        publish_will(bench)
         closed = Closed(b"ann", 1, 7)
         bench.pipeline.submit(closed, None, durable=True)
         await until(lambda: bench.store.attempts >= 3)
@@ -296,7 +300,7 @@ async def test_a_failing_disk_is_left_alone_for_a_while_before_it_is_tried_again
 async def test_a_message_that_is_kept_is_not_counted_as_dropped():
     async with Bench() as bench:
         bench.store.error = StorageFull("full")
-        publish(bench, b"will", outlet=None)
+        publish_will(bench)
         await until(lambda: bench.counters.commit_failures_total > 0)
         bench.store.error = None
         await bench.pipeline.drain()
@@ -307,11 +311,32 @@ async def test_a_message_that_is_kept_is_not_counted_as_dropped():
 async def test_a_message_that_is_kept_has_the_time_of_its_arrival():
     async with Bench() as bench:
         bench.store.error = StorageFull("full")
-        publish(bench, b"will", retain=True, outlet=None)
+        publish_will(bench, retain=True)
         await until(lambda: bench.counters.commit_failures_total > 0)
         bench.store.error = None
         await until(lambda: bench.counters.captured_total == 1)
         assert bench.store.read([1])[0].time_ms == 5
+
+
+async def test_a_will_that_was_kept_does_not_replace_a_newer_retained_message():
+    async with Bench() as bench:
+        bench.store.error = StorageFull("full")
+        publish_will(bench, retain=True)
+        await until(lambda: bench.counters.commit_failures_total > 0)
+        bench.store.error = None
+        publish(bench, b"back", retain=True)
+        await until(lambda: bench.counters.captured_total == 2)
+        await bench.pipeline.drain()
+        assert bench.broker.retained.get(b"t").payload == b"back"
+
+
+async def test_a_retained_message_of_qos_0_that_the_disk_refuses_is_counted_not_kept():
+    async with Bench() as bench:
+        bench.store.error = StorageFull("full")
+        publish(bench, b"x", qos=0, retain=True, outlet=None)
+        await until(lambda: bench.counters.commit_failures_total > 0)
+        assert bench.counters.drops[DropReason.STORAGE_FULL] == 1
+        assert bench.pipeline.is_idle
 
 
 async def test_the_line_is_not_idle_while_something_is_kept():
