@@ -9,6 +9,9 @@ topic is of one kind for good: the door refuses clients that publish under ``$SY
 the history of the tree, so a broker that restored its checkpoint hands out the same packet ids to
 the same retained messages as the one that crashed.
 
+A delivery that waits knows its message by the sequence only; ``find`` answers for those that have
+outlived their place in the journal. No two durable messages have the same sequence.
+
 Dirty topics leave in the order in which they became dirty, and one that changes again keeps its
 place: a checkpoint that takes as many as there were when it began has seen every one of them.
 """
@@ -50,12 +53,13 @@ class RetainedMessage(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class Retained:
     """All retained messages. ``bytes`` is topics and payloads of the durable ones."""
 
-    __slots__ = ("_count_max", "_dirty", "_durable", "_ephemeral", "bytes")
+    __slots__ = ("_by_sequence", "_count_max", "_dirty", "_durable", "_ephemeral", "bytes")
 
     def __init__(self, count_max: int = RETAINED_MAX) -> None:
         self._count_max = count_max
         self._durable: TopicTree[RetainedMessage] = TopicTree()
         self._ephemeral: TopicTree[RetainedMessage] = TopicTree()
+        self._by_sequence: dict[int, RetainedMessage] = {}
         self._dirty: OrderedDict[bytes, None] = OrderedDict()
         self.bytes = 0
 
@@ -100,17 +104,18 @@ class Retained:
 
     def restore(self, message: RetainedMessage) -> None:
         """Put back what a checkpoint holds: nothing becomes dirty."""
-        self.bytes += _size(message) - _size(self._durable.get(message.topic))
+        self._forget(self._durable.get(message.topic))
         self._durable.set(message.topic, message)
+        self._by_sequence[message.sequence] = message
+        self.bytes += _size(message)
 
     def get(self, topic: bytes) -> RetainedMessage | None:
         """Return the message of one topic, None if there is none."""
         return self._durable.get(topic) or self._ephemeral.get(topic)
 
     def find(self, sequence: int) -> RetainedMessage | None:
-        """Return the durable message of that sequence. Looks at all: for rare occasions only."""
-        messages = self._durable.values.values()
-        return next((message for message in messages if message.sequence == sequence), None)
+        """Return the durable message of that sequence, None if its topic has another by now."""
+        return self._by_sequence.get(sequence)
 
     def match(self, topic_filter: bytes) -> list[RetainedMessage]:
         """Return the messages of all topics that the filter matches, in order of publication."""
@@ -135,9 +140,15 @@ class Retained:
     def _clear(self, topic: bytes) -> None:
         cleared = self._durable.pop(topic)
         if cleared is not None:
-            self.bytes -= _size(cleared)
+            self._forget(cleared)
             self._dirty[topic] = None
 
+    def _forget(self, message: RetainedMessage | None) -> None:
+        """Count a message no longer, nor find it: its topic has none now, or a new one."""
+        if message is not None:
+            self._by_sequence.pop(message.sequence, None)
+            self.bytes -= _size(message)
 
-def _size(message: RetainedMessage | None) -> int:
-    return 0 if message is None else len(message.topic) + len(message.payload)
+
+def _size(message: RetainedMessage) -> int:
+    return len(message.topic) + len(message.payload)

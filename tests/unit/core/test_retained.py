@@ -155,3 +155,23 @@ def test_a_durable_message_is_found_by_its_sequence(retained):
     retained.set_ephemeral(message(b"$SYS/a", sequence=9))
     assert retained.find(8) is retained.get(b"b")
     assert retained.find(9) is None
+
+
+def test_a_message_that_was_replaced_or_removed_is_not_found_by_its_sequence(retained):
+    retained.restore(message(b"a", sequence=7))
+    retained.set(message(b"b", sequence=8))
+    retained.set(message(b"a", sequence=9))
+    retained.set(message(b"b", b"", sequence=10))
+    assert [retained.find(sequence) for sequence in (7, 8, 9, 10)] == [
+        None,
+        None,
+        retained.get(b"a"),
+        None,
+    ]
+
+
+def test_a_message_that_is_applied_twice_is_found_by_its_sequence(retained):
+    """Replay may bring what the checkpoint holds already."""
+    retained.restore(message(b"a", sequence=7))
+    retained.set(message(b"a", sequence=7))
+    assert retained.find(7) is retained.get(b"a")
