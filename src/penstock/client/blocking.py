@@ -270,7 +270,9 @@ class Client:
 
     def _keep_alive_turn(self, now: float) -> None:
         if self._keep_alive.is_lost(now):
-            raise self._silent()
+            self._read()  # the caller may have been away: the answer is here, and nobody looked
+            if self._keep_alive.is_lost(now):
+                raise self._silent()
         if self._keep_alive.ping_due(now):
             self._session.ping()
 

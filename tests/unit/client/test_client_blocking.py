@@ -2,11 +2,13 @@
 
 import contextlib
 import os
+import select
 import socket
 import subprocess
 import sys
 import threading
 import uuid
+from time import monotonic
 
 import pytest
 
@@ -241,6 +243,33 @@ def test_idle_client_pings():
             client.receive(timeout_s=10)
         thread.join()
     assert heard == [encode.PINGREQ]
+
+
+def test_answer_that_came_while_the_caller_was_busy_is_an_answer(monkeypatch):
+    """The ping goes out in one call, and when the next one is made its time is long over."""
+    ahead_s = 0
+    monkeypatch.setattr("penstock.client.blocking.monotonic", lambda: monotonic() + ahead_s)
+    with impostor(WELCOME, encode.PINGRESP) as address:
+        client = connect(*address, keep_alive=60, timeout_s=10)
+        ahead_s = 40
+        assert client.receive(timeout_s=0) == []
+        assert select.select([client._socket], [], [], 10)[0]
+        ahead_s = 55
+        assert client.receive(timeout_s=0) == []
+        client.abandon()
+
+
+def test_broker_that_did_not_answer_while_the_caller_was_busy_is_lost(monkeypatch):
+    ahead_s = 0
+    monkeypatch.setattr("penstock.client.blocking.monotonic", lambda: monotonic() + ahead_s)
+    with impostor(WELCOME, then_close=False) as address:
+        client = connect(*address, keep_alive=60, timeout_s=10)
+        ahead_s = 40
+        assert client.receive(timeout_s=0) == []
+        ahead_s = 55
+        with pytest.raises(ReplyTimeoutError):
+            client.receive(timeout_s=0)
+        client.abandon()
 
 
 def test_importing_the_client_loads_nothing_heavy():
