@@ -14,7 +14,7 @@ answer tells a full disk from a broken one.
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -178,11 +178,11 @@ class Environment:
         """Size of the map."""
         return int(self._lmdb.info()["map_size"])
 
-    def used_bytes(self, transaction: Transaction) -> int:
-        """Bytes in pages that hold something, over all databases."""
+    def used_bytes(self, transaction: Transaction, names: Iterable[str] = DATABASES) -> int:
+        """Bytes in pages that hold something, over some databases or all."""
         pages = 0
-        for database in self._databases.values():
-            stat = transaction.stat(database)
+        for name in names:
+            stat = transaction.stat(self._databases[name])
             pages += stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
         return pages * self._page_bytes
 

@@ -49,6 +49,8 @@ __all__ = ["LmdbStore"]
 
 SAMPLE_ENTRIES = 8
 """Older entries that a start verifies, spread evenly."""
+RETAIN_S = 0.02
+"""After this time one call of ``retain`` begins no other slice; commits wait for it."""
 ENTRY_BYTES_PER_MESSAGE = 32
 ENTRY_BYTES_PER_GROUP = 256
 """Generous estimates of what an entry needs beside its payloads, to make room for it."""
@@ -91,6 +93,7 @@ class LmdbStore:
         self._verified: dict[int, None] = {}
         with self._environment.reading() as transaction:
             self._marks = get_marks(self._environment, transaction)
+        self._round_wanted = True
         self._next_topic_id = self._marks.next_topic_id
         self._next_index = self._marks.flushed_index + 1
         self._next_sequence = self._marks.flushed_sequence
@@ -329,10 +332,33 @@ class LmdbStore:
 
     def retain(self, rules: RetentionRules, now_ms: int, floor_sequence: int) -> Removed:
         """See ``Store``."""
-        if self.flush():
-            return Removed(more=True)
-        removed, self._marks = self._retention.slice(rules, now_ms, floor_sequence, self._marks)
-        return removed
+        deadline = perf_counter() + RETAIN_S
+        total = Removed(more=True)
+        while total.more:
+            self._flush_for_retention()
+            removed, self._marks = self._retention.slice(rules, now_ms, floor_sequence, self._marks)
+            total.add(removed)
+            total.more = removed.more or self._is_flush_left()
+            if perf_counter() >= deadline:
+                return total
+        self._round_wanted = True
+        return total
+
+    def _flush_for_retention(self) -> None:
+        """Write a slice of the index, so that retention gets to see what was committed last.
+
+        It begins a round of its own only once until it is done, lest under load every call
+        write the rows of all busy topics again.
+        """
+        if self._round_wanted and not self._memory.is_writing and self._memory.is_gathering:
+            self._round_wanted = False
+            self._begin_round()
+        if self._memory.is_writing:
+            self._flush_slice()
+
+    def _is_flush_left(self) -> bool:
+        memory = self._memory
+        return memory.is_writing or (self._round_wanted and memory.is_gathering)
 
     def size(self) -> StoreSize:
         """See ``Store``."""

@@ -14,10 +14,14 @@ A group is dropped by moving its topic's ``first_offset`` past it. Its entry is 
 was the last of its groups; until then ``live`` counts the others. A slice looks at a snapshot from
 before it began and writes in one transaction, so nothing moves under its cursors; memory (cursors,
 queue, topic states) follows after the transaction has committed.
+
+Each *stage* of a slice (topics written to, the walk, each age, the sweep, the total) has steps of
+its own: however many topics are written to, the total is still looked after. The index need not be
+complete. What it lacks are a topic's newest groups; the topic is examined again when they are
+written, and whatever follows the journal ends with the last complete round.
 """
 
 from collections.abc import Iterator
-from itertools import islice
 
 import msgspec
 
@@ -34,7 +38,10 @@ from penstock.store.topics import Topics, TopicState, put_topic, unpack_topic
 __all__ = ["Retention"]
 
 SLICE_STEPS = 256
-"""Groups, topics or entries looked at in one slice."""
+"""Groups, topics or entries looked at in each stage of one slice."""
+
+FREEABLE = ("journal", "index", "live")
+"""The databases that become smaller when messages are dropped; the total limit is on these."""
 
 Cursor = tuple[int, int]
 """Entry index, and number of the group within it, to be looked at next."""
@@ -63,11 +70,17 @@ class _Slice:
         self.walk: bytes | None = None
         self.ages: dict[int, Cursor] = {}
         self.oldest: Cursor = (0, 0)
+        self.live: dict[bytes, int] = {}
+        """Groups left, of the entries that lost some in this slice and are still there."""
+
+    def begin_stage(self) -> None:
+        """Give the next stage its steps."""
+        self.steps = SLICE_STEPS
 
     def step(self) -> bool:
         """Take one step, if there is one left."""
         self.steps -= 1
-        self.removed.more = self.steps < 0
+        self.removed.more |= self.steps < 0
         return self.steps >= 0
 
 
@@ -105,7 +118,8 @@ class Retention:
             with self._environment.reading() as snapshot:
                 journal = JournalReader(self._environment, snapshot, None)
                 work = _Slice(snapshot, journal, transaction, marks)
-                self._examine_topics(work, rules, floor_sequence)
+                self._examine_queue(work, rules, floor_sequence)
+                self._examine_all(work, rules, floor_sequence)
                 self._expire(work, rules, now_ms, floor_sequence)
                 self._sweep(work)
                 self._shrink(work, rules)
@@ -127,7 +141,10 @@ class Retention:
         self._floor = floor_sequence
 
     def _finish(self, work: _Slice) -> None:
-        """Write the rows of the topics that changed, and the marks."""
+        """Write the rows of the topics and entries that changed, and the marks."""
+        for key, left in work.live.items():
+            record = left.to_bytes(4, "little")
+            work.transaction.put(key, record, db=self._environment["live"])
         for state in work.changed.values():
             self._delete_rows(work, state)
             put_topic(self._environment, work.transaction, state)
@@ -152,11 +169,15 @@ class Retention:
 
     # ── Count and bytes ───────────────────────────────────────────────────────────────────────
 
-    def _examine_topics(self, work: _Slice, rules: RetentionRules, floor: int) -> None:
-        work.walk = self._walk
-        for name in islice(self._queue, SLICE_STEPS):
-            if not self._examine(work, name, rules, floor):
+    def _examine_queue(self, work: _Slice, rules: RetentionRules, floor: int) -> None:
+        work.begin_stage()
+        for name in self._queue:
+            if not (work.step() and self._examine(work, name, rules, floor)):
                 return
+
+    def _examine_all(self, work: _Slice, rules: RetentionRules, floor: int) -> None:
+        work.begin_stage()
+        work.walk = self._walk
         while work.walk is not None and work.step():
             cursor = work.snapshot.cursor(self._environment["topics"])
             found = cursor.set_range(work.walk) if work.walk else cursor.first()
@@ -172,7 +193,7 @@ class Retention:
         limits = rules.limits(name)
         if limits.messages_max is None and limits.bytes_max is None:
             work.examined.append(name)
-            return work.step()
+            return True
         state = self._state(work, name)
         for found in self._references(work, state):
             beyond_count = (
@@ -203,6 +224,7 @@ class Retention:
         self, work: _Slice, rules: RetentionRules, age: int, now_ms: int, floor: int
     ) -> Cursor:
         """Advance the cursor of one age limit; return where it stands."""
+        work.begin_stage()
         cursor = self._ages.get(age, (0, 0))
         for entry, number in _groups_from(work, cursor):
             cursor = (entry.index, number)
@@ -223,13 +245,14 @@ class Retention:
     # ── Total ─────────────────────────────────────────────────────────────────────────────────
 
     def _shrink(self, work: _Slice, rules: RetentionRules) -> None:
-        """Drop the oldest entries while everything together is too large."""
+        """Drop the oldest entries while what retention can free is too large."""
+        work.begin_stage()
         work.oldest = self._oldest
         if rules.total_bytes_max is None:
             return
         for entry, number in _groups_from(work, self._oldest):
             work.oldest = (entry.index, number)
-            if self._environment.used_bytes(work.transaction) <= rules.total_bytes_max:
+            if number == 0 and self._freeable_bytes(work) <= rules.total_bytes_max:
                 return
             if entry.index > self._removable(work):
                 return  # a start would replay it; the next checkpoint lets it go
@@ -238,9 +261,14 @@ class Retention:
             self._drop_through(work, entry.group(number).name, reference(entry, number))
         work.oldest = (work.marks.flushed_index + 1, 0)
 
+    def _freeable_bytes(self, work: _Slice) -> int:
+        """Rows of topics and sessions do not count: no message that is dropped makes them fewer."""
+        return self._environment.used_bytes(work.transaction, FREEABLE)
+
     # ── Entries with nothing to keep ──────────────────────────────────────────────────────────
 
     def _sweep(self, work: _Slice) -> None:
+        work.begin_stage()
         last = self._removable(work)
         swept = work.marks.swept
         for entry in work.journal.after(swept):
@@ -289,16 +317,18 @@ class Retention:
         if left == 0 and found.entry_index <= self._removable(work):
             self._delete_entry(work, key)
         else:
-            record = left.to_bytes(4, "little")
-            work.transaction.put(key, record, db=self._environment["live"])
+            work.live[key] = left
 
     def _live(self, work: _Slice, key: bytes, group_count: int) -> int:
+        if key in work.live:
+            return work.live[key]
         record = work.transaction.get(key, db=self._environment["live"])
         return group_count if record is None else int.from_bytes(record, "little")
 
     def _delete_entry(self, work: _Slice, key: bytes) -> None:
         work.transaction.delete(key, db=self._environment["journal"])
         work.transaction.delete(key, db=self._environment["live"])
+        work.live.pop(key, None)
         work.removed.entries += 1
 
     def _delete_rows(self, work: _Slice, state: TopicState) -> None:

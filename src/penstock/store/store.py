@@ -163,12 +163,18 @@ class RetentionRules(msgspec.Struct, frozen=True):
 
 
 class Removed(msgspec.Struct, gc=False):
-    """What one slice of retention removed, and whether there is more to do at once."""
+    """What retention removed, and whether there is more to do at once."""
 
     messages: int = 0
     bytes: int = 0
     entries: int = 0
     more: bool = False
+
+    def add(self, other: "Removed") -> None:
+        """Count what another slice removed as well."""
+        self.messages += other.messages
+        self.bytes += other.bytes
+        self.entries += other.entries
 
 
 class StoreSize(msgspec.Struct, frozen=True, gc=False):
