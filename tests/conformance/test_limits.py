@@ -112,3 +112,12 @@ def test_the_reason_of_a_refusal_is_counted(own_broker, dial, reason, first, ans
     client.expect_close()
     wanted = {reason, "unknown_protocol"} if reason == "protocol_violation" else {reason}
     assert sum(reason_of(broker.metrics(), name) for name in wanted) == 1
+
+
+def test_the_limit_on_filters_holds_for_those_that_stand_in_the_line_too(own_broker, connect):
+    broker = own_broker(limits={"subscriptions_max": 10})
+    client = connect("many", at=broker, clean=False)
+    client.send(b"".join(subscribe(number + 1, (f"t/{number}", 1)) for number in range(50)))
+    granted = [client.receive()[-1] for _ in range(50)]
+    assert granted.count(1) == 10
+    assert granted.count(0x80) == 40

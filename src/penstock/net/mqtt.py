@@ -107,6 +107,7 @@ class MqttConnection(asyncio.Protocol):
         "_machine",
         "_number",
         "_session",
+        "_subscribing",
         "_transport",
         "_will",
         "forward",
@@ -133,6 +134,8 @@ class MqttConnection(asyncio.Protocol):
         self._later: list[Any] | None = None
         """Events behind a SUBSCRIBE, until others have had their turn."""
         self._is_reading_paused = False
+        self._subscribing = 0
+        """Filters in the line: granted, but not yet among the session's."""
         self.outbox = Outbox(hub, transport, self._lose, self.close)
         self.forward = self.outbox.forward
         self.reason: DisconnectReason | None = None
@@ -469,11 +472,12 @@ class MqttConnection(asyncio.Protocol):
                 return
             if topic_filter not in known:
                 new.add(topic_filter)
-            if self._is_affordable(topic_filter, len(known) + len(new)):
+            if self._is_affordable(topic_filter, len(known) + self._subscribing + len(new)):
                 requests.append((topic_filter, qos))
             else:
                 new.discard(topic_filter)
                 requests.append((topic_filter, SUBSCRIBE_FAILED))
+        self._subscribing += sum(qos != SUBSCRIBE_FAILED for _, qos in requests)
         command = Subscribed(self._client_id, event.packet_id, requests)
         self._hub.pipeline.submit(command, self, durable=session.durable)
 
@@ -491,6 +495,7 @@ class MqttConnection(asyncio.Protocol):
 
     def subscribed(self, packet_id: int, return_codes: list[int]) -> None:
         """Answer SUBACK [MQTT-3.8.4-1]."""
+        self._subscribing -= sum(code != SUBSCRIBE_FAILED for code in return_codes)
         self.send(encode.suback(packet_id, return_codes))
 
     def unsubscribed(self, packet_id: int) -> None:

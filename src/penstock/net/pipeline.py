@@ -44,7 +44,7 @@ WAITING_S = 1.0
 """How long after an acknowledged publish captured messages must leave room for the next."""
 
 OVERHEAD_BYTES = 512
-"""What a message or an event takes in memory beside its payload, about; topics included."""
+"""What a message or an event takes in memory beside its topic and payload, about."""
 
 RETRY_S = 0.5
 """Pause before a commit is tried again for commands that nobody is there to repeat."""
@@ -55,12 +55,14 @@ _log = get_logger("pipeline")
 class _Group:
     """What is committed together: the batch, the commands it holds, and since when they wait."""
 
-    __slots__ = ("batch", "is_urgent", "opened_at", "steps")
+    __slots__ = ("batch", "is_urgent", "opened_at", "overhead_bytes", "steps")
 
     def __init__(self) -> None:
         self.batch = Batch()
         self.steps: list[Step] = []
         self.opened_at = 0.0
+        self.overhead_bytes = 0
+        """Memory that commands take beside the payloads, about."""
         self.is_urgent = False
         """Whether some command waits for the disk: captured messages alone can take their time."""
 
@@ -125,7 +127,7 @@ class Pipeline:
         """Apply ``command`` when its turn comes; ``durable``: after it is journaled."""
         if durable:
             self._open.batch.add_event(to_event(command))  # type: ignore[arg-type]
-            self._watch_congestion()
+            self._watch_congestion(OVERHEAD_BYTES)
         elif not self._open.steps and not (self._in_flight and self._in_flight.is_urgent):
             self._apply([(command, outlet, False)])
             return
@@ -151,7 +153,7 @@ class Pipeline:
         position = self._open.batch.append(topic, payloads, now_ms, flags)
         command = Published(topic, payloads, qos, retain, position, now_ms, packet_ids or [], keep)
         self._join(command, outlet, durable=True)
-        self._watch_congestion()
+        self._watch_congestion((OVERHEAD_BYTES + len(topic)) * len(payloads))
 
     def receive(self, client_id: bytes, packet_ids: list[int], *, record: bool) -> None:
         """Remember the ids of QoS 2 messages, ``record``: in the journal; then ``publish`` them."""
@@ -201,10 +203,10 @@ class Pipeline:
         in_flight = self._in_flight.batch.payload_bytes if self._in_flight else 0
         return self._open.batch.payload_bytes + in_flight
 
-    def _watch_congestion(self) -> None:
-        batch = self._open.batch
-        overhead = OVERHEAD_BYTES * (batch.count + len(batch.events))
-        self.is_congested = batch.payload_bytes + overhead > BATCH_BYTES_MAX
+    def _watch_congestion(self, overhead_bytes: int) -> None:
+        group = self._open
+        group.overhead_bytes += overhead_bytes
+        self.is_congested = group.batch.payload_bytes + group.overhead_bytes > BATCH_BYTES_MAX
 
     def when_drained(self, outlet: Any) -> None:
         """Tell ``outlet`` (``resume_reading``) when the next commit is done."""

@@ -1,0 +1,74 @@
+"""What one client sends must not cost another more than a moment, nor mix with what is another's."""
+
+import threading
+
+from tests.conformance.wire_client import WireClient, connack, connect_packet, publish, subscribe
+
+
+def test_of_two_connects_in_the_line_the_first_ones_packets_reach_nobody_elses_session(
+    own_broker, connect, unique
+):
+    broker = own_broker()
+    watcher = connect(at=broker)
+    watcher.subscribe((unique, 0))
+    other = connect(at=broker)
+    gate = threading.Semaphore(0)
+    commit = broker.server.store.commit
+    broker.server.store.commit = lambda batch: (gate.acquire(timeout=20), commit(batch))[1]
+    try:
+        other.send(publish("z", b"", qos=1, packet_id=1))
+        first, second = (WireClient(broker.host, broker.port) for _ in range(2))
+        first.send(connect_packet("same", clean=False), subscribe(9, ("first/s", 1)))
+        first.send(publish(unique, b"first's"))
+        other.ping()
+        second.send(connect_packet("same", clean=True), publish(unique, b"second's"))
+        other.ping()
+    finally:
+        for _ in range(50):
+            gate.release()
+    second.expect(connack())
+    assert watcher.receive_publish()[3] == b"second's"
+    assert not broker.call(lambda: broker.server.broker.sessions[b"same"].subscriptions)
+    first.socket.close()
+    second.socket.close()
+
+
+def test_a_packet_that_repeats_a_filter_gets_each_retained_message_once(own_broker, connect):
+    broker = own_broker()
+    publisher = connect(at=broker)
+    for number in range(20):
+        publisher.publish_acknowledged(f"r/{number}", b"x", retain=True)
+    client = connect(at=broker)
+    client.send(subscribe(1, *[("r/#", 0)] * 200))
+    client.receive()
+    got = sorted(client.receive_publish()[2].decode() for _ in range(20))
+    assert got == sorted(f"r/{number}" for number in range(20))
+    client.expect_nothing()
+
+
+def test_a_stop_under_load_does_not_wait_for_publishers_to_end(own_broker, connect):
+    broker = own_broker(shutdown={"timeout_s": 20})
+    clients = [connect(at=broker) for _ in range(3)]
+    running = threading.Event()
+    running.set()
+
+    def flood(client):
+        number = 0
+        while running.is_set():
+            number = number % 65_000 + 1
+            try:
+                client.send(publish("load", b"x" * 50, qos=1, packet_id=number))
+            except OSError:
+                return
+
+    threads = [threading.Thread(target=flood, args=(client,)) for client in clients]
+    for thread in threads:
+        thread.start()
+    try:
+        broker.restart()
+    finally:
+        running.clear()
+        for client in clients:
+            client.socket.close()
+        for thread in threads:
+            thread.join()
