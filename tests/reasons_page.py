@@ -51,6 +51,11 @@ ADVICE: dict[Enum, str] = {
         "`limits.topic_bytes_max` and `limits.topic_levels_max`."
     ),
     DisconnectReason.TOPIC_RESERVED: "Publish elsewhere: `$SYS` is the broker's own.",
+    DisconnectReason.TOO_MANY_SESSIONS: (
+        "Raise `limits.sessions_max`, or lower `limits.session_expiry_s` so that sessions nobody"
+        " comes back for go sooner. Clients that make up a new id each time should ask for a clean"
+        " session."
+    ),
     DisconnectReason.TOO_MANY_CLIENTS: (
         "Raise `limits.clients_max`, and the limit on open files with it."
     ),

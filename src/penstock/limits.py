@@ -44,6 +44,9 @@ QUEUE_MESSAGES_MAX = 1_000
 SESSION_EXPIRY_S = 24 * 3600
 """How long a persistent session outlives its connection."""
 
+SESSIONS_MAX = 100_000
+"""Sessions beyond which no persistent one is made: each costs memory and disk, also while away."""
+
 SUBSCRIPTIONS_MAX = 10_000
 """Filters per session; a SUBSCRIBE beyond it gets the failure code for the filters in excess."""
 

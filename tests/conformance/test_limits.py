@@ -121,3 +121,18 @@ def test_the_limit_on_filters_holds_for_those_that_stand_in_the_line_too(own_bro
     granted = [client.receive()[-1] for _ in range(50)]
     assert granted.count(1) == 10
     assert granted.count(0x80) == 40
+
+
+def test_a_new_persistent_session_beyond_the_limit_is_refused_and_others_go_on(
+    own_broker, connect, dial
+):
+    broker = own_broker(limits={"sessions_max": 2})
+    for name in ("one", "two"):
+        connect(name, at=broker, clean=False).disconnect()
+    client = dial(at=broker)
+    client.send(connect_packet("three", clean=False))
+    client.expect(connack(code=3))
+    client.expect_close()
+    connect("three", at=broker, clean=True).ping()
+    connect("one", at=broker, clean=False, session_present=True).ping()
+    assert reason_of(broker.metrics(), "too_many_sessions") == 1

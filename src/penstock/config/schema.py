@@ -90,6 +90,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     session_expiry_s: Annotated[
         int, _between(1, 10 * _YEAR_S, "How long a persistent session outlives its connection.")
     ] = limits.SESSION_EXPIRY_S
+    sessions_max: Annotated[
+        int, _between(1, 10_000_000, "Sessions in all; beyond it no new persistent one is made.")
+    ] = limits.SESSIONS_MAX
     subscriptions_max: Annotated[
         int, _between(1, 1_000_000, "Topic filters a session may subscribe to.")
     ] = limits.SUBSCRIPTIONS_MAX

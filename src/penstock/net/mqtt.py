@@ -239,6 +239,11 @@ class MqttConnection(asyncio.Protocol):
             detail = f"a client id of {len(event.client_id)} bytes"
             self._on_connect_refused(ConnectRefused(CONNACK_IDENTIFIER_REJECTED, reason, detail))
             return
+        if not event.clean_session and not self._may_have_session(event.client_id):
+            detail = f"{hub.limits.sessions_max} sessions exist"
+            reason = DisconnectReason.TOO_MANY_SESSIONS
+            self._on_connect_refused(ConnectRefused(CONNACK_UNAVAILABLE, reason, detail))
+            return
         self._client_id = event.client_id or b"penstock-" + secrets.token_hex(8).encode()
         self._clean = event.clean_session
         self._number = hub.next_connection()
@@ -257,6 +262,11 @@ class MqttConnection(asyncio.Protocol):
         hub.pipeline.submit(opened, self, durable=durable)
         if self._held is not None:
             self._pause_reading()
+
+    def _may_have_session(self, client_id: bytes) -> bool:
+        """Whether a persistent session is there for this id, or there is room for one more."""
+        sessions = self._hub.broker.sessions
+        return client_id in sessions or len(sessions) < self._hub.limits.sessions_max
 
     @property
     def _is_recorded(self) -> bool:

@@ -40,6 +40,8 @@ class DisconnectReason(Enum):
     """A publish to a topic that only the broker writes ($SYS)."""
     TOO_MANY_CLIENTS = "too_many_clients"
     """The limit on connections was reached."""
+    TOO_MANY_SESSIONS = "too_many_sessions"
+    """A new persistent session, where the limit on sessions was reached."""
     SLOW_READER = "slow_reader"
     """The peer did not read for so long that waiting acknowledgements outgrew their bound."""
     STORAGE_FULL = "storage_full"
