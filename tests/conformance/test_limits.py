@@ -136,3 +136,22 @@ def test_a_new_persistent_session_beyond_the_limit_is_refused_and_others_go_on(
     connect("three", at=broker, clean=True).ping()
     connect("one", at=broker, clean=False, session_present=True).ping()
     assert reason_of(broker.metrics(), "too_many_sessions") == 1
+
+
+def test_what_is_put_off_for_a_reader_is_read_when_it_has_caught_up_and_comes_in_order(
+    own_broker, connect
+):
+    broker = own_broker(limits={"outbound_bytes_max": 65_536, "packet_bytes_max": 65_536})
+    reader, publisher = connect("slow", at=broker), connect(at=broker)
+    reader.subscribe(("t", 1))
+    reads = []
+    read = broker.server.store.read
+    broker.server.store.read = lambda numbers: (reads.append(numbers), read(numbers))[1]
+    payloads = [b"%05d" % number + b"x" * 30_000 for number in range(1_000)]
+    publisher.send(b"".join(publish("t", p, qos=1, packet_id=int(p[:5]) + 1) for p in payloads))
+    for _ in payloads:
+        publisher.receive()
+    publisher.ping()
+    assert not reads
+    assert [reader.receive_publish()[3] for _ in payloads] == payloads
+    assert reads

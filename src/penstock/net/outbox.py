@@ -58,6 +58,7 @@ class Outbox:
         "_lose",
         "_out",
         "_out_bytes",
+        "_room",
         "_transport",
     )
 
@@ -81,7 +82,13 @@ class Outbox:
         self._is_due = False
         self._is_paused = False
         self._is_closed = False
-        transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
+        self._room = min(WRITE_BUFFER_HIGH, hub.limits.outbound_bytes_max // 2)
+        """Bytes that may gather, here and again in the transport, before messages are put off.
+
+        The transport pauses us at the same mark: what is put off because it is full is fetched when
+        it says that it has drained, and not before.
+        """
+        transport.set_write_buffer_limits(high=self._room)
 
     # ── gathering ─────────────────────────────────────────────────────────────────────────────
 
@@ -192,25 +199,17 @@ class Outbox:
     # ── deliveries put off ────────────────────────────────────────────────────────────────────
 
     def _must_wait(self) -> bool:
-        """Whether a message could not go now: others stand before it, or the reader is slow.
+        """Whether a message cannot go now: others stand before it, or the reader is slow."""
+        return self._is_fetching or bool(self._deferred) or self._is_full()  # [MQTT-4.6.0-6]
 
-        A batch can bring more than the bound, so the transport is filled as we go and asked.
-        """
-        if self._is_fetching or self._deferred:
-            return True  # [MQTT-4.6.0-6]
-        room = self._hub.limits.outbound_bytes_max // 2
-        if self._out_bytes <= min(WRITE_BUFFER_HIGH, room):
+    def _is_full(self) -> bool:
+        """A batch can bring more than the bound, so the transport is filled as we go, and asked."""
+        if self._out_bytes <= self._room:
             return False
         if self._is_paused:
             return True
         self._write()
-        return self._transport.get_write_buffer_size() > room
-
-    def _must_wait_after_fetch(self) -> bool:
-        deferred, self._deferred = self._deferred, None
-        waits = self._must_wait()
-        self._deferred = deferred
-        return waits
+        return self._transport.get_write_buffer_size() > self._room
 
     def _defer(self, deliveries: list[Delivery]) -> None:
         """Put deliveries off; QoS 0 ones go among the live frames, where they may be dropped."""
@@ -246,7 +245,7 @@ class Outbox:
             return
         lost = []
         for place, (_topic, _payload, flags, packet_id, sequence) in enumerate(lot):
-            if self._must_wait_after_fetch():
+            if self._is_full():
                 self._deferred = deque(lot[place:]) + (self._deferred or deque())
                 break
             if flags & DELIVER_PUBREL:

@@ -40,6 +40,7 @@ class Bench:
     def __init__(self) -> None:
         self.loop = Loop()
         self.writes: list[bytes] = []
+        self.marks: list[int] = []
         self.reads: list[tuple[list[int], Any, Any]] = []
         self.lost: list[int] = []
         self.given_up: list[tuple[DisconnectReason, str]] = []
@@ -57,7 +58,7 @@ class Bench:
         transport: Any = SimpleNamespace(
             get_write_buffer_size=lambda: 0,
             write=self.writes.append,
-            set_write_buffer_limits=lambda high: None,
+            set_write_buffer_limits=lambda high: self.marks.append(high),  # noqa: PLW0108
         )
         self.outbox = Outbox(
             hub, transport, self.lost.extend, lambda *why: self.given_up.append(why)
@@ -190,8 +191,8 @@ def test_live_messages_do_not_wait_for_those_that_are_being_read(bench):
     assert bench.written == live(b"0")
 
 
-def test_messages_for_a_slow_reader_are_put_off_without_their_payloads(bench, monkeypatch):
-    monkeypatch.setattr(module, "WRITE_BUFFER_HIGH", 10)
+def test_messages_for_a_slow_reader_are_put_off_without_their_payloads(bench):
+    bench.outbox._room = 10
     bench.outbox.pause()
     bench.outbox.deliver([(b"t", b"%d" % number, 1, number, number) for number in range(100, 300)])
     bench.loop.run()
@@ -292,3 +293,9 @@ def test_what_was_read_for_a_reader_that_fell_behind_is_put_back_in_its_place(be
     bench.answer_reads()
     assert bench.written == frame(10, 1) + encode.acks(PUBREL, [2]) + frame(12, 3)
     assert bench.outbox._deferred is None
+
+
+def test_the_transport_pauses_us_no_later_than_we_put_messages_off(bench):
+    """Else what was put off would be read from the journal over and over while it is full."""
+    assert bench.marks == [bench.outbox._room]
+    assert bench.outbox._room <= BOUND // 2
