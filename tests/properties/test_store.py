@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from penstock.model.message import Extras, Signature
 from penstock.store import index, retention
 from penstock.store.batch import Batch
 from penstock.store.entry import Placement, decode, encode
@@ -23,10 +24,22 @@ from penstock.store.store import Limits, RetentionRule, RetentionRules
 
 TOPICS = [b"a", b"a/b", b"b", b"n" * 600]
 
+signatures = st.builds(
+    Signature,
+    version=st.integers(0, 255),
+    key_id=st.integers(0, 2**32 - 1),
+    signature=st.binary(min_size=64, max_size=64),
+    signed_ms=st.integers(0, 2**64 - 1),
+    nonce=st.binary(max_size=8),
+)
+headers = st.lists(st.tuples(st.binary(max_size=3), st.binary(max_size=3)), max_size=2).map(tuple)
+extras = st.none() | st.builds(Extras, headers, st.none() | signatures).filter(
+    lambda found: found != Extras()  # comes back as None
+)
 runs = st.lists(
     st.tuples(
         st.sampled_from(TOPICS),
-        st.lists(st.binary(max_size=12), min_size=1, max_size=4),
+        st.lists(st.tuples(st.binary(max_size=12), extras), min_size=1, max_size=4),
         st.integers(0, 3),
         st.integers(0, 7),
     ),
@@ -40,6 +53,11 @@ limits = st.builds(
 )
 
 
+def append(batch, topic, messages, time_ms, flags):
+    payloads, found = zip(*messages, strict=True)
+    batch.append(topic, payloads, time_ms, flags, found if any(found) else None)
+
+
 def is_a(topic: bytes) -> bool:
     return topic[:1] == b"a"
 
@@ -49,16 +67,16 @@ def test_a_batch_survives_the_codec(appended, events, base):
     """Whatever was appended comes back, in order, with its own time and flags."""
     batch = Batch()
     expected = []
-    for topic, payloads, time_ms, flags in appended:
-        batch.append(topic, payloads, time_ms, flags)
-        expected += [(topic, payload, time_ms, flags) for payload in payloads]
+    for topic, sent, time_ms, flags in appended:
+        append(batch, topic, sent, time_ms, flags)
+        expected += [(topic, payload, time_ms, flags, found) for payload, found in sent]
     for event in events:
         if abs(event) < 2**63:
             batch.add_event(("e", event))
     placements = [Placement(number, 10 * number) for number in range(len(batch.groups))]
     entry = decode(encode(batch, 1, base, placements))
     messages = list(entry.messages())
-    assert [(m.topic, m.payload, m.time_ms, m.flags) for m in messages] == expected
+    assert [(m.topic, m.payload, m.time_ms, m.flags, m.extras) for m in messages] == expected
     assert [m.sequence for m in messages] == list(range(base, base + len(expected)))
     assert [entry.message(m.sequence) for m in messages] == messages
     assert entry.events == batch.events
@@ -91,8 +109,8 @@ class StoreMachine(RuleBasedStateMachine):
     def commit(self, appended, rows, event, back):
         self.now_ms += 10
         batch = Batch()
-        for topic, payloads, delta, flags in appended:
-            batch.append(topic, payloads, self.now_ms + delta, flags)
+        for topic, sent, delta, flags in appended:
+            append(batch, topic, sent, self.now_ms + delta, flags)
         for key, value in rows.items():
             batch.add_row("t", key, value)
         if event is not None:
@@ -100,11 +118,7 @@ class StoreMachine(RuleBasedStateMachine):
         if back is not None:
             batch.checkpoint = max(self.model.next_index - 1 - back, self.model._checkpoint)
         ours, plain = self.store.commit(batch), self.model.commit(batch)
-        assert (ours.index, ours.base_sequence, ours.bytes) == (
-            plain.index,
-            plain.base_sequence,
-            plain.bytes,
-        )
+        assert _place(ours) == _place(plain)
 
     @rule(default=limits, of_a=limits, behind=st.integers(0, 10))
     def retain(self, default, of_a, behind):
@@ -160,6 +174,10 @@ class StoreMachine(RuleBasedStateMachine):
         ours, plain = self.store.replay(), self.model.replay()
         assert [bytes(e.buffer) for e in ours] == [bytes(e.buffer) for e in plain]
         assert _size(self.store.size()) == _size(self.model.size())
+
+
+def _place(commit):
+    return (commit.index, commit.base_sequence, commit.bytes, commit.first_offsets)
 
 
 def _row(info):

@@ -4,13 +4,17 @@ A batch is built while the previous commit is under way, one ``append`` per publ
 publishes, so appending must cost next to nothing: it files payloads under their topic and notes
 one *run* (position, count, time, flags). Consecutive appends with the same topic, time and flags
 grow the last run instead. Everything else (columns, checksum, topic ids, offsets) is left to the
-codec, which works on the whole batch at once, in the writer thread.
+codec, which works on the whole batch at once, in the writer thread. Headers and signatures, which
+few messages have, are filed apart: those that have none do not pay for them.
 
 A batch belongs to one thread at a time: the loop until it is handed to the writer, then the writer.
 """
 
 from collections.abc import Sequence
 from typing import Any
+
+from penstock.model.message import Extras
+from penstock.store.extras import extras_bytes
 
 __all__ = ["RUN_WIDTH", "Batch", "Group"]
 
@@ -42,6 +46,7 @@ class Batch:
         "checkpoint",
         "count",
         "events",
+        "extras",
         "groups",
         "payload_bytes",
         "rows",
@@ -50,7 +55,10 @@ class Batch:
     def __init__(self) -> None:
         self.count = 0
         self.payload_bytes = 0
+        """Bytes of payloads, and of the headers and signatures beside them."""
         self.groups: dict[bytes, Group] = {}
+        self.extras: dict[bytes, dict[int, Extras]] = {}
+        """By topic, then by number within the topic's group; only of messages that have any."""
         self.events: list[tuple[int, tuple[Any, ...]]] = []
         self.rows: list[tuple[str, bytes, bytes | None]] = []
         self.checkpoint: int | None = None
@@ -59,8 +67,18 @@ class Batch:
         self._time_ms = 0
         self._flags = 0
 
-    def append(self, topic: bytes, payloads: Sequence[bytes], time_ms: int, flags: int) -> int:
-        """Add messages of one topic that arrived back to back; return the first one's position."""
+    def append(
+        self,
+        topic: bytes,
+        payloads: Sequence[bytes],
+        time_ms: int,
+        flags: int,
+        extras: Sequence[Extras | None] | None = None,
+    ) -> int:
+        """Add messages of one topic that arrived back to back; return the first one's position.
+
+        ``extras``, if given, has one element for each payload.
+        """
         position = self.count
         number = len(payloads)
         if topic == self._topic and time_ms == self._time_ms and flags == self._flags:
@@ -71,6 +89,9 @@ class Batch:
             group.runs += (position, number, time_ms, flags)
         else:
             return position
+        if extras is not None:
+            assert len(extras) == number
+            self._note_extras(topic, len(group.payloads), extras)
         group.payloads += payloads
         self.count = position + number
         self.payload_bytes += len(payloads[0]) if number == 1 else sum(map(len, payloads))
@@ -88,6 +109,12 @@ class Batch:
     def is_empty(self) -> bool:
         """Whether a commit of this batch would write nothing."""
         return not (self.count or self.events or self.rows) and self.checkpoint is None
+
+    def _note_extras(self, topic: bytes, first: int, extras: Sequence[Extras | None]) -> None:
+        for number, found in enumerate(extras, start=first):
+            if found is not None and (found.headers or found.signature):
+                self.payload_bytes += extras_bytes(found)
+                self.extras.setdefault(topic, {})[number] = found
 
     def _file(self, topic: bytes, time_ms: int, flags: int) -> Group:
         group = self.groups.get(topic)

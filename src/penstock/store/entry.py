@@ -3,7 +3,7 @@
 An entry is a fixed header, a directory of *sections* and the sections themselves, each one column,
 each starting on a multiple of eight bytes. Numbers are little-endian, so on the machines we run on
 a column is read in place (``memoryview.cast``) and Arrow can take it as it is. Sections that a
-reader does not know are passed over: that is the room for headers, producers and signatures.
+reader does not know are passed over; what few messages have is in sections that few entries have.
 docs/reference/journal-format.md has the layout byte by byte.
 
 Messages stand in *group order*: all of the first topic, then all of the second. ``BOUNDS`` has one
@@ -28,8 +28,14 @@ from zlib import crc32
 import msgspec
 
 from penstock.errors import StorageDamaged, StorageForeign
-from penstock.model.message import Message
+from penstock.model.message import Extras, Message
 from penstock.store.batch import RUN_WIDTH, Batch
+from penstock.store.extras import (
+    headers_between,
+    pack_headers,
+    pack_signatures,
+    signatures_between,
+)
 
 __all__ = ["VERSION", "Entry", "GroupView", "Placement", "decode", "encode"]
 
@@ -59,10 +65,20 @@ RUN_FLAGS = 10
 BOUNDS = 11
 PAYLOADS = 12
 EVENTS = 13
+SIGNATURE_NUMBERS = 14
+SIGNATURES = 15
+HEADER_NUMBERS = 16
+HEADER_BOUNDS = 17
+HEADER_TEXT_BOUNDS = 18
+HEADER_TEXTS = 19
+
+_SIGNATURE_SECTIONS = (SIGNATURE_NUMBERS, SIGNATURES)
+_HEADER_SECTIONS = (HEADER_NUMBERS, HEADER_BOUNDS, HEADER_TEXT_BOUNDS, HEADER_TEXTS)
 
 _WIDTHS: dict[int, Literal["I", "Q"]] = {
     TOPIC_IDS: "I", FIRST_OFFSETS: "Q", GROUP_MESSAGES: "I", GROUP_RUNS: "I", NAME_ENDS: "I",
     RUN_POSITIONS: "I", RUN_BOUNDS: "I", RUN_TIMES: "I", BOUNDS: "I",
+    SIGNATURE_NUMBERS: "I", HEADER_NUMBERS: "I", HEADER_BOUNDS: "I", HEADER_TEXT_BOUNDS: "I",
 }  # fmt: skip
 
 _U32_MAX = 0xFFFF_FFFF
@@ -84,6 +100,8 @@ def encode(batch: Batch, index: int, base_sequence: int, placements: Sequence[Pl
     time_ms, sections = _message_sections(batch, placements) if batch.count else (0, [])
     if batch.events:
         sections.append((EVENTS, _encode_events(batch.events)))
+    if batch.extras:
+        sections += _extras_sections(batch)
     parts: list[bytes] = [
         _BODY.pack(0, index, base_sequence, batch.count, len(batch.groups), time_ms)
     ]
@@ -121,6 +139,22 @@ def _message_sections(
         (PAYLOADS, b"".join(payloads)),
     ]
     return time_ms, sections
+
+
+def _extras_sections(batch: Batch) -> Iterator[tuple[int, bytes]]:
+    """Headers and signatures under their messages' numbers, in the order of the groups."""
+    found: list[tuple[int, Extras]] = []
+    start = 0
+    for topic, group in batch.groups.items():
+        of_group = batch.extras.get(topic, {})
+        found += [(start + number, extras) for number, extras in of_group.items()]
+        start += len(group.payloads)
+    signatures = [(n, extras.signature) for n, extras in found if extras.signature is not None]
+    if signatures:
+        yield from zip(_SIGNATURE_SECTIONS, pack_signatures(signatures), strict=True)
+    headers = [(n, extras.headers) for n, extras in found if extras.headers]
+    if headers:
+        yield from zip(_HEADER_SECTIONS, pack_headers(headers), strict=True)
 
 
 def _time_deltas(times: list[int], time_ms: int) -> bytes:
@@ -252,8 +286,10 @@ class Entry:
         groups = self.groups
         for run in self.arrival:
             group = groups[bisect_right(self.group_runs, run)]
-            for number in range(self.run_bounds[run], self.run_bounds[run + 1]):
-                yield self._message(group, run, number)
+            start, end = self.run_bounds[run], self.run_bounds[run + 1]
+            extras = self.extras(start, end)
+            for number in range(start, end):
+                yield self._message(group, run, number, extras.get(number - start))
 
     def message(self, sequence: int) -> Message:
         """The message of one sequence, which must lie in this entry."""
@@ -262,9 +298,23 @@ class Entry:
         run = self.arrival[place]
         group = self.group(bisect_right(self.group_runs, run))
         number = self.run_bounds[run] + position - self.run_positions[run]
-        return self._message(group, run, number)
+        return self._message(group, run, number, self.extras(number, number + 1).get(0))
 
-    def _message(self, group: GroupView, run: int, number: int) -> Message:
+    def extras(self, start: int, end: int) -> dict[int, Extras]:
+        """Extras of the messages ``start … end - 1``, by number counted from ``start``."""
+        signatures, headers = {}, {}
+        if SIGNATURES in self._sections:
+            numbers, records = map(self.column, _SIGNATURE_SECTIONS)
+            signatures = dict(signatures_between(numbers, records, start, end))
+        if HEADER_TEXTS in self._sections:
+            numbers, bounds, text_bounds, texts = map(self.column, _HEADER_SECTIONS)
+            headers = dict(headers_between((numbers, bounds, text_bounds, texts), start, end))
+        return {
+            number - start: Extras(headers.get(number, ()), signatures.get(number))
+            for number in signatures.keys() | headers.keys()
+        }
+
+    def _message(self, group: GroupView, run: int, number: int, extras: Extras | None) -> Message:
         position = self.run_positions[run] + number - self.run_bounds[run]
         return Message(
             topic=group.name,
@@ -273,6 +323,7 @@ class Entry:
             offset=group.first_offset + number - group.message_start,
             time_ms=self.time_ms + self.run_times[run],
             flags=self.run_flags[run],
+            extras=extras,
         )
 
 

@@ -60,6 +60,7 @@ class _Written(NamedTuple):
     """What a commit's transaction did, to be taken over into memory once it is durable."""
 
     entry: bytes
+    first_offsets: tuple[int, ...]
     states: list[TopicState]
     slice_topics: list[int]
     marks: Marks
@@ -128,13 +129,17 @@ class LmdbStore:
             bytes=len(written.entry),
             commit_s=perf_counter() - started,
             fsync_s=fsync_s,
+            first_offsets=written.first_offsets,
         )
         self._take_over(written)
         return commit
 
     def _write(self, transaction: Transaction, batch: Batch) -> _Written:
         states = self._states(transaction, batch)
-        placements = [Placement(state.id, state.next_offset) for state in states]
+        first_offsets = tuple([state.next_offset for state in states])
+        placements = [
+            Placement(s.id, first) for s, first in zip(states, first_offsets, strict=True)
+        ]
         entry = encode(batch, self._next_index, self._next_sequence, placements)
         key = journal_key(self._next_sequence, self._next_index)
         transaction.put(key, entry, db=self._environment["journal"], append=True)
@@ -147,7 +152,7 @@ class LmdbStore:
         slice_topics, marks = self._write_slice(transaction, marks)
         if marks is not self._marks:
             put_marks(self._environment, transaction, marks)
-        return _Written(entry, states, slice_topics, marks)
+        return _Written(entry, first_offsets, states, slice_topics, marks)
 
     def _states(self, transaction: Transaction, batch: Batch) -> list[TopicState]:
         """States of the batch's topics; new ones get the next ids, not yet remembered."""

@@ -86,6 +86,7 @@ class MemoryStore:
             bytes=len(data),
             commit_s=perf_counter() - started,
             fsync_s=0.0,
+            first_offsets=tuple([place.first_offset for place in placements]),
         )
 
     def _placements(self, batch: Batch) -> list[Placement]:

@@ -55,6 +55,7 @@ def cut(entry: Entry, number: int, offset: int, count_max: int, bytes_max: int) 
         run_positions=positions,
         run_times=bytes(entry.run_times[run_start:run_end]),
         run_flags=bytes(entry.run_flags[run_start:run_end]),
+        extras=entry.extras(first, end),
     )
 
 

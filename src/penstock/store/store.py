@@ -16,7 +16,7 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.model.message import Message
+from penstock.model.message import Extras, Message
 from penstock.store.batch import Batch
 from penstock.store.entry import Entry
 
@@ -48,6 +48,8 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     bytes: int
     commit_s: float
     fsync_s: float
+    first_offsets: tuple[int, ...]
+    """Offset of each group's first message, in the order of ``Batch.groups``."""
 
 
 class TopicInfo(msgspec.Struct, frozen=True, gc=False):
@@ -72,6 +74,7 @@ class TopicSlice(msgspec.Struct, frozen=True):
     ``bounds`` has ``count + 1`` numbers; payload *i* is ``blob[bounds[i] - bounds[0]:
     bounds[i + 1] - bounds[0]]``. Runs are four parallel columns; ``run_starts`` counts messages
     from the beginning of the slice. Sequence = ``base_sequence`` + run's position + place in run.
+    ``extras`` has what few messages carry, by number counted from the beginning of the slice.
     """
 
     first_offset: int
@@ -85,6 +88,7 @@ class TopicSlice(msgspec.Struct, frozen=True):
     run_positions: bytes
     run_times: bytes
     run_flags: bytes
+    extras: dict[int, Extras] = {}
 
     def messages(self, topic: bytes) -> Iterator[Message]:
         """The same, one by one; for those who do not read columns."""
@@ -101,6 +105,7 @@ class TopicSlice(msgspec.Struct, frozen=True):
                     offset=self.first_offset + number,
                     time_ms=self.time_ms + times[run],
                     flags=self.run_flags[run],
+                    extras=self.extras.get(number),
                 )
 
 

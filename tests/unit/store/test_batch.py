@@ -1,5 +1,8 @@
 """What a batch remembers, before anything is encoded."""
 
+import pytest
+
+from penstock.model.message import Extras, Signature
 from penstock.store.batch import Batch
 
 
@@ -47,3 +50,29 @@ def test_a_batch_with_anything_in_it_is_not_empty():
     row.add_row("sessions", b"k", None)
     mark.checkpoint = 0
     assert not any(batch.is_empty for batch in (event, row, mark))
+
+
+def test_extras_are_filed_under_the_number_within_the_group():
+    batch = Batch()
+    headed = Extras(((b"name", b"value"),))
+    batch.append(b"a", [b"1"], 5, 0)
+    batch.append(b"b", [b"2"], 5, 0)
+    batch.append(b"a", [b"3", b"4", b"5"], 5, 0, [None, headed, Extras()])
+    assert batch.extras == {b"a": {2: headed}}
+    assert batch.payload_bytes == 5 + 9
+
+
+@pytest.mark.parametrize(
+    "extras",
+    [
+        [],
+        [Extras(signature=Signature(1, 1, bytes(63)))],
+        [Extras(signature=Signature(2, 1, bytes(64), 1, bytes(9)))],
+        [Extras(signature=Signature(1, 2**32, bytes(64)))],
+    ],
+    ids=["too few", "short signature", "long nonce", "large key id"],
+)
+def test_extras_that_do_not_fit_their_columns_are_a_bug_of_the_caller(extras):
+    """Found while one publisher's message is appended, not when everybody's batch is written."""
+    with pytest.raises(AssertionError):
+        Batch().append(b"a", [b"1"], 5, 0, extras)

@@ -6,10 +6,14 @@ from zlib import crc32
 import pytest
 
 from penstock.errors import StorageDamaged, StorageForeign
+from penstock.model.message import Extras, Signature
 from penstock.store.batch import Batch
-from penstock.store.entry import Placement, decode, encode
+from penstock.store.entry import HEADER_NUMBERS, SIGNATURES, Placement, decode, encode
 
 PLACEMENTS = [Placement(3, 10), Placement(4, 0)]
+SIGNED = Extras(signature=Signature(1, 7, b"s" * 64))
+HEADED = Extras(((b"name", b"value"), (b"", b"")))
+BOTH = Extras(((b"n", b"v" * 9),), Signature(2, 2**32 - 1, b"t" * 64, 2**40, b"\0nonce\0"))
 
 
 def sample() -> bytes:
@@ -18,6 +22,16 @@ def sample() -> bytes:
     batch.append("b/ü".encode(), [b"x" * 300], 1_500, 0)
     batch.append(b"a", [b"333"], 999, 4)
     batch.add_event(("opened", b"client", [1, 2]))
+    return encode(batch, 7, 100, PLACEMENTS)
+
+
+def adorned() -> bytes:
+    """Some messages have headers, some signatures, one both; numbers are not those of arrival."""
+    batch = Batch()
+    batch.append(b"a", [b"1", b"2"], 1_000, 1, [None, SIGNED])
+    batch.append(b"b", [b"3", b"4"], 1_000, 1, [HEADED, None])
+    batch.append(b"a", [b"5", b"6"], 1_000, 1)
+    batch.append(b"a", [b"7"], 1_001, 1, [BOTH])
     return encode(batch, 7, 100, PLACEMENTS)
 
 
@@ -59,8 +73,31 @@ def test_an_entry_may_hold_events_only():
     assert entry.end_sequence == entry.base_sequence == 9
 
 
-def test_every_flipped_bit_is_noticed():
-    data = sample()
+def test_headers_and_signatures_come_back_with_their_messages():
+    entry = decode(adorned())
+    expected = [None, SIGNED, HEADED, None, None, None, BOTH]
+    assert [message.extras for message in entry.messages()] == expected
+    assert [entry.message(sequence).extras for sequence in range(100, 107)] == expected
+
+
+def test_sections_for_extras_are_written_only_where_there_are_any():
+    assert not {SIGNATURES, HEADER_NUMBERS} & decode(sample())._sections.keys()
+    batch = Batch()
+    batch.append(b"a", [b"1"], 1_000, 1, [SIGNED])
+    entry = decode(encode(batch, 7, 100, PLACEMENTS[:1]))
+    assert {SIGNATURES, HEADER_NUMBERS} & entry._sections.keys() == {SIGNATURES}
+
+
+def test_signatures_are_records_of_one_size_on_multiples_of_eight():
+    """A reader of columns takes them as they are."""
+    entry = decode(adorned())
+    assert all(start % 8 == 0 for start, _ in entry._sections.values())
+    assert len(entry.column(SIGNATURES)) == 2 * 88
+
+
+@pytest.mark.parametrize("make", [sample, adorned])
+def test_every_flipped_bit_is_noticed(make):
+    data = make()
     for place in range(len(data)):
         for bit in range(8):
             flipped = bytearray(data)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.model.message import Extras, Signature
 from penstock.store.batch import Batch
 from penstock.store.store import Limits, RetentionRule, RetentionRules
 
@@ -51,6 +52,14 @@ def test_offsets_are_counted_per_topic(store):
     store.commit(batch_of((b"a", b"4")))
     offsets = [(m.topic, m.offset) for m in store.read([1, 2, 3, 4])]
     assert offsets == [(b"a", 0), (b"b", 0), (b"a", 1), (b"a", 2)]
+
+
+def test_a_commit_says_where_each_group_begins(store):
+    assert store.commit(batch_of((b"b", b"1"), (b"a", b"2"), (b"a", b"3"))).first_offsets == (0, 0)
+    assert store.commit(batch_of((b"a", b"4"), (b"c", b"5"), (b"b", b"6"))).first_offsets == (
+        2, 0, 1,
+    )  # fmt: skip
+    assert store.commit(Batch()).first_offsets == ()
 
 
 def test_reading_what_is_not_there_gives_none(store):
@@ -143,6 +152,26 @@ def test_a_topic_read_and_a_sequence_read_agree(store):
         for count in range(1, 6):
             found = store.read_topic(b"a", offset, count, 10**6)
             assert list(found.messages()) == whole[offset : offset + count]
+
+
+def test_extras_are_read_by_sequence_and_by_topic(store):
+    """Also where a slice begins inside a run, or inside a group."""
+    signed = Extras(signature=Signature(1, 7, b"s" * 64))
+    headed = Extras(((b"name", b"value"),))
+    batch = Batch()
+    batch.append(b"a", [b"1", b"2", b"3"], 1_000, 1, [None, signed, None])
+    batch.append(b"b", [b"-"], 1_001, 0)
+    batch.append(b"a", [b"4", b"5"], 1_002, 2, [headed, signed])
+    store.commit(batch)
+    expected = [None, signed, None, headed, signed]
+    assert [m.extras for m in store.read([1, 2, 3, 5, 6])] == expected
+    for offset in range(5):
+        for count in range(1, 6):
+            found = store.read_topic(b"a", offset, count, 10**6)
+            extras = [message.extras for message in found.messages()]
+            assert extras == expected[offset : offset + count]
+            (part,) = found.slices
+            assert part.extras.keys() <= set(range(part.count))
 
 
 def test_a_read_is_bounded_by_bytes_but_gives_at_least_one(store):

@@ -1,0 +1,109 @@
+"""Columns of what only few messages carry: headers and signatures.
+
+They are *sparse*: one column has the numbers of the messages that have something, ascending, the
+others have it. A batch in which nobody has any writes none of these columns, and a reader finds
+those of a stretch of messages by two bisections.
+
+A signature is a record of fixed size. Headers are a list of lists of pairs, laid out as Arrow has
+it: per message the bounds of its headers, per name and per value the bounds of its bytes.
+"""
+
+import struct
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from itertools import accumulate, chain
+from typing import TypeAlias
+
+from penstock.model.message import Extras, Signature
+
+__all__ = [
+    "HeaderColumns",
+    "Headers",
+    "extras_bytes",
+    "headers_between",
+    "pack_headers",
+    "pack_signatures",
+    "signatures_between",
+]
+
+SIGNATURE_BYTES = 64
+"""An Ed25519 signature."""
+NONCE_BYTES_MAX = 8
+KEY_ID_MAX = 0xFFFF_FFFF
+
+# signature, time of signing, nonce, key id, version, length of the nonce, zero
+_SIGNATURE = struct.Struct(f"<{SIGNATURE_BYTES}sQ{NONCE_BYTES_MAX}sIBBH")
+
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+HeaderColumns: TypeAlias = tuple[memoryview, memoryview, memoryview, memoryview]
+"""Message numbers, header bounds, text bounds (u32 each), and the texts themselves."""
+
+
+def extras_bytes(extras: Extras) -> int:
+    """About how many bytes these add to an entry; asserts that they fit their columns."""
+    size = sum(len(name) + len(value) for name, value in extras.headers)
+    signature = extras.signature
+    if signature is None:
+        return size
+    assert len(signature.signature) == SIGNATURE_BYTES
+    assert len(signature.nonce) <= NONCE_BYTES_MAX
+    assert 0 <= signature.key_id <= KEY_ID_MAX
+    return size + _SIGNATURE.size
+
+
+def pack_signatures(found: Iterable[tuple[int, Signature]]) -> tuple[bytes, bytes]:
+    """Numbers and records, from message numbers (ascending) and their signatures."""
+    numbers = array("I")
+    records = bytearray()
+    for number, signature in found:
+        nonce = signature.nonce
+        numbers.append(number)
+        records += _SIGNATURE.pack(
+            signature.signature,
+            signature.signed_ms,
+            nonce,
+            signature.key_id,
+            signature.version,
+            len(nonce),
+            0,
+        )
+    return numbers.tobytes(), bytes(records)
+
+
+def signatures_between(
+    numbers: memoryview, records: memoryview, start: int, end: int
+) -> Iterator[tuple[int, Signature]]:
+    """Signatures of the messages ``start … end - 1``, with the messages' numbers."""
+    first, last = bisect_left(numbers, start), bisect_left(numbers, end)
+    stretch = records[first * _SIGNATURE.size : last * _SIGNATURE.size]
+    for number, fields in zip(numbers[first:last], _SIGNATURE.iter_unpack(stretch), strict=True):
+        signature, signed_ms, nonce, key_id, version, nonce_bytes, _ = fields
+        yield number, Signature(version, key_id, signature, signed_ms, nonce[:nonce_bytes])
+
+
+def pack_headers(found: list[tuple[int, Headers]]) -> tuple[bytes, bytes, bytes, bytes]:
+    """Numbers, header bounds, text bounds, texts; from message numbers (ascending) and headers."""
+    texts = [text for _, headers in found for text in chain.from_iterable(headers)]
+    return (
+        array("I", [number for number, _ in found]).tobytes(),
+        array("I", accumulate((len(headers) for _, headers in found), initial=0)).tobytes(),
+        array("I", accumulate(map(len, texts), initial=0)).tobytes(),
+        b"".join(texts),
+    )
+
+
+def headers_between(columns: HeaderColumns, start: int, end: int) -> Iterator[tuple[int, Headers]]:
+    """Headers of the messages ``start … end - 1``, with the messages' numbers."""
+    numbers, header_bounds, text_bounds, content = columns
+    for place in range(bisect_left(numbers, start), bisect_left(numbers, end)):
+        yield (
+            numbers[place],
+            tuple(
+                (
+                    bytes(content[text_bounds[text] : text_bounds[text + 1]]),
+                    bytes(content[text_bounds[text + 1] : text_bounds[text + 2]]),
+                )
+                for text in range(2 * header_bounds[place], 2 * header_bounds[place + 1], 2)
+            ),
+        )
