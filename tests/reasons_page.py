@@ -27,6 +27,13 @@ ADVICE: dict[Enum, str] = {
         "The client stopped or its link did. If it is busy for long stretches, let it ask for a "
         "longer keep-alive."
     ),
+    DisconnectReason.IDLE_TIMEOUT: (
+        "Let the client send a PING now and then: every minute is plenty. `limits.idle_timeout_s` "
+        "is the bound."
+    ),
+    DisconnectReason.SIGNATURE_REFUSED: (
+        "The log has the topic and what was wrong. See the page on signing for the ways to sign."
+    ),
     DisconnectReason.SESSION_TAKEN_OVER: (
         "Fine after a quick reconnect. In a steady rhythm: two clients share one id and throw "
         "each other out; give each its own."
@@ -89,6 +96,14 @@ ADVICE: dict[Enum, str] = {
         "Raise `limits.session_expiry_s`, if the client was meant to come back."
     ),
     DropReason.RETAINED_LIMIT: "Raise `limits.retained_max`, or clear topics that are not used.",
+    DropReason.ACKNOWLEDGEMENT_HOLES: (
+        "A subscriber acknowledges newer messages and leaves older ones open, ten thousand times "
+        "over. Look at why it does not acknowledge those."
+    ),
+    DropReason.SIGNATURE_REFUSED: (
+        "`penstock keys list` shows which keys are valid; the counter by fault tells what was "
+        "wrong. Somebody may be trying."
+    ),
     DropReason.STORAGE_FULL: (
         "Make room. The publisher was not given an acknowledgement and may repeat."
     ),

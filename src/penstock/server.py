@@ -307,6 +307,11 @@ def recover(store: Store, broker: Broker) -> None:
         broker.load_session(row)
     for _key, row in store.rows("retained"):
         broker.retained.restore(RetainedMessage.decode(row))
+    for _key, row in store.rows("subscribers"):
+        broker.subscribers.load(row)
+    for _key, row in store.rows("groups"):
+        broker.groups.load(row)
+    broker.begin_recovery()
     nobody = Effects()
     for entry in store.replay():
         broker.begin(entry.index, entry.base_sequence)

@@ -17,17 +17,28 @@ from typing import Any
 
 from penstock.core.commands import (
     Acknowledged,
+    Claimed,
     Closed,
     Command,
+    ConsumerGone,
+    ConsumerMade,
     Expired,
+    Forgotten,
+    GroupGone,
+    GroupMade,
+    GroupMoved,
     Lost,
     Offered,
     Opened,
+    Progressed,
     Published,
     Received,
     Released,
     Repeated,
+    Returned,
+    Settled,
     Subscribed,
+    Taken,
     Unsubscribed,
 )
 from penstock.core.effects import (
@@ -38,14 +49,17 @@ from penstock.core.effects import (
     Delivery,
     Effects,
     FollowUp,
+    Outcome,
     SubscribeAnswer,
     TakenOver,
     Unkept,
     UnsubscribeAnswer,
 )
+from penstock.core.groups import GroupCommand, Groups
 from penstock.core.retained import Retained, RetainedMessage
 from penstock.core.routes import Routes
 from penstock.core.session import AWAIT_PUBCOMP, PUBACK, PUBCOMP, PUBREC, PUBREL, Session
+from penstock.core.subscribers import Subscribers
 from penstock.limits import INFLIGHT_MAX, QUEUE_MESSAGES_MAX, RETAINED_MAX, ROUTES_CACHED_MAX
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DropReason
@@ -54,6 +68,18 @@ __all__ = ["SUBSCRIBE_FAILED", "Broker"]
 
 SUBSCRIBE_FAILED = 0x80
 """The only failure code of a 3.1.1 SUBACK."""
+
+_GROUP_COMMANDS = (
+    GroupMade,
+    GroupMoved,
+    GroupGone,
+    ConsumerMade,
+    ConsumerGone,
+    Taken,
+    Settled,
+    Returned,
+    Claimed,
+)
 
 
 class Broker:
@@ -75,6 +101,8 @@ class Broker:
         self.queue_drops_oldest = queue_drops_oldest
         self.routes: Routes[Session] = Routes(cached_max=routes_cached_max)
         self.retained = Retained(count_max=retained_max)
+        self.subscribers = Subscribers()
+        self.groups = Groups()
         self.sessions: dict[bytes, Session] = {}
         self.away: dict[bytes, Session] = {}
         """Durable sessions without a connection, the longest away first."""
@@ -98,6 +126,9 @@ class Broker:
             Lost: self._lost,
             Repeated: self._repeated,
             Published: self._published,
+            Progressed: self._progressed,
+            Forgotten: self._forgotten,
+            **dict.fromkeys(_GROUP_COMMANDS, self._group_changed),
         }
 
     # ── applying ──────────────────────────────────────────────────────────────────────────────
@@ -417,6 +448,20 @@ class Broker:
         session.enqueue(sequence, flags & 3, retain=bool(flags & DELIVER_RETAIN))
         self.queued_count += 1
 
+    # ── durable subscribers and groups ────────────────────────────────────────────────────────
+
+    def _progressed(self, command: Progressed, _outlet: Any, _effects: Effects) -> None:
+        given_up = self.subscribers.progressed(command, self.index, recovering=self._recovering)
+        self.counters.drops[DropReason.ACKNOWLEDGEMENT_HOLES] += given_up
+
+    def _forgotten(self, command: Forgotten, _outlet: Any, _effects: Effects) -> None:
+        self.subscribers.forgotten(command, self.index, recovering=self._recovering)
+
+    def _group_changed(self, command: GroupCommand, outlet: Any, effects: Effects) -> None:
+        value = self.groups.apply(command, self.index, recovering=self._recovering)
+        if outlet is not None:
+            effects.controls.append(Outcome(outlet, value))
+
     # ── checkpoint and recovery ───────────────────────────────────────────────────────────────
 
     def _touch(self, session: Session) -> None:
@@ -434,10 +479,13 @@ class Broker:
             return None
         return session.to_row(self.index)
 
+    def begin_recovery(self) -> None:
+        """What is applied from now on may be contained in rows that were loaded already."""
+        self._recovering = True
+
     def load_session(self, row: bytes) -> None:
         """Take a session from the checkpoint, before any replay."""
         session = Session.from_row(row)
-        self._recovering = True
         self.sessions[session.client_id] = session
         self.queued_count += session.queue_count
         for topic_filter, qos in (session.subscriptions or {}).items():
@@ -446,6 +494,7 @@ class Broker:
     def settle_recovery(self) -> None:
         """After the last replayed entry: order the sessions that are away by how long they are."""
         self._recovering = False
+        self.subscribers.settle()
         for session in self.sessions.values():
             session.forget_offers()
         away = [s for s in self.sessions.values() if s.durable and not s.connected]

@@ -15,17 +15,29 @@ import msgspec
 
 __all__ = [
     "Acknowledged",
+    "Claimed",
     "Closed",
     "Command",
+    "ConsumerGone",
+    "ConsumerMade",
     "Expired",
+    "Forgotten",
+    "GroupGone",
+    "GroupMade",
+    "GroupMoved",
+    "KeyStored",
     "Lost",
     "Offered",
     "Opened",
+    "Progressed",
     "Published",
     "Received",
     "Released",
     "Repeated",
+    "Returned",
+    "Settled",
     "Subscribed",
+    "Taken",
     "Unsubscribed",
     "WillMessage",
     "from_event",
@@ -144,6 +156,130 @@ class Repeated(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False):
     packet_ids: list[int]
 
 
+# ── durable subscribers ───────────────────────────────────────────────────────────────────────
+
+
+class Progressed(msgspec.Struct, frozen=True, array_like=True, tag=12, gc=False):
+    """A durable subscriber acknowledged stretches of a topic: ``(first offset, one past last)``."""
+
+    client_id: bytes
+    topic: bytes
+    ranges: list[tuple[int, int]]
+    now_ms: int
+
+
+class Forgotten(msgspec.Struct, frozen=True, array_like=True, tag=13, gc=False):
+    """A durable subscriber's time ran out, if it was last seen when ``seen_ms`` says."""
+
+    client_id: bytes
+    seen_ms: int
+
+
+# ── groups ────────────────────────────────────────────────────────────────────────────────────
+
+
+class GroupMade(msgspec.Struct, frozen=True, array_like=True, tag=14, gc=False):
+    """A group of a topic is to exist; the first message it hands out is that of ``start``."""
+
+    topic: bytes
+    group: bytes
+    start: int
+
+
+class GroupMoved(msgspec.Struct, frozen=True, array_like=True, tag=15, gc=False):
+    """The next new message that the group hands out is to be that of ``start``."""
+
+    topic: bytes
+    group: bytes
+    start: int
+
+
+class GroupGone(msgspec.Struct, frozen=True, array_like=True, tag=16, gc=False):
+    """The group is to exist no more."""
+
+    topic: bytes
+    group: bytes
+
+
+class ConsumerMade(msgspec.Struct, frozen=True, array_like=True, tag=17, gc=False):
+    """A consumer of a group is to exist."""
+
+    topic: bytes
+    group: bytes
+    consumer: bytes
+    now_ms: int
+
+
+class ConsumerGone(msgspec.Struct, frozen=True, array_like=True, tag=18, gc=False):
+    """A consumer leaves its group for good, with all that it had not acknowledged."""
+
+    topic: bytes
+    group: bytes
+    consumer: bytes
+
+
+class Taken(msgspec.Struct, frozen=True, array_like=True, tag=19, gc=False):
+    """Consumers take messages: ``(consumer, how many)`` each, one share after the other.
+
+    ``first`` and ``end`` say which offsets the topic had when this was asked for; what exactly is
+    taken is found when it is applied, as others may stand in the line before it. With ``settle``
+    the messages count as done at once.
+    """
+
+    topic: bytes
+    group: bytes
+    shares: list[tuple[bytes, int]]
+    first: int
+    end: int
+    now_ms: int
+    settle: bool
+
+
+class Settled(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
+    """Messages that were taken are done with: stretches of offsets."""
+
+    topic: bytes
+    group: bytes
+    ranges: list[tuple[int, int]]
+
+
+class Returned(msgspec.Struct, frozen=True, array_like=True, tag=21, gc=False):
+    """A worker is gone: what it had taken and not settled goes to others."""
+
+    topic: bytes
+    group: bytes
+    consumer: bytes
+
+
+class Claimed(msgspec.Struct, frozen=True, array_like=True, tag=22, gc=False):
+    """A consumer takes over what others had taken, if that was long enough ago."""
+
+    topic: bytes
+    group: bytes
+    consumer: bytes
+    offsets: list[int]
+    min_idle_ms: int
+    now_ms: int
+    taken_ms: int
+    """When they are to count as taken: now, unless the client asks for another time."""
+    deliveries: int | None
+    """How often they are to count as delivered; None: once more than before (or as before)."""
+    counts: bool
+    """Whether this is a delivery of its own."""
+    forces: bool
+    """Whether messages that nobody has taken are claimed, too."""
+
+
+# ── keys ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class KeyStored(msgspec.Struct, frozen=True, array_like=True, tag=23, gc=False):
+    """A signing key is to be known as this row of the key ring says."""
+
+    key_id: int
+    row: bytes
+
+
 class Published(msgspec.Struct, frozen=True, gc=False):
     """Messages of the batch from ``position`` on, to be routed, retained or both.
 
@@ -174,6 +310,18 @@ Event = (
     | Released
     | Lost
     | Repeated
+    | Progressed
+    | Forgotten
+    | GroupMade
+    | GroupMoved
+    | GroupGone
+    | ConsumerMade
+    | ConsumerGone
+    | Taken
+    | Settled
+    | Returned
+    | Claimed
+    | KeyStored
 )
 Command = Event | Published
 

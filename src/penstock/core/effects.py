@@ -25,6 +25,7 @@ __all__ = [
     "Delivery",
     "Effects",
     "FollowUp",
+    "Outcome",
     "SubscribeAnswer",
     "TakenOver",
     "Unkept",
@@ -83,7 +84,14 @@ class Unkept(msgspec.Struct, frozen=True):
     outlet: Any
 
 
-Control = Accepted | TakenOver | SubscribeAnswer | UnsubscribeAnswer | FollowUp | Unkept
+class Outcome(msgspec.Struct, frozen=True):
+    """Tell the one who asked what became of its command; what that is, the command's verb says."""
+
+    outlet: Any
+    value: object
+
+
+Control = Accepted | TakenOver | SubscribeAnswer | UnsubscribeAnswer | FollowUp | Unkept | Outcome
 
 
 class Effects:

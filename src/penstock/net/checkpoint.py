@@ -17,13 +17,19 @@ ROUND_INTERVAL_S = 1.0
 ROWS_PER_COMMIT_MAX = 256
 """Rows in one commit: bounds what a commit costs beyond its messages."""
 
+_TABLES = ("sessions", "subscribers", "groups")
+"""Tables of which every row is written anew; retained messages have a way of their own."""
+
+_Row = tuple[str, bytes]
+"""Table and key."""
+
 
 class Checkpointer:
     """Decides which rows go with the next commit."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._sessions: list[bytes] = []
+        self._rows: list[_Row] = []
         self._retained_left = 0
         self._round_index: int | None = None
         self._done_index = broker.index
@@ -49,15 +55,11 @@ class Checkpointer:
             return
         if self._round_index is None:
             self._begin()
-        broker = self._broker
-        slice_, self._sessions = (
-            self._sessions[:ROWS_PER_COMMIT_MAX],
-            self._sessions[ROWS_PER_COMMIT_MAX:],
-        )
-        for client_id in slice_:
-            batch.add_row("sessions", client_id, broker.session_row(client_id))
+        slice_, self._rows = self._rows[:ROWS_PER_COMMIT_MAX], self._rows[ROWS_PER_COMMIT_MAX:]
+        for table, key in slice_:
+            batch.add_row(table, key, self._row(table, key))
         self._fill_retained(batch, ROWS_PER_COMMIT_MAX - len(slice_))
-        if not self._sessions and not self._retained_left:
+        if not self._rows and not self._retained_left:
             batch.checkpoint = self._done_index = self._round_index or 0
             self._round_index = None
             self._next_round_at = now + ROUND_INTERVAL_S
@@ -65,9 +67,28 @@ class Checkpointer:
     def _begin(self) -> None:
         broker = self._broker
         self._round_index = broker.index
-        self._sessions = list(broker.dirty)
-        broker.dirty = {}
+        self._rows = [(table, key) for table in _TABLES for key in self._dirty(table)]
+        for table in _TABLES:
+            self._dirty(table).clear()
         self._retained_left = broker.retained.dirty_count
+
+    def _dirty(self, table: str) -> dict[bytes, None]:
+        """Keys of a table whose rows on disk are older than the state."""
+        broker = self._broker
+        if table == "sessions":
+            return broker.dirty
+        if table == "subscribers":
+            return broker.subscribers.dirty
+        return broker.groups.dirty
+
+    def _row(self, table: str, key: bytes) -> bytes | None:
+        """A row as of now; None: there is none any more."""
+        broker = self._broker
+        if table == "sessions":
+            return broker.session_row(key)
+        if table == "subscribers":
+            return broker.subscribers.row(key, broker.index)
+        return broker.groups.row(key, broker.index)
 
     def _fill_retained(self, batch: Batch, room: int) -> None:
         rows = self._broker.retained.take_dirty(min(room, self._retained_left))
@@ -78,12 +99,13 @@ class Checkpointer:
     def failed(self, batch: Batch) -> None:
         """The commit did not happen: what it carried is still to be written."""
         for table, key, _value in batch.rows:
-            if table == "sessions":
-                self._broker.dirty[key] = None
-            else:
+            if table == "retained":
                 self._broker.retained.mark_dirty((key,))
+            else:
+                self._dirty(table)[key] = None
         if batch.checkpoint is not None or self._round_index is not None:
-            self._broker.dirty.update(dict.fromkeys(self._sessions))
-            self._sessions = []
+            for table, key in self._rows:
+                self._dirty(table)[key] = None
+            self._rows = []
             self._round_index = None
             self._done_index = -1

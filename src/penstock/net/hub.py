@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import sleep
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
@@ -19,6 +19,7 @@ from penstock.core.effects import (
     Delivery,
     Effects,
     FollowUp,
+    Outcome,
     SubscribeAnswer,
     TakenOver,
     Unkept,
@@ -29,14 +30,14 @@ from penstock.errors import StorageError
 from penstock.limits import KIB
 from penstock.model.message import Message
 from penstock.net.clock import Clock
+from penstock.net.feed import Feed
+from penstock.net.live import Live
 from penstock.net.pipeline import Pipeline
 from penstock.net.timers import Deadlines
 from penstock.obs.counters import Counters
 from penstock.obs.log import ThrottledLogger, get_logger
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.store import Store
-from penstock.wire.mqtt import encode
-from penstock.wire.mqtt.events import PublishRun
 
 __all__ = ["Hub", "Outlet", "Targets", "peer_of"]
 
@@ -54,6 +55,8 @@ READERS = 2
 
 Targets = tuple[tuple[Session, int], ...]
 """Sessions a topic goes to, each with its QoS."""
+
+Result = TypeVar("Result")
 
 _log = get_logger("hub")
 
@@ -81,8 +84,8 @@ class Outlet(Protocol):
         """Acknowledge packets of the client."""
         ...
 
-    def forward(self, runs: list[PublishRun], count: int, frames: bytes) -> None:
-        """Send ``count`` live messages, droppable if the reader is slow; ``frames``: as MQTT."""
+    def forward(self, live: Live) -> None:
+        """Send live messages, droppable if the reader is slow."""
         ...
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
@@ -152,6 +155,7 @@ class Hub:
         self._is_flush_scheduled = False
         self._flushed_at = 0.0
         self._received_at_flush = 0
+        self.feed = Feed()
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="penstock-read")
         journal = config.journal
         self.pipeline = Pipeline(
@@ -166,6 +170,7 @@ class Hub:
             capture_interval_ms=journal.capture_interval_ms,
             capture_pending_bytes_max=journal.capture_pending_bytes_max,
             batch_bytes_target=journal.batch_bytes_target,
+            feed=self.feed,
         )
         self._controls: dict[type, Callable[[Any], None]] = {
             Accepted: self._accepted,
@@ -173,6 +178,7 @@ class Hub:
             SubscribeAnswer: lambda c: c.outlet.subscribed(c.packet_id, c.return_codes),
             UnsubscribeAnswer: lambda c: c.outlet.unsubscribed(c.packet_id),
             Unkept: lambda c: c.outlet.close(DisconnectReason.STORAGE_FAILED),
+            Outcome: lambda c: c.outlet.outcome(c.value),
             FollowUp: lambda c: self.pipeline.submit(c.command, c.outlet, durable=True),
         }
 
@@ -189,8 +195,7 @@ class Hub:
         routes = self.broker.routes
         route = routes.cached.get(will.topic) or routes.resolve(will.topic)
         if not will.qos:
-            frame = encode.publish(will.topic, will.payload)
-            self.forward(route.targets, [PublishRun.of(will.topic, will.payload, frame)])
+            self.forward(route.targets, Live.of(will.topic, [will.payload]))
         now_ms = self.clock.wall_ms()
         if will.qos or will.retain:
             retain = will.retain and self.may_retain(will.topic, will.payload)
@@ -207,17 +212,12 @@ class Hub:
         self.counters.drops[DropReason.RETAINED_LIMIT] += 1
         return False
 
-    def forward(self, targets: Targets, runs: list[PublishRun]) -> None:
-        """Give live messages to whoever is connected; each protocol takes what it can use.
-
-        The runs lie next to one another in one chunk.
-        """
-        count = sum([len(run.payloads) for run in runs])
-        frames = runs[0].chunk[runs[0].start : runs[-1].end]
+    def forward(self, targets: Targets, live: Live) -> None:
+        """Give live messages to whoever is connected; each protocol takes the form it needs."""
         for session, _granted in targets:
             outlet = session.outlet
             if outlet is not None:
-                outlet.forward(runs, count, frames)
+                outlet.forward(live)
 
     def steady_ms(self) -> int:
         """The wall clock of our start, moved on by a clock that nobody sets.
@@ -324,19 +324,32 @@ class Hub:
             self.pipeline.when_committed(lambda: self.read(wanted, deliver, fail))
             return
 
-        def done(future: "asyncio.Future[list[Message | None]]") -> None:
+        def found(messages: list[Message | None]) -> None:
+            deliver(dict(zip(wanted, messages, strict=True)))
+
+        self.run_off_loop(lambda: self.store.read(wanted), found, fail)
+
+    def run_off_loop(
+        self,
+        job: Callable[[], Result],
+        deliver: Callable[[Result], None],
+        fail: Callable[[StorageError], None],
+    ) -> None:
+        """Run a job that reads the store in a thread; ``deliver`` gets what it returns."""
+
+        def done(future: "asyncio.Future[Result]") -> None:
             if future.cancelled():
                 return
             error = future.exception()
             if error is None:
-                deliver(dict(zip(wanted, future.result(), strict=True)))
+                deliver(future.result())
             elif isinstance(error, StorageError):
                 fail(error)
             else:
                 _log.error("read_failed", exc_info=error)
                 fail(StorageError(f"reading the journal failed on a bug of ours: {error!r}"))
 
-        self.loop.run_in_executor(self._readers, self.store.read, wanted).add_done_callback(done)
+        self.loop.run_in_executor(self._readers, job).add_done_callback(done)
 
     def close(self) -> None:
         """Stop the threads, after what they are doing."""

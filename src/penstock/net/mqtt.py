@@ -29,9 +29,11 @@ from penstock.core.routes import Route
 from penstock.core.session import PUBCOMP, PUBREC, PUBREL, Session
 from penstock.limits import KEEP_ALIVE_FACTOR, KEEP_ALIVE_S_MAX
 from penstock.model.topic import filter_fault, topic_fault
-from penstock.net.hub import Hub, Outlet, Targets, peer_of
-from penstock.net.outbox import Outbox
-from penstock.obs.log import get_logger, printable
+from penstock.net.connection import ASK_INTERVAL_S, Connection
+from penstock.net.hub import Hub, Outlet, Targets
+from penstock.net.live import Live
+from penstock.net.mqtt_outbox import MqttOutbox
+from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.mqtt import encode
 from penstock.wire.mqtt.events import (
@@ -52,24 +54,8 @@ __all__ = ["MqttConnection"]
 
 CONNACK_ACCEPTED, CONNACK_IDENTIFIER_REJECTED, CONNACK_UNAVAILABLE = 0, 2, 3
 
-ASK_INTERVAL_S = 30.0
-"""Longest time between two looks at a connection's deadline; dead ones are forgotten by then."""
-
-CLOSE_TIMEOUT_S = 5.0
-"""How long a closed connection may take to read its last bytes."""
-
 RESERVED = b"$SYS"
 """First level of the topics that only the broker writes."""
-
-_log = get_logger("mqtt")
-
-_ORDINARY = {
-    DisconnectReason.CLIENT_DISCONNECT,
-    DisconnectReason.CONNECTION_LOST,
-    DisconnectReason.SESSION_TAKEN_OVER,
-    DisconnectReason.SERVER_SHUTDOWN,
-}
-"""Ends that are nobody's fault: not worth a line at the usual level."""
 
 _NOT_OPENED = {
     DisconnectReason.STORAGE_FULL,
@@ -91,79 +77,53 @@ _HANDLERS: dict[type[Any], str] = {
 """Which method takes which event; the two kinds of PUBLISH have a way of their own."""
 
 
-class MqttConnection(asyncio.Protocol):
+class MqttConnection(Connection):
     """One client's connection; an ``Outlet`` of the hub."""
 
     __slots__ = (
-        "_asked_next",
         "_clean",
         "_client_id",
         "_held",
-        "_hub",
-        "_is_reading_paused",
         "_keep_alive_s",
-        "_last_packet_at",
         "_later",
-        "_machine",
         "_number",
         "_session",
         "_subscribing",
-        "_transport",
         "_will",
         "forward",
-        "outbox",
-        "reason",
     )
+
+    outbox: MqttOutbox
 
     def __init__(self, hub: Hub, transport: asyncio.Transport, accepted_at: float) -> None:
         limits = hub.limits
-        self._hub = hub
-        self._transport = transport
-        self._machine = ServerMachine(limits.packet_bytes_max, limits.connect_bytes_max)
+        machine = ServerMachine(limits.packet_bytes_max, limits.connect_bytes_max)
+        outbox = MqttOutbox(hub, transport, self._lose, self.close)
+        super().__init__(hub, transport, machine, outbox, accepted_at)
         self._session: Session | None = None
         self._client_id = b""
         self._clean = True
         self._number = 0
         self._will: WillMessage | None = None
         self._keep_alive_s = 0
-        self._last_packet_at = accepted_at
-        """When the last complete packet came; before CONNECT, when the socket was accepted."""
-        self._asked_next = 0.0
         self._held: list[Any] | None = None
         """Events behind a CONNECT that is not answered yet; None at any other time."""
         self._later: list[Any] | None = None
         """Events behind a SUBSCRIBE, until others have had their turn."""
-        self._is_reading_paused = False
         self._subscribing = 0
         """Filters in the line: granted, but not yet among the session's."""
-        self.outbox = Outbox(hub, transport, self._lose, self.close)
-        self.forward = self.outbox.forward
-        self.reason: DisconnectReason | None = None
-        """Why the connection was closed; None while it is open."""
-        transport.set_protocol(self)
-        hub.connections.add(self)
-        hub.clients.add(self)
-        self._file(accepted_at + limits.connect_timeout_s)
+        self.forward = outbox.forward
+        self.file(accepted_at + limits.connect_timeout_s)
+
+    @property
+    def name(self) -> bytes:
+        """Its client id."""
+        return self._client_id
 
     # ── from the socket ───────────────────────────────────────────────────────────────────────
 
-    def data_received(self, data: bytes) -> None:
-        """Turn a chunk into events and act on each."""
-        hub = self._hub
-        hub.counters.bytes_in_total += len(data)
-        if self.reason is not None:
-            return
-        hub.hold()
-        events = self._machine.receive(data)  # never raises
-        if events:
-            self._last_packet_at = hub.monotonic()
-            self._handle_safely(events)
-        hub.release(self._last_packet_at)
-        if hub.pipeline.is_congested:
-            self._pause_reading()
-            hub.pipeline.when_drained(self)
-
-    def _handle_all(self, events: list[Any], now_ms: int) -> None:
+    def handle(self, events: list[Any], now_ms: int) -> None:
+        """Act on packets, until one must be waited for."""
         position, count = 0, len(events)
         while position < count:
             event = events[position]
@@ -190,45 +150,16 @@ class MqttConnection(asyncio.Protocol):
         Nothing more is read meanwhile, so what is left stays in order.
         """
         self._later = events
-        self._pause_reading()
-        self._hub.loop.call_soon(self._handle_later)
+        self.pause_reading()
+        self._hub.loop.call_soon(self._go_on)
 
-    def _handle_later(self) -> None:
+    def _go_on(self) -> None:
         events, self._later = self._later, None
-        self._handle_held(events)
+        self.handle_later(events)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
-        self.close(DisconnectReason.CONNECTION_LOST, str(exc) if exc else "")
-        self._hub.connections.discard(self)
-        self._hub.clients.discard(self)
-
-    def pause_writing(self) -> None:
-        """The client reads more slowly than we write."""
-        self.outbox.pause()
-
-    def resume_writing(self) -> None:
-        """The client has caught up."""
-        self.outbox.resume()
-
-    def pause(self) -> None:
-        """Take nothing more from this client: the broker is stopping."""
-        self._pause_reading()
-
-    def _pause_reading(self) -> None:
-        if not self._is_reading_paused and not self._transport.is_closing():
-            self._is_reading_paused = True
-            self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        """The line has moved on: take more from this client, unless its CONNECT is unanswered."""
-        waits = self._held is not None or self._later is not None or self._hub.is_stopping
-        if waits or not self._is_reading_paused:
-            return
-        self._is_reading_paused = False
-        self._last_packet_at = self._hub.monotonic()  # its silence was ours
-        if not self._transport.is_closing():
-            self._transport.resume_reading()
+    def is_waiting(self) -> bool:
+        """Whether its CONNECT is unanswered, or others are to have their turn first."""
+        return self._held is not None or self._later is not None
 
     # ── connecting ────────────────────────────────────────────────────────────────────────────
 
@@ -261,7 +192,7 @@ class MqttConnection(asyncio.Protocol):
         hub.opening[self._client_id] = self
         hub.pipeline.submit(opened, self, durable=durable)
         if self._held is not None:
-            self._pause_reading()
+            self.pause_reading()
 
     def _may_have_session(self, client_id: bytes) -> bool:
         """Whether a persistent session is there for this id, or there is room for one more."""
@@ -293,29 +224,15 @@ class MqttConnection(asyncio.Protocol):
         self._session = session
         held, self._held = self._held, None
         if self.reason is not None:
-            self._let_go(session)  # it left while it stood in the line
+            self._leave(session)  # it left while it stood in the line
             return
         self._hub.counters.clients_connected += 1
         self.send(encode.connack(session_present, CONNACK_ACCEPTED))
         if self._keep_alive_s:
-            self._file(min(self._deadline()[0], self._last_packet_at + ASK_INTERVAL_S))
+            self.file(min(self.deadline()[0], self._last_packet_at + ASK_INTERVAL_S))
         if held or self._is_reading_paused:
             # Not from here: effects of the commands before ours are still being carried out.
-            self._hub.loop.call_soon(self._handle_held, held)
-
-    def _handle_held(self, held: list[Any] | None) -> None:
-        if self.reason is None and held:
-            self._hub.hold()
-            self._handle_safely(held)
-            self._hub.release(self._hub.monotonic())
-        self.resume_reading()
-
-    def _handle_safely(self, events: list[Any]) -> None:
-        try:
-            self._handle_all(events, self._hub.wall_ms())
-        except Exception:  # noqa: BLE001 - a bug of ours ends this connection, and no other
-            _log.exception("connection_failed", client_id=printable(self._client_id))
-            self.close(DisconnectReason.INTERNAL_ERROR)
+            self._hub.loop.call_soon(self.handle_later, held)
 
     def _opened(self) -> None:
         """Our CONNECT has left the line."""
@@ -351,7 +268,7 @@ class MqttConnection(asyncio.Protocol):
                 stretch.append(event)
             else:
                 if stretch:
-                    hub.forward(targets, stretch)
+                    hub.forward(targets, _live(stretch))
                 targets = route.targets
                 stretch = [event] if targets else []
             if route.memo is None:
@@ -359,7 +276,7 @@ class MqttConnection(asyncio.Protocol):
             if route.memo:
                 capture(topic, payloads, now_ms, 0)
         if stretch:
-            hub.forward(targets, stretch)
+            hub.forward(targets, _live(stretch))
         hub.counters.messages_in_total[0] += received
         hub.pipeline.end_capture()
         return position
@@ -379,8 +296,7 @@ class MqttConnection(asyncio.Protocol):
             run = self._receive(run)
         elif not qos:
             # To be retained too, but live subscribers get it with RETAIN 0 [MQTT-3.3.1-9].
-            frame = encode.publish(topic, first.payload)
-            hub.forward(route.targets, [PublishRun.of(topic, first.payload, frame)])
+            hub.forward(route.targets, Live.of(topic, [first.payload]))
         if run:
             hub.counters.messages_in_total[qos] += len(run)
             payloads = [event.payload for event in run]
@@ -525,10 +441,6 @@ class MqttConnection(asyncio.Protocol):
 
     # ── what leaves ───────────────────────────────────────────────────────────────────────────
 
-    def send(self, data: bytes) -> None:
-        """Send what must arrive."""
-        self.outbox.send(data)
-
     def deliver(self, deliveries: list[Delivery]) -> None:
         """Send messages."""
         if self.reason is None:
@@ -547,22 +459,8 @@ class MqttConnection(asyncio.Protocol):
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
-    def overdue(self, now: float) -> float | None:
-        """Enforce the connect time-out and the keep-alive [MQTT-3.1.2-24]."""
-        if self._asked_next > now:
-            return None  # filed anew since; that one will ask
-        if self.reason is not None:
-            self._transport.abort()
-            return None
-        if self._is_reading_paused or self._held is not None:
-            return self._ask(now + self._hub.limits.connect_timeout_s)  # it is we who are slow
-        deadline, reason = self._deadline()
-        if now < deadline:
-            return self._ask(min(deadline, now + ASK_INTERVAL_S))
-        self.close(reason)
-        return None
-
-    def _deadline(self) -> tuple[float, DisconnectReason]:
+    def deadline(self) -> tuple[float, DisconnectReason]:
+        """The connect time-out, then the keep-alive [MQTT-3.1.2-24]."""
         base = self._last_packet_at
         if self._session is None:
             return base + self._hub.limits.connect_timeout_s, DisconnectReason.CONNECT_TIMEOUT
@@ -571,37 +469,21 @@ class MqttConnection(asyncio.Protocol):
         deadline = base + self._keep_alive_s * KEEP_ALIVE_FACTOR
         return deadline, DisconnectReason.KEEP_ALIVE_TIMEOUT
 
-    def _ask(self, when: float) -> float:
-        self._asked_next = when
-        return when
-
-    def _file(self, when: float) -> None:
-        self._hub.deadlines.add(self, self._ask(when))
-
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
-        """End the connection, once: count why, publish the will, let go of the session."""
+        """End the connection, once; a CONNECT that is still to be answered is refused."""
         if self._held is not None and reason in _NOT_OPENED:
             self._opened()
             self._held = None
             self.send(encode.connack(session_present=False, return_code=CONNACK_UNAVAILABLE))
-        if self.reason is not None:
-            return
-        self.reason = reason
-        hub = self._hub
-        hub.counters.disconnects[reason] += 1
-        self._report(reason, detail)
+        super().close(reason, detail)
+
+    def let_go(self) -> None:
+        """Publish the will where it is due, and let go of the session."""
         if self._session is not None:
-            hub.counters.clients_connected -= 1
-            self._let_go(self._session)
-        self.outbox.close()
-        self._transport.close()
-        self._file(hub.clock.monotonic() + CLOSE_TIMEOUT_S)
+            self._hub.counters.clients_connected -= 1
+            self._leave(self._session)
 
-    def abort(self) -> None:
-        """Cut the connection now, whatever it still had to read."""
-        self._transport.abort()
-
-    def _let_go(self, session: Session) -> None:
+    def _leave(self, session: Session) -> None:
         """The will first, then the end of the connection: so the journal tells it, too."""
         hub = self._hub
         if self._will is not None and self.reason is not DisconnectReason.CLIENT_DISCONNECT:
@@ -610,17 +492,11 @@ class MqttConnection(asyncio.Protocol):
         hub.pipeline.submit(closed, None, durable=session.recorded)
         self._session = None
 
-    def _report(self, reason: DisconnectReason, detail: str) -> None:
-        values = {
-            "reason": reason.value,
-            "client_id": printable(self._client_id),
-            "peer": peer_of(self._transport),
-        }
-        if reason in _ORDINARY:
-            _log.debug("disconnected", **values)
-        else:
-            detail = printable(detail, 160)
-            self._hub.complaints.info("disconnected", reason.value, **values, detail=detail)
+
+def _live(stretch: list[PublishRun]) -> Live:
+    """Runs that lie side by side in one chunk, with the packets they came in."""
+    count = sum([len(run.payloads) for run in stretch])
+    return Live(stretch, count, stretch[0].chunk[stretch[0].start : stretch[-1].end])
 
 
 def _is_next(last: PublishRun, event: PublishRun) -> bool:

@@ -25,13 +25,14 @@ from penstock.core.commands import Command, Published, Received, to_event
 from penstock.core.effects import Effects
 from penstock.errors import StorageError, StorageFull
 from penstock.limits import BATCH_BYTES_MAX, CAPTURE_BESIDE_WAITING_BYTES_MAX
-from penstock.model.message import FLAG_RETAIN
+from penstock.model.message import FLAG_FIELDS, FLAG_QOS, FLAG_RETAIN, Extras
 from penstock.net.checkpoint import Checkpointer
 from penstock.net.clock import Clock
+from penstock.net.feed import Feed
 from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason, DropReason
-from penstock.store.batch import Batch
+from penstock.store.batch import RUN_WIDTH, Batch, Group
 from penstock.store.store import Commit, Store
 from penstock.store.writer import Writer
 
@@ -46,6 +47,9 @@ WAITING_S = 1.0
 OVERHEAD_BYTES = 512
 """What a message or an event takes in memory beside its topic and payload, about."""
 
+FOLLOWED_INTERVAL_S = 0.002
+"""The same wait while somebody follows the journal: they see messages only after the commit."""
+
 RETRY_S = 0.5
 """Pause before a commit is tried again for commands that nobody is there to repeat."""
 
@@ -55,11 +59,13 @@ _log = get_logger("pipeline")
 class _Group:
     """What is committed together: the batch, the commands it holds, and since when they wait."""
 
-    __slots__ = ("batch", "is_urgent", "opened_at", "overhead_bytes", "steps")
+    __slots__ = ("batch", "is_urgent", "opened_at", "overhead_bytes", "steps", "tell")
 
     def __init__(self) -> None:
         self.batch = Batch()
         self.steps: list[Step] = []
+        self.tell: list[tuple[bytes, int, Any, int, int]] = []
+        """Who wants to know offsets: topic, place among its messages, outlet, token, time."""
         self.opened_at = 0.0
         self.overhead_bytes = 0
         """Memory that commands take beside the payloads, about."""
@@ -84,6 +90,7 @@ class Pipeline:
         capture_interval_ms: int = 20,
         capture_pending_bytes_max: int = 64 << 20,
         batch_bytes_target: int = 4 << 20,
+        feed: Feed | None = None,
     ) -> None:
         self._broker = broker
         self._store = store
@@ -96,6 +103,8 @@ class Pipeline:
         self._capture_interval_s = capture_interval_ms / 1000
         self._capture_pending_bytes_max = capture_pending_bytes_max
         self._batch_bytes_target = batch_bytes_target
+        self._feed = feed or Feed()
+        """Who follows the journal as it grows: told of every commit, before anyone is answered."""
         self._checkpointer = Checkpointer(broker)
         self._loop = asyncio.get_running_loop()
         self._writer = Writer(store, self._done_on_writer)
@@ -144,16 +153,28 @@ class Pipeline:
         packet_ids: list[int] | None = None,
         outlet: Any = None,
         keep: bool = False,
+        extras: list[Extras | None] | None = None,
+        is_fields: bool = False,
     ) -> None:
         """Journal messages of one topic, then route them and acknowledge ``packet_ids``.
 
-        ``keep``: if the commit fails, try again, for nobody else will (a will).
+        ``keep``: if the commit fails, try again, for nobody else will (a will). ``is_fields``: the
+        payloads are the fields of stream entries.
         """
-        flags = qos | (FLAG_RETAIN if retain else 0)
-        position = self._open.batch.append(topic, payloads, now_ms, flags)
+        flags = qos | (FLAG_RETAIN if retain else 0) | (FLAG_FIELDS if is_fields else 0)
+        position = self._open.batch.append(topic, payloads, now_ms, flags, extras)
         command = Published(topic, payloads, qos, retain, position, now_ms, packet_ids or [], keep)
         self._join(command, outlet, durable=True)
         self._watch_congestion((OVERHEAD_BYTES + len(topic)) * len(payloads))
+
+    def tell_offsets(self, topic: bytes, count: int, outlet: Any, token: int, now_ms: int) -> None:
+        """Tell ``outlet`` (``stored``) the offset of the first of the last ``count`` messages.
+
+        To be called right after ``publish`` of as many. It is told once they are on disk, whatever
+        the durability: before that nobody knows.
+        """
+        place = len(self._open.batch.groups[topic].payloads) - count
+        self._open.tell.append((topic, place, outlet, token, now_ms))
 
     def receive(self, client_id: bytes, packet_ids: list[int], *, record: bool) -> None:
         """Remember the ids of QoS 2 messages, ``record``: in the journal; then ``publish`` them."""
@@ -195,7 +216,48 @@ class Pipeline:
         if self._open.batch.payload_bytes >= self._batch_bytes_target:
             self._wake()
         elif self._commit_timer is None and not self._open.batch.is_empty:
-            self._set_timer(self._capture_interval_s)
+            self._set_timer(self._patience_s)
+
+    @property
+    def _patience_s(self) -> float:
+        """How long captured messages may wait for company."""
+        if self._feed.is_wanted:
+            return min(FOLLOWED_INTERVAL_S, self._capture_interval_s)
+        return self._capture_interval_s
+
+    @property
+    def settled_sequence(self) -> int:
+        """Messages below this are on disk and applied; ``unsettled`` gives the others."""
+        if self._applies_first and self._in_flight is not None:
+            return self.next_sequence - self._in_flight.batch.count
+        return self.next_sequence
+
+    def unsettled(self, topic: bytes) -> list[bytes]:
+        """Messages of a topic from ``settled_sequence`` on that live subscribers have had already.
+
+        Whoever has read the journal up to there, takes these and becomes a live subscriber at once
+        misses nothing and gets nothing twice: what is not among them is yet to be delivered.
+        """
+        if self._applies_first:
+            self._apply_first()
+        payloads: list[bytes] = []
+        for pending in (self._in_flight, self._open):
+            group = pending.batch.groups.get(topic) if pending else None
+            if group is not None:
+                payloads += self._delivered(group)
+        return payloads
+
+    def _delivered(self, group: Group) -> list[bytes]:
+        """Those of a group in the line that were delivered: all, or the ones nobody waits for."""
+        if self._applies_first:
+            return group.payloads
+        delivered: list[bytes] = []
+        start = 0
+        for count, flags in zip(group.runs[1::RUN_WIDTH], group.runs[3::RUN_WIDTH], strict=True):
+            if not flags & FLAG_QOS:
+                delivered += group.payloads[start : start + count]
+            start += count
+        return delivered
 
     @property
     def pending_bytes(self) -> int:
@@ -320,7 +382,7 @@ class Pipeline:
         self._tell_committed()
         self._start()
         if self._in_flight is None and not self._open.batch.is_empty:
-            self._set_timer(self._capture_interval_s)
+            self._set_timer(self._patience_s)
 
     def _committed(self, commit: Commit) -> None:
         group, self._in_flight = self._in_flight, None
@@ -331,6 +393,10 @@ class Pipeline:
             self.failure = None
         if group.batch.count or group.batch.events:
             self._checkpointer.changed(commit.index)
+        if group.batch.count:
+            self._feed.committed(group.batch, commit)
+        if group.tell:
+            _tell_offsets(group, commit)
         if self._applies_first:
             return
         self.next_sequence = commit.base_sequence + commit.count
@@ -392,17 +458,20 @@ class Pipeline:
             return
         group, self._in_flight = self._in_flight, None
         assert group is not None
+        for _topic, _place, outlet, _token, _time in group.tell:
+            self._refuse(outlet, _reason(error))
         self._checkpointer.failed(batch)
-        self._refuse_all(batch, group.steps, is_full=isinstance(error, StorageFull))
+        self._refuse_all(batch, group.steps, error)
 
     def _resubmit(self, batch: Batch) -> None:
         if not self._is_closed:
             self._writer.submit(batch)
 
-    def _refuse_all(self, batch: Batch, steps: list[Step], *, is_full: bool) -> None:
+    def _refuse_all(self, batch: Batch, steps: list[Step], error: StorageError) -> None:
         """Refuse what somebody can repeat; keep what nobody can."""
         drops = self._counters.drops
-        reason = DisconnectReason.STORAGE_FULL if is_full else DisconnectReason.STORAGE_FAILED
+        reason = _reason(error)
+        is_full = isinstance(error, StorageFull)
         drop = DropReason.STORAGE_FULL if is_full else DropReason.STORAGE_FAILED
         refused = kept = 0
         for command, outlet, durable in steps:
@@ -496,3 +565,16 @@ class Pipeline:
 def _count(command: Command) -> int:
     """How many messages a command holds."""
     return len(command.payloads) if isinstance(command, Published) else 0
+
+
+def _reason(error: StorageError) -> DisconnectReason:
+    """Why those are refused whose commit failed."""
+    if isinstance(error, StorageFull):
+        return DisconnectReason.STORAGE_FULL
+    return DisconnectReason.STORAGE_FAILED
+
+
+def _tell_offsets(group: _Group, commit: Commit) -> None:
+    firsts = dict(zip(group.batch.groups, commit.first_offsets, strict=True))
+    for topic, place, outlet, token, now_ms in group.tell:
+        outlet.stored(token, firsts[topic] + place, now_ms)

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 
 from penstock.core.retained import RetainedMessage
 from penstock.net.hub import Hub
-from penstock.wire.mqtt import encode
-from penstock.wire.mqtt.events import PublishRun
+from penstock.net.live import Live
 
 __all__ = ["SysTopics"]
 
@@ -35,8 +34,7 @@ class SysTopics:
         hub = self._hub
         now_ms = hub.clock.wall_ms()
         hub.broker.retained.set_ephemeral(RetainedMessage(topic, payload, 0, now_ms, 0))
-        run = PublishRun.of(topic, payload, encode.publish(topic, payload))
-        hub.forward(hub.broker.routes.resolve(topic).targets, [run])
+        hub.forward(hub.broker.routes.resolve(topic).targets, Live.of(topic, [payload]))
 
     def _values(self) -> Iterator[tuple[str, object]]:
         hub, counters, broker = self._hub, self._hub.counters, self._hub.broker

@@ -86,6 +86,7 @@ class Bench:
         for client_id in self.broker.sessions:
             row = self.broker.session_row(client_id)
             if row is not None:
+                again.broker.begin_recovery()
                 again.broker.load_session(row)
         return again
 

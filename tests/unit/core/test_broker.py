@@ -455,6 +455,7 @@ def test_replay_skips_what_the_row_contains_and_applies_what_came_after(command)
     row = bench.broker.session_row(b"ann")
     for index, is_contained in ((bench.broker.index, True), (bench.broker.index + 1, False)):
         broker = Broker(Counters())
+        broker.begin_recovery()
         broker.load_session(row)
         broker.begin(index, 9)
         broker.apply(command, None, Effects())

@@ -10,8 +10,8 @@ from penstock.core.retained import Retained, RetainedMessage
 from penstock.core.session import PUBACK, PUBREL
 from penstock.errors import StorageError
 from penstock.model.message import Message
-from penstock.net import outbox as module
-from penstock.net.outbox import Outbox
+from penstock.net import mqtt_outbox as module
+from penstock.net.mqtt_outbox import MqttOutbox
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.wire.mqtt import encode
@@ -60,7 +60,7 @@ class Bench:
             write=self.writes.append,
             set_write_buffer_limits=lambda high: self.marks.append(high),  # noqa: PLW0108
         )
-        self.outbox = Outbox(
+        self.outbox = MqttOutbox(
             hub, transport, self.lost.extend, lambda *why: self.given_up.append(why)
         )
 
@@ -96,7 +96,7 @@ def bench() -> Bench:
 
 
 def test_whatever_gathers_in_one_turn_leaves_as_one_write(bench):
-    bench.outbox.forward(None, 1, live(b"zero"))
+    bench.outbox.send_live(1, live(b"zero"))
     bench.outbox.send(b"answer")
     bench.outbox.deliver([(b"t", b"7", 1, 3, 7), (b"t", b"8", 2, 4, 8), (b"t", b"9", 0, 0, 0)])
     assert bench.writes == []
@@ -116,7 +116,7 @@ def test_nothing_gathered_is_nothing_written(bench):
 def test_while_the_reader_is_slow_nothing_is_written_and_then_all(bench):
     bench.outbox.pause()
     bench.outbox.send(b"a")
-    bench.outbox.forward(None, 1, live(b"x"))
+    bench.outbox.send_live(1, live(b"x"))
     bench.loop.run()
     assert bench.writes == []
     bench.outbox.resume()
@@ -127,7 +127,7 @@ def test_a_slow_reader_loses_the_oldest_live_messages_counted_one_by_one(bench):
     bench.outbox.pause()
     two = live(b"a" * 48) + live(b"b" * 148)  # one slice, a short and a long frame
     for _ in range(6):
-        bench.outbox.forward(None, 2, two)
+        bench.outbox.send_live(2, two)
         bench.loop.run()
     kept = len(bench.outbox._live)
     assert len(two) * kept <= BOUND
@@ -265,7 +265,7 @@ def test_a_closed_outbox_gathers_nothing(bench):
     """The session keeps its outlet until ``Closed`` is committed, which a full disk may put off."""
     bench.outbox.close()
     for _ in range(100):
-        bench.outbox.forward(None, 1, live(b"x" * 100))
+        bench.outbox.send_live(1, live(b"x" * 100))
         bench.loop.run()
     assert sum(map(len, bench.outbox._live)) <= BOUND
     assert bench.counters.messages_out_total[0] == 0

@@ -9,7 +9,7 @@ from penstock.obs.counters import Counters
 from penstock.obs.reasons import DropReason
 from penstock.store.memory import MemoryStore
 from penstock.testing import VirtualClock
-from penstock.wire.mqtt.events import PublishRun
+from penstock.net.live import Live
 
 
 class Bench:
@@ -29,8 +29,8 @@ class Bench:
         )
         self.topics = SysTopics(hub, "1.2.3", lambda: self.uptime_s)
 
-    def _forward(self, _targets: Any, runs: list[PublishRun]) -> None:
-        for run in runs:
+    def _forward(self, _targets: Any, live: Live) -> None:
+        for run in live.runs:
             self.sent.setdefault(run.topic, []).extend(run.payloads)
 
 

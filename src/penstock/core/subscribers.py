@@ -1,0 +1,104 @@
+"""Durable subscribers: client ids with the acknowledgements they gave, per topic.
+
+A durable subscriber is not a session. It has no queue and no window: what it is owed follows from
+the journal and its acknowledgements, whenever it comes back. Its connection and what it subscribed
+to are therefore nobody's durable business; the only thing ever written is ``Progressed``.
+
+Client ids of this kind and those of MQTT sessions are two namespaces. Were they one, an MQTT client
+that connects with a clean session would erase the acknowledgements given under the same id.
+"""
+
+import msgspec
+
+from penstock.core.commands import Forgotten, Progressed
+from penstock.core.progress import Progress
+
+__all__ = ["Subscriber", "Subscribers"]
+
+
+class _Row(msgspec.Struct, array_like=True):
+    """A subscriber as a row of the checkpoint: topic → mark and ranges."""
+
+    client_id: bytes
+    seen_ms: int
+    applied: int
+    progress: list[tuple[bytes, int, list[tuple[int, int]]]]
+
+
+_decoder = msgspec.msgpack.Decoder(_Row)
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Subscriber:
+    """One client id: its progress by topic, and when it last acknowledged anything."""
+
+    __slots__ = ("applied", "client_id", "progress", "seen_ms")
+
+    def __init__(self, client_id: bytes) -> None:
+        self.client_id = client_id
+        self.progress: dict[bytes, Progress] = {}
+        self.seen_ms = 0
+        self.applied = 0
+        """Index of the last journal entry that this state contains; replay skips up to it."""
+
+
+class Subscribers:
+    """All durable subscribers, the one that was seen longest ago first."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[bytes, Subscriber] = {}
+        self.dirty: dict[bytes, None] = {}
+        """Client ids whose row on disk is older than the state here."""
+
+    def progress(self, client_id: bytes, topic: bytes) -> Progress | None:
+        """What this client has acknowledged of a topic; None if nothing ever."""
+        subscriber = self.by_id.get(client_id)
+        return subscriber.progress.get(topic) if subscriber else None
+
+    def progressed(self, command: Progressed, index: int, *, recovering: bool) -> int:
+        """Note acknowledgements; return how many messages a bound made us give up."""
+        subscriber = self.by_id.pop(command.client_id, None) or Subscriber(command.client_id)
+        self.by_id[command.client_id] = subscriber  # to the end: it was seen last
+        if recovering and subscriber.applied >= index:
+            return 0
+        progress = subscriber.progress.get(command.topic)
+        if progress is None:
+            progress = subscriber.progress[command.topic] = Progress()
+        subscriber.seen_ms = max(subscriber.seen_ms, command.now_ms)
+        self.dirty[command.client_id] = None
+        return sum([progress.add(start, end) for start, end in command.ranges])
+
+    def forgotten(self, command: Forgotten, index: int, *, recovering: bool) -> None:
+        """Forget a subscriber, unless it was seen again since that was decided."""
+        subscriber = self.by_id.get(command.client_id)
+        if subscriber is None or (recovering and subscriber.applied >= index):
+            return
+        if subscriber.seen_ms <= command.seen_ms:
+            del self.by_id[command.client_id]
+            self.dirty[command.client_id] = None
+
+    def row(self, client_id: bytes, index: int) -> bytes | None:
+        """The checkpoint row of a subscriber as of entry ``index``; None: it has none."""
+        subscriber = self.by_id.get(client_id)
+        if subscriber is None:
+            return None
+        subscriber.applied = index
+        progress = [
+            (topic, progress.mark, progress.ranges())
+            for topic, progress in subscriber.progress.items()
+        ]
+        return _encoder.encode(_Row(client_id, subscriber.seen_ms, index, progress))
+
+    def load(self, row: bytes) -> None:
+        """Take a subscriber from the checkpoint, before any replay."""
+        data = _decoder.decode(row)
+        subscriber = self.by_id[data.client_id] = Subscriber(data.client_id)
+        subscriber.seen_ms = data.seen_ms
+        subscriber.applied = data.applied
+        for topic, mark, ranges in data.progress:
+            subscriber.progress[topic] = Progress(mark, ranges)
+
+    def settle(self) -> None:
+        """After recovery: put them in the order in which they were seen."""
+        in_order = sorted(self.by_id.values(), key=lambda subscriber: subscriber.seen_ms)
+        self.by_id = {subscriber.client_id: subscriber for subscriber in in_order}

@@ -1,0 +1,219 @@
+"""What the connections of all protocols have in common: reading, writing, deadlines, the end.
+
+A protocol's door derives from ``Connection`` and says what its events mean (``handle``), how long
+it may be silent (``deadline``) and what must happen when it ends (``let_go``). Bytes come in, the
+protocol's sans-IO machine makes events of them, and what is to leave gathers in the outbox.
+
+A connection ends once, with one reason, which is counted and, unless it is nobody's fault, logged.
+"""
+
+import asyncio
+from typing import Any
+
+from penstock.net.hub import Hub, peer_of
+from penstock.net.outbox import Outbox
+from penstock.obs.log import get_logger, printable
+from penstock.obs.reasons import DisconnectReason
+
+__all__ = ["ASK_INTERVAL_S", "Connection"]
+
+ASK_INTERVAL_S = 30.0
+"""Longest time between two looks at a connection's deadline; dead ones are forgotten by then."""
+
+CLOSE_TIMEOUT_S = 5.0
+"""How long a closed connection may take to read its last bytes."""
+
+_log = get_logger("net")
+
+_ORDINARY = {
+    DisconnectReason.CLIENT_DISCONNECT,
+    DisconnectReason.CONNECTION_LOST,
+    DisconnectReason.SESSION_TAKEN_OVER,
+    DisconnectReason.SERVER_SHUTDOWN,
+}
+"""Ends that are nobody's fault: not worth a line at the usual level."""
+
+
+class Connection(asyncio.Protocol):
+    """One client's connection. ``machine`` is its codec: ``receive(bytes)`` gives events."""
+
+    __slots__ = (
+        "_asked_next",
+        "_hub",
+        "_is_reading_paused",
+        "_last_packet_at",
+        "_machine",
+        "_transport",
+        "outbox",
+        "reason",
+    )
+
+    def __init__(
+        self,
+        hub: Hub,
+        transport: asyncio.Transport,
+        machine: Any,
+        outbox: Outbox,
+        accepted_at: float,
+    ) -> None:
+        self._hub = hub
+        self._transport = transport
+        self._machine = machine
+        self.outbox = outbox
+        self._last_packet_at = accepted_at
+        """When the last complete packet came; before the first, when the socket was accepted."""
+        self._asked_next = 0.0
+        self._is_reading_paused = False
+        self.reason: DisconnectReason | None = None
+        """Why the connection was closed; None while it is open."""
+        transport.set_protocol(self)
+        hub.connections.add(self)
+        hub.clients.add(self)  # type: ignore[arg-type]
+
+    # ── what a protocol says ──────────────────────────────────────────────────────────────────
+
+    @property
+    def name(self) -> bytes:
+        """Who it is, for the log; empty if it has not said."""
+        return b""
+
+    def handle(self, events: list[Any], now_ms: int) -> None:
+        """Act on events."""
+        raise NotImplementedError
+
+    def deadline(self) -> tuple[float, DisconnectReason]:
+        """Until when something must have come, and why the connection ends if nothing did."""
+        raise NotImplementedError
+
+    def is_waiting(self) -> bool:
+        """Whether nothing more may be read, as what was read last waits for an answer."""
+        return False
+
+    def let_go(self) -> None:
+        """The connection ends: give up what was held for it."""
+
+    # ── from the socket ───────────────────────────────────────────────────────────────────────
+
+    def data_received(self, data: bytes) -> None:
+        """Turn a chunk into events and act on each."""
+        hub = self._hub
+        hub.counters.bytes_in_total += len(data)
+        if self.reason is not None:
+            return
+        hub.hold()
+        events = self._machine.receive(data)  # never raises
+        if events:
+            self._last_packet_at = hub.monotonic()
+            self.handle_safely(events)
+        hub.release(self._last_packet_at)
+        if hub.pipeline.is_congested:
+            self.pause_reading()
+            hub.pipeline.when_drained(self)
+
+    def handle_safely(self, events: list[Any]) -> None:
+        """Act on events; a bug of ours ends this connection, and no other."""
+        try:
+            self.handle(events, self._hub.wall_ms())
+        except Exception:  # noqa: BLE001 - see above
+            _log.exception("connection_failed", client_id=printable(self.name))
+            self.close(DisconnectReason.INTERNAL_ERROR)
+
+    def handle_later(self, events: list[Any] | None) -> None:
+        """Act on events that had to wait, then read on."""
+        if self.reason is None and events:
+            self._hub.hold()
+            self.handle_safely(events)
+            self._hub.release(self._hub.monotonic())
+        self.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self.close(DisconnectReason.CONNECTION_LOST, str(exc) if exc else "")
+        self._hub.connections.discard(self)
+        self._hub.clients.discard(self)
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than we write."""
+        self.outbox.pause()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self.outbox.resume()
+
+    def pause(self) -> None:
+        """Take nothing more from this client: the broker is stopping."""
+        self.pause_reading()
+
+    def pause_reading(self) -> None:
+        """Take nothing more from this client for now."""
+        if not self._is_reading_paused and not self._transport.is_closing():
+            self._is_reading_paused = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """The line has moved on: take more from this client, unless something keeps it waiting."""
+        if self.is_waiting() or self._hub.is_stopping or not self._is_reading_paused:
+            return
+        self._is_reading_paused = False
+        self._last_packet_at = self._hub.monotonic()  # its silence was ours
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def send(self, data: bytes) -> None:
+        """Send what must arrive."""
+        self.outbox.send(data)
+
+    # ── deadlines ─────────────────────────────────────────────────────────────────────────────
+
+    def overdue(self, now: float) -> float | None:
+        """Enforce the deadline, if it has come; say when to ask again."""
+        if self._asked_next > now:
+            return None  # filed anew since; that one will ask
+        if self.reason is not None:
+            self._transport.abort()
+            return None
+        if self._is_reading_paused or self.is_waiting():
+            return self._ask(now + self._hub.limits.connect_timeout_s)  # it is we who are slow
+        deadline, reason = self.deadline()
+        if now < deadline:
+            return self._ask(min(deadline, now + ASK_INTERVAL_S))
+        self.close(reason)
+        return None
+
+    def _ask(self, when: float) -> float:
+        self._asked_next = when
+        return when
+
+    def file(self, when: float) -> None:
+        """Have the deadline looked at by then."""
+        self._hub.deadlines.add(self, self._ask(when))
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+        """End the connection, once: count why, let go of what was held, write the last bytes."""
+        if self.reason is not None:
+            return
+        self.reason = reason
+        self._hub.counters.disconnects[reason] += 1
+        self._report(reason, detail)
+        self.let_go()
+        self.outbox.close()
+        self._transport.close()
+        self.file(self._hub.clock.monotonic() + CLOSE_TIMEOUT_S)
+
+    def abort(self) -> None:
+        """Cut the connection now, whatever it still had to read."""
+        self._transport.abort()
+
+    def _report(self, reason: DisconnectReason, detail: str) -> None:
+        values = {
+            "reason": reason.value,
+            "client_id": printable(self.name),
+            "peer": peer_of(self._transport),
+        }
+        if reason in _ORDINARY:
+            _log.debug("disconnected", **values)
+        else:
+            detail = printable(detail, 160)
+            self._hub.complaints.info("disconnected", reason.value, **values, detail=detail)

@@ -1,0 +1,232 @@
+"""Reading one topic of the journal for one subscriber, from an offset on, for ever.
+
+A cursor is in one of two states. **Behind**, it reads the journal off the loop, a lot at a time,
+and sends what it finds. **Live**, it is told of every commit and sends straight from memory.
+Offsets carry it over: it knows which one it sends next, so a commit it has read from disk already
+is passed over, and one that it has not seen sends it back to reading. There is no gap and no
+repetition at the seam, whatever the timing, and nothing is kept per message. A subscriber that
+reads too slowly makes its cursor fall behind; it catches up when the outbox has room again.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Protocol
+
+import msgspec
+
+from penstock.core.progress import Progress
+from penstock.errors import StorageError
+from penstock.limits import KIB
+from penstock.model.message import Extras
+from penstock.net.feed import Part
+from penstock.net.hub import Hub
+from penstock.store.store import TopicRange, TopicSlice
+
+__all__ = ["Cursor", "Sink", "Stretch"]
+
+READ_MESSAGES_MAX = 1_024
+READ_BYTES_MAX = 512 * KIB
+"""What is read from the journal at a time; as much again may wait in the outbox."""
+
+
+class Stretch(msgspec.Struct, frozen=True, gc=False):
+    """Messages of one topic whose offsets and sequences are both in a row."""
+
+    topic: bytes
+    offset: int
+    sequence: int
+    payloads: Sequence[bytes]
+    extras: dict[int, Extras]
+    """By number within the stretch; only of messages that have any."""
+
+
+class Sink(Protocol):
+    """Where a cursor's messages go."""
+
+    def is_full(self) -> bool:
+        """Whether nothing more should be sent for now; ``Cursor.resume`` when that has changed."""
+        ...
+
+    def take(self, stretch: Stretch) -> None:
+        """Send messages."""
+        ...
+
+    def missed(self, topic: bytes, count: int) -> None:
+        """Retention removed so many messages before they could be sent."""
+        ...
+
+    def unreadable(self, error: StorageError) -> None:
+        """The journal cannot be read."""
+        ...
+
+
+class Cursor:
+    """``progress`` says which messages to leave out; ``caught_up`` is called once, when it is."""
+
+    __slots__ = (
+        "_caught_up",
+        "_end",
+        "_hub",
+        "_is_closed",
+        "_is_live",
+        "_is_reading",
+        "_progress",
+        "_sink",
+        "_tells_missed",
+        "offset",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        hub: Hub,
+        topic: bytes,
+        sink: Sink,
+        progress: Progress | None,
+        caught_up: Callable[[], None],
+    ) -> None:
+        self._hub = hub
+        self.topic = topic
+        self._sink = sink
+        self._progress = progress
+        self._caught_up: Callable[[], None] | None = caught_up
+        self.offset = progress.mark if progress else 0
+        """What is sent next."""
+        self._tells_missed = progress is not None
+        """Whether a removed message would be missed: not by one who comes for the first time."""
+        self._end = 0
+        """One past the last message that we were told of."""
+        self._is_live = False
+        self._is_reading = False
+        self._is_closed = False
+
+    def start(self) -> None:
+        """Begin to read; the caller sees to it that ``feed`` is called from now on."""
+        self._read()
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._is_closed = True
+
+    def resume(self) -> None:
+        """The sink has room again."""
+        if not self._is_live:
+            self._read()
+
+    # ── live ──────────────────────────────────────────────────────────────────────────────────
+
+    def feed(self, part: Part) -> None:
+        """Messages were committed: send them, if all before them were sent."""
+        self._end = part.first_offset + part.count
+        if not self._is_live or self._is_closed:
+            return
+        if self._sink.is_full() or part.first_offset > self.offset:
+            self._is_live = False
+            self._read()
+            return
+        for number, count, sequence in part.runs():
+            self._send_run(part, number, count, sequence)
+        self.offset = max(self.offset, self._end)
+
+    def _send_run(self, part: Part, number: int, count: int, sequence: int) -> None:
+        skip = min(max(self.offset - part.first_offset - number, 0), count)  # read from disk before
+        number, count, sequence = number + skip, count - skip, sequence + skip
+        if not count:
+            return
+        payloads = part.group.payloads
+        if count < len(payloads):
+            payloads = payloads[number : number + count]
+        extras = _shifted(part.extras, number, count)
+        offset = part.first_offset + number
+        self._sink.take(Stretch(part.topic, offset, sequence, payloads, extras))
+
+    # ── behind ────────────────────────────────────────────────────────────────────────────────
+
+    def _read(self) -> None:
+        if self._is_reading or self._is_closed or self._sink.is_full():
+            return
+        self._is_reading = True
+        read, topic, offset = self._hub.store.read_topic, self.topic, self.offset
+        self._hub.run_off_loop(
+            lambda: read(topic, offset, READ_MESSAGES_MAX, READ_BYTES_MAX),
+            self._found,
+            self._unreadable,
+        )
+
+    def _found(self, found: TopicRange) -> None:
+        self._is_reading = False
+        if self._is_closed:
+            return
+        if found.first_offset > self.offset:
+            self._note_missed(found.first_offset)
+        for part in found.slices:
+            self._send_slice(part)
+        advanced = found.next_offset > self.offset
+        self.offset = max(self.offset, found.next_offset)
+        self._tells_missed = True
+        if advanced or self.offset < self._end:
+            self._hub.loop.call_soon(self._read)
+        else:
+            self._is_live = True
+            self._tell_caught_up()
+
+    def _tell_caught_up(self) -> None:
+        caught_up, self._caught_up = self._caught_up, None
+        if caught_up is not None:
+            caught_up()
+
+    def _note_missed(self, first_offset: int) -> None:
+        if self._tells_missed:
+            missing = [(self.offset, first_offset)]
+            if self._progress is not None:
+                missing = list(self._progress.missing(self.offset, first_offset))
+            count = sum(end - start for start, end in missing)
+            if count:
+                self._sink.missed(self.topic, count)
+        self.offset = first_offset
+
+    def _send_slice(self, part: TopicSlice) -> None:
+        """Send what was read, without what the subscriber has acknowledged."""
+        payloads = _payloads(part)
+        for number, count, sequence in _runs(part):
+            first = part.first_offset + number
+            wanted: Iterable[tuple[int, int]] = ((first, first + count),)
+            if self._progress is not None:
+                wanted = self._progress.missing(first, first + count)
+            for start, end in wanted:
+                self._send_part(part, payloads, start, end, sequence + start - first)
+
+    def _send_part(
+        self, part: TopicSlice, payloads: list[bytes], low: int, high: int, sequence: int
+    ) -> None:
+        number, end = low - part.first_offset, high - part.first_offset
+        extras = _shifted(part.extras, number, end - number)
+        self._sink.take(Stretch(self.topic, low, sequence, payloads[number:end], extras))
+
+    def _unreadable(self, error: StorageError) -> None:
+        self._is_reading = False
+        if not self._is_closed:
+            self._sink.unreadable(error)
+
+
+def _payloads(part: TopicSlice) -> list[bytes]:
+    bounds = memoryview(part.bounds).cast("I").tolist()
+    base, blob = bounds[0], part.blob
+    return [blob[start - base : end - base] for start, end in pairwise(bounds)]
+
+
+def _runs(part: TopicSlice) -> Iterator[tuple[int, int, int]]:
+    """Stretches with sequences in a row: number of the first, how many, its sequence."""
+    starts = [*memoryview(part.run_starts).cast("I"), part.count]
+    positions = memoryview(part.run_positions).cast("I")
+    for (start, end), position in zip(pairwise(starts), positions, strict=True):
+        yield start, end - start, part.base_sequence + position
+
+
+def _shifted(extras: dict[int, Extras], first: int, count: int) -> dict[int, Extras]:
+    """Those of ``count`` messages from number ``first`` on, counted from there."""
+    if not extras:
+        return extras
+    return {
+        number - first: found for number, found in extras.items() if first <= number < first + count
+    }

@@ -1,0 +1,125 @@
+"""The journal as it grows: whoever follows it is told of every commit.
+
+Live subscribers (MQTT QoS 0, Redis pub/sub) get messages before the disk has them. **Followers**
+get them after: with their sequence and offset, which exist only then, and with the promise that
+what they saw is still there after a crash. The subscribers of the binary protocol are followers.
+**Watchers** only want to know that a topic has grown: commands that block until there is something
+to read, and queues that hand jobs to workers.
+
+Nothing here costs anything while nobody follows: one look at a flag per commit.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from penstock.core.routes import Routes
+from penstock.model.message import Extras
+from penstock.obs.log import get_logger
+from penstock.store.batch import RUN_WIDTH, Batch, Group
+from penstock.store.store import Commit
+
+__all__ = ["Feed", "Follower", "Part"]
+
+_log = get_logger("feed")
+
+_NOTHING: dict[int, Extras] = {}
+
+
+class Part(msgspec.Struct, frozen=True, gc=False):
+    """One topic's messages of a commit."""
+
+    topic: bytes
+    first_offset: int
+    base_sequence: int
+    group: Group
+    extras: dict[int, Extras]
+    """By number within the part; only of messages that have any."""
+
+    @property
+    def count(self) -> int:
+        """How many messages there are."""
+        return len(self.group.payloads)
+
+    def runs(self) -> Iterator[tuple[int, int, int]]:
+        """Stretches with sequences in a row: number of the first, how many, its sequence."""
+        number = 0
+        runs = iter(self.group.runs)
+        while run := tuple(islice(runs, RUN_WIDTH)):
+            position, count, _time_ms, _flags = run
+            yield number, count, self.base_sequence + position
+            number += count
+
+
+Follower = Callable[[Part], None]
+"""Somebody who wants messages with their places in the journal."""
+
+
+class Feed:
+    """Who follows which topics, and who watches them."""
+
+    def __init__(self) -> None:
+        self.routes: Routes[Follower] = Routes()
+        self._watchers: dict[bytes, dict[Callable[[], None], None]] = {}
+        self.is_wanted = False
+        """Whether there is anybody to be told."""
+
+    def follow(self, topic_filter: bytes, follower: Follower) -> None:
+        """Call ``follower`` with messages that the filter matches, each once."""
+        self.routes.subscribe(topic_filter, follower, 0)
+        self._look()
+
+    def unfollow(self, topic_filter: bytes, follower: Follower) -> None:
+        """Undo ``follow``."""
+        self.routes.unsubscribe(topic_filter, follower)
+        self._look()
+
+    def followers(self, topic: bytes) -> int:
+        """How many follow a topic."""
+        if not self.routes.subscription_count:
+            return 0
+        return len((self.routes.cached.get(topic) or self.routes.resolve(topic)).targets)
+
+    def watch(self, topic: bytes, watcher: Callable[[], None]) -> None:
+        """Call ``watcher`` after every commit that has messages of this topic."""
+        self._watchers.setdefault(topic, {})[watcher] = None
+        self._look()
+
+    def unwatch(self, topic: bytes, watcher: Callable[[], None]) -> None:
+        """Undo ``watch``."""
+        watchers = self._watchers.get(topic, {})
+        watchers.pop(watcher, None)
+        if not watchers:
+            self._watchers.pop(topic, None)
+        self._look()
+
+    def _look(self) -> None:
+        self.is_wanted = bool(self.routes.subscription_count or self._watchers)
+
+    def committed(self, batch: Batch, commit: Commit) -> None:
+        """Tell everybody who is concerned of a commit."""
+        if not self.is_wanted:
+            return
+        grown: list[bytes] = []
+        for (topic, group), first in zip(batch.groups.items(), commit.first_offsets, strict=True):
+            route = self.routes.cached.get(topic) or self.routes.resolve(topic)
+            if route.targets:
+                extras = batch.extras.get(topic, _NOTHING)
+                part = Part(topic, first, commit.base_sequence, group, extras)
+                for follower, _ in route.targets:
+                    _guarded(follower, part)
+            if topic in self._watchers:
+                grown.append(topic)
+        for topic in grown:
+            for watcher in list(self._watchers.get(topic, ())):
+                _guarded(watcher)
+
+
+def _guarded(tell: Callable[..., None], *what: Any) -> None:
+    """One follower's trouble stays its own."""
+    try:
+        tell(*what)
+    except Exception:  # noqa: BLE001 - a bug met while telling one must not keep it from the others
+        _log.exception("feed_failed")
