@@ -1,0 +1,154 @@
+"""A client's end of a connection: what a broker may say, and the requests a client makes.
+
+======================  ===========================================================================
+ACK                     comes in runs: its lane reads them
+MESSAGE                 one event each: a client looks at every message by itself
+SIGNED_MESSAGE, ..._2   the same, with the signature
+ERROR, PONG             one event each
+all others              a violation, unlike at the broker's end: a broker sends nothing that was
+                        not asked for, so it is no broker that speaks
+======================  ===========================================================================
+
+The broker acknowledges or refuses requests in their order. The sequence of a request is the
+client's own choice and comes back in the ACK; that of a message is the broker's, and is what the
+client's own ACK names (``encode.acks``).
+
+A request that the broker would have to refuse for its size is refused here, while the caller can
+still be told which one it was: beyond the limits the broker hangs up.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import ClassVar, Final
+
+from penstock.errors import LocalProtocolError
+from penstock.model.message import Signature
+from penstock.wire.binary import encode, lanes
+from penstock.wire.binary.events import Failed, Pong, Received
+from penstock.wire.binary.frame import (
+    ACCEPTS_2,
+    FRAME_BYTES_MAX,
+    HEADER,
+    TOPIC_BYTES_MAX,
+    TOPIC_LEN_MAX,
+    Command,
+    Frame,
+    signature_of,
+)
+from penstock.wire.binary.machine import Decoder, Machine
+
+__all__ = [
+    "ClientMachine",
+    "ping",
+    "publish",
+    "publishes",
+    "signed_publish",
+    "subscribe",
+    "unsubscribe",
+]
+
+_SIGNED_PUBLISHES: Final = {1: Command.SIGNED_PUBLISH, 2: Command.SIGNED_PUBLISH_2}
+
+# ── Requests ──────────────────────────────────────────────────────────────────────────────────
+
+
+def publish(topic: bytes, payload: bytes, sequence: int) -> bytes:
+    """PUBLISH."""
+    return _checked(topic, encode.frame(Command.PUBLISH, sequence, topic, payload))
+
+
+def publishes(topic: bytes, payloads: Sequence[bytes], first_sequence: int) -> bytes:
+    """One PUBLISH per payload, joined; their sequences count up from the first."""
+    _check_sizes(topic, HEADER.size + len(topic) + max(map(len, payloads), default=0))
+    sequences = range(first_sequence, first_sequence + len(payloads))
+    return encode.frames(Command.PUBLISH, topic, payloads, sequences)
+
+
+def signed_publish(topic: bytes, payload: bytes, sequence: int, signature: Signature) -> bytes:
+    """SIGNED_PUBLISH, or SIGNED_PUBLISH_2 if the signature is of version 2."""
+    frame = encode.signed_frame(_SIGNED_PUBLISHES, topic, payload, sequence, signature)
+    return _checked(topic, frame)
+
+
+def subscribe(
+    sequence: int, topic: bytes, client_id: bytes = b"", accepts_version_2: bool = False
+) -> bytes:
+    """SUBSCRIBE; with a client id the broker remembers what that client has acknowledged."""
+    field = _topic_field(topic, client_id)
+    payload = ACCEPTS_2 if accepts_version_2 else b""
+    return _checked(field, encode.frame(Command.SUBSCRIBE, sequence, field, payload))
+
+
+def unsubscribe(sequence: int, topic: bytes) -> bytes:
+    """UNSUBSCRIBE."""
+    field = _topic_field(topic)
+    return _checked(field, encode.frame(Command.UNSUBSCRIBE, sequence, field))
+
+
+def ping() -> bytes:
+    """PING."""
+    return encode.frame(Command.PING, 0)
+
+
+def _topic_field(topic: bytes, client_id: bytes = b"") -> bytes:
+    if b"\0" in client_id:
+        raise LocalProtocolError("a client id with a NUL, which is what ends a client id")
+    # An empty id in front keeps a topic that has a NUL of its own in one piece.
+    return client_id + b"\0" + topic if client_id or b"\0" in topic else topic
+
+
+def _checked(field: bytes, frame: bytes) -> bytes:
+    _check_sizes(field, len(frame))
+    return frame
+
+
+def _check_sizes(field: bytes, frame_bytes: int) -> None:
+    if len(field) > TOPIC_BYTES_MAX:
+        what = f"a topic, with its client id, of {len(field)} bytes"
+        raise LocalProtocolError(f"{what}, where {TOPIC_BYTES_MAX} are allowed")
+    if frame_bytes > FRAME_BYTES_MAX:
+        what = f"a frame of {frame_bytes} bytes"
+        raise LocalProtocolError(f"{what}, where {FRAME_BYTES_MAX} are allowed")
+
+
+# ── Answers ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _message(frame: Frame) -> Received:
+    return Received(frame.topic, frame.payload, frame.sequence, None)
+
+
+def _signed_message(frame: Frame) -> Received:
+    return Received(frame.topic, frame.payload, frame.sequence, signature_of(frame))
+
+
+def _error(frame: Frame) -> Failed:
+    return Failed(frame.payload.decode(errors="replace"))
+
+
+def _pong(_frame: Frame) -> Pong:
+    return Pong()
+
+
+class ClientMachine(Machine):
+    """Bytes from a broker in, events out; see the module.
+
+    The broker carries messages of other protocols too, whose topics may be longer than a client of
+    this one may send; so here only the size of the frame is limited.
+    """
+
+    __slots__ = ()
+
+    _lanes: ClassVar[Mapping[int, lanes.Lane]] = MappingProxyType({Command.ACK: lanes.acked})
+    _decoders: ClassVar[Mapping[int, Decoder]] = MappingProxyType(
+        {
+            Command.MESSAGE: _message,
+            Command.SIGNED_MESSAGE: _signed_message,
+            Command.SIGNED_MESSAGE_2: _signed_message,
+            Command.ERROR: _error,
+            Command.PONG: _pong,
+        }
+    )
+
+    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        super().__init__(frame_bytes_max, TOPIC_LEN_MAX)

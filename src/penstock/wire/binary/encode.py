@@ -1,0 +1,132 @@
+"""Frames to bytes: how any frame is packed, and what a broker says.
+
+Asking for what a frame cannot hold (a topic, payload or number too large for its field) is a
+``LocalProtocolError``; what the peer's *limits* refuse is checked where requests are made
+(``client``), for a broker passes on what it has accepted itself.
+
+``acks`` and ``messages`` are made for speed. They write many frames as one string, and everything
+that is done per frame is done by the iterators of the standard library: no line of Python runs for
+each of them. A sequence belongs to the message, not to the receiver, so a fan-out encodes once and
+sends the same bytes to all.
+"""
+
+import struct
+from collections.abc import Sequence
+from itertools import chain, repeat
+from struct import Struct
+from typing import Final
+
+from penstock.errors import LocalProtocolError
+from penstock.model.message import Signature
+from penstock.wire.binary.frame import ERROR_BYTES_MAX, HEADER, TRAILERS, VERSION, Command
+
+__all__ = [
+    "ack",
+    "acks",
+    "error",
+    "frame",
+    "frames",
+    "message",
+    "messages",
+    "pongs",
+    "signed_frame",
+    "signed_message",
+]
+
+_SIGNED_MESSAGES: Final = {1: Command.SIGNED_MESSAGE, 2: Command.SIGNED_MESSAGE_2}
+
+# ── What a broker says; a client acknowledges messages with the same ACK ──────────────────────
+
+
+def ack(sequence: int) -> bytes:
+    """ACK of a request, or of a message."""
+    return frame(Command.ACK, sequence)
+
+
+def acks(sequences: Sequence[int]) -> bytes:
+    """One ACK per sequence, joined."""
+    return frames(Command.ACK, b"", [b""] * len(sequences), sequences)
+
+
+def pongs(count: int) -> bytes:
+    """PONG, ``count`` times; its sequence is 0 whatever the PING had."""
+    return _PONG * count
+
+
+def error(text: str | bytes) -> bytes:
+    """ERROR; cut between two characters if it is too long, and valid UTF-8 in any case."""
+    readable = text if isinstance(text, str) else text.decode(errors="replace")
+    payload = readable.encode(errors="replace")[:ERROR_BYTES_MAX]
+    return frame(Command.ERROR, 0, b"", payload.decode(errors="ignore").encode())
+
+
+def message(topic: bytes, payload: bytes, sequence: int) -> bytes:
+    """MESSAGE."""
+    return frame(Command.MESSAGE, sequence, topic, payload)
+
+
+def messages(topic: bytes, payloads: Sequence[bytes], sequences: Sequence[int]) -> bytes:
+    """One MESSAGE per payload and sequence, all of one topic, joined."""
+    return frames(Command.MESSAGE, topic, payloads, sequences)
+
+
+def signed_message(topic: bytes, payload: bytes, sequence: int, signature: Signature) -> bytes:
+    """SIGNED_MESSAGE, or SIGNED_MESSAGE_2 if the signature is of version 2."""
+    return signed_frame(_SIGNED_MESSAGES, topic, payload, sequence, signature)
+
+
+# ── Any frame ─────────────────────────────────────────────────────────────────────────────────
+
+
+def frame(command: Command, sequence: int, topic: bytes = b"", payload: bytes = b"") -> bytes:
+    """One frame without a trailer."""
+    return _pack(HEADER, VERSION, command, sequence, len(topic), len(payload)) + topic + payload
+
+
+def frames(
+    command: Command, topic: bytes, payloads: Sequence[bytes], sequences: Sequence[int]
+) -> bytes:
+    """One frame without a trailer per payload and sequence, joined."""
+    assert len(payloads) == len(sequences)
+    sizes = repeat(len(topic)), map(len, payloads)
+    headers = map(HEADER.pack, repeat(VERSION), repeat(int(command)), sequences, *sizes)
+    try:
+        return b"".join(chain.from_iterable(zip(headers, repeat(topic), payloads, strict=False)))
+    except struct.error as fault:
+        raise _out_of_range(fault) from None
+
+
+def signed_frame(
+    commands: dict[int, Command], topic: bytes, payload: bytes, sequence: int, signature: Signature
+) -> bytes:
+    """One frame with a trailer; ``commands`` by the version of the signature."""
+    command = commands.get(signature.version)
+    if command is None:
+        raise LocalProtocolError(f"a signature of version {signature.version}")
+    return frame(command, sequence, topic, payload) + _trailer(command, signature)
+
+
+def _trailer(command: Command, signature: Signature) -> bytes:
+    version, layout = TRAILERS[command]
+    if len(signature.signature) != 64:
+        raise LocalProtocolError(f"a signature of {len(signature.signature)} bytes")
+    fields: list[int | bytes] = [signature.signature, signature.key_id]
+    if version == 2:
+        if len(signature.nonce) != 8:
+            raise LocalProtocolError(f"a nonce of {len(signature.nonce)} bytes")
+        fields += [signature.signed_ms, signature.nonce]
+    return _pack(layout, *fields)
+
+
+def _pack(layout: Struct, *fields: int | bytes) -> bytes:
+    try:
+        return layout.pack(*fields)
+    except struct.error as fault:
+        raise _out_of_range(fault) from None
+
+
+def _out_of_range(fault: struct.error) -> LocalProtocolError:
+    return LocalProtocolError(f"a frame cannot hold this: {fault}")
+
+
+_PONG: Final = frame(Command.PONG, 0)
