@@ -1,0 +1,78 @@
+"""Byte vectors of the binary protocol, and events in a plain form that no cut can change.
+
+The files are written as those of MQTT are (``tests.wire.vectors``). Runs are taken apart, text is
+Latin-1, signatures are hex, and of a violation only the reason counts.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from penstock.model.message import Signature
+from penstock.wire.binary import ClientMachine, ServerMachine, events
+from penstock.wire.binary.machine import Machine
+from tests.wire.vectors import wire_bytes
+
+MACHINES = {"server": ServerMachine, "client": ClientMachine}
+
+
+def load(name: str) -> list[dict]:
+    return json.loads(Path(__file__).with_name(f"{name}.json").read_text("ascii"))
+
+
+def vector(file: str, name: str) -> bytes:
+    (found,) = [item for item in load(file) if item["name"] == name]
+    return wire_bytes(found["bytes"])
+
+
+def feed(machine: Machine, pieces: Iterable[bytes]) -> list[list]:
+    return [item for piece in pieces for item in plain(machine.receive(piece))]
+
+
+def plain(seen: list[events.Event]) -> list[list]:
+    return [item for event in seen for item in _plain(event)]
+
+
+def text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("latin-1")
+
+
+def proof(value: Signature | None) -> list | None:
+    if value is None:
+        return None
+    return [
+        value.version,
+        value.key_id,
+        value.signature.hex(),
+        value.signed_ms,
+        value.nonce.hex(),
+    ]
+
+
+def _plain(event: events.Event) -> Iterator[list]:
+    match event:
+        case events.PublishRun(topic, payloads, sequences):
+            for payload, sequence in zip(payloads, sequences, strict=True):
+                yield ["publish", sequence, text(topic), text(payload)]
+        case events.SignedPublish(sequence, topic, payload, signature):
+            yield ["signed publish", sequence, text(topic), text(payload), proof(signature)]
+        case events.Subscribe(sequence, client_id, topic, accepts_version_2):
+            yield ["subscribe", sequence, text(client_id), text(topic), accepts_version_2]
+        case events.Unsubscribe(sequence, topic):
+            yield ["unsubscribe", sequence, text(topic)]
+        case events.Acks(sequences):
+            yield from (["ack", sequence] for sequence in sequences)
+        case events.Acked(sequences):
+            yield from (["acked", sequence] for sequence in sequences)
+        case events.Ping(count):
+            yield from [["ping"]] * count
+        case events.Unknown(command):
+            yield ["unknown", command]
+        case events.Received(topic, payload, sequence, signature):
+            yield ["received", sequence, text(topic), text(payload), proof(signature)]
+        case events.Failed(message):
+            yield ["failed", message]
+        case events.Pong():
+            yield ["pong"]
+        case events.Violation(reason):
+            yield ["violation", reason.value]
