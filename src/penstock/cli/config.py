@@ -100,7 +100,7 @@ def _known(name: str) -> Key:
 
 def _table(keys: list[Key], loaded: Loaded) -> str:
     return _columns(
-        [(key.name, encode(key, loaded.value(key.name)), loaded.sources[key.name]) for key in keys]
+        [(key.name, encode(key, _shown(key, loaded)), loaded.sources[key.name]) for key in keys]
     )
 
 
@@ -114,7 +114,7 @@ def _facts(key: Key, loaded: Loaded) -> dict[str, Any]:
         "maximum": key.high,
         "environment": key.environment,
         "flag": key.flag or None,
-        "value": loaded.value(key.name),
+        "value": _shown(key, loaded),
         "source": loaded.sources[key.name],
     }
 
@@ -126,10 +126,16 @@ def _page(key: Key, loaded: Loaded) -> str:
         ("range", range_of(key)),
         ("environment", key.environment),
         ("flag", key.flag or f"--set {key.name}=VALUE"),
-        ("value", encode(key, loaded.value(key.name))),
+        ("value", encode(key, _shown(key, loaded))),
         ("source", loaded.sources[key.name]),
     ]
     return f"{key.name}\n  {key.text}\n\n" + _columns([(f"  {k}", v) for k, v in rows if v])
+
+
+def _shown(key: Key, loaded: Loaded) -> Any:
+    """The value in force; of a secret only whether there is one."""
+    value = loaded.value(key.name)
+    return "(hidden)" if key.form == "secret" and value else value
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> str:

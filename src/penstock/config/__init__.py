@@ -9,6 +9,7 @@ from penstock.config.address import Address, parse_listen
 from penstock.config.load import Loaded, load
 from penstock.config.problems import ConfigProblemsError, Origin, Problem
 from penstock.config.schema import (
+    Admin,
     Config,
     Journal,
     Limits,
@@ -16,11 +17,14 @@ from penstock.config.schema import (
     Retention,
     RetentionRule,
     Shutdown,
+    Signing,
+    SigningRule,
     Sys,
 )
 
 __all__ = [
     "Address",
+    "Admin",
     "Config",
     "ConfigProblemsError",
     "Journal",
@@ -32,6 +36,8 @@ __all__ = [
     "Retention",
     "RetentionRule",
     "Shutdown",
+    "Signing",
+    "SigningRule",
     "Sys",
     "load",
     "parse_listen",

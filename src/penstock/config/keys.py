@@ -10,14 +10,14 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 from msgspec.structs import FieldInfo
 
-from penstock.config.schema import SECTIONS, RetentionRule
+from penstock.config.schema import SECTIONS
 from penstock.config.units import unit_of
 
 __all__ = ["ENVIRONMENT_PREFIX", "KEYS", "RULE_KEYS", "Key", "Kind", "closest"]
 
 ENVIRONMENT_PREFIX = "PENSTOCK_"
 
-Kind = Literal["boolean", "integer", "number", "text", "choice", "list", "rules"]
+Kind = Literal["boolean", "integer", "number", "text", "choice", "choices", "list", "rules"]
 
 _KINDS: dict[Any, Kind] = {
     bool: "boolean",
@@ -40,11 +40,11 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     default: Any
     low: float | None = None
     high: float | None = None
-    choices: tuple[str, ...] = ()
+    choices: tuple[str | int, ...] = ()
     flag: str = ""
     """An option of its own on the command line, where it has one."""
     form: str = ""
-    """What its texts must be beyond text: "address", "filter" or nothing further."""
+    """What its texts must be beyond text: "address", "filter", "secret" or nothing further."""
 
     @property
     def section(self) -> str:
@@ -76,14 +76,27 @@ def _key(section: str, field: FieldInfo) -> Key:
         default=field.default,
         low=meta.ge,
         high=meta.le,
-        choices=get_args(base) if get_origin(base) is Literal else (),
+        choices=_choices(base),
         flag=meta.extra["flag"],
         form=meta.extra["form"],
     )
 
 
+def _choices(base: Any) -> tuple[str | int, ...]:
+    item = base if get_origin(base) is Literal else _item(base)
+    return get_args(item) if get_origin(item) is Literal else ()
+
+
+def _item(base: Any) -> Any:
+    """The type of a list's items; None of what is no list."""
+    return get_args(base)[0] if get_origin(base) is tuple else None
+
+
 def _kind(base: Any) -> Kind:
-    if get_args(base)[:1] == (RetentionRule,):
+    item = _item(base)
+    if get_origin(item) is Literal:
+        return "choices"
+    if isinstance(item, type) and issubclass(item, msgspec.Struct):
         return "rules"
     return _KINDS[get_origin(base) or base]
 
@@ -98,8 +111,19 @@ KEYS: dict[str, Key] = {
 }
 """All keys by name, in the order in which the reference lists them."""
 
-RULE_KEYS: dict[str, Key] = {key.leaf: key for key in _keys_of("retention.rules", RetentionRule)}
-"""The keys of one retention rule, by their bare names."""
+
+def _rule_keys(section: str, struct: type[msgspec.Struct]) -> dict[str, Key]:
+    rules = next(field for field in msgspec.structs.fields(struct) if field.name == "rules")
+    rule: type[msgspec.Struct] = _item(get_args(rules.type)[0])
+    return {key.leaf: key for key in _keys_of(f"{section}.rules", rule)}
+
+
+RULE_KEYS: dict[str, dict[str, Key]] = {
+    key.name: _rule_keys(key.section, SECTIONS[key.section])
+    for key in KEYS.values()
+    if key.kind == "rules"
+}
+"""For each key that holds rules: the keys of one rule, by their bare names."""
 
 
 _LIKENESS_MIN = 0.75

@@ -26,7 +26,9 @@ def type_of(key: Key) -> str:
         case "integer" | "number":
             return _NUMBER_TYPES[key.unit]
         case "choice":
-            return "one of " + ", ".join(key.choices)
+            return "one of " + ", ".join(map(str, key.choices))
+        case "choices":
+            return "list of " + ", ".join(map(str, key.choices))
         case "boolean":
             return "true or false"
         case "list":
@@ -34,7 +36,7 @@ def type_of(key: Key) -> str:
         case "rules":
             return "array of tables"
         case "text":
-            return "topic filter" if key.form == "filter" else "text"
+            return {"filter": "topic filter", "secret": "secret text"}.get(key.form, "text")
 
 
 def markdown() -> str:
@@ -43,7 +45,9 @@ def markdown() -> str:
     for section, struct in SECTIONS.items():
         keys = [key for key in KEYS.values() if key.section == section]
         parts.append(_heading(section, struct.__doc__ or "") + _table(keys))
-    parts.append(_RULES_PREFACE + _table(list(RULE_KEYS.values())))
+    parts += [
+        _RULES_PREFACES[name] + _table(list(keys.values())) for name, keys in RULE_KEYS.items()
+    ]
     return "\n".join(parts)
 
 
@@ -90,7 +94,7 @@ def example_toml() -> str:
 def _example_key(key: Key) -> Iterator[str]:
     yield from _comment(key.text)
     if key.kind == "rules":
-        yield from _EXAMPLE_RULE.splitlines()
+        yield from _EXAMPLE_RULES[key.name].splitlines()
         return
     facts = [type_of(key).capitalize(), range_of(key)]
     names = [key.environment, key.flag]
@@ -123,14 +127,24 @@ _PREFACE = dedent("""\
     [operating/configuration.md](../operating/configuration.md).
     """)
 
-_RULES_PREFACE = dedent("""\
+_RULES_PREFACES = {
+    "retention.rules": dedent("""\
     ## `[[retention.rules]]`
 
     One table per rule, in order; the first whose filter matches a topic applies to it. A limit that
     a rule leaves out is that of `[retention]`. In an environment variable or a flag, write them as
     a TOML array: `PENSTOCK_RETENTION_RULES='[{filter = "logs/#", age_s_max = "1d"}]'`.
 
-    """)
+    """),
+    "signing.rules": dedent("""\
+    ## `[[signing.rules]]`
+
+    One table per rule, in order; the first whose filter matches a topic applies to it, and
+    `required` of `[signing]` is for those that no rule matches. A filter that ends in `*` is a
+    prefix: `plant/*` is every topic that begins with `plant/`.
+
+    """),
+}
 
 _EXAMPLE_PREFACE = dedent("""\
     # Configuration of Penstock. Every key is here, commented out at its default: a file that holds
@@ -144,10 +158,18 @@ _EXAMPLE_PREFACE = dedent("""\
     # (powers of 1024). A bare number is in the unit that the key's name ends with.
     """)
 
-_EXAMPLE_RULE = dedent("""\
+_EXAMPLE_RULES = {
+    "retention.rules": dedent("""\
     #[[retention.rules]]
     #filter = "logs/#"
     #messages_max = 1000
     #age_s_max = "1d"
     #bytes_max = "16MiB"
-    """)
+    """),
+    "signing.rules": dedent("""\
+    #[[signing.rules]]
+    #filter = "plant/+/commands"
+    #versions = [2]
+    #required = true
+    """),
+}

@@ -20,6 +20,7 @@ from msgspec import Meta
 from penstock import limits
 
 __all__ = [
+    "Admin",
     "Config",
     "Journal",
     "Limits",
@@ -27,6 +28,8 @@ __all__ = [
     "Retention",
     "RetentionRule",
     "Shutdown",
+    "Signing",
+    "SigningRule",
     "Sys",
 ]
 
@@ -38,7 +41,7 @@ def _text(description: str, flag: str = "", form: str = "") -> Meta:
     """Describe a key that is no number.
 
     ``flag`` gives it an option of its own on the command line; ``form`` names what its texts must
-    be beyond text: "address" or "filter".
+    be beyond text: "address", "filter" or "secret"; a secret is never shown.
     """
     return Meta(description=description, extra={"flag": flag, "form": form})
 
@@ -205,6 +208,72 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ] = ()
 
 
+class SigningRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What differs for the topics that match a pattern; the first rule that matches applies."""
+
+    filter: Annotated[
+        str, _text("The topics this rule is for: a topic filter, or a prefix and *.", form="filter")
+    ]
+    versions: Annotated[
+        tuple[Literal[1, 2], ...],
+        _text("Versions of signature that these topics accept; left out, those of the section."),
+    ] = ()
+    required: Annotated[bool, _text("Whether a publish to these topics must be signed.")] = True
+
+
+class Signing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which publishes must be signed, and how signatures are judged."""
+
+    required: Annotated[
+        tuple[str, ...],
+        _text(
+            "Topics that refuse unsigned publishes by every protocol: topic filters, or a prefix"
+            " and *.",
+            form="filter",
+        ),
+    ] = ("secure/*",)
+    versions: Annotated[
+        tuple[Literal[1, 2], ...],
+        _text(
+            "Versions of signature that are accepted; version 1 protects neither against replay"
+            " nor against bytes moved between topic and payload."
+        ),
+    ] = (1, 2)
+    window_s: Annotated[
+        int,
+        _between(1, 24 * 3600, "How long ago a signature of version 2 may have been made."),
+    ] = 300
+    nonces_max: Annotated[
+        int,
+        _between(
+            1,
+            100_000_000,
+            "Signatures of version 2 remembered against replay; beyond it they are refused.",
+        ),
+    ] = 1_000_000
+    rules: Annotated[
+        tuple[SigningRule, ...],
+        _text("Exceptions by topic, the first match counts, before required."),
+    ] = ()
+
+
+class Admin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who may look into the broker's keys and change them, by HTTP."""
+
+    token: Annotated[
+        str,
+        _text(
+            "Secret that administrators present as a bearer token; without one, whoever connects"
+            " from this machine is an administrator.",
+            form="secret",
+        ),
+    ] = ""
+
+    def __repr__(self) -> str:
+        """Keep the token out of logs and tracebacks."""
+        return f"Admin(token={'(hidden)' if self.token else ''!r})"
+
+
 class Log(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the broker says about itself on standard error."""
 
@@ -287,6 +356,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     limits: Limits = Limits()
     journal: Journal = Journal()
     retention: Retention = Retention()
+    signing: Signing = Signing()
+    admin: Admin = Admin()
     log: Log = Log()
     sys: Sys = Sys()
     shutdown: Shutdown = Shutdown()

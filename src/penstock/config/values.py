@@ -2,7 +2,7 @@
 
 The same rules hold wherever a value comes from: text of an environment variable or flag, or a
 typed value of the file. So a number may be a number, digits, or a quantity with its unit; a list
-may be a list or text with commas; and ``retention.rules`` in a variable is a TOML array.
+may be a list or text with commas; and rules in a variable are a TOML array.
 """
 
 import json
@@ -69,10 +69,12 @@ def _float(key: Key, raw: Any) -> float:
 
 def _text(key: Key, raw: Any) -> str:
     if not isinstance(raw, str):
-        raise Fault(f"must be text in quotes, not {_shown(raw)}")
-    if not raw:
+        shown = "what is there" if key.form == "secret" else _shown(raw)
+        raise Fault(f"must be text in quotes, not {shown}")
+    if raw:
+        _FORMS[key.form](raw)
+    elif key.default != "":
         raise Fault("must not be empty")
-    _FORMS[key.form](raw)
     return raw
 
 
@@ -90,59 +92,90 @@ def _filter(text: str) -> None:
         raise Fault(f"{_shown(text)} is not a topic filter: {fault}")
 
 
+def _secret(text: str) -> None:
+    # It travels in a header of HTTP, and is all that keeps strangers out. It is never shown.
+    if not (16 <= len(text) <= 256 and text.isascii() and text.isprintable() and " " not in text):
+        raise Fault("must have 16 to 256 letters, digits and signs of ASCII, without spaces")
+
+
 _FORMS: Final[dict[str, Callable[[str], None]]] = {
     "": lambda _text: None,
     "address": _address,
     "filter": _filter,
+    "secret": _secret,
 }
 
 
-def _choice(key: Key, raw: Any) -> str:
-    if raw in key.choices:
-        return str(raw)
-    guess = closest(raw, list(key.choices)) if isinstance(raw, str) else ""
-    allowed = ", ".join(key.choices[:-1]) + f" or {key.choices[-1]}"
-    raise Fault(f"must be {allowed}, not {_shown(raw)}", did_you_mean(guess))
+def _choice(key: Key, raw: Any) -> str | int:
+    # A number among the choices may come as text, from the environment or a flag.
+    choices = {str(choice): choice for choice in key.choices}
+    if not isinstance(raw, bool) and (found := choices.get(str(raw))) is not None:
+        return found
+    guess = closest(raw, list(choices)) if isinstance(raw, str) else ""
+    *others, last = choices
+    raise Fault(f"must be {', '.join(others)} or {last}, not {_shown(raw)}", did_you_mean(guess))
+
+
+def _choices(key: Key, raw: Any) -> tuple[str | int, ...]:
+    raw = _parted(raw)
+    if not isinstance(raw, list | tuple):
+        raise Fault(f"must be a list, not {_shown(raw)}")
+    if not raw and key.default:
+        raise Fault("must not be empty")
+    return tuple(_each(raw, lambda _index, item: _choice(key, item)))
+
+
+def _parted(raw: Any) -> Any:
+    """Part text at its commas; what is no text stays as it is."""
+    if not isinstance(raw, str):
+        return raw
+    return [part.strip() for part in raw.split(",") if part.strip()]
 
 
 def _list(key: Key, raw: Any) -> tuple[str, ...]:
-    if isinstance(raw, str):
-        raw = [part.strip() for part in raw.split(",") if part.strip()]
+    raw = _parted(raw)
     if not isinstance(raw, list | tuple) or not all(isinstance(item, str) for item in raw):
         raise Fault(f"must be a list of texts, not {_shown(raw)}")
     return tuple(_each(raw, lambda _index, item: _text(key, item)))
 
 
-def _rules(_key: Key, raw: Any) -> tuple[dict[str, Any], ...]:
-    """Decode every rule to the keys it sets; the loader fills in the rest from the section."""
+def _rules(key: Key, raw: Any) -> tuple[dict[str, Any], ...]:
+    """Decode every rule to the keys it sets; the loader fills in the rest."""
     if isinstance(raw, str):
-        raw = _toml_array(raw)
+        raw = _toml_array(key, raw)
     if not isinstance(raw, list | tuple) or not all(isinstance(rule, dict) for rule in raw):
-        raise Fault("must be an array of tables", "write [[retention.rules]] above each rule")
-    return tuple(_each(raw, _rule))
+        raise Fault("must be an array of tables", f"write [[{key.name}]] above each rule")
+    return tuple(_each(raw, lambda index, rule: _rule(f"{key.name}[{index}]", key, rule)))
 
 
-def _toml_array(text: str) -> Any:
+def _toml_array(key: Key, text: str) -> Any:
     try:
         return tomllib.loads(f"rules = {text}")["rules"]
     except tomllib.TOMLDecodeError:
-        example = '[{filter = "logs/#", age_s_max = "1d"}]'
-        raise Fault("must be an array of rules", f"write it as in {example}") from None
+        raise Fault(
+            "must be an array of rules", f"write it as in {_RULE_EXAMPLES[key.name]}"
+        ) from None
 
 
-def _rule(index: int, rule: dict[str, Any]) -> dict[str, Any]:
-    name = f"retention.rules[{index}]"
+_RULE_EXAMPLES: Final = {
+    "retention.rules": '[{filter = "logs/#", age_s_max = "1d"}]',
+    "signing.rules": '[{filter = "plant/+/commands", versions = [2]}]',
+}
+
+
+def _rule(name: str, key: Key, rule: dict[str, Any]) -> dict[str, Any]:
     if "filter" not in rule:
         raise Fault("a rule needs a filter", 'add filter = "some/topic/#"', key=name)
-    values = _each(rule.items(), lambda _index, item: _rule_value(f"{name}.{item[0]}", *item))
+    keys = RULE_KEYS[key.name]
+    values = _each(rule.items(), lambda _index, item: _rule_value(f"{name}.{item[0]}", keys, *item))
     return dict(zip(rule, values, strict=True))
 
 
-def _rule_value(name: str, leaf: str, raw: Any) -> Any:
-    if leaf not in RULE_KEYS:
-        raise Fault("no such key", did_you_mean(closest(leaf, list(RULE_KEYS))), key=name)
+def _rule_value(name: str, keys: dict[str, Key], leaf: str, raw: Any) -> Any:
+    if leaf not in keys:
+        raise Fault("no such key", did_you_mean(closest(leaf, list(keys))), key=name)
     try:
-        return decode(RULE_KEYS[leaf], raw)
+        return decode(keys[leaf], raw)
     except Fault as fault:
         raise Fault(fault.what, fault.advice, key=name) from None
 
@@ -167,6 +200,7 @@ _DECODERS: Final[dict[Kind, Callable[[Key, Any], Any]]] = {
     "number": _float,
     "text": _text,
     "choice": _choice,
+    "choices": _choices,
     "list": _list,
     "rules": _rules,
 }
@@ -175,7 +209,7 @@ _DECODERS: Final[dict[Kind, Callable[[Key, Any], Any]]] = {
 def encode(key: Key, value: Any) -> str:
     """Write a value as TOML, quantities with their unit; ``decode`` reads it back."""
     if key.kind == "rules":
-        return "[" + ", ".join(_encode_rule(rule) for rule in value) + "]"
+        return "[" + ", ".join(_encode_rule(key, rule) for rule in value) + "]"
     if key.kind in {"integer", "number"}:
         text = with_unit(value, key.unit)
         return text if key.unit == "" or value == 0 else f'"{text}"'
@@ -183,8 +217,9 @@ def encode(key: Key, value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _encode_rule(rule: msgspec.Struct) -> str:
-    pairs = (f"{leaf} = {encode(key, getattr(rule, leaf))}" for leaf, key in RULE_KEYS.items())
+def _encode_rule(key: Key, rule: msgspec.Struct) -> str:
+    leaves = RULE_KEYS[key.name].items()
+    pairs = (f"{leaf} = {encode(inner, getattr(rule, leaf))}" for leaf, inner in leaves)
     return "{" + ", ".join(pairs) + "}"
 
 

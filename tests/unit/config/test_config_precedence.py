@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.config import Config, RetentionRule, load
+from penstock.config import Config, RetentionRule, SigningRule, load
 from penstock.config.keys import KEYS, RULE_KEYS, Key
 from penstock.config.values import encode
 from penstock.limits import KIB, MIB
@@ -18,6 +18,7 @@ NARROWER = {  # so that a drawn value agrees with the defaults of the keys it is
 }
 
 words = st.text("ab/$ \"'\\\t\n\x7fé€😀", min_size=1, max_size=9).map(str.strip).filter(bool)
+secrets = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=16, max_size=20)
 addresses = st.sampled_from(["127.0.0.1:0", "[::1]:0", "localhost:0", "127.0.0.1:99"])
 
 
@@ -28,9 +29,12 @@ def numbers(key: Key):
     return st.integers(int(low * 1000), int(high * 1000)).map(lambda ms: ms / 1000)
 
 
-def rules():
-    limits = {leaf: numbers(key) for leaf, key in RULE_KEYS.items() if leaf != "filter"}
-    return st.builds(RetentionRule, filter=words, **limits)
+RULES = {"retention.rules": RetentionRule, "signing.rules": SigningRule}
+
+
+def rules(key: Key):
+    leaves = {leaf: values_of(inner) for leaf, inner in RULE_KEYS[key.name].items()}
+    return st.builds(RULES[key.name], **leaves)
 
 
 def values_of(key: Key):
@@ -39,21 +43,24 @@ def values_of(key: Key):
             return st.booleans()
         case "choice":
             return st.sampled_from(key.choices)
+        case "choices":
+            items = st.sampled_from(key.choices)
+            return st.lists(items, min_size=1, unique=True).map(tuple)
         case "text":
-            return words
+            return secrets if key.form == "secret" else words
         case "list":
             items = addresses if key.form == "address" else words
             return st.lists(items, min_size=1, max_size=3, unique=True).map(tuple)
         case "rules":
-            return st.lists(rules(), max_size=2).map(tuple)
+            return st.lists(rules(key), max_size=2).map(tuple)
         case _:
             return numbers(key)
 
 
 def as_text(key: Key, value) -> str:
     """Write a value for a variable or a flag: as in the file, without the file's quotes."""
-    if key.kind == "list":
-        return ",".join(value)
+    if key.kind in {"list", "choices"}:
+        return ",".join(map(str, value))
     written = encode(key, value)
     return tomllib.loads(f"x = {written}")["x"] if written.startswith('"') else written
 

@@ -11,7 +11,7 @@ from penstock.config.load import FILE_VARIABLE
 from penstock.config.reference import example_toml, markdown, type_of
 from penstock.config.values import decode, encode
 
-ALL_KEYS = [*KEYS.values(), *RULE_KEYS.values()]
+ALL_KEYS = [*KEYS.values(), *(key for keys in RULE_KEYS.values() for key in keys.values())]
 
 
 @pytest.mark.parametrize("key", ALL_KEYS, ids=lambda key: key.name)
@@ -43,6 +43,7 @@ def test_example_file_is_valid_with_every_key_uncommented(tmp_path):
     loaded = load(str(path), {}, {})
     assert all(source.startswith("file ") for source in loaded.sources.values())
     assert [rule.filter for rule in loaded.config.retention.rules] == ["logs/#"]
+    assert [rule.filter for rule in loaded.config.signing.rules] == ["plant/+/commands"]
     defaults = {name: key.default for name, key in KEYS.items() if key.kind != "rules"}
     assert {name: loaded.value(name) for name in defaults} == defaults
 
