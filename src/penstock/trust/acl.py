@@ -1,0 +1,96 @@
+"""Which topics a key may publish to, or a rule is for: patterns, compiled once, matched fast.
+
+One pattern is the first of these that it fits:
+
+=================  ========================================================================
+``*`` or ``#``     every topic, those that begin with ``$`` included
+``plant/*``        ends in ``*``: every topic that begins with the bytes before it
+``plant/+/temp``   has ``+`` or ``#`` in it: an MQTT filter, by the rules of MQTT
+``plant/pump``     else: this topic, byte for byte
+=================  ========================================================================
+
+Mind the second and third: ``plant/*`` does not match ``plant``, but ``plant/#`` does
+[MQTT-4.7.1-2]. A key's patterns stand in one text with commas between; without any, the key may
+publish to every topic.
+
+All patterns of a list become one regular expression, in which nothing that repeats can also match
+what follows it, save at the very end: the time is bounded by the length of the topic times the
+number of patterns. A malformed filter matches only its own spelling, which no topic has: a mistake
+that slips through locks out, it does not let in.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from penstock.model.topic import filter_fault, has_wildcard
+
+__all__ = ["Matcher", "compile_acl", "compile_patterns", "patterns_fault"]
+
+PATTERNS_BYTES_MAX = 4_096
+"""Longest list: some hundred topics. Who needs more has a naming scheme that a filter can say."""
+
+Matcher: TypeAlias = Callable[[bytes], bool]
+"""Tells whether a topic is matched."""
+
+_EVERYTHING = ("*", "#")
+_NOTHING = rb"(?!)"
+
+
+def compile_acl(topics: str) -> Matcher:
+    """Return the matcher of a key's patterns."""
+    return compile_patterns(_split(topics) or _EVERYTHING)
+
+
+def compile_patterns(patterns: Iterable[str]) -> Matcher:
+    """Return the matcher of all these patterns; of none at all, one that matches nothing."""
+    expression = b"|".join(map(_expression, patterns)) or _NOTHING
+    fullmatch = re.compile(expression, re.DOTALL).fullmatch
+    return lambda topic: fullmatch(topic) is not None
+
+
+def patterns_fault(topics: str) -> str:
+    """Say what is wrong with a key's patterns; empty if nothing is."""
+    if len(topics.encode("utf-8", "surrogatepass")) > PATTERNS_BYTES_MAX:
+        return f"longer than {PATTERNS_BYTES_MAX} bytes"
+    for pattern in _split(topics):
+        if fault := _pattern_fault(pattern):
+            return f"{pattern!r}: {fault}"
+    return ""
+
+
+def _split(topics: str) -> list[str]:
+    """Part the list. A stray comma leaves an empty pattern, which is a fault and no topic."""
+    return [pattern.strip() for pattern in topics.split(",")] if topics.strip() else []
+
+
+def _pattern_fault(pattern: str) -> str:
+    if pattern in _EVERYTHING:
+        return ""
+    spelled = pattern.removesuffix("*")
+    if spelled != pattern and has_wildcard(_bytes(spelled)):
+        return "'*' at the end does not go together with '+' or '#'"
+    return filter_fault(_bytes(spelled))
+
+
+def _expression(pattern: str) -> bytes:
+    if pattern in _EVERYTHING:
+        return rb".*"
+    spelled = _bytes(pattern)
+    if spelled.endswith(b"*"):
+        return re.escape(spelled[:-1]) + rb".*"
+    if has_wildcard(spelled) and not filter_fault(spelled):
+        return _filter_expression(spelled)
+    return re.escape(spelled)
+
+
+def _filter_expression(topic_filter: bytes) -> bytes:
+    # A wildcard in front does not find topics of the broker's own [MQTT-4.7.2-1].
+    guard = rb"(?!\$)" if topic_filter[:1] in b"+#" else b""
+    above, has_rest = topic_filter.removesuffix(b"/#"), topic_filter.endswith(b"/#")
+    levels = [rb"[^/]*" if level == b"+" else re.escape(level) for level in above.split(b"/")]
+    return guard + b"/".join(levels) + (rb"(?:/.*)?" if has_rest else b"")
+
+
+def _bytes(pattern: str) -> bytes:
+    return pattern.encode("utf-8", "surrogatepass")

@@ -1,0 +1,65 @@
+"""The gate that every door asks before it takes a publish.
+
+A door that was given a signature asks ``admit_signed``; one that was not asks ``admit_unsigned``,
+or ``demands_signature`` where it remembers the answer by topic. None means: take it. A refusal has
+been counted by then, so a door has only to pass on its text.
+
+The order of the questions is the seed's, with what is new around it: the version first, since it
+costs nothing; then key, signature and permission; the replay window last, for only a signature that
+is accepted may take a place in it.
+"""
+
+from penstock.model.message import Signature
+from penstock.trust.faults import Refusal, SignatureFault
+from penstock.trust.keys import KeyRing
+from penstock.trust.policy import Policy
+from penstock.trust.replay import ReplayWindow
+
+__all__ = ["Gate"]
+
+
+class Gate:
+    """One for all doors. ``failures`` counts refusals by fault, all faults always present."""
+
+    __slots__ = ("_policy", "_ring", "_window", "failures", "verifications_total")
+
+    def __init__(self, ring: KeyRing, policy: Policy, window: ReplayWindow) -> None:
+        self._ring = ring
+        self._policy = policy
+        self._window = window
+        self.failures = dict.fromkeys(SignatureFault, 0)
+        self.verifications_total = 0
+        """Signed publishes that were judged, accepted or not."""
+
+    def demands_signature(self, topic: bytes) -> bool:
+        """Tell whether a publish to this topic must be signed. Nothing is counted."""
+        return self._policy.of(topic).required
+
+    def admit_unsigned(self, topic: bytes) -> Refusal | None:
+        """Refuse a publish without a signature where one is demanded."""
+        if not self.demands_signature(topic):
+            return None
+        return self._refuse(SignatureFault.UNSIGNED, topic)
+
+    def admit_signed(
+        self, topic: bytes, payload: bytes, signature: Signature, now_ms: int
+    ) -> Refusal | None:
+        """Refuse a publish whose signature is wrong; ``now_ms`` is the time of day."""
+        self.verifications_total += 1
+        fault = self._fault(topic, payload, signature, now_ms)
+        return None if fault is None else self._refuse(fault, topic)
+
+    def _fault(
+        self, topic: bytes, payload: bytes, signature: Signature, now_ms: int
+    ) -> SignatureFault | None:
+        if signature.version not in self._policy.of(topic).versions:
+            return SignatureFault.VERSION_REFUSED
+        if fault := self._ring.judge(topic, payload, signature, now_ms):
+            return fault
+        if signature.version == 1:
+            return None
+        return self._window.check(signature.key_id, signature.nonce, signature.signed_ms, now_ms)
+
+    def _refuse(self, fault: SignatureFault, topic: bytes) -> Refusal:
+        self.failures[fault] += 1
+        return Refusal.of(fault, topic)

@@ -1,0 +1,187 @@
+"""The keys that devices sign with, and the ring that holds them.
+
+A **key** is in force from its registration until it is revoked or expires. Revoking and enabling
+replace the key in the ring by a changed copy; the next frame is judged by what is there then, on
+every connection, since nobody keeps a key between frames.
+
+**Rotation** gives a device a new key without a gap: the new one is in force at once, the old one
+expires after the overlap and names its successor.
+
+The ring belongs to the fold of the journal: it changes by ``put`` and ``remove`` only, and a
+checkpoint takes what changed as rows, in the manner of the retained messages: dirty ids leave in
+the order in which they became dirty, and one that changes again keeps its place.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterable
+from struct import Struct
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.errors import StorageDamaged
+from penstock.model.message import Signature
+from penstock.trust.acl import Matcher, compile_acl, patterns_fault
+from penstock.trust.faults import SignatureFault
+from penstock.trust.signatures import is_valid, public_key_fault
+
+__all__ = ["KEYS_MAX", "KEY_ID_MAX", "Key", "KeyRing", "key_fault", "rotate"]
+
+KEY_ID_MAX = 2**32 - 1
+"""A key id is a u32 on the wire; 0 is none."""
+
+KEYS_MAX = 100_000
+"""Registered keys: each costs about 1.5 KiB of memory, most of it the compiled patterns."""
+
+_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+
+_ROW_KEY = Struct(">I")
+
+
+class Key(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A registered key; the order of the fields is that of the row on disk.
+
+    Of the times, 0 is never: not expiring, not revoked.
+    """
+
+    id: int
+    public_key: bytes
+    device: str
+    topics: str
+    created_ms: int
+    expires_ms: int = 0
+    revoked_ms: int = 0
+    successor: int = 0
+
+    def fault(self, now_ms: int) -> SignatureFault | None:
+        """Say why the key is not in force; None if it is."""
+        if self.revoked_ms:
+            return SignatureFault.REVOKED_KEY
+        if self.expires_ms and now_ms >= self.expires_ms:
+            return SignatureFault.EXPIRED_KEY
+        return None
+
+    def encode(self) -> bytes:
+        """Return the row that a checkpoint writes."""
+        return msgspec.msgpack.encode(self)
+
+    @classmethod
+    def decode(cls, row: bytes) -> "Key":
+        """Return the key of a row; raise ``StorageDamaged`` if it is not one."""
+        try:
+            return msgspec.msgpack.decode(row, type=cls)
+        except msgspec.DecodeError as error:
+            raise StorageDamaged(f"a signing key's row cannot be read: {error}") from error
+
+
+def key_fault(key: Key) -> str:
+    """Say why a key may not be registered; empty if it may. To be asked before it is journaled."""
+    if not 1 <= key.id <= KEY_ID_MAX:
+        return f"a key id is a number from 1 to {KEY_ID_MAX}"
+    if not _DEVICE.fullmatch(key.device):
+        return "a device name has 1 to 64 letters, digits, '.', '_' or '-', no sign first"
+    if fault := patterns_fault(key.topics):
+        return f"topics: {fault}"
+    return public_key_fault(key.public_key)
+
+
+def rotate(old: Key, new_id: int, public_key: bytes, now_ms: int, overlap_ms: int) -> list[Key]:
+    """Return the new key of a device and the changed old one, in the order to store them.
+
+    The new key lives as long as the old one was meant to, from now. The overlap never lengthens the
+    life of the old one.
+    """
+    lifetime_ms = old.expires_ms - old.created_ms if old.expires_ms else 0
+    new = Key(
+        id=new_id,
+        public_key=public_key,
+        device=old.device,
+        topics=old.topics,
+        created_ms=now_ms,
+        expires_ms=now_ms + lifetime_ms if lifetime_ms else 0,
+    )
+    ends_ms = min(now_ms + overlap_ms, old.expires_ms or now_ms + overlap_ms)
+    return [new, msgspec.structs.replace(old, expires_ms=ends_ms, successor=new_id)]
+
+
+class _Entry(NamedTuple):
+    key: Key
+    allows: Matcher
+
+
+class KeyRing:
+    """All registered keys, by id."""
+
+    __slots__ = ("_dirty", "_entries")
+
+    def __init__(self) -> None:
+        self._entries: dict[int, _Entry] = {}
+        self._dirty: OrderedDict[int, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def dirty_count(self) -> int:
+        """How many keys wait for a checkpoint."""
+        return len(self._dirty)
+
+    def put(self, key: Key) -> None:
+        """Register a key, or replace the one of its id. ``key_fault`` was asked before."""
+        self.restore(key)
+        self._dirty[key.id] = None
+
+    def restore(self, key: Key) -> None:
+        """Put back what a checkpoint holds: nothing becomes dirty."""
+        self._entries[key.id] = _Entry(key, compile_acl(key.topics))
+
+    def remove(self, key_id: int) -> None:
+        """Forget a key; its id may be given to another one."""
+        if self._entries.pop(key_id, None) is not None:
+            self._dirty[key_id] = None
+
+    def get(self, key_id: int) -> Key | None:
+        """Return the key of an id, whether or not it is in force."""
+        entry = self._entries.get(key_id)
+        return entry and entry.key
+
+    def all(self) -> list[Key]:
+        """Return all keys, by id."""
+        return [self._entries[key_id].key for key_id in sorted(self._entries)]
+
+    def next_id(self) -> int:
+        """Return an id for a new key: above all others, or the lowest free one if none is left."""
+        above = max(self._entries, default=0) + 1
+        if above <= KEY_ID_MAX:
+            return above
+        return next(free for free in range(1, KEY_ID_MAX) if free not in self._entries)
+
+    def judge(
+        self, topic: bytes, payload: bytes, signature: Signature, now_ms: int
+    ) -> SignatureFault | None:
+        """Say what is wrong with a signature; None if it is right and its key may publish there.
+
+        Permissions are looked at last, so that only the holder of a key learns what it may do.
+        """
+        entry = self._entries.get(signature.key_id)
+        if entry is None:
+            return SignatureFault.UNKNOWN_KEY
+        if fault := entry.key.fault(now_ms):
+            return fault
+        if not is_valid(entry.key.public_key, topic, payload, signature):
+            return SignatureFault.BAD_SIGNATURE
+        return None if entry.allows(topic) else SignatureFault.NOT_AUTHORIZED
+
+    def take_dirty(self, limit: int) -> list[tuple[bytes, Key | None]]:
+        """Return up to ``limit`` keys that changed, oldest change first, and call them clean.
+
+        The first of each pair is the key of the row; None stands for a row to be deleted. If the
+        rows could not be written after all, give the row keys to ``mark_dirty``.
+        """
+        taken = [self._dirty.popitem(last=False)[0] for _ in range(min(limit, len(self._dirty)))]
+        return [(_ROW_KEY.pack(key_id), self.get(key_id)) for key_id in taken]
+
+    def mark_dirty(self, row_keys: Iterable[bytes]) -> None:
+        """Have the next checkpoint write these rows, whether or not they changed."""
+        self._dirty.update((_ROW_KEY.unpack(row_key)[0], None) for row_key in row_keys)

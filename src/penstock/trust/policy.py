@@ -1,0 +1,48 @@
+"""Which topics demand a signature, and which versions of signature they accept.
+
+The rules of ``[signing]`` are asked in order, and the first whose pattern matches decides. After
+them comes what ``required`` lists, by default everything that begins with ``secure/``: those seven
+bytes, so that ``secure`` and ``Secure/`` are free. All other topics are free: they take publishes
+with or without a signature, but a signature that is there must be right.
+
+Patterns are those of :mod:`penstock.trust.acl`.
+"""
+
+from typing import NamedTuple
+
+from penstock.config.schema import Signing
+from penstock.trust.acl import Matcher, compile_patterns
+
+__all__ = ["Demand", "Policy"]
+
+
+class Demand(NamedTuple):
+    """What a topic asks of those who publish to it."""
+
+    required: bool
+    versions: frozenset[int]
+
+
+class Policy:
+    """The demands of a configuration."""
+
+    __slots__ = ("_free", "_rules")
+
+    def __init__(self, signing: Signing) -> None:
+        versions = frozenset(signing.versions)
+        self._rules: list[tuple[Matcher, Demand]] = [
+            (
+                compile_patterns((rule.filter,)),
+                Demand(rule.required, frozenset(rule.versions) or versions),
+            )
+            for rule in signing.rules
+        ]
+        self._rules.append((compile_patterns(signing.required), Demand(True, versions)))
+        self._free = Demand(False, versions)
+
+    def of(self, topic: bytes) -> Demand:
+        """Return what a topic demands."""
+        for matches, demand in self._rules:
+            if matches(topic):
+                return demand
+        return self._free

@@ -1,0 +1,97 @@
+"""The replay window: a version 2 signature is accepted once, or not at all.
+
+A signature says when it was made. One from longer ago than the window is refused for its age, so
+nonces need to be remembered no longer than that. They lie in **buckets** by the time of signing;
+a bucket whose whole span is out of the window is dropped in one piece. What is remembered is the
+key id, the time and the nonce together: a sender may use a nonce again at another time.
+
+Three edges deserve their rules:
+
+* **The future.** Clocks differ, so a signature may be ahead by ``AHEAD_MS_MAX``, and no more.
+* **The past before us.** Nonces do not survive a restart. What was signed before
+  ``remembers_from_ms`` may have been accepted in the last life and is refused. The moment of the
+  start is the simple choice; it leaves a gap for senders whose clocks are ahead (signed "after"
+  the start, accepted before it). The strict choice is the time of the last signed message in the
+  journal plus ``AHEAD_MS_MAX`` plus one: no signature accepted before can be as late as that.
+* **A clock that is set back.** What was dropped would be inside the window again, without its
+  nonces. So ``remembers_from_ms`` rises with every drop and never falls.
+
+A full window refuses. To forget a nonce would accept a replay, silently.
+"""
+
+from struct import Struct
+
+from penstock.trust.faults import SignatureFault
+
+__all__ = ["AHEAD_MS_MAX", "ReplayWindow"]
+
+AHEAD_MS_MAX = 30_000
+"""How far a sender's clock may be ahead. Those set by the network are within a second."""
+
+BUCKETS_PER_WINDOW = 16
+"""Each is dropped at most a sixteenth of the window late."""
+
+_ENTRY = Struct(">IQ")
+
+
+class ReplayWindow:
+    """Remembers what was accepted, within bounds. One for all keys."""
+
+    __slots__ = (
+        "_bucket_ms",
+        "_buckets",
+        "_entries_max",
+        "_remembers_from_ms",
+        "_started_ms",
+        "_window_ms",
+        "count",
+    )
+
+    def __init__(self, window_ms: int, entries_max: int, started_ms: int) -> None:
+        self._window_ms = window_ms
+        self._entries_max = entries_max
+        self._started_ms = self._remembers_from_ms = started_ms
+        self._bucket_ms = max(1, window_ms // BUCKETS_PER_WINDOW)
+        self._buckets: dict[int, set[bytes]] = {}
+        self.count = 0
+        """How many signatures are remembered."""
+
+    def check(
+        self, key_id: int, nonce: bytes, signed_ms: int, now_ms: int
+    ) -> SignatureFault | None:
+        """Say why a signature may not be accepted; None if it is fresh, and now remembered.
+
+        To be asked last, of signatures that were found valid: a forged one must not take a place,
+        nor use up the nonce of an honest one.
+        """
+        if fault := self._time_fault(signed_ms, now_ms):
+            return fault
+        self._drop_old(now_ms)
+        bucket = self._buckets.setdefault(signed_ms // self._bucket_ms, set())
+        entry = _ENTRY.pack(key_id, signed_ms) + nonce
+        if entry in bucket:
+            return SignatureFault.REPLAYED
+        if self.count >= self._entries_max:
+            return SignatureFault.WINDOW_FULL
+        bucket.add(entry)
+        self.count += 1
+        return None
+
+    def _time_fault(self, signed_ms: int, now_ms: int) -> SignatureFault | None:
+        if signed_ms < now_ms - self._window_ms:
+            return SignatureFault.STALE
+        if signed_ms > now_ms + AHEAD_MS_MAX:
+            return SignatureFault.AHEAD
+        if signed_ms < self._started_ms:
+            return SignatureFault.BEFORE_START
+        if signed_ms < self._remembers_from_ms:  # only after a clock was set back
+            return SignatureFault.STALE
+        return None
+
+    def _drop_old(self, now_ms: int) -> None:
+        oldest = (now_ms - self._window_ms) // self._bucket_ms
+        if oldest * self._bucket_ms <= self._remembers_from_ms:
+            return
+        self._remembers_from_ms = oldest * self._bucket_ms
+        for index in [index for index in self._buckets if index < oldest]:
+            self.count -= len(self._buckets.pop(index))
