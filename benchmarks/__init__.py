@@ -1,14 +1,15 @@
-"""Measurements of whole brokers: Penstock, and Mosquitto where it is installed.
+"""Measurements of whole brokers: Penstock, and Mosquitto and Redis where they are installed.
 
 ``python -m benchmarks`` runs them; README.md says what each workload is and what a figure can
 carry.
 
 ::
 
-    workloads   what is asked of a broker, and which figure is to be compared with which target
-    generator   compiles and runs mqload.c, reads the line that it prints
+    workloads   what is asked of a broker, which figure counts, with whom it is compared, the target
+    generator   compiles and runs mqload*.c, reads the line that it prints
     brokers     starts and stops one broker per measurement, on a free port, in an empty directory
-    machine     processors, versions, and how much of the machine others took meanwhile
+    signing     signed publishes made beforehand; how fast the library alone verifies them
+    machine     processors, disk, versions, and how much of the machine others took meanwhile
     rounds      one measurement after the other, the brokers in turn
     comparison  best, median, ratio, verdict
     capture     what became of QoS 0 messages in Penstock's journal

@@ -13,7 +13,8 @@ from benchmarks.brokers import BROKERS, Broker, BrokerError
 from benchmarks.comparison import Comparison, compare
 from benchmarks.generator import GeneratorError
 from benchmarks.growth import measure_growth, render_growth
-from benchmarks.rounds import Bench, Measurement, interleaved
+from benchmarks.rounds import Bench, Contender, Measurement, interleaved
+from benchmarks.signing import BareVerification
 from benchmarks.table import compact, render
 from benchmarks.workloads import UnknownWorkloadError, Workload, select
 
@@ -25,16 +26,18 @@ Write = Callable[[dict[str, object]], None]
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     """The command line; ``--help`` is its reference."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Measure Penstock and Mosquitto in turn."
+        prog="python -m benchmarks",
+        description="Measure Penstock and, in turn, what each workload compares it with: "
+        "Mosquitto for MQTT, Redis for RESP, the bare library for signatures.",
     )
     add = parser.add_argument
-    add("workloads", nargs="*", default=["core"], help="ids, letters, core, scale or all (core)")
+    add("workloads", nargs="*", default=["core"], help="ids, letters, core, edge, scale or all")
     add("--list", action="store_true", help="say what the workloads are, and stop")
     add("--rounds", type=int, default=5, help="measurements of each broker per workload (5)")
     add("--seconds", type=float, default=2.0, help="duration of one measurement (2)")
     add("--seed", type=int, default=1, help="of topics and sizes that are picked at random (1)")
     add("--ours", choices=BROKERS, default="penstock", help="the broker under test")
-    add("--theirs", choices=(*BROKERS, "none"), default="mosquitto", help="the one beside it")
+    add("--theirs", choices=(*BROKERS, "none"), help="beside it, instead of each workload's peer")
     add("--grow-to", type=int, metavar="N", help="then fill a journal up to N messages")
     add("--data-dir", type=Path, default=HERE / "build" / "data", help="on a disk, not in memory")
     add("--results", type=Path, help="file for the figures (results/DATE.local.jsonl)")
@@ -65,7 +68,7 @@ def run(options: argparse.Namespace, workloads: list[Workload]) -> int:
     """Measure all that was asked for; the table comes last, the figures are kept as they come."""
     bench = Bench(
         installed(options.ours),
-        peer(options.theirs),
+        peers(options.theirs, workloads),
         options.rounds,
         options.seconds,
         options.seed,
@@ -83,9 +86,7 @@ def run(options: argparse.Namespace, workloads: list[Workload]) -> int:
 
         write(heading(bench))
         comparisons = [run_workload(workload, bench, write) for workload in workloads]
-        print(
-            "\n" + render(comparisons, bench.ours.name, bench.theirs.name if bench.theirs else "-")
-        )
+        print("\n" + tables(comparisons, bench))
         if options.grow_to:
             run_growth(options.grow_to, bench, write)
     print(f"\nfigures: {path}")
@@ -100,15 +101,28 @@ def installed(name: str) -> type[Broker]:
     return kind
 
 
-def peer(name: str) -> type[Broker] | None:
-    """The broker to compare with, if it is here."""
-    if name == "none":
-        return None
-    kind = BROKERS[name]
-    if kind.program() is None:
-        print(f"{name} is not installed: figures without ratios")
-        return None
-    return kind
+def peers(instead: str | None, workloads: list[Workload]) -> dict[str, Contender]:
+    """Whom the workloads are compared with, as far as they are here; or one ``instead`` of all."""
+    known: dict[str, Contender] = {**BROKERS, "nacl": BareVerification}
+    found = {}
+    for name in {workload.peer.name for workload in workloads if workload.peer}:
+        if instead == "none":
+            continue
+        kind = known[instead or name]
+        if kind.program() is None:
+            print(f"{kind.name} is not installed: figures without ratios")
+        else:
+            found[name] = kind
+    return found
+
+
+def tables(comparisons: list[Comparison], bench: Bench) -> str:
+    """One table per peer, in the order of the workloads."""
+    parts: dict[str, list[Comparison]] = {}
+    for comparison in comparisons:
+        kind = bench.peer_of(comparison.workload)
+        parts.setdefault(kind.name if kind else "-", []).append(comparison)
+    return "\n\n".join(render(part, bench.ours.name, theirs) for theirs, part in parts.items())
 
 
 def heading(bench: Bench) -> dict[str, object]:
@@ -121,7 +135,7 @@ def heading(bench: Bench) -> dict[str, object]:
         "rounds": bench.rounds,
         "seconds": bench.seconds,
         "cores": bench.cores._asdict(),
-        "brokers": {kind.name: kind.version() for kind in (bench.ours, bench.theirs) if kind},
+        "brokers": {k.name: k.version() for k in (bench.ours, *bench.peers.values())},
         "machine": machine.describe(),
     }
 
@@ -142,7 +156,7 @@ def progress(workload: Workload, measurement: Measurement) -> str:
     """One measurement on one line."""
     key, unit, _ = workload.figure
     said = "; ".join(measurement.flaws) or f"{compact(measurement.value(key))} {unit}"
-    where = f"{workload.id:5} round {measurement.round} {measurement.broker:10}"
+    where = f"{workload.id:5} round {measurement.round} {measurement.broker:12}"
     return f"{where} {said}  (others {measurement.others_cores:.2f} cores)"
 
 

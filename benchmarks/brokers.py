@@ -4,23 +4,35 @@ Nothing is carried over from the measurement before: no warm cache, no memory th
 journal. Each kind knows its command line and what it tells about itself; the rest is shared.
 """
 
+import json
 import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from benchmarks.machine import pinned
 
-__all__ = ["BROKERS", "Broker", "BrokerError", "MosquittoBroker", "PenstockBroker", "parse_metrics"]
+__all__ = [
+    "BROKERS",
+    "Broker",
+    "BrokerError",
+    "MosquittoBroker",
+    "PenstockBroker",
+    "RedisBroker",
+    "SyncedRedisBroker",
+    "TrustedKey",
+    "parse_metrics",
+]
 
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 20.0
@@ -31,6 +43,14 @@ Metrics = Mapping[str, float]
 
 class BrokerError(Exception):
     """A broker did not start, or ended before it was told to."""
+
+
+class TrustedKey(NamedTuple):
+    """What a broker must know to accept signed publishes."""
+
+    key_id: int
+    public_key: bytes
+    topics: str
 
 
 class Broker(ABC):
@@ -62,6 +82,10 @@ class Broker(ABC):
     def metrics(self) -> Metrics:
         """The broker's own counters, by name with labels; empty if it has none."""
         return {}
+
+    def trust(self, key: TrustedKey) -> None:
+        """Let the holder of ``key`` publish to its topics."""
+        raise BrokerError(f"{self.name} takes no keys, {key.key_id} neither")
 
     @property
     def pid(self) -> int:
@@ -139,6 +163,19 @@ class PenstockBroker(Broker):
         with urllib.request.urlopen(f"http://{HOST}:{self.port}/metrics", timeout=10) as answer:
             return parse_metrics(answer.read().decode())
 
+    def trust(self, key: TrustedKey) -> None:
+        """By the admin API, as ``penstock keys add`` does."""
+        told = {"device": "bench", **key._asdict(), "public_key": key.public_key.hex()}
+        body = json.dumps(told).encode()
+        url = f"http://{HOST}:{self.port}/keys"
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(url, data=body, headers=headers, method="POST")
+        try:
+            urllib.request.urlopen(request, timeout=10).close()
+        except urllib.error.HTTPError as error:
+            said = error.read().decode(errors="replace")[:200]
+            raise BrokerError(f"the key was refused: {error} {said}") from error
+
 
 class MosquittoBroker(Broker):
     """The peer. Bounds that would make it drop are lifted; it persists nothing."""
@@ -169,7 +206,42 @@ class MosquittoBroker(Broker):
         return [self.program() or "mosquitto", "-c", str(config)]
 
 
-BROKERS: dict[str, type[Broker]] = {kind.name: kind for kind in (PenstockBroker, MosquittoBroker)}
+class RedisBroker(Broker):
+    """The peer for RESP. As it comes, save that it takes no snapshots: it persists nothing."""
+
+    name = "redis"
+    options: ClassVar[tuple[str, ...]] = ("--appendonly", "no")
+
+    @classmethod
+    def program(cls) -> str | None:
+        return shutil.which("redis-server")
+
+    @classmethod
+    def version(cls) -> str:
+        return _first_line([cls.program() or "redis-server", "--version"])
+
+    def command(self) -> list[str]:
+        command = [self.program() or "redis-server", "--port", str(self.port), "--bind", HOST]
+        return [*command, "--save", "", "--dir", str(self.directory), *self.options]
+
+
+class SyncedRedisBroker(RedisBroker):
+    """The peer for durable streams: a reply means on the disk. The log is never rewritten."""
+
+    name = "redis-synced"
+    options = (
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "always",
+        "--auto-aof-rewrite-percentage",
+        "0",
+    )
+
+
+BROKERS: dict[str, type[Broker]] = {
+    kind.name: kind for kind in (PenstockBroker, MosquittoBroker, RedisBroker, SyncedRedisBroker)
+}
 
 
 def parse_metrics(text: str) -> Metrics:

@@ -129,6 +129,9 @@ def _notes(workload: Workload, measurements: list[Measurement]) -> Iterable[str]
     yield from _capture_note(ours)
     if workload.figure.key == "p50_us":
         yield f"p90 {_both_sides(measurements, 'p90_us', '.0f')} us"
+    if workload.is_flushed:
+        yield f"p50 {_both_sides(measurements, 'p50_us', '.0f')} us"
+        yield from _flush_note(measurements)
     if workload.group == "scale":
         yield f"CPU {_both_sides(measurements, 'broker_us_per_message', '.2f')} us/msg"
     bound = {m.side for m in measurements if m.load and m.load.generator_bound}
@@ -150,10 +153,17 @@ def _capture_note(ours: list[Measurement]) -> Iterable[str]:
     yield "all captured" if worst == 0 else f"captures dropped: up to {worst:.1%}"
 
 
+def _flush_note(measurements: list[Measurement]) -> Iterable[str]:
+    told = [m.flush_us for m in measurements if m.flush_us is not None]
+    if told:
+        yield f"a flush of this disk {median(told):.0f} us"
+
+
 def _both_sides(measurements: list[Measurement], key: str, form: str) -> str:
     """The medians of a second figure, ours and theirs."""
     told = []
     for side in ("ours", "theirs"):
-        values = [v for m in measurements if m.side == side and (v := m.value(key)) is not None]
+        loads = [m.load for m in measurements if m.side == side and m.load and not m.flaws]
+        values = [load[key] for load in loads if key in load.figures]
         told.append(format(median(values), form) if values else "-")
     return " / ".join(told)

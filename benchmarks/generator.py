@@ -1,10 +1,11 @@
-"""The load generator: ``mqload.c``, compiled when it is newer than its program, and run.
+"""The load generator: ``mqload*.c``, compiled when newer than its program, and run.
 
-Both brokers are driven by this one program. It is written in C so that the generator is not what is
+All brokers are driven by this one program. It is written in C so that the generator is not what is
 measured; where it is the limit all the same, :attr:`Load.generator_bound` says so.
 """
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -14,11 +15,13 @@ from pathlib import Path
 __all__ = ["GeneratorError", "Load", "compiled", "run"]
 
 HERE = Path(__file__).parent
-SOURCE = HERE / "mqload.c"
 PROGRAM = HERE / "build" / "mqload"
 
 EXIT_LOSS = 5
 """The exit status of a run that ended as it should, but with messages missing."""
+
+FLAWS = ("lost", "duplicated", "reordered", "damaged", "replayed")
+"""What must be 0 at the end of a run."""
 
 BUSY = 0.9
 """A process that used more than this part of the time had no time left."""
@@ -62,13 +65,14 @@ class Load:
     @property
     def flaws(self) -> list[str]:
         """What should not have happened: a run with flaws has no figures worth comparing."""
-        names = ("lost", "duplicated", "reordered")
-        return [f"{name} {self[name]:,.0f}" for name in names if self.figures.get(name)]
+        return [f"{name} {self[name]:,.0f}" for name in FLAWS if self.figures.get(name)]
 
 
 def compiled() -> Path:
     """The generator's program, built first if need be."""
-    if PROGRAM.exists() and PROGRAM.stat().st_mtime >= SOURCE.stat().st_mtime:
+    sources = sorted(HERE.glob("mqload*.[ch]"))
+    changed = max(source.stat().st_mtime for source in sources)
+    if PROGRAM.exists() and PROGRAM.stat().st_mtime >= changed:
         return PROGRAM
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
@@ -77,11 +81,18 @@ def compiled() -> Path:
             "  install one (Debian, Ubuntu: apt install gcc) and start again"
         )
     PROGRAM.parent.mkdir(exist_ok=True)
-    command = [compiler, "-O2", "-Wall", "-Wextra", "-o", str(PROGRAM), str(SOURCE)]
+    _compile(compiler, [str(source) for source in sources if source.suffix == ".c"])
+    return PROGRAM
+
+
+def _compile(compiler: str, sources: list[str]) -> None:
+    """Build beside the old program and put it in its place at once: others may be running it."""
+    fresh = PROGRAM.with_name(f"{PROGRAM.name}.{os.getpid()}")
+    command = [compiler, "-O2", "-Wall", "-Wextra", "-o", str(fresh), *sources]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     if built.returncode != 0:
         raise GeneratorError(f"{shlex.join(command)} failed:\n{built.stderr}")
-    return PROGRAM
+    fresh.replace(PROGRAM)
 
 
 def run(load: str, *, port: int, broker_pid: int, seed: int) -> Load:

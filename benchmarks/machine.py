@@ -16,10 +16,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
+from tempfile import TemporaryFile
 from typing import NamedTuple, Self
 
-__all__ = ["Cores", "Tenancy", "cores", "describe", "pinned", "raise_file_limit"]
+__all__ = ["Cores", "Tenancy", "cores", "describe", "flush_us", "pinned", "raise_file_limit"]
 
+PACKAGES = ("penstock", "uvloop", "lmdb", "msgspec", "PyNaCl")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -61,6 +64,22 @@ def raise_file_limit() -> int:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return most
+
+
+FLUSHES = 50
+PAGE_BYTES = 4096
+
+
+def flush_us(directory: Path) -> float:
+    """How long the disk under ``directory`` takes to make one appended page last; the median."""
+    spent = []
+    with TemporaryFile(dir=directory, buffering=0) as file:
+        for _ in range(FLUSHES):
+            start = time.perf_counter()
+            file.write(bytes(PAGE_BYTES))
+            os.fdatasync(file.fileno())
+            spent.append(time.perf_counter() - start)
+    return round(median(spent) * 1e6, 1)
 
 
 class Tenancy:
@@ -112,7 +131,7 @@ def describe() -> dict[str, object]:
         "python": sys.version,
         "python_build": _python_build(),
         "libc": " ".join(platform.libc_ver()),
-        "packages": {name: _installed(name) for name in ("penstock", "uvloop", "lmdb", "msgspec")},
+        "packages": {name: _installed(name) for name in PACKAGES},
         "revision": _revision(),
     }
 

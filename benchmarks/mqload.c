@@ -1,7 +1,18 @@
-/* mqload: a load generator for MQTT 3.1.1 brokers. One thread, one epoll set, one JSON line.
+/* mqload: a load generator for message brokers. One thread, one epoll set, one JSON line.
  *
- *   build: cc -O2 -Wall -Wextra -o mqload mqload.c
- *   usage: mqload -p PORT [options]
+ *   build: cc -O2 -Wall -Wextra -o mqload mqload*.c
+ *   usage: mqload -p PORT [-m MODE] [options]
+ *
+ * What is spoken (-m)
+ *   mqtt              MQTT 3.1.1 (the default)
+ *   resp-pubsub       RESP: PUBLISH, pipelined, to SUBSCRIBE; each reply must name all subscribers
+ *   xadd              RESP: XADD to one stream, -P connections x -w pipelined (32); no subscribers
+ *   binary-publish    binary protocol: PUBLISH and its ACK, -P x -w (32); no subscribers
+ *   binary-subscribe  binary protocol: PUBLISH -w 256 to MESSAGE; with -a acknowledged
+ *   binary-signed     as binary-publish, frames signed beforehand and read from -f FILE
+ *   After xadd, binary-publish and binary-signed everything that was answered is read back, outside
+ *   of the time measured; after binary-subscribe -a each subscriber comes back under its client id
+ *   and must be sent nothing.
  *
  * Who connects
  *   -H HOST   IPv4 address of the broker (127.0.0.1)
@@ -17,11 +28,13 @@
  *   -s SIZE   payload bytes, at least 16 (64); MIN:MAX spreads 32 sizes, picked at random
  *   -q QOS    of publishes and subscriptions (0)
  *   -e SEED   of the random numbers (1)
+ *   -a        subscribers give a client id and acknowledge each message (binary-subscribe)
+ *   -f FILE   signed frames, one behind the other (binary-signed)
  * How fast
  *   -n N      messages in all, or
  *   -d SECS   duration (5)
  *   -b N      at most N messages per write; 1 is what ordinary clients do; 0 fills 64 KiB (0)
- *   -w N      unacknowledged QoS 1 and 2 publishes per publisher (100)
+ *   -w N      unanswered publishes per publisher (QoS 1 and 2: 100; resp-pubsub: 1000)
  *   -c N      credit: messages sent but not yet delivered, all publishers together; 0 for no
  *             bound. The default is what fits in 4 MiB, within 64 .. 20,000. A broker that would
  *             drop when flooded is so measured at the rate that it sustains without loss.
@@ -33,19 +46,18 @@
  *   -W SECS   end the run after that long, whatever the state (60)
  *
  * A payload is: send time in ns (u64) | publisher (u32) | sequence (u32) | filler. From it follow
- * latency, and losses, duplicates and reorderings per pair of publisher and subscriber.
+ * latency, and losses, duplicates and reorderings per pair of publisher and subscriber. Without
+ * subscribers the latency is that of the replies.
  * Exit status: 0 all delivered, 5 something was lost, 1 usage, 2 refused, 3 cut off, 4 watchdog.
  */
-#define _GNU_SOURCE
+#include "mqload.h"
+
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,55 +66,24 @@
 #include <time.h>
 #include <unistd.h>
 
-typedef uint8_t u8;
-typedef uint32_t u32;
-typedef uint64_t u64;
+enum { WRITE_BYTES = 65536, SIZES_SPREAD = 32, CONNECTING_MAX = 64 };
 
-#define SECOND 1000000000ull
-enum { WRITE_BYTES = 65536, SIZES_SPREAD = 32, PAYLOAD_BYTES_MIN = 16, CONNECTING_MAX = 64 };
-enum { EXIT_USAGE = 1, EXIT_REFUSED = 2, EXIT_CUT_OFF = 3, EXIT_WATCHDOG = 4, EXIT_LOSS = 5 };
-enum packet { CONNECT = 1, CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBSCRIBE, SUBACK };
-enum role { PUBLISHER, SUBSCRIBER, BACKGROUND };
+static const protocol *const MODES[] = {&MQTT,           &RESP_PUBSUB,      &XADD,
+                                        &BINARY_PUBLISH, &BINARY_SUBSCRIBE, &BINARY_SIGNED};
+static const protocol *mode = &MQTT;
 
-typedef struct {
-  int fd, id, subacks_due;
-  enum role role;
-  bool ready, blocked;             /* CONNACK seen; the socket takes no more for now */
-  u8 *in, *out;
-  size_t in_len, in_cap, out_sent, out_len, out_cap;
-  int topic, inflight;             /* publisher: next topic, unacknowledged publishes */
-  uint16_t packet_id;
-  u32 sequence;
-  u64 sent, delivered, forgiven;   /* delivered: over all subscribers; forgiven: taken for lost */
-  u32 *next_expected;              /* subscriber: next sequence, by publisher */
-} conn;
+struct options opt = {.host = "127.0.0.1", .prefix = "bench", .publishers = 1, .subscribers = -1,
+                      .topics = 1, .payload_min = 64, .payload_max = 64, .wall_max = 60,
+                      .credit = -1, .drain = 2};
+struct totals sum;
+conn *subscribers;
+frame *frames;                     /* frames[topic * sizes + size], ready but for ids and stamps */
 
-typedef struct { u8 *bytes; int len, payload_at; } frame;
-
-static struct {
-  const char *host, *prefix;
-  int port, publishers, subscribers, background, filters, topics, qos, per_write, window, broker;
-  int payload_min, payload_max, wall_max;
-  bool random_topics, wildcard;
-  u64 messages;
-  long long credit;
-  double seconds, rate, drain;
-} opt = {.host = "127.0.0.1", .prefix = "bench", .publishers = 1, .subscribers = 1, .topics = 1,
-         .window = 100, .payload_min = 64, .payload_max = 64, .wall_max = 60, .credit = -1,
-         .drain = 2};
-
-static struct { u64 sent, delivered, acked, duplicated, reordered, forgiven; } sum;
 static int epoll, sizes = 1;
-static conn *publishers, *subscribers;
-static frame *frames;              /* frames[topic * sizes + size], ready but for ids and stamps */
+static bool answered;              /* whether publishes are, in this mode and at this QoS */
+static conn *publishers;
 
-static u64 now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * SECOND + t.tv_nsec;
-}
-
-static void fail(int status, const char *format, ...) {
+void fail(int status, const char *format, ...) {
   va_list args;
   va_start(args, format);
   fputs("mqload: ", stderr);
@@ -111,13 +92,13 @@ static void fail(int status, const char *format, ...) {
   exit(status);
 }
 
-static void *grown(void *memory, size_t bytes) {
+void *grown(void *memory, size_t bytes) {
   void *result = realloc(memory, bytes);
   if (!result) fail(EXIT_REFUSED, "out of memory");
   return result;
 }
 
-static void *zeroed(size_t count, size_t bytes) {
+void *zeroed(size_t count, size_t bytes) {
   return memset(grown(NULL, count * bytes + 1), 0, count * bytes + 1);
 }
 
@@ -126,69 +107,6 @@ static u32 random_u32(void) {      /* xorshift: good enough to break up runs, an
   random_state ^= random_state << 13;
   random_state ^= random_state >> 17;
   return random_state ^= random_state << 5;
-}
-
-/* ---- Latency histogram: 64 buckets per power of two, so within 1.6 % ------------------------ */
-
-enum { BUCKETS = 64 * 60 };
-static u64 buckets[BUCKETS], latency_max;
-
-static void record_latency(u64 ns) {
-  if (ns > latency_max) latency_max = ns;
-  int shift = ns < 128 ? 0 : 63 - __builtin_clzll(ns) - 6;
-  int bucket = ns < 128 ? (int)ns : (shift << 6) + (int)(ns >> shift);
-  buckets[bucket < BUCKETS ? bucket : BUCKETS - 1]++;
-}
-
-static double percentile_us(double percent) {
-  u64 wanted = percent / 100 * sum.delivered, seen = 0;
-  for (int bucket = 0; bucket < BUCKETS; bucket++) {
-    seen += buckets[bucket];
-    if (seen <= wanted) continue;
-    if (bucket < 128) return bucket / 1e3;
-    return ((u64)(64 + (bucket & 63)) << ((bucket >> 6) - 1)) / 1e3;
-  }
-  return latency_max / 1e3;
-}
-
-/* ---- What a process used -------------------------------------------------------------------- */
-
-typedef struct { double cpu_s, wait_s; } usage;   /* wait: runnable, but another had the core */
-
-static usage usage_of(int pid) {
-  usage total = {0, 0};
-  char path[300];
-  snprintf(path, sizeof path, "/proc/%d/task", pid);
-  DIR *tasks = pid ? opendir(path) : NULL;
-  for (struct dirent *task; tasks && (task = readdir(tasks));) {
-    unsigned long long cpu, wait;
-    snprintf(path, sizeof path, "/proc/%d/task/%s/schedstat", pid, task->d_name);
-    FILE *file = task->d_name[0] == '.' ? NULL : fopen(path, "r");
-    if (!file) continue;
-    if (fscanf(file, "%llu %llu", &cpu, &wait) == 2) {
-      total.cpu_s += cpu / 1e9;
-      total.wait_s += wait / 1e9;
-    }
-    fclose(file);
-  }
-  if (tasks) closedir(tasks);
-  return total;
-}
-
-static usage usage_since(int pid, usage before) {
-  usage now = usage_of(pid);
-  return (usage){now.cpu_s - before.cpu_s, now.wait_s - before.wait_s};
-}
-
-static long resident_kib(int pid) {
-  char line[256];
-  long kib = 0;
-  snprintf(line, sizeof line, "/proc/%d/status", pid);
-  FILE *file = pid ? fopen(line, "r") : NULL;
-  while (file && fgets(line, sizeof line, file))
-    if (sscanf(line, "VmRSS: %ld", &kib) == 1) break;
-  if (file) fclose(file);
-  return kib;
 }
 
 /* ---- Sending -------------------------------------------------------------------------------- */
@@ -216,7 +134,7 @@ static void flush(conn *c) {
   c->blocked = false;
 }
 
-static u8 *reserve(conn *c, size_t bytes) {
+u8 *reserve(conn *c, size_t bytes) {
   while (c->out_len + bytes > c->out_cap) {
     c->out_cap = c->out_cap ? c->out_cap * 2 : 256;
     c->out = grown(c->out, c->out_cap);
@@ -226,63 +144,14 @@ static u8 *reserve(conn *c, size_t bytes) {
   return end;
 }
 
-static int put_length(u8 *at, u32 n) {
-  int bytes = 0;
-  do {
-    at[bytes++] = (n & 127) | (n > 127 ? 128 : 0);
-    n >>= 7;
-  } while (n);
-  return bytes;
+void name_topic(char *name, int topic) {
+  snprintf(name, NAME_BYTES_MAX, "%s/t%d", opt.prefix, topic);
 }
 
-static int put_string(u8 *at, const char *text) {
-  int len = strlen(text);
-  at[0] = len >> 8;
-  at[1] = len;
-  memcpy(at + 2, text, len);
-  return 2 + len;
-}
+static u8 filler(size_t at) { return 'a' + at % 26; }
 
-static void put_connect(conn *c) {
-  static const char letter[] = {'p', 's', 'b'};
-  char client_id[24];
-  u8 body[64] = "\0\4MQTT\4\2\0\0";  /* level 4, clean session, no keep-alive */
-  snprintf(client_id, sizeof client_id, "%c%d-%d", letter[c->role], (int)getpid(), c->id);
-  int len = 10 + put_string(body + 10, client_id);
-  u8 *out = reserve(c, 2 + len);
-  out[0] = CONNECT << 4;
-  out[1] = len;
-  memcpy(out + 2, body, len);
-}
-
-static void put_subscribe(conn *c, const char *filter) {
-  u8 packet[128] = {SUBSCRIBE << 4 | 2};
-  int packet_id = c->subacks_due % 65535 + 1, at = 1;
-  at += put_length(packet + at, 2 + 2 + strlen(filter) + 1);
-  packet[at++] = packet_id >> 8;
-  packet[at++] = packet_id;
-  at += put_string(packet + at, filter);
-  packet[at++] = opt.qos;
-  memcpy(reserve(c, at), packet, at);
-  c->subacks_due++;
-}
-
-static void put_ack(conn *c, u8 header, const u8 *packet_id) {
-  u8 *out = reserve(c, 4);
-  out[0] = header;
-  out[1] = 2;
-  memcpy(out + 2, packet_id, 2);
-}
-
-static frame build_frame(const char *topic, int payload) {
-  frame f = {.bytes = zeroed(1, payload + 128)};
-  f.bytes[0] = PUBLISH << 4 | opt.qos << 1;
-  f.len = 1 + put_length(f.bytes + 1, 2 + strlen(topic) + (opt.qos ? 2 : 0) + payload);
-  f.len += put_string(f.bytes + f.len, topic);
-  f.payload_at = f.len += opt.qos ? 2 : 0;
-  for (int i = PAYLOAD_BYTES_MIN; i < payload; i++) f.bytes[f.payload_at + i] = 'a' + i % 26;
-  f.len += payload;
-  return f;
+void fill_payload(u8 *payload, int bytes) {
+  for (int i = PAYLOAD_BYTES_MIN; i < bytes; i++) payload[i] = filler(i);
 }
 
 static void build_frames(void) {
@@ -290,100 +159,93 @@ static void build_frames(void) {
   long spread = opt.payload_max - opt.payload_min;
   frames = zeroed(opt.topics * sizes, sizeof *frames);
   for (int topic = 0; topic < opt.topics; topic++) {
-    char name[96];
-    snprintf(name, sizeof name, "%s/t%d", opt.prefix, topic);
+    char name[NAME_BYTES_MAX];
+    name_topic(name, topic);
     for (int k = 0; k < sizes; k++) {
       int payload = sizes == 1 ? opt.payload_max : opt.payload_min + spread * k / (sizes - 1);
-      frames[topic * sizes + k] = build_frame(name, payload);
+      frames[topic * sizes + k] = mode->build(name, payload);
     }
   }
 }
 
-static void put_publish(conn *c, u64 stamp) {
+static const frame *next_frame(conn *c) {
+  if (mode->load) return frames + c->sequence;
   int which = c->topic * sizes + (sizes > 1 ? random_u32() % sizes : 0);
   c->topic = (opt.random_topics ? (int)(random_u32() % opt.topics) : c->topic + 1) % opt.topics;
-  const frame *f = frames + which;
-  u8 *out = memcpy(reserve(c, f->len), f->bytes, f->len), *payload = out + f->payload_at;
-  if (opt.qos) {
-    if (!++c->packet_id) c->packet_id = 1;
-    payload[-2] = c->packet_id >> 8;
-    payload[-1] = c->packet_id;
-    c->inflight++;
-  }
+  return frames + which;
+}
+
+static void put_stamp(const conn *c, u8 *payload, u64 stamp) {
   u32 id = c->id;
   memcpy(payload, &stamp, 8);
   memcpy(payload + 8, &id, 4);
   memcpy(payload + 12, &c->sequence, 4);
+}
+
+static void put_publish(conn *c, u64 stamp) {
+  const frame *f = next_frame(c);
+  u8 *out = memcpy(reserve(c, f->len), f->bytes, f->len);
+  if (mode->number) mode->number(c, out, f->payload_at);
+  if (!mode->load) put_stamp(c, out + f->payload_at, stamp);
+  if (answered) {
+    c->sent_at[c->sent % opt.window] = stamp;
+    c->inflight++;
+  }
   c->sequence++;
   c->sent++;
   sum.sent++;
 }
 
-/* ---- Receiving ------------------------------------------------------------------------------ */
+/* ---- The books ------------------------------------------------------------------------------ */
 
-static void count_delivery(conn *c, const u8 *payload, size_t len, u64 now) {
-  u64 stamp;
-  u32 id, sequence;
-  if (len < PAYLOAD_BYTES_MIN) return;
-  memcpy(&stamp, payload, 8);
-  memcpy(&id, payload + 8, 4);
-  memcpy(&sequence, payload + 12, 4);
-  if ((int)id >= opt.publishers) return;
-  sum.delivered++;
-  publishers[id].delivered++;
+void count_reply(conn *c, u64 now) {
+  if (!c->inflight) fail(EXIT_CUT_OFF, "p%d was sent a reply that it did not ask for", c->id);
+  u64 stamp = c->sent_at[c->answered++ % opt.window];
+  if (!opt.subscribers) record_latency(now > stamp ? now - stamp : 0);
+  c->inflight--;
+  sum.acked++;
+}
+
+void count_id(conn *c, u64 high, u64 low) {
+  u64 last_high = c->last_id[0], last_low = c->last_id[1];
+  if (high == last_high && low == last_low) sum.duplicated++;
+  else if (high < last_high || (high == last_high && low < last_low)) sum.reordered++;
+  c->last_id[0] = high;
+  c->last_id[1] = low;
+}
+
+static bool is_ours(const u8 *payload, size_t len, u32 id) {
+  if ((int)len < opt.payload_min || (int)len > opt.payload_max) return false;
+  if (id >= (u32)opt.publishers) return false;
+  return len == PAYLOAD_BYTES_MIN || payload[len - 1] == filler(len - 1);
+}
+
+void count_delivery(conn *c, const u8 *payload, size_t len, u64 now) {
+  u64 stamp = 0;
+  u32 id = UINT32_MAX, sequence = 0;
+  if (len >= PAYLOAD_BYTES_MIN) {
+    memcpy(&stamp, payload, 8);
+    memcpy(&id, payload + 8, 4);
+    memcpy(&sequence, payload + 12, 4);
+  }
+  if (!is_ours(payload, len, id)) {
+    sum.damaged++;
+    return;
+  }
   u32 *expected = c->next_expected + id;
   if (sequence >= *expected) *expected = sequence + 1;
   else if (sequence + 1 == *expected) sum.duplicated++;
   else sum.reordered++;
+  if (c->role == AUDITOR) {
+    sum.stored++;
+    return;
+  }
+  sum.delivered++;
+  publishers[id].delivered++;
   record_latency(now > stamp ? now - stamp : 0);
 }
 
-static void on_publish(conn *c, u8 header, const u8 *body, size_t len, u64 now) {
-  int qos = header >> 1 & 3;
-  size_t at = 2 + (body[0] << 8 | body[1]);
-  if (qos) {
-    put_ack(c, (qos == 1 ? PUBACK : PUBREC) << 4, body + at);
-    at += 2;
-  }
-  if (c->role == SUBSCRIBER) count_delivery(c, body + at, len - at, now);
-}
-
-static void on_packet(conn *c, u8 header, const u8 *body, size_t len, u64 now) {
-  switch (header >> 4) {
-    case CONNACK:
-      if (body[1]) fail(EXIT_REFUSED, "CONNACK with return code %d", body[1]);
-      c->ready = true;
-      break;
-    case SUBACK:
-      if (body[len - 1] >= 0x80) fail(EXIT_REFUSED, "SUBACK with return code %d", body[len - 1]);
-      c->subacks_due--;
-      break;
-    case PUBLISH: on_publish(c, header, body, len, now); break;
-    case PUBREC: put_ack(c, PUBREL << 4 | 2, body); break;
-    case PUBREL: put_ack(c, PUBCOMP << 4, body); break;
-    case PUBACK:
-    case PUBCOMP:
-      c->inflight--;
-      sum.acked++;
-      break;
-  }
-}
-
-static size_t parse(conn *c, u64 now) {  /* returns how many bytes were whole packets */
-  size_t at = 0;
-  for (;;) {
-    size_t body = at + 1, len = 0;
-    for (int shift = 0;; shift += 7) {
-      if (body >= c->in_len || shift > 21) return at;
-      u8 digit = c->in[body++];
-      len |= (size_t)(digit & 127) << shift;
-      if (digit < 128) break;
-    }
-    if (c->in_len - body < len) return at;
-    on_packet(c, c->in[at], c->in + body, len, now);
-    at = body + len;
-  }
-}
+/* ---- Receiving ------------------------------------------------------------------------------ */
 
 static void on_readable(conn *c) {
   for (bool more = true; more;) {
@@ -391,9 +253,9 @@ static void on_readable(conn *c) {
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) break;
     if (n <= 0)
       fail(EXIT_CUT_OFF, "the broker closed %c%d after %llu sent, %llu delivered",
-           "psb"[c->role], c->id, (unsigned long long)sum.sent, (unsigned long long)sum.delivered);
+           "psba"[c->role], c->id, (unsigned long long)sum.sent, (unsigned long long)sum.delivered);
     c->in_len += n;
-    size_t used = parse(c, now_ns());
+    size_t used = mode->parse(c, now_ns());
     memmove(c->in, c->in + used, c->in_len - used);
     c->in_len -= used;
     more = (size_t)n >= c->in_cap / 2;  /* a full buffer: there is likely more */
@@ -401,7 +263,7 @@ static void on_readable(conn *c) {
   if (c->out_len && !c->blocked) flush(c);
 }
 
-static void pump(int wait_ms) {
+void pump(int wait_ms) {
   struct epoll_event events[256];
   int n = epoll_wait(epoll, events, 256, wait_ms);
   for (int i = 0; i < n; i++) {
@@ -413,8 +275,13 @@ static void pump(int wait_ms) {
 
 /* ---- Connecting ----------------------------------------------------------------------------- */
 
-static void open_conn(conn *c, enum role role, int id) {
-  static const size_t room[] = {65536, 262144, 1024};
+static size_t room_for(enum role role) {  /* an auditor is sent whole pages */
+  static const size_t least[] = {65536, 262144, 1024, PAGE_ENTRIES * 128};
+  size_t messages = role == BACKGROUND ? 0 : role == AUDITOR ? PAGE_ENTRIES : 3;
+  return least[role] + messages * opt.payload_max;
+}
+
+void open_conn(conn *c, enum role role, int id) {
   int one = 1;
   struct sockaddr_in peer = {.sin_family = AF_INET, .sin_port = htons(opt.port)};
   inet_pton(AF_INET, opt.host, &peer.sin_addr);
@@ -423,38 +290,51 @@ static void open_conn(conn *c, enum role role, int id) {
     fail(EXIT_REFUSED, "connection %d: %s", id, strerror(errno));
   setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   fcntl(c->fd, F_SETFL, O_NONBLOCK);
-  c->in_cap = room[role] > 3u * opt.payload_max ? room[role] : 3u * opt.payload_max;
-  c->in = grown(NULL, role == BACKGROUND ? (c->in_cap = room[role]) : c->in_cap);
+  c->in_cap = room_for(role);
+  c->in = grown(NULL, c->in_cap);
+  if (role == PUBLISHER) c->sent_at = zeroed(opt.window, sizeof(u64));
+  if (role == SUBSCRIBER || role == AUDITOR)
+    c->next_expected = zeroed(opt.publishers, sizeof(u32));
   struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
   epoll_ctl(epoll, EPOLL_CTL_ADD, c->fd, &event);
-  put_connect(c);
+  mode->greet(c);
+}
+
+void close_conn(conn *c) { close(c->fd); }
+
+void subscribe_to(conn *c, const char *topic) {
+  mode->subscribe(c, topic);
+  c->subacks_due++;
 }
 
 static bool settled(const conn *c) { return c->ready && c->subacks_due <= 0; }
 
-static void settle(conn *c) {
+void settle(conn *c) {
   flush(c);
   for (u64 start = now_ns(); !settled(c); pump(10))
-    if (now_ns() - start > 20 * SECOND) fail(EXIT_REFUSED, "no CONNACK or SUBACK in 20 s");
+    if (now_ns() - start > 20 * SECOND) fail(EXIT_REFUSED, "no answer from the broker in 20 s");
 }
 
 static void open_subscriber(conn *c, int id) {
-  char filter[96];
+  char filter[NAME_BYTES_MAX];
   open_conn(c, SUBSCRIBER, id);
-  c->next_expected = zeroed(opt.publishers, sizeof(u32));
-  for (int topic = 0; topic < (opt.wildcard ? 1 : opt.topics); topic++) {
-    if (opt.wildcard) snprintf(filter, sizeof filter, "%s/#", opt.prefix);
-    else snprintf(filter, sizeof filter, "%s/t%d", opt.prefix, topic);
-    put_subscribe(c, filter);
+  if (opt.wildcard) {
+    snprintf(filter, sizeof filter, mode->wildcard, opt.prefix);
+    subscribe_to(c, filter);
+  } else {
+    for (int topic = 0; topic < opt.topics; topic++) {
+      name_topic(filter, topic);
+      subscribe_to(c, filter);
+    }
   }
   settle(c);
 }
 
 static void put_background_filter(conn *c, int k) {  /* none matches PREFIX/tN, all are near it */
   static const char *shape[] = {"%s/other/%d", "%s/+/none%d", "%s/none/%d", "%s/none%d/#"};
-  char filter[96];
+  char filter[NAME_BYTES_MAX];
   snprintf(filter, sizeof filter, shape[k % 4], opt.prefix, k);
-  put_subscribe(c, filter);
+  subscribe_to(c, filter);
 }
 
 static void open_background(void) {  /* a few at a time, as a fleet would after a power cut */
@@ -497,7 +377,7 @@ static bool publish_saturated(u64 now) {  /* returns whether any publisher could
     conn *c = publishers + (first + k) % opt.publishers;
     if (c->blocked || c->out_len) continue;
     long long allowed = opt.per_write ? opt.per_write : INT32_MAX;
-    if (opt.qos) allowed = least(allowed, opt.window - c->inflight);
+    if (answered) allowed = least(allowed, opt.window - c->inflight);
     if (opt.credit) allowed = least(allowed, opt.credit - outstanding(c));
     if (opt.messages) allowed = least(allowed, (long long)(opt.messages - sum.sent));
     if (allowed <= 0) continue;
@@ -516,7 +396,7 @@ static void publish_due(u64 start, u64 now) {  /* message k belongs to publisher
     conn *c = publishers + i;
     for (int burst = 0; burst < 64 && !c->blocked; burst++) {
       u64 k = (u64)c->sequence * opt.publishers + i;
-      if (k >= due || (opt.qos && c->inflight >= opt.window)) break;
+      if (k >= due || (answered && c->inflight >= opt.window)) break;
       put_publish(c, start + (u64)(k * 1e9 / opt.rate));
     }
     if (c->out_len && !c->blocked) flush(c);
@@ -525,7 +405,7 @@ static void publish_due(u64 start, u64 now) {  /* message k belongs to publisher
 
 static bool all_arrived(void) {
   if (sum.delivered < sum.sent * opt.subscribers) return false;
-  return !opt.qos || sum.acked >= sum.sent;
+  return !answered || sum.acked >= sum.sent;
 }
 
 static void forgive(void) {  /* credit that never came back: the broker has dropped messages */
@@ -565,35 +445,48 @@ static times run(void) {
   return t;
 }
 
-static long long report(times t, usage broker, usage generator) {
+static long long losses(void) {
+  if (opt.subscribers) return (long long)(sum.sent * opt.subscribers - sum.delivered);
+  if (!answered || sum.acked < sum.sent) return (long long)(answered ? sum.sent - sum.acked : 0);
+  return mode->audit ? (long long)(sum.sent - sum.stored) : 0;
+}
+
+static void report(times t, usage broker, usage generator) {
   double seconds = (t.end - t.start) / 1e9;
   double publishing = (t.published - t.start) / 1e9;
   double delivering = (t.last_delivery - t.start) / 1e9;
   u64 units = sum.delivered ? sum.delivered : sum.sent ? sum.sent : 1;
-  long long lost = (long long)(sum.sent * opt.subscribers - sum.delivered);
   printf("\"sent\":%llu,\"sent_per_s\":%.0f,\"delivered\":%llu,\"delivered_per_s\":%.0f,"
-         "\"acked\":%llu,\"acked_per_s\":%.0f,\"lost\":%lld,\"duplicated\":%llu,"
-         "\"reordered\":%llu,",
+         "\"acked\":%llu,\"acked_per_s\":%.0f,",
          (unsigned long long)sum.sent, sum.sent / publishing, (unsigned long long)sum.delivered,
-         sum.delivered / delivering, (unsigned long long)sum.acked, sum.acked / seconds, lost,
-         (unsigned long long)sum.duplicated, (unsigned long long)sum.reordered);
+         sum.delivered / delivering, (unsigned long long)sum.acked, sum.acked / seconds);
   printf("\"p50_us\":%.1f,\"p90_us\":%.1f,\"p99_us\":%.1f,\"max_us\":%.1f,", percentile_us(50),
-         percentile_us(90), percentile_us(99), latency_max / 1e3);
+         percentile_us(90), percentile_us(99), latency_max_us());
   printf("\"seconds\":%.3f,\"broker_cpu_s\":%.3f,\"broker_wait_s\":%.3f,"
          "\"generator_cpu_s\":%.3f,\"generator_wait_s\":%.3f,\"broker_us_per_message\":%.4f,",
          seconds, broker.cpu_s, broker.wait_s, generator.cpu_s, generator.wait_s,
          broker.cpu_s * 1e6 / units);
+}
+
+static long long report_flaws(void) {
+  long long lost = losses();
+  printf("\"lost\":%lld,\"duplicated\":%llu,\"reordered\":%llu,\"damaged\":%llu,"
+         "\"replayed\":%llu,",
+         lost, (unsigned long long)sum.duplicated, (unsigned long long)sum.reordered,
+         (unsigned long long)sum.damaged, (unsigned long long)sum.replayed);
   return lost;
 }
 
-static long long measure(void) {
-  build_frames();
+static void set_credit(void) {
   if (opt.credit < 0) {
     opt.credit = 4194304 / frames[sizes - 1].len;
     opt.credit = opt.credit < 64 ? 64 : least(opt.credit, 20000);
   }
   if (!opt.subscribers || opt.rate > 0) opt.credit = 0;
   if (opt.credit && (opt.credit /= opt.publishers) < 1) opt.credit = 1;
+}
+
+static void open_all(void) {
   publishers = zeroed(opt.publishers, sizeof *publishers);
   subscribers = zeroed(opt.subscribers, sizeof *subscribers);
   for (int i = 0; i < opt.subscribers; i++) open_subscriber(subscribers + i, i);
@@ -602,10 +495,19 @@ static long long measure(void) {
     publishers[i].topic = i % opt.topics;
     settle(publishers + i);
   }
+}
+
+static long long measure(void) {
+  if (mode->load) mode->load();
+  else build_frames();
+  set_credit();
+  open_all();
   nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
   usage broker = usage_of(opt.broker), generator = usage_of(getpid());
   times t = run();
-  return report(t, usage_since(opt.broker, broker), usage_since(getpid(), generator));
+  report(t, usage_since(opt.broker, broker), usage_since(getpid(), generator));
+  if (mode->audit) mode->audit();
+  return report_flaws();
 }
 
 /* ---- Command line --------------------------------------------------------------------------- */
@@ -618,8 +520,26 @@ static void read_sizes(const char *text) {
     fail(EXIT_USAGE, "-s %s: sizes start at %d and do not fall", text, PAYLOAD_BYTES_MIN);
 }
 
+static const protocol *mode_named(const char *name) {
+  for (size_t i = 0; i < sizeof MODES / sizeof *MODES; i++)
+    if (!strcmp(MODES[i]->name, name)) return MODES[i];
+  fail(EXIT_USAGE, "-m %s: there is no such mode", name);
+}
+
+static void check_options(void) {
+  if (!opt.port) fail(EXIT_USAGE, "-p PORT is needed");
+  if (strlen(opt.prefix) > 32) fail(EXIT_USAGE, "-x: at most 32 bytes");
+  if (opt.wildcard && !mode->wildcard) fail(EXIT_USAGE, "-F wild: not with %s", mode->name);
+  if (opt.qos && mode != &MQTT) fail(EXIT_USAGE, "-q: only MQTT has it");
+  if (opt.acknowledge && mode != &BINARY_SUBSCRIBE) fail(EXIT_USAGE, "-a: binary-subscribe only");
+  if (opt.subscribers && !mode->subscribers) fail(EXIT_USAGE, "-S: none with %s", mode->name);
+  if (mode->audit && opt.topics > 1) fail(EXIT_USAGE, "-t: one topic with %s", mode->name);
+  if (mode->load && opt.publishers > 1) fail(EXIT_USAGE, "-P: one with %s", mode->name);
+  if (opt.window < 1) fail(EXIT_USAGE, "-w: at least 1");
+}
+
 static void read_options(int argc, char **argv) {
-  const char *letters = "B:D:F:H:I:P:RS:W:b:c:d:e:i:n:p:q:r:s:t:w:x:";
+  const char *letters = "B:D:F:H:I:P:RS:W:ab:c:d:e:f:i:m:n:p:q:r:s:t:w:x:";
   for (int letter; (letter = getopt(argc, argv, letters)) != -1;) switch (letter) {
     case 'B': opt.broker = atoi(optarg); break;
     case 'D': opt.drain = atof(optarg); break;
@@ -630,11 +550,14 @@ static void read_options(int argc, char **argv) {
     case 'R': opt.random_topics = true; break;
     case 'S': opt.subscribers = atoi(optarg); break;
     case 'W': opt.wall_max = atoi(optarg); break;
+    case 'a': opt.acknowledge = true; break;
     case 'b': opt.per_write = atoi(optarg); break;
     case 'c': opt.credit = atoll(optarg); break;
     case 'd': opt.seconds = atof(optarg); break;
     case 'e': random_state = strtoul(optarg, NULL, 10) * 2654435761u | 1; break;
+    case 'f': opt.frames = optarg; break;
     case 'i': opt.filters = atoi(optarg); break;
+    case 'm': mode = mode_named(optarg); break;
     case 'n': opt.messages = strtoull(optarg, NULL, 10); break;
     case 'p': opt.port = atoi(optarg); break;
     case 'q': opt.qos = atoi(optarg); break;
@@ -645,8 +568,10 @@ static void read_options(int argc, char **argv) {
     case 'x': opt.prefix = optarg; break;
     default: fail(EXIT_USAGE, "the options are listed at the top of mqload.c");
   }
-  if (!opt.port) fail(EXIT_USAGE, "-p PORT is needed");
-  if (strlen(opt.prefix) > 32) fail(EXIT_USAGE, "-x: at most 32 bytes");
+  if (opt.subscribers < 0) opt.subscribers = mode->subscribers;
+  if (!opt.window) opt.window = mode->window;
+  answered = mode->answers || opt.qos;
+  check_options();
   if (!opt.messages && opt.seconds <= 0) opt.seconds = 5;
 }
 

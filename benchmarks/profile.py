@@ -85,7 +85,7 @@ def profile(workload: Workload, tool: Tool, seconds: float) -> Path:
     out.unlink(missing_ok=True)
     BUILD.mkdir(exist_ok=True)
     profiled = type("Profiled", (PenstockBroker,), {"launcher": tool.launcher(out)})
-    bench = Bench(profiled, None, 1, seconds, 1, machine.cores(), BUILD / "data")
+    bench = Bench(profiled, {}, 1, seconds, 1, machine.cores(), BUILD / "data")
     measurement = measure(workload, profiled, bench, side="ours", round_=1)
     if measurement.load is None:
         raise BrokerError("\n".join(measurement.flaws))

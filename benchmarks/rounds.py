@@ -5,18 +5,23 @@ the ratio of two neighbours says more than the ratio of two averages. A measurem
 kept as a failure; the others go on.
 """
 
-from collections.abc import Iterator
+import functools
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from benchmarks import generator
+from benchmarks import generator, machine, signing
 from benchmarks.brokers import Broker, BrokerError
 from benchmarks.capture import Capture, settled_capture
 from benchmarks.generator import GeneratorError, Load
 from benchmarks.machine import Cores, Tenancy, pinned
-from benchmarks.workloads import Workload
+from benchmarks.signing import BareVerification, SignedFrames
+from benchmarks.workloads import FRAMES, Workload
 
-__all__ = ["Bench", "Measurement", "interleaved", "measure"]
+__all__ = ["Bench", "Contender", "Measurement", "interleaved", "measure"]
+
+Contender = type[Broker] | type[BareVerification]
 
 QUIET_CORES_MAX = 0.15
 """Others using more of the machine than this make a measurement a noisy one."""
@@ -24,15 +29,28 @@ QUIET_CORES_MAX = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What all measurements of one run share."""
+    """What all measurements of one run share. ``peers`` are those that can be measured here."""
 
     ours: type[Broker]
-    theirs: type[Broker] | None
+    peers: Mapping[str, Contender]
     rounds: int
     seconds: float
     seed: int
     cores: Cores
     data: Path
+
+    def peer_of(self, workload: Workload) -> Contender | None:
+        """Whom to measure beside our broker, if anyone."""
+        return self.peers.get(workload.peer.name) if workload.peer else None
+
+    def signed_frames(self) -> SignedFrames:
+        """Frames for one measurement, made once: they follow from the seed."""
+        count = int(signing.FRAMES_PER_S * self.seconds)
+        self.data.mkdir(parents=True, exist_ok=True)
+        return _signed_frames(self.data / f"signed-{self.seed}-{count}.frames", count, self.seed)
+
+
+_signed_frames = functools.cache(signing.write_frames)
 
 
 @dataclass(slots=True)
@@ -45,6 +63,7 @@ class Measurement:
     round: int
     load: Load | None = None
     capture: Capture | None = None
+    flush_us: float | None = None
     others_cores: float = 0.0
     stolen_cores: float = 0.0
     flaws: list[str] = field(default_factory=list)
@@ -74,20 +93,37 @@ def options_for(workload: Workload, bench: Bench) -> str:
 
 
 def measure(
-    workload: Workload, kind: type[Broker], bench: Bench, *, side: str, round_: int
+    workload: Workload, kind: Contender, bench: Bench, *, side: str, round_: int
 ) -> Measurement:
     """Start a broker, put the load on it, close its books, stop it."""
     result = Measurement(workload.id, side, kind.name, round_)
     try:
-        with kind.running(bench.data, settings=workload.settings, cpu=bench.cores.broker) as broker:
-            _fill_in(result, workload, broker, bench)
+        if issubclass(kind, BareVerification):
+            _verify(result, kind, bench)
+        else:
+            cpu = bench.cores.broker
+            with kind.running(bench.data, settings=workload.settings, cpu=cpu) as broker:
+                _fill_in(result, workload, broker, bench)
     except (BrokerError, GeneratorError, OSError) as error:
         result.flaws.append(f"failed: {error}")
     return result
 
 
+def _verify(result: Measurement, kind: type[BareVerification], bench: Bench) -> None:
+    frames = bench.signed_frames()
+    with Tenancy(os.getpid()) as tenancy:
+        result.load = kind.run(frames, bench.seconds, bench.cores.broker)
+    result.others_cores, result.stolen_cores = tenancy.others, tenancy.stolen
+
+
 def _fill_in(result: Measurement, workload: Workload, broker: Broker, bench: Bench) -> None:
     options = options_for(workload, bench)
+    if workload.is_signed:
+        frames = bench.signed_frames()
+        broker.trust(frames.key)
+        options = options.replace(FRAMES, str(frames.path))
+    if workload.is_flushed:
+        result.flush_us = machine.flush_us(broker.directory)
     try:
         with Tenancy(broker.pid) as tenancy, pinned(bench.cores.generator):
             load = generator.run(options, port=broker.port, broker_pid=broker.pid, seed=bench.seed)
@@ -116,7 +152,8 @@ def unexplained(capture: Capture | None, sent: int) -> list[str]:
 
 def interleaved(workload: Workload, bench: Bench) -> Iterator[Measurement]:
     """As many measurements of each broker as there are rounds, in turn."""
+    peer = bench.peer_of(workload)
     for round_ in range(1, bench.rounds + 1):
         yield measure(workload, bench.ours, bench, side="ours", round_=round_)
-        if bench.theirs is not None:
-            yield measure(workload, bench.theirs, bench, side="theirs", round_=round_)
+        if peer is not None:
+            yield measure(workload.of_peer(), peer, bench, side="theirs", round_=round_)

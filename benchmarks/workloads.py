@@ -3,15 +3,33 @@
 ``load`` is what ``mqload`` is told, in its own options, so that a workload can be repeated by hand.
 Workloads that end after ``--seconds`` leave ``-d`` and ``-n`` out.
 
-Targets are relative to the other broker in the same run, save memory, which is absolute. A target
-without a number is not a goal of the project: the figure is shown and not judged.
+Targets are relative to the workload's peer in the same run, save memory, which is absolute. A
+target without a number is not a goal of the project: the figure is shown and not judged.
+
+The peer is another broker under the same load; or this broker under a lighter load, which tells
+what the difference between the two costs; or, for signatures, the library alone.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-__all__ = ["WORKLOADS", "Figure", "Target", "UnknownWorkloadError", "Workload", "select"]
+__all__ = [
+    "FRAMES",
+    "GROUPS",
+    "WORKLOADS",
+    "Figure",
+    "Peer",
+    "Target",
+    "UnknownWorkloadError",
+    "Workload",
+    "select",
+]
+
+GROUPS = ("core", "edge", "scale")
+
+FRAMES = "FRAMES"
+"""Stands in a load for the file of signed frames that the run has made."""
 
 
 class Figure(NamedTuple):
@@ -32,14 +50,23 @@ class Target(NamedTuple):
     absolute: bool = False
 
 
+class Peer(NamedTuple):
+    """What stands beside our broker: its name, and its load if that is not the same."""
+
+    name: str
+    load: str | None = None
+
+
+MOSQUITTO = Peer("mosquitto")
 RATE = Figure("delivered_per_s", "msg/s")
+ANSWERED = Figure("acked_per_s", "replies/s")
 LATENCY = Figure("p50_us", "us p50", smaller_is_better=True)
 MEMORY = Figure("bytes_per_connection", "B/client", smaller_is_better=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One line of the table. ``settings`` are Penstock's; the other broker has none."""
+    """One line of the table. ``settings`` are those of our side; the peer has none."""
 
     id: str
     title: str
@@ -48,11 +75,29 @@ class Workload:
     target: Target | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     group: str = "core"
+    peer: Peer | None = MOSQUITTO
 
     @property
     def is_fire_and_forget(self) -> bool:
-        """Whether messages flow, and at QoS 0: then captures may be dropped and are accounted."""
+        """Whether messages flow, and nobody waits for the journal: it may drop, and has books."""
+        if "-m" in self.load:
+            return "-m resp-pubsub" in self.load
         return "-P 0" not in self.load and "-q" not in self.load
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether every reply waits for the disk, and the replies are what is counted."""
+        return self.figure == ANSWERED
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether frames must be signed first, and the broker told the key."""
+        return FRAMES in self.load
+
+    def of_peer(self) -> "Workload":
+        """The same as the peer is to do it."""
+        load = self.peer and self.peer.load
+        return replace(self, load=load or self.load, settings={})
 
 
 _BATCHED = Target(4.0)
@@ -82,6 +127,66 @@ _CORE = (
     Workload("K10k", "A, 10,000 clients held", "-I 10000 -i 1 -s 64", settings=_ROOM),
 )
 
+_REDIS = Peer("redis")
+_REDIS_SYNCED = Peer("redis-synced")
+_BARE_VERIFICATION = Peer("nacl")
+_NOT_ACKNOWLEDGED = Peer("penstock", "-m binary-subscribe -s 100")
+_STRICT = {"resp.replay": "false"}
+_NO_SLOWER = Target(1.0)
+
+
+def _edge(
+    id_: str,
+    title: str,
+    load: str,
+    figure: Figure,
+    peer: Peer | None,
+    *,
+    target: Target | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> Workload:
+    return Workload(id_, title, f"-m {load}", figure, target, settings or {}, "edge", peer)
+
+
+_EDGE = (
+    _edge("R1", "RESP 1 to 1", "resp-pubsub", RATE, _REDIS, target=_NO_SLOWER),
+    _edge("R1s", "R1, no replay", "resp-pubsub", RATE, _REDIS, target=_NO_SLOWER, settings=_STRICT),
+    _edge("R1w", "R1, 32 in flight", "resp-pubsub -w 32", RATE, _REDIS, target=_NO_SLOWER),
+    _edge("R10", "RESP 1 to 10", "resp-pubsub -S 10", RATE, _REDIS, target=_NO_SLOWER),
+    _edge(
+        "R10s",
+        "R10, no replay",
+        "resp-pubsub -S 10",
+        RATE,
+        _REDIS,
+        target=_NO_SLOWER,
+        settings=_STRICT,
+    ),
+    _edge("R10w", "R10, 32 in flight", "resp-pubsub -S 10 -w 32", RATE, _REDIS, target=_NO_SLOWER),
+    _edge("X1", "XADD 1 x 32", "xadd -s 100", ANSWERED, _REDIS_SYNCED, target=Target(0.5)),
+    _edge("X50", "XADD 50 x 32", "xadd -P 50 -s 100", ANSWERED, _REDIS_SYNCED, target=_NO_SLOWER),
+    _edge("BP1", "binary 1 x 32, 100 B", "binary-publish -s 100", ANSWERED, None),
+    _edge("BP1L", "binary 1 x 32, 10 KiB", "binary-publish -s 10240", ANSWERED, None),
+    _edge("BP64", "binary 64 x 1, 100 B", "binary-publish -P 64 -w 1 -s 100", ANSWERED, None),
+    _edge("BP64L", "binary 64 x 1, 10 KiB", "binary-publish -P 64 -w 1 -s 10240", ANSWERED, None),
+    _edge(
+        "SIG",
+        "signed, or verified only",
+        f"binary-signed -x secure -f {FRAMES}",
+        ANSWERED,
+        _BARE_VERIFICATION,
+        target=Target(0.8),
+    ),
+    _edge(
+        "ACK",
+        "acknowledged, or not",
+        "binary-subscribe -s 100 -a",
+        RATE,
+        _NOT_ACKNOWLEDGED,
+        target=Target(0.9),
+    ),
+)
+
 
 def _scale() -> Iterable[Workload]:
     mixed = "-t 100 -R -s 64 -F wild"
@@ -91,10 +196,10 @@ def _scale() -> Iterable[Workload]:
         )
     for topics in (1, 10, 100, 1_000, 10_000, 100_000):
         name = f"{topics // 1000}k" if topics >= 1000 else str(topics)
-        yield Workload(f"R{name}", f"{name} topics", f"-t {topics} -R -F wild", group="scale")
+        yield Workload(f"T{name}", f"{name} topics", f"-t {topics} -R -F wild", group="scale")
 
 
-WORKLOADS = {workload.id: workload for workload in (*_CORE, *_scale())}
+WORKLOADS = {workload.id: workload for workload in (*_CORE, *_EDGE, *_scale())}
 
 
 class UnknownWorkloadError(Exception):
@@ -104,15 +209,15 @@ class UnknownWorkloadError(Exception):
 def select(names: Iterable[str]) -> list[Workload]:
     """The workloads that ``names`` stand for, in the order of the table and without repetition.
 
-    A name is an id (``M``), a letter that begins several ids (``G``), ``core``, ``scale`` or
-    ``all``. An id wins over a letter: ``A`` is A alone, not A and A1.
+    A name is an id (``M``), a letter that begins several ids (``G``), a group or ``all``. An id
+    wins over a letter: ``A`` is A alone, not A and A1.
     """
     chosen: set[str] = set()
     for name in names:
         found = _named(name)
         if not found:
-            known = " ".join(WORKLOADS)
-            raise UnknownWorkloadError(f"no workload {name!r}; there are: core scale all {known}")
+            known = " ".join((*GROUPS, "all", *WORKLOADS))
+            raise UnknownWorkloadError(f"no workload {name!r}; there are: {known}")
         chosen |= found
     return [workload for workload in WORKLOADS.values() if workload.id in chosen]
 
@@ -120,6 +225,6 @@ def select(names: Iterable[str]) -> list[Workload]:
 def _named(name: str) -> set[str]:
     if name in WORKLOADS:
         return {name}
-    if name in ("core", "scale", "all"):
+    if name in (*GROUPS, "all"):
         return {w.id for w in WORKLOADS.values() if name in ("all", w.group)}
     return {id_ for id_ in WORKLOADS if len(name) == 1 and id_.startswith(name)}

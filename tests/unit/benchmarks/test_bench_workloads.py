@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from benchmarks.machine import Cores
 from benchmarks.rounds import Bench, options_for
-from benchmarks.workloads import WORKLOADS, UnknownWorkloadError, select
+from benchmarks.workloads import GROUPS, WORKLOADS, UnknownWorkloadError, select
 
 
 def ids(*names):
@@ -25,7 +25,7 @@ def test_the_order_is_that_of_the_table_and_nothing_comes_twice():
 
 
 def test_groups_part_the_workloads():
-    assert ids("core") + ids("scale") == ids("all") == list(WORKLOADS)
+    assert [id_ for group in GROUPS for id_ in ids(group)] == ids("all") == list(WORKLOADS)
 
 
 @pytest.mark.parametrize("name", ["Q", "", "A2", "cor"])
@@ -36,11 +36,24 @@ def test_an_unknown_name_is_refused(name):
 
 def test_captures_are_accounted_where_qos_0_flows():
     accounted = {id_ for id_, workload in WORKLOADS.items() if workload.is_fire_and_forget}
-    assert {"A", "M", "H0", "K10k", "S1k", "R1"} <= accounted
-    assert accounted.isdisjoint({"E", "F", "Ei", "H1", "G2k"})
+    assert {"A", "M", "H0", "K10k", "S1k", "T1", "R1", "R10s"} <= accounted
+    assert accounted.isdisjoint({"E", "F", "Ei", "H1", "G2k", "X1", "BP64", "SIG", "ACK"})
+
+
+def test_a_peer_has_our_load_unless_it_has_its_own_and_never_our_settings():
+    assert WORKLOADS["R1s"].of_peer().load == WORKLOADS["R1s"].load
+    assert WORKLOADS["R1s"].of_peer().settings == {}
+    acknowledged = WORKLOADS["ACK"]
+    assert acknowledged.load == f"{acknowledged.of_peer().load} -a"
+
+
+def test_the_goals_of_the_doors_are_those_of_the_issue():
+    goals = {id_: WORKLOADS[id_].target for id_ in ("R1", "R10", "X1", "X50", "SIG", "ACK")}
+    assert [goal.bound for goal in goals.values()] == [1.0, 1.0, 0.5, 1.0, 0.8, 0.9]
+    assert WORKLOADS["BP1"].target is None
 
 
 def test_a_duration_is_added_only_where_messages_flow():
-    bench = Bench(None, None, 1, 0.5, 1, Cores(None, None), Path())
+    bench = Bench(None, {}, 1, 0.5, 1, Cores(None, None), Path())
     assert options_for(WORKLOADS["A"], bench) == "-s 64 -d 0.5 -W 60"
     assert "-d" not in options_for(WORKLOADS["G2k"], bench)

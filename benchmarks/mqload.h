@@ -1,0 +1,103 @@
+/* What the parts of mqload share. mqload.c says what the program does and how it is used.
+ *
+ *   mqload.c          the run: connections, windows, credit, the books, the command line
+ *   mqload_measure.c  latency histogram; CPU time and memory of a process
+ *   mqload_mqtt.c     MQTT 3.1.1            one `protocol` each: how to greet, to subscribe, to
+ *   mqload_resp.c     RESP: PUBLISH, XADD   publish and to read, and nothing about rates
+ *   mqload_binary.c   the 16-byte frames of the binary protocol
+ */
+#ifndef MQLOAD_H
+#define MQLOAD_H
+#define _GNU_SOURCE
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint8_t u8;
+typedef uint32_t u32;
+typedef uint64_t u64;
+
+#define SECOND 1000000000ull
+enum { PAYLOAD_BYTES_MIN = 16, NAME_BYTES_MAX = 96, PAGE_ENTRIES = 500 };
+enum { EXIT_USAGE = 1, EXIT_REFUSED = 2, EXIT_CUT_OFF = 3, EXIT_WATCHDOG = 4, EXIT_LOSS = 5 };
+
+/* An auditor connects when the run is over and looks at what the broker has kept. */
+enum role { PUBLISHER, SUBSCRIBER, BACKGROUND, AUDITOR };
+
+typedef struct {
+  int fd, id, subacks_due;
+  enum role role;
+  bool ready, blocked;             /* greeted; the socket takes no more for now */
+  u8 *in, *out;
+  size_t in_len, in_cap, out_sent, out_len, out_cap;
+  int topic, inflight;             /* publisher: next topic, unanswered publishes */
+  uint16_t packet_id;
+  u32 sequence;
+  u64 sent, delivered, forgiven;   /* delivered: over all subscribers; forgiven: taken for lost */
+  u64 answered, *sent_at;          /* publisher: replies so far; send times of the unanswered */
+  u64 last_id[2];                  /* newest id that the broker gave; ids must rise */
+  u32 *next_expected;              /* subscriber and auditor: next sequence, by publisher */
+} conn;
+
+typedef struct { u8 *bytes; int len, payload_at; } frame;
+
+typedef struct {
+  const char *name;                /* as -m has it */
+  const char *wildcard;            /* shape of the filter for all topics; NULL if there is none */
+  bool answers;                    /* every publish is answered, whatever the QoS */
+  int window, subscribers;         /* defaults of -w and -S */
+  void (*greet)(conn *);
+  void (*subscribe)(conn *, const char *topic);
+  frame (*build)(const char *topic, int payload);
+  void (*load)(void);                                 /* instead of build: frames from a file */
+  void (*number)(conn *, u8 *bytes, int payload_at);  /* what differs besides the payload */
+  size_t (*parse)(conn *, u64 now);                   /* returns how many bytes were whole */
+  void (*audit)(void);                                /* NULL: the broker need not keep anything */
+} protocol;
+
+extern const protocol MQTT, RESP_PUBSUB, XADD, BINARY_PUBLISH, BINARY_SUBSCRIBE, BINARY_SIGNED;
+
+extern struct options {
+  const char *host, *prefix, *frames;
+  int port, publishers, subscribers, background, filters, topics, qos, per_write, window, broker;
+  int payload_min, payload_max, wall_max;
+  bool random_topics, wildcard, acknowledge;
+  u64 messages;
+  long long credit;
+  double seconds, rate, drain;
+} opt;
+
+/* stored: messages that the auditor found; replayed: acknowledged ones that came again */
+extern struct totals {
+  u64 sent, delivered, acked, duplicated, reordered, damaged, forgiven, stored, replayed;
+} sum;
+
+extern conn *subscribers;
+extern frame *frames;
+
+/* mqload.c */
+void fail(int status, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
+void *grown(void *memory, size_t bytes);
+void *zeroed(size_t count, size_t bytes);
+u8 *reserve(conn *c, size_t bytes);
+void pump(int wait_ms);
+void open_conn(conn *c, enum role role, int id);
+void close_conn(conn *c);
+void subscribe_to(conn *c, const char *topic);
+void settle(conn *c);
+void name_topic(char *name, int topic);
+void fill_payload(u8 *payload, int bytes);
+void count_reply(conn *c, u64 now);
+void count_delivery(conn *c, const u8 *payload, size_t len, u64 now);
+void count_id(conn *c, u64 high, u64 low);
+
+/* mqload_measure.c */
+typedef struct { double cpu_s, wait_s; } usage;   /* wait: runnable, but another had the core */
+u64 now_ns(void);
+void record_latency(u64 ns);
+double percentile_us(double percent);
+double latency_max_us(void);
+usage usage_of(int pid);
+usage usage_since(int pid, usage before);
+long resident_kib(int pid);
+#endif

@@ -1,0 +1,168 @@
+"""Brokers of a page: a binary and a RESP door that keep all in memory, and can be told to cheat.
+
+The generator must notice every cheat: a benchmark that believes whatever it is told measures how
+fast a broker lies.
+"""
+
+import socketserver
+import struct
+import threading
+from contextlib import contextmanager
+
+HEADER = struct.Struct("!BBQHI")
+SUBSCRIBE, PUBLISH, MESSAGE, ACK, PING, PONG, ERROR = 1, 3, 4, 5, 6, 7, 8
+SIGNED_PUBLISH, SIGNED_MESSAGE = 0x10, 0x11
+TRAILER_BYTES = 68
+SPOILED = 7
+"""The number of the message that a cheat spoils."""
+
+
+class Door(socketserver.StreamRequestHandler):
+    """One connection; everything that connections share is on the server."""
+
+    def handle(self):
+        try:
+            while self.serve_one():
+                pass
+        except (ConnectionError, ValueError):
+            pass  # the generator has gone
+
+    def cheats(self, how):
+        return how == self.server.cheat and self.server.sequence == SPOILED
+
+
+class BinaryDoor(Door):
+    client_id = b""
+
+    def serve_one(self):
+        head = self.rfile.read(HEADER.size)
+        if len(head) < HEADER.size:
+            return False
+        _, command, sequence, topic, payload = HEADER.unpack(head)
+        body = self.rfile.read(topic + payload)
+        trailer = self.rfile.read(TRAILER_BYTES) if command == SIGNED_PUBLISH else b""
+        with self.server.lock:
+            self.on_frame(command, sequence, body[:topic], body[topic:], trailer)
+        return True
+
+    def send(self, command, sequence, topic=b"", payload=b"", trailer=b""):
+        header = HEADER.pack(1, command, sequence, len(topic), len(payload))
+        self.wfile.write(header + topic + payload + trailer)
+
+    def on_frame(self, command, sequence, topic, payload, trailer):
+        if command == PING:
+            self.send(PONG, 0)
+        elif command == SUBSCRIBE:
+            self.on_subscribe(sequence, topic)
+        elif command == ACK and self.server.cheat != "forget acknowledgements":
+            self.server.acknowledged.add((self.client_id, sequence))
+        elif command in (PUBLISH, SIGNED_PUBLISH):
+            self.on_publish(sequence, topic, payload, trailer)
+
+    def on_subscribe(self, sequence, name):
+        self.client_id = name.rpartition(b"\0")[0]
+        for message in self.server.log:
+            if (self.client_id, message[0]) not in self.server.acknowledged:
+                self.deliver(message)
+        self.server.subscribers.append(self)
+        self.send(ACK, sequence)
+
+    def on_publish(self, sequence, topic, payload, trailer):
+        message_id = self.server.next_sequence()
+        if self.cheats("refuse"):
+            return self.send(ERROR, 0, payload=b"not today")
+        message = (message_id, topic, self.spoiled(payload), trailer)
+        for _ in range(0 if self.cheats("lose") else 2 if self.cheats("double") else 1):
+            for subscriber in self.server.subscribers:
+                subscriber.deliver(message)
+            self.server.log.append(message)
+        return self.send(ACK, sequence + self.cheats("answer another"))
+
+    def spoiled(self, payload):
+        return payload[:-1] + b"!" if self.cheats("damage") else payload
+
+    def deliver(self, message):
+        sequence, topic, payload, trailer = message
+        trailer = bytes(len(trailer)) if self.server.cheat == "strip signatures" else trailer
+        self.send(SIGNED_MESSAGE if trailer else MESSAGE, sequence, topic, payload, trailer)
+
+
+class RespDoor(Door):
+    def serve_one(self):
+        line = self.rfile.readline()
+        if not line:
+            return False
+        words = []
+        for _ in range(int(line[1:])):
+            length = int(self.rfile.readline()[1:])
+            words.append(self.rfile.read(length + 2)[:-2])
+        with self.server.lock:
+            self.wfile.write(getattr(self, f"on_{words[0].decode().lower()}")(*words[1:]))
+        return True
+
+    def on_ping(self):
+        return b"+PONG\r\n"
+
+    def on_subscribe(self, topic):
+        self.server.subscribers.append(self)
+        return b"*3\r\n" + bulk(b"subscribe") + bulk(topic) + b":1\r\n"
+
+    def on_publish(self, topic, payload):
+        self.server.next_sequence()
+        receivers = [] if self.cheats("lose") else self.server.subscribers
+        for subscriber in receivers:
+            subscriber.wfile.write(b"*3\r\n" + bulk(b"message") + bulk(topic) + bulk(payload))
+        return b":%d\r\n" % (len(self.server.subscribers) + self.cheats("boast"))
+
+    def on_xadd(self, _key, _id, _field, payload):
+        number = self.server.next_sequence()
+        if not self.cheats("lose"):
+            self.server.log.append((number, payload))
+        return bulk(b"1-%d" % (1 if self.cheats("repeat an id") else number))
+
+    def on_xrange(self, _key, first, _last, _count, count):
+        after = int(first.partition(b"-")[2] or 0)
+        page = [entry for entry in self.server.log if entry[0] > after][: int(count)]
+        entries = [
+            b"*2\r\n" + bulk(b"1-%d" % number) + b"*2\r\n" + bulk(b"d") + bulk(payload)
+            for number, payload in page
+        ]
+        return b"*%d\r\n" % len(page) + b"".join(entries)
+
+
+def bulk(data):
+    return b"$%d\r\n%s\r\n" % (len(data), data)
+
+
+class FakeBroker(socketserver.ThreadingTCPServer):
+    """What all connections of a door share."""
+
+    daemon_threads = True
+
+    def __init__(self, door, cheat):
+        super().__init__(("127.0.0.1", 0), door)
+        self.cheat = cheat
+        self.lock = threading.Lock()
+        self.log = []
+        self.subscribers = []
+        self.acknowledged = set()
+        self.sequence = 0
+
+    @property
+    def port(self):
+        return self.server_address[1]
+
+    def next_sequence(self):
+        self.sequence += 1
+        return self.sequence
+
+
+@contextmanager
+def serving(door, cheat=None):
+    """A broker that listens while entered."""
+    with FakeBroker(door, cheat) as broker:
+        threading.Thread(target=broker.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            yield broker
+        finally:
+            broker.shutdown()
