@@ -1,1 +1,1 @@
-"""HTTP: /health, /ready and /metrics; no business logic."""
+"""HTTP: /health, /ready, /metrics, /topics and /keys; no business logic."""

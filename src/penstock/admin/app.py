@@ -3,8 +3,8 @@
 They tell two questions apart that are often mixed up. *Health* is "does the event loop turn?": the
 answer is yes whenever there is one, and a supervisor restarts the broker when there is none.
 *Ready* is "should new work come here?": no while the storage is full or failing or the broker is
-stopping, and a restart would not help. ``/topics`` is in :mod:`penstock.admin.topics`. There is
-nothing else: no hidden page, nothing that changes state.
+stopping, and a restart would not help. ``/topics`` is in :mod:`penstock.admin.topics`; ``/keys`` in
+:mod:`penstock.admin.keys`, and is all that changes anything. There is no hidden page.
 """
 
 from typing import TYPE_CHECKING
@@ -14,12 +14,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from penstock.admin import metrics, topics
+from penstock.admin import keys, metrics, topics
+from penstock.admin.exchange import Refusal
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from penstock.admin.view import View
+    from penstock.admin.view import KeyBook, View
 
 __all__ = ["create_app"]
 
@@ -27,8 +28,12 @@ NO_STORE = {"cache-control": "no-store"}
 """Every answer is about this very moment."""
 
 
-def create_app(view: "View") -> Starlette:
-    """Return the ASGI application that answers for ``view``."""
+def create_app(view: "View", key_book: "KeyBook | None" = None, token: str = "") -> Starlette:
+    """Return the ASGI application that answers for ``view``.
+
+    With a ``key_book`` there is ``/keys``, for those who present ``token``, or for everybody on
+    this machine if it is empty.
+    """
 
     async def index(request: "Request") -> Response:
         return PlainTextResponse(_index_line(view.version, request.scope.get("server")))
@@ -52,6 +57,7 @@ def create_app(view: "View") -> Starlette:
             Route("/ready", ready),
             Route("/metrics", metrics_page),
             *topics.routes(view),
+            *(keys.routes(key_book, token) if key_book else []),
         ],
         exception_handlers={HTTPException: _refusal},
     )
@@ -66,6 +72,8 @@ def _index_line(version: str, server: tuple[str, int | None] | None) -> str:
 
 
 async def _refusal(_request: "Request", refused: Exception) -> Response:
-    """Answer 404 and 405 in the form of all other answers."""
+    """Answer 404, 405 and every refusal of ours in the form of all other answers."""
     assert isinstance(refused, HTTPException)
-    return JSONResponse({"error": refused.detail}, refused.status_code, headers=refused.headers)
+    advice = {"advice": refused.advice} if isinstance(refused, Refusal) else {}
+    content = {"error": refused.detail, **advice}
+    return JSONResponse(content, refused.status_code, headers=refused.headers)

@@ -4,24 +4,23 @@ The other end of every front door: a message published by MQTT a moment ago is h
 journaled, until retention removes it. Read only. Reading happens in a worker thread, off the event
 loop, and is bounded in messages and bytes.
 
-Browsers reach loopback addresses too, on behalf of any web page. Pages of other origins cannot read
-the answers, unless they make their own name point here (DNS rebinding); so a request must name an
-address or ``localhost`` as its host.
+A request must name an address or ``localhost`` as its host; :mod:`penstock.admin.exchange` says
+why.
 """
 
 import base64
 from datetime import UTC, datetime
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from penstock.admin.exchange import JsonLine, check_host
 from penstock.limits import MIB
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.responses import Response
 
     from penstock.admin.view import View
     from penstock.model.message import Message
@@ -42,25 +41,18 @@ BYTES_MAX = 4 * MIB
 def routes(view: "View") -> list[Route]:
     """The two pages. Plain functions: Starlette runs them in its worker threads."""
 
-    def topics(request: "Request") -> Response:
-        _check_host(request)
+    def topics(request: "Request") -> "Response":
+        check_host(request)
         prefix = request.query_params.get("prefix", "").encode()
         limit = _number(request, "limit", LISTED_DEFAULT, LISTED_MAX)
         listed = [_describe(info) for info, _ in zip(view.store.topics(prefix), range(limit))]  # noqa: B905
-        return _Line({"topics": listed})
+        return JsonLine({"topics": listed})
 
-    def messages(request: "Request") -> Response:
-        _check_host(request)
-        return _Line(_messages(request, view.store))
+    def messages(request: "Request") -> "Response":
+        check_host(request)
+        return JsonLine(_messages(request, view.store))
 
     return [Route("/topics", topics), Route("/topics/{topic:path}", messages)]
-
-
-class _Line(JSONResponse):
-    """JSON and a newline: the answer is read in terminals."""
-
-    def render(self, content: Any) -> bytes:
-        return super().render(content) + b"\n"
 
 
 def _messages(request: "Request", store: "Store") -> dict[str, Any]:
@@ -110,12 +102,3 @@ def _number(request: "Request", name: str, default: int, maximum: int) -> int:
     if not (text.isascii() and text.isdecimal()) or int(text) > maximum:
         raise HTTPException(400, f"{name} must be a number from 0 to {maximum}")
     return int(text)
-
-
-def _check_host(request: "Request") -> None:
-    host = request.url.hostname or ""
-    try:
-        ip_address(host)
-    except ValueError:
-        if host != "localhost":
-            raise HTTPException(403, "ask by address or as localhost, not by name") from None

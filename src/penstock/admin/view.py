@@ -1,15 +1,17 @@
-"""What the administration pages may know of a running broker.
+"""What the administration pages may know of a running broker, and the one thing they may change.
 
-The pages read and never change anything. Everything but ``store`` is answered from memory, at once,
-on the event loop: a scrape must not wait for a disk, nor a disk for a scrape.
+A ``View`` is read only. The keys of devices can be changed too, through a ``KeyBook``. Everything
+but ``store`` and ``store_key`` is answered from memory, at once, on the event loop: a scrape must
+not wait for a disk, nor a disk for a scrape.
 """
 
 from typing import NamedTuple, Protocol
 
 from penstock.obs.counters import Counters
 from penstock.store.store import Store
+from penstock.trust.keys import Key
 
-__all__ = ["JournalView", "View"]
+__all__ = ["JournalView", "KeyBook", "View"]
 
 
 class JournalView(NamedTuple):
@@ -63,3 +65,19 @@ class View(Protocol):
 
     def ready(self) -> tuple[bool, str]:
         """Whether new work is welcome; if not, why (storage full or failing, shutting down)."""
+
+
+class KeyBook(Protocol):
+    """The keys that devices sign with, as the pages see and change them."""
+
+    def keys(self) -> list[Key]:
+        """All registered keys, by id, whether or not they are in force."""
+
+    def next_key_id(self) -> int:
+        """An id that no key has."""
+
+    def wall_ms(self) -> int:
+        """The time of day, in milliseconds since 1970: the clock by which keys expire."""
+
+    async def store_key(self, key: Key) -> None:
+        """Register a key or replace the one of its id; durable and in force when it returns."""

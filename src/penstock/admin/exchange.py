@@ -1,0 +1,118 @@
+"""What pages have in common: who may ask, what may be sent, how a refusal looks.
+
+**Browsers** reach loopback addresses too, on behalf of any web page. Pages of other origins cannot
+read the answers, unless they make their own name point here (DNS rebinding); so where an address is
+all that is asked for, a request must name an address or ``localhost`` as its host. And they can
+post, blindly; but with an ``Origin``, which no administrator's tool sends.
+
+**Administrators** present the token of the configuration. Where none is configured, whoever is on
+this machine is one. A proxy on this machine makes everybody so: give it a token to pass on.
+"""
+
+import hmac
+from ipaddress import IPv6Address, ip_address
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from penstock.limits import KIB
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+__all__ = ["JsonLine", "Refusal", "check_administrator", "check_host", "read_body"]
+
+BODY_BYTES_MAX = 16 * KIB
+"""Largest body of a request; a key with the longest list of topics is a quarter of it."""
+
+_Body = TypeVar("_Body")
+
+
+class JsonLine(JSONResponse):
+    """JSON and a newline: the answer is read in terminals."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the bytes of the answer (called by Starlette)."""
+        return super().render(content) + b"\n"
+
+
+class Refusal(HTTPException):
+    """A request that is not granted; ``advice`` says what would be."""
+
+    def __init__(
+        self, status: int, error: str, advice: str, headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(status, error, headers)
+        self.advice = advice
+
+
+def check_host(request: "Request") -> None:
+    """Let only those pass who ask by address or as localhost."""
+    host = request.url.hostname or ""
+    try:
+        ip_address(host)
+    except ValueError:
+        if host != "localhost":
+            raise HTTPException(403, "ask by address or as localhost, not by name") from None
+
+
+def check_administrator(request: "Request", token: str) -> None:
+    """Let only administrators pass; ``token`` is the configured one, empty if there is none."""
+    if "origin" in request.headers:
+        raise Refusal(
+            403,
+            "requests of web pages are not taken",
+            "use penstock keys, or a program that sends no Origin header",
+        )
+    if token:
+        _check_token(request, token)
+    elif not _is_loopback(request):
+        raise Refusal(
+            403,
+            "only for those on the broker's own machine, since no token is configured",
+            "set admin.token (PENSTOCK_ADMIN_TOKEN) at the broker and present it",
+        )
+    else:
+        check_host(request)
+
+
+def _check_token(request: "Request", token: str) -> None:
+    given = request.headers.get("authorization", "").encode("utf-8", "surrogateescape")
+    # Compared in constant time: how long it takes must not tell how much of it was right.
+    if not hmac.compare_digest(given, f"Bearer {token}".encode()):
+        raise Refusal(
+            401,
+            "the administrator's token is missing or wrong",
+            "send it as Authorization: Bearer TOKEN (penstock keys: --token)",
+            {"www-authenticate": "Bearer"},
+        )
+
+
+def _is_loopback(request: "Request") -> bool:
+    if request.client is None:
+        return False
+    try:
+        address = ip_address(request.client.host)
+    except ValueError:
+        return False
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return address.is_loopback
+
+
+async def read_body(request: "Request", kind: type[_Body]) -> _Body:
+    """Return the body, JSON of the given kind; no more is read than the bound allows."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BODY_BYTES_MAX:
+            raise Refusal(413, "the request's body is too large", f"send {BODY_BYTES_MAX} at most")
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        fields = ", ".join(field.name for field in msgspec.structs.fields(kind))  # type: ignore[arg-type]
+        raise Refusal(
+            400, f"the request's body cannot be used: {error}", f"send JSON with {fields}"
+        ) from None
