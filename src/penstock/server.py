@@ -34,6 +34,7 @@ from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.entry import Entry
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import Limits, RetentionRule, RetentionRules, Store
+from penstock.trust.keys import Key
 
 __all__ = ["Server", "recover"]
 
@@ -311,6 +312,8 @@ def recover(store: Store, broker: Broker) -> None:
         broker.subscribers.load(row)
     for _key, row in store.rows("groups"):
         broker.groups.load(row)
+    for _key, row in store.rows("keys"):
+        broker.keys.restore(Key.decode(row))
     broker.begin_recovery()
     nobody = Effects()
     for entry in store.replay():

@@ -27,6 +27,7 @@ from penstock.core.commands import (
     GroupGone,
     GroupMade,
     GroupMoved,
+    KeyStored,
     Lost,
     Offered,
     Opened,
@@ -63,6 +64,7 @@ from penstock.core.subscribers import Subscribers
 from penstock.limits import INFLIGHT_MAX, QUEUE_MESSAGES_MAX, RETAINED_MAX, ROUTES_CACHED_MAX
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DropReason
+from penstock.trust.keys import Key, KeyRing
 
 __all__ = ["SUBSCRIBE_FAILED", "Broker"]
 
@@ -103,6 +105,7 @@ class Broker:
         self.retained = Retained(count_max=retained_max)
         self.subscribers = Subscribers()
         self.groups = Groups()
+        self.keys = KeyRing()
         self.sessions: dict[bytes, Session] = {}
         self.away: dict[bytes, Session] = {}
         """Durable sessions without a connection, the longest away first."""
@@ -128,6 +131,7 @@ class Broker:
             Published: self._published,
             Progressed: self._progressed,
             Forgotten: self._forgotten,
+            KeyStored: self._key_stored,
             **dict.fromkeys(_GROUP_COMMANDS, self._group_changed),
         }
 
@@ -382,7 +386,7 @@ class Broker:
             return
         routes = self.routes
         route = routes.cached.get(command.topic) or routes.resolve(command.topic)
-        for session, granted in route.targets:
+        for session, granted in route.targets if command.payloads else ():
             # The lower of the two QoS [MQTT-3.8.4-6].
             qos = min(granted, command.qos)
             if qos:
@@ -448,11 +452,13 @@ class Broker:
         session.enqueue(sequence, flags & 3, retain=bool(flags & DELIVER_RETAIN))
         self.queued_count += 1
 
-    # ── durable subscribers and groups ────────────────────────────────────────────────────────
+    # ── durable subscribers, groups, keys ──────────────────────────────────────────────────────
 
-    def _progressed(self, command: Progressed, _outlet: Any, _effects: Effects) -> None:
+    def _progressed(self, command: Progressed, outlet: Any, effects: Effects) -> None:
         given_up = self.subscribers.progressed(command, self.index, recovering=self._recovering)
         self.counters.drops[DropReason.ACKNOWLEDGEMENT_HOLES] += given_up
+        if outlet is not None:
+            effects.controls.append(Outcome(outlet, given_up))
 
     def _forgotten(self, command: Forgotten, _outlet: Any, _effects: Effects) -> None:
         self.subscribers.forgotten(command, self.index, recovering=self._recovering)
@@ -461,6 +467,11 @@ class Broker:
         value = self.groups.apply(command, self.index, recovering=self._recovering)
         if outlet is not None:
             effects.controls.append(Outcome(outlet, value))
+
+    def _key_stored(self, command: KeyStored, outlet: Any, effects: Effects) -> None:
+        self.keys.put(Key.decode(command.row))
+        if outlet is not None:
+            effects.controls.append(Outcome(outlet, None))
 
     # ── checkpoint and recovery ───────────────────────────────────────────────────────────────
 

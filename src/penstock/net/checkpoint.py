@@ -59,7 +59,9 @@ class Checkpointer:
         for table, key in slice_:
             batch.add_row(table, key, self._row(table, key))
         self._fill_retained(batch, ROWS_PER_COMMIT_MAX - len(slice_))
-        if not self._rows and not self._retained_left:
+        for row_key, signing_key in self._broker.keys.take_dirty(ROWS_PER_COMMIT_MAX):
+            batch.add_row("keys", row_key, signing_key.encode() if signing_key else None)
+        if not (self._rows or self._retained_left or self._broker.keys.dirty_count):
             batch.checkpoint = self._done_index = self._round_index or 0
             self._round_index = None
             self._next_round_at = now + ROUND_INTERVAL_S
@@ -101,6 +103,8 @@ class Checkpointer:
         for table, key, _value in batch.rows:
             if table == "retained":
                 self._broker.retained.mark_dirty((key,))
+            elif table == "keys":
+                self._broker.keys.mark_dirty((key,))
             else:
                 self._dirty(table)[key] = None
         if batch.checkpoint is not None or self._round_index is not None:

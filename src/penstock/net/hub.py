@@ -25,10 +25,12 @@ from penstock.core.effects import (
     Unkept,
     UnsubscribeAnswer,
 )
+from penstock.core.routes import Route
 from penstock.core.session import Session
 from penstock.errors import StorageError
 from penstock.limits import KIB
 from penstock.model.message import Message
+from penstock.net.admission import CAPTURED, ENVELOPE_PREFIX, ENVELOPES, SIGNED_ONLY
 from penstock.net.clock import Clock
 from penstock.net.feed import Feed
 from penstock.net.live import Live
@@ -38,6 +40,9 @@ from penstock.obs.counters import Counters
 from penstock.obs.log import ThrottledLogger, get_logger
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.store import Store
+from penstock.trust.gate import Gate
+from penstock.trust.policy import Policy
+from penstock.trust.replay import ReplayWindow
 
 __all__ = ["Hub", "Outlet", "Targets", "peer_of"]
 
@@ -156,6 +161,7 @@ class Hub:
         self._flushed_at = 0.0
         self._received_at_flush = 0
         self.feed = Feed()
+        self.gate = _gate(config, broker, clock)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="penstock-read")
         journal = config.journal
         self.pipeline = Pipeline(
@@ -204,6 +210,21 @@ class Hub:
             )
         elif self.is_captured(will.topic):
             self.pipeline.capture(will.topic, [will.payload], now_ms)
+
+    def policy(self, topic: bytes) -> int:
+        """What holds for publishes to a topic (``net.admission``); asked once per cached route."""
+        if topic.startswith(ENVELOPE_PREFIX):
+            return ENVELOPES
+        signed_only = SIGNED_ONLY if self.gate.demands_signature(topic) else 0
+        return signed_only | (CAPTURED if self.is_captured(topic) else 0)
+
+    def route(self, topic: bytes) -> Route[Session]:
+        """Where a topic goes, its policy worked out."""
+        routes = self.broker.routes
+        route = routes.cached.get(topic) or routes.resolve(topic)
+        if route.memo is None:
+            route.memo = self.policy(topic)
+        return route
 
     def may_retain(self, topic: bytes, payload: bytes) -> bool:
         """Whether a message may be retained; if not it is delivered only, and counted."""
@@ -355,3 +376,9 @@ class Hub:
         """Stop the threads, after what they are doing."""
         self._readers.shutdown()
         self.pipeline.close()
+
+
+def _gate(config: Config, broker: Broker, clock: Clock) -> Gate:
+    signing = config.signing
+    window = ReplayWindow(signing.window_s * 1000, signing.nonces_max, clock.wall_ms())
+    return Gate(broker.keys, Policy(signing), window)

@@ -28,8 +28,12 @@ from penstock.core.effects import Delivery, Effects
 from penstock.core.routes import Route
 from penstock.core.session import PUBCOMP, PUBREC, PUBREL, Session
 from penstock.limits import KEEP_ALIVE_FACTOR, KEEP_ALIVE_S_MAX
-from penstock.model.topic import filter_fault, topic_fault
+from penstock.model.message import Extras
+from penstock.model.topic import filter_fault
+from penstock.net.admission import CAPTURED, ENVELOPES, topic_refusal
 from penstock.net.connection import ASK_INTERVAL_S, Connection
+from penstock.net.envelopes import Opened as OpenedEnvelopes
+from penstock.net.envelopes import open_envelopes, refuse_unsigned
 from penstock.net.hub import Hub, Outlet, Targets
 from penstock.net.live import Live
 from penstock.net.mqtt_outbox import MqttOutbox
@@ -53,9 +57,6 @@ from penstock.wire.mqtt.server import ServerMachine
 __all__ = ["MqttConnection"]
 
 CONNACK_ACCEPTED, CONNACK_IDENTIFIER_REJECTED, CONNACK_UNAVAILABLE = 0, 2, 3
-
-RESERVED = b"$SYS"
-"""First level of the topics that only the broker writes."""
 
 _NOT_OPENED = {
     DisconnectReason.STORAGE_FULL,
@@ -181,7 +182,7 @@ class MqttConnection(Connection):
         self._keep_alive_s = _effective_keep_alive(event.keep_alive, hub.limits.keep_alive_s_max)
         will = event.will
         if will is not None:
-            if not self._may_publish(will.topic):
+            if not self._may_leave_will(will.topic):
                 return
             self._will = WillMessage(will.topic, will.payload, will.qos, will.retain)
         predecessor = hub.opening.get(self._client_id)
@@ -263,6 +264,14 @@ class MqttConnection(Connection):
             route = cached.get(topic) or self._admit(topic)
             if route is None:
                 break
+            memo = route.memo
+            if memo is None:
+                memo = route.memo = hub.policy(topic)
+            if memo > CAPTURED:
+                self._on_signed_runs(topic, payloads, now_ms)
+                if self.reason is not None:
+                    break
+                continue
             received += len(payloads)
             if stretch and route.targets == targets and _is_next(stretch[-1], event):
                 stretch.append(event)
@@ -271,9 +280,7 @@ class MqttConnection(Connection):
                     hub.forward(targets, _live(stretch))
                 targets = route.targets
                 stretch = [event] if targets else []
-            if route.memo is None:
-                route.memo = hub.is_captured(topic)
-            if route.memo:
+            if memo:
                 capture(topic, payloads, now_ms, 0)
         if stretch:
             hub.forward(targets, _live(stretch))
@@ -292,37 +299,90 @@ class MqttConnection(Connection):
         route = hub.broker.routes.cached.get(topic) or self._admit(topic)
         if route is None:
             return position
+        if route.memo is None:
+            route.memo = hub.policy(topic)
+        if route.memo > CAPTURED:
+            self._on_signed(run, now_ms)
+            return position
         if qos == 2:
-            run = self._receive(run)
+            run = self._fresh(run)
         elif not qos:
             # To be retained too, but live subscribers get it with RETAIN 0 [MQTT-3.3.1-9].
             hub.forward(route.targets, Live.of(topic, [first.payload]))
         if run:
-            hub.counters.messages_in_total[qos] += len(run)
-            payloads = [event.payload for event in run]
-            packet_ids = [event.packet_id for event in run] if qos else None
-            hub.pipeline.publish(
-                topic,
-                payloads,
-                now_ms,
-                qos=qos,
-                retain=first.retain and hub.may_retain(topic, payloads[-1]),
-                packet_ids=packet_ids,
-                outlet=self if qos else None,
-            )
+            self._publish(topic, [event.payload for event in run], run, now_ms)
         return position
 
-    def _receive(self, run: list[Publish]) -> list[Publish]:
-        """Take QoS 2 messages; those whose id is not released yet are repetitions."""
-        session, hub = self._session, self._hub
+    def _publish(
+        self,
+        topic: bytes,
+        payloads: list[bytes],
+        run: list[Publish],
+        now_ms: int,
+        extras: list[Extras | None] | None = None,
+    ) -> None:
+        """Put what was published in the line: to ``topic``, which an envelope may have named."""
+        hub, first = self._hub, run[0]
+        hub.counters.messages_in_total[first.qos] += len(run)
+        packet_ids = [event.packet_id for event in run] if first.qos else None
+        if first.qos == 2 and packet_ids and self._session is not None:
+            hub.pipeline.receive(self._client_id, packet_ids, record=self._session.durable)
+        hub.pipeline.publish(
+            topic,
+            payloads,
+            now_ms,
+            qos=first.qos,
+            retain=first.retain and bool(payloads) and hub.may_retain(topic, payloads[-1]),
+            packet_ids=packet_ids,
+            outlet=self if first.qos else None,
+            extras=extras,
+        )
+
+    # ── signed publishes ──────────────────────────────────────────────────────────────────────
+
+    def _on_signed(self, run: list[Publish], now_ms: int) -> None:
+        """Publishes to a topic that demands signatures, or envelopes with signed messages."""
+        qos = run[0].qos
+        if qos == 2:
+            run = self._fresh(run)
+        found = self._open(run[0].topic, [event.payload for event in run], now_ms) if run else None
+        if found is not None:
+            topic, payloads, extras = found
+            if not qos:
+                self._hub.forward(self._hub.route(topic).targets, Live.of(topic, payloads))
+            self._publish(topic, payloads, run, now_ms, extras)
+
+    def _on_signed_runs(self, topic: bytes, envelopes: list[bytes], now_ms: int) -> None:
+        """The same of QoS 0, not to be retained."""
+        found = self._open(topic, envelopes, now_ms)
+        if found is not None:
+            hub = self._hub
+            topic, payloads, extras = found
+            hub.counters.messages_in_total[0] += len(payloads)
+            hub.forward(hub.route(topic).targets, Live.of(topic, payloads))
+            hub.pipeline.publish(topic, payloads, now_ms, qos=0, retain=False, extras=extras)
+
+    def _open(self, topic: bytes, payloads: list[bytes], now_ms: int) -> OpenedEnvelopes | None:
+        """What the envelopes hold; None if there are none, or bad ones: the connection ended."""
+        hub = self._hub
+        if hub.route(topic).memo & ENVELOPES:
+            found = open_envelopes(hub, topic, payloads, now_ms)
+        else:
+            found = refuse_unsigned(hub, topic, len(payloads))
+        if isinstance(found[0], DisconnectReason):
+            self.close(*found)
+            return None
+        return found
+
+    def _fresh(self, run: list[Publish]) -> list[Publish]:
+        """QoS 2 messages without repetitions: those whose id is not released yet."""
+        session = self._session
         assert session is not None
-        taken: dict[int, Publish] = {}
+        fresh: dict[int, Publish] = {}
         for event in run:
-            if event.packet_id not in taken and not self._is_repeated(session, event.packet_id):
-                taken[event.packet_id] = event
-        if taken:
-            hub.pipeline.receive(self._client_id, list(taken), record=session.durable)
-        return list(taken.values())
+            if event.packet_id not in fresh and not self._is_repeated(session, event.packet_id):
+                fresh[event.packet_id] = event
+        return list(fresh.values())
 
     def _is_repeated(self, session: Session, packet_id: int) -> bool:
         """A QoS 2 id that is not released: acknowledge, do not deliver again [MQTT-4.3.3-2]."""
@@ -343,14 +403,18 @@ class MqttConnection(Connection):
         return self._hub.broker.routes.resolve(topic)
 
     def _may_publish(self, topic: bytes) -> bool:
-        """Whether this client may publish to ``topic``; if not, the connection was closed."""
-        limits = self._hub.limits
-        fault = topic_fault(topic, limits.topic_bytes_max, limits.topic_levels_max)
-        fault = fault or _utf8_fault(topic)
-        if fault:
-            self.close(DisconnectReason.TOPIC_INVALID, f"topic {printable(topic)}: {fault}")
-        elif topic == RESERVED or topic.startswith(RESERVED + b"/"):
-            self.close(DisconnectReason.TOPIC_RESERVED, f"topic {printable(topic)}")
+        """Whether anybody may publish to ``topic``; if not, the connection was closed."""
+        refusal = topic_refusal(topic, self._hub.limits)
+        if refusal is not None:
+            self.close(*refusal)
+        return refusal is None
+
+    def _may_leave_will(self, topic: bytes) -> bool:
+        """Whether a will may be left for ``topic``: nobody signs it when the time comes."""
+        if not self._may_publish(topic):
+            return False
+        if self._hub.policy(topic) > CAPTURED:
+            self.close(*refuse_unsigned(self._hub, topic, 1))
         return self.reason is None
 
     def _on_acks(self, event: Acks) -> None:
@@ -519,11 +583,3 @@ def _effective_keep_alive(asked_s: int, maximum_s: int) -> int:
     if maximum_s >= KEEP_ALIVE_S_MAX:
         return asked_s
     return min(asked_s or maximum_s, maximum_s)
-
-
-def _utf8_fault(topic: bytes) -> str:
-    try:
-        topic.decode()
-    except UnicodeDecodeError:
-        return "not UTF-8"  # [MQTT-1.5.3-1]
-    return ""
