@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "serve": ("penstock.cli.serve:serve", "Run the broker."),
     "pub": ("penstock.cli.pub:pub", "Publish messages."),
     "sub": ("penstock.cli.sub:sub", "Subscribe and print what arrives."),
+    "keys": ("penstock.cli.keys:keys", "Make and register the keys that devices sign with."),
     "config": ("penstock.cli.config:config", "Check and explain the configuration."),
     "store": ("penstock.cli.store:store", "Look after a data directory."),
 }

@@ -2,12 +2,12 @@
 
 import json
 import os
-from collections.abc import Sequence
 from typing import Any
 
 import click
 import msgspec
 
+from penstock.cli.columns import columns
 from penstock.cli.options import configured
 from penstock.config.keys import KEYS, Key, closest
 from penstock.config.load import Loaded, load
@@ -99,7 +99,7 @@ def _known(name: str) -> Key:
 
 
 def _table(keys: list[Key], loaded: Loaded) -> str:
-    return _columns(
+    return columns(
         [(key.name, encode(key, _shown(key, loaded)), loaded.sources[key.name]) for key in keys]
     )
 
@@ -129,23 +129,13 @@ def _page(key: Key, loaded: Loaded) -> str:
         ("value", encode(key, _shown(key, loaded))),
         ("source", loaded.sources[key.name]),
     ]
-    return f"{key.name}\n  {key.text}\n\n" + _columns([(f"  {k}", v) for k, v in rows if v])
+    return f"{key.name}\n  {key.text}\n\n" + columns([(f"  {k}", v) for k, v in rows if v])
 
 
 def _shown(key: Key, loaded: Loaded) -> Any:
     """The value in force; of a secret only whether there is one."""
     value = loaded.value(key.name)
     return "(hidden)" if key.form == "secret" and value else value
-
-
-def _columns(rows: Sequence[tuple[str, ...]]) -> str:
-    """Align all columns but the last; a value too long for its column pushes only its own row."""
-    widths = [min(max(map(len, column)), 40) for column in zip(*rows, strict=True)]
-    widths[-1] = 0
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    )
 
 
 @config.command()

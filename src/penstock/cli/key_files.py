@@ -1,0 +1,92 @@
+"""The files that a device's key is kept in: a header to flash, and JSON for Python.
+
+Both hold the secret. They are made readable for their owner only, and never take the place of
+others unless that was asked for: an overwritten secret is gone for good.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import msgspec
+
+from penstock.errors import PenstockError
+
+__all__ = ["DeviceKey", "KeyFiles"]
+
+_BYTES_PER_ROW = 12
+
+
+class DeviceKey(msgspec.Struct, frozen=True):
+    """All that a device, or a Python client in its place, needs to sign."""
+
+    device: str
+    key_id: int
+    topics: str
+    public_key: bytes
+    secret_key: bytes
+
+    def __repr__(self) -> str:
+        """Keep the secret out of tracebacks."""
+        return f"DeviceKey(device={self.device!r}, key_id={self.key_id})"
+
+    def c_arrays(self) -> str:
+        """Return the three constants that the seed's device library is built with."""
+        return dedent("""\
+            static const uint32_t DEVICE_KEY_ID = {key_id};
+
+            static const uint8_t DEVICE_SECRET_KEY[64] = {{
+            {secret_key}
+            }};
+
+            static const uint8_t DEVICE_PUBLIC_KEY[32] = {{
+            {public_key}
+            }};
+            """).format(
+            key_id=self.key_id,
+            secret_key="\n".join(_c_rows(self.secret_key)),
+            public_key="\n".join(_c_rows(self.public_key)),
+        )
+
+    def header(self) -> str:
+        """Return the text of the header file."""
+        warning = f"// The key that {self.device} signs with. Whoever has this file can sign so."
+        return f"#pragma once\n\n{warning}\n\n#include <stdint.h>\n\n{self.c_arrays()}"
+
+    def json(self) -> str:
+        """Return the text of the file for Python."""
+        document = msgspec.structs.asdict(self) | {
+            "public_key": self.public_key.hex(),
+            "secret_key": self.secret_key.hex(),
+        }
+        return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+def _c_rows(data: bytes) -> Iterator[str]:
+    for start in range(0, len(data), _BYTES_PER_ROW):
+        row = data[start : start + _BYTES_PER_ROW]
+        yield "    " + "".join(f"0x{byte:02x}, " for byte in row).rstrip(" ")
+
+
+class KeyFiles:
+    """Where the files of one device are to be; made before there is a key to write."""
+
+    def __init__(self, directory: Path, device: str, *, force: bool) -> None:
+        self.paths = (directory / f"{device}_keys.h", directory / f"{device}.key.json")
+        self._force = force
+        taken = [path for path in self.paths if os.path.lexists(path)]
+        if taken and not force:
+            raise PenstockError(
+                f"{taken[0]} is there already, and may hold the only copy of a secret",
+                "choose another directory with --out, or overwrite it with --force",
+            )
+
+    def write(self, key: DeviceKey) -> None:
+        """Write both files; OSError if that fails."""
+        for path, text in zip(self.paths, (key.header(), key.json()), strict=True):
+            if self._force:
+                path.unlink(missing_ok=True)  # a file that stays would keep its mode
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
