@@ -14,13 +14,18 @@ QoS, as clients do whenever they reconnect, changes nothing and forgets nothing.
 **Invariant**: for every cached topic, ``targets`` is what the subscriptions give at this moment. A
 ``Route`` taken out of the cache is as good as that moment; look it up again after any change.
 
+**Patterns** are subscriptions by any rule that is not a filter: the caller brings the function that
+tells whether a topic matches. Each is asked once per topic and route, never per message; all who
+subscribe to the same pattern share the question. As for filters, one that begins with a wildcard
+does not see topics that begin with ``$`` [MQTT-4.7.2-1].
+
 The cache is bounded, first in, first out: what is still busy comes back at the price of one walk.
 Eviction goes in small lots, since looking for the oldest key of a dict steps over all the places of
 keys deleted before it; one look per lot makes that cost vanish. ``cached_max=0`` switches the cache
 off, without any other difference to be seen.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from typing import Any, Generic
 
@@ -36,6 +41,9 @@ EVICTED_SHARE = 512
 WIDE_FILTER_VISITS = 2_048
 """A filter that makes us look at more cached topics than this empties the cache instead."""
 
+PATTERN_WILDCARDS = b"*?["
+"""What a pattern must begin with to be blind for topics that begin with ``$``."""
+
 
 class Route(Generic[Subscriber]):
     """Where messages of one topic go. ``memo`` is the caller's, and is forgotten with the route."""
@@ -49,6 +57,20 @@ class Route(Generic[Subscriber]):
         self.memo: Any = None
 
 
+class _Pattern(Generic[Subscriber]):
+    """A pattern's rule, and who subscribes to it."""
+
+    __slots__ = ("_matches", "_sees_dollar", "subscribers")
+
+    def __init__(self, pattern: bytes, matches: Callable[[bytes], bool]) -> None:
+        self._matches = matches
+        self._sees_dollar = pattern[:1] not in PATTERN_WILDCARDS
+        self.subscribers: dict[Subscriber, int] = {}
+
+    def matches(self, topic: bytes) -> bool:
+        return (self._sees_dollar or not topic.startswith(b"$")) and self._matches(topic)
+
+
 class Routes(Generic[Subscriber]):
     """Subscriptions and the routes that follow from them.
 
@@ -58,6 +80,7 @@ class Routes(Generic[Subscriber]):
 
     __slots__ = (
         "_cached_max",
+        "_patterns",
         "_subscriptions",
         "_topics",
         "cached",
@@ -68,6 +91,7 @@ class Routes(Generic[Subscriber]):
     def __init__(self, cached_max: int = ROUTES_CACHED_MAX) -> None:
         self._cached_max = cached_max
         self._subscriptions: SubscriptionTrie[Subscriber] = SubscriptionTrie()
+        self._patterns: dict[bytes, _Pattern[Subscriber]] = {}
         self._topics: TopicTree[Route[Subscriber]] = TopicTree()
         self.cached = self._topics.values
         """Read only; the same dict for life."""
@@ -76,13 +100,30 @@ class Routes(Generic[Subscriber]):
 
     @property
     def subscription_count(self) -> int:
-        """How many subscriptions there are."""
+        """How many subscriptions to filters there are."""
         return len(self._subscriptions)
+
+    @property
+    def pattern_count(self) -> int:
+        """How many different patterns are subscribed to."""
+        return len(self._patterns)
+
+    def audience(self, topic_filter: bytes) -> Collection[Subscriber]:
+        """Who subscribes to a filter of just this spelling."""
+        return self._subscriptions.audience(topic_filter)
+
+    def filters(self) -> Collection[bytes]:
+        """All filters that somebody subscribes to."""
+        return self._subscriptions.filters()
 
     def resolve(self, topic: bytes) -> Route[Subscriber]:
         """Work out the route of a topic that is not in ``cached``, and remember it."""
         self.misses += 1
-        route = Route(topic, tuple(self._subscriptions.match(topic).items()))
+        targets = self._subscriptions.match(topic)
+        for pattern in self._patterns.values():
+            if pattern.matches(topic):
+                targets |= pattern.subscribers
+        route = Route(topic, tuple(targets.items()))
         if self._cached_max:
             if len(self.cached) >= self._cached_max:
                 self._evict()
@@ -108,14 +149,48 @@ class Routes(Generic[Subscriber]):
         """Remove a subscriber from all these filters; return from how many it was removed."""
         return sum(self.unsubscribe(topic_filter, subscriber) for topic_filter in filters)
 
+    def subscribe_pattern(
+        self, pattern: bytes, matches: Callable[[bytes], bool], subscriber: Subscriber
+    ) -> None:
+        """Subscribe to all topics that ``matches`` accepts, with QoS 0.
+
+        The same pattern must always come with the same rule. A subscriber belongs to one pattern,
+        and to no filter: then nothing needs to be said about which of them counts.
+        """
+        entry = self._patterns.get(pattern)
+        if entry is None:
+            entry = self._patterns[pattern] = _Pattern(pattern, matches)
+        entry.subscribers[subscriber] = 0
+        self._invalidate_pattern(entry)
+
+    def unsubscribe_pattern(self, pattern: bytes, subscriber: Subscriber) -> None:
+        """Undo ``subscribe_pattern``."""
+        entry = self._patterns[pattern]
+        del entry.subscribers[subscriber]
+        if not entry.subscribers:
+            del self._patterns[pattern]
+        self._invalidate_pattern(entry)
+
+    def _invalidate_pattern(self, pattern: _Pattern[Subscriber]) -> None:
+        if len(self.cached) > WIDE_FILTER_VISITS:
+            self._forget_all()
+        else:
+            self._forget([topic for topic in self.cached if pattern.matches(topic)])
+
     def _invalidate(self, topic_filter: bytes) -> None:
         affected = self._topics.names_matching(topic_filter, WIDE_FILTER_VISITS)
         if affected is None:
-            self.invalidations += len(self.cached)
-            self._topics.clear()
-            return
-        self.invalidations += len(affected)
-        for topic in affected:
+            self._forget_all()
+        else:
+            self._forget(affected)
+
+    def _forget_all(self) -> None:
+        self.invalidations += len(self.cached)
+        self._topics.clear()
+
+    def _forget(self, topics: list[bytes]) -> None:
+        self.invalidations += len(topics)
+        for topic in topics:
             self._topics.pop(topic)
 
     def _evict(self) -> None:

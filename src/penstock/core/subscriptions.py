@@ -8,7 +8,7 @@ Most filters have one subscriber, and a dict for one entry takes 232 bytes where
 on; ``_unpacked`` and ``_packed`` are the only places that know.
 """
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from typing import Generic, TypeVar
 
 from penstock.core.level_tree import LevelTree
@@ -64,6 +64,14 @@ class SubscriptionTrie(Generic[Subscriber]):
     def qos(self, topic_filter: bytes, subscriber: Subscriber) -> int | None:
         """Return the QoS granted to one subscription, None if there is no such subscription."""
         return _unpacked(self._audiences.get(topic_filter)).get(subscriber)
+
+    def audience(self, topic_filter: bytes) -> Collection[Subscriber]:
+        """Who subscribes to a filter of just this spelling."""
+        return _unpacked(self._audiences.get(topic_filter)).keys()
+
+    def filters(self) -> Collection[bytes]:
+        """All filters that somebody subscribes to."""
+        return self._audiences.keys()
 
     def match(self, topic: bytes) -> dict[Subscriber, int]:
         """Return every subscriber of the topic once, with its highest QoS [MQTT-3.3.5-1].

@@ -1,0 +1,16 @@
+"""The RESP door: Redis clients on the broker's topics.
+
+=================  ================================================================================
+``connection``     one client's connection: what runs when
+``calls``          a command on its way, and what is known of each command
+``replies``        answers leave in the order of the questions
+``commands``       all commands by name
+``publishing``     PUBLISH
+``subscribing``    SUBSCRIBE and its kin, PUBSUB
+``subscriptions``  what a connection subscribes to, and how messages reach it
+``replay``         what the journal holds of a topic, before it goes live
+``greeting``       PING, HELLO, AUTH and other commands about the connection
+``clients``        CLIENT
+``introspection``  COMMAND, INFO
+=================  ================================================================================
+"""

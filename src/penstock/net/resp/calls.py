@@ -1,0 +1,87 @@
+"""A command on its way, and what is known of each command.
+
+A handler gets a ``Call`` and answers it exactly once: before it returns, or later, from a callback.
+Handlers of **pipelined** commands get a run of them in one call (commands that differ in nothing
+but the last argument, ``tails``) and are called whether or not earlier ones were answered. All
+others get one command at a time, with nothing unanswered before it, and nothing behind it begins
+before it is answered; so whoever waits for an answer holds up its own connection only.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.net.resp.faults import argument_fault
+from penstock.wire.resp import encode
+
+if TYPE_CHECKING:
+    from penstock.net.resp.connection import RespConnection
+
+__all__ = ["OK", "Call", "Commands", "Spec", "container"]
+
+
+OK = encode.simple("OK")
+
+
+class Call:
+    """One command, or a run of pipelined ones, waiting for its answer."""
+
+    __slots__ = ("answer", "args", "connection", "now_ms", "tails")
+
+    def __init__(
+        self, connection: "RespConnection", args: list[bytes], tails: list[bytes], now_ms: int
+    ) -> None:
+        self.connection = connection
+        self.args = args
+        """Of the first command of the run, its name included."""
+        self.tails = tails
+        """The last argument of each command of the run, the first included."""
+        self.now_ms = now_ms
+        self.answer: bytes | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether the client is gone: there is nobody to answer."""
+        return self.connection.reason is not None
+
+    def reply(self, data: bytes) -> None:
+        """Answer with encoded data; for a run, the answers of all, joined."""
+        self.connection.replies.fill(self, data)
+
+    def value(self, item: encode.Value) -> None:
+        """Answer one command with a Python value."""
+        self.reply(encode.value(item, self.connection.protocol))
+
+    def fail(self, text: str) -> None:
+        """Answer with an error, every command of the run."""
+        self.reply(encode.error(text) * len(self.tails))
+
+
+class Spec(NamedTuple):
+    """A command: what carries it out, and what COMMAND tells of it."""
+
+    handler: Callable[[Call], None]
+    arity: int
+    """Arguments, the name included; negative: at least so many."""
+    is_pipelined: bool = False
+    flags: tuple[str, ...] = ()
+    keys: tuple[int, int, int] = (0, 0, 0)
+    """Positions of the first and last argument that name a topic, and the step between them."""
+    subcommands: "Mapping[bytes, Spec] | None" = None
+    """By their names in capitals; ``handler`` is then called only if none was given."""
+
+    def fits(self, count: int) -> bool:
+        """Whether a command may have so many arguments, its name included."""
+        return count == self.arity if self.arity >= 0 else count >= -self.arity
+
+
+Commands = Mapping[bytes, Spec]
+"""Commands by their names in capitals."""
+
+
+def container(subcommands: Commands) -> Spec:
+    """A command that is nothing without its second word."""
+    return Spec(_incomplete, -2, subcommands=subcommands)
+
+
+def _incomplete(call: Call) -> None:
+    call.fail(argument_fault(call.args[0]))

@@ -1,0 +1,279 @@
+"""One Redis client's connection, between its machine and the commands.
+
+**What runs when.** Pipelined commands run one behind the other, answered or not. Any other command
+waits until all before it are answered, and what is behind it waits until it is: so a client always
+reads what it wrote. What has been read and may not run yet is **held**, and nothing more is read
+meanwhile. While a command blocks with nothing behind it the socket is still read: only so can it be
+seen that the client has left.
+
+**Limited clients.** Before the password, and (only in strict mode, RESP 2) while subscribed, few
+commands are allowed. One flag says that a client is limited; only then is looked at why.
+
+There is no time-out for silence, as in Redis: subscribers may have nothing to say for years. TCP's
+own keep-alive finds the dead.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any, Literal
+
+from penstock.limits import KIB
+from penstock.net.connection import Connection
+from penstock.net.hub import Hub, peer_of
+from penstock.net.resp.calls import Call, Spec
+from penstock.net.resp.commands import COMMANDS
+from penstock.net.resp.faults import argument_fault, unknown_command, unknown_subcommand
+from penstock.net.resp.outbox import RespOutbox
+from penstock.net.resp.replies import Replies
+from penstock.net.resp.subscriptions import Subscriptions
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.resp.events import Command, Event, Violation
+from penstock.wire.resp.server import ServerMachine
+
+__all__ = ["RespConnection"]
+
+INLINE_BYTES_MAX = 64 * KIB
+"""A line typed by hand; as in Redis."""
+
+COMMAND_OVERHEAD_BYTES_MAX = 64 * KIB
+"""What a command may have beside its largest argument: names, options."""
+
+KEEP_ALIVE_S = 300
+"""Silence after which TCP asks whether the peer is there; as in Redis."""
+
+ALLOWED_WHILE_SUBSCRIBED = frozenset(
+    {b"SUBSCRIBE", b"UNSUBSCRIBE", b"PSUBSCRIBE", b"PUNSUBSCRIBE", b"PING", b"QUIT", b"RESET"}
+)
+
+
+class RespConnection(Connection):
+    """One client's connection."""
+
+    __slots__ = (
+        "_closing",
+        "_has_spoken",
+        "_held",
+        "_is_blocked",
+        "_is_limited",
+        "accepted_at",
+        "client_name",
+        "hub",
+        "is_authenticated",
+        "library",
+        "number",
+        "protocol",
+        "replies",
+        "subscriptions",
+    )
+
+    outbox: RespOutbox
+
+    def __init__(self, hub: Hub, transport: asyncio.Transport, accepted_at: float) -> None:
+        machine = _machine(hub)
+        outbox = RespOutbox(hub, transport, self.close)
+        super().__init__(hub, transport, machine, outbox, accepted_at)
+        self.hub = hub
+        self.accepted_at = accepted_at
+        self.number = hub.next_connection()
+        self.protocol: Literal[2, 3] = 2
+        self.client_name = b""
+        self.library = {b"LIB-NAME": b"", b"LIB-VER": b""}
+        """What the client's library says of itself."""
+        self.replies = Replies(outbox.send, self._answered)
+        self.subscriptions = Subscriptions(self)
+        self._held: list[Event] = []
+        """Commands that were read and may not run yet."""
+        self._is_blocked = False
+        """Whether the command that runs must be answered before anything behind it."""
+        self._has_spoken = False
+        self._closing: dict[Callable[[], None], None] = {}
+        self.is_authenticated = not hub.config.resp.password
+        machine.is_trusted = self.is_authenticated
+        self._is_limited = not self.is_authenticated
+        hub.counters.clients_connected += 1
+        _keep_alive(transport)
+        self.file(accepted_at + hub.limits.connect_timeout_s)
+
+    @property
+    def name(self) -> bytes:
+        """The name it gave itself."""
+        return self.client_name
+
+    @property
+    def peer(self) -> str:
+        """Where it is."""
+        return peer_of(self._transport)
+
+    # ── from the socket ───────────────────────────────────────────────────────────────────────
+
+    def handle(self, events: list[Any], now_ms: int) -> None:
+        """Run commands, until one must be waited for."""
+        self._has_spoken = True
+        if self._held or self._is_blocked:
+            self._hold(events)
+            return
+        position = 0
+        while position < len(events) and self.reason is None:
+            event = events[position]
+            spec = self._spec(event)
+            is_pipelined = spec is not None and spec.is_pipelined
+            if not is_pipelined:
+                if self.replies.is_waiting:
+                    self._hold(events[position:])
+                    return
+                if type(event) is Command and event.more:
+                    events[position : position + 1] = _singles(event)
+                    event = events[position]
+            position += 1
+            self._run(event, spec, now_ms)
+            if not is_pipelined and self.replies.is_waiting:
+                self._is_blocked = True
+                self._hold(events[position:])
+                return
+
+    def _spec(self, event: Event) -> Spec | None:
+        if type(event) is not Command:
+            return None
+        name = event.args[0]
+        return COMMANDS.get(name) or COMMANDS.get(name.upper())
+
+    def _run(self, event: Event, spec: Spec | None, now_ms: int) -> None:
+        if isinstance(event, Violation):
+            self.send(event.error + b"\r\n")
+            self.close(event.reason, event.detail)
+            return
+        args = event.args
+        call = Call(self, args, [args[-1], *event.more], now_ms)
+        self.replies.open(call)
+        if self._is_limited and (refusal := self._refusal(args, spec)):
+            call.fail(refusal)
+        elif spec is None:
+            call.fail(unknown_command(args))
+        elif spec.subcommands is not None and len(args) > 1:
+            self._run_subcommand(call, spec.subcommands.get(args[1].upper()))
+        elif not spec.fits(len(args)):
+            call.fail(argument_fault(args[0]))
+        else:
+            spec.handler(call)
+
+    def _run_subcommand(self, call: Call, spec: Spec | None) -> None:
+        if spec is None:
+            call.fail(unknown_subcommand(call.args))
+        elif not spec.fits(len(call.args)):
+            call.fail(argument_fault(call.args[0] + b"|" + call.args[1]))
+        else:
+            spec.handler(call)
+
+    # ── waiting ───────────────────────────────────────────────────────────────────────────────
+
+    def is_waiting(self) -> bool:
+        """Whether commands are held."""
+        return bool(self._held)
+
+    def _hold(self, events: list[Event]) -> None:
+        if events:
+            self._held += events
+            self.pause_reading()
+
+    def _answered(self) -> None:
+        """All that ran is answered. Go on, but not from here: others may be at work above us."""
+        if self._is_blocked or self._held:
+            self._hub.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self.replies.is_waiting:
+            return
+        self._is_blocked = False
+        held, self._held = self._held, []
+        self.handle_later(held)
+
+    # ── who it is, and what it may do ─────────────────────────────────────────────────────────
+
+    def authenticate(self) -> None:
+        """The client knows the password."""
+        self.is_authenticated = True
+        self._machine.is_trusted = True
+        self.limit()
+        self._hub.loop.call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        """Commands behind AUTH were judged by the limits for strangers: judge them anew."""
+        if self.reason is None:
+            events = self._machine.receive(b"")
+            self.handle_later(events)
+
+    def forget_authentication(self) -> None:
+        """Be the stranger of the beginning again."""
+        self.is_authenticated = not self._hub.config.resp.password
+        self._machine.is_trusted = self.is_authenticated
+        self.limit()
+
+    def limit(self) -> None:
+        """Work out whether all commands are allowed; to be called when that may have changed."""
+        self._is_limited = not self.is_authenticated or self._is_listening_only
+
+    @property
+    def _is_listening_only(self) -> bool:
+        """Whether it is subscribed in strict RESP 2: whatever arrives might be a message."""
+        is_strict = not self._hub.config.resp.replay
+        return is_strict and self.protocol == 2 and self.subscriptions.count > 0
+
+    def _refusal(self, args: list[bytes], spec: Spec | None) -> str:
+        if not self.is_authenticated:
+            is_open = spec is not None and "no_auth" in spec.flags
+            return "" if is_open else "NOAUTH Authentication required."
+        if spec is None or args[0].upper() in ALLOWED_WHILE_SUBSCRIBED:
+            return ""
+        name = args[0].decode(errors="replace").lower()
+        return (
+            f"ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT /"
+            " RESET are allowed in this context"
+        )
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────
+
+    def deadline(self) -> tuple[float, DisconnectReason]:
+        """The connect time-out, until the client has spoken and said the password."""
+        if self._has_spoken and self.is_authenticated:
+            return float("inf"), DisconnectReason.IDLE_TIMEOUT
+        timeout_s = self._hub.limits.connect_timeout_s
+        return self._last_packet_at + timeout_s, DisconnectReason.CONNECT_TIMEOUT
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Call back when the connection ends, unless ``off_close`` comes first."""
+        self._closing[callback] = None
+
+    def off_close(self, callback: Callable[[], None]) -> None:
+        """Undo ``on_close``."""
+        self._closing.pop(callback, None)
+
+    def let_go(self) -> None:
+        """Unsubscribe; let whoever still works for this client know that it is gone."""
+        self._hub.counters.clients_connected -= 1
+        self.subscriptions.clear()
+        closing, self._closing = self._closing, {}
+        for callback in closing:
+            callback()
+
+
+def _machine(hub: Hub) -> ServerMachine:
+    bytes_max = hub.limits.frame_bytes_max
+    return ServerMachine(
+        bulk_bytes_max=bytes_max,
+        inline_bytes_max=min(INLINE_BYTES_MAX, bytes_max),
+        command_bytes_max=bytes_max + COMMAND_OVERHEAD_BYTES_MAX,
+    )
+
+
+def _keep_alive(transport: asyncio.Transport) -> None:
+    opened = transport.get_extra_info("socket")
+    if opened is not None:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)
+
+
+def _singles(run: Command) -> list[Event]:
+    """The commands of a run, one by one."""
+    head = run.args[:-1]
+    return [Command(run.args, []), *(Command([*head, tail], []) for tail in run.more)]

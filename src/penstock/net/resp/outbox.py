@@ -1,0 +1,50 @@
+"""What waits to be written to one Redis client.
+
+Two things beyond the plain outbox. Whoever replays the journal is told when there is room again.
+And the confirmation that a subscription has ended must come behind its last message, though live
+messages otherwise leave after whatever must arrive.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from penstock.net.hub import Hub
+from penstock.net.outbox import Outbox
+from penstock.obs.reasons import DisconnectReason
+
+__all__ = ["RespOutbox"]
+
+
+class RespOutbox(Outbox):
+    """The outgoing half of a RESP connection."""
+
+    __slots__ = ("when_resumed",)
+
+    def __init__(
+        self,
+        hub: Hub,
+        transport: asyncio.Transport,
+        give_up: Callable[[DisconnectReason, str], None],
+    ) -> None:
+        super().__init__(hub, transport, give_up)
+        self.when_resumed: Callable[[], None] | None = None
+
+    def resume(self) -> None:
+        """The client has caught up."""
+        super().resume()
+        if self.when_resumed is not None:
+            self.when_resumed()
+
+    def settle_live(self) -> None:
+        """Let what is sent from now on come behind the live messages that wait.
+
+        They cannot be dropped any more then, so of a slow reader's only half the bound is kept.
+        """
+        excess = self._live_bytes - self._hub.limits.outbound_bytes_max // 2
+        if excess > 0:
+            self._drop_oldest(excess)
+        self._out += self._live
+        self._out_bytes += self._live_bytes
+        self._live = []
+        self._live_counts = []
+        self._live_bytes = 0

@@ -1,0 +1,67 @@
+"""PUBLISH: to whoever listens now, and into the journal behind their backs.
+
+Like MQTT's QoS 0: nobody waits for the disk. The answer is the true number of receivers: live
+subscribers of any protocol, a client with several matching subscriptions once for each as in Redis,
+and those who follow the journal.
+"""
+
+from penstock.core.routes import Route
+from penstock.core.session import Session
+from penstock.net.admission import CAPTURED, ENVELOPES, topic_refusal
+from penstock.net.envelopes import open_envelopes, refuse_unsigned
+from penstock.net.hub import Hub
+from penstock.net.live import Live
+from penstock.net.resp.calls import Call, Spec
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.resp import encode
+
+__all__ = ["COMMANDS"]
+
+
+def _publish(call: Call) -> None:
+    hub, topic, payloads = call.connection.hub, call.args[1], call.tails
+    route = hub.broker.routes.cached.get(topic)
+    if route is None or route.memo is None:
+        # Cached alone says nothing: the broker's own topics are, and are closed to clients.
+        refusal = topic_refusal(topic, hub.limits)
+        if refusal is not None:
+            call.fail(f"ERR {refusal[0].value}: {refusal[1]}")
+            return
+        route = hub.route(topic)
+    if route.memo > CAPTURED:
+        _publish_guarded(call, topic, route.memo)
+        return
+    hub.counters.messages_in_total[0] += len(payloads)
+    if route.targets:
+        hub.forward(route.targets, Live.of(topic, payloads))
+    if route.memo:
+        hub.pipeline.capture(topic, payloads, call.now_ms)
+    call.reply(encode.integers(_receivers(hub, route), len(payloads)))
+
+
+def _receivers(hub: Hub, route: Route[Session]) -> int:
+    connected = [True for subscriber, _ in route.targets if subscriber.outlet is not None]
+    return len(connected) + hub.feed.followers(route.topic)
+
+
+def _publish_guarded(call: Call, topic: bytes, policy: int) -> None:
+    """Publish where signatures are demanded: in envelopes, as MQTT clients do, or not at all."""
+    hub = call.connection.hub
+    if not policy & ENVELOPES:
+        call.fail(f"ERR {refuse_unsigned(hub, topic, len(call.tails))[1]}")
+        return
+    found = open_envelopes(hub, topic, call.tails, call.now_ms)
+    if isinstance(found[0], DisconnectReason):
+        call.fail(f"ERR {found[0].value}: {found[1]}")
+        return
+    topic, payloads, extras = found
+    route = hub.route(topic)
+    hub.counters.messages_in_total[0] += len(payloads)
+    hub.forward(route.targets, Live.of(topic, payloads))
+    hub.pipeline.publish(topic, payloads, call.now_ms, qos=0, retain=False, extras=extras)
+    call.reply(encode.integers(_receivers(hub, route), len(call.tails)))
+
+
+COMMANDS = {
+    b"PUBLISH": Spec(_publish, 3, is_pipelined=True, flags=("pubsub", "loading", "stale", "fast")),
+}

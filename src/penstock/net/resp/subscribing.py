@@ -1,0 +1,138 @@
+"""SUBSCRIBE and its kin, and PUBSUB, which tells who listens to what.
+
+Each name is confirmed by itself. Many names are taken in slices, so that one client with thousands
+of them does not keep the others waiting.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.model.topic import has_wildcard
+from penstock.net.resp.calls import Call, Spec, container
+from penstock.wire.resp import encode, glob
+
+__all__ = ["COMMANDS"]
+
+SLICE = 128
+"""Names taken in one turn of the loop; a pattern takes a tenth of a millisecond."""
+
+
+def _subscribe(call: Call) -> None:
+    subscriptions = call.connection.subscriptions
+    names = call.args[1:]
+    if fault := subscriptions.channel_fault(names):
+        call.fail(f"ERR {fault}")
+        return
+    _Slices(call, b"subscribe", names, subscriptions.subscribe).go_on()
+
+
+def _psubscribe(call: Call) -> None:
+    subscriptions = call.connection.subscriptions
+    patterns = call.args[1:]
+    if fault := subscriptions.pattern_fault(patterns):
+        call.fail(f"ERR {fault}")
+        return
+    _Slices(call, b"psubscribe", patterns, subscriptions.subscribe_pattern).go_on()
+
+
+def _unsubscribe(call: Call) -> None:
+    subscriptions = call.connection.subscriptions
+    names = call.args[1:] or list(subscriptions.channels)
+    _Slices(call, b"unsubscribe", names, subscriptions.unsubscribe).go_on()
+
+
+def _punsubscribe(call: Call) -> None:
+    subscriptions = call.connection.subscriptions
+    patterns = call.args[1:] or list(subscriptions.patterns)
+    _Slices(call, b"punsubscribe", patterns, subscriptions.unsubscribe_pattern).go_on()
+
+
+class _Slices:
+    """One such command, carried out over as many turns as it takes."""
+
+    def __init__(
+        self, call: Call, kind: bytes, names: list[bytes], change: Callable[[bytes], None]
+    ) -> None:
+        self._call = call
+        self._kind = kind
+        self._names = names
+        self._change = change
+        self._confirmed: list[bytes] = []
+        self._position = 0
+
+    def go_on(self) -> None:
+        """Take the next slice; confirm all when the last is done."""
+        call = self._call
+        if call.closed:
+            return
+        for name in self._names[self._position : self._position + SLICE]:
+            self._change(name)
+            self._confirm(name)
+        self._position += SLICE
+        if self._position < len(self._names):
+            call.connection.hub.loop.call_soon(self.go_on)
+            return
+        if not self._names:
+            self._confirm(None)
+        call.connection.limit()
+        call.reply(b"".join(self._confirmed))
+
+    def _confirm(self, name: bytes | None) -> None:
+        connection = self._call.connection
+        protocol = connection.protocol
+        parts = encode.bulk(self._kind, protocol), encode.bulk(name, protocol)
+        count = encode.integer(connection.subscriptions.count)
+        self._confirmed.append(encode.push([*parts, count], protocol))
+
+
+# ── PUBSUB ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _channels(call: Call) -> None:
+    """PUBSUB CHANNELS [pattern]: topics that somebody subscribes to by name."""
+    matches = glob.compile(call.args[2]) if len(call.args) > 2 else None
+    hub = call.connection.hub
+    names: dict[bytes, None] = {}
+    for routes in (hub.broker.routes, hub.feed.routes):
+        for name in routes.filters():
+            if not has_wildcard(name) and (matches is None or matches(name)) and _count(call, name):
+                names[name] = None
+    call.value(list(names))
+
+
+def _numsub(call: Call) -> None:
+    """PUBSUB NUMSUB [channel ...]: how many subscribe to each by name."""
+    counted: list[Any] = []
+    for name in call.args[2:]:
+        counted += name, _count(call, name)
+    call.value(counted)
+
+
+def _count(call: Call, name: bytes) -> int:
+    """Subscribers of a topic by its name, of all protocols, that are connected."""
+    hub = call.connection.hub
+    sessions = hub.broker.routes.audience(name)
+    connected = [True for subscriber in sessions if subscriber.outlet is not None]
+    return len(connected) + len(hub.feed.routes.audience(name))
+
+
+def _numpat(call: Call) -> None:
+    call.value(call.connection.hub.broker.routes.pattern_count)
+
+
+_PUBSUB_FLAGS = ("pubsub", "loading", "stale")
+_SUBSCRIBING = ("pubsub", "noscript", "loading", "stale")
+
+COMMANDS = {
+    b"SUBSCRIBE": Spec(_subscribe, -2, flags=_SUBSCRIBING),
+    b"UNSUBSCRIBE": Spec(_unsubscribe, -1, flags=_SUBSCRIBING),
+    b"PSUBSCRIBE": Spec(_psubscribe, -2, flags=_SUBSCRIBING),
+    b"PUNSUBSCRIBE": Spec(_punsubscribe, -1, flags=_SUBSCRIBING),
+    b"PUBSUB": container(
+        {
+            b"CHANNELS": Spec(_channels, -2, flags=_PUBSUB_FLAGS),
+            b"NUMSUB": Spec(_numsub, -2, flags=_PUBSUB_FLAGS),
+            b"NUMPAT": Spec(_numpat, 2, flags=_PUBSUB_FLAGS),
+        }
+    ),
+}
