@@ -170,6 +170,13 @@ def test_changes_leave_once_in_the_order_in_which_they_began():
     assert ring.take_dirty(5) == []
 
 
+def test_row_of_a_removed_key_is_deleted():
+    ring = ring_with(key(1))
+    ring.take_dirty(9)
+    ring.remove(1)
+    assert ring.take_dirty(9) == [(b"\0\0\0\1", None)]
+
+
 def test_rows_that_were_not_written_are_taken_again():
     ring = ring_with(key(2))
     ((row_key, _),) = ring.take_dirty(9)
