@@ -16,6 +16,9 @@ PACKET_BYTES_MAX = 256 * KIB
 CONNECT_BYTES_MAX = 16 * KIB
 """Largest packet before CONNECT was accepted. An honest CONNECT is under 1 KiB; a will may add."""
 
+FRAME_BYTES_MAX = 16 * MIB
+"""Largest frame of the binary protocol, and largest argument of a RESP command."""
+
 DETECT_BYTES_MAX = 16
 """How many bytes the listener looks at to tell protocols apart."""
 
@@ -43,6 +46,13 @@ QUEUE_MESSAGES_MAX = 1_000
 
 SESSION_EXPIRY_S = 24 * 3600
 """How long a persistent session outlives its connection."""
+
+IDLE_TIMEOUT_S = 330
+"""Silence after which a connection of the binary protocol ends. Its clients ping every minute, if
+at all, and count on 300 seconds."""
+
+SUBSCRIBER_EXPIRY_S = 30 * 24 * 3600
+"""How long acknowledgements of a durable subscriber are kept after the last one."""
 
 SESSIONS_MAX = 100_000
 """Sessions beyond which no persistent one is made: each costs memory and disk, also while away."""

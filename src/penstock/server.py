@@ -8,6 +8,8 @@ no more, let clients go (their wills are published), commit what was accepted, c
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from penstock import __version__
@@ -16,17 +18,30 @@ from penstock.admin.view import JournalView
 from penstock.config.address import Address, parse_listen
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
-from penstock.core.commands import Closed, Command, Expired, Published, from_event
+from penstock.core.commands import (
+    Closed,
+    Command,
+    Expired,
+    Forgotten,
+    Progressed,
+    Published,
+    from_event,
+)
 from penstock.core.effects import Effects
 from penstock.core.retained import RetainedMessage
 from penstock.core.subscriptions import SubscriptionTrie
 from penstock.errors import StorageError
+from penstock.net.binary import BinaryConnection
 from penstock.net.clock import Clock, SystemClock
 from penstock.net.detect import Protocol
+from penstock.net.envelopes import offer_envelopes
 from penstock.net.http import KEEP_ALIVE_S, HttpDoor
 from penstock.net.hub import Hub, peer_of
+from penstock.net.key_book import KeyBook
 from penstock.net.listener import Door, Listener
 from penstock.net.mqtt import MqttConnection
+from penstock.net.queues import Queues
+from penstock.net.resp.connection import RespConnection
 from penstock.net.sys_topics import SysTopics
 from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
@@ -43,6 +58,9 @@ TURN_S = 0.25
 
 RETENTION_INTERVAL_S = 1.0
 """Pause between two slices of retention when there is little to do."""
+
+FORGET_AT_ONCE = 256
+"""Durable subscribers looked at per turn."""
 
 _ORDINARY_HTTP_ENDS = {
     DisconnectReason.CLIENT_DISCONNECT,
@@ -115,20 +133,33 @@ class Server:
         )
         timeout_s = self.config.limits.connect_timeout_s
         self._http = HttpDoor(
-            create_app(self),
+            create_app(self, KeyBook(self.hub), self.config.admin.token),
             self._http_closed,
             request_timeout_s=timeout_s,
             keep_alive_s=min(KEEP_ALIVE_S, timeout_s),
         )
+        self.hub.queues = Queues(self.hub)
+        self.hub.feed.on_extras = partial(offer_envelopes, self.hub)
         self._listener = Listener(self.hub, self._doors())
         self._sys_topics = SysTopics(self.hub, self.version, self.uptime_s)
         self._rules = _retention_rules(self.config)
 
     def _doors(self) -> dict[Protocol, Door]:
-        return {Protocol.MQTT: self._mqtt_door, Protocol.HTTP: self._http_door}
+        return {
+            Protocol.MQTT: self._mqtt_door,
+            Protocol.BINARY: self._binary_door,
+            Protocol.RESP: self._resp_door,
+            Protocol.HTTP: self._http_door,
+        }
+
+    def _binary_door(self, transport: asyncio.Transport, data: bytes, accepted_at: float) -> None:
+        BinaryConnection(self.hub, transport, accepted_at).data_received(data)
 
     def _mqtt_door(self, transport: asyncio.Transport, data: bytes, accepted_at: float) -> None:
         MqttConnection(self.hub, transport, accepted_at).data_received(data)
+
+    def _resp_door(self, transport: asyncio.Transport, data: bytes, accepted_at: float) -> None:
+        RespConnection(self.hub, transport, accepted_at).data_received(data)
 
     def _http_door(self, transport: asyncio.Transport, data: bytes, _accepted_at: float) -> None:
         self.hub.connections.add(transport)
@@ -154,6 +185,7 @@ class Server:
                 self.hub.publish_will(session.will)
             closed = Closed(session.client_id, session.connection, now_ms)
             self.hub.pipeline.submit(closed, None, durable=True)
+        self.hub.queues.return_all()
 
     # ── while it runs ─────────────────────────────────────────────────────────────────────────
 
@@ -171,6 +203,7 @@ class Server:
         self.hub.deadlines.turn(now)
         self.hub.complaints.flush()
         self._expire_sessions()
+        self._forget_subscribers()
         self.hub.pipeline.turn()
         interval_s = self.config.sys.interval_s
         if interval_s and now >= self._sys_due_at:
@@ -192,6 +225,18 @@ class Server:
                 expired = Expired(client_id, session.connection)
                 self.hub.pipeline.submit(expired, None, durable=True)
         self._expiring = expiring
+
+    def _forget_subscribers(self) -> None:
+        """Who was seen longest ago stands first; who is connected is seen."""
+        now_ms = self._clock.wall_ms()
+        due_ms = now_ms - self.config.limits.subscriber_expiry_s * 1000
+        for subscriber in list(islice(self.broker.subscribers.by_id.values(), FORGET_AT_ONCE)):
+            if subscriber.seen_ms > due_ms:
+                return
+            command: Command = Forgotten(subscriber.client_id, subscriber.seen_ms)
+            if subscriber.client_id in self.hub.identities:
+                command = Progressed(subscriber.client_id, b"", [], now_ms)
+            self.hub.pipeline.submit(command, None, durable=True)
 
     def _retain(self) -> None:
         floor = self.broker.oldest_needed() or self.hub.pipeline.next_sequence

@@ -25,6 +25,7 @@ __all__ = [
     "Journal",
     "Limits",
     "Log",
+    "Resp",
     "Retention",
     "RetentionRule",
     "Shutdown",
@@ -70,12 +71,24 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int,
         _between(1024, limits.MIB, "Largest packet taken from a client that is not yet connected."),
     ] = limits.CONNECT_BYTES_MAX
+    frame_bytes_max: Annotated[
+        int,
+        _between(
+            1024,
+            limits.BATCH_BYTES_MAX,
+            "Largest frame of the binary protocol, and largest argument of a RESP command.",
+        ),
+    ] = limits.FRAME_BYTES_MAX
     connect_timeout_s: Annotated[
         float, _between(0.1, 3600, "How long a new connection may take to send its first packet.")
     ] = limits.CONNECT_TIMEOUT_S
     keep_alive_s_max: Annotated[
         int, _between(1, 65_535, "Longest keep-alive that is taken at its word.")
     ] = limits.KEEP_ALIVE_S_MAX
+    idle_timeout_s: Annotated[
+        float,
+        _between(1, _YEAR_S, "Silence after which a connection of the binary protocol is closed."),
+    ] = limits.IDLE_TIMEOUT_S
     client_id_bytes_max: Annotated[
         int, _between(23, 65_535, "Longest client id; MQTT asks for 23 bytes at least.")
     ] = limits.CLIENT_ID_BYTES_MAX
@@ -93,6 +106,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     session_expiry_s: Annotated[
         int, _between(1, 10 * _YEAR_S, "How long a persistent session outlives its connection.")
     ] = limits.SESSION_EXPIRY_S
+    subscriber_expiry_s: Annotated[
+        int,
+        _between(
+            1,
+            10 * _YEAR_S,
+            "How long acknowledgements of a durable subscriber are kept after the last one.",
+        ),
+    ] = limits.SUBSCRIBER_EXPIRY_S
     sessions_max: Annotated[
         int, _between(1, 10_000_000, "Sessions in all; beyond it no new persistent one is made.")
     ] = limits.SESSIONS_MAX
@@ -274,6 +295,30 @@ class Admin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return f"Admin(token={'(hidden)' if self.token else ''!r})"
 
 
+class Resp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How clients of Redis are served."""
+
+    replay: Annotated[
+        bool,
+        _text(
+            "Whether SUBSCRIBE to a topic first sends what the journal holds of it, and commands"
+            " are allowed while subscribed; off, both are as in Redis (--redis-strict)."
+        ),
+    ] = True
+    password: Annotated[
+        str,
+        _text(
+            "Secret that clients present with AUTH or HELLO; without one they need none.",
+            form="secret",
+        ),
+    ] = ""
+
+    def __repr__(self) -> str:
+        """Keep the password out of logs and tracebacks."""
+        shown = "(hidden)" if self.password else ""
+        return f"Resp(replay={self.replay}, password={shown!r})"
+
+
 class Log(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the broker says about itself on standard error."""
 
@@ -358,6 +403,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     retention: Retention = Retention()
     signing: Signing = Signing()
     admin: Admin = Admin()
+    resp: Resp = Resp()
     log: Log = Log()
     sys: Sys = Sys()
     shutdown: Shutdown = Shutdown()

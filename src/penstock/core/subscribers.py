@@ -50,6 +50,11 @@ class Subscribers:
         self.dirty: dict[bytes, None] = {}
         """Client ids whose row on disk is older than the state here."""
 
+    def topic_count(self, client_id: bytes) -> int:
+        """Of how many topics this client has acknowledged anything."""
+        subscriber = self.by_id.get(client_id)
+        return len(subscriber.progress) if subscriber else 0
+
     def progress(self, client_id: bytes, topic: bytes) -> Progress | None:
         """What this client has acknowledged of a topic; None if nothing ever."""
         subscriber = self.by_id.get(client_id)
@@ -61,11 +66,13 @@ class Subscribers:
         self.by_id[command.client_id] = subscriber  # to the end: it was seen last
         if recovering and subscriber.applied >= index:
             return 0
+        subscriber.seen_ms = max(subscriber.seen_ms, command.now_ms)
+        self.dirty[command.client_id] = None
+        if not command.ranges:
+            return 0  # it was only seen
         progress = subscriber.progress.get(command.topic)
         if progress is None:
             progress = subscriber.progress[command.topic] = Progress()
-        subscriber.seen_ms = max(subscriber.seen_ms, command.now_ms)
-        self.dirty[command.client_id] = None
         return sum([progress.add(start, end) for start, end in command.ranges])
 
     def forgotten(self, command: Forgotten, index: int, *, recovering: bool) -> None:

@@ -8,36 +8,22 @@ repetition at the seam, whatever the timing, and nothing is kept per message. A 
 reads too slowly makes its cursor fall behind; it catches up when the outbox has room again.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Protocol
-
-import msgspec
 
 from penstock.core.progress import Progress
 from penstock.errors import StorageError
 from penstock.limits import KIB
-from penstock.model.message import Extras
-from penstock.net.feed import Part
+from penstock.net.feed import Part, Stretch, shifted
 from penstock.net.hub import Hub
 from penstock.store.store import TopicRange, TopicSlice
 
-__all__ = ["Cursor", "Sink", "Stretch"]
+__all__ = ["Cursor", "Sink"]
 
 READ_MESSAGES_MAX = 1_024
 READ_BYTES_MAX = 512 * KIB
 """What is read from the journal at a time; as much again may wait in the outbox."""
-
-
-class Stretch(msgspec.Struct, frozen=True, gc=False):
-    """Messages of one topic whose offsets and sequences are both in a row."""
-
-    topic: bytes
-    offset: int
-    sequence: int
-    payloads: Sequence[bytes]
-    extras: dict[int, Extras]
-    """By number within the stretch; only of messages that have any."""
 
 
 class Sink(Protocol):
@@ -61,11 +47,15 @@ class Sink(Protocol):
 
 
 class Cursor:
-    """``progress`` says which messages to leave out; ``caught_up`` is called once, when it is."""
+    """``progress`` says which messages to leave out.
+
+    ``caught_up`` is called once, when all has been sent that was there at the start.
+    """
 
     __slots__ = (
         "_caught_up",
         "_end",
+        "_history_end",
         "_hub",
         "_is_closed",
         "_is_live",
@@ -94,6 +84,7 @@ class Cursor:
         """What is sent next."""
         self._tells_missed = progress is not None
         """Whether a removed message would be missed: not by one who comes for the first time."""
+        self._history_end = 0
         self._end = 0
         """One past the last message that we were told of."""
         self._is_live = False
@@ -102,6 +93,8 @@ class Cursor:
 
     def start(self) -> None:
         """Begin to read; the caller sees to it that ``feed`` is called from now on."""
+        info = self._hub.store.topic(self.topic)
+        self._history_end = info.next_offset if info else 0
         self._read()
 
     def close(self) -> None:
@@ -124,21 +117,9 @@ class Cursor:
             self._is_live = False
             self._read()
             return
-        for number, count, sequence in part.runs():
-            self._send_run(part, number, count, sequence)
+        for stretch in part.stretches(self.offset):  # without what was read from disk before
+            self._sink.take(stretch)
         self.offset = max(self.offset, self._end)
-
-    def _send_run(self, part: Part, number: int, count: int, sequence: int) -> None:
-        skip = min(max(self.offset - part.first_offset - number, 0), count)  # read from disk before
-        number, count, sequence = number + skip, count - skip, sequence + skip
-        if not count:
-            return
-        payloads = part.group.payloads
-        if count < len(payloads):
-            payloads = payloads[number : number + count]
-        extras = _shifted(part.extras, number, count)
-        offset = part.first_offset + number
-        self._sink.take(Stretch(part.topic, offset, sequence, payloads, extras))
 
     # ── behind ────────────────────────────────────────────────────────────────────────────────
 
@@ -164,11 +145,12 @@ class Cursor:
         advanced = found.next_offset > self.offset
         self.offset = max(self.offset, found.next_offset)
         self._tells_missed = True
+        if self.offset >= self._history_end or not advanced:
+            self._tell_caught_up()
         if advanced or self.offset < self._end:
             self._hub.loop.call_soon(self._read)
         else:
             self._is_live = True
-            self._tell_caught_up()
 
     def _tell_caught_up(self) -> None:
         caught_up, self._caught_up = self._caught_up, None
@@ -200,7 +182,7 @@ class Cursor:
         self, part: TopicSlice, payloads: list[bytes], low: int, high: int, sequence: int
     ) -> None:
         number, end = low - part.first_offset, high - part.first_offset
-        extras = _shifted(part.extras, number, end - number)
+        extras = shifted(part.extras, number, end)
         self._sink.take(Stretch(self.topic, low, sequence, payloads[number:end], extras))
 
     def _unreadable(self, error: StorageError) -> None:
@@ -221,12 +203,3 @@ def _runs(part: TopicSlice) -> Iterator[tuple[int, int, int]]:
     positions = memoryview(part.run_positions).cast("I")
     for (start, end), position in zip(pairwise(starts), positions, strict=True):
         yield start, end - start, part.base_sequence + position
-
-
-def _shifted(extras: dict[int, Extras], first: int, count: int) -> dict[int, Extras]:
-    """Those of ``count`` messages from number ``first`` on, counted from there."""
-    if not extras:
-        return extras
-    return {
-        number - first: found for number, found in extras.items() if first <= number < first + count
-    }

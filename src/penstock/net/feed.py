@@ -9,8 +9,7 @@ to read, and queues that hand jobs to workers.
 Nothing here costs anything while nobody follows: one look at a flag per commit.
 """
 
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -21,11 +20,22 @@ from penstock.obs.log import get_logger
 from penstock.store.batch import RUN_WIDTH, Batch, Group
 from penstock.store.store import Commit
 
-__all__ = ["Feed", "Follower", "Part"]
+__all__ = ["Feed", "Follower", "Part", "Stretch", "shifted"]
 
 _log = get_logger("feed")
 
 _NOTHING: dict[int, Extras] = {}
+
+
+class Stretch(msgspec.Struct, frozen=True, gc=False):
+    """Messages of one topic whose offsets and sequences are both in a row."""
+
+    topic: bytes
+    offset: int
+    sequence: int
+    payloads: Sequence[bytes]
+    extras: dict[int, Extras]
+    """By number within the stretch; only of messages that have any."""
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):
@@ -43,14 +53,30 @@ class Part(msgspec.Struct, frozen=True, gc=False):
         """How many messages there are."""
         return len(self.group.payloads)
 
-    def runs(self) -> Iterator[tuple[int, int, int]]:
-        """Stretches with sequences in a row: number of the first, how many, its sequence."""
+    def stretches(self, offset: int = 0) -> Iterator[Stretch]:
+        """The messages from ``offset`` on, cut where sequences are not in a row."""
         number = 0
-        runs = iter(self.group.runs)
-        while run := tuple(islice(runs, RUN_WIDTH)):
-            position, count, _time_ms, _flags = run
-            yield number, count, self.base_sequence + position
-            number += count
+        skipped = offset - self.first_offset
+        payloads = self.group.payloads
+        positions, counts = self.group.runs[0::RUN_WIDTH], self.group.runs[1::RUN_WIDTH]
+        for position, count in zip(positions, counts, strict=True):
+            first, number = max(number, skipped), number + count
+            if first >= number:
+                continue
+            yield Stretch(
+                self.topic,
+                self.first_offset + first,
+                self.base_sequence + position + first - (number - count),
+                payloads if number - first == len(payloads) else payloads[first:number],
+                shifted(self.extras, first, number),
+            )
+
+
+def shifted(extras: dict[int, Extras], first: int, end: int) -> dict[int, Extras]:
+    """Those of messages ``first … end - 1``, counted from the first."""
+    if not extras:
+        return extras
+    return {number - first: found for number, found in extras.items() if first <= number < end}
 
 
 Follower = Callable[[Part], None]
@@ -65,6 +91,8 @@ class Feed:
         self._watchers: dict[bytes, dict[Callable[[], None], None]] = {}
         self.is_wanted = False
         """Whether there is anybody to be told."""
+        self.on_extras: Callable[[Batch], None] | None = None
+        """Who is told of commits with signed messages, or ones with headers."""
 
     def follow(self, topic_filter: bytes, follower: Follower) -> None:
         """Call ``follower`` with messages that the filter matches, each once."""
@@ -100,6 +128,8 @@ class Feed:
 
     def committed(self, batch: Batch, commit: Commit) -> None:
         """Tell everybody who is concerned of a commit."""
+        if batch.extras and self.on_extras is not None:
+            _guarded(self.on_extras, batch)
         if not self.is_wanted:
             return
         grown: list[bytes] = []

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import sleep
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
@@ -44,7 +44,10 @@ from penstock.trust.gate import Gate
 from penstock.trust.policy import Policy
 from penstock.trust.replay import ReplayWindow
 
-__all__ = ["Hub", "Outlet", "Targets", "peer_of"]
+if TYPE_CHECKING:
+    from penstock.net.queues import Queues
+
+__all__ = ["Hub", "LiveSubscriber", "Outlet", "Targets", "peer_of"]
 
 QUIET_S = 0.0001
 """Time since the last flush after which a message is taken to be alone."""
@@ -112,6 +115,15 @@ def peer_of(transport: asyncio.BaseTransport) -> str:
     return f"{name[0]}:{name[1]}" if name else "unknown"
 
 
+class LiveSubscriber:
+    """A subscriber without a session, as routes see it: live messages go to its outlet."""
+
+    __slots__ = ("outlet",)
+
+    def __init__(self, outlet: Any) -> None:
+        self.outlet = outlet
+
+
 class Flushable(Protocol):
     """Something that gathers output during a turn of the loop."""
 
@@ -148,8 +160,13 @@ class Hub:
         self.connections: set[Any] = set()
         """All that is open and known: clients, and whoever asks by HTTP."""
         self.clients: set[Outlet] = set()
+        self.identities: dict[bytes, Any] = {}
+        """Client ids of the binary protocol, and the connection that has each."""
+        self.queues: Queues
+        """Set by whoever builds the broker: queues need a hub."""
         self.opening: dict[bytes, Outlet] = {}
         """Client ids whose ``Opened`` is in the line, and the connection that sent the last one."""
+        self._listeners: dict[Any, Any] = {}
         self.is_stopping = False
         self._steady_offset_ms = clock.wall_ms() - int(clock.monotonic() * 1000)
         self.complaints = ThrottledLogger(get_logger("net"), clock=clock.monotonic)
@@ -225,6 +242,26 @@ class Hub:
         if route.memo is None:
             route.memo = self.policy(topic)
         return route
+
+    def listen(self, topic_filter: bytes, outlet: Any) -> None:
+        """Let a follower of the journal hear what the journal does not keep, too."""
+        if self._may_be_uncaptured(topic_filter):
+            listener = self._listeners.setdefault(outlet, LiveSubscriber(outlet))
+            self.broker.routes.subscribe(topic_filter, listener, 0)
+
+    def unlisten(self, topic_filter: bytes, outlet: Any) -> None:
+        """Undo ``listen``."""
+        listener = self._listeners.get(outlet)
+        if listener is not None:
+            self.broker.routes.unsubscribe(topic_filter, listener)
+
+    def forget(self, outlet: Any) -> None:
+        """The outlet listens to nothing more."""
+        self._listeners.pop(outlet, None)
+
+    def _may_be_uncaptured(self, topic_filter: bytes) -> bool:
+        journal = self.config.journal
+        return topic_filter.startswith(b"$") or not journal.capture or bool(journal.capture_exclude)
 
     def may_retain(self, topic: bytes, payload: bytes) -> bool:
         """Whether a message may be retained; if not it is delivered only, and counted."""

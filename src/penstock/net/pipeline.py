@@ -22,7 +22,7 @@ from typing import Any
 
 from penstock.core.broker import Broker
 from penstock.core.commands import Command, Published, Received, to_event
-from penstock.core.effects import Effects
+from penstock.core.effects import Effects, Outcome
 from penstock.errors import StorageError, StorageFull
 from penstock.limits import BATCH_BYTES_MAX, CAPTURE_BESIDE_WAITING_BYTES_MAX
 from penstock.model.message import FLAG_FIELDS, FLAG_QOS, FLAG_RETAIN, Extras
@@ -38,8 +38,11 @@ from penstock.store.writer import Writer
 
 __all__ = ["Pipeline", "Step"]
 
-Step = tuple[Command, Any, bool]
-"""A command, the outlet that waits for its answer (or None), and whether it needs the disk."""
+Step = tuple[Command | None, Any, bool]
+"""A command, the outlet that waits for its answer (or None), and whether it needs the disk.
+
+None for a command: the outlet only wants to know that its turn has come.
+"""
 
 WAITING_S = 1.0
 """How long after an acknowledged publish captured messages must leave room for the next."""
@@ -59,7 +62,15 @@ _log = get_logger("pipeline")
 class _Group:
     """What is committed together: the batch, the commands it holds, and since when they wait."""
 
-    __slots__ = ("batch", "is_urgent", "opened_at", "overhead_bytes", "steps", "tell")
+    __slots__ = (
+        "batch",
+        "is_patient",
+        "is_urgent",
+        "opened_at",
+        "overhead_bytes",
+        "steps",
+        "tell",
+    )
 
     def __init__(self) -> None:
         self.batch = Batch()
@@ -69,6 +80,8 @@ class _Group:
         self.opened_at = 0.0
         self.overhead_bytes = 0
         """Memory that commands take beside the payloads, about."""
+        self.is_patient = False
+        """Whether some command needs the disk, but not at once."""
         self.is_urgent = False
         """Whether some command waits for the disk: captured messages alone can take their time."""
 
@@ -137,10 +150,42 @@ class Pipeline:
         if durable:
             self._open.batch.add_event(to_event(command))  # type: ignore[arg-type]
             self._watch_congestion(OVERHEAD_BYTES)
-        elif not self._open.steps and not (self._in_flight and self._in_flight.is_urgent):
+        elif self._is_line_empty():
             self._apply([(command, outlet, False)])
             return
         self._join(command, outlet, durable=durable)
+
+    def submit_patiently(self, command: Command, outlet: Any) -> None:
+        """Journal and apply ``command``, but let it wait a little for company: nobody waits for it.
+
+        Acknowledgements of subscribers come so. ``hurry`` ends the wait.
+        """
+        self._open.batch.add_event(to_event(command))  # type: ignore[arg-type]
+        self._watch_congestion(OVERHEAD_BYTES)
+        self._open.is_patient = True
+        self._enqueue(command, outlet, durable=True)
+        if self._applies_first:
+            self._wake()
+        elif self._in_flight is None:
+            self._set_timer(FOLLOWED_INTERVAL_S)
+
+    def _is_line_empty(self) -> bool:
+        return not self._open.steps and not (self._in_flight and self._in_flight.steps)
+
+    def hurry(self) -> None:
+        """Somebody waits for what was submitted patiently."""
+        if self._open.is_patient:
+            self._open.is_urgent = True
+            self._wake()
+
+    def barrier(self, outlet: Any) -> None:
+        """Tell ``outlet`` (``outcome``) when all that is in the line now has been applied."""
+        if self._is_line_empty():
+            outlet.outcome(None)
+            return
+        self._enqueue(None, outlet, durable=False)
+        self.hurry()
+        self._wake()
 
     def publish(
         self,
@@ -280,14 +325,17 @@ class Pipeline:
         self._commit_soon()
 
     def _join(self, command: Command, outlet: Any, *, durable: bool) -> None:
+        self._enqueue(command, outlet, durable=durable)
+        if durable:
+            self._waited_at = self._open.opened_at
+            self._open.is_urgent = True
+        self._wake()
+
+    def _enqueue(self, command: Command | None, outlet: Any, *, durable: bool) -> None:
         group = self._open
         if not group.steps:
             group.opened_at = self._clock.monotonic()
-        if durable:
-            self._waited_at = group.opened_at
         group.steps.append((command, outlet, durable))
-        group.is_urgent |= durable
-        self._wake()
 
     # ── committing ────────────────────────────────────────────────────────────────────────────
 
@@ -314,6 +362,8 @@ class Pipeline:
             large = self._open.batch.payload_bytes >= self._batch_bytes_target
             if self._open.is_urgent or large:
                 self._seal()
+            elif self._open.is_patient:
+                self._set_timer(FOLLOWED_INTERVAL_S)
             else:
                 self._apply_open()
 
@@ -414,6 +464,9 @@ class Pipeline:
         effects = Effects()
         apply, receiving = self._broker.apply, self.receiving
         for command, outlet, _durable in steps:
+            if command is None:
+                effects.controls.append(Outcome(outlet, None))
+                continue
             try:
                 apply(command, outlet, effects)
             except Exception:  # noqa: BLE001 - a bug of ours must cost its own client only
@@ -484,7 +537,7 @@ class Pipeline:
                 self._refuse(outlet, reason)
             elif isinstance(command, Published) and not command.keep:
                 refused += _count(command)
-            else:
+            elif command is not None:
                 kept += _count(command)
                 self._kept.append((command, self.next_sequence))
         drops[drop] += refused
@@ -562,7 +615,7 @@ class Pipeline:
         self._writer.close()
 
 
-def _count(command: Command) -> int:
+def _count(command: Command | None) -> int:
     """How many messages a command holds."""
     return len(command.payloads) if isinstance(command, Published) else 0
 

@@ -37,6 +37,7 @@ class Counters:
     """Everything that is counted, for all protocols. ``_total`` grows; the others are gauges."""
 
     __slots__ = (
+        "acknowledged_total",
         "batch_messages",
         "bytes_in_total",
         "bytes_out_total",
@@ -66,6 +67,8 @@ class Counters:
         self.bytes_out_total = 0
         self.captured_total = 0
         """Messages written to the journal."""
+        self.acknowledged_total = 0
+        """ACK frames of durable subscribers and workers (binary protocol)."""
         self.redelivered_total = 0
         self.commit_failures_total = 0
         self.publish_seconds = Histogram(LATENCY_S_BOUNDS)

@@ -1,0 +1,64 @@
+"""The key ring as administrators change it: through the journal, like everything durable."""
+
+from typing import TYPE_CHECKING
+
+from penstock.core.commands import KeyStored
+from penstock.errors import StorageError, StorageFull
+from penstock.net.hub import Hub
+from penstock.obs.reasons import DisconnectReason
+from penstock.trust.keys import Key
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["KeyBook"]
+
+
+class KeyBook:
+    """Keys of devices; see ``admin.view.KeyBook``."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._promised = 0
+        """The last id given out: its key may still be on its way to the disk."""
+
+    def keys(self) -> list[Key]:
+        """All registered keys, by id."""
+        return self._hub.broker.keys.all()
+
+    def next_key_id(self) -> int:
+        """An id that no key has, nor one that is being registered."""
+        self._promised = max(self._hub.broker.keys.next_id(), self._promised + 1)
+        return self._promised
+
+    def wall_ms(self) -> int:
+        """The clock by which keys expire."""
+        return self._hub.wall_ms()
+
+    async def store_key(self, key: Key) -> None:
+        """Journal a key; it is in force when this returns. Raises StorageError."""
+        waiter = _Waiter(self._hub)
+        command = KeyStored(key.id, key.encode())
+        self._hub.pipeline.submit(command, waiter, durable=True)
+        await waiter.done
+
+
+class _Waiter:
+    """Somebody who waits for a command to be applied."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.done: asyncio.Future[None] = hub.loop.create_future()
+
+    def outcome(self, _value: object) -> None:
+        """It was."""
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
+        """The disk refused it."""
+        if self.done.done():
+            return
+        if reason is DisconnectReason.STORAGE_FULL:
+            self.done.set_exception(StorageFull("the disk is full: the key is not stored"))
+        else:
+            self.done.set_exception(StorageError("the disk failed: the key is not stored"))

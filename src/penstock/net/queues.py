@@ -1,0 +1,264 @@
+"""Work queues: each job to one worker, in turn, held while there is none.
+
+A queue is a topic whose name begins with ``q:``, and the group ``workers`` of that topic. Workers
+come by any door: a subscriber of the binary protocol stays and is given jobs as they come; a PULL
+asks once, for so many. All stand in one circle, and jobs are dealt to whoever has room, one each,
+around it.
+
+Dealing is a command like any other (``Taken``): journaled before a job leaves, so a job that was
+handed out is known to be, whatever crashes. What a worker has not settled when it leaves goes to
+the next. A broker that starts returns everything that was with workers of its last life.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from penstock.core.commands import GroupMade, Returned, Settled, Taken
+from penstock.core.groups import Group, Share
+from penstock.errors import StorageError
+from penstock.model.message import Message
+from penstock.net.hub import Hub
+from penstock.net.owed import ranges_of
+from penstock.obs.reasons import DisconnectReason
+
+__all__ = ["PREFIX", "WORKERS", "Queues", "Worker", "is_queue"]
+
+PREFIX = b"q:"
+"""How the names of queues' topics begin."""
+
+WORKERS = b"workers"
+"""The group that shares a queue's jobs."""
+
+DEAL_MAX = 1_024
+"""Jobs dealt at a time."""
+
+RETURN_AGAIN_S = 0.5
+"""Pause before jobs are given back again, if the disk refused."""
+
+READ_BYTES_MAX = 4 << 20
+"""Bytes of jobs read at a time."""
+
+
+def is_queue(topic: bytes) -> bool:
+    """Whether a topic is a queue's, and not a filter."""
+    return topic.startswith(PREFIX)
+
+
+class Worker(Protocol):
+    """Somebody who takes jobs."""
+
+    @property
+    def consumer(self) -> bytes:
+        """A name that no other worker has."""
+
+    def room(self) -> int:
+        """How many more jobs it can take now."""
+        ...
+
+    def work(self, jobs: list[Message]) -> bool:
+        """Take jobs; tell whether they are done with that. If not, ``Queues.settle`` says so."""
+        ...
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+        """The disk refused what it was to be given, or failed."""
+        ...
+
+
+class _Queue:
+    """One queue with its circle of workers."""
+
+    def __init__(self, hub: Hub, topic: bytes) -> None:
+        self._hub = hub
+        self.topic = topic
+        self.workers: dict[bytes, Worker] = {}
+        """In the order of their turns: who was given a job goes to the end."""
+        self._dealt: dict[bytes, int] = {}
+        """Jobs on their way to each worker."""
+        self._is_dealing = False
+
+    # ── dealing ───────────────────────────────────────────────────────────────────────────────
+
+    def deal(self) -> None:
+        """Hand jobs to workers with room, as far as both go."""
+        if self._is_dealing or not self.workers:
+            return
+        info = self._hub.store.topic(self.topic)
+        if info is None:
+            return
+        group = self._hub.broker.groups.get(self.topic, WORKERS)
+        available = group.available(info.next_offset) if group else info.count
+        shares = self._shares(min(available, DEAL_MAX))
+        if not shares:
+            return
+        self._is_dealing = True
+        hub, now_ms = self._hub, self._hub.wall_ms()
+        if group is None:
+            hub.pipeline.submit(GroupMade(self.topic, WORKERS, 0), None, durable=True)
+        first, end = info.first_offset, info.next_offset
+        taken = Taken(self.topic, WORKERS, shares, first, end, now_ms, settle=False)
+        hub.pipeline.submit(taken, self, durable=True)
+
+    def _shares(self, available: int) -> list[tuple[bytes, int]]:
+        """Who gets how many, around the circle; a worker alone gets all it can take at once."""
+        rooms = {name: room for name, room in self._rooms() if room > 0}
+        if len(rooms) == 1:
+            ((name, room),) = rooms.items()
+            return [(name, min(room, available))] if available else []
+        shares = []
+        while available and rooms:
+            for name in list(rooms):
+                if not available:
+                    break
+                available -= 1
+                shares.append((name, 1))
+                self.workers[name] = self.workers.pop(name)  # its turn is over
+                rooms[name] -= 1
+                if not rooms[name]:
+                    del rooms[name]
+        return shares
+
+    def _rooms(self) -> Iterator[tuple[bytes, int]]:
+        for name, worker in self.workers.items():
+            yield name, worker.room()
+
+    def outcome(self, value: object) -> None:
+        """The jobs are theirs: read them and pass them on."""
+        shares: list[Share] = value if isinstance(value, list) else []
+        offsets = sorted(offset for share in shares for offset in share.offsets)
+        if not offsets:
+            self._is_dealing = False
+            return
+        hub, topic = self._hub, self.topic
+        hub.run_off_loop(
+            lambda: _read(hub, topic, offsets),
+            lambda found: self._pass_on(shares, found),
+            self._unreadable,
+        )
+
+    def _pass_on(self, shares: list[Share], found: dict[int, Message]) -> None:
+        self._is_dealing = False
+        gone = [offset for share in shares for offset in share.offsets if offset not in found]
+        jobs_of: dict[bytes, list[Message]] = {}
+        for share in shares:
+            jobs = [found[offset] for offset in share.offsets if offset in found]
+            jobs_of.setdefault(share.consumer, []).extend(jobs)
+        done = list(gone)
+        for name, jobs in jobs_of.items():
+            worker = self.workers.get(name)  # gone: its jobs were returned behind ``Taken``
+            if worker is not None and jobs and worker.work(jobs):
+                done += [job.offset for job in jobs]
+        if done:
+            self.settle(done)
+        self.deal()
+
+    def _unreadable(self, error: StorageError) -> None:
+        self._is_dealing = False
+        for worker in list(self.workers.values()):
+            worker.close(DisconnectReason.STORAGE_FAILED, error.message)
+
+    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
+        """The commit of ``Taken`` failed: nobody has got anything; those who wait must know."""
+        self._is_dealing = False
+        for worker in list(self.workers.values()):
+            worker.close(reason)
+
+    def settle(self, offsets: list[int]) -> None:
+        """Jobs are done with."""
+        settled = Settled(self.topic, WORKERS, ranges_of(offsets))
+        self._hub.pipeline.submit(settled, None, durable=True)
+
+
+class Queues:
+    """All queues that have workers."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._queues: dict[bytes, _Queue] = {}
+
+    def join(self, topic: bytes, worker: Worker) -> None:
+        """Give jobs of a queue to this worker, too."""
+        queue = self._queues.get(topic)
+        if queue is None:
+            queue = self._queues[topic] = _Queue(self._hub, topic)
+            self._hub.feed.watch(topic, queue.deal)
+        queue.workers[worker.consumer] = worker
+        queue.deal()
+
+    def leave(self, topic: bytes, worker: Worker) -> None:
+        """A worker leaves; what it has not settled goes to others."""
+        queue = self._queues.get(topic)
+        if queue is None or queue.workers.pop(worker.consumer, None) is None:
+            return
+        _Returning(self._hub, queue, worker.consumer).submit()
+        if not queue.workers:
+            del self._queues[topic]
+            self._hub.feed.unwatch(topic, queue.deal)
+
+    def settle(self, topic: bytes, offsets: list[int]) -> None:
+        """Jobs are done with; there may be room for more."""
+        settled = Settled(topic, WORKERS, ranges_of(offsets))
+        self._hub.pipeline.submit(settled, None, durable=True)
+        self.deal(topic)
+
+    def deal(self, topic: bytes) -> None:
+        """A worker of this queue has room again."""
+        queue = self._queues.get(topic)
+        if queue is not None:
+            queue.deal()
+
+    def workers(self, topic: bytes) -> int:
+        """How many workers a queue has now."""
+        queue = self._queues.get(topic)
+        return len(queue.workers) if queue else 0
+
+    def pending(self) -> Iterator[tuple[bytes, int]]:
+        """Queues that were ever worked on, and how many jobs wait in each or are being done."""
+        for group in self._groups():
+            info = self._hub.store.topic(group.topic)
+            end = info.next_offset if info else group.next
+            yield group.topic, len(group.pending) + max(end - group.next, 0)
+
+    def return_all(self) -> None:
+        """After a start: no worker of the last life is there any more."""
+        for group in self._groups():
+            for consumer in group.consumers:
+                returned = Returned(group.topic, WORKERS, consumer)
+                self._hub.pipeline.submit(returned, None, durable=True)
+
+    def _groups(self) -> Iterator[Group]:
+        return (g for g in self._hub.broker.groups if g.name == WORKERS and is_queue(g.topic))
+
+
+class _Returning:
+    """A worker's jobs on their way back: tried until the disk takes it, then dealt anew."""
+
+    def __init__(self, hub: Hub, queue: _Queue, consumer: bytes) -> None:
+        self._hub = hub
+        self._queue = queue
+        self._returned = Returned(queue.topic, WORKERS, consumer)
+
+    def submit(self) -> None:
+        """Put it in the line."""
+        self._hub.pipeline.submit(self._returned, self, durable=True)
+
+    def outcome(self, _value: object) -> None:
+        """They are back."""
+        self._hub.queues.deal(self._queue.topic)
+
+    def close(self, _reason: DisconnectReason, _detail: str = "") -> None:
+        """The disk refused."""
+        self._hub.loop.call_later(RETURN_AGAIN_S, self.submit)
+
+
+def _read(hub: Hub, topic: bytes, offsets: list[int]) -> dict[int, Message]:
+    """Messages by offset; those that are gone are not among them."""
+    found: dict[int, Message] = {}
+    for start, end in ranges_of(offsets):
+        offset = start
+        while offset < end:
+            part = hub.store.read_topic(topic, offset, end - offset, READ_BYTES_MAX)
+            found.update((message.offset, message) for message in part.messages())
+            if part.next_offset <= offset:
+                break
+            offset = part.next_offset
+    return found
