@@ -399,7 +399,7 @@ class BinaryConnection(Connection):
 
     def _leave_queue(self, topic: bytes) -> None:
         self._queues.discard(topic)
-        self._hub.queues.leave(topic, self)
+        self._hub.queues.leave(topic, self.consumer)
         self._jobs = 0
 
     def _on_unsubscribe(self, event: Unsubscribe, _now_ms: int) -> None:
@@ -491,6 +491,9 @@ class BinaryConnection(Connection):
         if self.is_full():
             return 0
         return WINDOW - self._jobs
+
+    def idle(self) -> None:
+        """There are no jobs: wait."""
 
     def work(self, jobs: list[Message]) -> bool:
         """Send jobs; tell whether that is all there is to it."""

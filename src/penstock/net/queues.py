@@ -11,7 +11,7 @@ the next. A broker that starts returns everything that was with workers of its l
 """
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from penstock.core.commands import GroupMade, Returned, Settled, Taken
 from penstock.core.groups import Group, Share
@@ -20,6 +20,7 @@ from penstock.model.message import Message
 from penstock.net.hub import Hub
 from penstock.net.owed import ranges_of
 from penstock.obs.reasons import DisconnectReason
+from penstock.store.store import TopicInfo
 
 __all__ = ["PREFIX", "WORKERS", "Queues", "Worker", "is_queue"]
 
@@ -59,6 +60,10 @@ class Worker(Protocol):
         """Take jobs; tell whether they are done with that. If not, ``Queues.settle`` says so."""
         ...
 
+    def idle(self) -> None:
+        """There is nothing for it now."""
+        ...
+
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
         """The disk refused what it was to be given, or failed."""
         ...
@@ -72,8 +77,6 @@ class _Queue:
         self.topic = topic
         self.workers: dict[bytes, Worker] = {}
         """In the order of their turns: who was given a job goes to the end."""
-        self._dealt: dict[bytes, int] = {}
-        """Jobs on their way to each worker."""
         self._is_dealing = False
 
     # ── dealing ───────────────────────────────────────────────────────────────────────────────
@@ -83,20 +86,19 @@ class _Queue:
         if self._is_dealing or not self.workers:
             return
         info = self._hub.store.topic(self.topic)
-        if info is None:
-            return
         group = self._hub.broker.groups.get(self.topic, WORKERS)
-        available = group.available(info.next_offset) if group else info.count
-        shares = self._shares(min(available, DEAL_MAX))
-        if not shares:
+        shares = self._shares(min(_available(info, group), DEAL_MAX))
+        if info is None or not shares:
+            for worker in list(self.workers.values()):
+                worker.idle()
             return
         self._is_dealing = True
-        hub, now_ms = self._hub, self._hub.wall_ms()
         if group is None:
-            hub.pipeline.submit(GroupMade(self.topic, WORKERS, 0), None, durable=True)
-        first, end = info.first_offset, info.next_offset
+            made = GroupMade(self.topic, WORKERS, 0)
+            self._hub.pipeline.submit(made, None, durable=True)
+        first, end, now_ms = info.first_offset, info.next_offset, self._hub.wall_ms()
         taken = Taken(self.topic, WORKERS, shares, first, end, now_ms, settle=False)
-        hub.pipeline.submit(taken, self, durable=True)
+        self._hub.pipeline.submit(taken, self, durable=True)
 
     def _shares(self, available: int) -> list[tuple[bytes, int]]:
         """Who gets how many, around the circle; a worker alone gets all it can take at once."""
@@ -127,6 +129,8 @@ class _Queue:
         offsets = sorted(offset for share in shares for offset in share.offsets)
         if not offsets:
             self._is_dealing = False
+            for worker in list(self.workers.values()):
+                worker.idle()
             return
         hub, topic = self._hub, self.topic
         hub.run_off_loop(
@@ -174,6 +178,8 @@ class Queues:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._queues: dict[bytes, _Queue] = {}
+        self.holders: dict[Any, Any] = {}
+        """Connections that take jobs by asking, and what each has not acknowledged."""
 
     def join(self, topic: bytes, worker: Worker) -> None:
         """Give jobs of a queue to this worker, too."""
@@ -184,15 +190,19 @@ class Queues:
         queue.workers[worker.consumer] = worker
         queue.deal()
 
-    def leave(self, topic: bytes, worker: Worker) -> None:
+    def leave(self, topic: bytes, consumer: bytes) -> None:
         """A worker leaves; what it has not settled goes to others."""
+        self.rest(topic, consumer)
+        _Returning(self._hub, topic, consumer).submit()
+
+    def rest(self, topic: bytes, consumer: bytes) -> None:
+        """A worker takes no more jobs, but keeps those it has."""
         queue = self._queues.get(topic)
-        if queue is None or queue.workers.pop(worker.consumer, None) is None:
-            return
-        _Returning(self._hub, queue, worker.consumer).submit()
-        if not queue.workers:
-            del self._queues[topic]
-            self._hub.feed.unwatch(topic, queue.deal)
+        if queue is not None:
+            queue.workers.pop(consumer, None)
+            if not queue.workers:
+                del self._queues[topic]
+                self._hub.feed.unwatch(topic, queue.deal)
 
     def settle(self, topic: bytes, offsets: list[int]) -> None:
         """Jobs are done with; there may be room for more."""
@@ -232,10 +242,9 @@ class Queues:
 class _Returning:
     """A worker's jobs on their way back: tried until the disk takes it, then dealt anew."""
 
-    def __init__(self, hub: Hub, queue: _Queue, consumer: bytes) -> None:
+    def __init__(self, hub: Hub, topic: bytes, consumer: bytes) -> None:
         self._hub = hub
-        self._queue = queue
-        self._returned = Returned(queue.topic, WORKERS, consumer)
+        self._returned = Returned(topic, WORKERS, consumer)
 
     def submit(self) -> None:
         """Put it in the line."""
@@ -243,11 +252,18 @@ class _Returning:
 
     def outcome(self, _value: object) -> None:
         """They are back."""
-        self._hub.queues.deal(self._queue.topic)
+        self._hub.queues.deal(self._returned.topic)
 
     def close(self, _reason: DisconnectReason, _detail: str = "") -> None:
         """The disk refused."""
         self._hub.loop.call_later(RETURN_AGAIN_S, self.submit)
+
+
+def _available(info: TopicInfo | None, group: Group | None) -> int:
+    """How many jobs could be handed out."""
+    if info is None:
+        return 0
+    return group.available(info.next_offset) if group else info.next_offset
 
 
 def _read(hub: Hub, topic: bytes, offsets: list[int]) -> dict[int, Message]:

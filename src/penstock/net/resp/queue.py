@@ -1,0 +1,283 @@
+"""The verbs of work queues: PUSH, PULL, ACK.
+
+::
+
+    PUSH queue job                              the job's number in its queue, from 1, once stored
+    PULL queue [COUNT n] [BLOCK ms] [WITHACK]   jobs, or null if there are none
+    ACK sequence                                OK
+
+A PULL stands in the same circle as the workers of the binary protocol until it has got something or
+its time is over. A job is done when it leaves, unless the client asks for ``WITHACK``: then each
+job comes with its sequence and is done when the client says so; what it has not acknowledged when
+its connection ends goes to others.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.model.message import Message
+from penstock.net.admission import CAPTURED, topic_refusal
+from penstock.net.envelopes import refuse_unsigned
+from penstock.net.hub import Hub
+from penstock.net.queues import PREFIX
+from penstock.net.resp.calls import OK, Call, Commands, Spec
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.resp import encode
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from penstock.net.resp.connection import RespConnection
+
+__all__ = ["COMMANDS"]
+
+COUNT_MAX = 1_024
+"""Jobs that one PULL may ask for."""
+
+BLOCK_MS_MAX = 365 * 24 * 3600 * 1000
+"""Longest time that a PULL may wait, short of for ever."""
+
+_NOT_AN_INTEGER = "ERR value is not an integer or out of range"
+
+
+# ── PUSH ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _push(call: Call) -> None:
+    hub, topic, jobs = call.connection.hub, PREFIX + call.args[1], call.tails
+    refusal = _refusal(hub, topic, len(jobs))
+    if refusal:
+        call.fail(f"ERR {refusal}")
+        return
+    hub.counters.messages_in_total[1] += len(jobs)
+    hub.pipeline.publish(topic, jobs, call.now_ms, qos=1, retain=False)
+    hub.pipeline.tell_offsets(topic, len(jobs), _Pushed(call), 0, call.now_ms)
+
+
+def _refusal(hub: Hub, topic: bytes, count: int) -> str:
+    """Why jobs cannot be pushed to a queue; empty if they can."""
+    route = hub.broker.routes.cached.get(topic)
+    if route is None or route.memo is None:
+        refused = topic_refusal(topic, hub.limits)
+        if refused is not None:
+            return f"{refused[0].value}: {refused[1]}"
+    if hub.route(topic).memo > CAPTURED:
+        return refuse_unsigned(hub, topic, count)[1]
+    return ""
+
+
+class _Pushed:
+    """Waits for pushed jobs to be on disk."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def stored(self, _token: int, offset: int, _now_ms: int) -> None:
+        """They are: the first at this offset."""
+        if not self._call.closed:
+            numbers = range(offset + 1, offset + 1 + len(self._call.tails))
+            self._call.reply(b"".join(map(encode.integer, numbers)))
+
+    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
+        """The disk refused them."""
+        if not self._call.closed:
+            self._call.fail(f"ERR {reason.value}: not stored, push again later")
+
+
+# ── PULL ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Options(NamedTuple):
+    at_most: int = 1
+    block_ms: int | None = None
+    with_ack: bool = False
+
+
+def _pull(call: Call) -> None:
+    options = _parsed(call.args[2:])
+    if isinstance(options, str):
+        call.fail(options)
+        return
+    _Puller(call, PREFIX + call.args[1], options).start()
+
+
+def _parsed(arguments: list[bytes]) -> _Options | str:
+    """The options of a PULL, or what is wrong with them."""
+    options = _Options()
+    words = iter(arguments)
+    for word in words:
+        name = word.upper()
+        if name == b"WITHACK":
+            options = options._replace(with_ack=True)
+        elif name == b"COUNT":
+            count = _integer(next(words, b""), 1, COUNT_MAX)
+            if count is None:
+                return f"ERR COUNT is a number from 1 to {COUNT_MAX}"
+            options = options._replace(at_most=count)
+        elif name == b"BLOCK":
+            block_ms = _integer(next(words, b""), 0, BLOCK_MS_MAX)
+            if block_ms is None:
+                return "ERR timeout is not an integer or out of range"
+            options = options._replace(block_ms=block_ms)
+        else:
+            return "ERR syntax error"
+    return options
+
+
+def _integer(text: bytes, low: int, high: int) -> int | None:
+    try:
+        number = int(text)
+    except ValueError:
+        return None
+    return number if low <= number <= high else None
+
+
+class _Puller:
+    """One PULL: a worker that takes jobs once."""
+
+    def __init__(self, call: Call, topic: bytes, options: _Options) -> None:
+        self._call = call
+        self._topic = topic
+        self._options = options
+        self._hub = call.connection.hub
+        self._pulls = pulls_of(call.connection)
+        self.consumer = self._pulls.next_name()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_answered = False
+
+    def start(self) -> None:
+        """Stand in the circle."""
+        self._call.connection.on_close(self._leave)
+        if self._options.block_ms:
+            delay_s = self._options.block_ms / 1000
+            self._timer = self._hub.loop.call_later(delay_s, self._give_up)
+        self._hub.queues.join(self._topic, self)
+
+    def room(self) -> int:
+        """As many as were asked for, once."""
+        return 0 if self._is_answered else self._options.at_most
+
+    def work(self, jobs: list[Message]) -> bool:
+        """Answer with jobs; tell whether they are done with that."""
+        if self._is_answered:
+            return False  # its time ran out meanwhile: they were returned
+        self._hub.counters.messages_out_total[1] += len(jobs)
+        if not self._options.with_ack:
+            self._finish([job.payload for job in jobs])
+            self._hub.loop.call_soon(self._hub.queues.leave, self._topic, self.consumer)
+            return True
+        self._pulls.keep(self._topic, self.consumer, jobs)
+        self._finish([[job.sequence, job.payload] for job in jobs])
+        self._hub.queues.rest(self._topic, self.consumer)
+        return False
+
+    def idle(self) -> None:
+        """There is nothing: say so, unless the client would rather wait."""
+        if self._options.block_ms is None:
+            self._give_up()
+
+    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
+        """The disk refused to hand anything out."""
+        if not self._is_answered:
+            self._is_answered = True
+            self._unhook()
+            self._hub.queues.rest(self._topic, self.consumer)
+            if not self._call.closed:
+                self._call.fail(f"ERR {reason.value}: nothing was pulled, try again later")
+
+    def _give_up(self) -> None:
+        if not self._is_answered:
+            self._finish(None)
+            self._hub.queues.leave(self._topic, self.consumer)
+
+    def _leave(self) -> None:
+        """The connection ended."""
+        if not self._is_answered:
+            self._is_answered = True
+            self._unhook()
+            self._hub.queues.leave(self._topic, self.consumer)
+
+    def _finish(self, answer: "encode.Value") -> None:
+        self._is_answered = True
+        self._unhook()
+        if self._call.closed:
+            return
+        if answer is None:
+            self._call.reply(encode.null_array(self._call.connection.protocol))
+        else:
+            self._call.value(answer)
+
+    def _unhook(self) -> None:
+        self._call.connection.off_close(self._leave)
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+# ── ACK ───────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Pulls:
+    """Jobs that one connection has pulled and must acknowledge."""
+
+    def __init__(self, connection: "RespConnection") -> None:
+        self._connection = connection
+        self._hub = connection.hub
+        self._count = 0
+        self._jobs: dict[int, tuple[bytes, int, bytes]] = {}
+        """By sequence: topic, offset, and under which name they were pulled."""
+        self._left: dict[bytes, int] = {}
+        """How many are left of each PULL."""
+        connection.on_close(self._return_all)
+
+    def next_name(self) -> bytes:
+        """A name for a PULL that none had before."""
+        self._count += 1
+        return b"pull#%d#%d" % (self._connection.number, self._count)
+
+    def keep(self, topic: bytes, consumer: bytes, jobs: list[Message]) -> None:
+        """Jobs are with the client."""
+        self._left[consumer] = len(jobs)
+        self._jobs.update((job.sequence, (topic, job.offset, consumer)) for job in jobs)
+
+    def settle(self, sequence: int) -> None:
+        """The client is done with a job; a number we know nothing of does no harm."""
+        topic, offset, consumer = self._jobs.pop(sequence, (b"", 0, b""))
+        if not topic:
+            return
+        self._hub.counters.acknowledged_total += 1
+        self._hub.queues.settle(topic, [offset])
+        self._left[consumer] -= 1
+        if not self._left[consumer]:
+            del self._left[consumer]
+            self._hub.queues.leave(topic, consumer)
+
+    def _return_all(self) -> None:
+        del self._hub.queues.holders[self._connection]
+        for topic, consumer in {(topic, consumer) for topic, _, consumer in self._jobs.values()}:
+            self._hub.queues.leave(topic, consumer)
+
+
+def pulls_of(connection: "RespConnection") -> _Pulls:
+    """What this connection has pulled; made on first use."""
+    holders = connection.hub.queues.holders
+    if connection not in holders:
+        holders[connection] = _Pulls(connection)
+    pulls: _Pulls = holders[connection]
+    return pulls
+
+
+def _ack(call: Call) -> None:
+    sequences = [_integer(tail, 0, (1 << 64) - 1) for tail in call.tails]
+    for sequence in sequences:
+        if sequence is not None:
+            pulls_of(call.connection).settle(sequence)
+    answers = [OK if s is not None else encode.error(_NOT_AN_INTEGER) for s in sequences]
+    call.reply(b"".join(answers))
+
+
+COMMANDS: Commands = {
+    b"PUSH": Spec(_push, 3, is_pipelined=True, flags=("write", "fast"), keys=(1, 1, 1)),
+    b"PULL": Spec(_pull, -2, flags=("write", "blocking"), keys=(1, 1, 1)),
+    b"ACK": Spec(_ack, 2, is_pipelined=True, flags=("fast",)),
+}
