@@ -50,8 +50,9 @@ from penstock.store.entry import Entry
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import Limits, RetentionRule, RetentionRules, Store
 from penstock.trust.keys import Key
+from penstock.trust.replay import AHEAD_MS_MAX
 
-__all__ = ["Server", "recover"]
+__all__ = ["Server", "recover", "signed_until_ms"]
 
 TURN_S = 0.25
 """How often deadlines are looked at."""
@@ -61,6 +62,10 @@ RETENTION_INTERVAL_S = 1.0
 
 FORGET_AT_ONCE = 256
 """Durable subscribers looked at per turn."""
+
+SIGNED_LOT = 1_000
+SIGNED_LOTS_MAX = 50
+"""Messages looked at on a start for the time they were signed at: at a time, and how often."""
 
 _ORDINARY_HTTP_ENDS = {
     DisconnectReason.CLIENT_DISCONNECT,
@@ -130,6 +135,7 @@ class Server:
             clock=self._clock,
             counters=self.counters,
             is_captured=_capture_policy(self.config),
+            signed_until_ms=signed_until_ms(self.store),
         )
         timeout_s = self.config.limits.connect_timeout_s
         self._http = HttpDoor(
@@ -367,6 +373,28 @@ def recover(store: Store, broker: Broker) -> None:
             broker.apply(command, None, nobody)
     broker.index = store.next_index - 1
     broker.settle_recovery()
+
+
+def signed_until_ms(store: Store) -> int:
+    """The latest time at which a message was signed that the broker took in its last life.
+
+    Nonces are not remembered across a start, so signatures up to then must not be taken again.
+    Clocks may be ahead of ours by no more than ``AHEAD_MS_MAX``: older messages tell nothing new.
+    """
+    latest = newest_ms = 0
+    end = store.next_sequence
+    for _ in range(SIGNED_LOTS_MAX):
+        sequences = range(max(1, end - SIGNED_LOT), end)
+        found = [message for message in store.read(sequences) if message is not None]
+        if not found:
+            return latest
+        newest_ms = newest_ms or found[-1].time_ms
+        signatures = [m.extras.signature for m in found if m.extras and m.extras.signature]
+        latest = max([latest, *(signature.signed_ms for signature in signatures)])
+        if found[0].time_ms < newest_ms - AHEAD_MS_MAX or found[0].sequence == 1:
+            return latest
+        end = found[0].sequence
+    return newest_ms + AHEAD_MS_MAX  # too many to look at: none can be later than this
 
 
 def _commands(entry: Entry) -> Iterator[Command]:

@@ -144,6 +144,7 @@ class Hub:
         clock: Clock,
         counters: Counters,
         is_captured: Callable[[bytes], bool],
+        signed_until_ms: int = 0,
     ) -> None:
         self.config = config
         self.limits = config.limits
@@ -178,7 +179,7 @@ class Hub:
         self._flushed_at = 0.0
         self._received_at_flush = 0
         self.feed = Feed()
-        self.gate = _gate(config, broker, clock)
+        self.gate = _gate(config, broker, max(clock.wall_ms(), signed_until_ms + 1))
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="penstock-read")
         journal = config.journal
         self.pipeline = Pipeline(
@@ -415,7 +416,7 @@ class Hub:
         self.pipeline.close()
 
 
-def _gate(config: Config, broker: Broker, clock: Clock) -> Gate:
+def _gate(config: Config, broker: Broker, started_ms: int) -> Gate:
     signing = config.signing
-    window = ReplayWindow(signing.window_s * 1000, signing.nonces_max, clock.wall_ms())
+    window = ReplayWindow(signing.window_s * 1000, signing.nonces_max, started_ms)
     return Gate(broker.keys, Policy(signing), window)
