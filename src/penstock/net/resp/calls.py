@@ -69,6 +69,12 @@ class Spec(NamedTuple):
     subcommands: "Mapping[bytes, Spec] | None" = None
     """By their names in capitals; ``handler`` is then called only if none was given."""
 
+    def chosen(self, args: list[bytes]) -> "Spec | None":
+        """Itself, or the subcommand that the second word names; None if there is no such."""
+        if self.subcommands is None or len(args) < 2:
+            return self
+        return self.subcommands.get(args[1].upper())
+
     def fits(self, count: int) -> bool:
         """Whether a command may have so many arguments, its name included."""
         return count == self.arity if self.arity >= 0 else count >= -self.arity

@@ -1,12 +1,15 @@
 """All commands by name."""
 
-from penstock.net.resp import greeting, publishing, subscribing
+from penstock.net.resp import clients, greeting, introspection, publishing, queue, subscribing
 from penstock.net.resp.calls import Commands
 
 __all__ = ["COMMANDS"]
 
 COMMANDS: Commands = {
     **greeting.COMMANDS,
+    **clients.COMMANDS,
+    **introspection.COMMANDS,
     **publishing.COMMANDS,
+    **queue.COMMANDS,
     **subscribing.COMMANDS,
 }

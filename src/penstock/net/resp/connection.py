@@ -23,7 +23,7 @@ from penstock.net.connection import Connection
 from penstock.net.hub import Hub, peer_of
 from penstock.net.resp.calls import Call, Spec
 from penstock.net.resp.commands import COMMANDS
-from penstock.net.resp.faults import argument_fault, unknown_command, unknown_subcommand
+from penstock.net.resp.faults import command_fault, not_while_subscribed
 from penstock.net.resp.outbox import RespOutbox
 from penstock.net.resp.replies import Replies
 from penstock.net.resp.subscriptions import Subscriptions
@@ -68,6 +68,7 @@ class RespConnection(Connection):
     )
 
     outbox: RespOutbox
+    commands = COMMANDS
 
     def __init__(self, hub: Hub, transport: asyncio.Transport, accepted_at: float) -> None:
         machine = _machine(hub)
@@ -104,6 +105,17 @@ class RespConnection(Connection):
     def peer(self) -> str:
         """Where it is."""
         return peer_of(self._transport)
+
+    @property
+    def local(self) -> str:
+        """Where it reached us."""
+        host, port, *_ = self._transport.get_extra_info("sockname")
+        return f"{host}:{port}"
+
+    @property
+    def spoke_at(self) -> float:
+        """When its last command came."""
+        return self._last_packet_at
 
     # ── from the socket ───────────────────────────────────────────────────────────────────────
 
@@ -146,24 +158,13 @@ class RespConnection(Connection):
         args = event.args
         call = Call(self, args, [args[-1], *event.more], now_ms)
         self.replies.open(call)
-        if self._is_limited and (refusal := self._refusal(args, spec)):
+        chosen = spec.chosen(args) if spec else None
+        if chosen is None or not chosen.fits(len(args)):
+            call.fail(command_fault(args, spec))
+        elif self._is_limited and (refusal := self._refusal(args, chosen)):
             call.fail(refusal)
-        elif spec is None:
-            call.fail(unknown_command(args))
-        elif spec.subcommands is not None and len(args) > 1:
-            self._run_subcommand(call, spec.subcommands.get(args[1].upper()))
-        elif not spec.fits(len(args)):
-            call.fail(argument_fault(args[0]))
         else:
-            spec.handler(call)
-
-    def _run_subcommand(self, call: Call, spec: Spec | None) -> None:
-        if spec is None:
-            call.fail(unknown_subcommand(call.args))
-        elif not spec.fits(len(call.args)):
-            call.fail(argument_fault(call.args[0] + b"|" + call.args[1]))
-        else:
-            spec.handler(call)
+            chosen.handler(call)
 
     # ── waiting ───────────────────────────────────────────────────────────────────────────────
 
@@ -219,17 +220,12 @@ class RespConnection(Connection):
         is_strict = not self._hub.config.resp.replay
         return is_strict and self.protocol == 2 and self.subscriptions.count > 0
 
-    def _refusal(self, args: list[bytes], spec: Spec | None) -> str:
+    def _refusal(self, args: list[bytes], spec: Spec) -> str:
         if not self.is_authenticated:
-            is_open = spec is not None and "no_auth" in spec.flags
-            return "" if is_open else "NOAUTH Authentication required."
-        if spec is None or args[0].upper() in ALLOWED_WHILE_SUBSCRIBED:
+            return "" if "no_auth" in spec.flags else "NOAUTH Authentication required."
+        if args[0].upper() in ALLOWED_WHILE_SUBSCRIBED:
             return ""
-        name = args[0].decode(errors="replace").lower()
-        return (
-            f"ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT /"
-            " RESET are allowed in this context"
-        )
+        return not_while_subscribed(args, COMMANDS[args[0].upper()])
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 

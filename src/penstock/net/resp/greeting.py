@@ -6,7 +6,7 @@ from penstock.net.resp.calls import OK, Call, Spec
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
 
-__all__ = ["COMMANDS", "REDIS_VERSION"]
+__all__ = ["BAD_NAME", "COMMANDS", "REDIS_VERSION", "is_name"]
 
 REDIS_VERSION = "7.0.15"
 """The Redis whose words and replies ours are compared with; libraries look at it."""
@@ -21,10 +21,11 @@ _HELLO_NEEDS_AUTH = (
     " AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol"
     " version at the same time"
 )
-_BAD_NAME = "ERR Client names cannot contain spaces, newlines or special characters."
+BAD_NAME = "ERR Client names cannot contain spaces, newlines or special characters."
 
 
 def _ping(call: Call) -> None:
+    """Answer PONG, or with what was given."""
     connection = call.connection
     if len(call.args) > 2:
         call.fail("ERR wrong number of arguments for 'ping' command")
@@ -38,25 +39,29 @@ def _ping(call: Call) -> None:
 
 
 def _echo(call: Call) -> None:
+    """Answer with what was given."""
     call.value(call.args[1])
 
 
 def _select(call: Call) -> None:
+    """Choose a database; there is one, 0."""
     number = call.args[1]
     if number == b"0":
         call.reply(OK)
-    elif number.lstrip(b"-").isdigit():
+    elif number.removeprefix(b"-").isdigit():
         call.fail("ERR DB index is out of range")
     else:
         call.fail("ERR value is not an integer or out of range")
 
 
 def _quit(call: Call) -> None:
+    """End the connection."""
     call.reply(OK)
     call.connection.close(DisconnectReason.CLIENT_DISCONNECT)
 
 
 def _reset(call: Call) -> None:
+    """Make the connection what it was when it began."""
     connection = call.connection
     connection.subscriptions.clear()
     connection.protocol = 2
@@ -69,6 +74,7 @@ def _reset(call: Call) -> None:
 
 
 def _auth(call: Call) -> None:
+    """Say the password: AUTH [user] password."""
     if len(call.args) > 3:
         call.fail("ERR syntax error")
     elif len(call.args) == 2 and not call.connection.hub.config.resp.password:
@@ -91,9 +97,9 @@ def _is_admitted(call: Call, user: bytes, password: bytes) -> bool:
 
 
 def _hello(call: Call) -> None:
-    """HELLO [protocol [AUTH user password] [SETNAME name]]."""
+    """Choose the protocol: HELLO [2 | 3 [AUTH user password] [SETNAME name]]."""
     asked = call.args[1:]
-    if asked and not asked[0].isdigit():
+    if asked and not asked[0].removeprefix(b"-").isdigit():
         call.fail("ERR Protocol version is not an integer or out of range")
     elif asked and asked[0] not in {b"2", b"3"}:
         call.fail("NOPROTO unsupported protocol version")
@@ -128,7 +134,7 @@ def _take_options(call: Call, options: list[bytes]) -> str:
                 words = user, password
             case [option, name, *rest] if option.upper() == b"SETNAME":
                 if not is_name(name):
-                    return _BAD_NAME
+                    return BAD_NAME
             case _:
                 shown = options[0].decode(errors="replace")
                 return f"ERR Syntax error in HELLO option '{shown}'"

@@ -19,6 +19,7 @@ __all__ = ["COMMANDS"]
 
 
 def _publish(call: Call) -> None:
+    """Send a message to all who listen: PUBLISH channel message."""
     hub, topic, payloads = call.connection.hub, call.args[1], call.tails
     route = hub.broker.routes.cached.get(topic)
     if route is None or route.memo is None:

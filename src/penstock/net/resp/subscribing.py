@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.model.topic import has_wildcard
 from penstock.net.resp.calls import Call, Spec, container
+from penstock.net.resp.faults import extra_argument
 from penstock.wire.resp import encode, glob
 
 __all__ = ["COMMANDS"]
@@ -18,6 +19,7 @@ SLICE = 128
 
 
 def _subscribe(call: Call) -> None:
+    """Listen to channels: SUBSCRIBE channel …."""
     subscriptions = call.connection.subscriptions
     names = call.args[1:]
     if fault := subscriptions.channel_fault(names):
@@ -27,6 +29,7 @@ def _subscribe(call: Call) -> None:
 
 
 def _psubscribe(call: Call) -> None:
+    """Listen to all channels that match: PSUBSCRIBE pattern …."""
     subscriptions = call.connection.subscriptions
     patterns = call.args[1:]
     if fault := subscriptions.pattern_fault(patterns):
@@ -36,12 +39,14 @@ def _psubscribe(call: Call) -> None:
 
 
 def _unsubscribe(call: Call) -> None:
+    """Listen no more to some channels, or all."""
     subscriptions = call.connection.subscriptions
     names = call.args[1:] or list(subscriptions.channels)
     _Slices(call, b"unsubscribe", names, subscriptions.unsubscribe).go_on()
 
 
 def _punsubscribe(call: Call) -> None:
+    """Listen no more to some patterns, or all."""
     subscriptions = call.connection.subscriptions
     patterns = call.args[1:] or list(subscriptions.patterns)
     _Slices(call, b"punsubscribe", patterns, subscriptions.unsubscribe_pattern).go_on()
@@ -89,7 +94,10 @@ class _Slices:
 
 
 def _channels(call: Call) -> None:
-    """PUBSUB CHANNELS [pattern]: topics that somebody subscribes to by name."""
+    """Topics that somebody listens to by name: PUBSUB CHANNELS [pattern]."""
+    if len(call.args) > 3:
+        call.fail(extra_argument(call.args))
+        return
     matches = glob.compile(call.args[2]) if len(call.args) > 2 else None
     hub = call.connection.hub
     names: dict[bytes, None] = {}
@@ -101,7 +109,7 @@ def _channels(call: Call) -> None:
 
 
 def _numsub(call: Call) -> None:
-    """PUBSUB NUMSUB [channel ...]: how many subscribe to each by name."""
+    """How many listen to each by name: PUBSUB NUMSUB [channel …]."""
     counted: list[Any] = []
     for name in call.args[2:]:
         counted += name, _count(call, name)
@@ -117,6 +125,7 @@ def _count(call: Call, name: bytes) -> int:
 
 
 def _numpat(call: Call) -> None:
+    """How many patterns somebody listens to."""
     call.value(call.connection.hub.broker.routes.pattern_count)
 
 
