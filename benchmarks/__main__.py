@@ -156,7 +156,9 @@ def progress(workload: Workload, measurement: Measurement) -> str:
     """One measurement on one line."""
     key, unit, _ = workload.figure
     said = "; ".join(measurement.flaws) or f"{compact(measurement.value(key))} {unit}"
-    where = f"{workload.id:5} round {measurement.round} {measurement.broker:12}"
+    where = (
+        f"{workload.id:5} round {measurement.round} {measurement.side:6} {measurement.broker:12}"
+    )
     return f"{where} {said}  (others {measurement.others_cores:.2f} cores)"
 
 

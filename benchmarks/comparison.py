@@ -132,7 +132,7 @@ def _notes(workload: Workload, measurements: list[Measurement]) -> Iterable[str]
     if workload.is_flushed:
         yield f"p50 {_both_sides(measurements, 'p50_us', '.0f')} us"
         yield from _flush_note(measurements)
-    if workload.group == "scale":
+    if workload.group in ("edge", "scale"):
         yield f"CPU {_both_sides(measurements, 'broker_us_per_message', '.2f')} us/msg"
     bound = {m.side for m in measurements if m.load and m.load.generator_bound}
     if bound and not workload.figure.smaller_is_better:

@@ -62,11 +62,12 @@ def test_there_is_a_table_for_each_peer():
 
 
 def test_the_disk_of_the_run_stands_beside_what_waits_for_it():
-    figures = {"acked_per_s": 9.0, "p50_us": 20.0}
+    figures = {"acked_per_s": 9.0, "p50_us": 20.0, "broker_us_per_message": 3.5}
     ours = [Measurement("X1", "ours", "any", n, Load(figures), flush_us=n) for n in (100, 200, 900)]
     notes = compare(WORKLOADS["X1"], ours).notes
     assert "a flush of this disk 200 us" in notes
     assert "p50 20 / - us" in notes
+    assert "CPU 3.50 / - us/msg" in notes
 
 
 def test_a_figure_that_one_side_does_not_have_is_left_open():

@@ -42,6 +42,7 @@ def test_all_signatures_are_checked_until_the_time_is_over(tmp_path):
     found = verify_for(frames.path, frames.key.public_key, seconds=60.0)
     assert found["acked"] == 20
     assert found["acked_per_s"] > 0
+    assert found["broker_us_per_message"] > 0
     assert verify_for(frames.path, frames.key.public_key, seconds=0.0)["acked"] == 1
 
 
