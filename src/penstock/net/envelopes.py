@@ -55,7 +55,8 @@ def refuse_unsigned(hub: Hub, topic: bytes, count: int) -> Refused:
     """Count unsigned publishes to a topic that demands signatures; say why they are refused."""
     refusal = hub.gate.admit_unsigned(topic)
     hub.counters.drops[DropReason.SIGNATURE_REFUSED] += count
-    return DisconnectReason.SIGNATURE_REFUSED, refusal.text if refusal else ""
+    text = refusal.text if refusal else "Only envelopes with signed messages go to $signed/"
+    return DisconnectReason.SIGNATURE_REFUSED, text
 
 
 def offer_envelopes(hub: Hub, batch: Batch) -> None:

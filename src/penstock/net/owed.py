@@ -9,7 +9,7 @@ of those is still good, but the journal has to be asked where the message lies.
 """
 
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 __all__ = ["Owed", "Place", "ranges_of"]
@@ -47,13 +47,14 @@ class Owed:
         return len(self._stretches)
 
     def add(self, topic: bytes, sequence: int, offset: int, count: int) -> None:
-        """Messages were sent."""
+        """Messages were sent, perhaps not for the first time: stretches never overlap."""
         stretches = self._stretches
         stretch = _Stretch(sequence, sequence + count, topic, offset)
         if not stretches or sequence >= stretches[-1].end:
             stretches.append(stretch)
-        else:
-            insort(stretches, stretch)  # history of another topic, sent behind newer messages
+        else:  # history, sent behind newer messages or once more
+            self.settle(sequence, sequence + count)
+            insort(stretches, stretch)
         if len(stretches) > STRETCHES_MAX:
             del stretches[: STRETCHES_MAX // 64]
 
@@ -89,15 +90,15 @@ def _rest(stretch: _Stretch, start: int, stop: int) -> Iterator[_Stretch]:
         yield stretch._replace(first=stop, offset=stretch.offset + stop - stretch.first)
 
 
-def ranges_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Numbers as ranges, ascending, each once; cheap where they are in a row."""
-    distinct = set(numbers)
-    low, high = min(distinct), max(distinct) + 1
-    if high - low == len(distinct):
+def ranges_of(numbers: list[int]) -> list[tuple[int, int]]:
+    """Numbers as ranges, ascending, each once; cheap where they are in a row, as is usual."""
+    low, high = numbers[0], numbers[-1] + 1
+    if high - low == len(numbers) and numbers == list(range(low, high)):
         return [(low, high)]
+    distinct = sorted(set(numbers))
     ranges: list[tuple[int, int]] = []
-    start = end = low
-    for number in sorted(distinct):
+    start = end = distinct[0]
+    for number in distinct:
         if number > end:
             ranges.append((start, end))
             start = number
