@@ -21,13 +21,14 @@ from penstock.store.verify import verify
 
 MAP_BYTES = 128 * 1024
 KILLED = 77
+ERASED = b"t/1"
 RULES = RetentionRules(
     rules=(RetentionRule(lambda topic: topic == b"short", Limits(messages_max=3)),)
 )
 
 
 def live(path: Path, acknowledge) -> None:
-    """Create a store, commit, retain, close, open, commit: a bit of everything."""
+    """Create a store, commit, delete, trim, retain, close, open: a bit of everything."""
     index.ROUND_ENTRIES, index.SLICE_TOPICS = 3, 2  # rounds and slices within a short life
     for _ in range(2):
         store = LmdbStore(path, MAP_BYTES)
@@ -35,9 +36,19 @@ def live(path: Path, acknowledge) -> None:
             batch = scripted_batch(store)
             commit = store.commit(batch)
             acknowledge(f"{commit.base_sequence} {commit.count}\n")
+        remove(store, acknowledge)
         store.retain(RULES, 0, 10**9)
         store.retain(RULES, 0, 10**9)
         store.close()
+
+
+def remove(store: LmdbStore, acknowledge) -> None:
+    """Delete the ends of one topic, then trim what is between; say so when each is done."""
+    oldest, *between, newest = store.read_topic(ERASED, 0, 10**6, 10**9).messages()
+    assert store.delete(ERASED, [oldest.offset, newest.offset]) == 2
+    acknowledge(f"gone {oldest.sequence}\ngone {newest.sequence}\n")
+    assert store.trim(ERASED, newest.offset) == len(between)
+    acknowledge("".join(f"gone {message.sequence}\n" for message in between))
 
 
 def scripted_batch(store: LmdbStore) -> Batch:
@@ -58,12 +69,14 @@ def check(path: Path, acknowledged: str) -> None:
     """Everything acknowledged is there, once, in order; the rest is all or nothing."""
     store = LmdbStore(path, MAP_BYTES)
     end = 1
-    for line in acknowledged.splitlines():
-        base, count = map(int, line.split())
+    lines = [line.split() for line in acknowledged.splitlines()]
+    for base, count in ((int(a), int(b)) for a, b in lines if a != "gone"):
         assert base == end, f"sequence {base} was given where {end} was due"
         end = base + count
     assert store.next_sequence >= end, f"{end} was acknowledged, {store.next_sequence} is next"
     check_messages(store)
+    gone = [int(sequence) for word, sequence in lines if word == "gone"]
+    assert store.read(gone) == [None] * len(gone), f"of {gone} some came back"
     check_rows(store)
     store.commit(scripted_batch(store))
     store.close()
@@ -74,14 +87,16 @@ def check(path: Path, acknowledged: str) -> None:
 def check_messages(store: LmdbStore) -> None:
     for sequence, message in enumerate(store.read(range(1, store.next_sequence)), start=1):
         if message is None:
-            assert sequence % 3 == 0, f"sequence {sequence} is gone"
+            assert sequence % 3 == 0 or sequence % 5 == 1, f"sequence {sequence} is gone"
         else:
             assert message.payload.split()[0] == b"%d" % sequence
     seen = []
     for topic in store.topics():
         messages = list(store.read_topic(topic.name, 0, 10**6, 10**9).messages())
-        offsets = [message.offset for message in messages]
-        assert offsets == list(range(topic.first_offset, topic.next_offset))
+        offsets = {message.offset for message in messages}
+        assert len(offsets) == len(messages) == topic.count
+        assert offsets <= set(range(topic.first_offset, topic.next_offset))
+        assert topic.name == ERASED or not topic.deleted
         seen += [message.sequence for message in messages]
     assert len(seen) == len(set(seen)) == store.size().messages
 

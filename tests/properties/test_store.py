@@ -1,6 +1,6 @@
 """The store on LMDB against the plain one: any history, the same answers.
 
-The machine commits, retains, closes, opens, and crashes (abandons the file without a word), with
+The machine commits, retains, trims, deletes, closes, opens, and crashes (abandons the file without a word), with
 rounds and slices made so small that every seam of the index is crossed within a few steps. Tables
 and topics are few, so that they collide.
 """
@@ -9,18 +9,21 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from penstock.model.message import Extras, Signature
-from penstock.store import index, retention
+from penstock.store import index, lmdb_store, retention
 from penstock.store.batch import Batch
+from penstock.store.deletions import NOTHING, erase, stretches_of
 from penstock.store.entry import Placement, decode, encode
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.memory import MemoryStore
 from penstock.store.store import Limits, RetentionRule, RetentionRules
+from penstock.store.verify import verify
 
 TOPICS = [b"a", b"a/b", b"b", b"n" * 600]
 
@@ -82,6 +85,42 @@ def test_a_batch_survives_the_codec(appended, events, base):
     assert entry.events == batch.events
 
 
+@given(
+    st.lists(
+        st.tuples(st.just("erase"), st.lists(st.integers(0, 30), max_size=8))
+        | st.tuples(st.just("forget"), st.integers(0, 12)),
+        max_size=10,
+    )
+)
+def test_deleted_ranges_are_a_set_of_offsets(steps):
+    """Offset n has n bytes. The rows that change, put together, are the ranges."""
+    ranges, rows, deleted, begin = NOTHING, {}, set(), 0
+    for step, value in steps:
+        if step == "erase":
+            wanted = stretches_of(value, begin, 31)
+            sizes = lambda stretches: [sum(range(*stretch)) for stretch in stretches]  # noqa: E731
+            ranges, changes, count = erase(ranges, wanted, sizes)
+            added = {offset for offset in value if offset >= begin} - deleted
+            assert count == len(added)
+            deleted |= added
+        else:
+            begin = max(begin, value)
+            below = {offset for offset in deleted if offset < begin}
+            ranges, changes = ranges.beyond(begin, sum(below))
+            deleted -= below
+        rows.update(changes)
+        kept = {first: row for first, row in rows.items() if row}
+        assert kept == dict(
+            zip(ranges.firsts, zip(ranges.ends, ranges.sizes, strict=True), strict=True)
+        )
+        assert {n for n in range(40) if ranges.contains(n)} == deleted
+        assert (ranges.count, ranges.bytes) == (len(deleted), sum(deleted))
+        living = [n for first, end in ranges.living(begin, 40) for n in range(first, end)]
+        assert living == [n for n in range(begin, 40) if n not in deleted]
+        assert ranges.skip(begin) == living[0]
+        assert all(end not in deleted for end in ranges.ends)
+
+
 class StoreMachine(RuleBasedStateMachine):
     """Every step is done to both stores; every invariant compares them."""
 
@@ -135,10 +174,19 @@ class StoreMachine(RuleBasedStateMachine):
                 break
         assert (messages, size, entries) == (plain.messages, plain.bytes, plain.entries)
 
+    @rule(topic=st.sampled_from(TOPICS), offset=st.integers(0, 20))
+    def trim(self, topic, offset):
+        assert self.store.trim(topic, offset) == self.model.trim(topic, offset)
+
+    @rule(topic=st.sampled_from(TOPICS), offsets=st.lists(st.integers(0, 20), max_size=6))
+    def delete(self, topic, offsets):
+        assert self.store.delete(topic, offsets) == self.model.delete(topic, offsets)
+
     @rule()
     def reopen(self):
         path = self.store._directory.path
         self.store.close()
+        assert verify(path).faults == []
         self.store = LmdbStore(path, 64 * 1024)
 
     @rule()
@@ -181,7 +229,7 @@ def _place(commit):
 
 
 def _row(info):
-    return (info.name, info.id, info.first_offset, info.next_offset, info.bytes, info.created_ms)
+    return msgspec.structs.astuple(info)
 
 
 def _size(size):
@@ -190,10 +238,11 @@ def _size(size):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """Rounds of three entries, slices of one topic, a handful of steps of retention."""
+    """Rounds of three entries, slices of one topic, a handful of steps of retention, no time."""
     monkeypatch.setattr(index, "ROUND_ENTRIES", 3)
     monkeypatch.setattr(index, "SLICE_TOPICS", 1)
     monkeypatch.setattr(retention, "SLICE_STEPS", 5)
+    monkeypatch.setattr(lmdb_store, "RETAIN_S", 0)
 
 
 @pytest.mark.usefixtures("small")

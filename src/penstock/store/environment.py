@@ -27,7 +27,7 @@ from penstock.store.directory import DATA_NAME
 
 __all__ = ["DATABASES", "Environment", "Transaction", "storage_error"]
 
-DATABASES = ("journal", "index", "topics", "rows", "live", "meta")
+DATABASES = ("journal", "index", "topics", "rows", "live", "deleted", "meta")
 
 READERS_MAX = 126
 ROOM_FRACTION = 0.7

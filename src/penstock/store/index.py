@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from penstock.store.entry import FIRST_OFFSETS, GROUP_MESSAGES, TOPIC_IDS, Entry
+from penstock.store.slices import Piece
 
 __all__ = ["Memory", "Reference", "reference", "references", "references_from", "row_span"]
 
@@ -54,6 +55,10 @@ class Reference(NamedTuple):
     def next_offset(self) -> int:
         """The offset after the group's last."""
         return self.first_offset + self.message_count
+
+    def piece(self, entry: Entry, first: int, end: int) -> Piece:
+        """What a stretch has of this group, which must be something."""
+        return Piece(entry, self.group, max(first, self.first_offset), min(end, self.next_offset))
 
 
 def reference(entry: Entry, number: int) -> Reference:

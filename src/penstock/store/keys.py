@@ -16,6 +16,8 @@ __all__ = [
     "journal_key",
     "name_key",
     "row_prefix",
+    "topic_key",
+    "unpack_index_key",
     "unpack_journal_key",
 ]
 
@@ -26,6 +28,7 @@ NAME_BYTES_WHOLE = KEY_BYTES_MAX - DIGEST_BYTES - 1
 
 _JOURNAL = struct.Struct(">QQ")
 _INDEX = struct.Struct(">IQ")
+_TOPIC = struct.Struct(">I")
 
 journal_key = _JOURNAL.pack
 """(base sequence, entry index) → key in ``journal`` and ``live``."""
@@ -34,7 +37,13 @@ unpack_journal_key = _JOURNAL.unpack
 """The inverse of ``journal_key``."""
 
 index_key = _INDEX.pack
-"""(topic id, first offset) → key in ``index``."""
+"""(topic id, first offset) → key in ``index`` and ``deleted``."""
+
+unpack_index_key = _INDEX.unpack
+"""The inverse of ``index_key``."""
+
+topic_key = _TOPIC.pack
+"""Topic id → what all its keys in ``index`` and ``deleted`` begin with."""
 
 
 def name_key(name: bytes) -> bytes:

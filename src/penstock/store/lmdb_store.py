@@ -2,7 +2,8 @@
 
 Databases: ``journal`` (entries), and derived from it ``index`` (see index.py) and ``topics``;
 ``rows`` (checkpoint rows of the broker's state); ``live`` (how many groups of an entry are left,
-for entries that retention took something from); ``meta`` (one record, see marks.py).
+for entries that retention took something from); ``deleted`` (offsets that were deleted from groups
+still there, see deletions.py); ``meta`` (one record, see marks.py).
 
 **Commit** runs in one write transaction: the entry is appended at the right edge of ``journal``,
 the batch's rows are put, and a slice of the index's current round rides along. Memory (topic
@@ -16,7 +17,7 @@ a round, not of the journal.
 **Reads** are in reader.py, **retention** in retention.py.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -26,6 +27,14 @@ import msgspec
 from penstock.limits import MAP_BYTES_INITIAL
 from penstock.model.message import Message
 from penstock.store.batch import Batch
+from penstock.store.deletions import (
+    Erased,
+    Stretch,
+    erase,
+    load_deleted,
+    put_deleted,
+    stretches_of,
+)
 from penstock.store.directory import DataDirectory
 from penstock.store.entry import Entry, Placement, decode, encode
 from penstock.store.environment import Environment, Transaction
@@ -54,6 +63,8 @@ RETAIN_S = 0.02
 ENTRY_BYTES_PER_MESSAGE = 32
 ENTRY_BYTES_PER_GROUP = 256
 """Generous estimates of what an entry needs beside its payloads, to make room for it."""
+DELETED_ROW_BYTES = 64
+"""The same for a range of deleted offsets."""
 
 
 class _Written(NamedTuple):
@@ -94,6 +105,10 @@ class LmdbStore:
         self._verified: dict[int, None] = {}
         with self._environment.reading() as transaction:
             self._marks = get_marks(self._environment, transaction)
+            deleted = load_deleted(self._environment, transaction)
+        with self._topics.lock:
+            for name, ranges in deleted.values():
+                self._topics.set_deleted(name, ranges)
         self._round_wanted = True
         self._next_topic_id = self._marks.next_topic_id
         self._next_index = self._marks.flushed_index + 1
@@ -101,6 +116,7 @@ class LmdbStore:
         self._reader = Reader(self._environment, self._topics, self._memory, self._verified)
         self._retention = Retention(self._environment, self._reader, self._topics)
         self._recover()
+        self._load_topics_with_deletions()
         self._sample()
 
     # ── Writing ───────────────────────────────────────────────────────────────────────────────
@@ -294,6 +310,12 @@ class LmdbStore:
                 states.append(state)
         return states
 
+    def _load_topics_with_deletions(self) -> None:
+        """Those that the entries just folded did not bring to memory."""
+        with self._environment.reading() as transaction:
+            for name in self._topics.deleted_names():
+                self._load_topic(transaction, name)
+
     def _flush_all(self) -> None:
         while self.flush():
             pass
@@ -308,6 +330,45 @@ class LmdbStore:
             span = self._next_sequence - oldest.base_sequence
             for number in range(SAMPLE_ENTRIES):
                 journal.holding(oldest.base_sequence + span * number // SAMPLE_ENTRIES)
+
+    # ── Deleting ──────────────────────────────────────────────────────────────────────────────
+
+    def trim(self, topic: bytes, offset: int) -> int:
+        """See ``Store``."""
+        return self._erase(topic, lambda first, end: [(first, min(offset, end))])
+
+    def delete(self, topic: bytes, offsets: Sequence[int]) -> int:
+        """See ``Store``."""
+        return self._erase(topic, lambda first, end: stretches_of(offsets, first, end))
+
+    def _erase(self, name: bytes, wanted: Callable[[int, int], list[Stretch]]) -> int:
+        with self._environment.reading() as transaction:
+            state = self._load_topic(transaction, name)
+        if state is None:
+            return 0
+        erased = erase(
+            self._topics.deleted(name),
+            wanted(state.first_offset, state.next_offset),
+            lambda stretches: self._reader.payload_bytes(state.id, stretches),
+        )
+        if erased.messages:
+            self._write_erased(state, erased)
+        return erased.messages
+
+    def _write_erased(self, state: TopicState, erased: Erased) -> None:
+        removed = self._marks.removed_messages + erased.messages
+        marks = msgspec.structs.replace(self._marks, removed_messages=removed)
+
+        def job(transaction: Transaction) -> None:
+            topic = (state.id, state.name)
+            put_deleted(self._environment, transaction, topic, erased.ranges, erased.changes)
+            put_marks(self._environment, transaction, marks)
+
+        self._environment.write(len(erased.changes) * DELETED_ROW_BYTES, job)
+        self._marks = marks
+        with self._topics.lock:
+            self._topics.set_deleted(state.name, erased.ranges)
+        self._retention.examine(state.name)
 
     # ── Reading, retention, the end ───────────────────────────────────────────────────────────
 
@@ -344,7 +405,7 @@ class LmdbStore:
             removed, self._marks = self._retention.slice(rules, now_ms, floor_sequence, self._marks)
             total.add(removed)
             total.more = removed.more or self._is_flush_left()
-            if perf_counter() >= deadline:
+            if total.more and perf_counter() >= deadline:
                 return total
         self._round_wanted = True
         return total

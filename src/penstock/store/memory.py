@@ -6,16 +6,19 @@ conformance tests.
 """
 
 import threading
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from operator import attrgetter
 from time import perf_counter
 
 from penstock.errors import StorageError
 from penstock.model.message import Message
 from penstock.store.batch import Batch
+from penstock.store.deletions import NOTHING, Ranges, Stretch, erase, stretches_of
 from penstock.store.entry import Entry, Placement, decode, encode
 from penstock.store.index import Reference, reference
-from penstock.store.slices import gather
+from penstock.store.slices import Piece, gather, piece_bytes
 from penstock.store.store import (
     CLOCK_ERROR_MS_MAX,
     Commit,
@@ -29,15 +32,22 @@ from penstock.store.topics import TopicState
 
 __all__ = ["MemoryStore"]
 
+_next_offset = attrgetter("next_offset")
+
 
 class _Topic(TopicState):
-    """A topic with references to its groups, oldest first."""
+    """A topic with references to its groups, oldest first, and what was deleted from them."""
 
-    __slots__ = ("references",)
+    __slots__ = ("deleted", "references")
 
     def __init__(self, topic_id: int, name: bytes) -> None:
         super().__init__(topic_id, name)
         self.references: list[Reference] = []
+        self.deleted: Ranges = NOTHING
+
+    def view(self) -> TopicInfo:
+        """What readers see of it."""
+        return self.info(self.deleted)
 
 
 class MemoryStore:
@@ -142,10 +152,12 @@ class MemoryStore:
                 place = bisect_left(ends, sequence + 1)
                 here = place < len(entries) and entries[place].base_sequence <= sequence
                 message = entries[place].message(sequence) if here else None
-                if message and message.offset < self._topics[message.topic].first_offset:
-                    message = None
-                messages.append(message)
+                messages.append(message if message and self._is_kept(message) else None)
             return messages
+
+    def _is_kept(self, message: Message) -> bool:
+        topic = self._topics[message.topic]
+        return message.offset >= topic.first_offset and not topic.deleted.contains(message.offset)
 
     def read_topic(self, topic: bytes, offset: int, count_max: int, bytes_max: int) -> TopicRange:
         """See ``Store``."""
@@ -153,28 +165,32 @@ class MemoryStore:
             state = self._topics.get(topic)
             if state is None:
                 return TopicRange(topic, 0, 0, [])
-            start = max(offset, state.first_offset)
-            groups = (
-                (self._entries[found.entry_index], found)
-                for found in state.references
-                if found.next_offset > start
-            )
-            slices = gather(groups, start, count_max, bytes_max)
-            return TopicRange(
-                topic, state.first_offset, start + sum(s.count for s in slices), slices
-            )
+            end = start = state.deleted.skip(max(offset, state.first_offset))
+            pieces = self._pieces(state, state.deleted.living(start))
+            slices = gather(pieces, count_max, bytes_max)
+            if slices:
+                end = state.deleted.skip(slices[-1].first_offset + slices[-1].count)
+            return TopicRange(topic, state.view().first_offset, end, slices)
+
+    def _pieces(self, topic: _Topic, stretches: Iterable[Stretch]) -> Iterator[Piece]:
+        for first, end in stretches:
+            place = bisect_right(topic.references, first, key=_next_offset)
+            for found in islice(topic.references, place, None):
+                if found.first_offset >= end:
+                    break
+                yield found.piece(self._entries[found.entry_index], first, end)
 
     def topic(self, name: bytes) -> TopicInfo | None:
         """See ``Store``."""
         with self._lock:
             topic = self._topics.get(name)
-            return topic.info() if topic else None
+            return topic.view() if topic else None
 
     def topics(self, prefix: bytes = b"") -> Iterator[TopicInfo]:
         """See ``Store``."""
         with self._lock:
             names = sorted(name for name in self._topics if name.startswith(prefix))
-            return iter([self._topics[name].info() for name in names])
+            return iter([self._topics[name].view() for name in names])
 
     def size(self) -> StoreSize:
         """See ``Store``."""
@@ -194,6 +210,37 @@ class MemoryStore:
         """See ``Store``."""
         self._is_closed = True
 
+    # ── Deleting ──────────────────────────────────────────────────────────────────────────────
+
+    def trim(self, topic: bytes, offset: int) -> int:
+        """See ``Store``."""
+        with self._lock:
+            state = self._topics.get(topic)
+            if state is None:
+                return 0
+            return self._erase(state, [(state.first_offset, min(offset, state.next_offset))])
+
+    def delete(self, topic: bytes, offsets: Sequence[int]) -> int:
+        """See ``Store``."""
+        with self._lock:
+            state = self._topics.get(topic)
+            if state is None:
+                return 0
+            return self._erase(state, stretches_of(offsets, state.first_offset, state.next_offset))
+
+    def _erase(self, topic: _Topic, wanted: list[Stretch]) -> int:
+        erased = erase(
+            topic.deleted,
+            wanted,
+            lambda stretches: [self._payload_bytes(topic, stretch) for stretch in stretches],
+        )
+        topic.deleted = erased.ranges
+        self._removed_messages += erased.messages
+        return erased.messages
+
+    def _payload_bytes(self, topic: _Topic, *stretches: Stretch) -> int:
+        return sum(map(piece_bytes, self._pieces(topic, stretches)))
+
     # ── Retention ─────────────────────────────────────────────────────────────────────────────
 
     def retain(self, rules: RetentionRules, now_ms: int, floor_sequence: int) -> Removed:
@@ -212,14 +259,21 @@ class MemoryStore:
     def _examine(self, topic: _Topic, rules: RetentionRules, floor: int, removed: Removed) -> None:
         limits = rules.limits(topic.name)
         messages_max, bytes_max = limits.messages_max, limits.bytes_max
-        while topic.references and topic.references[0].last_sequence < floor:
+        while topic.references:
             oldest = topic.references[0]
-            newer = topic.next_offset - oldest.next_offset
-            beyond_count = messages_max is not None and newer >= messages_max
-            beyond_bytes = bytes_max is not None and topic.bytes - oldest.bytes >= bytes_max
-            if not (beyond_count or beyond_bytes):
+            messages, size = self._left(topic, oldest)
+            info = topic.view()
+            beyond_count = messages_max is not None and info.count - messages >= messages_max
+            beyond_bytes = bytes_max is not None and info.bytes - size >= bytes_max
+            is_needless = (beyond_count or beyond_bytes) and oldest.last_sequence < floor
+            if messages and not is_needless:
                 return
             self._drop_through(topic, oldest, removed)
+
+    def _left(self, topic: _Topic, group: Reference) -> tuple[int, int]:
+        """Messages and bytes of a group that were not deleted."""
+        living = list(topic.deleted.living(group.first_offset, group.next_offset))
+        return sum(end - first for first, end in living), self._payload_bytes(topic, *living)
 
     def _expire(
         self, rules: RetentionRules, age: int, now_ms: int, floor: int, removed: Removed
@@ -246,11 +300,14 @@ class MemoryStore:
 
     def _drop_through(self, topic: _Topic, last: Reference, removed: Removed) -> None:
         while topic.references and topic.references[0].first_offset <= last.first_offset:
-            oldest = topic.references.pop(0)
+            oldest = topic.references[0]
+            messages, size = self._left(topic, oldest)
+            del topic.references[0]
             topic.first_offset = oldest.next_offset
             topic.bytes -= oldest.bytes
-            removed.messages += oldest.message_count
-            removed.bytes += oldest.bytes
+            topic.deleted, _ = topic.deleted.beyond(oldest.next_offset, oldest.bytes - size)
+            removed.messages += messages
+            removed.bytes += size
 
     def _sweep(self, removed: Removed) -> None:
         """Delete entries with nothing to keep that no start will replay."""

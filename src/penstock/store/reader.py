@@ -9,14 +9,15 @@ import heapq
 from collections.abc import Iterator, Sequence
 
 from penstock.model.message import Message
+from penstock.store.deletions import NOTHING, Ranges, Stretch
 from penstock.store.entry import Entry, decode
 from penstock.store.environment import Environment, Transaction
 from penstock.store.index import Memory, Reference, references_from
 from penstock.store.journal import JournalReader
 from penstock.store.keys import KEY_BYTES_MAX, NAME_BYTES_WHOLE, index_key, name_key, row_prefix
-from penstock.store.slices import gather
+from penstock.store.slices import Piece, gather, piece_bytes
 from penstock.store.store import TopicInfo, TopicRange, TopicSlice
-from penstock.store.topics import Topics, unpack_topic
+from penstock.store.topics import Topics, TopicState, unpack_topic
 
 __all__ = ["Reader"]
 
@@ -58,58 +59,92 @@ class Reader:
     def read(self, sequences: Sequence[int]) -> list[Message | None]:
         """See ``Store``."""
         messages: list[Message | None] = []
-        first_offsets: dict[bytes, int] = {}
         with self._environment.reading() as transaction:
             journal = self.journal(transaction)
             entry: Entry | None = None
             for sequence in sequences:
                 if entry is None or not entry.base_sequence <= sequence < entry.end_sequence:
                     entry = journal.holding(sequence)
-                message = entry.message(sequence) if entry else None
-                if message and not self._is_kept(message, first_offsets, transaction):
-                    message = None
-                messages.append(message)
-        return messages
+                messages.append(entry.message(sequence) if entry else None)
+        # Topics are asked after the snapshot: what was removed before it must not come back.
+        views: dict[bytes, tuple[int, Ranges]] = {}
+        return [m if m and self._is_kept(m, views) else None for m in messages]
 
-    def _is_kept(
-        self, message: Message, first_offsets: dict[bytes, int], transaction: Transaction
-    ) -> bool:
-        """Tell whether retention has left a message whose entry is still there for others."""
-        first = first_offsets.get(message.topic)
-        if first is None:
-            info = self.info(transaction, message.topic)
-            first = first_offsets[message.topic] = info.first_offset if info else 0
-        return message.offset >= first
+    def _is_kept(self, message: Message, views: dict[bytes, tuple[int, Ranges]]) -> bool:
+        """Tell whether a message is left whose entry may be there only for others."""
+        view = views.get(message.topic)
+        if view is None:
+            info, deleted = self.view(message.topic) or (None, NOTHING)
+            view = views[message.topic] = (info.first_offset if info else 0, deleted)
+        first_offset, deleted = view
+        return message.offset >= first_offset and not deleted.contains(message.offset)
 
     def read_topic(self, topic: bytes, offset: int, count_max: int, bytes_max: int) -> TopicRange:
         """See ``Store``."""
-        info = self.topic(topic)
-        if info is None:
+        view = self.view(topic)
+        if view is None:
             return TopicRange(topic, 0, 0, [])
+        info, deleted = view
         rows = self._memory.rows(info.id)
-        start = max(offset, info.first_offset)
+        start = deleted.skip(max(offset, info.first_offset))
         with self._environment.reading() as transaction:
-            references = self.references(transaction, info.id, rows, start)
-            groups = self._groups(self.journal(transaction), references)
-            slices = gather(groups, start, count_max, bytes_max)
-        return self._range(topic, start, slices)
+            pieces = self._pieces(transaction, info.id, rows, deleted.living(start))
+            slices = gather(pieces, count_max, bytes_max)
+        return self._range(topic, start, deleted, slices)
 
-    def _groups(
-        self, journal: JournalReader, references: Iterator[Reference]
-    ) -> Iterator[tuple[Entry, Reference]]:
-        for reference in references:
-            entry = journal.at(reference.base_sequence, reference.entry_index)
-            if entry is not None:  # else removed since memory was asked; only the oldest can be
-                yield entry, reference
+    def _pieces(
+        self, transaction: Transaction, topic_id: int, rows: list[bytes], living: Iterator[Stretch]
+    ) -> Iterator[Piece]:
+        """What is there of some stretches, group by group."""
+        journal = self.journal(transaction)
+        for first, end in living:
+            for found in self._references_within(transaction, topic_id, rows, (first, end)):
+                entry = journal.at(found.base_sequence, found.entry_index)
+                if entry is not None:  # else removed since memory was asked; only the oldest can be
+                    yield found.piece(entry, first, end)
 
-    def _range(self, topic: bytes, start: int, slices: list[TopicSlice]) -> TopicRange:
+    def _range(
+        self, topic: bytes, start: int, deleted: Ranges, slices: list[TopicSlice]
+    ) -> TopicRange:
         info = self.topic(topic)
         assert info is not None
         if not slices:
             return TopicRange(topic, info.first_offset, max(start, info.first_offset), slices)
-        last = slices[-1]
         first_offset = min(info.first_offset, slices[0].first_offset)
-        return TopicRange(topic, first_offset, last.first_offset + last.count, slices)
+        end = slices[-1].first_offset + slices[-1].count
+        return TopicRange(topic, first_offset, deleted.skip(end), slices)
+
+    def payload_bytes(self, topic_id: int, stretches: list[Stretch]) -> list[int]:
+        """Bytes of payload in each of some stretches; groups that lie within are not opened."""
+        rows = self._memory.rows(topic_id)
+        with self._environment.reading() as transaction:
+            return [
+                self._stretch_bytes(transaction, topic_id, rows, stretch) for stretch in stretches
+            ]
+
+    def _stretch_bytes(
+        self, transaction: Transaction, topic_id: int, rows: list[bytes], stretch: Stretch
+    ) -> int:
+        first, end = stretch
+        journal = self.journal(transaction)
+        size = 0
+        for found in self._references_within(transaction, topic_id, rows, stretch):
+            if first <= found.first_offset and found.next_offset <= end:
+                size += found.bytes
+            else:
+                entry = journal.at(found.base_sequence, found.entry_index)
+                assert entry is not None, "only the writer removes, and it is the one who asks"
+                size += piece_bytes(found.piece(entry, first, end))
+        return size
+
+    def _references_within(
+        self, transaction: Transaction, topic_id: int, rows: list[bytes], stretch: Stretch
+    ) -> Iterator[Reference]:
+        first, end = stretch
+        for found in self.references(transaction, topic_id, rows, first):
+            if found.first_offset >= end:
+                return
+            yield found
 
     def references(
         self, transaction: Transaction, topic_id: int, rows: list[bytes], offset: int
@@ -133,19 +168,22 @@ class Reader:
 
     def topic(self, name: bytes) -> TopicInfo | None:
         """See ``Store``."""
-        info = self._topics.info(name)
-        if info is not None:
-            return info
+        view = self.view(name)
+        return view[0] if view else None
+
+    def view(self, name: bytes) -> tuple[TopicInfo, Ranges] | None:
+        """A topic and what was deleted from it, of one moment. Not to be called in a snapshot."""
+        view = self._topics.view(name)
+        if view is not None:
+            return view
         with self._environment.reading() as transaction:
-            return self._row_info(transaction, name)
+            state = self.row_state(transaction, name)
+        return (state.info(), NOTHING) if state else None  # with ranges it would be in memory
 
-    def info(self, transaction: Transaction, name: bytes) -> TopicInfo | None:
-        """As ``topic``, within a snapshot."""
-        return self._topics.info(name) or self._row_info(transaction, name)
-
-    def _row_info(self, transaction: Transaction, name: bytes) -> TopicInfo | None:
+    def row_state(self, transaction: Transaction, name: bytes) -> TopicState | None:
+        """The state in a topic's row, within a snapshot."""
         row = transaction.get(name_key(name), db=self._environment["topics"])
-        return None if row is None else unpack_topic(row).info()
+        return None if row is None else unpack_topic(row)
 
     def topics(self, prefix: bytes) -> Iterator[TopicInfo]:
         """See ``Store``."""

@@ -10,6 +10,9 @@ Nothing here grows with what is merely stored:
 * entries that hold **nothing to keep** (events before the checkpoint, groups all gone) are swept
   once, when the checkpoint has passed them.
 
+A topic's oldest groups of which every message was deleted go as well, whatever the limits; limits
+count what is left.
+
 A group is dropped by moving its topic's ``first_offset`` past it. Its entry is deleted when that
 was the last of its groups; until then ``live`` counts the others. A slice looks at a snapshot from
 before it began and writes in one transaction, so nothing moves under its cursors; memory (cursors,
@@ -25,6 +28,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from penstock.store.deletions import Ranges, put_deleted
 from penstock.store.entry import Entry
 from penstock.store.environment import Environment, Transaction
 from penstock.store.index import Reference, reference, row_span
@@ -32,7 +36,8 @@ from penstock.store.journal import JournalReader
 from penstock.store.keys import index_key, journal_key
 from penstock.store.marks import Marks, put_marks
 from penstock.store.reader import Reader
-from penstock.store.store import CLOCK_ERROR_MS_MAX, Removed, RetentionRules
+from penstock.store.slices import piece_bytes
+from penstock.store.store import CLOCK_ERROR_MS_MAX, Limits, Removed, RetentionRules
 from penstock.store.topics import Topics, TopicState, put_topic, unpack_topic
 
 __all__ = ["Retention"]
@@ -40,11 +45,33 @@ __all__ = ["Retention"]
 SLICE_STEPS = 256
 """Groups, topics or entries looked at in each stage of one slice."""
 
-FREEABLE = ("journal", "index", "live")
+FREEABLE = ("journal", "index", "live", "deleted")
 """The databases that become smaller when messages are dropped; the total limit is on these."""
 
 Cursor = tuple[int, int]
 """Entry index, and number of the group within it, to be looked at next."""
+
+
+class _Topic:
+    """The slice's own copy of a topic: its state, what was deleted, how much is left."""
+
+    __slots__ = ("bytes", "deleted", "deleted_bytes", "messages", "state")
+
+    def __init__(self, state: TopicState, deleted: Ranges) -> None:
+        self.state = state
+        self.deleted = deleted
+        self.deleted_bytes = 0
+        """Of deleted messages, in the groups that this slice dropped."""
+        self.messages = state.next_offset - state.first_offset - deleted.count
+        self.bytes = state.bytes - deleted.bytes
+
+    def is_beyond(self, limits: Limits, messages: int, size: int) -> bool:
+        """Whether enough is left to keep without the oldest group, which has so much."""
+        beyond_count = (
+            limits.messages_max is not None and self.messages - messages >= limits.messages_max
+        )
+        beyond_bytes = limits.bytes_max is not None and self.bytes - size >= limits.bytes_max
+        return beyond_count or beyond_bytes
 
 
 class _Slice:
@@ -63,8 +90,8 @@ class _Slice:
         self.marks = marks
         self.steps = SLICE_STEPS
         self.removed = Removed()
-        self.states: dict[bytes, TopicState] = {}
-        self.changed: dict[bytes, TopicState] = {}
+        self.topics: dict[bytes, _Topic] = {}
+        self.changed: dict[bytes, _Topic] = {}
         self.examined: list[bytes] = []
         self.blocked: list[bytes] = []
         self.walk: bytes | None = None
@@ -104,7 +131,7 @@ class Retention:
         """Everything before this was dropped to keep the total."""
 
     def examine(self, topic: bytes) -> None:
-        """Note that a topic has grown."""
+        """Note that a topic has grown, or that messages of it were deleted."""
         if self._rules is not None:  # before the first call the walk will see it anyway
             self._queue[topic] = None
 
@@ -145,21 +172,31 @@ class Retention:
         for key, left in work.live.items():
             record = left.to_bytes(4, "little")
             work.transaction.put(key, record, db=self._environment["live"])
-        for state in work.changed.values():
-            self._delete_rows(work, state)
-            put_topic(self._environment, work.transaction, state)
+        for topic in work.changed.values():
+            self._delete_rows(work, topic.state)
+            put_topic(self._environment, work.transaction, topic.state)
+            if topic.deleted.count:
+                self._forget_deleted(work, topic)
         if work.removed.messages:
             total = work.marks.removed_messages + work.removed.messages
             work.marks = msgspec.structs.replace(work.marks, removed_messages=total)
         if work.removed.messages or work.removed.entries:
             put_marks(self._environment, work.transaction, work.marks)
 
+    def _forget_deleted(self, work: _Slice, topic: _Topic) -> None:
+        state = topic.state
+        topic.deleted, changes = topic.deleted.beyond(state.first_offset, topic.deleted_bytes)
+        key = (state.id, state.name)
+        put_deleted(self._environment, work.transaction, key, topic.deleted, changes)
+
     def _take_over(self, work: _Slice) -> None:
         with self._topics.lock:
-            for changed in work.changed.values():
-                state = self._topics.get(changed.name)
+            for name, changed in work.changed.items():
+                state = self._topics.get(name)
                 if state is not None:
-                    state.first_offset, state.bytes = changed.first_offset, changed.bytes
+                    state.first_offset = changed.state.first_offset
+                    state.bytes = changed.state.bytes
+                self._topics.set_deleted(name, changed.deleted)
         for name in work.examined:
             self._queue.pop(name, None)
         self._blocked.update(dict.fromkeys(work.blocked))
@@ -189,28 +226,23 @@ class Retention:
             work.walk = bytes(cursor.key()) + b"\0"
 
     def _examine(self, work: _Slice, name: bytes, rules: RetentionRules, floor: int) -> bool:
-        """Drop what is beyond a topic's limits; tell whether that is done."""
+        """Drop what is deleted or beyond a topic's limits; tell whether that is done."""
         limits = rules.limits(name)
-        if limits.messages_max is None and limits.bytes_max is None:
+        unlimited = limits.messages_max is None and limits.bytes_max is None
+        if unlimited and not self._topics.deleted(name).count:
             work.examined.append(name)
             return True
-        state = self._state(work, name)
-        for found in self._references(work, state):
-            beyond_count = (
-                limits.messages_max is not None
-                and state.next_offset - found.next_offset >= limits.messages_max
-            )
-            beyond_bytes = (
-                limits.bytes_max is not None and state.bytes - found.bytes >= limits.bytes_max
-            )
-            if not (beyond_count or beyond_bytes):
+        topic = self._topic(work, name)
+        for found in self._references(work, topic):
+            messages, size = self._left(work, topic, found)
+            if messages and not topic.is_beyond(limits, messages, size):
                 break
-            if found.last_sequence >= floor:
+            if messages and found.last_sequence >= floor:
                 work.blocked.append(name)
                 break
             if not work.step():
                 return False
-            self._drop(work, state, found)
+            self._drop(work, topic, found)
         work.examined.append(name)
         return True
 
@@ -286,32 +318,51 @@ class Retention:
 
     # ── Dropping ──────────────────────────────────────────────────────────────────────────────
 
-    def _state(self, work: _Slice, name: bytes) -> TopicState:
-        """The slice's own copy of a topic's state."""
-        state = work.states.get(name)
-        if state is None:
-            info = self._reader.info(work.snapshot, name)
-            assert info is not None, "a topic in the journal has a state"
-            state = work.states[name] = TopicState.of(info)
-        return state
+    def _topic(self, work: _Slice, name: bytes) -> _Topic:
+        topic = work.topics.get(name)
+        if topic is None:
+            state = self._topics.get(name)
+            state = state.copy() if state else self._reader.row_state(work.snapshot, name)
+            assert state is not None, "a topic in the journal has a state"
+            topic = work.topics[name] = _Topic(state, self._topics.deleted(name))
+        return topic
 
-    def _references(self, work: _Slice, state: TopicState) -> Iterator[Reference]:
+    def _references(self, work: _Slice, topic: _Topic) -> Iterator[Reference]:
+        state = topic.state
         return self._reader.references(work.snapshot, state.id, [], state.first_offset)
+
+    def _left(self, work: _Slice, topic: _Topic, found: Reference) -> tuple[int, int]:
+        """Messages and bytes of a group that were not deleted."""
+        deleted = list(topic.deleted.within(found.first_offset, found.next_offset))
+        count = sum(end - first for first, end in deleted)
+        if not count:
+            return found.message_count, found.bytes
+        if count == found.message_count:
+            return 0, 0
+        journal = JournalReader(self._environment, work.snapshot, None)  # a cursor of its own
+        entry = journal.at(found.base_sequence, found.entry_index)
+        assert entry is not None, "a group that was not dropped is there"
+        size = sum(piece_bytes(found.piece(entry, first, end)) for first, end in deleted)
+        return found.message_count - count, found.bytes - size
 
     def _drop_through(self, work: _Slice, name: bytes, last: Reference) -> None:
         """Drop a group and whatever the topic has before it."""
-        state = self._state(work, name)
-        for found in self._references(work, state):
+        topic = self._topic(work, name)
+        for found in self._references(work, topic):
             if found.first_offset > last.first_offset:
                 break
-            self._drop(work, state, found)
+            self._drop(work, topic, found)
 
-    def _drop(self, work: _Slice, state: TopicState, found: Reference) -> None:
-        state.first_offset = found.next_offset
-        state.bytes -= found.bytes
-        work.changed[state.name] = state
-        work.removed.messages += found.message_count
-        work.removed.bytes += found.bytes
+    def _drop(self, work: _Slice, topic: _Topic, found: Reference) -> None:
+        messages, size = self._left(work, topic, found)
+        topic.state.first_offset = found.next_offset
+        topic.state.bytes -= found.bytes
+        topic.messages -= messages
+        topic.bytes -= size
+        topic.deleted_bytes += found.bytes - size
+        work.changed[topic.state.name] = topic
+        work.removed.messages += messages
+        work.removed.bytes += size
         key = journal_key(found.base_sequence, found.entry_index)
         left = self._live(work, key, found.group_count) - 1
         if left == 0 and found.entry_index <= self._removable(work):

@@ -7,36 +7,57 @@ messages. Only the first run of a slice needs arithmetic, as a slice may begin i
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from penstock.store.entry import Entry
-from penstock.store.index import Reference
 from penstock.store.store import TopicSlice
 
-__all__ = ["cut", "gather"]
+__all__ = ["Piece", "cut", "gather", "piece_bytes"]
 
 
-def gather(
-    groups: Iterable[tuple[Entry, Reference]], start: int, count_max: int, bytes_max: int
-) -> list[TopicSlice]:
-    """Slices of successive groups from offset ``start`` on; at least one message, if any."""
+class Piece(NamedTuple):
+    """Offsets ``first … end - 1`` of a topic, all of them in one group of an entry."""
+
+    entry: Entry
+    group: int
+    first: int
+    end: int
+
+
+def gather(pieces: Iterable[Piece], count_max: int, bytes_max: int) -> list[TopicSlice]:
+    """Slices of successive pieces, within the two bounds; at least one message, if any."""
     slices: list[TopicSlice] = []
-    for entry, reference in groups:
-        part = cut(entry, reference.group, start, count_max, bytes_max)
+    for piece in pieces:
+        part = cut(piece, count_max, bytes_max)
         if slices and len(part.blob) > bytes_max:
             break  # a cut yields one message at least, and this one does not fit
         slices.append(part)
         count_max -= part.count
         bytes_max -= len(part.blob)
-        if count_max <= 0 or part.first_offset + part.count < reference.next_offset:
+        if count_max <= 0 or part.first_offset + part.count < piece.end:
             break
     return slices
 
 
-def cut(entry: Entry, number: int, offset: int, count_max: int, bytes_max: int) -> TopicSlice:
-    """Messages of group ``number`` from ``offset`` on: at least one, within the two bounds."""
-    group = entry.group(number)
-    first = group.message_start + max(offset - group.first_offset, 0)
-    last = min(group.message_end, first + max(count_max, 1))
+def piece_bytes(piece: Piece) -> int:
+    """Bytes of payload in a piece."""
+    first, end = _numbers(piece)
+    bounds = piece.entry.bounds
+    return int(bounds[end] - bounds[first])
+
+
+def _numbers(piece: Piece) -> tuple[int, int]:
+    """The numbers in the entry of a piece's first message, and of the one after its last."""
+    group = piece.entry.group(piece.group)
+    shift = group.message_start - group.first_offset
+    return piece.first + shift, piece.end + shift
+
+
+def cut(piece: Piece, count_max: int, bytes_max: int) -> TopicSlice:
+    """The first messages of a piece: at least one, within the two bounds."""
+    entry, group = piece.entry, piece.entry.group(piece.group)
+    first, last = _numbers(piece)
+    last = min(last, first + max(count_max, 1))
     bounds = entry.bounds
     fitting = bisect_right(bounds, bounds[first] + bytes_max, first, last + 1) - 1
     end = min(max(fitting, first + 1), last)
@@ -44,7 +65,7 @@ def cut(entry: Entry, number: int, offset: int, count_max: int, bytes_max: int) 
     run_end = bisect_left(entry.run_bounds, end, run_start, group.run_end)
     starts, positions = _runs(entry, run_start, run_end, first)
     return TopicSlice(
-        first_offset=group.first_offset + first - group.message_start,
+        first_offset=piece.first,
         count=end - first,
         index=entry.index,
         base_sequence=entry.base_sequence,

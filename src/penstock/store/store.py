@@ -1,13 +1,15 @@
 """What a store is: the protocol that the broker codes against, and the values it returns.
 
 There are two: ``LmdbStore`` (durable) and ``MemoryStore`` (gone with the process; the plain one
-against which the other is tested). One thread, the writer's, may call ``commit`` and ``retain``;
-everything that reads may be called from any thread, and sees every commit that has returned.
+against which the other is tested). One thread, the writer's, may call ``commit``, ``retain``,
+``trim`` and ``delete``; everything that reads may be called from any thread, and sees the effect of
+every such call that has returned.
 
 **Retention** works on whole groups (one topic's part of one entry), oldest first. A limit says what
 must be *kept*: with ``messages_max=10`` at least the newest ten stay, and what lies in the same
 group as the tenth stays with it. An entry is deleted when all its groups are gone and no start
-will replay it any more.
+will replay it any more. **Trimming and deleting** are exact: a message is gone at once, wherever it
+lies in its group, though its bytes are freed with the group.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -53,7 +55,10 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
 
 
 class TopicInfo(msgspec.Struct, frozen=True, gc=False):
-    """A topic; messages ``first_offset … next_offset - 1`` are there. Ids are never reused."""
+    """A topic; messages ``first_offset … next_offset - 1`` are there, save for ``deleted`` of them.
+
+    Ids are never reused.
+    """
 
     id: int
     name: bytes
@@ -61,11 +66,12 @@ class TopicInfo(msgspec.Struct, frozen=True, gc=False):
     next_offset: int
     bytes: int
     created_ms: int
+    deleted: int = 0
 
     @property
     def count(self) -> int:
         """How many messages are there."""
-        return self.next_offset - self.first_offset
+        return self.next_offset - self.first_offset - self.deleted
 
 
 class TopicSlice(msgspec.Struct, frozen=True):
@@ -113,7 +119,8 @@ class TopicRange(msgspec.Struct, frozen=True):
     """The answer to ``read_topic``.
 
     ``first_offset`` is the oldest offset that is still there: if it is greater than the one asked
-    for, the messages between are gone. ``next_offset`` is where to go on reading.
+    for, the messages between are gone. ``next_offset`` is where to go on reading; it lies beyond
+    messages that were deleted. No slice contains such a message: slices end before and begin after.
     """
 
     topic: bytes
@@ -217,7 +224,7 @@ class Store(Protocol):
         """Checkpoint rows of one table."""
 
     def read(self, sequences: Sequence[int]) -> list[Message | None]:
-        """Messages by sequence (ascending); None for those that retention removed."""
+        """Messages by sequence (ascending); None for those that are gone."""
 
     def read_topic(self, topic: bytes, offset: int, count_max: int, bytes_max: int) -> TopicRange:
         """Messages of one topic from an offset on; at least one, if there is one."""
@@ -233,6 +240,18 @@ class Store(Protocol):
 
         Messages from ``floor_sequence`` on are still needed: only ``total_bytes_max`` may remove
         them.
+        """
+
+    def trim(self, topic: bytes, offset: int) -> int:
+        """Remove all messages of a topic below an offset, durably; how many there were.
+
+        Writer thread only. Raises a StorageError, having changed nothing.
+        """
+
+    def delete(self, topic: bytes, offsets: Sequence[int]) -> int:
+        """Remove single messages of a topic, durably; how many of them were there.
+
+        Writer thread only. Raises a StorageError, having changed nothing.
         """
 
     def size(self) -> StoreSize:

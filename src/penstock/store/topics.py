@@ -4,8 +4,10 @@ A topic's row on disk may lag behind its state here by the entries of an incompl
 the other way round. Folding an entry into a state is idempotent: a group that the state already
 contains is passed over, so a start may fold entries into rows that are partly newer.
 
-Memory holds the topics whose row is behind, and a bounded number of others, least recently used
-first to go. The writer thread changes states; readers get copies.
+Memory holds the topics whose row is behind, those from which messages were deleted, and a bounded
+number of others, least recently used first to go. The writer thread changes states; readers get
+copies. A state begins with the oldest group that is there; a ``TopicInfo``, with the first message
+that was not deleted. Both change under one lock, so that no reader sees one without the other.
 """
 
 import struct
@@ -14,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from itertools import islice
 
+from penstock.store.deletions import NOTHING, Ranges
 from penstock.store.environment import Environment, Transaction
 from penstock.store.keys import name_key
 from penstock.store.store import TopicInfo
@@ -21,7 +24,7 @@ from penstock.store.store import TopicInfo
 __all__ = ["TopicState", "Topics", "pack_topic", "put_topic", "unpack_topic"]
 
 TOPICS_CACHED_MAX = 65_536
-"""Topics kept in memory beyond those whose row is behind."""
+"""Topics kept in memory beyond those that must be."""
 
 _ROW = struct.Struct("<IIQQQQ")  # id, zero, first offset, next offset, bytes, created
 
@@ -48,17 +51,9 @@ class TopicState:
         self.bytes = size
         self.created_ms = created_ms
 
-    @classmethod
-    def of(cls, info: TopicInfo) -> "TopicState":
-        """A state of one's own, from a copy."""
-        return cls(
-            info.id,
-            info.name,
-            first_offset=info.first_offset,
-            next_offset=info.next_offset,
-            size=info.bytes,
-            created_ms=info.created_ms,
-        )
+    def copy(self) -> "TopicState":
+        """A state of one's own."""
+        return unpack_topic(pack_topic(self))
 
     def fold(self, first_offset: int, count: int, size: int) -> None:
         """Add a group, unless it is already contained."""
@@ -66,10 +61,17 @@ class TopicState:
             self.next_offset = first_offset + count
             self.bytes += size
 
-    def info(self) -> TopicInfo:
-        """A copy for readers."""
+    def info(self, deleted: Ranges = NOTHING) -> TopicInfo:
+        """What readers see of it, once they look past what was deleted."""
+        first_offset = deleted.skip(self.first_offset)
         return TopicInfo(
-            self.id, self.name, self.first_offset, self.next_offset, self.bytes, self.created_ms
+            self.id,
+            self.name,
+            first_offset,
+            self.next_offset,
+            self.bytes - deleted.bytes,
+            self.created_ms,
+            deleted.count - (first_offset - self.first_offset),
         )
 
 
@@ -81,8 +83,15 @@ def pack_topic(state: TopicState) -> bytes:
 
 def unpack_topic(row: bytes | memoryview) -> TopicState:
     """The state in a row."""
-    topic_id, _, *numbers = _ROW.unpack_from(row)
-    return TopicState.of(TopicInfo(topic_id, bytes(row[_ROW.size :]), *numbers))
+    topic_id, _, first_offset, next_offset, size, created_ms = _ROW.unpack_from(row)
+    return TopicState(
+        topic_id,
+        bytes(row[_ROW.size :]),
+        first_offset=first_offset,
+        next_offset=next_offset,
+        size=size,
+        created_ms=created_ms,
+    )
 
 
 def put_topic(environment: Environment, transaction: Transaction, state: TopicState) -> None:
@@ -98,6 +107,7 @@ class Topics:
         """Held while states change, so that a reader's copy is of one moment."""
         self._by_name: OrderedDict[bytes, TopicState] = OrderedDict()
         self._by_id: dict[int, TopicState] = {}
+        self._deleted: dict[bytes, Ranges] = {}
 
     def get(self, name: bytes) -> TopicState | None:
         """A state, if it is in memory. Writer thread."""
@@ -113,23 +123,42 @@ class Topics:
         self._by_name.move_to_end(state.name)
         self._by_id[state.id] = state
 
-    def info(self, name: bytes) -> TopicInfo | None:
-        """A copy of a state, if it is in memory. Any thread."""
+    def deleted(self, name: bytes) -> Ranges:
+        """What was deleted from a topic and is still there. Writer thread."""
+        return self._deleted.get(name, NOTHING)
+
+    def set_deleted(self, name: bytes, ranges: Ranges) -> None:
+        """Replace a topic's deleted ranges. Writer thread, holding the lock."""
+        if ranges.count:
+            self._deleted[name] = ranges
+        else:
+            self._deleted.pop(name, None)
+
+    def deleted_names(self) -> list[bytes]:
+        """The topics whose states must be in memory for what was deleted. Writer thread."""
+        return list(self._deleted)
+
+    def view(self, name: bytes) -> tuple[TopicInfo, Ranges] | None:
+        """A topic and what was deleted from it, if it is in memory. Any thread."""
         with self.lock:
             state = self._by_name.get(name)
-            return state.info() if state else None
+            if state is None:
+                return None
+            deleted = self._deleted.get(name, NOTHING)
+            return state.info(deleted), deleted
 
     def infos(self, prefix: bytes) -> list[TopicInfo]:
         """Copies of all states in memory whose names begin with ``prefix``. Any thread."""
         with self.lock:
-            return [s.info() for name, s in self._by_name.items() if name.startswith(prefix)]
+            found = [name for name in self._by_name if name.startswith(prefix)]
+            return [self._by_name[n].info(self._deleted.get(n, NOTHING)) for n in found]
 
     def evict(self, is_behind: Callable[[int], bool]) -> None:
-        """Forget the least recently used whose rows are up to date. Writer thread."""
+        """Forget the least recently used of those that may be forgotten. Writer thread."""
         with self.lock:
             excess = len(self._by_name) - TOPICS_CACHED_MAX
             candidates = list(islice(self._by_name.values(), max(excess, 0)))
             for state in candidates:
-                if not is_behind(state.id):
+                if not (is_behind(state.id) or state.name in self._deleted):
                     del self._by_name[state.name]
                     del self._by_id[state.id]

@@ -1,16 +1,19 @@
 """Looking at everything a store holds, and saying what is not as it should be.
 
 Every entry's checksum and place in the order; that the index leads to every group that retention
-has left; that topic rows agree with the journal. Nothing is changed. A running broker does not
-mind: one snapshot is looked at, though while that is open the pages it needs are not reused.
-Run it in a process of its own: LMDB forbids to open a file twice in one.
+has left; that topic rows, and the ranges of deleted offsets, agree with the journal. Nothing is
+changed. A running broker does not mind: one snapshot is looked at, though while that is open the
+pages it needs are not reused. Run it in a process of its own: LMDB forbids to open a file twice in
+one.
 """
 
+from itertools import chain, pairwise
 from pathlib import Path
 
 import msgspec
 
 from penstock.errors import StorageDamaged, StorageForeign
+from penstock.store.deletions import NOTHING, Ranges, load_deleted
 from penstock.store.directory import DATA_NAME, MARKER_NAME, read_marker
 from penstock.store.entry import Entry, GroupView
 from penstock.store.environment import Environment, Transaction
@@ -18,7 +21,7 @@ from penstock.store.index import Memory, reference
 from penstock.store.journal import JournalReader
 from penstock.store.marks import Marks, get_marks
 from penstock.store.reader import Reader
-from penstock.store.store import TopicInfo
+from penstock.store.slices import piece_bytes
 from penstock.store.topics import Topics, unpack_topic
 
 __all__ = ["VerifyReport", "verify"]
@@ -70,12 +73,22 @@ class _Examination:
         """Messages found, by topic id, up to the last complete round."""
         self._tail: dict[int, int] = {}
         """The same for the entries after it."""
+        self._deleted: dict[int, tuple[bytes, Ranges]] = {}
+        """Names and ranges by topic id, as the table has them."""
+        self._found: dict[int, tuple[int, int]] = {}
+        """Messages and bytes in those ranges, as the journal has them."""
+        self._end_sequence = 1
+        self._left = 0
+        """Messages in groups that were not dropped."""
 
     def run(self) -> VerifyReport:
         try:
             self._marks = get_marks(self._environment, self._transaction)
+            self._deleted = load_deleted(self._environment, self._transaction)
             self._entries()
             self._topic_rows()
+            self._deleted_ranges()
+            self._total()
         except _TooManyError:
             self._report.faults.append("and more; the rest was not examined")
         except StorageDamaged as error:
@@ -100,6 +113,7 @@ class _Examination:
             index, sequence = found.index, found.end_sequence
             for group in found.groups:
                 self._group(found, group)
+        self._end_sequence = max(sequence, self._marks.flushed_sequence)
         if index < self._marks.flushed_index and self._removable < self._marks.flushed_index:
             self._fault(f"the journal ends with entry {index}, before the index does")
 
@@ -118,20 +132,23 @@ class _Examination:
         return min(self._marks.flushed_index, self._marks.checkpoint)
 
     def _group(self, entry: Entry, group: GroupView) -> None:
+        self._find_deleted(entry, group)
+        count = group.message_end - group.message_start
+        state = self._reader.row_state(self._transaction, group.name)
+        if state is None or group.first_offset >= state.first_offset:
+            self._left += count
         if entry.index > self._marks.flushed_index:  # not in the index yet
-            count = group.message_end - group.message_start
             self._tail[group.topic_id] = self._tail.get(group.topic_id, 0) + count
-            return
-        info = self._reader.info(self._transaction, group.name)
-        if info is None or info.id != group.topic_id:
+        elif state is None or state.id != group.topic_id:
             self._fault(f"entry {entry.index} has topic {group.name!r}, which has no row")
-        elif group.first_offset >= info.first_offset:
-            self._live_group(entry, group, info)
+        elif group.first_offset >= state.first_offset:
+            self._live_group(entry, group)
 
-    def _live_group(self, entry: Entry, group: GroupView, info: TopicInfo) -> None:
+    def _live_group(self, entry: Entry, group: GroupView) -> None:
         expected = reference(entry, group.number)
-        self._live[info.id] = self._live.get(info.id, 0) + expected.message_count
-        found = self._reader.references(self._transaction, info.id, [], group.first_offset)
+        topic_id = group.topic_id
+        self._live[topic_id] = self._live.get(topic_id, 0) + expected.message_count
+        found = self._reader.references(self._transaction, topic_id, [], group.first_offset)
         if next(found, None) != expected:
             where = f"offset {group.first_offset} of topic {group.name!r}"
             self._fault(f"the index does not lead to {where} in entry {entry.index}")
@@ -145,6 +162,31 @@ class _Examination:
             # A row may be ahead of the last complete round, by entries after it.
             if not live <= info.count <= live + self._tail.get(info.id, 0):
                 self._fault(f"topic {info.name!r} should have {info.count} messages, has {live}")
+
+    def _find_deleted(self, entry: Entry, group: GroupView) -> None:
+        name, ranges = self._deleted.get(group.topic_id, (group.name, NOTHING))
+        if name != group.name:
+            self._fault(f"deleted messages of {group.name!r} are filed under {name!r}")
+        end = group.first_offset + group.message_end - group.message_start
+        for stretch in ranges.within(group.first_offset, end):
+            count, size = self._found.get(group.topic_id, (0, 0))
+            size += piece_bytes(reference(entry, group.number).piece(entry, *stretch))
+            self._found[group.topic_id] = (count + stretch[1] - stretch[0], size)
+
+    def _deleted_ranges(self) -> None:
+        for topic_id, (name, ranges) in self._deleted.items():
+            ordered = list(chain.from_iterable(zip(ranges.firsts, ranges.ends, strict=True)))
+            if any(end <= first for first, end in pairwise(ordered)):
+                self._fault(f"deleted ranges of topic {name!r} touch or are out of order")
+            elif (ranges.count, ranges.bytes) != self._found.get(topic_id):
+                self._fault(f"deleted ranges of topic {name!r} do not agree with the journal")
+
+    def _total(self) -> None:
+        """What was ever written, less what was removed, must be what is there."""
+        deleted = sum(ranges.count for _, ranges in self._deleted.values())
+        expected = self._end_sequence - 1 - self._marks.removed_messages
+        if self._left - deleted != expected:
+            self._fault(f"{self._left - deleted} messages are there, not {expected}")
 
 
 class _TooManyError(Exception):

@@ -191,6 +191,68 @@ def test_a_sound_store_verifies(open_store, tmp_path):
     assert report.topics == 3
 
 
+@pytest.mark.parametrize("flushed", [0, 2, 5])
+def test_what_was_deleted_stays_deleted_after_reopening(open_store, tmp_path, flushed):
+    """Whether the topic's row, its index, both or none were on disk."""
+    store = open_store()
+    for number in range(6):
+        commit(store)
+        if number == flushed:
+            while store.flush():
+                pass
+    assert store.trim(b"t/0", 6) == 6
+    assert store.delete(b"t/1", [0, 5, 6, 17]) == 4
+    before = everything(store), store.size().messages
+    store = open_store()
+    assert (everything(store), store.size().messages) == before
+    assert store.size().messages == 60 - 10
+    commit(store)
+    assert store.delete(b"t/1", [5, 7]) == 1
+    store.close()
+    assert verify(tmp_path / "data").faults == []
+
+
+def test_tombstones_go_away_with_the_messages(open_store):
+    store = open_store()
+    for _ in range(6):
+        commit(store)
+    store.trim(b"t/0", 6)
+    store.delete(b"t/1", [0, 5, 6, 17])
+    while store.retain(RetentionRules(Limits(messages_max=0)), 0, 10**9).more:
+        pass
+    with store._environment.reading() as transaction:
+        assert transaction.stat(store._environment["deleted"])["entries"] == 0
+    assert not store._topics.deleted_names()
+
+
+def test_topics_with_tombstones_stay_in_memory(open_store, monkeypatch):
+    """Else a reader could combine an old row with new tombstones."""
+    monkeypatch.setattr("penstock.store.topics.TOPICS_CACHED_MAX", 1)
+    store = open_store()
+    commit(store, topics=3)
+    store.delete(b"t/0", [1])
+    for _ in range(3):
+        commit(store, topics=5)
+        while store.flush():
+            pass
+    assert store._topics.get(b"t/0") is not None
+    store = open_store()
+    assert store._topics.get(b"t/0") is not None
+    assert store.topic(b"t/0").count == 4 + 3 * 2 - 1
+
+
+def test_a_million_deleted_in_a_row_are_one_range(open_store):
+    store = open_store()
+    batch = Batch()
+    batch.append(b"a", [b"x"] * 1_000_000, 0, 0)
+    store.commit(batch)
+    assert store.delete(b"a", range(500_000, 1_000_000)) == 500_000
+    assert store.delete(b"a", range(400_000, 500_000)) == 100_000
+    assert store.trim(b"a", 400_000) == 400_000
+    assert len(store._topics.deleted(b"a").firsts) == 1
+    assert store.topic(b"a").bytes == 0
+
+
 @pytest.fixture
 def closed(tmp_path):
     """A store with three entries that are indexed and three that are not, closed."""
@@ -218,6 +280,18 @@ def drop(number):
     return lambda transaction: transaction.delete(nth_key(transaction, number))
 
 
+def shift(number):
+    """Make the row of a range say that it ends one later."""
+
+    def change(transaction):
+        key = nth_key(transaction, number)
+        value = bytearray(transaction.get(key))
+        value[0] += 1
+        transaction.put(key, bytes(value))
+
+    return change
+
+
 @pytest.mark.parametrize("number", range(6))
 def test_a_flipped_bit_in_an_entry_is_found_at_the_start(closed, number):
     edit(closed, b"journal", flip(number))
@@ -243,6 +317,30 @@ def test_a_missing_older_entry_is_found_by_verify(closed):
 def test_a_missing_index_or_topic_row_is_found_by_verify(closed, database):
     edit(closed, database, drop(0))
     assert not verify(closed).is_sound
+
+
+@pytest.fixture
+def closed_with_tombstones(closed):
+    store = LmdbStore(closed, MIB)
+    store.delete(b"t/0", [1, 2, 5])
+    store.close()
+    return closed
+
+
+@pytest.mark.parametrize("number", [1, 2], ids=["first range", "second range"])
+@pytest.mark.parametrize("change", [drop, shift], ids=["missing", "longer"])
+def test_damaged_tombstones_are_found_by_verify(closed_with_tombstones, number, change):
+    """The marks count what was removed; ranges know their bytes."""
+    assert verify(closed_with_tombstones).is_sound
+    edit(closed_with_tombstones, b"deleted", change(number))
+    assert not verify(closed_with_tombstones).is_sound
+
+
+def test_tombstones_without_a_topic_are_found(closed_with_tombstones):
+    edit(closed_with_tombstones, b"deleted", drop(0))
+    with pytest.raises(StorageDamaged, match="no name"):
+        LmdbStore(closed_with_tombstones, MIB)
+    assert "no name" in verify(closed_with_tombstones).faults[0]
 
 
 def test_damaged_marks_are_found(closed):
