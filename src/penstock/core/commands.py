@@ -221,9 +221,9 @@ class ConsumerGone(msgspec.Struct, frozen=True, array_like=True, tag=18, gc=Fals
 class Taken(msgspec.Struct, frozen=True, array_like=True, tag=19, gc=False):
     """Consumers take messages: ``(consumer, how many)`` each, one share after the other.
 
-    ``first`` and ``end`` say which offsets the topic had when this was asked for; what exactly is
-    taken is found when it is applied, as others may stand in the line before it. With ``settle``
-    the messages count as done at once.
+    ``first`` and ``end`` say which offsets the topic had when this was asked for, ``gone`` which
+    stretches between were known to be deleted; what exactly is taken is found when it is applied,
+    as others may stand in the line before it. With ``settle`` the messages count as done at once.
     """
 
     topic: bytes
@@ -233,6 +233,7 @@ class Taken(msgspec.Struct, frozen=True, array_like=True, tag=19, gc=False):
     end: int
     now_ms: int
     settle: bool
+    gone: list[tuple[int, int]] = []
 
 
 class Settled(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
@@ -268,6 +269,8 @@ class Claimed(msgspec.Struct, frozen=True, array_like=True, tag=22, gc=False):
     """Whether this is a delivery of its own."""
     forces: bool
     """Whether messages that nobody has taken are claimed, too."""
+    renews: bool = False
+    """Whether only what the consumer has already is meant: it looks at its own again."""
 
 
 # ── keys ──────────────────────────────────────────────────────────────────────────────────────

@@ -14,7 +14,7 @@ own until somebody claims them.
 Every verb returns what the one who asked wants to know; ``Broker`` makes an effect of it.
 """
 
-from bisect import insort
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -123,41 +123,50 @@ class Group:
         for name, count in command.shares:
             consumer = self.consumer(name, command.now_ms)
             consumer.seen_ms = command.now_ms
-            offsets = self._next_offsets(count, command.end)
+            offsets = self._next_offsets(count, command)
             if offsets:
                 consumer.active_ms = command.now_ms
-                shares.append(self._hand_out(name, consumer, offsets, command))
+                shares.append(self._hand_out(name, offsets, command))
         return shares
 
     def _drop_removed(self, first: int) -> None:
         """Forget returned messages that retention has taken since; skip what it took before."""
-        while self.returned and self.returned[0] < first:
-            self.pending.pop(self.returned.pop(0), None)
+        count = bisect_left(self.returned, first)
+        for offset in self.returned[:count]:
+            del self.pending[offset]
+        del self.returned[:count]
         self.next = max(self.next, first)
 
-    def _next_offsets(self, count: int, end: int) -> list[int]:
+    def _next_offsets(self, count: int, command: Taken) -> list[int]:
         offsets, self.returned = self.returned[:count], self.returned[count:]
-        stop = max(self.next, min(self.next + count - len(offsets), end))
-        offsets += range(self.next, stop)
-        self.next = stop
+        for start, end in _living(self.next, command.end, command.gone):
+            if len(offsets) == count:
+                break
+            self.next = min(end, start + count - len(offsets))
+            offsets += range(start, self.next)
         return offsets
 
-    def _hand_out(
-        self, name: bytes, consumer: Consumer, offsets: list[int], command: Taken
-    ) -> Share:
+    def _hand_out(self, name: bytes, offsets: list[int], command: Taken) -> Share:
         deliveries = []
         for offset in offsets:
-            known = self.pending.pop(offset, None)
-            if known is not None and known.consumer is not None:  # the group was moved back
-                self.consumers[known.consumer].pending.discard(offset)
-            times = known.deliveries + 1 if known else 1
+            known = self.pending.get(offset)
+            is_returned = known is not None and known.consumer is None
+            times = known.deliveries + 1 if known and is_returned else 1
             deliveries.append(times)
             self.taken_total += known is None
             if not command.settle:
-                self.pending[offset] = Pending(name, command.now_ms, times)
-        if not command.settle:
-            consumer.pending.update(offsets)
+                self._assign(offset, known, Pending(name, command.now_ms, times))
+            elif is_returned:
+                del self.pending[offset]
         return Share(name, offsets, deliveries)
+
+    def _assign(self, offset: int, known: Pending | None, pending: Pending) -> None:
+        """Let a consumer have a message, whoever had it before (the group was moved back)."""
+        if known is not None and known.consumer is not None:
+            self.consumers[known.consumer].pending.discard(offset)
+        assert pending.consumer is not None
+        self.consumers[pending.consumer].pending.add(offset)
+        self.pending[offset] = pending
 
     def settle(self, ranges: list[tuple[int, int]]) -> int:
         """These are done with; return how many of them were pending."""
@@ -200,28 +209,27 @@ class Group:
 
     def claim(self, command: Claimed) -> list[int]:
         """Give pending messages to another consumer; return those that changed hands."""
-        consumer = self.consumer(command.consumer, command.now_ms)
-        consumer.seen_ms = command.now_ms
-        claimed = []
-        for offset in command.offsets:
-            pending = self.pending.get(offset)
-            if pending is None:
-                if not command.forces:
-                    continue
-                pending = Pending(None, 0, 0)
-                insort(self.returned, offset)
-            elif command.now_ms - pending.taken_ms < command.min_idle_ms:
-                continue
-            self._let_go(offset, pending)
-            times = command.deliveries
-            if times is None:
-                times = pending.deliveries + command.counts
-            self.pending[offset] = Pending(command.consumer, command.taken_ms, times)
-            consumer.pending.add(offset)
-            claimed.append(offset)
-        if claimed:
-            consumer.active_ms = command.now_ms
+        claimed = [offset for offset in command.offsets if self._claim_one(offset, command)]
+        consumer = self.consumers.get(command.consumer)
+        if consumer is not None:
+            consumer.seen_ms = command.now_ms
+            if claimed:
+                consumer.active_ms = command.now_ms
         return claimed
+
+    def _claim_one(self, offset: int, command: Claimed) -> bool:
+        known = self.pending.get(offset)
+        if not _may_claim(known, command):
+            return False
+        times = command.deliveries
+        if times is None:
+            # By force, a message that nobody had counts as delivered once before, as in Redis.
+            times = (known.deliveries if known else 1) + command.counts
+        self.consumer(command.consumer, command.now_ms)
+        if known is not None and known.consumer is None:
+            self.returned.remove(offset)
+        self._assign(offset, known, Pending(command.consumer, command.taken_ms, times))
+        return True
 
     # ── checkpoint ────────────────────────────────────────────────────────────────────────────
 
@@ -259,6 +267,25 @@ class Group:
         return group
 
 
+def _living(start: int, end: int, gone: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The stretches of ``start … end - 1`` that are left without those that are gone."""
+    for gone_start, gone_end in gone:
+        if start < min(gone_start, end):
+            yield start, min(gone_start, end)
+        start = max(start, gone_end)
+    if start < end:
+        yield start, end
+
+
+def _may_claim(pending: Pending | None, command: Claimed) -> bool:
+    if pending is None:
+        return command.forces
+    if command.renews and pending.consumer != command.consumer:
+        return False
+    idle_ms = command.now_ms - pending.taken_ms
+    return pending.consumer is None or idle_ms >= command.min_idle_ms
+
+
 def row_key(topic: bytes, name: bytes) -> bytes:
     """The key of a group's row: its two names, told apart by the length of the first."""
     return len(topic).to_bytes(4, "big") + topic + name
@@ -280,6 +307,11 @@ class Groups:
     def get(self, topic: bytes, name: bytes) -> Group | None:
         """A group, or None if there is none."""
         return self.by_topic.get(topic, {}).get(name)
+
+    @property
+    def count(self) -> int:
+        """How many groups there are."""
+        return sum(map(len, self.by_topic.values()))
 
     def __iter__(self) -> Iterator[Group]:
         for groups in self.by_topic.values():

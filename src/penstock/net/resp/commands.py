@@ -1,6 +1,14 @@
 """All commands by name."""
 
-from penstock.net.resp import clients, greeting, introspection, publishing, queue, subscribing
+from penstock.net.resp import (
+    clients,
+    greeting,
+    introspection,
+    publishing,
+    queue,
+    streams,
+    subscribing,
+)
 from penstock.net.resp.calls import Commands
 
 __all__ = ["COMMANDS"]
@@ -11,5 +19,6 @@ COMMANDS: Commands = {
     **introspection.COMMANDS,
     **publishing.COMMANDS,
     **queue.COMMANDS,
+    **streams.COMMANDS,
     **subscribing.COMMANDS,
 }

@@ -1,0 +1,39 @@
+"""What a stream command did wrong, or cannot have, in the words of Redis where it has some."""
+
+from penstock.errors import PenstockError
+
+__all__ = ["NO_KEY", "SYNTAX", "StreamFault", "no_group", "no_group_of_key", "not_stored"]
+
+SYNTAX = "ERR syntax error"
+
+NO_KEY = (
+    "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use"
+    " the MKSTREAM option to create an empty stream automatically."
+)
+
+
+class StreamFault(PenstockError):  # noqa: N818 - the name says whose
+    """The command is answered with an error: ``message``, its code first."""
+
+
+def no_group(topic: bytes, group: bytes, where: str = "") -> StreamFault:
+    """There is no such topic, or it has no such group."""
+    return StreamFault(
+        f"NOGROUP No such key '{_text(topic)}' or consumer group '{_text(group)}'{where}"
+    )
+
+
+def no_group_of_key(topic: bytes, group: bytes) -> StreamFault:
+    """The topic is there, but has no such group."""
+    return StreamFault(
+        f"NOGROUP No such consumer group '{_text(group)}' for key name '{_text(topic)}'"
+    )
+
+
+def not_stored(reason: str) -> str:
+    """What a command needed the disk for did not happen."""
+    return f"ERR {reason}: the disk refused, nothing was stored"
+
+
+def _text(name: bytes) -> str:
+    return name.decode(errors="replace")

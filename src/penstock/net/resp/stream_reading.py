@@ -1,0 +1,295 @@
+"""Entries of a topic, encoded for a client; and the commands that read without a group.
+
+Reading goes on in threads, in lots, so that no client holds up others for long. What has gathered
+is bounded by ``limits.outbound_bytes_max``, however much a client asks for, and a single entry is
+never too much. What happens at the bound depends on the question. XRANGE asks for a stretch, and
+part of it would be a lie: it gets an error that says to use COUNT. XREAD asks for what is next, and
+a part of that is what it gets: it goes on behind the last entry anyway.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+from penstock.limits import KIB
+from penstock.model.message import Message
+from penstock.net.hub import Hub
+from penstock.net.owed import ranges_of
+from penstock.net.resp.calls import Call, Spec
+from penstock.net.resp.fields import fields_of
+from penstock.net.resp.stream_faults import StreamFault
+from penstock.net.resp.stream_ids import Place, entry_id
+from penstock.net.resp.stream_options import Read, Source, range_options, read_options
+from penstock.net.resp.stream_steps import off_loop, stepwise
+from penstock.store.store import Store, TopicInfo
+from penstock.wire.resp import encode
+
+__all__ = [
+    "COMMANDS",
+    "Entry",
+    "Gathered",
+    "encoded",
+    "entries_at",
+    "entries_back_from",
+    "entries_from",
+    "exists",
+    "ids_at",
+    "offset_of",
+    "streams_reply",
+    "too_large",
+]
+
+LOT_COUNT = 1_024
+LOT_BYTES = 512 * KIB
+"""What is read from the journal at a time."""
+
+Entry = tuple[int, bytes]
+"""An offset, and the entry as it is sent: an array of its id and its fields."""
+
+
+class Gathered(NamedTuple):
+    """Entries that were read, up to the bound on bytes."""
+
+    entries: list[Entry]
+    end: int
+    """Everything before this offset was looked at."""
+    is_whole: bool
+    """Whether the bound was not reached: what was asked for is all there."""
+
+
+def exists(hub: Hub, topic: bytes) -> bool:
+    """Whether there is such a stream: something was published to it, or it has a group."""
+    return hub.store.topic(topic) is not None or topic in hub.broker.groups.by_topic
+
+
+async def offset_of(hub: Hub, topic: bytes, place: Place) -> int:
+    """The offset that a place means."""
+    if not place.is_time:
+        return place.number
+    return await off_loop(hub, lambda: place.offset(hub.store, topic))
+
+
+def encoded(message: Message) -> bytes:
+    """A message as an entry."""
+    name = entry_id(message.time_ms, message.offset)
+    fields = fields_of(message.payload, message.flags, message.extras)
+    items = [b"$%d\r\n%b\r\n" % (len(field), field) for field in fields]
+    return b"*2\r\n$%d\r\n%b\r\n%b" % (len(name), name, encode.array(items))
+
+
+def too_large(hub: Hub) -> StreamFault:
+    """The answer would be larger than may wait for one client."""
+    bound = hub.limits.outbound_bytes_max
+    return StreamFault(f"ERR The reply would be larger than {bound} bytes, use a smaller COUNT")
+
+
+# ── gathering ─────────────────────────────────────────────────────────────────────────────────
+
+
+async def entries_from(
+    hub: Hub, topic: bytes, start: int, end: int, count: int | None = None
+) -> Gathered:
+    """The entries of offsets ``start … end - 1``, at most ``count``, ascending."""
+    entries: list[Entry] = []
+    room = hub.limits.outbound_bytes_max
+    while start < end and (count is None or len(entries) < count):
+        wanted = end - start if count is None else min(end - start, count - len(entries))
+        lot, following = await off_loop(hub, partial(_lot, hub.store, topic, start, end, wanted))
+        if following <= start:
+            break
+        fitting = _fitting(lot, room, is_first=not entries)
+        entries += lot[:fitting]
+        if fitting < len(lot):
+            return Gathered(entries, lot[fitting][0], is_whole=False)
+        room -= sum(len(data) for _, data in lot)
+        start = following
+    return Gathered(entries, min(start, end), is_whole=True)
+
+
+def _lot(store: Store, topic: bytes, start: int, end: int, count: int) -> tuple[list[Entry], int]:
+    """A lot of entries from ``start`` on, and where the next begins."""
+    found = store.read_topic(topic, start, min(count, LOT_COUNT), LOT_BYTES)
+    lot = [(message.offset, encoded(message)) for message in found.messages()]
+    return [entry for entry in lot if entry[0] < end], found.next_offset
+
+
+def _fitting(lot: list[Entry], room: int, *, is_first: bool) -> int:
+    """How many entries of a lot there is room for; the very first one always fits."""
+    for number, (_, data) in enumerate(lot):
+        room -= len(data)
+        if room < 0 and not (is_first and number == 0):
+            return number
+    return len(lot)
+
+
+async def entries_back_from(
+    hub: Hub, info: TopicInfo, start: int, end: int, count: int | None = None
+) -> Gathered:
+    """The entries of offsets ``start … end - 1``, at most ``count``, descending."""
+    entries: list[Entry] = []
+    room = hub.limits.outbound_bytes_max
+    stride_max = max(min(LOT_COUNT, LOT_BYTES * max(info.count, 1) // max(info.bytes, 1)), 1)
+    stride = min(stride_max, count or stride_max)
+    while start < end and (count is None or len(entries) < count):
+        low = max(start, end - stride)
+        part = await entries_from(hub, info.name, low, end)
+        lot = part.entries[::-1][: count and count - len(entries)]
+        if not part.is_whole or _fitting(lot, room, is_first=not entries) < len(lot):
+            return Gathered(entries, end, is_whole=False)
+        room -= sum(len(data) for _, data in lot)
+        entries += lot
+        end = low
+        stride = stride if lot else min(stride * 2, stride_max)  # hurry over what was deleted
+    return Gathered(entries, end, is_whole=True)
+
+
+async def entries_at(hub: Hub, topic: bytes, offsets: Iterable[int]) -> Gathered:
+    """The entries of single offsets, ascending, without those that are gone."""
+    wanted = sorted(set(offsets))
+    bound = hub.limits.outbound_bytes_max
+
+    def read() -> Gathered:
+        entries: list[Entry] = []
+        room = bound
+        for message in _messages_at(hub.store, topic, wanted):
+            data = encoded(message)
+            room -= len(data)
+            if room < 0 and entries:
+                return Gathered(entries, message.offset, is_whole=False)
+            entries.append((message.offset, data))
+        return Gathered(entries, wanted[-1] + 1, is_whole=True)
+
+    return await off_loop(hub, read) if wanted else Gathered([], 0, is_whole=True)
+
+
+async def ids_at(hub: Hub, topic: bytes, offsets: Iterable[int]) -> dict[int, bytes]:
+    """The ids of entries by their offsets. The time of one that is gone is not known: it is 0."""
+    wanted = sorted(set(offsets))
+
+    def read() -> dict[int, bytes]:
+        found = {offset: entry_id(0, offset) for offset in wanted}
+        for message in _messages_at(hub.store, topic, wanted):
+            found[message.offset] = entry_id(message.time_ms, message.offset)
+        return found
+
+    return await off_loop(hub, read) if wanted else {}
+
+
+def _messages_at(store: Store, topic: bytes, offsets: list[int]) -> Iterator[Message]:
+    """Messages of single offsets, ascending: one read for each stretch of them."""
+    for first, end in ranges_of(offsets):
+        start, following = first - 1, first
+        while start < following < end:
+            start = following
+            found = store.read_topic(topic, start, min(end - start, LOT_COUNT), LOT_BYTES)
+            yield from (message for message in found.messages() if message.offset < end)
+            following = found.next_offset
+
+
+# ── XLEN, XRANGE, XREVRANGE ───────────────────────────────────────────────────────────────────
+
+
+def _length(call: Call) -> None:
+    info = call.connection.hub.store.topic(call.args[1])
+    call.value(info.count if info else 0)
+
+
+async def _range(call: Call, *, is_reverse: bool = False) -> bytes:
+    hub, topic = call.connection.hub, call.args[1]
+    options = range_options(call.args, is_reverse=is_reverse)
+    if options.count_max == 0:
+        return encode.null_array(call.connection.protocol)
+    info = hub.store.topic(topic)
+    if info is None:
+        return encode.array([])
+    start = max(await offset_of(hub, topic, options.start), info.first_offset)
+    end = min(await offset_of(hub, topic, options.end), info.next_offset)
+    if is_reverse:
+        found = await entries_back_from(hub, info, start, end, options.count_max)
+    else:
+        found = await entries_from(hub, topic, start, end, options.count_max)
+    if not found.is_whole:
+        raise too_large(hub)
+    return encode.array([data for _, data in found.entries])
+
+
+async def _reverse_range(call: Call) -> bytes:
+    return await _range(call, is_reverse=True)
+
+
+# ── XREAD ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def streams_reply(streams: list[tuple[bytes, list[bytes]]], protocol: encode.Protocol) -> bytes:
+    """Entries by stream, as XREAD and XREADGROUP answer; nothing at all is a null."""
+    if not streams:
+        return encode.null_array(protocol)
+    pairs = [(encode.bulk(topic, protocol), encode.array(found)) for topic, found in streams]
+    if protocol == 3:
+        return encode.mapping(pairs, protocol)
+    return encode.array([encode.array(pair) for pair in pairs])
+
+
+async def _read(call: Call) -> bytes:
+    hub, options = call.connection.hub, read_options(call.args)
+    starts = [(source.topic, await _start(hub, source)) for source in options.sources]
+    found = await _read_once(hub, starts, options.count_max)
+    if not found and options.block_ms is not None:
+        found = await _read_when_grown(hub, starts, options)
+    return streams_reply(found, call.connection.protocol)
+
+
+async def _start(hub: Hub, source: Source) -> int:
+    if source.after is not None:
+        return await offset_of(hub, source.topic, source.after)
+    info = hub.store.topic(source.topic)
+    return info.next_offset if info else 0
+
+
+async def _read_once(
+    hub: Hub, starts: list[tuple[bytes, int]], count: int | None
+) -> list[tuple[bytes, list[bytes]]]:
+    """What there is to read now, by stream."""
+    streams = []
+    for topic, start in starts:
+        info = hub.store.topic(topic)
+        if info is None or start >= info.next_offset:
+            continue
+        found = await entries_from(hub, topic, start, info.next_offset, count)
+        if found.entries:
+            streams.append((topic, [data for _, data in found.entries]))
+    return streams
+
+
+async def _read_when_grown(
+    hub: Hub, starts: list[tuple[bytes, int]], options: Read
+) -> list[tuple[bytes, list[bytes]]]:
+    """Wait until one of the streams has something to read, or the time is over."""
+    grown = asyncio.Event()
+    watched = {topic for topic, _ in starts}
+    for topic in watched:
+        hub.feed.watch(topic, grown.set)
+    try:
+        async with asyncio.timeout(options.block_ms / 1000 if options.block_ms else None):
+            found = await _read_once(hub, starts, options.count_max)  # may have grown meanwhile
+            while not found:
+                await grown.wait()
+                grown.clear()
+                found = await _read_once(hub, starts, options.count_max)
+            return found
+    except TimeoutError:
+        return []
+    finally:
+        for topic in watched:
+            hub.feed.unwatch(topic, grown.set)
+
+
+READS = ("readonly",)
+
+COMMANDS = {
+    b"XLEN": Spec(_length, 2, flags=("readonly", "fast"), keys=(1, 1, 1)),
+    b"XRANGE": Spec(stepwise(_range), -4, flags=READS, keys=(1, 1, 1)),
+    b"XREVRANGE": Spec(stepwise(_reverse_range), -4, flags=READS, keys=(1, 1, 1)),
+    b"XREAD": Spec(stepwise(_read), -4, flags=("readonly", "blocking", "movablekeys")),
+}
