@@ -9,8 +9,9 @@ to it is work.
 **Order of replies.** Publishes are answered by their commits, in order. Everything that could be
 answered at once (PING, errors) waits for the publishes and acknowledgements before it; so a PONG
 says that the disk has all that was sent before the PING. Behind a SUBSCRIBE that is still sending
-history, other requests are held; only acknowledgements are taken, or a client that must acknowledge
-before it reads on would block, and we with it.
+history, other requests are held, and so they are while the journal is asked where acknowledged
+messages lie; only acknowledgements are taken, or a client that must acknowledge before it reads on
+would block, and we with it.
 """
 
 import asyncio
@@ -24,9 +25,10 @@ from penstock.core.session import PUBACK
 from penstock.errors import StorageError
 from penstock.model.message import Extras, Message
 from penstock.model.topic import filter_fault, has_wildcard
-from penstock.net.admission import SIGNED_ONLY, topic_refusal
+from penstock.net.admission import CAPTURED, topic_refusal
 from penstock.net.connection import ASK_INTERVAL_S, Connection
 from penstock.net.cursor import Cursor
+from penstock.net.envelopes import refuse_unsigned
 from penstock.net.feed import Part, Stretch
 from penstock.net.hub import Hub
 from penstock.net.live import Live
@@ -51,7 +53,7 @@ from penstock.wire.binary.server import ServerMachine
 __all__ = ["BinaryConnection"]
 
 HELD_MAX = 1_024
-"""Requests held behind a SUBSCRIBE before nothing more is read."""
+"""Requests held, and replies that wait for the disk, before nothing more is read."""
 
 SIGNED_AT_ONCE = 64
 """Signatures verified before others have a turn: some 5 ms of work."""
@@ -61,6 +63,9 @@ WINDOW = 64
 
 UNKNOWN_ACKS_MAX = 65_536
 """Acknowledgements that wait to be looked up in the journal."""
+
+LOOK_UP_MAX = 16
+"""Messages looked up at a time: whole ones are read, and each may be as large as a frame."""
 
 _TEXTS = {
     DisconnectReason.SESSION_TAKEN_OVER: "Another connection uses this client id",
@@ -96,6 +101,7 @@ class BinaryConnection(Connection):
         "_filters",
         "_held",
         "_is_looking_up",
+        "_is_writing_paused",
         "_jobs",
         "_number",
         "_owed",
@@ -103,6 +109,8 @@ class BinaryConnection(Connection):
         "_queues",
         "_signed",
         "_unknown_acks",
+        "_violation",
+        "_waits",
         "consumer",
     )
 
@@ -119,14 +127,19 @@ class BinaryConnection(Connection):
         self._queued: deque[tuple[int, int, bytes]] = deque()
         """Replies that wait for so many publishes and acknowledgements to be on disk."""
         self._held: deque[Any] | None = None
-        """Events behind a SUBSCRIBE that is not answered yet; None at any other time."""
+        """Events behind something that is not finished yet; None at any other time."""
+        self._waits = 0
+        """How many things must finish before those have their turn."""
         self._signed: list[Any] | None = None
         """Events behind many signatures, until others have had their turn."""
         self._cursors: dict[bytes, Cursor] = {}
         self._filters: set[bytes] = set()
         self._queues: set[bytes] = set()
-        self._jobs = 0
-        """Jobs in hand."""
+        self._jobs: set[tuple[bytes, int]] = set()
+        """Jobs in hand: queue and offset. Of others' jobs an acknowledgement means nothing."""
+        self._is_writing_paused = False
+        self._violation: Violation | None = None
+        """What ends the connection once all before it is answered."""
         self._owed = Owed()
         self._unknown_acks: list[int] = []
         self._is_looking_up = False
@@ -146,7 +159,8 @@ class BinaryConnection(Connection):
 
     def is_waiting(self) -> bool:
         """Whether too much is held, or others are to have their turn first."""
-        return self._signed is not None or (self._held is not None and len(self._held) > HELD_MAX)
+        held = len(self._held) if self._held is not None else 0
+        return self._signed is not None or held > HELD_MAX or len(self._queued) > HELD_MAX
 
     # ── events ────────────────────────────────────────────────────────────────────────────────
 
@@ -179,6 +193,23 @@ class BinaryConnection(Connection):
         events, self._signed = self._signed, None
         self.handle_later(events)
 
+    def _hold(self) -> None:
+        """Let requests wait until ``_let_on``."""
+        self._waits += 1
+        if self._held is None:
+            self._held = deque()
+
+    def _let_on(self) -> None:
+        self._waits -= 1
+        if not self._waits:
+            self._hub.loop.call_soon(self._take_held)
+
+    def _take_held(self) -> None:
+        """Handle what was held; only now, for what is read meanwhile must stand behind it."""
+        if not self._waits:
+            held, self._held = self._held, None
+            self.handle_later(list(held or ()))
+
     def _answer(self, data: bytes) -> None:
         """Reply in turn: behind what the disk has still to answer."""
         if self._asked == self._answered and self._acks_asked == self._acks_answered:
@@ -188,6 +219,7 @@ class BinaryConnection(Connection):
             self._hub.pipeline.hurry()
 
     def _fail(self, text: str) -> None:
+        self._hub.counters.refused_total += 1
         self._answer(encode.error(text))
 
     def _send_queued(self) -> None:
@@ -198,6 +230,10 @@ class BinaryConnection(Connection):
                 return
             self._queued.popleft()
             self.send(data)
+        if self._violation is not None:
+            self.close(self._violation.reason, self._violation.detail)
+        elif self._is_reading_paused:
+            self.resume_reading()
 
     # ── publishing ────────────────────────────────────────────────────────────────────────────
 
@@ -208,7 +244,7 @@ class BinaryConnection(Connection):
             for _ in event.sequences:
                 self._fail(refusal)
             return
-        if hub.route(topic).memo & SIGNED_ONLY:
+        if hub.route(topic).memo > CAPTURED:
             self._refuse_unsigned(topic, len(event.sequences))
             return
         self._publish(topic, event.payloads, event.sequences, now_ms)
@@ -223,11 +259,8 @@ class BinaryConnection(Connection):
         return f"Not a topic to publish to: {refusal[1]}"
 
     def _refuse_unsigned(self, topic: bytes, count: int) -> None:
-        self._hub.counters.drops[DropReason.SIGNATURE_REFUSED] += count
         for _ in range(count):
-            refusal = self._hub.gate.admit_unsigned(topic)
-            if refusal is not None:
-                self._fail(refusal.text)
+            self._fail(refuse_unsigned(self._hub, topic, 1)[1])
 
     def _publish(
         self,
@@ -322,15 +355,17 @@ class BinaryConnection(Connection):
         if fault:
             self._fail(f"Cannot subscribe to '{printable(event.topic, 80)}': {fault}")
             return
+        self._hub.counters.subscribed_total += 1
         self._accepts_version_2 = event.accepts_version_2
         if event.client_id:
             self._identify(event.client_id)
         if has_wildcard(event.topic):
-            self._follow_filter(event)
+            self._in_turn(lambda: self._follow_filter(event))
         elif is_queue(event.topic):
-            self._join_queue(event)
+            self._answer(encode.ack(event.sequence))
+            self._join_queue(event.topic)
         else:
-            self._follow_topic(event)
+            self._in_turn(lambda: self._follow_topic(event))
 
     def _may_be_durable(self, client_id: bytes) -> bool:
         """Whether this client id is known, or there is room for one more."""
@@ -348,67 +383,72 @@ class BinaryConnection(Connection):
             other.close(DisconnectReason.SESSION_TAKEN_OVER)
         identities[client_id] = self
         self._client_id = client_id
-        for topic in list(self._queues):
+        queues = list(self._queues)
+        for topic in queues:
             self._leave_queue(topic)  # whoever works under a name must acknowledge
         self.consumer = b"%b#%d" % (client_id, self._number)
+        for topic in queues:
+            self._join_queue(topic)
 
     def _forget_identity(self) -> None:
         if self._client_id and self._hub.identities.get(self._client_id) is self:
             del self._hub.identities[self._client_id]
 
+    def _in_turn(self, act: Callable[[], None]) -> None:
+        """Act when the line has come to it; then ``_done`` answers.
+
+        What this client published before is its own message still, or not yet; and what an earlier
+        connection acknowledged may stand in the line.
+        """
+        self._hold()
+        self._hub.pipeline.barrier(_Then(lambda: act() if self.reason is None else None))
+
+    def _done(self, sequence: int) -> None:
+        self._answer(encode.ack(sequence))
+        self._let_on()
+
     def _follow_filter(self, event: Subscribe) -> None:
         self._filters.add(event.topic)
         self._hub.feed.follow(event.topic, self.feed)
         self._hub.listen(event.topic, self)
-        self._answer(encode.ack(event.sequence))
+        self._done(event.sequence)
 
     def _follow_topic(self, event: Subscribe) -> None:
         """Send what the topic holds, then what comes; the reply when the first is done."""
         hub, topic = self._hub, event.topic
-        before = self._cursors.pop(topic, None)
-        if before is not None:
-            before.close()
-        self._held = deque()
-        # What was acknowledged by a connection before this one may still be in the line.
-        hub.pipeline.barrier(_Then(lambda: self._start_cursor(topic, event.sequence)))
-
-    def _start_cursor(self, topic: bytes, sequence: int) -> None:
-        if self.reason is not None:
-            return
-        hub = self._hub
+        if topic in self._cursors:
+            self._unfollow(topic)  # all of it is sent once more
         progress = None
         if self._client_id:
             progress = hub.broker.subscribers.progress(self._client_id, topic)
-        cursor = Cursor(hub, topic, self, progress, lambda: self._caught_up(sequence))
+        cursor = Cursor(hub, topic, self, progress, lambda: self._done(event.sequence))
         self._cursors[topic] = cursor
         hub.feed.follow(topic, self.feed)
         hub.listen(topic, self)
         cursor.start()
 
-    def _caught_up(self, sequence: int) -> None:
-        """All history is sent: answer, and take what waited behind."""
-        held, self._held = self._held, None
-        self._answer(encode.ack(sequence))
-        if held or self._is_reading_paused:
-            self._hub.loop.call_soon(self.handle_later, list(held or ()))
-
-    def _join_queue(self, event: Subscribe) -> None:
-        self._queues.add(event.topic)
-        self._answer(encode.ack(event.sequence))
-        self._hub.queues.join(event.topic, self)
+    def _join_queue(self, topic: bytes) -> None:
+        self._hub.counters.workers_connected += topic not in self._queues
+        self._queues.add(topic)
+        self._hub.queues.join(topic, self)
 
     def _leave_queue(self, topic: bytes) -> None:
+        self._hub.counters.workers_connected -= 1
         self._queues.discard(topic)
+        self._jobs = {job for job in self._jobs if job[0] != topic}
         self._hub.queues.leave(topic, self.consumer)
-        self._jobs = 0
 
     def _on_unsubscribe(self, event: Unsubscribe, _now_ms: int) -> None:
+        self._hub.counters.unsubscribed_total += 1
+        self._in_turn(lambda: self._unsubscribe(event))
+
+    def _unsubscribe(self, event: Unsubscribe) -> None:
         topic = event.topic
         if topic in self._queues:
             self._leave_queue(topic)
         elif topic in self._cursors or topic in self._filters:
             self._unfollow(topic)
-        self._answer(encode.ack(event.sequence))
+        self._done(event.sequence)
 
     def _unfollow(self, topic: bytes) -> None:
         self._filters.discard(topic)
@@ -432,8 +472,12 @@ class BinaryConnection(Connection):
                 self.take(stretch)
 
     def is_full(self) -> bool:
-        """Whether the client is slow: cursors wait, filters drop."""
-        return self.outbox.is_full()
+        """Whether the client is slow: cursors wait, filters drop.
+
+        Already when the transport asks for a pause, not only when the outbox has filled as well: a
+        single message, or a lot of jobs, can be more than may ever wait there.
+        """
+        return self._is_writing_paused or self.outbox.is_full()
 
     def take(self, stretch: Stretch) -> None:
         """Send messages."""
@@ -476,13 +520,18 @@ class BinaryConnection(Connection):
     def deliver(self, deliveries: list[Delivery]) -> None:
         """Messages after their commit: the feed has them all."""
 
+    def pause_writing(self) -> None:
+        """The client reads more slowly than we write."""
+        self._is_writing_paused = True
+        super().pause_writing()
+
     def resume_writing(self) -> None:
         """The client has caught up: go on with history, and with work."""
+        self._is_writing_paused = False
         super().resume_writing()
         for cursor in self._cursors.values():
             cursor.resume()
-        for topic in self._queues:
-            self._hub.queues.deal(topic)
+        self._ask_for_jobs()
 
     # ── work ──────────────────────────────────────────────────────────────────────────────────
 
@@ -490,7 +539,7 @@ class BinaryConnection(Connection):
         """How many jobs may come now; one without a name is done with them as they leave."""
         if self.is_full():
             return 0
-        return WINDOW - self._jobs
+        return WINDOW - len(self._jobs)
 
     def idle(self) -> None:
         """There are no jobs: wait."""
@@ -503,10 +552,29 @@ class BinaryConnection(Connection):
         self._hub.counters.messages_out_total[1] += len(jobs)
         if not self._client_id:
             return True
-        self._jobs += len(jobs)
         for job in jobs:
+            self._jobs.add((job.topic, job.offset))
             self._owed.add(job.topic, job.sequence, job.offset, 1)
         return False
+
+    def _ask_for_jobs(self) -> None:
+        """There may be room again, for jobs of any queue."""
+        for topic in self._queues:
+            self._hub.queues.deal(topic)
+
+    def _finish(self, topic: bytes, places: list[tuple[int, int]]) -> None:
+        """Jobs are done with, those that are ours."""
+        offsets = [
+            offset
+            for start, end in places
+            for offset in range(start, end)
+            if (topic, offset) in self._jobs
+        ]
+        if offsets:
+            self._jobs.difference_update((topic, offset) for offset in offsets)
+            self._acks_asked += 1
+            self._hub.queues.settle(topic, offsets, self)
+            self._ask_for_jobs()
 
     # ── acknowledgements ──────────────────────────────────────────────────────────────────────
 
@@ -528,14 +596,20 @@ class BinaryConnection(Connection):
         for topic, start, end in places:
             ranges.setdefault(topic, []).append((start, end))
         for topic, stretches in ranges.items():
-            if topic in self._queues:
-                offsets = [offset for start, end in stretches for offset in range(start, end)]
-                self._jobs = max(self._jobs - len(offsets), 0)
-                self._hub.queues.settle(topic, offsets)
-            elif not is_queue(topic) and self._may_progress(topic):
-                self._acks_asked += 1
-                command = Progressed(self._client_id, topic, stretches, now_ms)
-                self._hub.pipeline.submit_patiently(command, self)
+            if is_queue(topic):
+                self._finish(topic, stretches)
+            elif self._may_progress(topic):
+                self._progress(topic, stretches, now_ms)
+
+    def _progress(self, topic: bytes, stretches: list[tuple[int, int]], now_ms: int) -> None:
+        """Journal acknowledgements, without those that are known: repeating them costs no disk."""
+        known = self._hub.broker.subscribers.progress(self._client_id, topic)
+        if known is not None:
+            stretches = [new for start, end in stretches for new in known.missing(start, end)]
+        if stretches:
+            self._acks_asked += 1
+            command = Progressed(self._client_id, topic, stretches, now_ms)
+            self._hub.pipeline.submit_patiently(command, self)
 
     def _may_progress(self, topic: bytes) -> bool:
         """Whether acknowledgements of this topic are kept; of `#` there could be any number."""
@@ -555,22 +629,27 @@ class BinaryConnection(Connection):
         end = min(end, self._hub.pipeline.settled_sequence)
         room = UNKNOWN_ACKS_MAX - len(self._unknown_acks)
         self._unknown_acks += range(max(first, 1), min(end, first + room))
-        if not self._is_looking_up:
+        if self._unknown_acks and not self._is_looking_up:
+            self._is_looking_up = True
+            self._hold()
             self._read_unknown()
 
     def _read_unknown(self) -> None:
-        sequences, self._unknown_acks = self._unknown_acks[:1_024], self._unknown_acks[1_024:]
-        if sequences:
-            self._is_looking_up = True
-            self._hub.read(sequences, self._found_unknown, self.unreadable)
+        unknown = self._unknown_acks
+        sequences, self._unknown_acks = unknown[:LOOK_UP_MAX], unknown[LOOK_UP_MAX:]
+        self._hub.read(sequences, self._found_unknown, self.unreadable)
 
     def _found_unknown(self, found: dict[int, Message | None]) -> None:
-        self._is_looking_up = False
-        if self.reason is None and self._client_id:
-            messages = [message for message in found.values() if message is not None]
-            places = [Place(m.topic, m.offset, m.offset + 1) for m in messages]
-            self._settle(places, self._hub.wall_ms())
+        if self.reason is not None:
+            return
+        messages = [message for message in found.values() if message is not None]
+        places = [Place(m.topic, m.offset, m.offset + 1) for m in messages]
+        self._settle(places, self._hub.wall_ms())
+        if self._unknown_acks:
             self._read_unknown()
+        else:
+            self._is_looking_up = False
+            self._let_on()
 
     # ── the rest ──────────────────────────────────────────────────────────────────────────────
 
@@ -581,8 +660,10 @@ class BinaryConnection(Connection):
         self._fail("Unknown command")
 
     def _on_violation(self, event: Violation, _now_ms: int) -> None:
-        self.send(encode.error(event.error))
-        self.close(event.reason, event.detail)
+        """Hang up, but not before what came before it is answered."""
+        self._violation = event
+        self._answer(encode.error(event.error))
+        self._send_queued()
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
         """End the connection, once, and tell the client why, if it is not its own doing."""

@@ -113,13 +113,19 @@ class Cursor:
         self._end = part.first_offset + part.count
         if not self._is_live or self._is_closed:
             return
-        if self._sink.is_full() or part.first_offset > self.offset:
-            self._is_live = False
-            self._read()
+        if part.first_offset > self.offset:
+            self._fall_behind()
             return
         for stretch in part.stretches(self.offset):  # without what was read from disk before
+            if self._sink.is_full():
+                self._fall_behind()
+                return
             self._sink.take(stretch)
-        self.offset = max(self.offset, self._end)
+            self.offset = stretch.offset + len(stretch.payloads)
+
+    def _fall_behind(self) -> None:
+        self._is_live = False
+        self._read()
 
     # ── behind ────────────────────────────────────────────────────────────────────────────────
 
@@ -145,12 +151,14 @@ class Cursor:
         advanced = found.next_offset > self.offset
         self.offset = max(self.offset, found.next_offset)
         self._tells_missed = True
-        if self.offset >= self._history_end or not advanced:
-            self._tell_caught_up()
-        if advanced or self.offset < self._end:
+        is_in_history = advanced and self.offset < self._history_end
+        # All that was there at the start is sent, and all that we were told of since: whatever
+        # comes now we shall be told of. One more look would only delay what comes meanwhile.
+        self._is_live = not is_in_history and self.offset >= self._end
+        if not self._is_live:
             self._hub.loop.call_soon(self._read)
-        else:
-            self._is_live = True
+        if not is_in_history:
+            self._tell_caught_up()
 
     def _tell_caught_up(self) -> None:
         caught_up, self._caught_up = self._caught_up, None

@@ -204,10 +204,10 @@ class Queues:
                 del self._queues[topic]
                 self._hub.feed.unwatch(topic, queue.deal)
 
-    def settle(self, topic: bytes, offsets: list[int]) -> None:
-        """Jobs are done with; there may be room for more."""
+    def settle(self, topic: bytes, offsets: list[int], outlet: Any = None) -> None:
+        """Jobs are done with; there may be room for more. ``outlet`` is told when it is on disk."""
         settled = Settled(topic, WORKERS, ranges_of(offsets))
-        self._hub.pipeline.submit(settled, None, durable=True)
+        self._hub.pipeline.submit(settled, outlet, durable=True)
         self.deal(topic)
 
     def deal(self, topic: bytes) -> None:
@@ -232,8 +232,7 @@ class Queues:
         """After a start: no worker of the last life is there any more."""
         for group in self._groups():
             for consumer in group.consumers:
-                returned = Returned(group.topic, WORKERS, consumer)
-                self._hub.pipeline.submit(returned, None, durable=True)
+                _Returning(self._hub, group.topic, consumer).submit()
 
     def _groups(self) -> Iterator[Group]:
         return (g for g in self._hub.broker.groups if g.name == WORKERS and is_queue(g.topic))
