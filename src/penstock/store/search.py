@@ -40,7 +40,7 @@ def _first(store: Store, topic: bytes, is_reached: Callable[[Message], bool]) ->
     while low < high:  # all before `low` are too early, the one at `high` is not, or is the end
         middle = (low + high) // 2
         message = _message_from(store, topic, middle)
-        if message is None or message.offset >= high or is_reached(message):
+        if message is None or is_reached(message):
             high = middle
         else:
             low = message.offset + 1
