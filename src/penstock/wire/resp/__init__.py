@@ -1,0 +1,18 @@
+"""RESP, the protocol of Redis, versions 2 and 3: the server's end of it.
+
+===========  ======================================================================================
+``server``   the machine: bytes of a client to commands
+``inline``   commands typed as a line
+``events``   what the machine reports
+``encode``   replies and deliveries to bytes
+``glob``     the patterns of PSUBSCRIBE
+===========  ======================================================================================
+
+Bytes in, events out. What a command means, who may give it and which version of the protocol the
+client asked for (HELLO) is not a matter of the wire: whoever replies names the version.
+"""
+
+from penstock.wire.resp.events import Command, Event, Violation
+from penstock.wire.resp.server import ServerMachine
+
+__all__ = ["Command", "Event", "ServerMachine", "Violation"]

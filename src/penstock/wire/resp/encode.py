@@ -1,0 +1,162 @@
+"""Replies and deliveries to bytes, for RESP 2 and RESP 3.
+
+Functions that build on others (``array``, ``push``, ``mapping``) take elements that are encoded
+already; ``value`` takes Python's own and is for replies whose shape matters more than their speed.
+Where RESP 2 lacks a type, it gets what Redis gives it: a map is a flat array, a push an array, a
+boolean an integer, a double a bulk string.
+
+A simple string and an error are one line. What they quote may come from a client, so line ends in
+them become blanks: nobody can smuggle a reply of their own into somebody's stream.
+
+``messages``, ``pattern_messages`` and ``integers`` are the hot ones: many frames at once, of which
+all but the payload is made once. Payloads of one size, the common case, are joined by the bytes
+that stand between them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+__all__ = [
+    "Protocol",
+    "Value",
+    "array",
+    "boolean",
+    "bulk",
+    "double",
+    "error",
+    "integer",
+    "integers",
+    "mapping",
+    "messages",
+    "null",
+    "null_array",
+    "pattern_messages",
+    "push",
+    "simple",
+    "value",
+]
+
+Protocol: TypeAlias = Literal[2, 3]
+"""The version of RESP that a client asked for with HELLO; 2 unless it did."""
+
+Value: TypeAlias = int | float | bytes | str | Sequence["Value"] | Mapping["Value", "Value"] | None
+"""What ``value`` can encode; booleans are integers to the type checker, but not to it."""
+
+
+def simple(text: str) -> bytes:
+    """Encode a status, such as OK."""
+    return b"+%b\r\n" % _line(text)
+
+
+def error(text: str) -> bytes:
+    """Encode an error; its first word, in capitals, is the code that clients look at."""
+    return b"-%b\r\n" % _line(text)
+
+
+def integer(number: int) -> bytes:
+    """Encode an integer."""
+    return b":%d\r\n" % number
+
+
+def integers(number: int, count: int) -> bytes:
+    """Encode the same integer ``count`` times: the replies to a run of commands."""
+    return b":%d\r\n" % number * count
+
+
+def bulk(data: bytes | None, protocol: Protocol) -> bytes:
+    """Encode a string of any bytes, or that there is none."""
+    return null(protocol) if data is None else b"$%d\r\n%b\r\n" % (len(data), data)
+
+
+def null(protocol: Protocol) -> bytes:
+    """Encode the absence of a string."""
+    return b"_\r\n" if protocol == 3 else b"$-1\r\n"
+
+
+def null_array(protocol: Protocol) -> bytes:
+    """Encode the absence of an array: what XREAD says when it waited in vain."""
+    return b"_\r\n" if protocol == 3 else b"*-1\r\n"
+
+
+def boolean(flag: bool, protocol: Protocol) -> bytes:
+    """Encode yes or no."""
+    if protocol == 3:
+        return b"#t\r\n" if flag else b"#f\r\n"
+    return integer(int(flag))
+
+
+def double(number: float, protocol: Protocol) -> bytes:
+    """Encode a number in the fewest digits that give it back; a whole one without its point."""
+    digits = repr(float(number)).removesuffix(".0").encode()
+    return b",%b\r\n" % digits if protocol == 3 else bulk(digits, protocol)
+
+
+def array(items: Sequence[bytes]) -> bytes:
+    """Put encoded elements into an array."""
+    return b"*%d\r\n%b" % (len(items), b"".join(items))
+
+
+def push(items: Sequence[bytes], protocol: Protocol) -> bytes:
+    """Put encoded elements into a message that nobody asked for at this moment."""
+    return b">%d\r\n%b" % (len(items), b"".join(items)) if protocol == 3 else array(items)
+
+
+def mapping(pairs: Iterable[tuple[bytes, bytes]], protocol: Protocol) -> bytes:
+    """Put encoded keys and values into a map."""
+    items = [item for pair in pairs for item in pair]
+    if protocol == 3:
+        return b"%%%d\r\n%b" % (len(items) // 2, b"".join(items))
+    return array(items)
+
+
+def value(item: Value, protocol: Protocol) -> bytes:
+    """Encode a Python value, and what is in it. Text becomes a bulk string."""
+    match item:
+        case None:
+            return null(protocol)
+        case bytes():
+            return bulk(item, protocol)
+        case str():
+            return bulk(item.encode(errors="replace"), protocol)
+        case bool():
+            return boolean(item, protocol)
+        case int():
+            return integer(item)
+        case float():
+            return double(item, protocol)
+        case Mapping():
+            pairs = ((value(key, protocol), value(of, protocol)) for key, of in item.items())
+            return mapping(pairs, protocol)
+        case _:
+            return array([value(element, protocol) for element in item])
+
+
+def messages(topic: bytes, payloads: Sequence[bytes], protocol: Protocol) -> bytes:
+    """Encode deliveries to a subscriber of ``topic``."""
+    head = b"%b3\r\n$7\r\nmessage\r\n$%d\r\n%b\r\n$"
+    return _deliveries(head % (_push_sign(protocol), len(topic), topic), payloads)
+
+
+def pattern_messages(
+    pattern: bytes, topic: bytes, payloads: Sequence[bytes], protocol: Protocol
+) -> bytes:
+    """Encode deliveries to a subscriber of ``pattern``, which ``topic`` matches."""
+    head = b"%b4\r\n$8\r\npmessage\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$"
+    parts = _push_sign(protocol), len(pattern), pattern, len(topic), topic
+    return _deliveries(head % parts, payloads)
+
+
+def _push_sign(protocol: Protocol) -> bytes:
+    return b">" if protocol == 3 else b"*"
+
+
+def _deliveries(head: bytes, payloads: Sequence[bytes]) -> bytes:
+    """Frame each payload: ``head``, which ends with its '$', then its length and itself."""
+    if len(payloads) > 1 and len(set(map(len, payloads))) == 1:
+        head = b"%b%d\r\n" % (head, len(payloads[0]))
+        return b"%b%b\r\n" % (head, (b"\r\n" + head).join(payloads))
+    return b"".join([b"%b%d\r\n%b\r\n" % (head, len(payload), payload) for payload in payloads])
+
+
+def _line(text: str) -> bytes:
+    return text.replace("\r", " ").replace("\n", " ").encode(errors="replace")

@@ -1,0 +1,55 @@
+r"""Commands typed as a line, split into arguments as Redis splits them.
+
+Arguments stand between blanks. A quote opens a part in which blanks are ordinary; it may begin in
+the middle of an argument, but where it closes the argument ends, so a blank or the end of the line
+must follow. In double quotes a backslash takes ``n r t b a`` and ``xHH`` for what they are in C,
+and any other character for itself; in single quotes it protects a single quote and nothing else.
+
+The expression takes each byte in one way only (its alternatives exclude one another), so a line
+that does not fit costs no more than one that does. Vertical tab and form feed are blanks between
+arguments but not inside one: odd, but so in Redis.
+"""
+
+import re
+
+__all__ = ["split"]
+
+ARGUMENT = re.compile(
+    rb"""
+    \s*+
+    ([^ \t\r\n"']*+)
+    (?: "( (?: [^"\\] | \\. )* )"
+      | '( (?: [^'\\] | \\' | \\(?!') )* )'
+    )?
+    (?= \s | \Z )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{2}|.)", re.DOTALL)
+CONTROLS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
+
+
+def split(line: bytes) -> list[bytes] | None:
+    """Return the arguments of a line, none for a blank one; ``None`` if its quotes do not close."""
+    arguments: list[bytes] = []
+    position = 0
+    while True:
+        match = ARGUMENT.match(line, position)
+        if match is None:
+            return None
+        plain, double, single = match.groups()
+        if double is not None:
+            plain += ESCAPE.sub(_unescape, double)
+        elif single is not None:
+            plain += single.replace(rb"\'", b"'")
+        elif not plain:
+            return arguments
+        arguments.append(plain)
+        position = match.end()
+
+
+def _unescape(match: re.Match[bytes]) -> bytes:
+    escaped = match[1]
+    if len(escaped) > 1:
+        return bytes([int(escaped[1:], 16)])
+    return CONTROLS.get(escaped, escaped)

@@ -1,0 +1,363 @@
+"""The broker's end of a RESP connection: bytes of a client in, commands out.
+
+A command is an array of bulk strings (``*2 $4 PING $2 hi``, each length and string on a line), or a
+line typed by hand (``inline``). Nothing else may come; there is no nesting and hence no depth.
+
+``receive`` goes over a chunk once. The plain path reads a command argument by argument; it alone
+decides about missing bytes and limits. Behind a command with two arguments or more the fast lane,
+``_read_run``, expects others that differ in the last argument only, and takes as many as there are.
+Whatever else it meets it leaves to the plain path; what it accepts, that would have accepted with
+the same meaning.
+
+**Strictness.** Numbers are written as Redis demands: no sign, blank or zero in front. Line ends are
+CR LF where Redis skips two bytes unseen; no client sends anything else, and a length that is wrong
+shows here instead of much later.
+
+**Limits.** Every announced number is checked when its line is complete, before a byte of what it
+announces is kept. While ``is_trusted`` is False (the door says so until AUTH) the limits are those
+for strangers. Commands behind AUTH may stand in one chunk with it, and when the chunk is read
+nobody has looked at AUTH yet. So a command too large *for a stranger*, with others before it in the
+chunk, is put off and not refused: **whoever makes a client trusted calls** ``receive(b"")`` then,
+and the command is judged anew. Without that it is judged when more bytes come.
+
+**Memory.** Between commands nothing is held. Of an incomplete command the arguments that are whole
+and the bytes of the one that is not are held: what has arrived, never what was announced. An
+argument under way is gathered in a ``bytearray`` and looked at again only when it is complete (a
+line by hand: when its end has come), so it is copied a fixed number of times however it is cut.
+"""
+
+from typing import Final
+
+import msgspec
+
+from penstock.limits import KIB, MIB
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.resp.events import Command, Event, Violation
+from penstock.wire.resp.inline import split
+
+__all__ = ["ServerMachine"]
+
+ARGUMENTS_MAX: Final = 10_000
+BULK_BYTES_MAX: Final = 16 * MIB
+INLINE_BYTES_MAX: Final = 64 * KIB
+COMMAND_BYTES_MAX: Final = 16 * MIB + 64 * KIB
+
+STRANGER_ARGUMENTS_MAX: Final = 10
+"""As in Redis: HELLO with AUTH and SETNAME has seven."""
+STRANGER_BYTES_MAX: Final = 16 * KIB
+"""As in Redis: one argument; here a line by hand as well."""
+
+NUMBER_LINE_BYTES_MAX: Final = 32
+"""From the sign of an array or bulk string to the end of its line; 64-bit numbers need 23."""
+
+CRLF: Final = b"\r\n"
+ARRAY: Final = ord("*")
+SMALL_BULKS: Final = {b"$%d" % length: length for length in range(1_024)}
+SMALL_ARRAYS: Final = {b"*%d" % count: count for count in range(64)}
+"""The first lines of nearly all bulk strings and commands: found faster than understood."""
+
+
+class Allowed(msgspec.Struct, frozen=True, gc=False):
+    """What a command may have at most; ``adjective``: what Redis calls a number beyond it."""
+
+    arguments: int
+    bulk_bytes: int
+    inline_bytes: int
+    adjective: str
+
+    def for_strangers(self) -> "Allowed":
+        """The same, where it is tighter already."""
+        return Allowed(
+            min(self.arguments, STRANGER_ARGUMENTS_MAX),
+            min(self.bulk_bytes, STRANGER_BYTES_MAX),
+            min(self.inline_bytes, STRANGER_BYTES_MAX),
+            "unauthenticated",
+        )
+
+
+class Fault(Exception):  # noqa: N818 - never leaves this module
+    """What a client did wrong, in Redis's words; ``for_strangers``: others may do it."""
+
+    def __init__(
+        self,
+        error: str,
+        reason: DisconnectReason = DisconnectReason.MALFORMED_PACKET,
+        detail: str = "",
+        *,
+        for_strangers: bool = False,
+    ) -> None:
+        super().__init__(error)
+        self.violation = Violation(
+            reason, detail or error, f"-ERR Protocol error: {error}".encode("latin-1")
+        )
+        self.for_strangers = for_strangers
+
+
+class ServerMachine:
+    """Bytes from a client in, events out; see the module."""
+
+    __slots__ = (
+        "_allowed",
+        "_arguments",
+        "_command_bytes_max",
+        "_is_closed",
+        "_missing",
+        "_needed",
+        "_room",
+        "_tail",
+        "_trusted",
+    )
+
+    def __init__(
+        self,
+        *,
+        arguments_max: int = ARGUMENTS_MAX,
+        bulk_bytes_max: int = BULK_BYTES_MAX,
+        inline_bytes_max: int = INLINE_BYTES_MAX,
+        command_bytes_max: int = COMMAND_BYTES_MAX,
+    ) -> None:
+        self._trusted = Allowed(arguments_max, bulk_bytes_max, inline_bytes_max, "invalid")
+        self._allowed = self._trusted
+        self._command_bytes_max = command_bytes_max
+        self._is_closed = False
+        self._arguments: list[bytes] = []
+        """Those of the command under way that are whole."""
+        self._missing = 0
+        """How many more were announced; 0 between commands."""
+        self._room = 0
+        """How many bytes those may have together."""
+        self._tail: bytearray | None = None
+        self._needed = 0
+        """Length of ``_tail`` at which to look at it again; 0: when a line ends."""
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the client has said who it is, or need not; the door sets it."""
+        return self._allowed is self._trusted
+
+    @is_trusted.setter
+    def is_trusted(self, is_trusted: bool) -> None:
+        self._allowed = self._trusted if is_trusted else self._trusted.for_strangers()
+
+    @property
+    def closed(self) -> bool:
+        """Whether there was a violation; ``receive`` then returns nothing, for ever."""
+        return self._is_closed
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes held of a command that is not complete yet."""
+        return len(self._tail or b"") + sum(map(len, self._arguments))
+
+    def receive(self, data: bytes) -> list[Event]:
+        """Take what a socket gave, report the commands that it completes. Never raises."""
+        if self._is_closed:
+            return []
+        if self._tail is not None:
+            if self._is_too_little(data, len(self._tail)):
+                self._tail += data
+                return []
+            data = b"".join((self._tail, data))
+            self._tail = None
+        events: list[Event] = []
+        position = self._scan(data, events)
+        if position < len(data) and not self._is_closed:
+            self._tail = bytearray(data[position:])
+        return events
+
+    def _is_too_little(self, data: bytes, held: int) -> bool:
+        if self._needed:
+            return held + len(data) < self._needed
+        return b"\n" not in data and held + len(data) <= self._allowed.inline_bytes
+
+    def _scan(self, data: bytes, events: list[Event]) -> int:
+        """Read commands; return where that begins which cannot be read yet."""
+        position, following = -1, 0
+        try:
+            while position < following < len(data):
+                position = following
+                if self._missing or data[position] == ARRAY:
+                    following = self._read_array(data, position, events)
+                    if self._missing:
+                        break
+                else:
+                    following = self._read_inline(data, position, events)
+        except Fault as fault:
+            self._arguments, self._missing = [], 0
+            if fault.for_strangers and events:
+                self._needed = 1
+                return position  # a command's first byte, since another ended in this chunk
+            self._is_closed = True
+            events.append(fault.violation)
+        return following
+
+    # ── A line typed by hand
+
+    def _read_inline(self, data: bytes, position: int, events: list[Event]) -> int:
+        """Read one line; return where the next begins: ``position`` itself if it has no end."""
+        bytes_max = self._allowed.inline_bytes
+        end = data.find(b"\n", position, position + bytes_max + 1)
+        if end < 0:
+            if len(data) - position > bytes_max:
+                detail = f"a line longer than {bytes_max} bytes"
+                raise self._excess("too big inline request", detail)
+            self._needed = 0
+            return position
+        arguments = split(data[position:end])
+        if arguments is None:
+            raise Fault("unbalanced quotes in request")
+        if arguments:
+            if len(arguments) > self._allowed.arguments:
+                raise self._array_excess(len(arguments))
+            events.append(Command(arguments, []))
+        return end + 1
+
+    # ── An array of bulk strings
+
+    def _read_array(self, data: bytes, position: int, events: list[Event]) -> int:
+        """Read a command, or on in it; return where the first byte is that was not used."""
+        is_whole = not self._missing
+        start = position
+        if is_whole:
+            position = self._read_count(data, position)
+        position = self._read_arguments(data, position)
+        if self._missing or not self._arguments:
+            return position
+        arguments, self._arguments = self._arguments, []
+        command = Command(arguments, [])
+        events.append(command)
+        if is_whole and len(arguments) > 1 and position < len(data):
+            position = self._read_run(data, start, position, command)
+        return position
+
+    def _read_count(self, data: bytes, position: int) -> int:
+        """Read how many arguments there will be; none at all, or fewer, is not a command."""
+        end = data.find(CRLF, position, position + NUMBER_LINE_BYTES_MAX)
+        if end < 0:
+            self._await_line(data, position, "too big mbulk count string")
+            return position
+        line = data[position:end]
+        count = SMALL_ARRAYS[line] if line in SMALL_ARRAYS else _array_length(line)
+        if count > self._allowed.arguments:
+            raise self._array_excess(count)
+        self._missing = max(count, 0)
+        self._room = self._command_bytes_max
+        return end + 2
+
+    def _read_arguments(self, data: bytes, position: int) -> int:
+        """Read what is missing, as far as there are bytes; return where the first unread one is."""
+        append, find, startswith = self._arguments.append, data.find, data.startswith
+        missing, room, bytes_max = self._missing, self._room, self._allowed.bulk_bytes
+        size = len(data)
+        while missing and position < size:
+            end = find(CRLF, position, position + NUMBER_LINE_BYTES_MAX)
+            if end < 0:
+                self._await_line(data, position, "too big bulk count string")
+                break
+            line = data[position:end]
+            length = SMALL_BULKS[line] if line in SMALL_BULKS else _bulk_length(line)
+            if length > bytes_max or length > room:
+                raise self._bulk_excess(length, min(bytes_max, room))
+            stop = end + 2 + length
+            if not startswith(CRLF, stop):
+                if stop + 2 <= size:
+                    raise Fault("a bulk string is longer than announced")
+                self._needed = stop + 2 - position
+                break
+            append(data[end + 2 : stop])
+            room -= length
+            position = stop + 2
+            missing -= 1
+        self._missing, self._room = missing, room
+        return position
+
+    def _read_run(self, data: bytes, start: int, position: int, command: Command) -> int:
+        """Read on while commands equal the one from ``start`` in all but the last argument."""
+        last_bytes = len(command.args[-1])
+        prefix = data[start : data.rindex(b"$", start, position - 2 - last_bytes) + 1]
+        find, startswith, more = data.find, data.startswith, command.more
+        if not startswith(prefix, position):
+            return position
+        bytes_max = min(self._allowed.bulk_bytes, self._room + last_bytes)
+        stride = position - start
+        while startswith(prefix, position):
+            digits = position + len(prefix)
+            end = find(CRLF, digits, digits + NUMBER_LINE_BYTES_MAX - 1)
+            if end < 0:
+                break
+            line = data[digits - 1 : end]
+            length = SMALL_BULKS[line] if line in SMALL_BULKS else _bulk_length(line)
+            stop = end + 2 + length
+            if length > bytes_max or not startswith(CRLF, stop):
+                break
+            more.append(data[end + 2 : stop])
+            if stop + 2 - position == stride:  # twice the same size: expect more of it
+                joint = CRLF + data[position : end + 2]
+                stop, before = _uniform_stop(data, joint, stop, stride), stop
+                more += [data[at - length : at] for at in range(before + stride, stop + 1, stride)]
+            else:
+                stride = stop + 2 - position
+            position = stop + 2
+        return position
+
+    # ── Limits
+
+    def _array_excess(self, count: int) -> Fault:
+        detail = f"{count} arguments, where {self._allowed.arguments} are allowed"
+        return self._excess(f"{self._allowed.adjective} multibulk length", detail)
+
+    def _bulk_excess(self, length: int, bytes_max: int) -> Fault:
+        detail = f"an argument of {length} bytes, where {bytes_max} are allowed"
+        return self._excess(f"{self._allowed.adjective} bulk length", detail)
+
+    def _excess(self, error: str, detail: str) -> Fault:
+        reason = DisconnectReason.PACKET_TOO_LARGE
+        return Fault(error, reason, detail, for_strangers=not self.is_trusted)
+
+    def _await_line(self, data: bytes, position: int, error: str) -> None:
+        """Ask for one more byte of a line with a number, if it may still become one."""
+        held = len(data) - position
+        if held >= NUMBER_LINE_BYTES_MAX:
+            raise Fault(error)
+        self._needed = held + 1
+
+
+def _number(text: bytes) -> int | None:
+    """Read an integer in its shortest spelling, the only one that Redis takes."""
+    try:
+        number = int(text)
+    except ValueError:
+        return None
+    return number if b"%d" % number == text else None
+
+
+def _array_length(line: bytes) -> int:
+    """Read the first line of an array."""
+    count = _number(line[1:])
+    if count is None:
+        raise Fault("invalid multibulk length")
+    return count
+
+
+def _bulk_length(line: bytes) -> int:
+    """Read the first line of a bulk string."""
+    if not line.startswith(b"$"):
+        sign = line[:1].decode("latin-1") or " "  # an empty line: CR, which Redis shows as a blank
+        raise Fault(f"expected '$', got '{sign}'")
+    length = _number(line[1:])
+    if length is None or length < 0:
+        raise Fault("invalid bulk length")
+    return length
+
+
+def _uniform_stop(data: bytes, joint: bytes, stop: int, stride: int) -> int:
+    """Return where the last argument ends of commands of ``stride`` bytes, one after another.
+
+    ``joint`` is what stands between two last arguments. At ``stop``, where one ends, stands the end
+    of its line; so each look proves the line end of one command and the head of the next, and only
+    behind the last of them another look is needed.
+    """
+    startswith = data.startswith
+    while startswith(joint, stop):
+        stop += stride
+    return stop if startswith(CRLF, stop) else stop - stride

@@ -1,0 +1,283 @@
+"""The machine: commands and runs, faults in Redis's words, limits, pieces."""
+
+import pytest
+
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.resp import Command, ServerMachine, Violation
+from penstock.wire.resp.server import (
+    ARGUMENTS_MAX,
+    BULK_BYTES_MAX,
+    COMMAND_BYTES_MAX,
+    INLINE_BYTES_MAX,
+    STRANGER_ARGUMENTS_MAX,
+    STRANGER_BYTES_MAX,
+)
+from tests.wire.resp.commands import byte_by_byte, error_of, fed, packed, stranger
+
+PING = packed(b"PING")
+
+# ── Commands and runs ─────────────────────────────────────────────────────────────────────────
+
+
+def test_a_command_is_its_arguments():
+    assert ServerMachine().receive(packed(b"SET", b"", b"a\r\nb")) == [
+        Command([b"SET", b"", b"a\r\nb"], [])
+    ]
+
+
+def test_commands_alike_but_for_the_last_argument_are_one_event():
+    payloads = [b"1", b"2", b"3", b"22", b"33", b"", b"", b"", b"x" * 2_000, b"$1\r\n", b"y"]
+    stream = b"".join(packed(b"XADD", b"s", b"*", b"f", payload) for payload in payloads)
+    assert ServerMachine().receive(stream) == [
+        Command([b"XADD", b"s", b"*", b"f", payloads[0]], payloads[1:])
+    ]
+
+
+def test_a_run_ends_at_another_topic_another_name_and_another_count():
+    commands = [
+        (b"PUBLISH", b"a", b"1"),
+        (b"PUBLISH", b"b", b"1"),
+        (b"publish", b"b", b"1"),
+        (b"PUBLISH", b"b"),
+        (b"PUBLISH", b"b", b"1", b"2"),
+    ]
+    stream = b"".join(packed(*command) * 2 for command in commands)
+    assert ServerMachine().receive(stream) == [
+        Command(list(command), [command[-1]]) for command in commands
+    ]
+
+
+def test_commands_without_arguments_are_no_run():
+    assert ServerMachine().receive(PING * 3) == [Command([b"PING"], [])] * 3
+
+
+def test_a_run_stops_at_the_edge_of_the_chunk_and_goes_on_in_the_next():
+    frame = packed(b"PUBLISH", b"t", b"abc")
+    command = [b"PUBLISH", b"t", b"abc"]
+    for excess in range(len(frame)):
+        machine = ServerMachine()
+        cut = 7 * len(frame) + excess
+        assert machine.receive((frame * 10)[:cut]) == [Command(command, [b"abc"] * 6)]
+        following = machine.receive((frame * 10)[cut:])
+        assert fed(ServerMachine(), [frame * 3]) == [
+            [*event.args[:-1], last]
+            for event in following
+            for last in (event.args[-1], *event.more)
+        ]
+        assert machine.pending_bytes == 0
+
+
+def test_a_fault_in_a_run_is_found_behind_what_came_before_it():
+    frame = packed(b"PUBLISH", b"t", b"abc")
+    for wrong in (frame[:-2] + b"xx", frame.replace(b"$3", b"$4"), frame.replace(b"$3", b"$03")):
+        command, violation = ServerMachine().receive(frame * 4 + wrong + frame)
+        assert command == Command([b"PUBLISH", b"t", b"abc"], [b"abc"] * 3)
+        assert isinstance(violation, Violation)
+
+
+@pytest.mark.parametrize("count", [b"0", b"-1", b"-5"])
+def test_an_array_of_nothing_is_skipped(count):
+    assert ServerMachine().receive(b"*%b\r\n" % count + PING) == [Command([b"PING"], [])]
+
+
+def test_lines_and_arrays_may_follow_one_another():
+    stream = b'ping\r\n\r\n  \r\nECHO "a b"\n' + PING + b"PING\n"
+    arguments = [[b"ping"], [b"ECHO", b"a b"], [b"PING"], [b"PING"]]
+    assert ServerMachine().receive(stream) == [Command(args, []) for args in arguments]
+
+
+# ── Faults: the answers of redis-server 7.0.15, save those marked ─────────────────────────────
+
+COUNT = b"invalid multibulk length"
+LENGTH = b"invalid bulk length"
+FAULTS = [
+    (b"*abc\r\n", COUNT),
+    (b"*\r\n", COUNT),
+    (b"*1x\r\n", COUNT),
+    (b"* 1\r\n", COUNT),
+    (b"*+1\r\n", COUNT),
+    (b"*01\r\n", COUNT),
+    (b"*-0\r\n", COUNT),
+    (b"*1_0\r\n", COUNT),
+    (b"*1\n$4\r\nPING\r\n", COUNT),
+    (b"*1\rX$4\r\nPING\r\n", COUNT),  # Redis skips the byte behind CR
+    (b"*2147483648\r\n", COUNT),
+    (b"*99999999999999999999\r\n", COUNT),
+    (b"*" + b"1" * 70_000, b"too big mbulk count string"),
+    (b"*1\r\n:4\r\n", b"expected '$', got ':'"),
+    (b"*1\r\n*1\r\n", b"expected '$', got '*'"),
+    (b"*1\r\n\r\n", b"expected '$', got ' '"),
+    (b"*1\r\n\xff\r\n", b"expected '$', got '\xff'"),
+    (b"*1\r\n$-1\r\n", LENGTH),
+    (b"*1\r\n$x\r\n", LENGTH),
+    (b"*1\r\n$\r\n", LENGTH),
+    (b"*1\r\n$04\r\n", LENGTH),
+    (b"*1\r\n$+4\r\n", LENGTH),
+    (b"*1\r\n$-0\r\n", LENGTH),
+    (b"*1\r\n$4 \r\n", LENGTH),
+    (b"*1\r\n$4\nPING\r\n", LENGTH),
+    (b"*1\r\n$536870913\r\n", LENGTH),
+    (b"*1\r\n$999999999999999999999999\r\n", LENGTH),
+    (b"*1\r\n$" + b"1" * 70_000, b"too big bulk count string"),
+    (b"*1\r\n$4\r\nPINGXX", b"a bulk string is longer than announced"),  # Redis skips two bytes
+    (b"a" * 70_000, b"too big inline request"),
+    (b'ECHO "a\r\n', b"unbalanced quotes in request"),
+]
+
+
+@pytest.mark.parametrize(("data", "error"), FAULTS, ids=[repr(data[:20]) for data, _ in FAULTS])
+def test_a_fault_is_answered_in_the_words_of_redis_however_it_is_cut(data, error):
+    line = b"-ERR Protocol error: " + error
+    assert error_of(data) == line
+    (violation,) = fed(ServerMachine(), byte_by_byte(data))
+    assert violation.error == line
+
+
+def test_after_a_violation_nothing_is_looked_at_and_nothing_is_kept():
+    machine = ServerMachine()
+    command, violation = machine.receive(PING + b"*1\r\n:1\r\n" + PING)
+    assert command == Command([b"PING"], [])
+    assert violation.reason is DisconnectReason.MALFORMED_PACKET
+    assert machine.closed
+    assert machine.receive(PING) == []
+    assert machine.pending_bytes == 0
+
+
+# ── Limits ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"*%d\r\n", b"invalid multibulk length"),
+        (b"*1\r\n$%d\r\n", b"invalid bulk length"),
+    ],
+)
+def test_an_announced_number_passes_at_the_limit_and_is_refused_one_beyond(data, error):
+    limit = ARGUMENTS_MAX if data.startswith(b"*%") else BULK_BYTES_MAX
+    machine = ServerMachine()
+    assert machine.receive(data % limit) == []
+    assert not machine.closed
+    (violation,) = ServerMachine().receive(data % (limit + 1))
+    assert violation.error == b"-ERR Protocol error: " + error
+    assert violation.reason is DisconnectReason.PACKET_TOO_LARGE
+    assert str(limit) in violation.detail
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"*%d\r\n", b"unauthenticated multibulk length"),
+        (b"*1\r\n$%d\r\n", b"unauthenticated bulk length"),
+    ],
+)
+def test_the_limits_are_tighter_for_a_stranger(data, error):
+    limit = STRANGER_ARGUMENTS_MAX if data.startswith(b"*%") else STRANGER_BYTES_MAX
+    machine = stranger()
+    assert machine.receive(data % limit) == []
+    assert not machine.closed
+    assert error_of(data % (limit + 1), stranger()) == b"-ERR Protocol error: " + error
+
+
+@pytest.mark.parametrize(
+    ("client", "limit"), [(ServerMachine, INLINE_BYTES_MAX), (stranger, STRANGER_BYTES_MAX)]
+)
+def test_a_line_passes_at_its_limit_and_is_refused_one_beyond(client, limit):
+    machine = client()
+    assert machine.receive(b"a" * limit + b"\n") == [Command([b"a" * limit], [])]
+    assert machine.receive(b"a" * limit) == []
+    assert error_of(b"a", machine) == b"-ERR Protocol error: too big inline request"
+
+
+def test_a_line_has_no_more_arguments_than_an_array_may_have():
+    assert fed(stranger(), [b"a " * 10 + b"\n"]) == [[b"a"] * 10]
+    error = error_of(b"a " * 11 + b"\n", stranger())
+    assert error == b"-ERR Protocol error: unauthenticated multibulk length"
+    assert error_of(b"a b c\n", ServerMachine(arguments_max=2)).endswith(COUNT)
+
+
+def test_the_arguments_of_a_command_are_limited_together():
+    limits = {"bulk_bytes_max": 10, "command_bytes_max": 15}
+    machine = ServerMachine(**limits)
+    fits = packed(b"x" * 10, b"y" * 5)
+    assert fed(machine, [fits, fits]) == [[b"x" * 10, b"y" * 5]] * 2
+    assert error_of(b"*2\r\n$10\r\nxxxxxxxxxx\r\n$6\r\n", machine).endswith(LENGTH)
+    assert BULK_BYTES_MAX < COMMAND_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    "limits", [{"bulk_bytes_max": 5}, {"bulk_bytes_max": 99, "command_bytes_max": 6}]
+)
+def test_the_limits_hold_in_a_run(limits):
+    stream = packed(b"P", b"1234") + packed(b"P", b"12345") + packed(b"P", b"123456")
+    command, violation = ServerMachine(**limits).receive(stream)
+    assert command == Command([b"P", b"1234"], [b"12345"])
+    assert violation.error.endswith(LENGTH)
+
+
+def test_what_follows_authentication_in_a_chunk_is_judged_when_that_has_been_looked_at():
+    large = packed(*[b"x"] * 11)
+    for chunk, rest in ((large, b""), (large[:-5], large[-5:])):
+        machine = stranger()
+        assert machine.receive(packed(b"AUTH", b"secret") + chunk) == [
+            Command([b"AUTH", b"secret"], [])
+        ]
+        machine.is_trusted = True
+        assert fed(machine, [b"", rest]) == [[b"x"] * 11]
+
+
+def test_what_is_too_large_for_a_stranger_is_refused_if_the_stranger_remains_one():
+    machine = stranger()
+    large = packed(b"SET", b"k", bytes(STRANGER_BYTES_MAX + 1))
+    assert machine.receive(packed(b"AUTH", b"wrong") + large) == [Command([b"AUTH", b"wrong"], [])]
+    assert error_of(b"", machine).endswith(b"unauthenticated bulk length")
+
+
+# ── Pieces ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_bytes_may_be_cut_anywhere():
+    stream = b'PING "a b"\r\n' + packed(b"PUBLISH", b"t", b"\r\n$1") * 2 + b"*0\r\n" + PING
+    expected = [[b"PING", b"a b"], *[[b"PUBLISH", b"t", b"\r\n$1"]] * 2, [b"PING"]]
+    assert fed(ServerMachine(), byte_by_byte(stream)) == expected
+    for cut in range(len(stream)):
+        assert fed(ServerMachine(), [stream[:cut], stream[cut:]]) == expected
+
+
+def test_what_is_held_grows_with_what_came_and_not_with_what_was_announced():
+    machine = ServerMachine()
+    machine.receive(b"*10000\r\n$16777216\r\n")
+    assert machine.pending_bytes == len(b"$16777216\r\n")
+    machine.receive(bytes(1_000))
+    assert machine.pending_bytes == len(b"$16777216\r\n") + 1_000
+
+
+class CountsScans(ServerMachine):
+    """Counts how often, and how many, received bytes were looked at."""
+
+    scans = scanned = 0
+
+    def _scan(self, data, events):
+        self.scans += 1
+        self.scanned += len(data)
+        return super()._scan(data, events)
+
+
+@pytest.mark.parametrize("head", [b"*1\r\n$1048576\r\n", b""])
+def test_a_large_argument_in_small_pieces_is_looked_at_a_few_times(head):
+    """An array or a line: looking at, or copying, all of it for every piece would be quadratic."""
+    content = b"x" * (1 << 20)
+    data = head + content + b"\r\n"
+    machine = CountsScans(inline_bytes_max=1 << 21)
+    pieces = [data[at : at + 1_024] for at in range(0, len(data), 1_024)]
+    assert fed(machine, pieces) == [[content]]
+    assert machine.scans <= 4
+    assert machine.scanned <= 2 * len(data) + 4_096
+
+
+def test_many_arguments_that_trickle_in_are_each_looked_at_a_few_times():
+    arguments = [b"%04d" % number for number in range(ARGUMENTS_MAX)]
+    data = packed(*arguments)
+    machine = CountsScans()
+    assert fed(machine, byte_by_byte(data)) == [arguments]
+    assert machine.scanned <= 3 * len(data)
