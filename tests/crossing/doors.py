@@ -285,13 +285,15 @@ class _Binary(WayOut):
             1, wanted, self.client_id, accepts_version_2=self.accepts_version_2
         )
         self._client.send(frame)
-        assert self._client.next() == Acked([1])
+        self._history: list[Any] = []
+        while (event := self._client.next()) != Acked([1]):
+            self._history.append(event)
 
     def _filter(self, topic: bytes) -> bytes:
         return topic
 
     def next(self) -> Got:
-        event = self._client.next()
+        event = self._history.pop(0) if self._history else self._client.next()
         assert isinstance(event, Received), event
         assert event.sequence > 0
         signature = event.signature.signature if event.signature else None
