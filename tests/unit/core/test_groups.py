@@ -1,0 +1,249 @@
+"""Groups: what each verb does, and what it says."""
+
+import pytest
+
+from penstock.core.commands import (
+    Claimed,
+    ConsumerGone,
+    ConsumerMade,
+    GroupGone,
+    GroupMade,
+    GroupMoved,
+    Returned,
+    Settled,
+    Taken,
+)
+from penstock.core.groups import Group, Groups, Pending, Share, row_key
+
+T, G = b"t", b"g"
+
+
+@pytest.fixture
+def groups():
+    groups = Groups()
+    groups.apply(GroupMade(T, G, 0), 1, recovering=False)
+    return groups
+
+
+def do(groups, command):
+    return groups.apply(command, 2, recovering=False)
+
+
+def take(groups, *shares, end=10, first=0, now_ms=100, settle=False, gone=()):
+    return do(groups, Taken(T, G, list(shares), first, end, now_ms, settle, list(gone)))
+
+
+def claim(groups, consumer, offsets, **changes):
+    wanted = {
+        "min_idle_ms": 0,
+        "now_ms": 200,
+        "taken_ms": 200,
+        "deliveries": None,
+        "counts": True,
+        "forces": False,
+        **changes,
+    }
+    return do(groups, Claimed(T, G, consumer, offsets, **wanted))
+
+
+def pending(groups):
+    return {offset: tuple_of(found) for offset, found in groups.get(T, G).pending.items()}
+
+
+def tuple_of(found: Pending):
+    return found.consumer, found.taken_ms, found.deliveries
+
+
+# ── handing out ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_messages_are_handed_out_once_one_share_after_the_other(groups):
+    shares = take(groups, (b"a", 2), (b"b", 3), (b"a", 1))
+    assert shares == [
+        Share(b"a", [0, 1], [1, 1]),
+        Share(b"b", [2, 3, 4], [1, 1, 1]),
+        Share(b"a", [5], [1]),
+    ]
+    assert take(groups, (b"b", 9)) == [Share(b"b", [6, 7, 8, 9], [1] * 4)]
+    assert take(groups, (b"b", 9)) == []
+    assert groups.get(T, G).consumers[b"a"].pending == {0, 1, 5}
+
+
+def test_nothing_is_handed_out_beyond_the_end(groups):
+    assert take(groups, (b"a", 5), (b"b", 5), end=3) == [Share(b"a", [0, 1, 2], [1, 1, 1])]
+
+
+def test_what_is_known_to_be_deleted_is_passed_over_and_not_counted(groups):
+    shares = take(groups, (b"a", 2), (b"b", 2), gone=[(0, 1), (2, 5), (6, 7)])
+    assert shares == [Share(b"a", [1, 5], [1, 1]), Share(b"b", [7, 8], [1, 1])]
+    assert groups.get(T, G).next == 9
+
+
+def test_stretches_that_are_gone_behind_the_group_change_nothing(groups):
+    take(groups, (b"a", 4))
+    assert take(groups, (b"a", 2), gone=[(1, 3)]) == [Share(b"a", [4, 5], [1, 1])]
+
+
+def test_what_retention_removed_is_skipped(groups):
+    assert take(groups, (b"a", 2), first=7) == [Share(b"a", [7, 8], [1, 1])]
+
+
+def test_messages_taken_for_good_are_not_pending(groups):
+    assert take(groups, (b"a", 2), settle=True) == [Share(b"a", [0, 1], [1, 1])]
+    assert pending(groups) == {}
+    assert b"a" in groups.get(T, G).consumers
+
+
+def test_a_group_that_was_moved_back_hands_out_again_and_counts_anew(groups):
+    take(groups, (b"a", 2))
+    claim(groups, b"a", [0])
+    do(groups, GroupMoved(T, G, 0))
+    assert take(groups, (b"b", 1), now_ms=300) == [Share(b"b", [0], [1])]
+    assert pending(groups) == {0: (b"b", 300, 1), 1: (b"a", 100, 1)}
+    assert groups.get(T, G).consumers[b"a"].pending == {1}
+
+
+def test_taking_for_good_leaves_what_others_have_pending_alone(groups):
+    take(groups, (b"a", 1))
+    do(groups, GroupMoved(T, G, 0))
+    take(groups, (b"b", 1), settle=True)
+    assert pending(groups) == {0: (b"a", 100, 1)}
+
+
+# ── settling, leaving ─────────────────────────────────────────────────────────────────────────
+
+
+def test_settling_tells_how_much_was_pending(groups):
+    take(groups, (b"a", 4))
+    assert do(groups, Settled(T, G, [(0, 2), (1, 3), (9, 99)])) == 3
+    assert do(groups, Settled(T, G, [(0, 10**12)])) == 1
+    assert pending(groups) == {}
+    assert groups.get(T, G).consumers[b"a"].pending == set()
+
+
+def test_what_a_worker_gives_back_goes_out_before_anything_new(groups):
+    take(groups, (b"a", 2), (b"b", 2))
+    assert do(groups, Returned(T, G, b"b")) == 2
+    assert do(groups, Returned(T, G, b"a")) == 2
+    assert do(groups, Returned(T, G, b"a")) == 0
+    assert groups.get(T, G).available(5) == 5
+    assert take(groups, (b"c", 5)) == [Share(b"c", [0, 1, 2, 3, 4], [2, 2, 2, 2, 1])]
+
+
+def test_returned_messages_that_retention_removed_are_forgotten(groups):
+    take(groups, (b"a", 4))
+    do(groups, Returned(T, G, b"a"))
+    assert take(groups, (b"b", 9), first=3, end=5) == [Share(b"b", [3, 4], [2, 1])]
+    assert set(pending(groups)) == {3, 4}
+
+
+def test_returned_messages_taken_for_good_are_done(groups):
+    take(groups, (b"a", 2))
+    do(groups, Returned(T, G, b"a"))
+    take(groups, (b"b", 1), settle=True)
+    assert set(pending(groups)) == {1}
+
+
+def test_a_consumer_that_is_removed_takes_its_messages_along(groups):
+    take(groups, (b"a", 2), (b"b", 1))
+    assert do(groups, ConsumerGone(T, G, b"a")) == 2
+    assert do(groups, ConsumerGone(T, G, b"a")) == 0
+    assert set(pending(groups)) == {2}
+    assert take(groups, (b"b", 1)) == [Share(b"b", [3], [1])]
+
+
+def test_making_a_consumer_tells_whether_it_is_new(groups):
+    assert do(groups, ConsumerMade(T, G, b"a", 5)) is True
+    assert do(groups, ConsumerMade(T, G, b"a", 6)) is False
+    assert groups.get(T, G).consumers[b"a"].seen_ms == 5
+
+
+# ── claiming ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_claim_changes_hands_and_counts_as_a_delivery(groups):
+    take(groups, (b"a", 2))
+    assert claim(groups, b"b", [1, 0, 7]) == [1, 0]
+    assert pending(groups) == {0: (b"b", 200, 2), 1: (b"b", 200, 2)}
+    assert groups.get(T, G).consumers[b"a"].pending == set()
+
+
+def test_only_what_is_idle_for_long_enough_is_claimed(groups):
+    take(groups, (b"a", 1), now_ms=100)
+    take(groups, (b"a", 1), now_ms=151)
+    assert claim(groups, b"b", [0, 1], min_idle_ms=50, now_ms=200) == [0]
+
+
+def test_a_claim_says_when_and_how_often_if_it_wants(groups):
+    take(groups, (b"a", 3))
+    claim(groups, b"b", [0], taken_ms=7, deliveries=9)
+    claim(groups, b"b", [1], counts=False)
+    assert pending(groups) == {0: (b"b", 7, 9), 1: (b"b", 200, 1), 2: (b"a", 100, 1)}
+
+
+def test_by_force_what_nobody_has_is_claimed(groups):
+    assert claim(groups, b"b", [4], forces=True, min_idle_ms=50) == [4]
+    assert claim(groups, b"b", [5], forces=True, counts=False) == [5]
+    assert pending(groups) == {4: (b"b", 200, 2), 5: (b"b", 200, 1)}
+
+
+def test_who_claims_nothing_is_not_made_a_consumer(groups):
+    assert claim(groups, b"b", [4]) == []
+    assert b"b" not in groups.get(T, G).consumers
+
+
+def test_returned_messages_can_be_claimed_however_fresh(groups):
+    take(groups, (b"a", 2))
+    do(groups, Returned(T, G, b"a"))
+    assert claim(groups, b"b", [0], min_idle_ms=10**9) == [0]
+    assert groups.get(T, G).returned == [1]
+
+
+def test_a_renewal_takes_nothing_from_others(groups):
+    take(groups, (b"a", 1), (b"b", 1))
+    assert claim(groups, b"a", [0, 1, 2], renews=True) == [0]
+    assert pending(groups) == {0: (b"a", 200, 2), 1: (b"b", 100, 1)}
+
+
+# ── groups come and go ────────────────────────────────────────────────────────────────────────
+
+
+def test_a_group_is_made_once_and_gone_once(groups):
+    assert groups.count == 1
+    assert do(groups, GroupMade(T, G, 5)) is False
+    assert do(groups, GroupGone(T, G)) is True
+    assert do(groups, GroupGone(T, G)) is None
+    assert T not in groups.by_topic
+    assert groups.count == 0
+    assert groups.row(row_key(T, G), 2) is None
+
+
+def test_a_verb_for_no_group_says_so(groups):
+    for command in (
+        Taken(T, b"no", [(b"a", 1)], 0, 1, 0, settle=False),
+        Settled(T, b"no", [(0, 1)]),
+        GroupMoved(b"no", G, 0),
+    ):
+        assert do(groups, command) is None
+
+
+def test_replay_skips_what_the_row_contains(groups):
+    take(groups, (b"a", 2))
+    row = groups.row(row_key(T, G), 7)
+    loaded = Groups()
+    loaded.load(row)
+    taken = Taken(T, G, [(b"a", 1)], 0, 10, 100, settle=False)
+    assert loaded.apply(taken, 7, recovering=True) is None
+    assert loaded.get(T, G).next == 2
+    assert loaded.apply(taken, 8, recovering=True) == [Share(b"a", [2], [1])]
+
+
+def test_a_row_keeps_everything():
+    group = Group(T, G, 3)
+    group.consumer(b"idle", 5)
+    group.take(Taken(T, G, [(b"a", 2), (b"b", 2)], 0, 9, 100, settle=False))
+    group.give_back(b"b")
+    again = Group.from_row(group.to_row(4))
+    assert again.to_row(4) == group.to_row(4)
+    assert (again.next, again.returned, again.applied) == (7, [5, 6], 4)
+    assert again.consumers == group.consumers
