@@ -46,6 +46,7 @@ class Counters:
         "commit_failures_total",
         "commit_seconds",
         "connections_total",
+        "delivery_seconds",
         "disconnects",
         "drops",
         "fsync_seconds",
@@ -53,12 +54,24 @@ class Counters:
         "messages_out_total",
         "publish_seconds",
         "redelivered_total",
+        "refused_total",
+        "subscribed_total",
+        "unsubscribed_total",
+        "workers_connected",
     )
 
     def __init__(self) -> None:
         self.connections_total: dict[str, int] = {}
         """Accepted connections by protocol ("mqtt", "http")."""
         self.clients_connected = 0
+        self.workers_connected = 0
+        """Workers of queues that stay and are given jobs (binary protocol), once for each queue."""
+        self.subscribed_total = 0
+        """Filters subscribed to."""
+        self.unsubscribed_total = 0
+        """Requests to unsubscribe."""
+        self.refused_total = 0
+        """Requests answered with an error."""
         self.messages_in_total = [0, 0, 0]
         """PUBLISH packets accepted, by QoS."""
         self.messages_out_total = [0, 0, 0]
@@ -73,6 +86,8 @@ class Counters:
         self.commit_failures_total = 0
         self.publish_seconds = Histogram(LATENCY_S_BOUNDS)
         """From reading a QoS 1 or 2 PUBLISH to its acknowledgement."""
+        self.delivery_seconds = Histogram(LATENCY_S_BOUNDS)
+        """From reading a publish that waits for the disk to handing it to a subscriber."""
         self.commit_seconds = Histogram(LATENCY_S_BOUNDS)
         """One commit of the journal, all of it."""
         self.fsync_seconds = Histogram(LATENCY_S_BOUNDS)
