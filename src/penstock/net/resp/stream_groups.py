@@ -37,6 +37,7 @@ from penstock.net.resp.stream_reading import (
     offset_of,
     streams_reply,
     too_large,
+    topic_info,
 )
 from penstock.net.resp.stream_steps import stepwise, submitted
 from penstock.obs.reasons import DisconnectReason
@@ -118,7 +119,7 @@ async def _start(hub: Hub, topic: bytes, text: bytes) -> int:
     """The first offset that a group hands out."""
     if text != b"$":
         return await offset_of(hub, topic, ids.after(text))
-    info = hub.store.topic(topic)
+    info = topic_info(hub, topic)
     return info.next_offset if info else 0
 
 

@@ -18,6 +18,7 @@ from penstock.net.resp.stream_reading import (
     exists,
     ids_at,
     too_large,
+    topic_info,
 )
 from penstock.net.resp.stream_steps import stepwise
 from penstock.store.store import TopicInfo
@@ -93,7 +94,7 @@ def _full_count(args: list[bytes]) -> int | None:
 
 
 async def _overview(hub: Hub, topic: bytes, protocol: Protocol) -> Pairs:
-    info = hub.store.topic(topic)
+    info = topic_info(hub, topic)
     first = NO_ID
     last = NO_ID
     if info is not None and info.count:
@@ -114,7 +115,7 @@ async def _overview(hub: Hub, topic: bytes, protocol: Protocol) -> Pairs:
 
 async def _ends(hub: Hub, topic: bytes, protocol: Protocol) -> Pairs:
     """The first and the last entry that are there."""
-    info = hub.store.topic(topic)
+    info = topic_info(hub, topic)
     if info is None:
         return [("first-entry", encode.null(protocol)), ("last-entry", encode.null(protocol))]
     bounds = info.first_offset, info.next_offset
@@ -127,7 +128,7 @@ async def _ends(hub: Hub, topic: bytes, protocol: Protocol) -> Pairs:
 
 
 async def _entries(hub: Hub, topic: bytes, count_max: int) -> list[bytes]:
-    info = hub.store.topic(topic)
+    info = topic_info(hub, topic)
     if info is None:
         return []
     bounds = info.first_offset, info.next_offset
@@ -179,7 +180,7 @@ async def _progress(hub: Hub, group: Group) -> dict[Value, Value]:
     """How far a group has come."""
     last = group.next - 1
     names = await ids_at(hub, group.topic, [last] if last >= 0 else [])
-    info = hub.store.topic(group.topic)
+    info = topic_info(hub, group.topic)
     return {
         "last-delivered-id": names.get(last, NO_ID),
         "entries-read": group.next,

@@ -24,7 +24,7 @@ from penstock.errors import StorageError
 from penstock.net.hub import Hub
 from penstock.net.owed import ranges_of
 from penstock.net.resp.stream_faults import StreamFault, no_group
-from penstock.net.resp.stream_reading import Gathered, entries_at, entries_from
+from penstock.net.resp.stream_reading import Gathered, entries_at, entries_from, topic_info
 from penstock.net.resp.stream_steps import submitted
 from penstock.obs.log import get_logger
 from penstock.store.store import TopicInfo
@@ -123,7 +123,7 @@ class _Line:
         if group is None:
             self.fail(no_group(self.topic, self.group))
             return
-        info = self._hub.store.topic(self.topic)
+        info = topic_info(self._hub, self.topic)
         if info is None or not group.available(info.next_offset):
             self._dismiss()
             return
@@ -158,6 +158,10 @@ class _Line:
         try:
             shares = await self._take(served, info.first_offset, _gaps(start, seen), seen.end)
             await self._give(served, shares, dict(seen.entries))
+        except Exception as error:
+            for place in served:
+                place.fail(error)
+            raise
         finally:
             for place in served:
                 place.release()

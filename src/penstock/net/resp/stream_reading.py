@@ -38,6 +38,7 @@ __all__ = [
     "offset_of",
     "streams_reply",
     "too_large",
+    "topic_info",
 ]
 
 LOT_COUNT = 1_024
@@ -58,9 +59,14 @@ class Gathered(NamedTuple):
     """Whether the bound was not reached: what was asked for is all there."""
 
 
+def topic_info(hub: Hub, topic: bytes) -> TopicInfo | None:
+    """What the store knows of a topic; no message has a topic without a name."""
+    return hub.store.topic(topic) if topic else None
+
+
 def exists(hub: Hub, topic: bytes) -> bool:
     """Whether there is such a stream: something was published to it, or it has a group."""
-    return hub.store.topic(topic) is not None or topic in hub.broker.groups.by_topic
+    return topic_info(hub, topic) is not None or topic in hub.broker.groups.by_topic
 
 
 async def offset_of(hub: Hub, topic: bytes, place: Place) -> int:
@@ -191,7 +197,7 @@ def _messages_at(store: Store, topic: bytes, offsets: list[int]) -> Iterator[Mes
 
 
 def _length(call: Call) -> None:
-    info = call.connection.hub.store.topic(call.args[1])
+    info = topic_info(call.connection.hub, call.args[1])
     call.value(info.count if info else 0)
 
 
@@ -200,7 +206,7 @@ async def _range(call: Call, *, is_reverse: bool = False) -> bytes:
     options = range_options(call.args, is_reverse=is_reverse)
     if options.count_max == 0:
         return encode.null_array(call.connection.protocol)
-    info = hub.store.topic(topic)
+    info = topic_info(hub, topic)
     if info is None:
         return encode.array([])
     start = max(await offset_of(hub, topic, options.start), info.first_offset)
@@ -243,7 +249,7 @@ async def _read(call: Call) -> bytes:
 async def _start(hub: Hub, source: Source) -> int:
     if source.after is not None:
         return await offset_of(hub, source.topic, source.after)
-    info = hub.store.topic(source.topic)
+    info = topic_info(hub, source.topic)
     return info.next_offset if info else 0
 
 
@@ -253,7 +259,7 @@ async def _read_once(
     """What there is to read now, by stream."""
     streams = []
     for topic, start in starts:
-        info = hub.store.topic(topic)
+        info = topic_info(hub, topic)
         if info is None or start >= info.next_offset:
             continue
         found = await entries_from(hub, topic, start, info.next_offset, count)

@@ -42,7 +42,7 @@ from penstock.net.resp.fields import contents
 from penstock.net.resp.stream_faults import StreamFault, not_stored
 from penstock.net.resp.stream_ids import entry_offsets
 from penstock.net.resp.stream_options import Trim, add_options, trim_options
-from penstock.net.resp.stream_reading import exists, offset_of
+from penstock.net.resp.stream_reading import exists, offset_of, topic_info
 from penstock.net.resp.stream_steps import answer, off_loop, on_writer, stepwise
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason
@@ -166,7 +166,7 @@ def _admit(hub: Hub, topic: bytes, count: int) -> None:
 
 async def _delete(call: Call) -> bytes:
     hub, topic = call.connection.hub, call.args[1]
-    if hub.store.topic(topic) is None:
+    if topic_info(hub, topic) is None:
         return encode.integer(0)
     offsets = entry_offsets(call.args[2:])
     return encode.integer(await on_writer(hub, lambda: hub.store.delete(topic, offsets)))
@@ -179,7 +179,7 @@ async def _trim_stream(call: Call) -> bytes:
 
 async def _trim(hub: Hub, topic: bytes, options: Trim) -> int:
     """Remove the oldest entries of a topic; how many there were."""
-    info = hub.store.topic(topic)
+    info = topic_info(hub, topic)
     if info is None:
         return 0
     if options.place is not None:
