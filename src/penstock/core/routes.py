@@ -41,7 +41,7 @@ EVICTED_SHARE = 512
 WIDE_FILTER_VISITS = 2_048
 """A filter that makes us look at more cached topics than this empties the cache instead."""
 
-PATTERN_WILDCARDS = b"*?["
+PATTERN_WILDCARDS = (b"*", b"?", b"[")
 """What a pattern must begin with to be blind for topics that begin with ``$``."""
 
 
@@ -64,7 +64,7 @@ class _Pattern(Generic[Subscriber]):
 
     def __init__(self, pattern: bytes, matches: Callable[[bytes], bool]) -> None:
         self._matches = matches
-        self._sees_dollar = pattern[:1] not in PATTERN_WILDCARDS
+        self._sees_dollar = not pattern.startswith(PATTERN_WILDCARDS)
         self.subscribers: dict[Subscriber, int] = {}
 
     def matches(self, topic: bytes) -> bool:

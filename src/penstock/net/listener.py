@@ -3,7 +3,7 @@
 A fresh connection is a ``_Stranger``: it has a deadline and at most a handful of bytes. Once those
 bytes tell the protocol, the protocol's **door** takes the transport over, bytes included, and the
 stranger is forgotten. A door is any callable ``(transport, data, accepted_at)``; a protocol without
-one is refused with a reason, which is how the doors still to be built announce themselves.
+one is refused with a reason.
 """
 
 import asyncio
@@ -27,9 +27,6 @@ BEYOND_CLIENTS = 64
 
 BACKLOG = 1024
 """Connections the kernel holds for us: a fleet that reconnects all at once."""
-
-_FAREWELLS = {Protocol.RESP: b"-ERR this Penstock does not speak RESP yet; use MQTT or HTTP\r\n"}
-"""What to say to protocols that are recognised but have no door."""
 
 
 class Listener:
@@ -109,7 +106,7 @@ class _Stranger(asyncio.Protocol):
         door = self._listener.doors.get(protocol)
         if door is None:
             detail = f"{protocol.value}, begins with {self._data[:DETECT_BYTES_MAX].hex(' ')}"
-            self.refuse(DisconnectReason.UNKNOWN_PROTOCOL, detail, _FAREWELLS.get(protocol, b""))
+            self.refuse(DisconnectReason.UNKNOWN_PROTOCOL, detail)
             return
         if not self._listener.admits(protocol):
             detail = f"{self._listener.hub.limits.clients_max} clients are connected"
@@ -132,19 +129,15 @@ class _Stranger(asyncio.Protocol):
             self.refuse(DisconnectReason.CONNECT_TIMEOUT)
         return None
 
-    def refuse(self, reason: DisconnectReason, detail: str = "", farewell: bytes = b"") -> None:
-        """Cut the connection, counted; ``farewell`` tells the peer why, where it can understand."""
+    def refuse(self, reason: DisconnectReason, detail: str = "") -> None:
+        """Cut the connection, counted."""
         transport = self._let_go()
         assert transport is not None
         hub = self._listener.hub
         hub.counters.disconnects[reason] += 1
         peer = peer_of(transport)
         hub.complaints.info("refused", reason.value, reason=reason.value, peer=peer, detail=detail)
-        if farewell:
-            transport.write(farewell)
-            transport.close()
-        else:
-            transport.abort()
+        transport.abort()
 
     def _let_go(self) -> asyncio.Transport | None:
         self._listener.strangers.discard(self)

@@ -142,3 +142,84 @@ def test_without_a_cache_every_route_is_worked_out_anew():
     assert routes.unsubscribe(b"a", "us")
     assert routes.resolve(b"a").targets == ()
     assert routes.misses == 2
+
+
+# ── patterns ──────────────────────────────────────────────────────────────────────────────────
+
+
+def has_an_e(topic: bytes) -> bool:
+    return b"e" in topic
+
+
+def test_a_pattern_is_asked_once_per_topic_and_its_subscribers_are_among_the_targets():
+    asked = []
+    routes = Routes()
+    routes.subscribe(b"tea", "us", 1)
+    routes.subscribe_pattern(b"*e*", lambda topic: not asked.append(topic), "them")
+    assert routes.resolve(b"tea").targets == (("us", 1), ("them", 0))
+    assert routes.cached[b"tea"].targets == (("us", 1), ("them", 0))
+    assert asked == [b"tea"]
+
+
+def test_who_subscribes_to_the_same_pattern_shares_the_question():
+    asked = []
+    routes = Routes()
+    for who in ("us", "them"):
+        routes.subscribe_pattern(b"x*", lambda topic: not asked.append(topic), who)
+    assert routes.pattern_count == 1
+    assert routes.resolve(b"x").targets == (("us", 0), ("them", 0))
+    assert asked == [b"x"]
+
+
+def test_a_pattern_that_comes_or_goes_forgets_the_routes_that_it_matches_only():
+    routes = warmed(b"tea", b"milk")
+    routes.subscribe_pattern(b"*e*", has_an_e, "us")
+    assert list(routes.cached) == [b"milk"]
+    assert routes.resolve(b"tea").targets == (("us", 0),)
+    routes.unsubscribe_pattern(b"*e*", "us")
+    assert list(routes.cached) == [b"milk"]
+    assert routes.resolve(b"tea").targets == ()
+    assert routes.pattern_count == 0
+
+
+def test_a_pattern_stays_while_somebody_subscribes_to_it():
+    routes = Routes()
+    routes.subscribe_pattern(b"*e*", has_an_e, "us")
+    routes.subscribe_pattern(b"*e*", has_an_e, "them")
+    routes.unsubscribe_pattern(b"*e*", "us")
+    assert routes.resolve(b"tea").targets == (("them", 0),)
+
+
+def test_with_many_topics_cached_a_pattern_forgets_them_all_without_looking():
+    asked = []
+    routes = warmed(*(b"t/%d" % number for number in range(2_049)), cached_max=4_096)
+    routes.subscribe_pattern(b"nothing", asked.append, "us")
+    assert not routes.cached
+    assert not asked
+    assert routes.invalidations == 2_049
+
+
+@pytest.mark.parametrize("pattern", [b"*", b"?SYS/x", b"[$]SYS/x"])
+def test_a_pattern_that_begins_with_a_wildcard_sees_no_dollar_topics(pattern):
+    routes = Routes()
+    routes.subscribe_pattern(pattern, lambda _topic: True, "us")
+    assert routes.resolve(b"$SYS/x").targets == ()
+    assert routes.resolve(b"a").targets == (("us", 0),)
+
+
+@pytest.mark.parametrize("pattern", [b"$SYS/*", b"\\$SYS/x", b""])
+def test_a_pattern_that_begins_otherwise_sees_them(pattern):
+    routes = Routes()
+    routes.subscribe_pattern(pattern, lambda _topic: True, "us")
+    assert routes.resolve(b"$SYS/x").targets == (("us", 0),)
+
+
+def test_filters_and_their_audiences_can_be_looked_at():
+    routes = Routes()
+    routes.subscribe(b"a", "us", 1)
+    routes.subscribe(b"a", "them", 0)
+    routes.subscribe(b"b/#", "us", 0)
+    assert set(routes.filters()) == {b"a", b"b/#"}
+    assert set(routes.audience(b"a")) == {"us", "them"}
+    assert set(routes.audience(b"b/#")) == {"us"}
+    assert not routes.audience(b"b/c")

@@ -17,19 +17,12 @@ from penstock.testing import VirtualClock
 
 
 class Transport:
-    """Remembers how it ended, and what it was told before."""
+    """Remembers how it ended."""
 
-    is_aborted = is_closed = False
-    written = b""
+    is_aborted = False
 
     def abort(self) -> None:
         self.is_aborted = True
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    def write(self, data: bytes) -> None:
-        self.written += data
 
     def get_extra_info(self, name: str) -> tuple[str, int]:
         return {"peername": ("192.0.2.7", 4711)}[name]
@@ -88,15 +81,6 @@ def test_a_protocol_without_a_door_is_refused_and_counted(data):
     assert bench.count(DisconnectReason.UNKNOWN_PROTOCOL) == 1
     assert bench.counters.connections_total == {}
     assert bench.complaints[0]["peer"] == "192.0.2.7:4711"
-
-
-def test_a_redis_client_is_told_in_its_own_words():
-    bench = Bench()
-    stranger, transport = bench.stranger()
-    stranger.data_received(b"*1\r\n$4\r\nPING\r\n")
-    assert transport.written.startswith(b"-ERR ")
-    assert transport.is_closed
-    assert bench.count(DisconnectReason.UNKNOWN_PROTOCOL) == 1
 
 
 def test_bytes_that_do_not_decide_yet_are_kept_for_the_door():

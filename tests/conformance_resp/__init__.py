@@ -1,0 +1,1 @@
+"""Redis itself as the oracle: the same bytes to both, the same answer from both."""
