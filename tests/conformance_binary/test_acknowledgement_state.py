@@ -114,8 +114,8 @@ class Acknowledgements(RuleBasedStateMachine):
         connection.send(ack(0), ack(self.count + beyond), ack(2**64 - beyond))
         connection.expect_nothing()
 
-    @rule(data=st.data())
-    def acknowledge_without_a_name(self, data: st.DataObject) -> None:
+    @rule()
+    def acknowledge_without_a_name(self) -> None:
         self.publisher.send(*map(ack, range(1, self.count + 2)))
         self.publisher.expect_nothing()
 
@@ -139,6 +139,12 @@ class Acknowledgements(RuleBasedStateMachine):
         """Let the rows of the state be written, so that a restart begins with them."""
         self.broker.clock.advance(2)
 
+    @rule()
+    def look(self) -> None:
+        """Nothing is on its way that was not asked for."""
+        for connection in self.connected.values():
+            connection.expect_nothing()
+
     # ── what holds
 
     @invariant()
@@ -148,13 +154,8 @@ class Acknowledgements(RuleBasedStateMachine):
             assert sequences == sorted(set(sequences))
             assert all(1 <= sequence <= self.count for sequence in sequences)
 
-    @invariant()
-    def nothing_unasked_is_on_its_way(self) -> None:
-        for connection in self.connected.values():
-            connection.expect_nothing()
-
 
 Acknowledgements.TestCase.settings = settings(
-    max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestAcknowledgements = Acknowledgements.TestCase
