@@ -11,7 +11,9 @@ no ``payload``                 the payload is a JSON object of the fields (flag 
 =============================  ====================================================================
 
 What JSON cannot hold (bytes that are not UTF-8, a name that occurs twice) is kept in the headers
-as well, exactly; the JSON then has replacement characters, and the last of the equal names.
+as well, exactly; the JSON then has question marks for all bytes of such a text that are not plain
+ASCII, and the last of the equal names. (A replacement character, or an escape, for each byte of a
+compressed picture would make the message several times as large, and nobody the wiser.)
 
 ``payload`` among others is written first when it is read. If it stood elsewhere, or occurred more
 than once, an empty header of that name marks the place of the one that became the payload.
@@ -36,6 +38,10 @@ PAYLOAD = b"payload"
 Headers = tuple[tuple[bytes, bytes], ...]
 
 _MARK = (PAYLOAD, b"")
+
+REPLACEMENT = "\ufffd"
+_PLAIN = bytes(byte if 0x20 <= byte < 0x7F else ord("?") for byte in range(256))
+"""Every byte as plain ASCII."""
 
 _to_json = msgspec.json.Encoder().encode
 _from_json = msgspec.json.Decoder(dict[str, str]).decode
@@ -115,34 +121,33 @@ def _unmarked(payload: bytes, headers: Headers) -> list[bytes]:
 def _json_contents(
     names: Sequence[bytes], values: Sequence[bytes], last_values: list[bytes]
 ) -> Content:
+    before = list(zip(names[:-1], values[:-1], strict=True))
     try:
-        head = _json_head(names, values[:-1])
+        head = _json_head({n.decode(): v.decode() for n, v in before}, names[-1].decode())
         payloads = [b"%b%b}" % (head, _to_json(value.decode())) for value in last_values]
-    except ValueError:  # not UTF-8, or a name that occurs twice
-        return _inexact_contents(names, values, last_values)
-    return Content(payloads, None, is_fields=True)
+    except UnicodeDecodeError:
+        is_exact = False
+    else:
+        is_exact = len(set(names)) == len(names)
+    if is_exact:
+        return Content(payloads, None, is_fields=True)
+    head = _json_head({_shown(n): _shown(v) for n, v in before}, _shown(names[-1]))
+    payloads = [b"%b%b}" % (head, _to_json(_shown(value))) for value in last_values]
+    headers = [(*before, (names[-1], value)) for value in last_values]
+    return Content(payloads, [Extras(found) for found in headers], is_fields=True)
 
 
-def _json_head(names: Sequence[bytes], values: Sequence[bytes]) -> bytes:
-    """The JSON object up to where the last value goes. Raises ValueError if that loses anything."""
-    if len(set(names)) < len(names):
-        raise ValueError("a name occurs twice")
-    pairs = zip(names, values, strict=False)
-    members = [b"%b:%b" % (_to_json(n.decode()), _to_json(v.decode())) for n, v in pairs]
-    return b"{%b" % b",".join([*members, _to_json(names[-1].decode()) + b":"])
+def _json_head(before: dict[str, str], name: str) -> bytes:
+    """The JSON object up to where the value of the last name goes."""
+    before.pop(name, None)
+    members = [b"%b:%b," % (_to_json(other), _to_json(value)) for other, value in before.items()]
+    return b"{%b%b:" % (b"".join(members), _to_json(name))
 
 
-def _inexact_contents(
-    names: Sequence[bytes], values: Sequence[bytes], last_values: list[bytes]
-) -> Content:
-    """Like ``_json_contents``, one by one: the fields themselves go beside what JSON garbles."""
-    before = tuple(zip(names[:-1], values[:-1], strict=True))
-    entries = [(*before, (names[-1], value)) for value in last_values]
-    payloads = [
-        _to_json({n.decode(errors="replace"): v.decode(errors="replace") for n, v in entry})
-        for entry in entries
-    ]
-    return Content(payloads, [Extras(headers=entry) for entry in entries], is_fields=True)
+def _shown(text: bytes) -> str:
+    """What JSON can show of a text: all of it, or its plain ASCII if it is not UTF-8."""
+    shown = text.decode(errors="replace")
+    return text.translate(_PLAIN).decode() if REPLACEMENT in shown else shown
 
 
 def _signature_fields(signature: Signature) -> list[bytes]:
