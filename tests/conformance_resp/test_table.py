@@ -1,0 +1,203 @@
+"""A table of commands: what Redis answers, byte for byte, is what Penstock answers."""
+
+import pytest
+
+SAME: list[tuple[str | bytes, ...]] = [
+    # ── the connection ──
+    ("PING",),
+    ("ping",),
+    ("PiNg hello",),
+    ("PING ''",),
+    ("PING a b",),
+    ("ECHO hello",),
+    ("ECHO",),
+    ("ECHO a b",),
+    ("SELECT 0",),
+    ("SELECT 99",),
+    ("SELECT -1",),
+    ("SELECT x",),
+    ("SELECT",),
+    ("QUIT",),
+    ("QUIT now",),
+    ("QUIT", "PING"),
+    ("RESET",),
+    ("RESET now",),
+    ("HELLO 3", "RESET", "CLIENT GETNAME"),
+    ("CLIENT SETNAME x", "RESET", "CLIENT GETNAME"),
+    ("SUBSCRIBE a", "RESET", "PING"),
+    # ── HELLO, AUTH ──
+    ("HELLO",),
+    ("HELLO 2",),
+    ("HELLO 3",),
+    ("HELLO 3", "HELLO"),
+    ("HELLO 3", "HELLO 2"),
+    ("HELLO 1",),
+    ("HELLO 4",),
+    ("HELLO x",),
+    ("HELLO -3",),
+    ("HELLO 3 SETNAME",),
+    ("HELLO 3 SETNAME 'a b'", "CLIENT GETNAME"),
+    ("HELLO 3 SETNAME me", "CLIENT GETNAME"),
+    ("HELLO 3 setname me", "CLIENT GETNAME"),
+    ("HELLO 3 AUTH default any",),
+    ("HELLO 3 AUTH other any",),
+    ("HELLO 3 AUTH default any SETNAME me", "CLIENT GETNAME"),
+    ("HELLO 3 AUTH default",),
+    ("HELLO 3 NONSENSE",),
+    ("HELLO 3", "CLIENT GETNAME"),
+    ("AUTH x",),
+    ("AUTH default x",),
+    ("AUTH other x",),
+    ("AUTH a b c",),
+    ("AUTH",),
+    # ── CLIENT ──
+    ("CLIENT",),
+    ("CLIENT NONSENSE",),
+    ("CLIENT GETNAME",),
+    ("CLIENT GETNAME x",),
+    ("CLIENT SETNAME me", "CLIENT GETNAME"),
+    ("CLIENT SETNAME me", "CLIENT SETNAME ''", "CLIENT GETNAME"),
+    ("CLIENT SETNAME 'a b'",),
+    ("CLIENT SETNAME",),
+    ("client setname me", "client getname"),
+    ("CLIENT LIST NONSENSE",),
+    ("CLIENT LIST TYPE NONSENSE",),
+    ("CLIENT LIST TYPE replica",),
+    ("CLIENT LIST ID x",),
+    ("CLIENT LIST ID 9999999999999999",),
+    ("CLIENT NO-EVICT ON",),
+    ("CLIENT NO-EVICT perhaps",),
+    # ── COMMAND ──
+    ("COMMAND NONSENSE",),
+    ("COMMAND COUNT x",),
+    ("COMMAND INFO nonsense",),
+    ("HELLO 3", "COMMAND INFO nonsense"),
+    ("COMMAND LIST NONSENSE",),
+    ("COMMAND LIST FILTERBY PATTERN publis?",),
+    ("COMMAND DOCS nonsense",),
+    # ── what is wrong with a command ──
+    ("NONSENSE",),
+    ("nonsense a b",),
+    ("nonsense " + "argument " * 30,),
+    ("n" * 200 + " a",),
+    ("nonsense " + "a" * 200,),
+    ("PUBLISH",),
+    ("PUBLISH a",),
+    ("publish a b c",),
+    ("SUBSCRIBE",),
+    ("PSUBSCRIBE",),
+    ("PUBSUB",),
+    ("PUBSUB NONSENSE",),
+    ("PUBSUB CHANNELS a b",),
+    ("PUBSUB NUMPAT a",),
+    # ── subscribing ──
+    ("SUBSCRIBE a",),
+    ("SUBSCRIBE a a b",),
+    ("SUBSCRIBE a", "SUBSCRIBE b", "SUBSCRIBE a"),
+    ("SUBSCRIBE a", "PSUBSCRIBE a*", "SUBSCRIBE b"),
+    ("UNSUBSCRIBE",),
+    ("UNSUBSCRIBE x",),
+    ("PUNSUBSCRIBE",),
+    ("PUNSUBSCRIBE x",),
+    ("SUBSCRIBE a", "UNSUBSCRIBE"),
+    ("SUBSCRIBE a", "UNSUBSCRIBE b", "UNSUBSCRIBE a", "PING"),
+    ("SUBSCRIBE a", "PSUBSCRIBE x", "UNSUBSCRIBE", "PUNSUBSCRIBE", "PING"),
+    ("PSUBSCRIBE x", "UNSUBSCRIBE", "UNSUBSCRIBE y"),
+    ("PSUBSCRIBE x y x",),
+    ("PSUBSCRIBE ''",),
+    ("HELLO 3", "SUBSCRIBE a b", "PSUBSCRIBE c", "PING", "PING x"),
+    ("HELLO 3", "UNSUBSCRIBE", "PUNSUBSCRIBE"),
+    ("HELLO 3", "SUBSCRIBE a", "UNSUBSCRIBE a"),
+    # ── subscribed in RESP 2, few commands are allowed ──
+    ("SUBSCRIBE a", "PING"),
+    ("SUBSCRIBE a", "PING x"),
+    ("SUBSCRIBE a", "PUBLISH a b"),
+    ("SUBSCRIBE a", "echo b"),
+    ("SUBSCRIBE a", "HELLO 3"),
+    ("SUBSCRIBE a", "CLIENT ID"),
+    ("SUBSCRIBE a", "NONSENSE"),
+    ("SUBSCRIBE a", "ECHO"),
+    ("SUBSCRIBE a", "QUIT"),
+    ("PSUBSCRIBE a", "ECHO b"),
+    ("SUBSCRIBE a", "UNSUBSCRIBE a", "ECHO b"),
+    ("HELLO 3", "SUBSCRIBE a", "ECHO b"),
+    # ── PUBSUB, PUBLISH ──
+    ("PUBSUB NUMSUB",),
+    ("PUBSUB NUMSUB nobody here",),
+    ("PUBSUB CHANNELS nobody*",),
+    ("HELLO 3", "SUBSCRIBE mine", "PUBSUB NUMSUB mine other", "PUBSUB CHANNELS mine"),
+    ("PUBLISH nobody x",),
+    ("PUBLISH nobody x", "PUBLISH nobody y", "PUBLISH nobody z", "PING"),
+    # ── typed by hand ──
+    (b"PING\r\n",),
+    (b"ping\n",),
+    (
+        b"PING\r\n",
+        b"  ECHO   'a b'  \r\n",
+    ),
+    (b'ECHO "\\x41\\n"\r\n',),
+    (
+        b"PING\r\n",
+        b"\r\n\r\nPING\r\n",
+    ),
+    (b"ECHO 'unbalanced\r\n",),
+    (b"SUBSCRIBE a b\r\n", b"PING\r\n"),
+    (b"*0\r\nPING\r\n",),
+    (b"*-1\r\nPING\r\n",),
+    # ── not the protocol ──
+    (b"*1\r\n+PING\r\n",),
+    (b"*x\r\n",),
+    (b"*1\r\n$x\r\n",),
+    (b"*1\r\n$-1\r\n",),
+    (b"*1\r\n:1\r\n",),
+]
+
+
+@pytest.mark.parametrize("commands", SAME, ids=lambda commands: " / ".join(map(str, commands))[:60])
+def test_the_answer_is_that_of_redis(commands, ask_redis, ask_penstock):
+    assert ask_penstock(*commands) == ask_redis(*commands)
+
+
+DIFFERENT: list[tuple[str, tuple[str | bytes, ...], bytes]] = [
+    (
+        "there is one database",
+        ("SELECT 1",),
+        b"-ERR DB index is out of range\r\n",
+    ),
+    (
+        "a channel is a topic, and has rules",
+        ("SUBSCRIBE ''",),
+        b"-ERR invalid channel '': empty\r\n",
+    ),
+    (
+        "wildcards of MQTT are wildcards",
+        ("PUBLISH a/# x",),
+        b"-ERR topic_invalid: topic a/#: wildcard in a topic name\r\n",
+    ),
+    (
+        "the broker's own topics are closed",
+        ("PUBLISH $SYS/x y",),
+        b"-ERR topic_reserved: topic $SYS/x\r\n",
+    ),
+    (
+        "a subcommand that Redis has had since 7.2",
+        ("CLIENT SETINFO LIB-NAME x",),
+        b"+OK\r\n",
+    ),
+    (
+        "one who publishes to itself has the answer first",
+        ("HELLO 3", "SUBSCRIBE self", "PUBLISH self x", "PING"),
+        b"",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("reason", "commands", "answer"), DIFFERENT, ids=lambda value: str(value)[:40]
+)
+def test_where_the_answer_is_another_there_is_a_reason(
+    reason, commands, answer, ask_redis, ask_penstock
+):
+    ours = ask_penstock(*commands)
+    assert ours != ask_redis(*commands), f"no longer different: {reason}"
+    assert not answer or ours == answer + b"+OK\r\n"
