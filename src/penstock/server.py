@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from penstock import __version__
@@ -28,6 +28,7 @@ from penstock.core.commands import (
     from_event,
 )
 from penstock.core.effects import Effects
+from penstock.core.groups import Group, Groups
 from penstock.core.retained import RetainedMessage
 from penstock.core.subscriptions import SubscriptionTrie
 from penstock.errors import StorageError
@@ -36,11 +37,11 @@ from penstock.net.clock import Clock, SystemClock
 from penstock.net.detect import Protocol
 from penstock.net.envelopes import offer_envelopes
 from penstock.net.http import KEEP_ALIVE_S, HttpDoor
-from penstock.net.hub import Hub, peer_of
+from penstock.net.hub import Hub, LiveSubscriber, peer_of
 from penstock.net.key_book import KeyBook
 from penstock.net.listener import Door, Listener
 from penstock.net.mqtt import MqttConnection
-from penstock.net.queues import Queues
+from penstock.net.queues import PREFIX, WORKERS, Queues
 from penstock.net.resp.connection import RespConnection
 from penstock.net.sys_topics import SysTopics
 from penstock.obs.counters import Counters
@@ -48,7 +49,8 @@ from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.entry import Entry
 from penstock.store.lmdb_store import LmdbStore
-from penstock.store.store import Limits, RetentionRule, RetentionRules, Store
+from penstock.store.store import Limits, RetentionRule, RetentionRules, Store, TopicInfo
+from penstock.trust.gate import Gate
 from penstock.trust.keys import Key
 from penstock.trust.replay import AHEAD_MS_MAX
 
@@ -66,6 +68,9 @@ FORGET_AT_ONCE = 256
 SIGNED_LOT = 1_000
 SIGNED_LOTS_MAX = 50
 """Messages looked at on a start for the time they were signed at: at a time, and how often."""
+
+QUEUES_COUNTED_MAX = 1_000
+"""Queues whose jobs are counted for the metrics."""
 
 _ORDINARY_HTTP_ENDS = {
     DisconnectReason.CLIENT_DISCONNECT,
@@ -272,9 +277,61 @@ class Server:
         """Retained messages."""
         return self.broker.retained.count
 
+    @property
+    def gate(self) -> Gate:
+        """Who judges signatures."""
+        return self.hub.gate
+
+    @property
+    def groups(self) -> Groups:
+        """All groups of all topics."""
+        return self.broker.groups
+
+    def connections(self) -> int:
+        """Open connections of clients."""
+        return len(self.hub.clients)
+
     def subscriptions(self) -> int:
-        """Filters of all sessions."""
-        return self.broker.routes.subscription_count
+        """Filters of all clients, those once that are held in two places; and queues' workers."""
+        live = self.broker.routes.subscription_count - self.hub.listening_count
+        return live + self.followers() + self._patterns() + self.counters.workers_connected
+
+    def _patterns(self) -> int:
+        """Patterns of all RESP clients; whoever has the same one counts, too."""
+        if not self.broker.routes.pattern_count:
+            return 0
+        clients = [c for c in self.hub.clients if isinstance(c, RespConnection)]
+        return sum(len(client.subscriptions.patterns) for client in clients)
+
+    def followers(self) -> int:
+        """Filters of those who follow the journal."""
+        return self.hub.feed.routes.subscription_count
+
+    def durable_subscribers(self) -> int:
+        """Client ids whose acknowledgements are kept."""
+        return len(self.broker.subscribers.by_id)
+
+    def topics_subscribed(self) -> int:
+        """Different filters and patterns that somebody subscribes to."""
+        routes, followed = self.broker.routes, self.hub.feed.routes.filters()
+        only_followed = sum(name not in routes.filters() for name in followed)
+        return len(routes.filters()) + only_followed + routes.pattern_count
+
+    def filters(self, count_max: int) -> list[bytes]:
+        """Some of the filters that somebody subscribes to."""
+        filters = chain(self.broker.routes.filters(), self.hub.feed.routes.filters())
+        return list(islice(filters, count_max))
+
+    def subscribers(self, topic_filter: bytes) -> int:
+        """How many subscribe to a filter of just this spelling, followers once."""
+        live = self.broker.routes.audience(topic_filter)
+        followers = len(self.hub.feed.routes.audience(topic_filter))
+        return followers + sum(not isinstance(who, LiveSubscriber) for who in live)
+
+    def queue_pending(self) -> int:
+        """Jobs that wait in queues or are being done; in any thread."""
+        queues = islice(self.store.topics(PREFIX), QUEUES_COUNTED_MAX)
+        return sum(_jobs(queue, self.groups.get(queue.name, WORKERS)) for queue in queues)
 
     def journal(self) -> JournalView:
         """The journal in numbers."""
@@ -351,6 +408,13 @@ class Server:
                 connection.abort()
             self.hub.close()
         self.store.close()
+
+
+def _jobs(queue: TopicInfo, group: Group | None) -> int:
+    """Jobs of a queue that wait or are in hand; its group is made for the first worker."""
+    if group is None:
+        return queue.count
+    return len(group.pending) + max(queue.next_offset - max(group.next, queue.first_offset), 0)
 
 
 def recover(store: Store, broker: Broker) -> None:

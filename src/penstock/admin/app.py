@@ -47,8 +47,9 @@ def create_app(view: "View", key_book: "KeyBook | None" = None, token: str = "")
             return JSONResponse({"status": "ready"}, headers=NO_STORE)
         return JSONResponse({"status": "not ready", "reason": why_not}, 503, headers=NO_STORE)
 
-    async def metrics_page(_request: "Request") -> Response:
-        return Response(metrics.render(view), media_type=metrics.CONTENT_TYPE, headers=NO_STORE)
+    async def metrics_page(request: "Request") -> Response:
+        text = await metrics.render_off_loop(view, with_topics="topics" in request.query_params)
+        return Response(text, media_type=metrics.CONTENT_TYPE, headers=NO_STORE)
 
     return Starlette(
         routes=[
@@ -56,6 +57,7 @@ def create_app(view: "View", key_book: "KeyBook | None" = None, token: str = "")
             Route("/health", health),
             Route("/ready", ready),
             Route("/metrics", metrics_page),
+            Route("/metrics/", metrics_page),
             *topics.routes(view),
             *(keys.routes(key_book, token) if key_book else []),
         ],

@@ -1,63 +1,51 @@
 """The metrics: one table, from which both the exposition and the reference page are made.
 
 Counting happens elsewhere, in plain integers (``obs.counters``); nothing here is touched until
-somebody asks. A scrape walks the table, reads each number from the view and lets
-``prometheus_client`` write the text. The registry is made for the one scrape: there is no global
-state, two brokers in one process do not see each other, and a metric cannot be forgotten in a
-second place. Every label value that can occur is always there, with 0 if need be, so that a rate
-over a first event is not lost.
+somebody asks. A scrape walks the table, reads each number and lets ``prometheus_client`` write the
+text (:mod:`penstock.admin.metrics_form`). Two brokers in one process do not see each other, and a
+metric cannot be forgotten in a second place. Every label value that can occur is always there, with
+0 if need be, so that a rate over a first event is not lost. Behind ours come the same figures under
+MetricMQ's names (:mod:`penstock.admin.metrics_seed`).
 
 Names follow the Prometheus conventions: prefix, subject, unit last, ``_total`` for what only grows.
 """
 
 import ast
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
-from itertools import accumulate
-from typing import Literal
+from itertools import islice
 
-import msgspec
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.core import Metric as Family
-from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
+from prometheus_client import ProcessCollector
+from starlette.concurrency import run_in_threadpool
 
+from penstock.admin.metrics_form import (
+    Metric,
+    Scrape,
+    counted,
+    exposition,
+    families,
+    read_stored,
+)
+from penstock.admin.metrics_seed import PER_TOPIC, SEED
 from penstock.admin.view import View
-from penstock.obs.counters import Counters, Histogram
 from penstock.obs.reasons import DisconnectReason, DropReason
+from penstock.trust.faults import SignatureFault
 
-__all__ = ["CONTENT_TYPE", "METRICS", "Metric", "markdown", "render"]
+__all__ = ["CONTENT_TYPE", "METRICS", "Metric", "markdown", "render", "render_off_loop"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The Prometheus text format, as old as the readers that may come."""
 
-PROTOCOLS = ("mqtt", "http")
+PROTOCOLS = ("mqtt", "binary", "resp", "http")
 """Values of the label ``protocol`` that are always present."""
 
-Reading = float | Mapping[str, float] | Histogram
-"""A number; or one number per value of the label; or a histogram."""
+GROUPS_SUMMED_MAX = 10_000
+"""Groups whose pending messages are added up: some milliseconds of work, on the loop."""
 
 
-class Metric(msgspec.Struct, frozen=True):
-    """One row of the table. ``label`` is set when ``read`` returns a mapping."""
-
-    name: str
-    kind: Literal["counter", "gauge", "histogram"]
-    help: str
-    read: Callable[[View], Reading]
-    label: str = ""
-
-
-def _counted(name: str, kind: Literal["counter", "histogram"], slot: str, text: str) -> Metric:
-    """Make the row of a counter or histogram that is a slot of ``Counters`` and has no label."""
-    assert slot in Counters.__slots__, slot
-    return Metric(name, kind, text, lambda view: getattr(view.counters, slot))
-
-
-def _by_protocol(view: View) -> Mapping[str, float]:
-    return dict.fromkeys(PROTOCOLS, 0) | view.counters.connections_total
+def _by_protocol(scrape: Scrape) -> Mapping[str, float]:
+    return dict.fromkeys(PROTOCOLS, 0) | scrape.counters.connections_total
 
 
 def _by_qos(counts: Iterable[int]) -> Mapping[str, float]:
@@ -65,9 +53,15 @@ def _by_qos(counts: Iterable[int]) -> Mapping[str, float]:
 
 
 def _by_reason(
-    counts: Mapping[DisconnectReason, int] | Mapping[DropReason, int],
+    counts: Mapping[DisconnectReason, int]
+    | Mapping[DropReason, int]
+    | Mapping[SignatureFault, int],
 ) -> Mapping[str, float]:
     return {reason.value: count for reason, count in counts.items()}
+
+
+def _group_pending(scrape: Scrape) -> int:
+    return sum(len(group.pending) for group in islice(scrape.view.groups, GROUPS_SUMMED_MAX))
 
 
 METRICS: tuple[Metric, ...] = (
@@ -83,13 +77,13 @@ METRICS: tuple[Metric, ...] = (
         "penstock_clients_connected",
         "gauge",
         "Clients connected now.",
-        lambda view: view.counters.clients_connected,
+        lambda scrape: scrape.counters.clients_connected,
     ),
     Metric(
         "penstock_disconnects_total",
         "counter",
         "Connections ended, by reason.",
-        lambda view: _by_reason(view.counters.disconnects),
+        lambda scrape: _by_reason(scrape.counters.disconnects),
         "reason",
     ),
     # ── Messages
@@ -97,23 +91,21 @@ METRICS: tuple[Metric, ...] = (
         "penstock_messages_received_total",
         "counter",
         "Messages accepted from publishers, by QoS.",
-        lambda view: _by_qos(view.counters.messages_in_total),
+        lambda scrape: _by_qos(scrape.counters.messages_in_total),
         "qos",
     ),
     Metric(
         "penstock_messages_sent_total",
         "counter",
         "Messages sent to subscribers, by QoS of the delivery.",
-        lambda view: _by_qos(view.counters.messages_out_total),
+        lambda scrape: _by_qos(scrape.counters.messages_out_total),
         "qos",
     ),
-    _counted(
+    counted(
         "penstock_received_bytes_total", "counter", "bytes_in_total", "Bytes read from sockets."
     ),
-    _counted(
-        "penstock_sent_bytes_total", "counter", "bytes_out_total", "Bytes written to sockets."
-    ),
-    _counted(
+    counted("penstock_sent_bytes_total", "counter", "bytes_out_total", "Bytes written to sockets."),
+    counted(
         "penstock_redelivered_total",
         "counter",
         "redelivered_total",
@@ -123,33 +115,59 @@ METRICS: tuple[Metric, ...] = (
         "penstock_dropped_total",
         "counter",
         "Messages, or single copies of one, that went no further, by reason.",
-        lambda view: _by_reason(view.counters.drops),
+        lambda scrape: _by_reason(scrape.counters.drops),
         "reason",
     ),
-    _counted(
+    counted(
         "penstock_publish_seconds",
         "histogram",
         "publish_seconds",
-        "From reading a QoS 1 or 2 publish to its acknowledgement.",
+        "From reading a QoS 1 or 2 or binary publish to its acknowledgement.",
+    ),
+    counted(
+        "penstock_delivery_seconds",
+        "histogram",
+        "delivery_seconds",
+        "From reading a publish that waits for the disk to handing it to a subscriber; once each.",
+    ),
+    counted(
+        "penstock_acknowledgements_total",
+        "counter",
+        "acknowledged_total",
+        "Acknowledgements of durable subscribers and of workers.",
+    ),
+    # ── Signatures
+    Metric(
+        "penstock_signature_verifications_total",
+        "counter",
+        "Signed publishes that were judged, accepted or not.",
+        lambda scrape: scrape.view.gate.verifications_total,
+    ),
+    Metric(
+        "penstock_signature_failures_total",
+        "counter",
+        "Publishes refused by their signature, or for the lack of one, by fault.",
+        lambda scrape: _by_reason(scrape.view.gate.failures),
+        "fault",
     ),
     # ── The journal
-    _counted(
+    counted(
         "penstock_captured_total", "counter", "captured_total", "Messages written to the journal."
     ),
-    _counted(
+    counted(
         "penstock_commit_seconds",
         "histogram",
         "commit_seconds",
         "One commit of the journal, from start to end.",
     ),
-    _counted(
+    counted(
         "penstock_fsync_seconds",
         "histogram",
         "fsync_seconds",
         "The part of a commit spent waiting for the disk.",
     ),
-    _counted("penstock_batch_messages", "histogram", "batch_messages", "Messages per commit."),
-    _counted(
+    counted("penstock_batch_messages", "histogram", "batch_messages", "Messages per commit."),
+    counted(
         "penstock_commit_failures_total",
         "counter",
         "commit_failures_total",
@@ -159,137 +177,139 @@ METRICS: tuple[Metric, ...] = (
         "penstock_pending_capture_bytes",
         "gauge",
         "Bytes of QoS 0 messages waiting to be journaled.",
-        lambda view: view.pending_capture_bytes(),
+        lambda scrape: scrape.view.pending_capture_bytes(),
     ),
     Metric(
         "penstock_journal_bytes",
         "gauge",
         "Disk used by the store.",
-        lambda view: view.journal().bytes,
+        lambda scrape: scrape.stored.journal.bytes,
     ),
     Metric(
         "penstock_journal_map_bytes",
         "gauge",
         "Address space of the store; it grows before it is full.",
-        lambda view: view.journal().map_bytes,
+        lambda scrape: scrape.stored.journal.map_bytes,
     ),
     Metric(
         "penstock_journal_entries",
         "gauge",
         "Entries (commits) in the journal.",
-        lambda view: view.journal().entries,
+        lambda scrape: scrape.stored.journal.entries,
     ),
     Metric(
         "penstock_journal_messages",
         "gauge",
         "Messages in the journal.",
-        lambda view: view.journal().messages,
+        lambda scrape: scrape.stored.journal.messages,
     ),
     Metric(
         "penstock_journal_first_sequence",
         "gauge",
         "Sequence of the oldest message in the journal; 0 if it is empty.",
-        lambda view: view.journal().oldest_sequence,
+        lambda scrape: scrape.stored.journal.oldest_sequence,
     ),
     Metric(
         "penstock_journal_last_sequence",
         "gauge",
         "Sequence of the newest message in the journal; 0 if it is empty.",
-        lambda view: view.journal().newest_sequence,
+        lambda scrape: scrape.stored.journal.newest_sequence,
     ),
     # ── State
     Metric(
         "penstock_sessions",
         "gauge",
         "Sessions: connected, or kept for a client that is away.",
-        lambda view: dict(zip(("connected", "away"), view.sessions(), strict=True)),
+        lambda scrape: dict(zip(("connected", "away"), scrape.view.sessions(), strict=True)),
         "state",
     ),
     Metric(
         "penstock_queued_messages",
         "gauge",
         "Messages waiting in the queues of all sessions.",
-        lambda view: view.queued(),
+        lambda scrape: scrape.view.queued(),
     ),
     Metric(
         "penstock_retained_messages",
         "gauge",
         "Retained messages.",
-        lambda view: view.retained(),
+        lambda scrape: scrape.view.retained(),
     ),
     Metric(
         "penstock_subscriptions",
         "gauge",
-        "Filters of all sessions.",
-        lambda view: view.subscriptions(),
+        "Filters of all clients, by any protocol; workers of queues, too.",
+        lambda scrape: scrape.view.subscriptions(),
+    ),
+    Metric(
+        "penstock_followers",
+        "gauge",
+        "Those of them that follow the journal: subscriptions of binary clients.",
+        lambda scrape: scrape.view.followers(),
+    ),
+    Metric(
+        "penstock_durable_subscribers",
+        "gauge",
+        "Client ids of the binary protocol whose acknowledgements are kept.",
+        lambda scrape: scrape.view.durable_subscribers(),
+    ),
+    Metric(
+        "penstock_groups",
+        "gauge",
+        "Groups of all topics: of streams, and one for each queue that was ever worked on.",
+        lambda scrape: sum(map(len, scrape.view.groups.by_topic.values())),
+    ),
+    Metric(
+        "penstock_group_pending",
+        "gauge",
+        f"Messages handed out by groups and not settled, of {GROUPS_SUMMED_MAX:,} groups at most.",
+        _group_pending,
+    ),
+    Metric(
+        "penstock_queue_pending",
+        "gauge",
+        "Jobs that wait in queues or are being done, of 1,000 queues at most.",
+        lambda scrape: scrape.stored.queue_pending,
     ),
     Metric(
         "penstock_ready",
         "gauge",
         "1 while /ready says yes, else 0.",
-        lambda view: view.ready()[0],
+        lambda scrape: scrape.view.ready()[0],
     ),
     Metric(
         "penstock_uptime_seconds",
         "gauge",
         "Time since the broker began to listen.",
-        lambda view: view.uptime_s(),
+        lambda scrape: scrape.view.uptime_s(),
     ),
     Metric(
         "penstock_build_info",
         "gauge",
         "Always 1; the label says which version runs.",
-        lambda view: {view.version: 1},
+        lambda scrape: {scrape.view.version: 1},
         "version",
     ),
 )
+
+
+_ALWAYS = (*METRICS, *SEED)
 
 
 # ── The exposition ────────────────────────────────────────────────────────────────────────────
 
 
 def render(view: View) -> bytes:
-    """Return all metrics in the Prometheus text format."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Table(view))
-    ProcessCollector(registry=registry)
-    return generate_latest(registry)
+    """Return all metrics in the Prometheus text format, at once; for tests and small programs."""
+    stored = read_stored(view, with_topics=False)
+    return exposition(families(_ALWAYS, Scrape(view, stored)))
 
 
-class _Table(Collector):
-    """Walks ``METRICS`` when the registry asks."""
-
-    def __init__(self, view: View) -> None:
-        self._view = view
-
-    def collect(self) -> Iterator[Family]:
-        for metric in METRICS:
-            yield _family(metric, metric.read(self._view))
-
-
-def _family(metric: Metric, reading: Reading) -> Family:
-    if isinstance(reading, Histogram):
-        return _histogram_family(metric, reading)
-    make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-    if not isinstance(reading, Mapping):
-        return make(metric.name, metric.help, value=reading)
-    family = make(metric.name, metric.help, labels=[metric.label])
-    for value, number in reading.items():
-        family.add_metric([value], number)
-    return family
-
-
-def _histogram_family(metric: Metric, histogram: Histogram) -> Family:
-    # Summed from one copy: the writer thread may count on meanwhile, and the buckets of one
-    # exposition must agree with each other.
-    ends = accumulate(tuple(histogram.counts))
-    names = [*map(floatToGoString, histogram.bounds), "+Inf"]
-    return HistogramMetricFamily(
-        metric.name,
-        metric.help,
-        buckets=list(zip(names, ends, strict=True)),
-        sum_value=histogram.total,
-    )
+async def render_off_loop(view: View, *, with_topics: bool = False) -> bytes:
+    """Return the same, and series by topic if asked for; the event loop goes on meanwhile."""
+    table = (*_ALWAYS, *PER_TOPIC) if with_topics else _ALWAYS
+    stored = await run_in_threadpool(read_stored, view, with_topics=with_topics)
+    return await run_in_threadpool(exposition, families(table, Scrape(view, stored)))
 
 
 # ── The reference page ────────────────────────────────────────────────────────────────────────
@@ -307,6 +327,17 @@ worry, is in [monitoring](../operating/monitoring.md).
 Histograms have the usual series `_bucket`, `_sum` and `_count`. Every reason is always present, as
 0 until it occurs.
 
+## Under MetricMQ's names
+
+For those who have dashboards for it. What differs from MetricMQ's own figures, and what counts as
+an error, is in [monitoring](../operating/monitoring.md#metricmqs-dashboards).
+
+{seed}
+
+Only in `/metrics?topics=1`:
+
+{per_topic}
+
 ## Reasons in `penstock_disconnects_total`
 
 {disconnects}
@@ -314,6 +345,10 @@ Histograms have the usual series `_bucket`, `_sum` and `_count`. Every reason is
 ## Reasons in `penstock_dropped_total`
 
 {drops}
+
+## Faults in `penstock_signature_failures_total`
+
+{faults}
 
 ## The process
 
@@ -325,13 +360,20 @@ Where the system has `/proc`.
 
 def markdown() -> str:
     """Return the page ``docs/reference/metrics.md``."""
-    rows = [(f"`{m.name}`", m.kind, m.label and f"`{m.label}`", m.help) for m in METRICS]
     return PAGE.format(
-        metrics=_table(("metric", "type", "label", "meaning"), rows),
+        metrics=_metrics_table(METRICS),
+        seed=_metrics_table(SEED),
+        per_topic=_metrics_table(PER_TOPIC),
         disconnects=_table(("reason", "meaning"), _reasons(DisconnectReason)),
         drops=_table(("reason", "meaning"), _reasons(DropReason)),
+        faults=_table(("fault", "meaning"), _reasons(SignatureFault)),
         process=_table(("metric", "type", "meaning"), _process_rows()),
     )
+
+
+def _metrics_table(table: Iterable[Metric]) -> str:
+    rows = [(f"`{m.name}`", m.kind, m.label and f"`{m.label}`", m.help) for m in table]
+    return _table(("metric", "type", "label", "meaning"), rows)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

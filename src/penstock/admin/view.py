@@ -1,14 +1,18 @@
 """What the administration pages may know of a running broker, and the one thing they may change.
 
-A ``View`` is read only. The keys of devices can be changed too, through a ``KeyBook``. Everything
-but ``store`` and ``store_key`` is answered from memory, at once, on the event loop: a scrape must
-not wait for a disk, nor a disk for a scrape.
+A ``View`` is read only. The keys of devices can be changed too, through a ``KeyBook``.
+
+What a ``View`` tells is in memory, and to be asked for on the event loop; the answer comes at once.
+``store``, ``journal`` and ``queue_pending`` may need the disk, and may be asked in any thread: do
+so in one that nobody else waits for.
 """
 
 from typing import NamedTuple, Protocol
 
+from penstock.core.groups import Groups
 from penstock.obs.counters import Counters
 from penstock.store.store import Store
+from penstock.trust.gate import Gate
 from penstock.trust.keys import Key
 
 __all__ = ["JournalView", "KeyBook", "View"]
@@ -42,6 +46,17 @@ class View(Protocol):
     def counters(self) -> Counters:
         """All that is counted."""
 
+    @property
+    def gate(self) -> Gate:
+        """Who judges signatures, and counts what was judged."""
+
+    @property
+    def groups(self) -> Groups:
+        """All groups of all topics."""
+
+    def connections(self) -> int:
+        """Open connections of clients; who asks by HTTP is none."""
+
     def sessions(self) -> tuple[int, int]:
         """Sessions with a connection, and sessions without (away)."""
 
@@ -52,7 +67,25 @@ class View(Protocol):
         """Retained messages."""
 
     def subscriptions(self) -> int:
-        """Filters of all sessions."""
+        """Filters of all clients, by any protocol; workers of queues, too."""
+
+    def followers(self) -> int:
+        """Those of them that follow the journal: subscriptions of binary clients."""
+
+    def durable_subscribers(self) -> int:
+        """Client ids of the binary protocol whose acknowledgements are kept."""
+
+    def topics_subscribed(self) -> int:
+        """Different filters that somebody subscribes to, queues aside."""
+
+    def filters(self, count_max: int) -> list[bytes]:
+        """Some of those filters; without patterns of RESP, which are none."""
+
+    def subscribers(self, topic_filter: bytes) -> int:
+        """How many subscribe to a filter of just this spelling."""
+
+    def queue_pending(self) -> int:
+        """Jobs that wait in queues or are being done, whether or not a worker was ever there."""
 
     def journal(self) -> JournalView:
         """The journal in numbers."""

@@ -11,7 +11,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from penstock.config.schema import Config
-from penstock.core.broker import Broker
+from penstock.core.broker import SUBSCRIBE_FAILED, Broker
 from penstock.core.commands import WillMessage
 from penstock.core.effects import (
     Accepted,
@@ -135,6 +135,9 @@ class Flushable(Protocol):
 class Hub:
     """The shared side of every connection of one broker."""
 
+    listening_count = 0
+    """Subscriptions that are followers' second ones, for what the journal does not keep."""
+
     def __init__(
         self,
         *,
@@ -199,8 +202,8 @@ class Hub:
         self._controls: dict[type, Callable[[Any], None]] = {
             Accepted: self._accepted,
             TakenOver: lambda c: c.outlet.close(DisconnectReason.SESSION_TAKEN_OVER),
-            SubscribeAnswer: lambda c: c.outlet.subscribed(c.packet_id, c.return_codes),
-            UnsubscribeAnswer: lambda c: c.outlet.unsubscribed(c.packet_id),
+            SubscribeAnswer: self._subscribed,
+            UnsubscribeAnswer: self._unsubscribed,
             Unkept: lambda c: c.outlet.close(DisconnectReason.STORAGE_FAILED),
             Outcome: lambda c: c.outlet.outcome(c.value),
             FollowUp: lambda c: self.pipeline.submit(c.command, c.outlet, durable=True),
@@ -248,13 +251,13 @@ class Hub:
         """Let a follower of the journal hear what the journal does not keep, too."""
         if self._may_be_uncaptured(topic_filter):
             listener = self._listeners.setdefault(outlet, LiveSubscriber(outlet))
-            self.broker.routes.subscribe(topic_filter, listener, 0)
+            self.listening_count += self.broker.routes.subscribe(topic_filter, listener, 0)
 
     def unlisten(self, topic_filter: bytes, outlet: Any) -> None:
         """Undo ``listen``."""
         listener = self._listeners.get(outlet)
         if listener is not None:
-            self.broker.routes.unsubscribe(topic_filter, listener)
+            self.listening_count -= self.broker.routes.unsubscribe(topic_filter, listener)
 
     def forget(self, outlet: Any) -> None:
         """The outlet listens to nothing more."""
@@ -306,6 +309,16 @@ class Hub:
 
     def _accepted(self, control: Accepted) -> None:
         control.outlet.accept(control.session, session_present=control.session_present)
+
+    def _subscribed(self, control: SubscribeAnswer) -> None:
+        refused = control.return_codes.count(SUBSCRIBE_FAILED)
+        self.counters.refused_total += refused
+        self.counters.subscribed_total += len(control.return_codes) - refused
+        control.outlet.subscribed(control.packet_id, control.return_codes)
+
+    def _unsubscribed(self, control: UnsubscribeAnswer) -> None:
+        self.counters.unsubscribed_total += 1
+        control.outlet.unsubscribed(control.packet_id)
 
     def _guarded(self, outlet: Outlet, act: Callable[..., None], *arguments: Any) -> None:
         try:

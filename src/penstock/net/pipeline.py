@@ -64,6 +64,7 @@ class _Group:
 
     __slots__ = (
         "batch",
+        "began_at",
         "is_patient",
         "is_urgent",
         "opened_at",
@@ -77,7 +78,10 @@ class _Group:
         self.steps: list[Step] = []
         self.tell: list[tuple[bytes, int, Any, int, int]] = []
         """Who wants to know offsets: topic, place among its messages, outlet, token, time."""
+        self.began_at = 0.0
+        """When the first command that needs the disk joined; 0 if none has."""
         self.opened_at = 0.0
+        """The same of those that are not applied yet."""
         self.overhead_bytes = 0
         """Memory that commands take beside the payloads, about."""
         self.is_patient = False
@@ -335,6 +339,8 @@ class Pipeline:
         group = self._open
         if not group.steps:
             group.opened_at = self._clock.monotonic()
+        if durable and not group.began_at:
+            group.began_at = group.opened_at
         group.steps.append((command, outlet, durable))
 
     # ── committing ────────────────────────────────────────────────────────────────────────────
@@ -379,7 +385,9 @@ class Pipeline:
         self._broker.begin(self._next_index, self.next_sequence)
         while self._open.steps:  # what is applied may bring follow-ups into the line
             self._observe_latency(self._open)
+            sent, opened_at = self._sent(), self._open.opened_at
             self._apply_open()
+            self._observe_deliveries(opened_at, sent)
         self._open.is_urgent = False
 
     def _commit_soon(self) -> None:
@@ -443,12 +451,16 @@ class Pipeline:
             self.failure = None
         if group.batch.count or group.batch.events:
             self._checkpointer.changed(commit.index)
+        sent = self._sent()
         if group.batch.count:
             self._feed.committed(group.batch, commit)
         if group.tell:
             _tell_offsets(group, commit)
-        if self._applies_first:
-            return
+        if not self._applies_first:
+            self._apply_committed(group, commit)
+        self._observe_deliveries(group.began_at, sent)
+
+    def _apply_committed(self, group: _Group, commit: Commit) -> None:
         self.next_sequence = commit.base_sequence + commit.count
         self._next_index = commit.index + 1
         self._broker.begin(commit.index, commit.base_sequence)
@@ -490,6 +502,19 @@ class Pipeline:
         if waiting:
             latency = self._clock.monotonic() - group.opened_at
             self._counters.publish_seconds.observe(latency, waiting)
+
+    def _sent(self) -> int:
+        return sum(self._counters.messages_out_total)
+
+    def _observe_deliveries(self, began_at: float, sent_before: int) -> None:
+        """Count the way of each message that was sent since, as long as that of the first.
+
+        Captured messages are not measured where nobody waited with them: they are late on purpose.
+        """
+        deliveries = self._sent() - sent_before
+        if began_at and deliveries > 0:
+            latency = self._clock.monotonic() - began_at
+            self._counters.delivery_seconds.observe(latency, deliveries)
 
     def _count(self, commit: Commit) -> None:
         counters = self._counters

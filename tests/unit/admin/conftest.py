@@ -3,7 +3,23 @@
 import pytest
 
 from penstock.admin.view import JournalView
+from penstock.config.schema import Signing
+from penstock.core.groups import Groups
 from penstock.obs.counters import Counters
+from penstock.store.store import TopicInfo
+from penstock.trust.gate import Gate
+from penstock.trust.keys import KeyRing
+from penstock.trust.policy import Policy
+from penstock.trust.replay import ReplayWindow
+
+
+class FixedStore:
+    def __init__(self):
+        self.counts = {}
+
+    def topics(self, prefix=b""):
+        infos = (TopicInfo(1, name, 0, count, 0, 0) for name, count in self.counts.items())
+        return (info for info in infos if info.name.startswith(prefix))
 
 
 class FixedView:
@@ -12,6 +28,31 @@ class FixedView:
     def __init__(self):
         self.counters = Counters()
         self.readiness = (True, "")
+        self.store = FixedStore()
+        self.gate = Gate(KeyRing(), Policy(Signing()), ReplayWindow(60_000, 8, 0))
+        self.groups = Groups()
+        self.audiences = {}
+
+    def connections(self):
+        return 2
+
+    def followers(self):
+        return 14
+
+    def durable_subscribers(self):
+        return 15
+
+    def topics_subscribed(self):
+        return 16
+
+    def filters(self, count_max):
+        return list(self.audiences)[:count_max]
+
+    def subscribers(self, topic_filter):
+        return self.audiences.get(topic_filter, 0)
+
+    def queue_pending(self):
+        return 17
 
     def sessions(self):
         return (3, 4)

@@ -1,12 +1,17 @@
 """The exposition is complete, well-formed and true to the counters; the page lists the same."""
 
+import asyncio
 import re
+import threading
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.admin.metrics import METRICS, markdown, render
+from penstock.admin.metrics import METRICS, markdown, render, render_off_loop
+from penstock.admin.metrics_seed import PER_TOPIC, SEED
+from penstock.core.commands import GroupMade, Taken
 from penstock.obs.reasons import DisconnectReason, DropReason
+from penstock.trust.faults import SignatureFault
 
 
 def samples(view):
@@ -41,8 +46,14 @@ def test_every_reason_is_present_from_the_start(view):
         assert shown["penstock_dropped_total", reason.value] == 0
 
 
-def test_every_protocol_is_present_from_the_start(view):
-    assert samples(view)["penstock_connections_total", "http"] == 0
+@pytest.mark.parametrize("protocol", ["mqtt", "binary", "resp", "http"])
+def test_every_protocol_is_present_from_the_start(view, protocol):
+    assert samples(view)["penstock_connections_total", protocol] == 0
+
+
+@pytest.mark.parametrize("fault", SignatureFault)
+def test_every_fault_of_signatures_is_present_from_the_start(view, fault):
+    assert samples(view)["penstock_signature_failures_total", fault.value] == 0
 
 
 def test_counters_show_what_was_counted(view):
@@ -56,6 +67,9 @@ def test_counters_show_what_was_counted(view):
     counters.captured_total = 41
     counters.redelivered_total = 42
     counters.commit_failures_total = 43
+    counters.acknowledged_total = 46
+    view.gate.verifications_total = 47
+    view.gate.failures[SignatureFault.STALE] = 48
     counters.drops[DropReason.SLOW_READER] = 44
     counters.disconnects[DisconnectReason.SLOW_READER] = 45
     assert (
@@ -71,6 +85,9 @@ def test_counters_show_what_was_counted(view):
             ("penstock_captured_total",): 41,
             ("penstock_redelivered_total",): 42,
             ("penstock_commit_failures_total",): 43,
+            ("penstock_acknowledgements_total",): 46,
+            ("penstock_signature_verifications_total",): 47,
+            ("penstock_signature_failures_total", "stale"): 48,
             ("penstock_dropped_total", "slow_reader"): 44,
             ("penstock_disconnects_total", "slow_reader"): 45,
         }.items()
@@ -86,6 +103,9 @@ def test_gauges_show_the_state_of_the_broker(view):
             ("penstock_queued_messages",): 5,
             ("penstock_retained_messages",): 6,
             ("penstock_subscriptions",): 7,
+            ("penstock_followers",): 14,
+            ("penstock_durable_subscribers",): 15,
+            ("penstock_queue_pending",): 17,
             ("penstock_journal_bytes",): 8_192,
             ("penstock_journal_map_bytes",): 1_048_576,
             ("penstock_journal_entries",): 9,
@@ -100,12 +120,25 @@ def test_gauges_show_the_state_of_the_broker(view):
     )
 
 
+def test_groups_are_counted_and_their_pending_messages_added_up(view):
+    for topic in (b"a", b"b"):
+        for name in (b"g", b"h"):
+            view.groups.apply(GroupMade(topic, name, 0), 1, recovering=False)
+        taken = Taken(topic, b"g", [(b"worker", 5)], 0, 9, 0, settle=False)
+        view.groups.apply(taken, 1, recovering=False)
+    shown = samples(view)
+    assert shown["penstock_groups",] == 4
+    assert shown["penstock_group_pending",] == 10
+
+
 def test_readiness_turns_to_zero(view):
     view.readiness = (False, "storage full")
     assert samples(view)["penstock_ready",] == 0
 
 
-@pytest.mark.parametrize("slot", ["publish_seconds", "commit_seconds", "fsync_seconds"])
+@pytest.mark.parametrize(
+    "slot", ["publish_seconds", "delivery_seconds", "commit_seconds", "fsync_seconds"]
+)
 def test_histograms_are_cumulative(view, slot):
     histogram = getattr(view.counters, slot)
     histogram.observe(0.0001)
@@ -135,6 +168,25 @@ def test_the_process_is_measured(view):
     assert ("process_cpu_seconds_total",) in shown
 
 
+def test_the_store_is_read_beside_the_event_loop(view):
+    """The loop reads what is its own, and only that."""
+    threads = {}
+
+    def note(name, value):
+        threads[name] = threading.get_ident()
+        return value
+
+    journal = view.journal()
+    view.journal = lambda: note("journal", journal)
+    view.queue_pending = lambda: note("queues", 1)
+    view.store.topics = lambda: note("topics", iter(()))
+    view.subscriptions = lambda: note("memory", 1)
+    asyncio.run(render_off_loop(view, with_topics=True))
+    assert threads.pop("memory") == threading.get_ident()
+    assert set(threads) == {"journal", "queues", "topics"}
+    assert threading.get_ident() not in threads.values()
+
+
 def test_two_brokers_do_not_see_each_other(view):
     """Nothing is registered in a place that outlives the scrape."""
     first = render(view).count(b"\n")
@@ -153,6 +205,8 @@ def test_the_page_explains_every_metric_and_every_reason():
     page = markdown()
     for metric in METRICS:
         assert f"| `{metric.name}` | {metric.kind} |" in page
-    for reason in [*DisconnectReason, *DropReason]:
+    for metric in [*SEED, *PER_TOPIC]:
+        assert f"| `{metric.name}` | {metric.kind} |" in page
+    for reason in [*DisconnectReason, *DropReason, *SignatureFault]:
         assert re.search(rf"^\| `{reason.value}` \| \w.+\. \|$", page, re.MULTILINE)
     assert "| `slow_reader` | QoS 0 to a subscriber that reads too slowly. |" in page
