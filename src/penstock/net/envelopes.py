@@ -5,9 +5,15 @@ signature beside it. The other way round, a signed message of any protocol is al
 MQTT clients that subscribe to ``$signed/`` and a filter, in an envelope again.
 
 MQTT clients repeat, byte by byte, what was not acknowledged before the connection broke. An
-envelope of version 2 that was accepted before is therefore left out, and acknowledged: it is there
-already. Nobody gains by sending it again.
+envelope of version 2 that is stored already is therefore left out, and acknowledged: nobody gains
+by sending it again. One whose first copy is not stored, because it is still on its way or the disk
+refused it, is a replay like any other: to acknowledge it could be to lose it.
+
+Of envelopes that came together, those before a bad one are taken. Their nonces are used up, and
+their publishers could not send them again.
 """
+
+from typing import NamedTuple
 
 from penstock.model.message import Extras
 from penstock.net.admission import ENVELOPE_PREFIX, topic_refusal
@@ -20,58 +26,74 @@ from penstock.wire.mqtt.envelope import opened, sealed
 
 __all__ = ["Opened", "Refused", "offer_envelopes", "open_envelopes", "refuse_unsigned"]
 
-Opened = tuple[bytes, list[bytes], list[Extras | None]]
-"""Topic, payloads and signatures of messages whose envelopes were opened."""
-
 Refused = tuple[DisconnectReason, str]
 """Why the connection must end, and what to say of it in the log."""
 
 
-def open_envelopes(hub: Hub, topic: bytes, envelopes: list[bytes], now_ms: int) -> Opened | Refused:
-    """Open envelopes that came to ``$signed/…``; those accepted before are left out."""
+class Opened(NamedTuple):
+    """What came out of envelopes, up to the first one that was refused."""
+
+    topic: bytes
+    payloads: list[bytes]
+    extras: list[Extras | None]
+    taken: int
+    """How many envelopes are done with; some may have been stored before and left out here."""
+    refused: Refused | None = None
+    """What is wrong with the next one, if there is one."""
+
+
+def open_envelopes(hub: Hub, topic: bytes, envelopes: list[bytes], now_ms: int) -> Opened:
+    """Open envelopes that came to ``$signed/…``, until one is refused."""
     topic = topic.removeprefix(ENVELOPE_PREFIX)
-    refusal = topic_refusal(topic, hub.limits)
+    done = Opened(topic, [], [], 0)
+    refusal = _topic_refusal(hub, topic)
     if refusal is not None:
-        return refusal
-    payloads: list[bytes] = []
-    extras: list[Extras | None] = []
-    for envelope in envelopes:
+        return done._replace(refused=refusal)
+    for taken, envelope in enumerate(envelopes):
         found = opened(envelope)
         if found is None:
-            return DisconnectReason.MALFORMED_PACKET, "a payload that is no signature envelope"
+            malformed = DisconnectReason.MALFORMED_PACKET, "a payload that is no signature envelope"
+            return done._replace(taken=taken, refused=malformed)
         signature, payload = found
         refused = hub.gate.admit_signed(topic, payload, signature, now_ms)
-        if refused is not None and refused.reason is SignatureFault.REPLAYED:
-            continue
-        if refused is not None:
-            hub.counters.drops[DropReason.SIGNATURE_REFUSED] += len(envelopes)
-            return DisconnectReason.SIGNATURE_REFUSED, refused.text
-        payloads.append(payload)
-        extras.append(Extras(signature=signature))
-    return topic, payloads, extras
+        if refused is None:
+            done.payloads.append(payload)
+            done.extras.append(Extras(signature=signature))
+        elif refused.reason is not SignatureFault.REPLAYED or not hub.gate.is_stored(signature):
+            hub.counters.drops[DropReason.SIGNATURE_REFUSED] += len(envelopes) - taken
+            reason = DisconnectReason.SIGNATURE_REFUSED, refused.text
+            return done._replace(taken=taken, refused=reason)
+    return done._replace(taken=len(envelopes))
+
+
+def _topic_refusal(hub: Hub, topic: bytes) -> Refused | None:
+    """Say why nobody may publish to the topic of an envelope; envelopes do not nest."""
+    if topic.startswith(ENVELOPE_PREFIX):
+        return DisconnectReason.TOPIC_INVALID, "an envelope for the topic of envelopes"
+    return topic_refusal(topic, hub.limits)
 
 
 def refuse_unsigned(hub: Hub, topic: bytes, count: int) -> Refused:
     """Count unsigned publishes to a topic that demands signatures; say why they are refused."""
-    refusal = hub.gate.admit_unsigned(topic)
+    refusal = hub.gate.admit_unsigned(topic, count)
     hub.counters.drops[DropReason.SIGNATURE_REFUSED] += count
     text = refusal.text if refusal else "Only envelopes with signed messages go to $signed/"
     return DisconnectReason.SIGNATURE_REFUSED, text
 
 
 def offer_envelopes(hub: Hub, batch: Batch) -> None:
-    """Offer the signed messages of a commit to live subscribers of their envelopes."""
+    """Note that the signed messages of a commit are stored; offer them in envelopes, live."""
     for topic, extras in batch.extras.items():
-        route = hub.broker.routes
-        name = ENVELOPE_PREFIX + topic
-        targets = (route.cached.get(name) or route.resolve(name)).targets
-        if not targets:
-            continue
-        payloads = batch.groups[topic].payloads
-        envelopes = [
-            sealed(found.signature, payloads[number])
+        signed = {
+            number: found.signature
             for number, found in extras.items()
             if found.signature is not None
-        ]
-        if envelopes:
+        }
+        for signature in signed.values():
+            hub.gate.note_stored(signature)
+        routes, name = hub.broker.routes, ENVELOPE_PREFIX + topic
+        targets = (routes.cached.get(name) or routes.resolve(name)).targets
+        if targets and signed:
+            payloads = batch.groups[topic].payloads
+            envelopes = [sealed(found, payloads[number]) for number, found in signed.items()]
             hub.forward(targets, Live.of(name, envelopes))

@@ -345,34 +345,35 @@ class MqttConnection(Connection):
         qos = run[0].qos
         if qos == 2:
             run = self._fresh(run)
-        found = self._open(run[0].topic, [event.payload for event in run], now_ms) if run else None
-        if found is not None:
-            topic, payloads, extras = found
-            if not qos:
-                self._hub.forward(self._hub.route(topic).targets, Live.of(topic, payloads))
-            self._publish(topic, payloads, run, now_ms, extras)
+        if not run:
+            return
+        found = self._open(run[0].topic, [event.payload for event in run], now_ms)
+        if found.payloads and not qos:
+            targets = self._hub.route(found.topic).targets
+            self._hub.forward(targets, Live.of(found.topic, found.payloads))
+        if found.taken:
+            self._publish(found.topic, found.payloads, run[: found.taken], now_ms, found.extras)
+        if found.refused is not None:
+            self.close(*found.refused)
 
     def _on_signed_runs(self, topic: bytes, envelopes: list[bytes], now_ms: int) -> None:
         """The same of QoS 0, not to be retained."""
+        hub = self._hub
         found = self._open(topic, envelopes, now_ms)
-        if found is not None:
-            hub = self._hub
-            topic, payloads, extras = found
+        topic, payloads = found.topic, found.payloads
+        if payloads:
             hub.counters.messages_in_total[0] += len(payloads)
             hub.forward(hub.route(topic).targets, Live.of(topic, payloads))
-            hub.pipeline.publish(topic, payloads, now_ms, qos=0, retain=False, extras=extras)
+            hub.pipeline.publish(topic, payloads, now_ms, qos=0, retain=False, extras=found.extras)
+        if found.refused is not None:
+            self.close(*found.refused)
 
-    def _open(self, topic: bytes, payloads: list[bytes], now_ms: int) -> OpenedEnvelopes | None:
-        """What the envelopes hold; None if there are none, or bad ones: the connection ended."""
+    def _open(self, topic: bytes, payloads: list[bytes], now_ms: int) -> OpenedEnvelopes:
+        """What the envelopes hold; nothing, and why, if they are none."""
         hub = self._hub
         if hub.route(topic).memo & ENVELOPES:
-            found = open_envelopes(hub, topic, payloads, now_ms)
-        else:
-            found = refuse_unsigned(hub, topic, len(payloads))
-        if isinstance(found[0], DisconnectReason):
-            self.close(*found)
-            return None
-        return found
+            return open_envelopes(hub, topic, payloads, now_ms)
+        return OpenedEnvelopes(topic, [], [], 0, refuse_unsigned(hub, topic, len(payloads)))
 
     def _fresh(self, run: list[Publish]) -> list[Publish]:
         """QoS 2 messages without repetitions: those whose id is not released yet."""

@@ -35,11 +35,11 @@ class Gate:
         """Tell whether a publish to this topic must be signed. Nothing is counted."""
         return self._policy.of(topic).required
 
-    def admit_unsigned(self, topic: bytes) -> Refusal | None:
-        """Refuse a publish without a signature where one is demanded."""
+    def admit_unsigned(self, topic: bytes, count: int = 1) -> Refusal | None:
+        """Refuse publishes without a signature where one is demanded."""
         if not self.demands_signature(topic):
             return None
-        return self._refuse(SignatureFault.UNSIGNED, topic)
+        return self._refuse(SignatureFault.UNSIGNED, topic, count)
 
     def admit_signed(
         self, topic: bytes, payload: bytes, signature: Signature, now_ms: int
@@ -60,6 +60,15 @@ class Gate:
             return None
         return self._window.check(signature.key_id, signature.nonce, signature.signed_ms, now_ms)
 
-    def _refuse(self, fault: SignatureFault, topic: bytes) -> Refusal:
-        self.failures[fault] += 1
+    def note_stored(self, signature: Signature) -> None:
+        """The message of an accepted signature is on disk."""
+        if signature.version != 1:
+            self._window.note_stored(signature.key_id, signature.nonce, signature.signed_ms)
+
+    def is_stored(self, signature: Signature) -> bool:
+        """Whether the message of a signature that was just refused as ``REPLAYED`` is on disk."""
+        return self._window.is_stored(signature.key_id, signature.nonce, signature.signed_ms)
+
+    def _refuse(self, fault: SignatureFault, topic: bytes, count: int = 1) -> Refusal:
+        self.failures[fault] += count
         return Refusal.of(fault, topic)

@@ -17,6 +17,10 @@ Three edges deserve their rules:
   nonces. So ``remembers_from_ms`` rises with every drop and never falls.
 
 A full window refuses. To forget a nonce would accept a replay, silently.
+
+**Stored or not.** A protocol whose clients repeat what was not acknowledged must tell a repetition
+of something stored, which it may acknowledge, from one whose first copy the disk has refused or has
+yet to take, which it may not. So what was accepted is *unstored* until ``note_stored``.
 """
 
 from struct import Struct
@@ -43,6 +47,7 @@ class ReplayWindow:
         "_entries_max",
         "_remembers_from_ms",
         "_started_ms",
+        "_unstored",
         "_window_ms",
         "count",
     )
@@ -53,6 +58,7 @@ class ReplayWindow:
         self._started_ms = self._remembers_from_ms = started_ms
         self._bucket_ms = max(1, window_ms // BUCKETS_PER_WINDOW)
         self._buckets: dict[int, set[bytes]] = {}
+        self._unstored: set[bytes] = set()
         self.count = 0
         """How many signatures are remembered."""
 
@@ -68,14 +74,23 @@ class ReplayWindow:
             return fault
         self._drop_old(now_ms)
         bucket = self._buckets.setdefault(signed_ms // self._bucket_ms, set())
-        entry = _ENTRY.pack(key_id, signed_ms) + nonce
+        entry = _entry(key_id, nonce, signed_ms)
         if entry in bucket:
             return SignatureFault.REPLAYED
         if self.count >= self._entries_max:
             return SignatureFault.WINDOW_FULL
         bucket.add(entry)
+        self._unstored.add(entry)
         self.count += 1
         return None
+
+    def note_stored(self, key_id: int, nonce: bytes, signed_ms: int) -> None:
+        """The message of an accepted signature is on disk."""
+        self._unstored.discard(_entry(key_id, nonce, signed_ms))
+
+    def is_stored(self, key_id: int, nonce: bytes, signed_ms: int) -> bool:
+        """Whether the message of a signature that was accepted before is on disk."""
+        return _entry(key_id, nonce, signed_ms) not in self._unstored
 
     def _time_fault(self, signed_ms: int, now_ms: int) -> SignatureFault | None:
         if signed_ms < now_ms - self._window_ms:
@@ -94,4 +109,10 @@ class ReplayWindow:
             return
         self._remembers_from_ms = oldest * self._bucket_ms
         for index in [index for index in self._buckets if index < oldest]:
-            self.count -= len(self._buckets.pop(index))
+            dropped = self._buckets.pop(index)
+            self._unstored -= dropped
+            self.count -= len(dropped)
+
+
+def _entry(key_id: int, nonce: bytes, signed_ms: int) -> bytes:
+    return _ENTRY.pack(key_id, signed_ms) + nonce

@@ -8,11 +8,10 @@ and those who follow the journal.
 from penstock.core.routes import Route
 from penstock.core.session import Session
 from penstock.net.admission import CAPTURED, ENVELOPES, topic_refusal
-from penstock.net.envelopes import open_envelopes, refuse_unsigned
+from penstock.net.envelopes import Opened, open_envelopes, refuse_unsigned
 from penstock.net.hub import Hub
 from penstock.net.live import Live
 from penstock.net.resp.calls import Call, Spec
-from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
 
 __all__ = ["COMMANDS"]
@@ -52,15 +51,25 @@ def _publish_guarded(call: Call, topic: bytes, policy: int) -> None:
         call.fail(f"ERR {refuse_unsigned(hub, topic, len(call.tails))[1]}")
         return
     found = open_envelopes(hub, topic, call.tails, call.now_ms)
-    if isinstance(found[0], DisconnectReason):
-        call.fail(f"ERR {found[0].value}: {found[1]}")
-        return
-    topic, payloads, extras = found
+    receivers = _publish_opened(hub, found, call.now_ms) if found.payloads else 0
+    answer = encode.integers(receivers, found.taken)
+    if found.refused is not None:
+        reason, text = found.refused
+        answer += encode.error(f"ERR {reason.value}: {text}")
+        # To check signatures takes time, and whoever sent a bad one has had theirs.
+        behind = len(call.tails) - found.taken - 1
+        answer += encode.error(f"ERR {reason.value}: behind one that was refused") * behind
+    call.reply(answer)
+
+
+def _publish_opened(hub: Hub, found: Opened, now_ms: int) -> int:
+    """Publish what came out of envelopes; the number of receivers."""
+    topic, payloads = found.topic, found.payloads
     route = hub.route(topic)
     hub.counters.messages_in_total[0] += len(payloads)
     hub.forward(route.targets, Live.of(topic, payloads))
-    hub.pipeline.publish(topic, payloads, call.now_ms, qos=0, retain=False, extras=extras)
-    call.reply(encode.integers(_receivers(hub, route), len(call.tails)))
+    hub.pipeline.publish(topic, payloads, now_ms, qos=0, retain=False, extras=found.extras)
+    return _receivers(hub, route)
 
 
 COMMANDS = {
