@@ -219,6 +219,17 @@ def test_a_will_in_an_envelope_is_refused_too(broker):
     assert WAYS["mqtt will"](broker, b"$signed/secure/a") == CLOSED
 
 
+@pytest.mark.xfail(reason="wills of the last life are published without asking the policy")
+def test_a_will_left_before_a_topic_demanded_signatures_is_not_published(tmp_path):
+    """The client vanished with the broker, which starts again with a stricter configuration."""
+    with Broker(data=tmp_path) as lax:
+        client = mqtt(lax, "vanishing", will=("plant/x", b"x", 1, False))
+        lax.stop(kill=True)
+        client.abort()
+    with Broker(data=tmp_path, signing={"required": ["plant/*"]}) as strict:
+        assert Counts.of(strict).stored == 0
+
+
 def test_who_may_subscribe_is_not_restricted(broker):
     with mqtt(broker) as reader:
         reader.subscribe((b"secure/#", 2), (b"$signed/secure/#", 0))
