@@ -103,8 +103,7 @@ class Cursor:
 
     def resume(self) -> None:
         """The sink has room again."""
-        if not self._is_live:
-            self._read()
+        self._read()
 
     # ── live ──────────────────────────────────────────────────────────────────────────────────
 
@@ -130,8 +129,8 @@ class Cursor:
     # ── behind ────────────────────────────────────────────────────────────────────────────────
 
     def _read(self) -> None:
-        if self._is_reading or self._is_closed or self._sink.is_full():
-            return
+        if self._is_live or self._is_reading or self._is_closed or self._sink.is_full():
+            return  # asked for twice, it may be due no more
         self._is_reading = True
         read, topic, offset = self._hub.store.read_topic, self.topic, self.offset
         self._hub.run_off_loop(
