@@ -1,0 +1,315 @@
+"""The door of the binary protocol where timing decides: what no client can arrange from outside."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+from line_bench import GatedStore, turns, until
+
+from penstock.config.schema import Config
+from penstock.core.broker import Broker
+from penstock.errors import StorageError, StorageFull
+from penstock.net import binary as module
+from penstock.net.binary import BinaryConnection
+from penstock.net.hub import Hub
+from penstock.net.queues import Queues
+from penstock.obs.counters import Counters
+from penstock.obs.reasons import DisconnectReason
+from penstock.testing import VirtualClock
+from penstock.wire.binary import ClientMachine, client, encode
+from penstock.wire.binary.events import Acked, Failed, Pong, Received
+
+pytestmark = pytest.mark.asyncio
+
+
+class Transport:
+    """A socket that notes what is written and whether it is read from."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.is_reading = True
+        self.is_closed = False
+        self.buffered = 0
+        self._then: Callable[[], None] | None = None
+
+    def set_protocol(self, _protocol: Any) -> None:
+        """The connection is the only one there ever is."""
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        self.high = high
+
+    def get_write_buffer_size(self) -> int:
+        return self.buffered
+
+    def get_extra_info(self, _name: str) -> None:
+        return None
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+        then, self._then = self._then, None
+        if then is not None:
+            then()
+
+    def when_written(self, then: Callable[[], None]) -> None:
+        """Do something in the moment in which the next bytes leave."""
+        self._then = then
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Peer:
+    """A client: a connection of the broker's, and what it was told in plain words."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.transport = Transport()
+        self.connection = BinaryConnection(hub, self.transport, hub.monotonic())  # type: ignore[arg-type]
+        self._machine = ClientMachine()
+        self._told: list[Any] = []
+
+    def send(self, *frames: bytes) -> None:
+        self.connection.data_received(b"".join(frames))
+
+    def told(self) -> list[Any]:
+        """Everything so far: sequences of ACKs, texts of messages and errors, "pong"."""
+        data, self.transport.written = self.transport.written, b""
+        for event in self._machine.receive(data):
+            match event:
+                case Acked(sequences):
+                    self._told += sequences
+                case Received(_, payload):
+                    self._told.append(payload.decode())
+                case Failed(text):
+                    self._told.append(text)
+                case Pong():
+                    self._told.append("pong")
+        return self._told
+
+    async def hears(self, *expected: Any) -> None:
+        await until(lambda: len(self.told()) >= len(expected))
+        assert self.told() == list(expected)
+
+
+class Bench:
+    """A hub on a store that commits when the test lets it."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.counters = Counters()
+        self.store = GatedStore()
+        self.hub = Hub(
+            config=msgspec.convert({}, Config),
+            broker=Broker(self.counters),
+            store=self.store,
+            clock=self.clock,
+            counters=self.counters,
+            is_captured=lambda _topic: True,
+        )
+        self.hub.queues = Queues(self.hub)
+
+    def peer(self) -> Peer:
+        return Peer(self.hub)
+
+    def shut(self) -> None:
+        """Let no commit through."""
+        self.store.gate.clear()
+
+    def open(self) -> None:
+        self.store.gate.set()
+
+
+@pytest_asyncio.fixture
+async def bench() -> AsyncIterator[Bench]:
+    made = Bench()
+    yield made
+    made.open()
+    made.hub.close()
+    await turns()
+
+
+# ── order
+
+
+async def test_what_is_read_while_history_ends_stands_behind_what_was_held(bench):
+    peer = bench.peer()
+    peer.send(client.publish(b"t", b"m", 1))
+    await peer.hears(1)
+    peer.transport.when_written(lambda: peer.send(client.ping()))
+    peer.send(client.subscribe(2, b"t"), client.publish(b"u", b"x", 3))
+    await peer.hears(1, "m", 2, 3, "pong")
+
+
+async def test_replies_wait_for_the_publishes_and_acknowledgements_before_them(bench):
+    peer = bench.peer()
+    peer.send(client.publish(b"t", b"m", 1), client.subscribe(2, b"t", b"name"))
+    await peer.hears(1, "m", 2)
+    bench.shut()
+    peer.send(encode.ack(1), client.ping(), client.publish(b"t", b"n", 3), client.ping())
+    await turns(20)
+    assert peer.told() == [1, "m", 2]
+    bench.open()
+    await peer.hears(1, "m", 2, "n", "pong", 3, "pong")  # a message is no reply
+
+
+async def test_replies_that_wait_for_the_disk_are_bounded(bench):
+    peer = bench.peer()
+    bench.shut()
+    peer.send(client.publish(b"t", b"m", 1))
+    count = module.HELD_MAX + 1
+    for _ in range(count):
+        assert peer.transport.is_reading
+        peer.send(client.ping())
+    assert not peer.transport.is_reading
+    bench.open()
+    await peer.hears(1, *["pong"] * count)
+    assert peer.transport.is_reading
+
+
+async def test_requests_behind_a_subscribe_are_bounded(bench):
+    peer = bench.peer()
+    bench.shut()
+    bench.peer().send(client.publish(b"t", b"m", 1))
+    peer.send(client.subscribe(1, b"t"))
+    count = module.HELD_MAX + 1
+    for _ in range(count):
+        assert peer.transport.is_reading
+        peer.send(client.ping())
+    assert not peer.transport.is_reading
+    bench.open()
+    await peer.hears("m", 1, *["pong"] * count)
+    assert peer.transport.is_reading
+
+
+async def test_a_bad_frame_ends_the_connection_after_the_answers_before_it(bench):
+    peer = bench.peer()
+    bench.shut()
+    peer.send(client.publish(b"t", b"m", 1), b"\x09")
+    await turns(10)
+    assert not peer.transport.is_closed
+    bench.open()
+    await peer.hears(1, "Unsupported protocol version — connection closed")
+    await until(lambda: peer.transport.is_closed)
+    assert bench.counters.disconnects[DisconnectReason.MALFORMED_PACKET] == 1
+
+
+# ── ends
+
+
+async def test_a_subscriber_lost_while_it_subscribes_once_more_is_followed_no_longer(bench):
+    peer, publisher = bench.peer(), bench.peer()
+    peer.send(client.subscribe(1, b"t"))
+    await peer.hears(1)
+    bench.shut()
+    publisher.send(client.publish(b"t", b"m", 1))
+    peer.send(client.subscribe(2, b"t"))
+    await turns(5)
+    peer.connection.connection_lost(None)
+    bench.open()
+    await publisher.hears(1)
+    assert bench.hub.feed.followers(b"t") == 0
+    assert not bench.hub.feed.is_wanted
+
+
+async def test_an_unsubscribe_that_is_in_the_line_when_its_client_is_lost_does_nothing(bench):
+    peer, publisher = bench.peer(), bench.peer()
+    bench.shut()
+    publisher.send(client.publish(b"t", b"m", 1))
+    peer.send(client.subscribe(1, b"#"))
+    peer.connection.connection_lost(None)
+    bench.open()
+    await publisher.hears(1)
+    await turns(5)
+    assert not bench.hub.feed.is_wanted
+
+
+# ── the disk
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "text"),
+    [
+        (StorageFull("no room"), DisconnectReason.STORAGE_FULL, "disk is full"),
+        (StorageError("broken"), DisconnectReason.STORAGE_FAILED, "disk failed"),
+    ],
+)
+async def test_a_publish_that_the_disk_refuses_is_not_acknowledged(bench, error, reason, text):
+    peer = bench.peer()
+    bench.store.error = error
+    peer.send(client.publish(b"t", b"m", 1), client.ping())
+    await until(lambda: peer.transport.is_closed)
+    (told,) = peer.told()
+    assert text in told
+    assert bench.counters.disconnects[reason] == 1
+
+
+async def test_an_acknowledgement_that_the_disk_refuses_ends_the_connection(bench):
+    """So the client finds out what is remembered by subscribing anew."""
+    peer = bench.peer()
+    peer.send(client.publish(b"t", b"m", 1), client.subscribe(2, b"t", b"name"))
+    await peer.hears(1, "m", 2)
+    bench.store.error = StorageFull("no room")
+    peer.send(encode.ack(1), client.ping())
+    await until(lambda: peer.transport.is_closed)
+    assert "pong" not in peer.told()
+    bench.store.error = None
+    again = bench.peer()
+    again.send(client.subscribe(3, b"t", b"name"))
+    await again.hears("m", 3)
+
+
+async def test_a_journal_that_cannot_be_read_ends_the_connection(bench, monkeypatch):
+    peer = bench.peer()
+    peer.send(client.publish(b"t", b"m", 1))
+    await peer.hears(1)
+
+    def broken(*_arguments: Any) -> None:
+        raise StorageError("broken")
+
+    monkeypatch.setattr(bench.store, "read_topic", broken)
+    peer.send(client.subscribe(2, b"t"))
+    await until(lambda: peer.transport.is_closed)
+    assert 2 not in peer.told()
+
+
+# ── the slow
+
+
+async def test_nothing_more_is_sent_to_who_is_paused_until_it_has_read(bench):
+    peer, publisher = bench.peer(), bench.peer()
+    peer.send(client.subscribe(1, b"t"), client.subscribe(2, b"q:t"))
+    await peer.hears(1, 2)
+    peer.connection.pause_writing()
+    publisher.send(client.publish(b"t", b"m", 1), client.publish(b"q:t", b"job", 2))
+    await publisher.hears(1, 2)
+    await turns(20)
+    assert peer.told() == [1, 2]
+    peer.connection.resume_writing()
+    await until(lambda: len(peer.told()) == 4)
+    assert set(peer.told()[2:]) == {"m", "job"}
+
+
+# ── signatures
+
+
+async def test_many_signatures_leave_others_a_turn_and_are_answered_in_order(bench):
+    signed = b"".join(
+        encode.frame(encode.Command.SIGNED_PUBLISH, number, b"t", b"m") + bytes(68)
+        for number in range(3 * module.SIGNED_AT_ONCE)
+    )
+    peer = bench.peer()
+    peer.send(signed, client.ping())
+    assert not peer.transport.is_reading
+    refused = "Invalid signature or unknown key"
+    await peer.hears(*[refused] * (3 * module.SIGNED_AT_ONCE), "pong")
+    await until(lambda: peer.transport.is_reading)
