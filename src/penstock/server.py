@@ -35,7 +35,7 @@ from penstock.errors import StorageError
 from penstock.net.binary import BinaryConnection
 from penstock.net.clock import Clock, SystemClock
 from penstock.net.detect import Protocol
-from penstock.net.envelopes import offer_envelopes
+from penstock.net.envelopes import forget_signatures, offer_envelopes
 from penstock.net.http import KEEP_ALIVE_S, HttpDoor
 from penstock.net.hub import Hub, LiveSubscriber, peer_of
 from penstock.net.key_book import KeyBook
@@ -151,6 +151,7 @@ class Server:
         )
         self.hub.queues = Queues(self.hub)
         self.hub.feed.on_extras = partial(offer_envelopes, self.hub)
+        self.hub.feed.on_extras_failed = partial(forget_signatures, self.hub)
         self._listener = Listener(self.hub, self._doors())
         self._sys_topics = SysTopics(self.hub, self.version, self.uptime_s)
         self._rules = _retention_rules(self.config)

@@ -219,7 +219,6 @@ def test_a_will_in_an_envelope_is_refused_too(broker):
     assert WAYS["mqtt will"](broker, b"$signed/secure/a") == CLOSED
 
 
-@pytest.mark.xfail(reason="wills of the last life are published without asking the policy")
 def test_a_will_left_before_a_topic_demanded_signatures_is_not_published(tmp_path):
     """The client vanished with the broker, which starts again with a stricter configuration."""
     with Broker(data=tmp_path) as lax:

@@ -9,7 +9,14 @@ from penstock.model.topic import topic_fault
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
 
-__all__ = ["CAPTURED", "ENVELOPES", "ENVELOPE_PREFIX", "SIGNED_ONLY", "topic_refusal"]
+__all__ = [
+    "CAPTURED",
+    "ENVELOPES",
+    "ENVELOPE_PREFIX",
+    "FORBIDDEN",
+    "SIGNED_ONLY",
+    "topic_refusal",
+]
 
 CAPTURED = 1
 """Live messages of the topic are journaled in the background."""
@@ -19,6 +26,9 @@ SIGNED_ONLY = 2
 
 ENVELOPES = 4
 """Messages of the topic are signed ones for another, in an envelope."""
+
+FORBIDDEN = 8
+"""Nobody may publish to the topic."""
 
 ENVELOPE_PREFIX = b"$signed/"
 """What goes before a topic when a signature travels within the payload: MQTT has no other place."""

@@ -25,7 +25,7 @@ from penstock.core.session import PUBACK
 from penstock.errors import StorageError
 from penstock.model.message import Extras, Message
 from penstock.model.topic import filter_fault, has_wildcard
-from penstock.net.admission import CAPTURED, ENVELOPES, topic_refusal
+from penstock.net.admission import CAPTURED, ENVELOPES, FORBIDDEN, topic_refusal
 from penstock.net.connection import ASK_INTERVAL_S, Connection
 from penstock.net.cursor import Cursor
 from penstock.net.envelopes import refuse_unsigned
@@ -307,7 +307,7 @@ class BinaryConnection(Connection):
         refusal = self._refusal(event.topic)
         if refusal is not None:
             return refusal
-        if self._hub.route(event.topic).memo & ENVELOPES:
+        if self._hub.route(event.topic).memo & (ENVELOPES | FORBIDDEN):
             return refuse_unsigned(self._hub, event.topic, 1)[1]  # it covers no message within
         refused = self._hub.gate.admit_signed(event.topic, event.payload, event.signature, now_ms)
         if refused is None:

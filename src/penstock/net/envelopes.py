@@ -24,7 +24,14 @@ from penstock.store.batch import Batch
 from penstock.trust.faults import SignatureFault
 from penstock.wire.mqtt.envelope import opened, sealed
 
-__all__ = ["Opened", "Refused", "offer_envelopes", "open_envelopes", "refuse_unsigned"]
+__all__ = [
+    "Opened",
+    "Refused",
+    "forget_signatures",
+    "offer_envelopes",
+    "open_envelopes",
+    "refuse_unsigned",
+]
 
 Refused = tuple[DisconnectReason, str]
 """Why the connection must end, and what to say of it in the log."""
@@ -75,10 +82,21 @@ def _topic_refusal(hub: Hub, topic: bytes) -> Refused | None:
 
 def refuse_unsigned(hub: Hub, topic: bytes, count: int) -> Refused:
     """Count unsigned publishes to a topic that demands signatures; say why they are refused."""
+    forbidden = topic_refusal(topic, hub.limits)
+    if forbidden is not None:
+        return forbidden
     refusal = hub.gate.admit_unsigned(topic, count)
     hub.counters.drops[DropReason.SIGNATURE_REFUSED] += count
     text = refusal.text if refusal else "Only envelopes with signed messages go to $signed/"
     return DisconnectReason.SIGNATURE_REFUSED, text
+
+
+def forget_signatures(hub: Hub, batch: Batch) -> None:
+    """The disk refused these messages: whoever signed them may send them again."""
+    for extras in batch.extras.values():
+        for found in extras.values():
+            if found.signature is not None:
+                hub.gate.note_failed(found.signature)
 
 
 def offer_envelopes(hub: Hub, batch: Batch) -> None:

@@ -93,6 +93,8 @@ class Feed:
         """Whether there is anybody to be told."""
         self.on_extras: Callable[[Batch], None] | None = None
         """Who is told of commits with signed messages, or ones with headers."""
+        self.on_extras_failed: Callable[[Batch], None] | None = None
+        """Who is told of such commits that failed."""
 
     def follow(self, topic_filter: bytes, follower: Follower) -> None:
         """Call ``follower`` with messages that the filter matches, each once."""
@@ -145,6 +147,11 @@ class Feed:
         for topic in grown:
             for watcher in list(self._watchers.get(topic, ())):
                 _guarded(watcher)
+
+    def failed(self, batch: Batch) -> None:
+        """A commit was refused by the disk."""
+        if batch.extras and self.on_extras_failed is not None:
+            _guarded(self.on_extras_failed, batch)
 
 
 def _guarded(tell: Callable[..., None], *what: Any) -> None:

@@ -30,7 +30,14 @@ from penstock.core.session import Session
 from penstock.errors import StorageError
 from penstock.limits import KIB
 from penstock.model.message import Message
-from penstock.net.admission import CAPTURED, ENVELOPE_PREFIX, ENVELOPES, SIGNED_ONLY
+from penstock.net.admission import (
+    CAPTURED,
+    ENVELOPE_PREFIX,
+    ENVELOPES,
+    FORBIDDEN,
+    SIGNED_ONLY,
+    topic_refusal,
+)
 from penstock.net.clock import Clock
 from penstock.net.feed import Feed
 from penstock.net.live import Live
@@ -219,8 +226,11 @@ class Hub:
 
     def publish_will(self, will: WillMessage) -> None:
         """Publish for a client that vanished; nobody waits for an acknowledgement."""
-        routes = self.broker.routes
-        route = routes.cached.get(will.topic) or routes.resolve(will.topic)
+        route = self.route(will.topic)
+        if route.memo > CAPTURED:  # since a start with other rules; nobody can sign it now
+            self.gate.admit_unsigned(will.topic)
+            self.counters.drops[DropReason.SIGNATURE_REFUSED] += 1
+            return
         if not will.qos:
             self.forward(route.targets, Live.of(will.topic, [will.payload]))
         now_ms = self.clock.wall_ms()
@@ -236,6 +246,8 @@ class Hub:
         """What holds for publishes to a topic (``net.admission``); asked once per cached route."""
         if topic.startswith(ENVELOPE_PREFIX):
             return ENVELOPES
+        if topic_refusal(topic, self.limits) is not None:
+            return FORBIDDEN  # a topic of the broker's own: its route is cached all the same
         signed_only = SIGNED_ONLY if self.gate.demands_signature(topic) else 0
         return signed_only | (CAPTURED if self.is_captured(topic) else 0)
 

@@ -83,7 +83,6 @@ class Outbox:
         self._live.append(frames)
         self._live_counts.append(count)
         self._live_bytes += len(frames)
-        self._hub.counters.messages_out_total[0] += count
         if not self._is_due:
             self._is_due = True
             self._hub.flush_soon(self)
@@ -102,16 +101,22 @@ class Outbox:
 
     def _write(self) -> None:
         if self._live:
-            self._out += self._live
-            self._live = []
-            self._live_counts = []
-            self._live_bytes = 0
+            self.take_live()
         if self._out:
             data = b"".join(self._out) if len(self._out) > 1 else self._out[0]
             self._out = []
             self._out_bytes = 0
             self._hub.counters.bytes_out_total += len(data)
             self._transport.write(data)
+
+    def take_live(self) -> None:
+        """Put the live messages that wait behind what must arrive: they will be sent, and count."""
+        self._hub.counters.messages_out_total[0] += sum(self._live_counts)
+        self._out += self._live
+        self._out_bytes += self._live_bytes
+        self._live = []
+        self._live_counts = []
+        self._live_bytes = 0
 
     def pause(self) -> None:
         """The client reads more slowly than we write."""
@@ -149,7 +154,6 @@ class Outbox:
         del self._live[:taken], self._live_counts[:taken]
         self._live_bytes -= dropped
         self._hub.counters.drops[DropReason.SLOW_READER] += count
-        self._hub.counters.messages_out_total[0] -= count
 
     def is_full(self) -> bool:
         """A batch can bring more than the bound, so the transport is filled as we go, and asked."""

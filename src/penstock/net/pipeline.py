@@ -536,6 +536,7 @@ class Pipeline:
             return
         group, self._in_flight = self._in_flight, None
         assert group is not None
+        self._feed.failed(batch)
         for _topic, _place, outlet, _token, _time in group.tell:
             self._refuse(outlet, _reason(error))
         self._checkpointer.failed(batch)

@@ -65,6 +65,11 @@ class Gate:
         if signature.version != 1:
             self._window.note_stored(signature.key_id, signature.nonce, signature.signed_ms)
 
+    def note_failed(self, signature: Signature) -> None:
+        """The disk refused the message of an accepted signature: it may come again."""
+        if signature.version != 1:
+            self._window.forget(signature.key_id, signature.nonce, signature.signed_ms)
+
     def is_stored(self, signature: Signature) -> bool:
         """Whether the message of a signature that was just refused as ``REPLAYED`` is on disk."""
         return self._window.is_stored(signature.key_id, signature.nonce, signature.signed_ms)

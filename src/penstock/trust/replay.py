@@ -88,6 +88,15 @@ class ReplayWindow:
         """The message of an accepted signature is on disk."""
         self._unstored.discard(_entry(key_id, nonce, signed_ms))
 
+    def forget(self, key_id: int, nonce: bytes, signed_ms: int) -> None:
+        """The message of an accepted signature was not stored: it may be sent again."""
+        entry = _entry(key_id, nonce, signed_ms)
+        bucket = self._buckets.get(signed_ms // self._bucket_ms, set())
+        if entry in self._unstored and entry in bucket:
+            bucket.discard(entry)
+            self._unstored.discard(entry)
+            self.count -= 1
+
     def is_stored(self, key_id: int, nonce: bytes, signed_ms: int) -> bool:
         """Whether the message of a signature that was accepted before is on disk."""
         return _entry(key_id, nonce, signed_ms) not in self._unstored

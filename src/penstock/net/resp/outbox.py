@@ -43,8 +43,4 @@ class RespOutbox(Outbox):
         excess = self._live_bytes - self._hub.limits.outbound_bytes_max // 2
         if excess > 0:
             self._drop_oldest(excess)
-        self._out += self._live
-        self._out_bytes += self._live_bytes
-        self._live = []
-        self._live_counts = []
-        self._live_bytes = 0
+        self.take_live()
