@@ -16,8 +16,10 @@ QoS, as clients do whenever they reconnect, changes nothing and forgets nothing.
 
 **Patterns** are subscriptions by any rule that is not a filter: the caller brings the function that
 tells whether a topic matches. Each is asked once per topic and route, never per message; all who
-subscribe to the same pattern share the question. As for filters, one that begins with a wildcard
-does not see topics that begin with ``$`` [MQTT-4.7.2-1].
+subscribe to the same pattern share the question. One that comes or goes empties the cache: to ask
+it about each cached topic would cost as much, and thousands of them, at the end of a connection,
+thousands of times that. As for filters, one that begins with a wildcard does not see topics that
+begin with ``$`` [MQTT-4.7.2-1].
 
 The cache is bounded, first in, first out: what is still busy comes back at the price of one walk.
 Eviction goes in small lots, since looking for the oldest key of a dict steps over all the places of
@@ -161,7 +163,7 @@ class Routes(Generic[Subscriber]):
         if entry is None:
             entry = self._patterns[pattern] = _Pattern(pattern, matches)
         entry.subscribers[subscriber] = 0
-        self._invalidate_pattern(entry)
+        self._forget_all()
 
     def unsubscribe_pattern(self, pattern: bytes, subscriber: Subscriber) -> None:
         """Undo ``subscribe_pattern``."""
@@ -169,29 +171,20 @@ class Routes(Generic[Subscriber]):
         del entry.subscribers[subscriber]
         if not entry.subscribers:
             del self._patterns[pattern]
-        self._invalidate_pattern(entry)
-
-    def _invalidate_pattern(self, pattern: _Pattern[Subscriber]) -> None:
-        if len(self.cached) > WIDE_FILTER_VISITS:
-            self._forget_all()
-        else:
-            self._forget([topic for topic in self.cached if pattern.matches(topic)])
+        self._forget_all()
 
     def _invalidate(self, topic_filter: bytes) -> None:
         affected = self._topics.names_matching(topic_filter, WIDE_FILTER_VISITS)
         if affected is None:
             self._forget_all()
-        else:
-            self._forget(affected)
+            return
+        self.invalidations += len(affected)
+        for topic in affected:
+            self._topics.pop(topic)
 
     def _forget_all(self) -> None:
         self.invalidations += len(self.cached)
         self._topics.clear()
-
-    def _forget(self, topics: list[bytes]) -> None:
-        self.invalidations += len(topics)
-        for topic in topics:
-            self._topics.pop(topic)
 
     def _evict(self) -> None:
         for topic in list(islice(self.cached, max(1, self._cached_max // EVICTED_SHARE))):

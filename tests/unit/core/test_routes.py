@@ -171,15 +171,16 @@ def test_who_subscribes_to_the_same_pattern_shares_the_question():
     assert asked == [b"x"]
 
 
-def test_a_pattern_that_comes_or_goes_forgets_the_routes_that_it_matches_only():
+def test_a_pattern_that_comes_or_goes_empties_the_cache():
     routes = warmed(b"tea", b"milk")
     routes.subscribe_pattern(b"*e*", has_an_e, "us")
-    assert list(routes.cached) == [b"milk"]
+    assert not routes.cached
     assert routes.resolve(b"tea").targets == (("us", 0),)
     routes.unsubscribe_pattern(b"*e*", "us")
-    assert list(routes.cached) == [b"milk"]
+    assert not routes.cached
     assert routes.resolve(b"tea").targets == ()
     assert routes.pattern_count == 0
+    assert routes.invalidations == 3
 
 
 def test_a_pattern_stays_while_somebody_subscribes_to_it():
@@ -190,15 +191,6 @@ def test_a_pattern_stays_while_somebody_subscribes_to_it():
     assert routes.resolve(b"tea").targets == (("them", 0),)
 
 
-def test_with_many_topics_cached_a_pattern_forgets_them_all_without_looking():
-    asked = []
-    routes = warmed(*(b"t/%d" % number for number in range(2_049)), cached_max=4_096)
-    routes.subscribe_pattern(b"nothing", asked.append, "us")
-    assert not routes.cached
-    assert not asked
-    assert routes.invalidations == 2_049
-
-
 @pytest.mark.parametrize("pattern", [b"*", b"?SYS/x", b"[$]SYS/x"])
 def test_a_pattern_that_begins_with_a_wildcard_sees_no_dollar_topics(pattern):
     routes = Routes()
@@ -207,7 +199,7 @@ def test_a_pattern_that_begins_with_a_wildcard_sees_no_dollar_topics(pattern):
     assert routes.resolve(b"a").targets == (("us", 0),)
 
 
-@pytest.mark.parametrize("pattern", [b"$SYS/*", b"\\$SYS/x", b""])
+@pytest.mark.parametrize("pattern", [b"$SYS/*", b"\\$SYS/x"])
 def test_a_pattern_that_begins_otherwise_sees_them(pattern):
     routes = Routes()
     routes.subscribe_pattern(pattern, lambda _topic: True, "us")

@@ -346,3 +346,17 @@ async def test_subscribed_clients_may_go_on_giving_commands_unless_redis_is_aske
     client.send_all(b"SUBSCRIBE mine", b"PUBLISH mine x")
     await settle(broker, client)
     assert client.replies == [[b"subscribe", b"mine", 1], 1, [b"message", b"mine", b"x"]]
+
+
+@pytest.mark.asyncio
+async def test_topics_that_demand_signatures_refuse_publishes_counted_and_the_connection_stays(
+    broker,
+):
+    client, listener = Client(broker), Client(broker)
+    listener.send(b"SUBSCRIBE", b"#")
+    client.send_all(b"PUBLISH secure/a x", b"PUBLISH secure/a y", b"PING")
+    await settle(broker, client, listener)
+    words = "ERR Topic 'secure/a' requires signed publish (CMD_SIGNED_PUBLISH)"
+    assert client.replies == [("error", words), ("error", words), b"PONG"]
+    assert listener.payloads() == []
+    assert broker.server.counters.drops[DropReason.SIGNATURE_REFUSED] == 2

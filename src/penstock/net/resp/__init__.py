@@ -12,5 +12,9 @@
 ``greeting``       PING, HELLO, AUTH and other commands about the connection
 ``clients``        CLIENT
 ``introspection``  COMMAND, INFO
+``streams``        the X commands, with ``stream_…`` and ``fields`` behind them
+``queue``          PUSH, PULL
+``outbox``         what waits to be written
+``faults``         errors in the words of Redis
 =================  ================================================================================
 """
