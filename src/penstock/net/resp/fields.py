@@ -22,7 +22,7 @@ A message from another protocol reads as ``payload`` and its headers; a signed o
 and ``signature`` as well, and ``signed_ms`` and ``nonce`` if its signature covers them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -42,6 +42,9 @@ _MARK = (PAYLOAD, b"")
 REPLACEMENT = "\ufffd"
 _PLAIN = bytes(byte if 0x20 <= byte < 0x7F else ord("?") for byte in range(256))
 """Every byte as plain ASCII."""
+
+_PLAIN = bytes(range(0x20, 0x7F)).replace(b'"', b"").replace(b"\\", b"")
+"""Bytes that stand for themselves in a JSON string."""
 
 _to_json = msgspec.json.Encoder().encode
 _from_json = msgspec.json.Decoder(dict[str, str]).decode
@@ -118,13 +121,20 @@ def _unmarked(payload: bytes, headers: Headers) -> list[bytes]:
 # ── without ───────────────────────────────────────────────────────────────────────────────────
 
 
+def _texts(values: list[bytes]) -> Iterable[bytes]:
+    """Values as JSON strings; those that JSON holds as they are, which most do, at little cost."""
+    if not b"".join(values).translate(None, _PLAIN):
+        return [b'"%b"' % value for value in values]
+    return [_to_json(value.decode()) for value in values]
+
+
 def _json_contents(
     names: Sequence[bytes], values: Sequence[bytes], last_values: list[bytes]
 ) -> Content:
     before = list(zip(names[:-1], values[:-1], strict=True))
     try:
         head = _json_head({n.decode(): v.decode() for n, v in before}, names[-1].decode())
-        payloads = [b"%b%b}" % (head, _to_json(value.decode())) for value in last_values]
+        payloads = [b"%b%b}" % (head, text) for text in _texts(last_values)]
     except UnicodeDecodeError:
         is_exact = False
     else:
