@@ -43,7 +43,7 @@ REPLACEMENT = "\ufffd"
 _PLAIN = bytes(byte if 0x20 <= byte < 0x7F else ord("?") for byte in range(256))
 """Every byte as plain ASCII."""
 
-_PLAIN = bytes(range(0x20, 0x7F)).replace(b'"', b"").replace(b"\\", b"")
+_AS_IS = bytes(range(0x20, 0x7F)).replace(b'"', b"").replace(b"\\", b"")
 """Bytes that stand for themselves in a JSON string."""
 
 _to_json = msgspec.json.Encoder().encode
@@ -123,7 +123,7 @@ def _unmarked(payload: bytes, headers: Headers) -> list[bytes]:
 
 def _texts(values: list[bytes]) -> Iterable[bytes]:
     """Values as JSON strings; those that JSON holds as they are, which most do, at little cost."""
-    if not b"".join(values).translate(None, _PLAIN):
+    if not b"".join(values).translate(None, _AS_IS):
         return [b'"%b"' % value for value in values]
     return [_to_json(value.decode()) for value in values]
 
