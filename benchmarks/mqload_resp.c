@@ -42,7 +42,7 @@ static frame build_publish(const char *topic, int payload) {
 
 static frame build_xadd(const char *topic, int payload) {
   u8 *bytes = zeroed(1, payload + 2 * NAME_BYTES_MAX);
-  const char *shape = "*5\r\n$4\r\nXADD\r\n$%zu\r\n%s\r\n$1\r\n*\r\n$1\r\nd\r\n$%d\r\n";
+  const char *shape = "*5\r\n$4\r\nXADD\r\n$%zu\r\n%s\r\n$1\r\n*\r\n$7\r\npayload\r\n$%d\r\n";
   int len = sprintf((char *)bytes, shape, strlen(topic), topic, payload);
   return end_with_payload(bytes, len, payload);
 }
