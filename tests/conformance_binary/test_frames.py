@@ -92,10 +92,15 @@ def test_a_signed_message_from_a_client_is_dropped_without_a_word(dial):
     client.expect(pong())
 
 
-def test_an_ack_from_a_client_without_a_name_is_ignored(dial):
-    client = dial()
+def test_an_ack_from_a_client_without_a_name_is_ignored(own_broker, dial):
+    broker = own_broker()
+    client = dial(at=broker)
+    client.publish(b"t", b"m")
+    client.subscribe(b"t")
     client.send(*map(ack, (0, 1, 5, U64_MAX)))
     client.expect_nothing()
+    assert not broker.server.broker.subscribers.by_id
+    assert len(dial(at=broker).subscribe(b"t")) == 1
 
 
 def test_the_payload_of_a_subscribe_is_ignored(dial, unique):

@@ -1,5 +1,6 @@
 """The door of the binary protocol where timing decides: what no client can arrange from outside."""
 
+import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -67,6 +68,16 @@ class Transport:
 
     def close(self) -> None:
         self.is_closed = True
+
+
+class Turnstile:
+    """A gate that lets commits through one by one."""
+
+    def __init__(self) -> None:
+        self._permits = threading.Semaphore(0)
+        self.wait = lambda timeout: self._permits.acquire(timeout=timeout)
+        self.set = lambda: self._permits.release(100)
+        self.let_one_through = self._permits.release
 
 
 class Peer:
@@ -160,6 +171,23 @@ async def test_replies_wait_for_the_publishes_and_acknowledgements_before_them(b
     assert peer.told() == [1, "m", 2]
     bench.open()
     await peer.hears(1, "m", 2, "n", "pong", 3, "pong")  # a message is no reply
+
+
+async def test_a_pong_waits_for_the_last_acknowledgement_before_it_and_not_for_the_first(bench):
+    peer = bench.peer()
+    peer.send(client.publishes(b"t", [b"m", b"n"], 1), client.subscribe(3, b"t", b"name"))
+    await peer.hears(1, 2, "m", "n", 3)
+    bench.store.gate = gate = Turnstile()
+    attempts = bench.store.attempts
+    peer.send(encode.ack(1))
+    await until(lambda: bench.store.attempts == attempts + 1)
+    peer.send(encode.ack(2), client.ping())
+    gate.let_one_through()
+    await until(lambda: bench.store.attempts == attempts + 2)
+    await turns(5)
+    assert "pong" not in peer.told()
+    gate.let_one_through()
+    await peer.hears(1, 2, "m", "n", 3, "pong")
 
 
 async def test_replies_that_wait_for_the_disk_are_bounded(bench):

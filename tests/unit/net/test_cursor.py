@@ -190,6 +190,18 @@ def test_what_is_committed_after_it_caught_up_is_sent_from_memory_at_once():
     assert not bench.reads
 
 
+def test_a_commit_that_it_was_not_told_of_is_read_from_the_journal():
+    """As after a bug met while telling: the next commit shows the gap."""
+    bench = Bench()
+    bench.start()
+    bench.settle()
+    bench.commit(2)
+    bench.untold.clear()
+    bench.commit()
+    bench.settle()
+    assert bench.offsets() == [0, 1, 2]
+
+
 def test_nothing_is_sent_once_it_is_closed():
     bench = Bench()
     bench.commit()
