@@ -25,12 +25,12 @@ from time import monotonic
 from types import TracebackType
 from typing import Final, Self
 
+from penstock.client.dial import dial
 from penstock.client.errors import (
     BrokerProtocolError,
     ClientError,
     ConnectionLostError,
     ReplyTimeoutError,
-    UnreachableError,
 )
 from penstock.client.keep_alive import KeepAlive
 from penstock.client.session import Connected, Delivery, Happening, Session, Subscribed
@@ -80,7 +80,7 @@ def connect(
         username=username,
         password=password,
     )
-    client = Client(_dial(host, port, timeout_s), session, keep_alive, timeout_s)
+    client = Client(dial(host, port, timeout_s), session, keep_alive, timeout_s)
     try:
         client.wait_for_welcome()
     except BaseException:
@@ -330,30 +330,6 @@ class Client:
 
 _GONE: Final = (ConnectionLostError, ReplyTimeoutError, BrokerProtocolError)
 """After these there is nobody left to say goodbye to."""
-
-
-# ── Connecting ────────────────────────────────────────────────────────────────────────────────
-
-
-def _dial(host: str, port: int, timeout_s: float) -> socket.socket:
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    try:
-        connection = socket.create_connection((host, port), timeout_s)
-    except ConnectionRefusedError as error:
-        raise UnreachableError(
-            f"nothing is listening on {address}", "start one with `penstock serve`"
-        ) from error
-    except TimeoutError as error:
-        raise ReplyTimeoutError(
-            f"no answer from {address} within {timeout_s:g} s",
-            "check the address, and firewalls on the way",
-        ) from error
-    except socket.gaierror as error:
-        raise UnreachableError(f"no address is known for {host}", "check the name") from error
-    except OSError as error:
-        raise UnreachableError(f"cannot connect to {address}: {error.strerror or error}") from error
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection
 
 
 def _lost() -> ConnectionLostError:

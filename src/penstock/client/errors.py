@@ -5,9 +5,11 @@
     ClientError
     ├── UnreachableError      no connection could be made
     ├── RefusedError          the broker answered, and said no (also a ``Refused``)
-    ├── BrokerProtocolError   what answers does not speak MQTT 3.1.1 (a ``RemoteProtocolError``)
+    ├── BrokerProtocolError   what answers does not speak our protocol (a ``RemoteProtocolError``)
     ├── ConnectionLostError   the connection ended in the middle of something
-    └── ReplyTimeoutError     the broker is silent
+    ├── ReplyTimeoutError     the broker is silent
+    ├── TakenOverError        another connection has our client id
+    └── FailedJobsError       so many jobs failed that the worker would get no more
 
 They read as one line, since a command that failed in a script is found in a log by its line. What
 the *caller* did wrong (a wildcard in a topic, a QoS of 3) is a ``LocalProtocolError``.
@@ -19,8 +21,10 @@ __all__ = [
     "BrokerProtocolError",
     "ClientError",
     "ConnectionLostError",
+    "FailedJobsError",
     "RefusedError",
     "ReplyTimeoutError",
+    "TakenOverError",
     "UnreachableError",
     "connect_refused",
 ]
@@ -42,7 +46,7 @@ class RefusedError(ClientError, Refused):
 
 
 class BrokerProtocolError(ClientError, RemoteProtocolError):
-    """The other end sent what no MQTT 3.1.1 broker may send."""
+    """The other end sent what no broker of this protocol may send."""
 
 
 class ConnectionLostError(ClientError):
@@ -51,6 +55,14 @@ class ConnectionLostError(ClientError):
 
 class ReplyTimeoutError(ClientError):
     """The broker did not answer in time."""
+
+
+class TakenOverError(ClientError):
+    """Another connection came with our client id. To come back would be to fight with it."""
+
+
+class FailedJobsError(ClientError):
+    """A worker holds so many failed jobs that it leaves, for the broker to deal them anew."""
 
 
 _REFUSALS = {

@@ -1,0 +1,36 @@
+"""Opening a connection, and what to say when there is none to be had."""
+
+import socket
+
+from penstock.client.errors import ClientError, ReplyTimeoutError, UnreachableError
+
+__all__ = ["dial", "unreachable"]
+
+
+def dial(host: str, port: int, timeout_s: float) -> socket.socket:
+    """Connect, blocking; a ``ClientError`` says why it cannot be done."""
+    try:
+        connection = socket.create_connection((host, port), timeout_s)
+    except OSError as error:
+        raise unreachable(error, host, port, timeout_s) from error
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def unreachable(error: OSError, host: str, port: int, timeout_s: float) -> ClientError:
+    """Put a connection that could not be made into words."""
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    match error:
+        case ConnectionRefusedError():
+            return UnreachableError(
+                f"nothing is listening on {address}", "start one with `penstock serve`"
+            )
+        case TimeoutError():
+            return ReplyTimeoutError(
+                f"no answer from {address} within {timeout_s:g} s",
+                "check the address, and firewalls on the way",
+            )
+        case socket.gaierror():
+            return UnreachableError(f"no address is known for {host}", "check the name")
+        case _:
+            return UnreachableError(f"cannot connect to {address}: {error.strerror or error}")

@@ -1,0 +1,197 @@
+"""The asynchronous driver: streams, a task and a clock around ``Course``.
+
+One task per client reads, pings and comes back, for as long as the client is open. Whoever waits,
+waits for a request to be answered (``answered``) or for anything to happen (``until``). Wishes that
+were made in one turn of the loop leave at its end in one write (``nudge``); acknowledgements wait a
+little longer for company.
+
+A subscriber that is slower than its broker makes the task stop reading, and the rest waits at the
+broker; the task goes on pinging meanwhile. It reads on while somebody waits for an answer, which
+may stand behind any number of messages.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from math import inf
+from random import random
+
+from penstock.client.dial import unreachable
+from penstock.client.edge.course import ACKNOWLEDGE_DELAY_S, LINGER_S, READ_BYTES, Course
+from penstock.client.edge.inbox import ARRIVED_MAX, log
+from penstock.client.edge.session import Request
+from penstock.client.errors import ClientError, ConnectionLostError
+
+__all__ = ["AsyncLink"]
+
+
+class AsyncLink:
+    """One client's connection, or the next one; for one loop."""
+
+    def __init__(self, course: Course) -> None:
+        self._course = course
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._waiting: set[asyncio.Future[None]] = set()
+        """Those who wait for an answer."""
+        self._happened = asyncio.Event()
+        """Set, and replaced, whenever something has happened."""
+        self._room = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._failure: Exception | None = ConnectionLostError(
+            "the client is not open", "use it in an `async with` statement"
+        )
+        course.session.receipts.tell(lambda: self.nudge(ACKNOWLEDGE_DELAY_S))
+
+    # ── Beginning and end ─────────────────────────────────────────────────────────────────────
+
+    async def open(self) -> None:
+        """Connect, once: who gave the wrong address is told at once."""
+        await self._dial()
+        self._failure = None
+        self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """Bring the last acknowledgements home, if the broker is there, and hang up."""
+        if self._failure is None and not self._course.session.receipts.is_settled:
+            self._course.is_leaving = True
+            try:
+                async with asyncio.timeout(LINGER_S):
+                    await self.answered(self._course.session.barrier())
+            except (ClientError, TimeoutError):
+                log.warning("closed without the broker's word on the last acknowledgements")
+        await self.abandon()
+
+    async def abandon(self) -> None:
+        """Hang up without a word."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        writer = self._streams[1] if self._streams else None
+        self._hang_up()
+        self._fail(ConnectionLostError("the client is closed"))
+        if writer is not None:
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    # ── Waiting ───────────────────────────────────────────────────────────────────────────────
+
+    async def answered(self, request: Request) -> None:
+        """Send what there is to send, and wait until this was answered; raise if refused."""
+        self._check()
+        if not request.is_done:
+            future = asyncio.get_running_loop().create_future()
+            request.when_done = lambda: None if future.done() else future.set_result(None)
+            self._waiting.add(future)
+            try:
+                self.nudge()
+                await future
+            finally:
+                self._waiting.discard(future)
+        request.check()
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        """Send what there is to send, and wait until something is so."""
+        self.nudge()
+        while not done():
+            self._check()
+            await self._happened.wait()
+
+    def nudge(self, delay_s: float = 0.0) -> None:
+        """There is something to send, or there is room for more messages."""
+        self._room.set()
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            if self._timer.when() <= loop.time() + delay_s:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_later(delay_s, self._send)
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _announce(self) -> None:
+        self._happened.set()
+        self._happened = asyncio.Event()
+
+    # ── The task ──────────────────────────────────────────────────────────────────────────────
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                with suppress(OSError):
+                    await self._converse()
+                await self._come_back()
+        except Exception as error:  # noqa: BLE001 - whoever waits must learn of it
+            self._hang_up()
+            self._fail(error)
+
+    async def _converse(self) -> None:
+        """Move bytes both ways until the connection is lost."""
+        loop = asyncio.get_running_loop()
+        while not self._course.is_silent(loop.time()):
+            self._send()
+            data = await self._read()
+            if data is None:
+                continue
+            if not data:
+                return
+            self._course.heard(data, loop.time())
+            self._announce()
+
+    async def _read(self) -> bytes | None:
+        """Wait for bytes; None when it is time to look again."""
+        assert self._streams is not None
+        next_at = self._course.next_at
+        try:
+            async with asyncio.timeout_at(None if next_at == inf else next_at) as limit:
+                if len(self._course.inbox) < ARRIVED_MAX or self._waiting:
+                    return await self._streams[0].read(READ_BYTES)
+                self._room.clear()
+                await self._room.wait()
+        except TimeoutError:
+            if not limit.expired():
+                raise  # the system's, about the connection
+        return None
+
+    async def _come_back(self) -> None:
+        """Try again, at growing intervals, until there is a connection."""
+        loop = asyncio.get_running_loop()
+        self._hang_up()
+        while self._streams is None:
+            again_at = self._course.ended(loop.time(), random())  # noqa: S311 - no secret
+            await asyncio.sleep(again_at - loop.time())
+            with suppress(ClientError):
+                await self._dial()
+
+    async def _dial(self) -> None:
+        options = self._course.options
+        host, port, timeout_s = options.host, options.port, options.connect_timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                self._streams = await asyncio.open_connection(host, port, limit=READ_BYTES)
+        except OSError as error:
+            raise unreachable(error, host, port, timeout_s) from error
+        self._course.opened(asyncio.get_running_loop().time())
+
+    def _send(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._streams is not None:
+            data = self._course.turn(asyncio.get_running_loop().time())
+            if data:
+                self._streams[1].write(data)
+
+    def _hang_up(self) -> None:
+        if self._streams is not None:
+            self._streams[1].transport.abort()
+            self._streams = None
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = error
+        for future in self._waiting:
+            if not future.done():
+                future.set_exception(error)
+        self._announce()

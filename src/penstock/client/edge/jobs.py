@@ -1,0 +1,44 @@
+"""Jobs that failed, and the limit of how many a worker may hold.
+
+The protocol has no way to give a job back while staying. A failed job stays unacknowledged in the
+hands of its worker, and counts as one of those the broker gives it ahead; when all of these have
+failed the worker would wait for ever. It leaves before, with an error, and its jobs are dealt anew.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from penstock.client.edge.inbox import Inbox, Message, log
+from penstock.client.errors import FailedJobsError
+
+__all__ = ["FAILED_MAX", "Failures"]
+
+FAILED_MAX: Final = 32
+"""Half of the jobs that the broker gives a worker ahead."""
+
+
+class Failures:
+    """What failed in the hands of one worker."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        self.count = 0
+        self._inbox = inbox
+
+    def add(
+        self,
+        job: Message,
+        error: Exception,
+        report: Callable[[Message, Exception], None] | None = None,
+    ) -> None:
+        """Keep a failed job from being acknowledged, and say that it failed."""
+        self._inbox.leave()
+        self.count += 1
+        if report is None:
+            log.error("job failed, and is left unacknowledged: %r", job, exc_info=error)
+        else:
+            report(job, error)
+        if self.count >= FAILED_MAX:
+            raise FailedJobsError(
+                f"{self.count} jobs failed and are kept from other workers",
+                "leave, so that the broker deals them anew; the errors were reported one by one",
+            ) from error

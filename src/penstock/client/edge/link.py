@@ -1,0 +1,153 @@
+"""The blocking driver: a socket and a clock around ``Course``.
+
+Everything that waits is one loop, ``run_until``: send what there is to send, stop if what was asked
+for is there, else sleep until the socket or the clock has something. A connection that breaks is
+made again inside that loop, so its callers never see it. Between two calls nothing happens and no
+thread runs: a program that stays away for long is hung up on, comes back, and resumes.
+"""
+
+import select
+from collections.abc import Callable
+from math import ceil, inf
+from random import random
+from socket import socket
+from time import monotonic, sleep
+
+from penstock.client.dial import dial
+from penstock.client.edge.course import LINGER_S, READ_BYTES, Course
+from penstock.client.edge.inbox import log
+from penstock.client.errors import ClientError, ConnectionLostError
+
+__all__ = ["Link"]
+
+
+class Link:
+    """One client's connection, or the next one; for one thread."""
+
+    def __init__(self, course: Course) -> None:
+        self._course = course
+        self._socket: socket | None = None
+        self._outgoing = bytearray()
+        self._again_at = 0.0
+        self._failure: ClientError | None = ConnectionLostError(
+            "the client is not open", "use it in a `with` statement"
+        )
+
+    # ── Beginning and end ─────────────────────────────────────────────────────────────────────
+
+    def open(self) -> None:
+        """Connect, once: who gave the wrong address is told at once."""
+        self._dial()
+        self._failure = None
+
+    def close(self) -> None:
+        """Bring the last acknowledgements home, if the broker is there, and hang up."""
+        if self._failure is None and not self._course.session.receipts.is_settled:
+            self._course.is_leaving = True
+            try:
+                barrier = self._course.session.barrier()
+                if not self.run_until(lambda: barrier.is_done, monotonic() + LINGER_S):
+                    log.warning("closed without the broker's word on the last acknowledgements")
+            except ClientError as error:
+                log.warning("closed without the broker: %s", error)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Hang up without a word."""
+        self._hang_up()
+        self._failure = ConnectionLostError("the client is closed")
+
+    # ── The loop ──────────────────────────────────────────────────────────────────────────────
+
+    def run_until(self, done: Callable[[], bool], deadline: float = inf) -> bool:
+        """Move bytes both ways until ``done``; false at the deadline."""
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            self._attended(self._send)
+            if done():
+                return True
+            if monotonic() >= deadline:
+                return False
+            if self._socket is None:
+                self._come_back(deadline)
+            else:
+                self._sleep(self._socket, deadline)
+                self._attended(self._read)
+
+    def _attended(self, act: Callable[[socket], None]) -> None:
+        """Do something with the connection, if there is one, and see to it when that breaks."""
+        if self._socket is None:
+            return
+        try:
+            act(self._socket)
+        except OSError:
+            self._lose()
+        except ClientError as error:
+            self._fail(error)
+
+    def _lose(self) -> None:
+        self._hang_up()
+        try:
+            self._again_at = self._course.ended(monotonic(), random())  # noqa: S311 - no secret
+        except ClientError as error:
+            self._fail(error)
+
+    def _fail(self, error: ClientError) -> None:
+        self._hang_up()
+        self._failure = error
+        raise error
+
+    def _hang_up(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _come_back(self, deadline: float) -> None:
+        """Wait for the time of the next attempt, and make it."""
+        now = monotonic()
+        sleep(max(0.0, min(self._again_at, deadline) - now))
+        if self._again_at <= deadline:
+            try:
+                self._dial()
+            except ClientError:
+                self._lose()
+
+    def _dial(self) -> None:
+        options = self._course.options
+        self._socket = dial(options.host, options.port, options.connect_timeout_s)
+        self._socket.setblocking(False)
+        self._outgoing.clear()
+        self._course.opened(monotonic())
+
+    # ── Bytes ─────────────────────────────────────────────────────────────────────────────────
+
+    def _sleep(self, connection: socket, deadline: float) -> None:
+        poll = select.poll()
+        poll.register(connection, select.POLLIN | (select.POLLOUT if self._outgoing else 0))
+        until = min(deadline, self._course.next_at)
+        poll.poll(None if until == inf else max(0, ceil((until - monotonic()) * 1000)))
+
+    def _send(self, connection: socket) -> None:
+        now = monotonic()
+        if self._course.is_silent(now):
+            self._read(
+                connection
+            )  # the caller may have been away: the answer is here, and nobody looked
+            if self._course.is_silent(now):
+                raise TimeoutError
+        self._outgoing += self._course.turn(now)
+        if self._outgoing:
+            try:
+                del self._outgoing[: connection.send(self._outgoing)]
+            except BlockingIOError:
+                return
+
+    def _read(self, connection: socket) -> None:
+        try:
+            data = connection.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            raise ConnectionResetError
+        self._course.heard(data, monotonic())

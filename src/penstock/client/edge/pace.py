@@ -1,0 +1,100 @@
+"""When to ping, when to give a connection up, when to try again. Time and chance are parameters.
+
+**Ping.** The broker hangs up on a client that sends nothing for some minutes; and a connection on
+which nothing arrives may be dead without anybody having said so. ``Watch`` therefore pings after an
+interval in which nothing was sent, or nothing was heard. A ping that nothing follows for two more
+intervals was sent into the void. Silence counts only behind a ping: a program that was busy
+elsewhere for an hour has not listened, which says nothing about the broker.
+
+**Again.** The pause before each attempt is twice the one before, up to a longest, and by chance
+up to half of it shorter: many clients that lost one broker should not all come back at once. An
+attempt has succeeded when the broker has said something other than farewell, not when a socket
+could be opened: a broker that accepts and hangs up is not to be tried in a tight loop.
+"""
+
+from math import inf
+
+import msgspec
+
+__all__ = ["Backoff", "Retry", "Watch"]
+
+_DOUBLINGS_MAX = 32
+"""Beyond it no pause grows any more: it would long be the longest, and then overflow."""
+
+
+class Backoff(msgspec.Struct, frozen=True):
+    """How to come back: pauses from ``first_s``, doubling, to ``longest_s``.
+
+    ``give_up_s`` after the connection was lost the client gives up, with an error.
+    """
+
+    first_s: float = 0.1
+    longest_s: float = 30.0
+    give_up_s: float = inf
+
+    def pause_s(self, attempt: int, chance: float) -> float:
+        """Say how long to wait before an attempt, counted from 0; ``chance`` is in [0, 1)."""
+        whole = min(self.first_s * (1 << min(attempt, _DOUBLINGS_MAX)), self.longest_s)
+        return whole * (1 - chance / 2)
+
+
+class Retry:
+    """One client's attempts to come back."""
+
+    def __init__(self, backoff: Backoff) -> None:
+        self._backoff = backoff
+        self._attempts = 0
+        self._since: float | None = None
+
+    def next_at(self, now: float, chance: float) -> float | None:
+        """Connection or attempt failed: say when to try again, None to give up."""
+        if self._since is None:
+            self._since = now
+        when = now + self._backoff.pause_s(self._attempts, chance)
+        self._attempts += 1
+        return when if when <= self._since + self._backoff.give_up_s else None
+
+    def succeeded(self) -> None:
+        """The broker has spoken."""
+        self._attempts = 0
+        self._since = None
+
+
+class Watch:
+    """Watches one connection; ``interval_s`` 0 switches it off."""
+
+    def __init__(self, interval_s: float, now: float) -> None:
+        self._interval_s = interval_s or inf
+        self._sent_at = self._heard_at = self._pinged_at = now
+        self._lost_at = inf
+
+    @property
+    def next_at(self) -> float:
+        """When to look again; infinity if never."""
+        return min(self._ping_at, self._lost_at)
+
+    @property
+    def _ping_at(self) -> float:
+        quiet_since = min(self._sent_at, self._heard_at)
+        return max(quiet_since, self._pinged_at) + self._interval_s
+
+    def sent(self, now: float) -> None:
+        """Something was sent."""
+        self._sent_at = now
+
+    def heard(self, now: float) -> None:
+        """Something was received: whatever it was, the broker is there."""
+        self._heard_at = now
+        self._lost_at = inf
+
+    def ping_due(self, now: float) -> bool:
+        """Tell whether to ping now; true once, the ping is then taken as sent."""
+        if now < self._ping_at:
+            return False
+        self._pinged_at = self._sent_at = now
+        self._lost_at = min(self._lost_at, now + 2 * self._interval_s)
+        return True
+
+    def is_lost(self, now: float) -> bool:
+        """Tell whether a ping has been without an answer for too long."""
+        return now >= self._lost_at

@@ -1,0 +1,89 @@
+"""The keywords of the clients, and what is built of them; the same for blocking and asynchronous.
+
+============================  ====================================================================
+``host``, ``port``            where the broker is: 127.0.0.1, 1883
+``backoff``                   how to come back after a lost connection: ``Backoff``. Publishers give
+                              up after a minute, subscribers never
+``keep_alive_s``              ping after so long without traffic, 60; 0 for never. The connection is
+                              given up after three times as long without any byte
+``connect_timeout_s``         how long one attempt to connect may take, 10
+``signing_key``               (publishers) key file of ``penstock keys new``, or a ``SigningKey``
+``auto_ack``                  (subscribers) acknowledge when the application comes back for more,
+                              true; else ``Message.ack`` does
+``keyring``                   (subscribers) public keys by key id, to verify messages against
+``require_signature``         (subscribers) hand out only what one of these keys has signed
+``on_lost``                   (subscribers) called when retention removed messages unread
+``on_withheld``               (subscribers) called with what could not be verified and had to be
+============================  ====================================================================
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
+from typing import Any, Final, TypedDict
+
+from penstock.client.edge.course import Course, Options
+from penstock.client.edge.inbox import Inbox, Message
+from penstock.client.edge.pace import Backoff
+from penstock.client.edge.session import Lost, Session
+from penstock.client.edge.signing import SigningKey, signer
+from penstock.errors import LocalProtocolError
+
+__all__ = [
+    "PublisherKeywords",
+    "SubscriberKeywords",
+    "publisher_course",
+    "subscriber_course",
+]
+
+PUBLISHER_BACKOFF: Final = Backoff(give_up_s=60.0)
+SUBSCRIBER_BACKOFF: Final = Backoff()
+
+
+class ConnectionKeywords(TypedDict, total=False):
+    """Keywords of all clients; see the module."""
+
+    host: str
+    port: int
+    backoff: Backoff
+    keep_alive_s: float
+    connect_timeout_s: float
+
+
+class PublisherKeywords(ConnectionKeywords, total=False):
+    """Keywords of those who publish; see the module."""
+
+    signing_key: SigningKey | str | PathLike[str] | None
+
+
+class SubscriberKeywords(ConnectionKeywords, total=False):
+    """Keywords of those who receive; see the module."""
+
+    auto_ack: bool
+    keyring: Mapping[int, bytes] | None
+    require_signature: bool
+    on_lost: Callable[[Lost], None] | None
+    on_withheld: Callable[[Message], None] | None
+
+
+def publisher_course(keywords: PublisherKeywords) -> Course:
+    """Prepare a client that publishes."""
+    given: dict[str, Any] = {"backoff": PUBLISHER_BACKOFF, **keywords}
+    session = Session(sign=signer(given.pop("signing_key", None)))
+    return Course(session, Inbox(session.receipts), Options(**given))
+
+
+def subscriber_course(
+    client_id: str, topics: Iterable[str], keywords: SubscriberKeywords
+) -> Course:
+    """Prepare a client that receives."""
+    if not client_id:
+        raise LocalProtocolError(
+            "a subscriber without a client id", "the broker remembers by it what was acknowledged"
+        )
+    given: dict[str, Any] = {"backoff": SUBSCRIBER_BACKOFF, **keywords}
+    of_inbox = SubscriberKeywords.__annotations__.keys() - ConnectionKeywords.__annotations__.keys()
+    session = Session(client_id)
+    inbox = Inbox(session.receipts, **{name: given.pop(name) for name in of_inbox & given.keys()})
+    for topic in topics:
+        session.follow(topic)
+    return Course(session, inbox, Options(**given))

@@ -1,0 +1,95 @@
+"""Signing what is published, and verifying what arrives against one's own keys.
+
+The broker verifies signatures at its door. A subscriber that does not want to trust the broker, or
+whoever sits between, verifies them itself: signatures travel with their messages unchanged.
+
+The library that does the arithmetic is loaded when it is first needed, not with this module.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping
+from os import PathLike, fspath
+from pathlib import Path
+from time import time_ns
+
+import msgspec
+
+from penstock.errors import ConfigError
+from penstock.model.message import Signature
+
+__all__ = ["SigningKey", "is_verified", "signer"]
+
+_KEYS_NEW = "`penstock keys new` makes one: DEVICE.key.json"
+
+
+class _KeyFile(msgspec.Struct):
+    """What we need of the file that ``penstock keys new`` writes."""
+
+    key_id: int
+    secret_key: str
+
+
+class SigningKey:
+    """A device's secret. Version 2 is the better one; the broker's policy may accept either."""
+
+    __slots__ = ("_secret_key", "key_id", "version")
+
+    def __init__(self, key_id: int, secret_key: bytes, *, version: int = 2) -> None:
+        if len(secret_key) not in {32, 64} or version not in {1, 2}:
+            raise ConfigError(
+                "a signing key is a seed of 32 bytes or a secret key of 64, for version 1 or 2",
+                _KEYS_NEW,
+            )
+        self.key_id = key_id
+        self.version = version
+        self._secret_key = secret_key
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, version: int = 2) -> "SigningKey":
+        """Read a key file; ``ConfigError`` if it is none."""
+        try:
+            content = msgspec.json.decode(Path(path).read_bytes(), type=_KeyFile)
+            return cls(content.key_id, bytes.fromhex(content.secret_key), version=version)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ConfigError(f"cannot read the key file {fspath(path)}: {reason}") from error
+        except ValueError as error:  # msgspec's errors are ValueErrors too
+            raise ConfigError(f"{fspath(path)} is not a key file", _KEYS_NEW) from error
+
+    def __repr__(self) -> str:
+        """Keep the secret out of tracebacks."""
+        return f"SigningKey(key_id={self.key_id}, version={self.version})"
+
+    def sign(self, topic: bytes, payload: bytes) -> Signature:
+        """Sign now; each signature of version 2 is good for one publish."""
+        from penstock.trust import signatures  # noqa: PLC0415 - see the module
+
+        if self.version == 1:
+            return signatures.sign_1(self._secret_key, self.key_id, topic, payload)
+        return signatures.sign_2(
+            self._secret_key,
+            self.key_id,
+            topic,
+            payload,
+            signed_ms=time_ns() // 1_000_000,
+            nonce=secrets.token_bytes(signatures.NONCE_BYTES),
+        )
+
+
+def signer(
+    key: SigningKey | str | PathLike[str] | None,
+) -> Callable[[bytes, bytes], Signature] | None:
+    """Return what signs with a key, or with the key in a file; None without a key."""
+    if key is None:
+        return None
+    return (key if isinstance(key, SigningKey) else SigningKey.load(key)).sign
+
+
+def is_verified(
+    keyring: Mapping[int, bytes], topic: bytes, payload: bytes, signature: Signature
+) -> bool:
+    """Tell whether one of our keys made this signature for this message."""
+    from penstock.trust import signatures  # noqa: PLC0415 - see the module
+
+    public_key = keyring.get(signature.key_id)
+    return public_key is not None and signatures.is_valid(public_key, topic, payload, signature)
