@@ -1,0 +1,40 @@
+"""A subscriber of the binary protocol: each message once, whatever happens to the connection.
+
+Run a broker (``make serve``), then, in two terminals::
+
+    .venv/bin/python examples/exactly_once.py publish
+    .venv/bin/python examples/exactly_once.py subscribe
+
+Stop the subscriber and start it again: it goes on where it was. Kill the broker in between
+(``kill -9``) and start it again: both come back by themselves, and no number is missing or twice.
+"""
+
+import argparse
+from itertools import count, islice
+
+from penstock.client import Publisher, Subscriber
+
+
+def publish(port: int, numbers: int | None) -> None:
+    """Publish numbers, each on the broker's disk before the next."""
+    with Publisher(port=port) as publisher:
+        for number in islice(count(), numbers):
+            publisher.publish("plant/numbers", b"%d" % number)
+            print(f"kept: {number}")
+
+
+def subscribe(port: int, numbers: int | None) -> None:
+    """Print numbers; each is acknowledged when the loop comes back for the next."""
+    with Subscriber("example-1", "plant/numbers", port=port) as subscriber:
+        for message in islice(subscriber, numbers):
+            print(message.payload.decode())
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["publish", "subscribe"])
+    parser.add_argument("--port", type=int, default=1883)
+    parser.add_argument("--numbers", type=int, help="how many; without end unless given")
+    arguments = parser.parse_args()
+    act = {"publish": publish, "subscribe": subscribe}[arguments.what]
+    act(arguments.port, arguments.numbers)
