@@ -376,6 +376,8 @@ class Hub:
         is done for one message. Napping lets a few arrive, and the writer thread work; large reads
         need no such help.
         """
+        if not self._is_flush_scheduled:
+            return  # done meanwhile: a commit's effects are flushed as soon as they are carried out
         since_last = self.monotonic() - self._flushed_at
         received = self.counters.bytes_in_total - self._received_at_flush
         self._flush()

@@ -80,6 +80,10 @@ class _Gate:
                 self._changed.notify_all()
 
 
+RUNWAY_BYTES = 1 << 20
+"""How far ahead the file is made longer: a hundred small commits' worth, a millisecond's work."""
+
+
 class Environment:
     """An open LMDB environment with the store's databases."""
 
@@ -104,6 +108,8 @@ class Environment:
         except lmdb.Error as error:
             raise storage_error(error) from error
         self._page_bytes: int = self._lmdb.stat()["psize"]
+        self._file_end = 0
+        """One past the last byte of the file, as far as we have looked."""
 
     def _check_length(self, path: Path) -> None:
         """A file that lost its end must be found here: touching a page beyond it is SIGBUS."""
@@ -172,6 +178,32 @@ class Environment:
             transaction.abort()
             raise
         return result, perf_counter() - started
+
+    def prepare(self) -> None:
+        """Write zeros where the file will grow next, if a commit has come near its end.
+
+        A commit that overwrites blocks is flushed in about half the time of one that makes the file
+        longer, as the file system need not note new blocks. So the file is made longer beforehand,
+        between commits, many commits' worth at a time.
+        """
+        try:
+            end = (self._lmdb.info()["last_pgno"] + 1) * self._page_bytes
+            if self._file_end - end < RUNWAY_BYTES // 4:
+                self._lengthen(end)
+        except OSError:  # a full disk says so when it matters: to a commit
+            self._file_end = 1 << 62
+
+    def _lengthen(self, end: int) -> None:
+        file = os.open(self._data, os.O_RDWR)
+        try:
+            size = os.fstat(file).st_size
+            start = max(size, end + -end % self._page_bytes)
+            if size - end < RUNWAY_BYTES // 4:
+                os.pwrite(file, bytes(RUNWAY_BYTES), start)
+                os.fdatasync(file)
+            self._file_end = os.fstat(file).st_size
+        finally:
+            os.close(file)
 
     @property
     def map_bytes(self) -> int:

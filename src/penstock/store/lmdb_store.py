@@ -150,6 +150,10 @@ class LmdbStore:
         self._take_over(written)
         return commit
 
+    def prepare(self) -> None:
+        """See ``Store``."""
+        self._environment.prepare()
+
     def _write(self, transaction: Transaction, batch: Batch) -> _Written:
         states = self._states(transaction, batch)
         first_offsets = tuple([state.next_offset for state in states])

@@ -99,6 +99,9 @@ class MemoryStore:
             first_offsets=tuple([place.first_offset for place in placements]),
         )
 
+    def prepare(self) -> None:
+        """See ``Store``."""
+
     def _placements(self, batch: Batch) -> list[Placement]:
         placements = []
         next_id = len(self._topics) + 1

@@ -217,6 +217,9 @@ class Store(Protocol):
         Raises StorageFull or another StorageError, having changed nothing.
         """
 
+    def prepare(self) -> None:
+        """Make the next commits quick, now that nobody waits. Writer thread only."""
+
     def replay(self) -> Iterator[Entry]:
         """Entries after the checkpoint, in order; for start-up."""
 

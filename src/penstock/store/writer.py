@@ -55,6 +55,7 @@ class Writer:
         while (work := self._work.get()) is not None:
             if isinstance(work, Batch):
                 self._done(work, self._commit(work))
+                self._call(self._store.prepare)
             else:
                 self._call(work)
 
