@@ -29,15 +29,22 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) install -c constraints.txt -e '.[dev,cli]'
 	@touch $@ $(VENV)/.serve
 
+# Redis's own client for Node, to be tested with; where there is no npm, or no network, its test is skipped.
+$(VENV)/.node: tests/interop/node_redis/package.json | $(BIN)/python
+	@if command -v npm >/dev/null; then \
+	  npm install --prefix tests/interop/node_redis --no-package-lock --no-audit --no-fund --silent \
+	  || echo "node-redis could not be installed: its test will be skipped"; fi
+	@touch $@
+
 install: $(VENV)/.serve ## make the environment with Penstock in it, nothing else
 
 serve: $(VENV)/.serve ## start the broker on this machine (ARGS="--listen ..." for more)
 	@exec $(BIN)/penstock serve --data $(DATA) $(ARGS)
 
-test: lint ## lint, types, layer contract, the whole suite
+test: lint $(VENV)/.node ## lint, types, layer contract, the whole suite
 	$(BIN)/python -bb -m pytest -n 2 --dist loadfile
 
-quick: lint ## the everyday part: everything but the slow tests
+quick: lint $(VENV)/.node ## the everyday part: everything but the slow tests
 	$(BIN)/python -bb -m pytest -n 2 --dist loadfile -m "not slow"
 
 lint: $(VENV)/.dev ## style, types and layers only
@@ -49,7 +56,7 @@ lint: $(VENV)/.dev ## style, types and layers only
 docs: $(VENV)/.dev ## write the generated reference pages anew
 	$(BIN)/python -m tests.generate
 
-bench: $(VENV)/.dev ## measure against Mosquitto, where it is installed
+bench: $(VENV)/.dev ## measure against Mosquitto and Redis, where they are installed
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean: ## forget the environment (data stays)

@@ -4,12 +4,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from penstock.core.broker import Broker
+from penstock.net.live import Live
 from penstock.net.sys_topics import SysTopics
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DropReason
 from penstock.store.memory import MemoryStore
 from penstock.testing import VirtualClock
-from penstock.net.live import Live
 
 
 class Bench:
