@@ -16,7 +16,7 @@ their publishers could not send them again.
 from typing import NamedTuple
 
 from penstock.model.message import Extras
-from penstock.net.admission import ENVELOPE_PREFIX, topic_refusal
+from penstock.net.admission import CAPTURED, ENVELOPE_PREFIX, topic_refusal
 from penstock.net.hub import Hub
 from penstock.net.live import Live
 from penstock.obs.reasons import DisconnectReason, DropReason
@@ -31,6 +31,7 @@ __all__ = [
     "offer_envelopes",
     "open_envelopes",
     "refuse_unsigned",
+    "unsigned_refusal",
 ]
 
 Refused = tuple[DisconnectReason, str]
@@ -89,6 +90,20 @@ def refuse_unsigned(hub: Hub, topic: bytes, count: int) -> Refused:
     hub.counters.drops[DropReason.SIGNATURE_REFUSED] += count
     text = refusal.text if refusal else "Only envelopes with signed messages go to $signed/"
     return DisconnectReason.SIGNATURE_REFUSED, text
+
+
+def unsigned_refusal(hub: Hub, topic: bytes, count: int) -> Refused | None:
+    """Say why messages that nobody signed may not be published to a topic; counted if so.
+
+    A topic that is no topic is not worth a place among the cached routes.
+    """
+    route = hub.broker.routes.cached.get(topic)
+    if route is None or route.memo is None:
+        refusal = topic_refusal(topic, hub.limits)
+        if refusal is not None:
+            return refusal
+        route = hub.route(topic)
+    return refuse_unsigned(hub, topic, count) if route.memo > CAPTURED else None
 
 
 def forget_signatures(hub: Hub, batch: Batch) -> None:

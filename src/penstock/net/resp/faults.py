@@ -2,13 +2,28 @@
 
 from typing import TYPE_CHECKING
 
+from penstock.obs.reasons import DisconnectReason
+
 if TYPE_CHECKING:
     from penstock.net.resp.calls import Spec
 
-__all__ = ["argument_fault", "command_fault", "extra_argument", "not_while_subscribed"]
+__all__ = [
+    "argument_fault",
+    "command_fault",
+    "extra_argument",
+    "not_while_subscribed",
+    "publish_fault",
+]
 
 SHOWN_BYTES_MAX = 128
 """How much of a name, and of all arguments together, an error repeats; as in Redis."""
+
+
+def publish_fault(refused: tuple[DisconnectReason, str]) -> str:
+    """Nobody may publish to the topic, or not without a signature; that has words of its own."""
+    reason, text = refused
+    is_unsigned = reason is DisconnectReason.SIGNATURE_REFUSED
+    return f"ERR {text}" if is_unsigned else f"ERR {reason.value}: {text}"
 
 
 def command_fault(args: list[bytes], spec: "Spec | None") -> str:

@@ -12,6 +12,7 @@ from penstock.net.envelopes import Opened, open_envelopes, refuse_unsigned
 from penstock.net.hub import Hub
 from penstock.net.live import Live
 from penstock.net.resp.calls import Call, Spec
+from penstock.net.resp.faults import publish_fault
 from penstock.wire.resp import encode
 
 __all__ = ["COMMANDS"]
@@ -25,7 +26,7 @@ def _publish(call: Call) -> None:
         # Cached alone says nothing: the broker's own topics are, and are closed to clients.
         refusal = topic_refusal(topic, hub.limits)
         if refusal is not None:
-            call.fail(f"ERR {refusal[0].value}: {refusal[1]}")
+            call.fail(publish_fault(refusal))
             return
         route = hub.route(topic)
     if route.memo > CAPTURED:
@@ -48,7 +49,7 @@ def _publish_guarded(call: Call, topic: bytes, policy: int) -> None:
     """Publish where signatures are demanded: in envelopes, as MQTT clients do, or not at all."""
     hub = call.connection.hub
     if not policy & ENVELOPES:
-        call.fail(f"ERR {refuse_unsigned(hub, topic, len(call.tails))[1]}")
+        call.fail(publish_fault(refuse_unsigned(hub, topic, len(call.tails))))
         return
     found = open_envelopes(hub, topic, call.tails, call.now_ms)
     receivers = _publish_opened(hub, found, call.now_ms) if found.payloads else 0

@@ -15,11 +15,10 @@ its connection ends goes to others.
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.model.message import Message
-from penstock.net.admission import CAPTURED, topic_refusal
-from penstock.net.envelopes import refuse_unsigned
-from penstock.net.hub import Hub
+from penstock.net.envelopes import unsigned_refusal
 from penstock.net.queues import PREFIX
 from penstock.net.resp.calls import OK, Call, Commands, Spec
+from penstock.net.resp.faults import publish_fault
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
 
@@ -44,25 +43,13 @@ _NOT_AN_INTEGER = "ERR value is not an integer or out of range"
 
 def _push(call: Call) -> None:
     hub, topic, jobs = call.connection.hub, PREFIX + call.args[1], call.tails
-    refusal = _refusal(hub, topic, len(jobs))
-    if refusal:
-        call.fail(f"ERR {refusal}")
+    refusal = unsigned_refusal(hub, topic, len(jobs))
+    if refusal is not None:
+        call.fail(publish_fault(refusal))
         return
     hub.counters.messages_in_total[1] += len(jobs)
     hub.pipeline.publish(topic, jobs, call.now_ms, qos=1, retain=False)
     hub.pipeline.tell_offsets(topic, len(jobs), _Pushed(call), 0, call.now_ms)
-
-
-def _refusal(hub: Hub, topic: bytes, count: int) -> str:
-    """Why jobs cannot be pushed to a queue; empty if they can."""
-    route = hub.broker.routes.cached.get(topic)
-    if route is None or route.memo is None:
-        refused = topic_refusal(topic, hub.limits)
-        if refused is not None:
-            return f"{refused[0].value}: {refused[1]}"
-    if hub.route(topic).memo > CAPTURED:
-        return refuse_unsigned(hub, topic, count)[1]
-    return ""
 
 
 class _Pushed:

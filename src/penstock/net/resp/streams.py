@@ -28,8 +28,7 @@ from collections import Counter
 from weakref import WeakKeyDictionary
 
 from penstock.errors import StorageError
-from penstock.net.admission import CAPTURED, topic_refusal
-from penstock.net.envelopes import refuse_unsigned
+from penstock.net.envelopes import unsigned_refusal
 from penstock.net.hub import Hub
 from penstock.net.resp import (
     stream_groups,
@@ -38,6 +37,7 @@ from penstock.net.resp import (
     stream_reading,
 )
 from penstock.net.resp.calls import Call, Commands, Spec
+from penstock.net.resp.faults import publish_fault
 from penstock.net.resp.fields import contents
 from penstock.net.resp.stream_faults import StreamFault, not_stored
 from penstock.net.resp.stream_ids import entry_offsets
@@ -151,14 +151,9 @@ def _add(call: Call) -> None:
 
 def _admit(hub: Hub, topic: bytes, count: int) -> None:
     """Raise StreamFault if nobody may publish to a topic, or not without a signature."""
-    route = hub.broker.routes.cached.get(topic)
-    if route is None or route.memo is None:
-        refusal = topic_refusal(topic, hub.limits)
-        if refusal is not None:
-            raise StreamFault(f"ERR {refusal[0].value}: {refusal[1]}")
-        route = hub.route(topic)
-    if route.memo > CAPTURED:
-        raise StreamFault(f"ERR {refuse_unsigned(hub, topic, count)[1]}")
+    refusal = unsigned_refusal(hub, topic, count)
+    if refusal is not None:
+        raise StreamFault(publish_fault(refusal))
 
 
 # ── XDEL, XTRIM ───────────────────────────────────────────────────────────────────────────────
