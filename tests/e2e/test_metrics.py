@@ -296,3 +296,23 @@ def test_what_the_test_kit_shows_is_what_is_scraped(broker):
     shown = broker.metrics()
     assert shown["metricmq_messages_published_total"] == 1
     assert 'metricmq_topic_messages_total{topic="plant/valve"}' not in shown
+
+
+def test_what_redis_clients_ask_for_counts_too():
+    with Broker() as broker, redis.Redis(port=broker.port) as client:
+        pubsub = client.pubsub()
+        pubsub.subscribe("a", "b")
+        pubsub.psubscribe("c*")
+        for _ in range(3):
+            pubsub.get_message(timeout=5)
+        pubsub.unsubscribe("a")
+        pubsub.get_message(timeout=5)
+        client.ping()
+        before = broker.metrics()["metricmq_errors_total"]  # the library asks for more than there is
+        with pytest.raises(redis.ResponseError):
+            client.execute_command("NONSENSE")
+        metrics = broker.metrics()
+        pubsub.close()
+    assert metrics["metricmq_subscriptions_total"] == 3
+    assert metrics["metricmq_unsubscriptions_total"] == 1
+    assert metrics["metricmq_errors_total"] == before + 1

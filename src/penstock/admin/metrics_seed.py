@@ -72,13 +72,13 @@ SEED: tuple[Metric, ...] = (
         "metricmq_subscriptions_total",
         "counter",
         "subscribed_total",
-        "Filters that MQTT and binary clients subscribed to.",
+        "Topics, filters and patterns that clients subscribed to.",
     ),
     counted(
         "metricmq_unsubscriptions_total",
         "counter",
         "unsubscribed_total",
-        "Requests of MQTT and binary clients to unsubscribe.",
+        "Requests of clients to unsubscribe.",
     ),
     Metric("metricmq_connections_total", "counter", "Connections of clients.", _accepted),
     Metric(

@@ -53,6 +53,7 @@ class Call:
 
     def fail(self, text: str) -> None:
         """Answer with an error, every command of the run."""
+        self.connection.hub.counters.refused_total += len(self.tails)
         self.reply(encode.error(text) * len(self.tails))
 
 

@@ -70,9 +70,11 @@ class _Slices:
         call = self._call
         if call.closed:
             return
-        for name in self._names[self._position : self._position + SLICE]:
+        names = self._names[self._position : self._position + SLICE]
+        for name in names:
             self._change(name)
             self._confirm(name)
+        self._count(len(names))
         self._position += SLICE
         if self._position < len(self._names):
             call.connection.hub.loop.call_soon(self.go_on)
@@ -81,6 +83,13 @@ class _Slices:
             self._confirm(None)
         call.connection.limit()
         call.reply(b"".join(self._confirmed))
+
+    def _count(self, count: int) -> None:
+        counters = self._call.connection.hub.counters
+        if self._kind.endswith(b"unsubscribe"):
+            counters.unsubscribed_total += count
+        else:
+            counters.subscribed_total += count
 
     def _confirm(self, name: bytes | None) -> None:
         connection = self._call.connection
