@@ -76,8 +76,8 @@ class _Group:
     def __init__(self) -> None:
         self.batch = Batch()
         self.steps: list[Step] = []
-        self.tell: list[tuple[bytes, int, Any, int, int]] = []
-        """Who wants to know offsets: topic, place among its messages, outlet, token, time."""
+        self.tell: list[tuple[bytes, int, int, Any, int]] = []
+        """Who wants to know offsets: topic, place among its messages, how many, outlet, time."""
         self.began_at = 0.0
         """When the first command that needs the disk joined; 0 if none has."""
         self.opened_at = 0.0
@@ -216,14 +216,14 @@ class Pipeline:
         self._join(command, outlet, durable=True)
         self._watch_congestion((OVERHEAD_BYTES + len(topic)) * len(payloads))
 
-    def tell_offsets(self, topic: bytes, count: int, outlet: Any, token: int, now_ms: int) -> None:
+    def tell_offsets(self, topic: bytes, count: int, outlet: Any, now_ms: int) -> None:
         """Tell ``outlet`` (``stored``) the offset of the first of the last ``count`` messages.
 
         To be called right after ``publish`` of as many. It is told once they are on disk, whatever
         the durability: before that nobody knows.
         """
         place = len(self._open.batch.groups[topic].payloads) - count
-        self._open.tell.append((topic, place, outlet, token, now_ms))
+        self._open.tell.append((topic, place, count, outlet, now_ms))
 
     def receive(self, client_id: bytes, packet_ids: list[int], *, record: bool) -> None:
         """Remember the ids of QoS 2 messages, ``record``: in the journal; then ``publish`` them."""
@@ -455,7 +455,7 @@ class Pipeline:
         if group.batch.count:
             self._feed.committed(group.batch, commit)
         if group.tell:
-            _tell_offsets(group, commit)
+            self._tell_offsets(group, commit)
         if not self._applies_first:
             self._apply_committed(group, commit)
         self._observe_deliveries(group.began_at, sent)
@@ -493,6 +493,14 @@ class Pipeline:
         """The messages of these ids have left the line."""
         client_id = command.client_id
         self.receiving.difference_update((client_id, number) for number in command.packet_ids)
+
+    def _tell_offsets(self, group: _Group, commit: Commit) -> None:
+        """Tell those who want to know where their messages lie; they waited for it."""
+        firsts = dict(zip(group.batch.groups, commit.first_offsets, strict=True))
+        latency = self._clock.monotonic() - group.opened_at
+        for topic, place, count, outlet, now_ms in group.tell:
+            self._counters.publish_seconds.observe(latency, count)
+            outlet.stored(firsts[topic] + place, now_ms)
 
     def _observe_latency(self, group: _Group) -> None:
         """Count the wait of the group's publishers, the first one's for all: an upper bound."""
@@ -537,7 +545,7 @@ class Pipeline:
         group, self._in_flight = self._in_flight, None
         assert group is not None
         self._feed.failed(batch)
-        for _topic, _place, outlet, _token, _time in group.tell:
+        for _topic, _place, _count, outlet, _time in group.tell:
             self._refuse(outlet, _reason(error))
         self._checkpointer.failed(batch)
         self._refuse_all(batch, group.steps, error)
@@ -651,9 +659,3 @@ def _reason(error: StorageError) -> DisconnectReason:
     if isinstance(error, StorageFull):
         return DisconnectReason.STORAGE_FULL
     return DisconnectReason.STORAGE_FAILED
-
-
-def _tell_offsets(group: _Group, commit: Commit) -> None:
-    firsts = dict(zip(group.batch.groups, commit.first_offsets, strict=True))
-    for topic, place, outlet, token, now_ms in group.tell:
-        outlet.stored(token, firsts[topic] + place, now_ms)

@@ -49,7 +49,7 @@ def _push(call: Call) -> None:
         return
     hub.counters.messages_in_total[1] += len(jobs)
     hub.pipeline.publish(topic, jobs, call.now_ms, qos=1, retain=False)
-    hub.pipeline.tell_offsets(topic, len(jobs), _Pushed(call), 0, call.now_ms)
+    hub.pipeline.tell_offsets(topic, len(jobs), _Pushed(call), call.now_ms)
 
 
 class _Pushed:
@@ -60,7 +60,7 @@ class _Pushed:
     def __init__(self, call: Call) -> None:
         self._call = call
 
-    def stored(self, _token: int, offset: int, _now_ms: int) -> None:
+    def stored(self, offset: int, _now_ms: int) -> None:
         """They are: the first at this offset."""
         if not self._call.closed:
             numbers = range(offset + 1, offset + 1 + len(self._call.tails))

@@ -86,7 +86,7 @@ class _Added:
         if not self._topics[topic]:
             del self._topics[topic]
 
-    def stored(self, _token: int, first_offset: int, now_ms: int) -> None:
+    def stored(self, first_offset: int, now_ms: int) -> None:
         """It is there: answer with the ids, after trimming if that was asked for."""
         self._arrive()
         call = self._call
@@ -146,7 +146,7 @@ def _add(call: Call) -> None:
         topic, payloads, call.now_ms, qos=1, retain=False, extras=extras, is_fields=is_fields
     )
     added = _Added(call, options.trim, adding)
-    hub.pipeline.tell_offsets(topic, len(payloads), added, 0, call.now_ms)
+    hub.pipeline.tell_offsets(topic, len(payloads), added, call.now_ms)
 
 
 def _admit(hub: Hub, topic: bytes, count: int) -> None:
