@@ -10,6 +10,7 @@ this machine is one. A proxy on this machine makes everybody so: give it a token
 """
 
 import hmac
+import re
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,6 +27,8 @@ __all__ = ["JsonLine", "Refusal", "check_administrator", "check_host", "read_bod
 
 BODY_BYTES_MAX = 16 * KIB
 """Largest body of a request; a key with the longest list of topics is a quarter of it."""
+
+_PORT = re.compile(r":[0-9]*\Z")
 
 _Body = TypeVar("_Body")
 
@@ -49,12 +52,19 @@ class Refusal(HTTPException):
 
 
 def check_host(request: "Request") -> None:
-    """Let only those pass who ask by address or as localhost."""
-    host = request.url.hostname or ""
+    """Let only those pass who ask by address or as localhost.
+
+    Asked is what the client has sent. ``request.url`` puts our own address in the place of a name
+    that it does not take for one, and which names those are differs between versions.
+    """
+    asked = request.headers.get("host")
+    if asked is None:
+        return  # HTTP/1.0 by hand: browsers always send one
+    host = asked if asked.endswith("]") else _PORT.sub("", asked)
     try:
-        ip_address(host)
+        ip_address(host[1:-1] if host.startswith("[") and host.endswith("]") else host)
     except ValueError:
-        if host != "localhost":
+        if host.lower() != "localhost":
             raise HTTPException(403, "ask by address or as localhost, not by name") from None
 
 

@@ -310,5 +310,26 @@ def test_web_pages_are_refused_token_or_not(view, book, asked, origin):
     assert len(book.ring) == 0
 
 
-def test_web_page_that_renamed_itself_to_us_learns_nothing(api):
-    assert api.ask("GET", "/keys", host="evil.example").status == 403
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:1883",
+        "e_vil.example",
+        "evil.example:port",
+        "evil.example, localhost",
+        "evil.example/@127.0.0.1",
+        "[::1].evil.example",
+        "[",
+        "",
+    ],
+)
+def test_web_page_that_renamed_itself_to_us_learns_nothing(api, host):
+    assert api.ask("GET", "/keys", host=host).status == 403
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:1883", "127.0.0.1", "192.0.2.1:1883", "[::1]", "[::1]:1883"]
+)
+def test_whoever_asks_by_address_is_answered(api, host):
+    assert api.ask("GET", "/keys", host=host).status == 200
