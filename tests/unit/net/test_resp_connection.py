@@ -341,6 +341,28 @@ async def test_who_spoke_but_does_not_know_the_password_is_closed_in_time(locked
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize("said", [b"PING", b"AUTH wrong", b"RESET"])
+async def test_who_does_not_know_the_password_gets_no_more_time_for_talking(locked, said):
+    client = Client(locked)
+    for _ in range(4):
+        client.send_all(said)
+        locked.clock.advance(3)
+    assert client.connection.reason is DisconnectReason.CONNECT_TIMEOUT
+
+
+@pytest.mark.asyncio
+async def test_who_forgets_the_password_by_reset_has_time_to_say_it_again(locked):
+    client = Client(locked)
+    client.send(b"AUTH", PASSWORD.encode())
+    locked.clock.advance(24 * 3600)
+    client.send(b"RESET")
+    locked.clock.advance(9)
+    assert client.connection.reason is None
+    locked.clock.advance(31)
+    assert client.connection.reason is DisconnectReason.CONNECT_TIMEOUT
+
+
+@pytest.mark.asyncio
 async def test_subscribed_clients_may_go_on_giving_commands_unless_redis_is_asked_for(broker):
     client = Client(broker)
     client.send_all(b"SUBSCRIBE mine", b"PUBLISH mine x")

@@ -56,6 +56,7 @@ class RespConnection(Connection):
         "_held",
         "_is_blocked",
         "_is_limited",
+        "_stranger_since",
         "accepted_at",
         "client_name",
         "hub",
@@ -89,6 +90,8 @@ class RespConnection(Connection):
         """Whether the command that runs must be answered before anything behind it."""
         self._has_spoken = False
         self._closing: dict[Callable[[], None], None] = {}
+        self._stranger_since = accepted_at
+        """Since when it has had the time to say the password."""
         self.is_authenticated = not hub.config.resp.password
         machine.is_trusted = self.is_authenticated
         self._is_limited = not self.is_authenticated
@@ -206,6 +209,8 @@ class RespConnection(Connection):
 
     def forget_authentication(self) -> None:
         """Be the stranger of the beginning again."""
+        if self.is_authenticated:
+            self._stranger_since = self._hub.monotonic()
         self.is_authenticated = not self._hub.config.resp.password
         self._machine.is_trusted = self.is_authenticated
         self.limit()
@@ -230,11 +235,14 @@ class RespConnection(Connection):
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
     def deadline(self) -> tuple[float, DisconnectReason]:
-        """The connect time-out, until the client has spoken and said the password."""
+        """The connect time-out, until the client has spoken and said the password.
+
+        Whatever else it says gives it no more time: else it could stay, and guess, for ever.
+        """
         if self._has_spoken and self.is_authenticated:
             return float("inf"), DisconnectReason.IDLE_TIMEOUT
         timeout_s = self._hub.limits.connect_timeout_s
-        return self._last_packet_at + timeout_s, DisconnectReason.CONNECT_TIMEOUT
+        return self._stranger_since + timeout_s, DisconnectReason.CONNECT_TIMEOUT
 
     def on_close(self, callback: Callable[[], None]) -> None:
         """Call back when the connection ends, unless ``off_close`` comes first."""
