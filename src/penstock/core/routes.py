@@ -62,15 +62,13 @@ class Route(Generic[Subscriber]):
 class _Pattern(Generic[Subscriber]):
     """A pattern's rule, and who subscribes to it."""
 
-    __slots__ = ("_matches", "_sees_dollar", "subscribers")
+    __slots__ = ("cost", "matches", "sees_dollar", "subscribers")
 
-    def __init__(self, pattern: bytes, matches: Callable[[bytes], bool]) -> None:
-        self._matches = matches
-        self._sees_dollar = not pattern.startswith(PATTERN_WILDCARDS)
+    def __init__(self, pattern: bytes, matches: Callable[[bytes], bool], cost: int) -> None:
+        self.matches = matches
+        self.cost = cost
+        self.sees_dollar = not pattern.startswith(PATTERN_WILDCARDS)
         self.subscribers: dict[Subscriber, int] = {}
-
-    def matches(self, topic: bytes) -> bool:
-        return (self._sees_dollar or not topic.startswith(b"$")) and self._matches(topic)
 
 
 class Routes(Generic[Subscriber]):
@@ -88,6 +86,7 @@ class Routes(Generic[Subscriber]):
         "cached",
         "invalidations",
         "misses",
+        "pattern_cost",
     )
 
     def __init__(self, cached_max: int = ROUTES_CACHED_MAX) -> None:
@@ -99,6 +98,8 @@ class Routes(Generic[Subscriber]):
         """Read only; the same dict for life."""
         self.misses = 0
         self.invalidations = 0
+        self.pattern_cost = 0
+        """What it costs to ask all patterns about a topic, in the unit of whoever brings them."""
 
     @property
     def subscription_count(self) -> int:
@@ -122,8 +123,9 @@ class Routes(Generic[Subscriber]):
         """Work out the route of a topic that is not in ``cached``, and remember it."""
         self.misses += 1
         targets = self._subscriptions.match(topic)
+        is_plain = not topic.startswith(b"$")
         for pattern in self._patterns.values():
-            if pattern.matches(topic):
+            if (is_plain or pattern.sees_dollar) and pattern.matches(topic):
                 targets |= pattern.subscribers
         route = Route(topic, tuple(targets.items()))
         if self._cached_max:
@@ -152,7 +154,11 @@ class Routes(Generic[Subscriber]):
         return sum(self.unsubscribe(topic_filter, subscriber) for topic_filter in filters)
 
     def subscribe_pattern(
-        self, pattern: bytes, matches: Callable[[bytes], bool], subscriber: Subscriber
+        self,
+        pattern: bytes,
+        matches: Callable[[bytes], bool],
+        subscriber: Subscriber,
+        cost: int = 1,
     ) -> None:
         """Subscribe to all topics that ``matches`` accepts, with QoS 0.
 
@@ -161,7 +167,8 @@ class Routes(Generic[Subscriber]):
         """
         entry = self._patterns.get(pattern)
         if entry is None:
-            entry = self._patterns[pattern] = _Pattern(pattern, matches)
+            entry = self._patterns[pattern] = _Pattern(pattern, matches, cost)
+            self.pattern_cost += cost
         entry.subscribers[subscriber] = 0
         self._forget_all()
 
@@ -171,6 +178,7 @@ class Routes(Generic[Subscriber]):
         del entry.subscribers[subscriber]
         if not entry.subscribers:
             del self._patterns[pattern]
+            self.pattern_cost -= entry.cost
         self._forget_all()
 
     def _invalidate(self, topic_filter: bytes) -> None:

@@ -7,6 +7,7 @@ import pytest_asyncio
 from resp_bench import Client, command, settle
 
 from penstock.net.live import Live
+from penstock.net.resp import subscriptions
 from penstock.net.resp.calls import OK, Spec
 from penstock.net.resp.connection import COMMANDS
 from penstock.obs.reasons import DisconnectReason, DropReason
@@ -237,6 +238,35 @@ async def test_many_names_are_taken_in_slices_and_confirmed_in_order(broker):
     assert client.replies == [
         [b"psubscribe", name, number] for number, name in enumerate(names, start=1)
     ]
+
+
+@pytest.mark.asyncio
+async def test_the_patterns_of_all_clients_together_are_bounded(broker, monkeypatch):
+    monkeypatch.setattr(subscriptions, "PATTERN_COST_MAX", 6)
+    first, second = Client(broker), Client(broker)
+    first.send_all(b"PSUBSCRIBE a* b*")
+    second.send_all(
+        b"PSUBSCRIBE *c?*", b"PSUBSCRIBE *d?*", b"PUNSUBSCRIBE *c?*", b"PSUBSCRIBE *d?*"
+    )
+    await turns()
+    assert [reply[0] for reply in second.replies] == [
+        b"psubscribe",
+        "error",
+        b"punsubscribe",
+        b"psubscribe",
+    ]
+    second.connection.close(DisconnectReason.CONNECTION_LOST)
+    assert broker.server.hub.broker.routes.pattern_cost == 2
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "words", [[b"PUBSUB", b"CHANNELS"], [b"COMMAND", b"LIST", b"FILTERBY", b"PATTERN"]]
+)
+async def test_a_pattern_longer_than_any_topic_is_refused_unread(broker, words):
+    client = Client(broker)
+    client.send(*words, b"?" * 1_000_000)
+    assert client.replies == [("error", "ERR invalid pattern: longer than 1024 bytes")]
 
 
 @pytest.mark.asyncio

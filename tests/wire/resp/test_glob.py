@@ -107,3 +107,11 @@ def test_every_pattern_can_be_compiled_and_asked(pattern, subject):
 def test_a_pattern_made_to_be_slow_is_not(pattern):
     """The time limit of the suite is the judge: trying every star again would take for ever."""
     assert not glob.compile(pattern)(b"a" * 1_024)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "cost"),
+    [(b"", 1), (b"abc*", 1), (b"a?[bc]*?", 1), (b"*" + b"a" * 500 + b"*", 1), (b"*a?[bc]*d*", 10)],
+)
+def test_what_must_be_tried_in_many_places_is_what_costs(pattern, cost):
+    assert glob.cost(pattern) == cost

@@ -36,6 +36,9 @@ def _list(call: Call) -> None:
         case []:
             call.value(names)
         case [by, kind, pattern] if (by.upper(), kind.upper()) == (b"FILTERBY", b"PATTERN"):
+            if fault := call.connection.subscriptions.size_fault([pattern]):
+                call.fail(f"ERR {fault}")
+                return
             matches = glob.compile(pattern.lower())
             call.value([name for name in names if matches(name)])
         case _:

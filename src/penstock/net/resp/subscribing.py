@@ -107,8 +107,11 @@ def _channels(call: Call) -> None:
     if len(call.args) > 3:
         call.fail(extra_argument(call.args))
         return
-    matches = glob.compile(call.args[2]) if len(call.args) > 2 else None
     hub = call.connection.hub
+    if fault := call.connection.subscriptions.size_fault(call.args[2:]):
+        call.fail(f"ERR {fault}")
+        return
+    matches = glob.compile(call.args[2]) if len(call.args) > 2 else None
     names: dict[bytes, None] = {}
     for routes in (hub.broker.routes, hub.feed.routes):
         for name in routes.filters():

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Subscriptions"]
 
+PATTERN_COST_MAX = 65_536
+"""What all patterns of all clients may cost together (``glob.cost``): each topic that is new to the
+route cache is held against every one of them, which then takes twenty milliseconds at worst."""
+
 
 class _Outlet:
     """A live subscriber, as the routes know them; its messages are those of a wildcard filter."""
@@ -136,10 +140,19 @@ class Subscriptions:
 
     def pattern_fault(self, patterns: list[bytes]) -> str:
         """Say why these patterns cannot be subscribed to; empty if they can."""
+        if fault := self.size_fault(patterns):
+            return fault
+        new = set(patterns).difference(self.patterns)
+        if self._routes.pattern_cost + sum(map(glob.cost, new)) > PATTERN_COST_MAX:
+            return "too many patterns, of all clients together; those with '?' or '[' count as more"
+        return self._count_fault(patterns, self.patterns)
+
+    def size_fault(self, patterns: list[bytes]) -> str:
+        """Say whether one of these patterns is too long; no topic is as long as that."""
         bytes_max = self._connection.hub.limits.topic_bytes_max
         if any(len(pattern) > bytes_max for pattern in patterns):
             return f"invalid pattern: longer than {bytes_max} bytes"
-        return self._count_fault(patterns, self.patterns)
+        return ""
 
     def _count_fault(self, names: Iterable[bytes], known: Iterable[bytes]) -> str:
         count_max = self._connection.hub.limits.subscriptions_max
@@ -183,7 +196,8 @@ class Subscriptions:
         """Add a pattern."""
         if pattern not in self.patterns:
             outlet = self.patterns[pattern] = _PatternOutlet(self._connection, pattern)
-            self._routes.subscribe_pattern(pattern, glob.compile(pattern), outlet)
+            matches, cost = glob.compile(pattern), glob.cost(pattern)
+            self._routes.subscribe_pattern(pattern, matches, outlet, cost)
 
     def unsubscribe_pattern(self, pattern: bytes) -> None:
         """Remove a pattern, if it is there."""
