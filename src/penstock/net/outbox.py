@@ -138,12 +138,16 @@ class Outbox:
 
     def _keep_bounds(self) -> None:
         bound = self._hub.limits.outbound_bytes_max
-        if self._out_bytes > bound:
+        if self._is_beyond_bound():
             detail = f"{self._out_bytes} bytes of answers unread"
             self._give_up(DisconnectReason.SLOW_READER, detail)
         elif self._live_bytes > bound:
             # Down to three quarters, so that the next drop is a while away.
             self._drop_oldest(self._live_bytes - bound * 3 // 4)
+
+    def _is_beyond_bound(self) -> bool:
+        """Whether more waits that must arrive than may."""
+        return self._out_bytes > self._hub.limits.outbound_bytes_max
 
     def _drop_oldest(self, excess: int) -> None:
         dropped = taken = 0

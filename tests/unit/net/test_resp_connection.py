@@ -1,6 +1,7 @@
 """What runs when, who may do what, and how a connection of the RESP door ends."""
 
 import asyncio
+from itertools import count
 
 import pytest
 import pytest_asyncio
@@ -285,6 +286,89 @@ async def test_a_slow_subscriber_loses_the_oldest_live_messages_counted():
         assert got == [b"%d" % number for number in range(10 - len(got), 10)]
         assert 0 < len(got) < 10
         assert hub.counters.drops[DropReason.SLOW_READER] == 10 - len(got)
+
+
+# ── a client among others ─────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.asyncio
+async def test_many_commands_in_one_chunk_leave_others_their_turn(broker, monkeypatch):
+    hub, client, other = broker.server.hub, Client(broker), Client(broker)
+    steps = count()
+    monkeypatch.setattr(hub, "monotonic", lambda: next(steps) / 1000)
+    client.send_all(*[b"ECHO %d" % number for number in range(50)], b"PUBLISH t x")
+    assert not client.transport.is_reading
+    client.connection.outbox.flush()
+    assert 0 < len(client.replies) < 10
+    asyncio.get_running_loop().call_soon(other.send, b"PING")
+    await turns(2)
+    assert len(client.replies) < 20
+    await turns(50)
+    other.connection.outbox.flush()
+    assert other.replies == [b"PONG"]
+    assert client.replies == [*[b"%d" % number for number in range(50)], 0]
+    assert client.transport.is_reading
+
+
+@pytest.mark.asyncio
+async def test_pipelined_commands_behind_a_turn_do_not_wait_for_answers(
+    broker, waiting, monkeypatch
+):
+    steps = count()
+    monkeypatch.setattr(broker.server.hub, "monotonic", lambda: next(steps) / 100)
+    client = Client(broker)
+    client.send_all(b"ADD 1", b"add 2", b"ADD 3")
+    await turns(5)
+    assert [call.tails for call in waiting] == [[b"1"], [b"2"], [b"3"]]
+
+
+@pytest_asyncio.fixture
+async def narrow():
+    async with AsyncBroker(limits={"outbound_bytes_max": "64KiB"}) as own:
+        yield own
+
+
+@pytest.mark.asyncio
+async def test_more_is_answered_when_the_client_has_read_what_was(narrow):
+    client = Client(narrow)
+    client.connection.pause_writing()
+    client.send_all(*[b"ECHO " + b"%d" % number * 20_000 for number in range(9)])
+    client.connection.outbox.flush()
+    await turns()
+    assert client.replies == []
+    assert not client.transport.is_reading
+    client.connection.resume_writing()
+    assert 0 < len(client.replies) < 9
+    await turns(10)
+    client.connection.outbox.flush()
+    assert [reply[:1] for reply in client.replies] == [b"%d" % number for number in range(9)]
+    assert client.connection.reason is None
+    assert client.transport.is_reading
+
+
+@pytest.mark.asyncio
+async def test_one_answer_is_never_too_large(narrow):
+    client = Client(narrow)
+    client.connection.pause_writing()
+    client.send_all(b"ECHO " + b"a" * 30_000, b"ECHO " + b"b" * 60_000)
+    client.connection.outbox.flush()
+    assert client.connection.reason is None
+    client.connection.resume_writing()
+    assert [len(reply) for reply in client.replies] == [30_000, 60_000]
+
+
+@pytest.mark.asyncio
+async def test_who_reads_nothing_and_asks_for_more_is_closed(narrow):
+    client, reader = Client(narrow), Client(narrow)
+    for each in (client, reader):
+        each.connection.pause_writing()
+        each.send_all(*[b"ECHO " + b"a" * 20_000] * 9)
+    for number in range(7):
+        client.transport.buffered = 100_000
+        reader.transport.buffered = 100_000 - number
+        narrow.clock.advance(10)
+    assert client.connection.reason is DisconnectReason.SLOW_READER
+    assert reader.connection.reason is None
 
 
 # ── the password, and time ────────────────────────────────────────────────────────────────────

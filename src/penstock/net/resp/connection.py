@@ -6,6 +6,13 @@ reads what it wrote. What has been read and may not run yet is **held**, and not
 meanwhile. While a command blocks with nothing behind it the socket is still read: only so can it be
 seen that the client has left.
 
+**Others have their turn.** A chunk may hold tens of thousands of commands. Those that do not fit
+into ``TURN_S`` are held for the next turn of the loop.
+
+**Answers are read, or no more are made.** A command that is not pipelined waits until the client
+has read most of the answers before it: so it may ask for any number of large ones at once. A client
+that reads none at all while commands of it wait is closed.
+
 **Limited clients.** Before the password, and (only in strict mode, RESP 2) while subscribed, few
 commands are allowed. One flag says that a client is limited; only then is looked at why.
 
@@ -39,6 +46,12 @@ INLINE_BYTES_MAX = 64 * KIB
 COMMAND_OVERHEAD_BYTES_MAX = 64 * KIB
 """What a command may have beside its largest argument: names, options."""
 
+TURN_S = 0.005
+"""How long commands of one client run before others have their turn."""
+
+UNREAD_S = 30.0
+"""How long a client may take to read anything while commands of it wait for room."""
+
 KEEP_ALIVE_S = 300
 """Silence after which TCP asks whether the peer is there; as in Redis."""
 
@@ -55,8 +68,10 @@ class RespConnection(Connection):
         "_has_spoken",
         "_held",
         "_is_blocked",
+        "_is_going_on",
         "_is_limited",
         "_stranger_since",
+        "_unread",
         "accepted_at",
         "client_name",
         "hub",
@@ -88,7 +103,11 @@ class RespConnection(Connection):
         """Commands that were read and may not run yet."""
         self._is_blocked = False
         """Whether the command that runs must be answered before anything behind it."""
+        self._is_going_on = False
+        """Whether held commands have a turn to come."""
         self._has_spoken = False
+        self._unread = 0, 0.0
+        """Bytes that the client had yet to read when it was last looked at, and since when."""
         self._closing: dict[Callable[[], None], None] = {}
         self._stranger_since = accepted_at
         """Since when it has had the time to say the password."""
@@ -129,12 +148,18 @@ class RespConnection(Connection):
             self._hold(events)
             return
         position = 0
+        monotonic = self._hub.monotonic
+        turn_ends_at = monotonic() + TURN_S
         while position < len(events) and self.reason is None:
+            if position and monotonic() > turn_ends_at:
+                self._hold(events[position:])
+                self._go_on_soon()
+                return
             event = events[position]
             spec = self._spec(event)
             is_pipelined = spec is not None and spec.is_pipelined
             if not is_pipelined:
-                if self.replies.is_waiting:
+                if self.replies.is_waiting or self.outbox.is_crowded:
                     self._hold(events[position:])
                     return
                 if type(event) is Command and event.more:
@@ -181,12 +206,25 @@ class RespConnection(Connection):
             self.pause_reading()
 
     def _answered(self) -> None:
-        """All that ran is answered. Go on, but not from here: others may be at work above us."""
+        """All that ran is answered."""
         if self._is_blocked or self._held:
+            self._go_on_soon()
+
+    def resume_writing(self) -> None:
+        """The client has caught up: there is room for more answers."""
+        super().resume_writing()
+        if self._held:
+            self._go_on_soon()
+
+    def _go_on_soon(self) -> None:
+        """Go on, but not from here: others may be at work above us."""
+        if not self._is_going_on:
+            self._is_going_on = True
             self._hub.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        if self.replies.is_waiting:
+        self._is_going_on = False
+        if self._is_blocked and self.replies.is_waiting:
             return
         self._is_blocked = False
         held, self._held = self._held, []
@@ -243,6 +281,17 @@ class RespConnection(Connection):
             return float("inf"), DisconnectReason.IDLE_TIMEOUT
         timeout_s = self._hub.limits.connect_timeout_s
         return self._stranger_since + timeout_s, DisconnectReason.CONNECT_TIMEOUT
+
+    def overdue(self, now: float) -> float | None:
+        """Enforce the deadline; close, too, a client that reads nothing and wants more."""
+        if self.reason is None and self.outbox.is_crowded and self._held:
+            unread, since = self._unread
+            waiting = self._transport.get_write_buffer_size()
+            if waiting != unread:
+                self._unread = waiting, now
+            elif now - since > UNREAD_S:
+                self.close(DisconnectReason.SLOW_READER, f"{waiting} bytes of answers unread")
+        return super().overdue(now)
 
     def on_close(self, callback: Callable[[], None]) -> None:
         """Call back when the connection ends, unless ``off_close`` comes first."""

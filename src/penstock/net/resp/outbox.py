@@ -1,8 +1,8 @@
 """What waits to be written to one Redis client.
 
-Two things beyond the plain outbox. Whoever replays the journal is told when there is room again.
-And the confirmation that a subscription has ended must come behind its last message, though live
-messages otherwise leave after whatever must arrive.
+Three things beyond the plain outbox. A single answer is never too large for it. Whoever replays the
+journal is told when there is room again. And the confirmation that a subscription has ended must
+come behind its last message, though live messages otherwise leave after whatever must arrive.
 """
 
 import asyncio
@@ -34,6 +34,16 @@ class RespOutbox(Outbox):
         super().resume()
         if self.when_resumed is not None:
             self.when_resumed()
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much is unread that no more should be asked for."""
+        return self._is_paused and self._out_bytes > self._hub.limits.outbound_bytes_max // 2
+
+    def _is_beyond_bound(self) -> bool:
+        """An answer may be as large as the bound by itself: only what is before it counts."""
+        last_bytes = len(self._out[-1]) if self._out else 0
+        return self._out_bytes - last_bytes > self._hub.limits.outbound_bytes_max
 
     def settle_live(self) -> None:
         """Let what is sent from now on come behind the live messages that wait.
