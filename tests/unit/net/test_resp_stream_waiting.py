@@ -9,7 +9,7 @@ import redis.asyncio
 from line_bench import until
 from redis.exceptions import ResponseError
 
-from penstock.net.resp import stream_groups, stream_lines
+from penstock.net.resp import stream_groups, stream_lines, stream_reading
 from penstock.net.resp.stream_lines import Lines
 from penstock.testing import AsyncBroker
 
@@ -73,6 +73,27 @@ async def test_a_blocked_read_gets_what_comes(broker, client):
     assert [stream[0] for stream in answer] == ["t"]
     assert fields(answer) == [{"a": "1"}]
     assert not hub_of(broker).feed._watchers
+
+
+async def test_a_read_that_waits_for_a_far_id_looks_at_what_has_grown_alone(
+    broker, client, monkeypatch
+):
+    names = [f"s{number}" for number in range(50)]
+    for name in names:
+        await client.xadd(name, {"payload": "old"})
+    looked = []
+    look = stream_reading.topic_info
+    monkeypatch.setattr(stream_reading, "topic_info", lambda *of: looked.append(of[1]) or look(*of))
+    async with connected(broker) as reader:
+        task = asyncio.create_task(reader.xread(dict.fromkeys(names, "0-2"), block=0))
+        await until(lambda: looked.count(b"s49") == 2)
+        del looked[:]
+        await client.xadd("s7", {"payload": "1"})
+        await client.xadd("s7", {"payload": "2"})
+        await until(lambda: b"s7" in looked)
+        assert {*looked} == {b"s7"}
+        await client.xadd("s7", {"payload": "3"})
+        assert fields(await task) == [{"payload": "3"}]
 
 
 async def test_a_blocked_read_ends_when_its_time_is_over(broker, client):

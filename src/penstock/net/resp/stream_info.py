@@ -20,7 +20,7 @@ from penstock.net.resp.stream_reading import (
     too_large,
     topic_info,
 )
-from penstock.net.resp.stream_steps import stepwise
+from penstock.net.resp.stream_steps import encoded_off_loop, stepwise
 from penstock.store.store import TopicInfo
 from penstock.wire.resp import encode
 from penstock.wire.resp.encode import Protocol, Value
@@ -74,7 +74,7 @@ async def _stream(call: Call) -> bytes:
         return _mapping(pairs, protocol)
     pairs.append(("entries", encode.array(await _entries(hub, topic, count_max))))
     described = [await _full_group(hub, group, count_max) for _, group in sorted(groups.items())]
-    pairs.append(("groups", encode.value(described, protocol)))
+    pairs.append(("groups", await encoded_off_loop(hub, described, protocol)))
     return _mapping(pairs, protocol)
 
 
@@ -210,7 +210,7 @@ async def _groups(call: Call) -> bytes:
         }
         for name, group in sorted(hub.broker.groups.by_topic.get(topic, {}).items())
     ]
-    return encode.value(described, protocol)
+    return await encoded_off_loop(hub, described, protocol)
 
 
 async def _consumers(call: Call) -> bytes:
@@ -227,7 +227,7 @@ async def _consumers(call: Call) -> bytes:
         }
         for consumer_name, consumer in sorted(group.consumers.items())
     ]
-    return encode.value(described, call.connection.protocol)
+    return await encoded_off_loop(hub, described, call.connection.protocol)
 
 
 def _help(call: Call) -> None:

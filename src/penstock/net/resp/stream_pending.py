@@ -25,7 +25,7 @@ from penstock.net.resp.stream_options import (
     pending_options,
 )
 from penstock.net.resp.stream_reading import entries_at, ids_at, offset_of, too_large
-from penstock.net.resp.stream_steps import stepwise, submitted
+from penstock.net.resp.stream_steps import encoded_off_loop, stepwise, submitted
 from penstock.wire.resp import encode
 
 __all__ = ["COMMANDS"]
@@ -58,7 +58,7 @@ async def _pending(call: Call) -> bytes:
         [names[offset], found.consumer or b"", _idle_ms(found, now_ms), found.deliveries]
         for offset, found in listed.items()
     ]
-    return encode.value(rows, call.connection.protocol)
+    return await encoded_off_loop(hub, rows, call.connection.protocol)
 
 
 async def _summary(call: Call, group: Group) -> encode.Value:

@@ -10,10 +10,11 @@ a part of that is what it gets: it goes on behind the last entry anyway.
 import asyncio
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from penstock.limits import KIB
 from penstock.model.message import Message
+from penstock.net.feed import Feed
 from penstock.net.hub import Hub
 from penstock.net.owed import ranges_of
 from penstock.net.resp.calls import Call, Spec
@@ -268,27 +269,57 @@ async def _read_once(
     return streams
 
 
+class _Growth:
+    """Which of some topics have grown since they were last looked at.
+
+    One XREAD may name thousands, and wait for an id that is far away: each commit to one of them
+    must not make us look at all the others.
+    """
+
+    def __init__(self, feed: Feed, topics: Iterable[bytes]) -> None:
+        self._feed = feed
+        self._grown: set[bytes] = set()
+        self._has_grown = asyncio.Event()
+        self._watchers = {topic: partial(self._note, topic) for topic in topics}
+
+    def __enter__(self) -> Self:
+        for topic, watcher in self._watchers.items():
+            self._feed.watch(topic, watcher)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for topic, watcher in self._watchers.items():
+            self._feed.unwatch(topic, watcher)
+
+    def _note(self, topic: bytes) -> None:
+        self._grown.add(topic)
+        self._has_grown.set()
+
+    async def next(self) -> set[bytes]:
+        """Wait until one has grown; those that have."""
+        await self._has_grown.wait()
+        self._has_grown.clear()
+        grown, self._grown = self._grown, set()
+        return grown
+
+
 async def _read_when_grown(
     hub: Hub, starts: list[tuple[bytes, int]], options: Read
 ) -> list[tuple[bytes, list[bytes]]]:
     """Wait until one of the streams has something to read, or the time is over."""
-    grown = asyncio.Event()
-    watched = {topic for topic, _ in starts}
-    for topic in watched:
-        hub.feed.watch(topic, grown.set)
+    places: dict[bytes, list[int]] = {}
+    for place, (topic, _) in enumerate(starts):
+        places.setdefault(topic, []).append(place)
     try:
         async with asyncio.timeout(options.block_ms / 1000 if options.block_ms else None):
-            found = await _read_once(hub, starts, options.count_max)  # may have grown meanwhile
-            while not found:
-                await grown.wait()
-                grown.clear()
-                found = await _read_once(hub, starts, options.count_max)
-            return found
+            with _Growth(hub.feed, places) as growth:
+                found = await _read_once(hub, starts, options.count_max)  # may have grown meanwhile
+                while not found:
+                    grown = sorted(n for topic in await growth.next() for n in places[topic])
+                    found = await _read_once(hub, [starts[n] for n in grown], options.count_max)
+                return found
     except TimeoutError:
         return []
-    finally:
-        for topic in watched:
-            hub.feed.unwatch(topic, grown.set)
 
 
 READS = ("readonly",)

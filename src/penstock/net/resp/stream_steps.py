@@ -20,8 +20,17 @@ from penstock.net.resp.calls import Call
 from penstock.net.resp.stream_faults import StreamFault, not_stored
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason
+from penstock.wire.resp import encode
 
-__all__ = ["Steps", "answer", "off_loop", "on_writer", "stepwise", "submitted"]
+__all__ = [
+    "Steps",
+    "answer",
+    "encoded_off_loop",
+    "off_loop",
+    "on_writer",
+    "stepwise",
+    "submitted",
+]
 
 Result = TypeVar("Result")
 
@@ -74,6 +83,11 @@ async def off_loop(hub: Hub, job: Callable[[], Result]) -> Result:
     future = _Answer[Result](hub)
     hub.run_off_loop(job, future.outcome, future.fail)
     return await future
+
+
+async def encoded_off_loop(hub: Hub, value: encode.Value, protocol: encode.Protocol) -> bytes:
+    """Encode an answer of up to a hundred thousand lines, while others have their turn."""
+    return await off_loop(hub, lambda: encode.value(value, protocol))
 
 
 async def on_writer(hub: Hub, job: Callable[[], Result]) -> Result:
