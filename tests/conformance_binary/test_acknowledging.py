@@ -253,7 +253,7 @@ def test_acknowledgements_on_their_way_to_the_disk_count_for_the_one_who_takes_o
         if not messages:
             break
         older.send(ack(messages[0].sequence))
-        wait_until(lambda: broker.server.hub.identities[b"same"]._acks_asked == 1)
+        wait_until(lambda: broker.server.hub.identities[b"same"]._replies._acks_asked == 1)
         assert newer.subscribe(b"t", b"same") == messages[1:]
         older.close()
         newer.close()

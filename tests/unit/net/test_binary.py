@@ -12,8 +12,8 @@ from line_bench import GatedStore, turns, until
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
 from penstock.errors import StorageError, StorageFull
-from penstock.net import binary as module
 from penstock.net.binary import BinaryConnection
+from penstock.net.binary import connection as module
 from penstock.net.hub import Hub
 from penstock.net.queues import Queues
 from penstock.obs.counters import Counters
@@ -261,6 +261,37 @@ async def test_an_unsubscribe_that_is_in_the_line_when_its_client_is_lost_does_n
     assert not bench.hub.feed.is_wanted
 
 
+async def test_a_late_acknowledgement_does_not_take_a_job_from_the_next_worker(bench):
+    leaving, dying, last = bench.peer(), bench.peer(), bench.peer()
+    leaving.send(client.publish(b"q:t", b"job", 1), client.subscribe(2, b"q:t", b"leaving"))
+    await leaving.hears(1, 2, "job")
+    leaving.send(client.unsubscribe(3, b"q:t"))
+    dying.send(client.subscribe(1, b"q:t", b"dying"))
+    await dying.hears(1, "job")
+    leaving.send(encode.ack(1), client.ping())
+    await leaving.hears(1, 2, "job", 3, "pong")
+    dying.connection.connection_lost(None)
+    last.send(client.subscribe(1, b"q:t", b"last"))
+    await last.hears(1, "job")
+
+
+# ── bounds
+
+
+async def test_what_a_client_subscribes_to_by_name_is_kept_beyond_the_bound_of_its_topics(bench):
+    bench.hub.limits = msgspec.structs.replace(bench.hub.limits, subscriptions_max=1)
+    publisher, peer, again = bench.peer(), bench.peer(), bench.peer()
+    publisher.send(client.publish(b"t", b"m", 1), client.publish(b"u", b"n", 2))
+    peer.send(client.subscribe(1, b"t", b"name"))
+    await peer.hears("m", 1)
+    peer.send(encode.ack(1), client.unsubscribe(2, b"t"), client.subscribe(3, b"u", b"name"))
+    await peer.hears("m", 1, 2, "n", 3)
+    peer.send(encode.ack(2), client.ping())
+    await peer.hears("m", 1, 2, "n", 3, "pong")
+    again.send(client.subscribe(4, b"u", b"name"))
+    await again.hears(4)
+
+
 # ── the disk
 
 
@@ -281,19 +312,20 @@ async def test_a_publish_that_the_disk_refuses_is_not_acknowledged(bench, error,
     assert bench.counters.disconnects[reason] == 1
 
 
-async def test_an_acknowledgement_that_the_disk_refuses_ends_the_connection(bench):
+@pytest.mark.parametrize(("topic", "told"), [(b"t", ["m", 2]), (b"q:t", [2, "m"])])
+async def test_an_acknowledgement_that_the_disk_refuses_ends_the_connection(bench, topic, told):
     """So the client finds out what is remembered by subscribing anew."""
     peer = bench.peer()
-    peer.send(client.publish(b"t", b"m", 1), client.subscribe(2, b"t", b"name"))
-    await peer.hears(1, "m", 2)
+    peer.send(client.publish(topic, b"m", 1), client.subscribe(2, topic, b"name"))
+    await peer.hears(1, *told)
     bench.store.error = StorageFull("no room")
     peer.send(encode.ack(1), client.ping())
     await until(lambda: peer.transport.is_closed)
     assert "pong" not in peer.told()
     bench.store.error = None
     again = bench.peer()
-    again.send(client.subscribe(3, b"t", b"name"))
-    await again.hears("m", 3)
+    again.send(client.subscribe(2, topic, b"name"))
+    await again.hears(*told)
 
 
 async def test_a_journal_that_cannot_be_read_ends_the_connection(bench, monkeypatch):

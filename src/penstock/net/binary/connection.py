@@ -1,17 +1,15 @@
-"""The door of the binary protocol: one object per connection.
+"""One client of the binary protocol: what its requests do, and what it is sent.
 
 **Publishing** is acknowledged after the commit. **Subscribing** makes the connection a follower of
 the journal: to an exact topic with a cursor, which sends what the topic still holds and then what
 comes; to a filter, live only. A subscriber with a client id leaves out what it acknowledged before,
-and what it acknowledges is journaled. A topic that begins with ``q:`` is a queue, and subscribing
-to it is work.
+and what it acknowledges is journaled (``acknowledgements``). A topic that begins with ``q:`` is a
+queue, and subscribing to it is work (``work``).
 
-**Order of replies.** Publishes are answered by their commits, in order. Everything that could be
-answered at once (PING, errors) waits for the publishes and acknowledgements before it; so a PONG
-says that the disk has all that was sent before the PING. Behind a SUBSCRIBE that is still sending
-history, other requests are held, and so they are while the journal is asked where acknowledged
-messages lie; only acknowledgements are taken, or a client that must acknowledge before it reads on
-would block, and we with it.
+**Order.** Replies leave in the order of the requests (``replies``). For some requests that is not
+enough: behind a SUBSCRIBE that is still sending history, others are held, and so they are while the
+journal is asked where acknowledged messages lie. Only acknowledgements are taken even then, or a
+client that must acknowledge before it reads on would block, and we with it.
 """
 
 import asyncio
@@ -19,13 +17,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from penstock.core.commands import Progressed
 from penstock.core.effects import Delivery
 from penstock.core.session import PUBACK
 from penstock.errors import StorageError
 from penstock.model.message import Extras, Message
 from penstock.model.topic import filter_fault, has_wildcard
 from penstock.net.admission import CAPTURED, ENVELOPES, FORBIDDEN, topic_refusal
+from penstock.net.binary.acknowledgements import Acknowledgements
+from penstock.net.binary.replies import Replies
+from penstock.net.binary.work import QueueWorker
 from penstock.net.connection import ASK_INTERVAL_S, Connection
 from penstock.net.cursor import Cursor
 from penstock.net.envelopes import refuse_unsigned
@@ -33,7 +33,6 @@ from penstock.net.feed import Part, Stretch
 from penstock.net.hub import Hub
 from penstock.net.live import Live
 from penstock.net.outbox import Outbox
-from penstock.net.owed import Owed, Place, ranges_of
 from penstock.net.queues import is_queue
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason, DropReason
@@ -58,15 +57,6 @@ HELD_MAX = 1_024
 SIGNED_AT_ONCE = 64
 """Signatures verified before others have a turn: some 5 ms of work."""
 
-WINDOW = 64
-"""Jobs a worker may have in hand."""
-
-UNKNOWN_ACKS_MAX = 65_536
-"""Acknowledgements that wait to be looked up in the journal."""
-
-LOOK_UP_MAX = 16
-"""Messages looked up at a time: whole ones are read, and each may be as large as a frame."""
-
 _TEXTS = {
     DisconnectReason.SESSION_TAKEN_OVER: "Another connection uses this client id",
     DisconnectReason.STORAGE_FULL: "The broker's disk is full: not stored, send again later",
@@ -88,44 +78,27 @@ _HANDLERS: dict[type[Any], str] = {
 
 
 class BinaryConnection(Connection):
-    """One client's connection: an outlet of the hub, a sink of cursors, a worker of queues."""
+    """One client's connection: an outlet of the hub, a sink of cursors, a recipient of jobs."""
 
     __slots__ = (
         "_accepts_version_2",
-        "_acks_answered",
-        "_acks_asked",
-        "_answered",
-        "_asked",
+        "_acknowledgements",
         "_client_id",
         "_cursors",
         "_filters",
         "_held",
-        "_is_looking_up",
         "_is_writing_paused",
-        "_jobs",
-        "_number",
-        "_owed",
-        "_queued",
-        "_queues",
+        "_replies",
         "_signed",
-        "_unknown_acks",
-        "_violation",
         "_waits",
-        "consumer",
+        "_worker",
     )
 
     def __init__(self, hub: Hub, transport: asyncio.Transport, accepted_at: float) -> None:
         machine = ServerMachine(hub.limits.frame_bytes_max)
         super().__init__(hub, transport, machine, Outbox(hub, transport, self.close), accepted_at)
-        self._number = hub.next_connection()
         self._client_id = b""
         self._accepts_version_2 = False
-        self._asked = self._answered = 0
-        """Publishes that the disk must answer, and how many it has."""
-        self._acks_asked = self._acks_answered = 0
-        """The same for acknowledgements of ours."""
-        self._queued: deque[tuple[int, int, bytes]] = deque()
-        """Replies that wait for so many publishes and acknowledgements to be on disk."""
         self._held: deque[Any] | None = None
         """Events behind something that is not finished yet; None at any other time."""
         self._waits = 0
@@ -134,16 +107,12 @@ class BinaryConnection(Connection):
         """Events behind many signatures, until others have had their turn."""
         self._cursors: dict[bytes, Cursor] = {}
         self._filters: set[bytes] = set()
-        self._queues: set[bytes] = set()
-        self._jobs: set[tuple[bytes, int]] = set()
-        """Jobs in hand: queue and offset. Of others' jobs an acknowledgement means nothing."""
         self._is_writing_paused = False
-        self._violation: Violation | None = None
-        """What ends the connection once all before it is answered."""
-        self._owed = Owed()
-        self._unknown_acks: list[int] = []
-        self._is_looking_up = False
-        self.consumer = b"#%d" % self._number
+        self._replies = Replies(self.outbox.send, hub.pipeline.hurry, self.resume_reading)
+        self._worker = QueueWorker(hub, self, self._replies)
+        self._acknowledgements = Acknowledgements(
+            hub, self, self._replies, self._cursors, self._worker.finish
+        )
         hub.counters.clients_connected += 1
         self.file(accepted_at + min(ASK_INTERVAL_S, hub.limits.idle_timeout_s))
 
@@ -160,7 +129,7 @@ class BinaryConnection(Connection):
     def is_waiting(self) -> bool:
         """Whether too much is held, or others are to have their turn first."""
         held = len(self._held) if self._held is not None else 0
-        return self._signed is not None or held > HELD_MAX or len(self._queued) > HELD_MAX
+        return self._signed is not None or held > HELD_MAX or len(self._replies) > HELD_MAX
 
     # ── events ────────────────────────────────────────────────────────────────────────────────
 
@@ -193,13 +162,14 @@ class BinaryConnection(Connection):
         events, self._signed = self._signed, None
         self.handle_later(events)
 
-    def _hold(self) -> None:
-        """Let requests wait until ``_let_on``."""
+    def hold(self) -> None:
+        """Let requests wait until ``let_on`` has been called as often."""
         self._waits += 1
         if self._held is None:
             self._held = deque()
 
-    def _let_on(self) -> None:
+    def let_on(self) -> None:
+        """Something that requests waited for is finished."""
         self._waits -= 1
         if not self._waits:
             self._hub.loop.call_soon(self._take_held)
@@ -210,30 +180,9 @@ class BinaryConnection(Connection):
             held, self._held = self._held, None
             self.handle_later(list(held or ()))
 
-    def _answer(self, data: bytes) -> None:
-        """Reply in turn: behind what the disk has still to answer."""
-        if self._asked == self._answered and self._acks_asked == self._acks_answered:
-            self.send(data)
-        else:
-            self._queued.append((self._asked, self._acks_asked, data))
-            self._hub.pipeline.hurry()
-
     def _fail(self, text: str) -> None:
         self._hub.counters.refused_total += 1
-        self._answer(encode.error(text))
-
-    def _send_queued(self) -> None:
-        """Send replies whose turn has come."""
-        while self._queued:
-            publishes, acks, data = self._queued[0]
-            if publishes > self._answered or acks > self._acks_answered:
-                return
-            self._queued.popleft()
-            self.send(data)
-        if self._violation is not None:
-            self.close(self._violation.reason, self._violation.detail)
-        elif self._is_reading_paused:
-            self.resume_reading()
+        self._replies.answer(encode.error(text))
 
     # ── publishing ────────────────────────────────────────────────────────────────────────────
 
@@ -271,7 +220,7 @@ class BinaryConnection(Connection):
         extras: list[Extras | None] | None = None,
     ) -> None:
         hub = self._hub
-        self._asked += len(sequences)
+        self._replies.await_publishes(len(sequences))
         hub.counters.messages_in_total[1] += len(payloads)
         hub.pipeline.publish(
             topic,
@@ -328,32 +277,13 @@ class BinaryConnection(Connection):
     def acknowledge(self, kind: int, packet_ids: list[int]) -> None:
         """Publishes are on disk."""
         assert kind == PUBACK
-        if self.reason is not None:
-            return
-        while self._queued and self._queued[0][0] < self._answered + len(packet_ids):
-            count = self._queued[0][0] - self._answered  # a reply stands between them
-            self._acknowledge(packet_ids[:count])
-            packet_ids = packet_ids[count:]
-        self._acknowledge(packet_ids)
-
-    def _acknowledge(self, sequences: list[int]) -> None:
-        if sequences:
-            self.send(encode.acks(sequences))
-        self._answered += len(sequences)
-        self._send_queued()
+        if self.reason is None:
+            self._replies.published(packet_ids)
 
     # ── subscribing ───────────────────────────────────────────────────────────────────────────
 
     def _on_subscribe(self, event: Subscribe, _now_ms: int) -> None:
-        limits = self._hub.limits
-        fault = filter_fault(event.topic, limits.topic_bytes_max, limits.topic_levels_max)
-        if not fault and event.client_id and len(event.client_id) > limits.client_id_bytes_max:
-            fault = f"a client id of {len(event.client_id)} bytes"
-        known = len(self._cursors) + len(self._filters) + len(self._queues)
-        if not fault and known >= limits.subscriptions_max:
-            fault = f"{known} subscriptions"
-        if not fault and event.client_id and not self._may_be_durable(event.client_id):
-            fault = f"{limits.sessions_max} durable subscribers exist"
+        fault = self._subscribe_fault(event)
         if fault:
             self._fail(f"Cannot subscribe to '{printable(event.topic, 80)}': {fault}")
             return
@@ -364,10 +294,25 @@ class BinaryConnection(Connection):
         if has_wildcard(event.topic):
             self._in_turn(lambda: self._follow_filter(event))
         elif is_queue(event.topic):
-            self._answer(encode.ack(event.sequence))
-            self._join_queue(event.topic)
+            self._replies.answer(encode.ack(event.sequence))
+            self._worker.join(event.topic)
         else:
             self._in_turn(lambda: self._follow_topic(event))
+
+    def _subscribe_fault(self, event: Subscribe) -> str:
+        """Say why a subscription is refused; empty if it is not."""
+        limits, client_id = self._hub.limits, event.client_id
+        fault = filter_fault(event.topic, limits.topic_bytes_max, limits.topic_levels_max)
+        if fault:
+            return fault
+        if client_id and len(client_id) > limits.client_id_bytes_max:
+            return f"a client id of {len(client_id)} bytes"
+        known = len(self._cursors) + len(self._filters) + len(self._worker.queues)
+        if known >= limits.subscriptions_max:
+            return f"{known} subscriptions"
+        if client_id and not self._may_be_durable(client_id):
+            return f"{limits.sessions_max} durable subscribers exist"
+        return ""
 
     def _may_be_durable(self, client_id: bytes) -> bool:
         """Whether this client id is known, or there is room for one more."""
@@ -384,13 +329,8 @@ class BinaryConnection(Connection):
         if other is not None:
             other.close(DisconnectReason.SESSION_TAKEN_OVER)
         identities[client_id] = self
-        self._client_id = client_id
-        queues = list(self._queues)
-        for topic in queues:
-            self._leave_queue(topic)  # whoever works under a name must acknowledge
-        self.consumer = b"%b#%d" % (client_id, self._number)
-        for topic in queues:
-            self._join_queue(topic)
+        self._client_id = self._acknowledgements.client_id = client_id
+        self._worker.take_name(client_id)
 
     def _forget_identity(self) -> None:
         if self._client_id and self._hub.identities.get(self._client_id) is self:
@@ -402,12 +342,12 @@ class BinaryConnection(Connection):
         What this client published before is its own message still, or not yet; and what an earlier
         connection acknowledged may stand in the line.
         """
-        self._hold()
+        self.hold()
         self._hub.pipeline.barrier(_Then(lambda: act() if self.reason is None else None))
 
     def _done(self, sequence: int) -> None:
-        self._answer(encode.ack(sequence))
-        self._let_on()
+        self._replies.answer(encode.ack(sequence))
+        self.let_on()
 
     def _follow_filter(self, event: Subscribe) -> None:
         self._filters.add(event.topic)
@@ -429,25 +369,14 @@ class BinaryConnection(Connection):
         hub.listen(topic, self)
         cursor.start()
 
-    def _join_queue(self, topic: bytes) -> None:
-        self._hub.counters.workers_connected += topic not in self._queues
-        self._queues.add(topic)
-        self._hub.queues.join(topic, self)
-
-    def _leave_queue(self, topic: bytes) -> None:
-        self._hub.counters.workers_connected -= 1
-        self._queues.discard(topic)
-        self._jobs = {job for job in self._jobs if job[0] != topic}
-        self._hub.queues.leave(topic, self.consumer)
-
     def _on_unsubscribe(self, event: Unsubscribe, _now_ms: int) -> None:
         self._hub.counters.unsubscribed_total += 1
         self._in_turn(lambda: self._unsubscribe(event))
 
     def _unsubscribe(self, event: Unsubscribe) -> None:
         topic = event.topic
-        if topic in self._queues:
-            self._leave_queue(topic)
+        if topic in self._worker.queues:
+            self._worker.leave(topic)
         elif topic in self._cursors or topic in self._filters:
             self._unfollow(topic)
         self._done(event.sequence)
@@ -486,7 +415,7 @@ class BinaryConnection(Connection):
         topic, payloads, sequence = stretch.topic, stretch.payloads, stretch.sequence
         count = len(payloads)
         if self._client_id:
-            self._owed.add(topic, sequence, stretch.offset, count)
+            self._acknowledgements.owed.add(topic, sequence, stretch.offset, count)
         self._hub.counters.messages_out_total[1] += count
         if stretch.extras:
             for number, payload in enumerate(payloads):
@@ -494,6 +423,15 @@ class BinaryConnection(Connection):
                 self.send(self._message(topic, payload, sequence + number, extras))
         else:
             self.send(encode.messages(topic, payloads, range(sequence, sequence + count)))
+
+    def send_jobs(self, jobs: list[Message]) -> None:
+        """Send jobs: plain ones to a worker without a name, which overlooks signed messages."""
+        for job in jobs:
+            extras = job.extras if self._client_id else None
+            self.send(self._message(job.topic, job.payload, job.sequence, extras))
+            if self._client_id:
+                self._acknowledgements.owed.add(job.topic, job.sequence, job.offset, 1)
+        self._hub.counters.messages_out_total[1] += len(jobs)
 
     def _message(self, topic: bytes, payload: bytes, sequence: int, extras: Extras | None) -> bytes:
         """A message with its signature, if it has one that the client can read."""
@@ -533,139 +471,25 @@ class BinaryConnection(Connection):
         super().resume_writing()
         for cursor in self._cursors.values():
             cursor.resume()
-        self._ask_for_jobs()
-
-    # ── work ──────────────────────────────────────────────────────────────────────────────────
-
-    def room(self) -> int:
-        """How many jobs may come now; one without a name is done with them as they leave."""
-        if self.is_full():
-            return 0
-        return WINDOW - len(self._jobs)
-
-    def idle(self) -> None:
-        """There are no jobs: wait."""
-
-    def work(self, jobs: list[Message]) -> bool:
-        """Send jobs; tell whether that is all there is to it."""
-        for job in jobs:
-            extras = job.extras if self._client_id else None
-            self.send(self._message(job.topic, job.payload, job.sequence, extras))
-        self._hub.counters.messages_out_total[1] += len(jobs)
-        if not self._client_id:
-            return True
-        for job in jobs:
-            self._jobs.add((job.topic, job.offset))
-            self._owed.add(job.topic, job.sequence, job.offset, 1)
-        return False
-
-    def _ask_for_jobs(self) -> None:
-        """There may be room again, for jobs of any queue."""
-        for topic in self._queues:
-            self._hub.queues.deal(topic)
-
-    def _finish(self, topic: bytes, places: list[tuple[int, int]]) -> None:
-        """Jobs are done with, those that are ours."""
-        offsets = [
-            offset
-            for start, end in places
-            for offset in range(start, end)
-            if (topic, offset) in self._jobs
-        ]
-        if offsets:
-            self._jobs.difference_update((topic, offset) for offset in offsets)
-            self._acks_asked += 1
-            self._hub.queues.settle(topic, offsets, self)
-            self._ask_for_jobs()
-
-    # ── acknowledgements ──────────────────────────────────────────────────────────────────────
-
-    def _on_acks(self, event: Acks, now_ms: int) -> None:
-        """Any number is fine: out of order, twice, or of messages we know nothing of."""
-        if not self._client_id:
-            return
-        places: list[Place] = []
-        for first, end in ranges_of(event.sequences):
-            found, unknown = self._owed.settle(first, end)
-            places += found
-            for start, stop in unknown:
-                self._look_up(start, stop)
-        self._hub.counters.acknowledged_total += len(event.sequences)
-        self._settle(places, now_ms)
-
-    def _settle(self, places: list[Place], now_ms: int) -> None:
-        ranges: dict[bytes, list[tuple[int, int]]] = {}
-        for topic, start, end in places:
-            ranges.setdefault(topic, []).append((start, end))
-        for topic, stretches in ranges.items():
-            if is_queue(topic):
-                self._finish(topic, stretches)
-            elif self._may_progress(topic):
-                self._progress(topic, stretches, now_ms)
-
-    def _progress(self, topic: bytes, stretches: list[tuple[int, int]], now_ms: int) -> None:
-        """Journal acknowledgements, without those that are known: repeating them costs no disk."""
-        known = self._hub.broker.subscribers.progress(self._client_id, topic)
-        if known is not None:
-            stretches = [new for start, end in stretches for new in known.missing(start, end)]
-        if stretches:
-            self._acks_asked += 1
-            command = Progressed(self._client_id, topic, stretches, now_ms)
-            self._hub.pipeline.submit_patiently(command, self)
-
-    def _may_progress(self, topic: bytes) -> bool:
-        """Whether acknowledgements of this topic are kept; of `#` there could be any number."""
-        subscribers, client_id = self._hub.broker.subscribers, self._client_id
-        return (
-            topic in self._cursors
-            or subscribers.topic_count(client_id) < self._hub.limits.subscriptions_max
-        )
-
-    def outcome(self, _value: object) -> None:
-        """Acknowledgements are on disk."""
-        self._acks_answered += 1
-        self._send_queued()
-
-    def _look_up(self, first: int, end: int) -> None:
-        """Ask the journal where acknowledged messages lie that this connection was not sent."""
-        end = min(end, self._hub.pipeline.settled_sequence)
-        room = UNKNOWN_ACKS_MAX - len(self._unknown_acks)
-        self._unknown_acks += range(max(first, 1), min(end, first + room))
-        if self._unknown_acks and not self._is_looking_up:
-            self._is_looking_up = True
-            self._hold()
-            self._read_unknown()
-
-    def _read_unknown(self) -> None:
-        unknown = self._unknown_acks
-        sequences, self._unknown_acks = unknown[:LOOK_UP_MAX], unknown[LOOK_UP_MAX:]
-        self._hub.read(sequences, self._found_unknown, self.unreadable)
-
-    def _found_unknown(self, found: dict[int, Message | None]) -> None:
-        if self.reason is not None:
-            return
-        messages = [message for message in found.values() if message is not None]
-        places = [Place(m.topic, m.offset, m.offset + 1) for m in messages]
-        self._settle(places, self._hub.wall_ms())
-        if self._unknown_acks:
-            self._read_unknown()
-        else:
-            self._is_looking_up = False
-            self._let_on()
+        self._worker.ask_for_jobs()
 
     # ── the rest ──────────────────────────────────────────────────────────────────────────────
 
+    def _on_acks(self, event: Acks, now_ms: int) -> None:
+        if self._client_id:
+            self._acknowledgements.take(event.sequences, now_ms)
+
     def _on_ping(self, event: Ping, _now_ms: int) -> None:
-        self._answer(encode.pongs(event.count))
+        self._replies.answer(encode.pongs(event.count))
 
     def _on_unknown(self, _event: Unknown, _now_ms: int) -> None:
         self._fail("Unknown command")
 
     def _on_violation(self, event: Violation, _now_ms: int) -> None:
         """Hang up, but not before what came before it is answered."""
-        self._violation = event
-        self._answer(encode.error(event.error))
-        self._send_queued()
+        self._replies.answer_last(
+            encode.error(event.error), lambda: self.close(event.reason, event.detail)
+        )
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
         """End the connection, once, and tell the client why, if it is not its own doing."""
@@ -678,12 +502,11 @@ class BinaryConnection(Connection):
         self._hub.counters.clients_connected -= 1
         for topic in [*self._cursors, *self._filters]:
             self._unfollow(topic)
-        for topic in list(self._queues):
-            self._leave_queue(topic)
+        self._worker.leave_all()
         self._forget_identity()
         self._hub.forget(self)
         self._held = None
-        self._queued.clear()
+        self._replies.clear()
 
 
 class _Then:
