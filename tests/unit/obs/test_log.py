@@ -25,9 +25,13 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def _as_before():
-    before = structlog.get_config()
+    """Also "not configured" is restored: what others do about their logs depends on it."""
+    before = structlog.get_config() if structlog.is_configured() else None
     yield
-    structlog.configure(**before)
+    if before is None:
+        structlog.reset_defaults()
+    else:
+        structlog.configure(**before)
 
 
 @pytest.fixture
