@@ -8,6 +8,7 @@ from penstock.net.resp import (
     queue,
     streams,
     subscribing,
+    transactions,
 )
 from penstock.net.resp.calls import Commands
 
@@ -21,4 +22,5 @@ COMMANDS: Commands = {
     **queue.COMMANDS,
     **streams.COMMANDS,
     **subscribing.COMMANDS,
+    **transactions.COMMANDS,
 }

@@ -28,6 +28,7 @@ from typing import Any, Literal
 from penstock.limits import KIB
 from penstock.net.connection import Connection
 from penstock.net.hub import Hub, peer_of
+from penstock.net.resp import transactions
 from penstock.net.resp.calls import Call, Spec
 from penstock.net.resp.commands import COMMANDS
 from penstock.net.resp.faults import command_fault, not_while_subscribed
@@ -76,6 +77,7 @@ class RespConnection(Connection):
         "client_name",
         "hub",
         "is_authenticated",
+        "is_in_transaction",
         "library",
         "number",
         "protocol",
@@ -114,6 +116,8 @@ class RespConnection(Connection):
         self.is_authenticated = not hub.config.resp.password
         machine.is_trusted = self.is_authenticated
         self._is_limited = not self.is_authenticated
+        self.is_in_transaction = False
+        """Whether it said MULTI: nothing is carried out until it says EXEC."""
         hub.counters.clients_connected += 1
         _keep_alive(transport)
         self.file(accepted_at + hub.limits.connect_timeout_s)
@@ -247,6 +251,7 @@ class RespConnection(Connection):
 
     def forget_authentication(self) -> None:
         """Be the stranger of the beginning again."""
+        self.is_in_transaction = False
         if self.is_authenticated:
             self._stranger_since = self._hub.monotonic()
         self.is_authenticated = not self._hub.config.resp.password
@@ -255,7 +260,14 @@ class RespConnection(Connection):
 
     def limit(self) -> None:
         """Work out whether all commands are allowed; to be called when that may have changed."""
-        self._is_limited = not self.is_authenticated or self._is_listening_only
+        self._is_limited = (
+            not self.is_authenticated or self.is_in_transaction or self._is_listening_only
+        )
+
+    def set_in_transaction(self, *, within: bool) -> None:
+        """A transaction begins, or ends."""
+        self.is_in_transaction = within
+        self.limit()
 
     @property
     def _is_listening_only(self) -> bool:
@@ -266,6 +278,8 @@ class RespConnection(Connection):
     def _refusal(self, args: list[bytes], spec: Spec) -> str:
         if not self.is_authenticated:
             return "" if "no_auth" in spec.flags else "NOAUTH Authentication required."
+        if self.is_in_transaction:
+            return transactions.refusal(args[0])
         if args[0].upper() in ALLOWED_WHILE_SUBSCRIBED:
             return ""
         return not_while_subscribed(args, COMMANDS[args[0].upper()])

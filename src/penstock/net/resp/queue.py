@@ -42,6 +42,7 @@ _NOT_AN_INTEGER = "ERR value is not an integer or out of range"
 
 
 def _push(call: Call) -> None:
+    """Give a job to a queue: PUSH queue job. Answers with its number, once it is stored."""
     hub, topic, jobs = call.connection.hub, PREFIX + call.args[1], call.tails
     refusal = unsigned_refusal(hub, topic, len(jobs))
     if refusal is not None:
@@ -82,6 +83,7 @@ class _Options(NamedTuple):
 
 
 def _pull(call: Call) -> None:
+    """Take jobs of a queue: PULL queue [COUNT n] [BLOCK ms] [WITHACK]."""
     options = _parsed(call.args[2:])
     if isinstance(options, str):
         call.fail(options)
@@ -255,6 +257,7 @@ def pulls_of(connection: "RespConnection") -> _Pulls:
 
 
 def _ack(call: Call) -> None:
+    """Be done with a job that was pulled WITHACK: ACK sequence."""
     sequences = [_integer(tail, 0, (1 << 64) - 1) for tail in call.tails]
     for sequence in sequences:
         if sequence is not None:
