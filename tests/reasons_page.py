@@ -41,13 +41,13 @@ ADVICE: dict[Enum, str] = {
     DisconnectReason.MALFORMED_PACKET: "Fix or update the client; the log line says which rule.",
     DisconnectReason.PROTOCOL_VIOLATION: "Fix or update the client; the log line says which rule.",
     DisconnectReason.PACKET_TOO_LARGE: (
-        "Send less at once, or raise `limits.packet_bytes_max` (before CONNECT: "
-        "`limits.connect_bytes_max`)."
+        "Send less at once, or raise `limits.packet_bytes_max` (MQTT; before CONNECT: "
+        "`limits.connect_bytes_max`) or `limits.frame_bytes_max` (the binary protocol and RESP)."
     ),
     DisconnectReason.UNACCEPTABLE_PROTOCOL: "Set the client to MQTT 3.1.1 (protocol level 4).",
     DisconnectReason.UNKNOWN_PROTOCOL: (
-        "The log line says what it looked like. TLS, RESP and the other protocols are not in this "
-        "release."
+        "The log line says what it looked like. MQTT, HTTP, RESP and the binary protocol are "
+        "spoken on every port; TLS is not in this release."
     ),
     DisconnectReason.IDENTIFIER_REJECTED: (
         "Give the client an id of at most `limits.client_id_bytes_max` bytes; an empty one needs "
@@ -73,7 +73,10 @@ ADVICE: dict[Enum, str] = {
         "Make room; see [storage](../operating/storage.md#when-the-disk-is-full). The broker "
         "goes on by itself, and clients may repeat what was not acknowledged."
     ),
-    DisconnectReason.STORAGE_FAILED: "Look at the disk and at the log (`commit_failed`).",
+    DisconnectReason.STORAGE_FAILED: (
+        "Look at the disk and at the log: `commit_failed` if writing failed; `journal_unreadable` "
+        "if reading did, then run `penstock store verify`."
+    ),
     DisconnectReason.SERVER_SHUTDOWN: _NOTHING,
     DisconnectReason.INTERNAL_ERROR: "Report it, with the trace from the log.",
     DropReason.CAPTURE_OVERFLOW: (
@@ -108,7 +111,8 @@ ADVICE: dict[Enum, str] = {
         "Make room. The publisher was not given an acknowledgement and may repeat."
     ),
     DropReason.STORAGE_FAILED: (
-        "Look at the disk. The publisher was not given an acknowledgement and may repeat."
+        "Look at the disk and at the log (`commit_failed`; `journal_unreadable`: run "
+        "`penstock store verify`). The publisher was not given an acknowledgement and may repeat."
     ),
 }
 

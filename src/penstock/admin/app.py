@@ -68,8 +68,8 @@ def create_app(view: "View", key_book: "KeyBook | None" = None, token: str = "")
 def _index_line(version: str, server: tuple[str, int | None] | None) -> str:
     port = f" {server[1]}" if server and server[1] else ""
     return (
-        f"Penstock {version}: MQTT 3.1.1 on this same port{port};"
-        " pages: /health /ready /metrics /topics\n"
+        f"Penstock {version}: MQTT 3.1.1, RESP (Redis), the binary protocol and HTTP on this same"
+        f" port{port}; pages: /health /ready /metrics /topics /keys\n"
     )
 
 

@@ -15,6 +15,9 @@ class Answer(NamedTuple):
     body: bytes
 
 
+PAGES = ("/health", "/ready", "/metrics", "/topics", "/keys")
+
+
 def ask(view, path, method="GET"):
     """Put one request to the application, without a socket."""
     sent = []
@@ -77,7 +80,8 @@ def test_the_index_names_the_pages_and_how_to_connect(view):
     line = answer.body.decode()
     assert answer.headers["content-type"].startswith("text/plain")
     assert line.count("\n") == 1
-    for part in ("9.8.7", "MQTT", "1883", "/health", "/ready", "/metrics"):
+    protocols = ("MQTT 3.1.1", "RESP", "binary", "HTTP")
+    for part in ("9.8.7", *protocols, "1883", *PAGES):
         assert part in line
 
 
