@@ -168,6 +168,12 @@ METRICS: tuple[Metric, ...] = (
     ),
     counted("penstock_batch_messages", "histogram", "batch_messages", "Messages per commit."),
     counted(
+        "penstock_read_failures_total",
+        "counter",
+        "read_failures_total",
+        "Reads of the journal that failed; `penstock store verify` tells how far damage goes.",
+    ),
+    counted(
         "penstock_commit_failures_total",
         "counter",
         "commit_failures_total",

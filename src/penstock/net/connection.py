@@ -37,6 +37,9 @@ _ORDINARY = {
 class Connection(asyncio.Protocol):
     """One client's connection. ``machine`` is its codec: ``receive(bytes)`` gives events."""
 
+    ends_by_closing = True
+    """Whether closing the socket is how clients of this protocol say goodbye; MQTT has a packet."""
+
     __slots__ = (
         "_asked_next",
         "_hub",
@@ -127,8 +130,10 @@ class Connection(asyncio.Protocol):
         self.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
-        self.close(DisconnectReason.CONNECTION_LOST, str(exc) if exc else "")
+        """The socket is gone: by an error, or closed in order, which may be a goodbye."""
+        is_goodbye = exc is None and self.ends_by_closing
+        reason = DisconnectReason.CLIENT_DISCONNECT if is_goodbye else None
+        self.close(reason or DisconnectReason.CONNECTION_LOST, str(exc) if exc else "")
         self._hub.connections.discard(self)
         self._hub.clients.discard(self)
 

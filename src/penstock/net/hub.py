@@ -5,6 +5,7 @@ the journal what a session had waiting, and keeps the account of who is connecte
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import sleep
@@ -430,12 +431,19 @@ class Hub:
             if error is None:
                 deliver(future.result())
             elif isinstance(error, StorageError):
+                self._unreadable(error)
                 fail(error)
             else:
                 _log.error("read_failed", exc_info=error)
                 fail(StorageError(f"reading the journal failed on a bug of ours: {error!r}"))
 
         self.loop.run_in_executor(self._readers, job).add_done_callback(done)
+
+    def _unreadable(self, error: StorageError) -> None:
+        """Something stored cannot be read: the operator must know, whoever met it."""
+        self.counters.read_failures_total += 1
+        values = {"error": error.message, "advice": "penstock store verify tells how far it goes"}
+        self.complaints.log(logging.ERROR, "journal_unreadable", error.message, **values)
 
     def close(self) -> None:
         """Stop the threads, after what they are doing."""

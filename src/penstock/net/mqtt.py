@@ -81,6 +81,8 @@ _HANDLERS: dict[type[Any], str] = {
 class MqttConnection(Connection):
     """One client's connection; an ``Outlet`` of the hub."""
 
+    ends_by_closing = False
+
     __slots__ = (
         "_clean",
         "_client_id",

@@ -53,6 +53,7 @@ class Counters:
         "messages_in_total",
         "messages_out_total",
         "publish_seconds",
+        "read_failures_total",
         "redelivered_total",
         "refused_total",
         "subscribed_total",
@@ -82,6 +83,8 @@ class Counters:
         """Messages written to the journal."""
         self.acknowledged_total = 0
         """ACK frames of durable subscribers and workers (binary protocol)."""
+        self.read_failures_total = 0
+        """Reads of the journal that failed: damage, or a disk that does."""
         self.redelivered_total = 0
         self.commit_failures_total = 0
         self.publish_seconds = Histogram(LATENCY_S_BOUNDS)
