@@ -278,6 +278,22 @@ def test_pub_that_is_thrown_out_says_how_many_were_confirmed(run, name):
     assert err.endswith(" of 3 messages were confirmed)\n")
 
 
+@pytest.mark.parametrize("qos", ["0", "1", "2"])
+def test_unsigned_publish_that_is_refused_fails_and_signing_is_suspected(run, qos):
+    done = run("pub", "secure/pump", "x", "-q", qos, "--json")
+    status, out, err = said(done)
+    assert status == 1
+    assert (json.loads(out)["ok"], json.loads(out)["confirmed"]) == (False, 0)
+    assert "secure/... needs a signature; see docs/operating/signing.md" in err
+
+
+def test_refused_publish_of_qos_0_fails_whatever_its_topic(run):
+    status, out, err = said(run("pub", "$SYS/mine", "x", "-v"))
+    assert (status, out) == (1, "")
+    assert "the broker closed the connection" in err
+    assert "signature" not in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,8 +1,10 @@
 """``penstock pub``: publish a message, a file, or a message per line of standard input.
 
-Its one promise: it says what is known and no more. With QoS 0 nothing is known, so nothing is said;
-with QoS 1 and 2 the command succeeds when the broker has confirmed every message, and when it fails
-it tells how many were confirmed: those are the first ones, since confirmations come in order.
+Its one promise: it says what is known and no more. With QoS 0 the command succeeds when the broker
+has answered a ping sent after the last message: it has read them all then, and refused none, for
+MQTT 3.1.1 has no other way to refuse than to close the connection. With QoS 1 and 2 it succeeds
+when the broker has confirmed every message, and when it fails it tells how many were confirmed:
+those are the first ones, since confirmations come in order.
 
 Lines are read in chunks, as they come: what is there is published together, a line that was typed
 is published at once, and while there is none the connection is kept alive.
@@ -17,12 +19,15 @@ import click
 import msgspec
 
 from penstock.cli.connection import CONTEXT, checked_topic, client_id_option, connection_options
-from penstock.client import Client, ClientError, connect
+from penstock.client import Client, ClientError, ConnectionLostError, connect
 from penstock.errors import PenstockError
 
 __all__ = ["pub"]
 
 READ_BYTES: Final = 1 << 20
+
+SIGNED_PREFIX: Final = "secure/"
+"""Topics that begin so demand a signature, unless the broker is configured otherwise."""
 
 _CONFIRMATIONS: Final = {
     0: "sent",
@@ -74,8 +79,8 @@ def pub(
 ) -> None:
     """Publish MESSAGE to TOPIC; without MESSAGE, each line of standard input.
 
-    Exits with 0 once the broker has confirmed everything (QoS 1 and 2) or has been sent everything
-    (QoS 0), else with 1.
+    Exits with 0 once the broker has confirmed everything (QoS 1 and 2) or has read everything and
+    refused nothing (QoS 0), else with 1.
     """
     payload = _payload(message, file, null=null, lines=lines)
     outcome = _Outcome(topic, qos, retain)
@@ -84,7 +89,7 @@ def pub(
             batches = _lines(client) if payload is None else [[payload]]
             _publish(client, batches, outcome)
     except ClientError as error:
-        outcome.error = _with_tally(error, outcome)
+        outcome.error = _failure(error, outcome)
     outcome.ok = outcome.error is None
     if as_json:
         click.echo(msgspec.json.encode(outcome))
@@ -142,6 +147,8 @@ def _publish(client: Client, batches: Iterable[list[bytes]], outcome: _Outcome) 
     try:
         for batch in batches:
             client.publish_many(pairs(batch), outcome.qos, retain=outcome.retain)
+        if not outcome.qos:
+            client.ping()
     finally:
         outcome.confirmed = client.confirmed
 
@@ -154,7 +161,16 @@ def _sentence(outcome: _Outcome) -> str:
     return what if outcome.sent == 1 else f"{outcome.sent:,} messages {what}"
 
 
-def _with_tally(error: ClientError, outcome: _Outcome) -> str:
+def _failure(error: ClientError, outcome: _Outcome) -> str:
+    said = str(_with_suspect(error, outcome.topic))
     if outcome.sent <= 1:
-        return str(error)
-    return f"{error} ({outcome.confirmed:,} of {outcome.sent:,} messages were confirmed)"
+        return said
+    return f"{said} ({outcome.confirmed:,} of {outcome.sent:,} messages were confirmed)"
+
+
+def _with_suspect(error: ClientError, topic: str) -> ClientError:
+    """Name the likeliest cause where the topic tells: this command signs nothing."""
+    if not isinstance(error, ConnectionLostError) or not topic.startswith(SIGNED_PREFIX):
+        return error
+    what = f"{error.message}: a publish to {SIGNED_PREFIX}... needs a signature"
+    return ConnectionLostError(what, "see docs/operating/signing.md")

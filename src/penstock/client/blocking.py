@@ -7,9 +7,10 @@ not block each other. Between two calls nothing happens, no thread runs: a progr
 for longer than one and a half times the keep-alive is taken for dead by the broker.
 
 **Confirmed means answered.** ``publish`` returns after PUBACK (QoS 1) or PUBCOMP (QoS 2); with QoS
-0 when the system has taken the bytes. ``close`` waits until the broker has read all of them: it
-closes its own direction, then reads to the end, since closing a socket with unread data in it would
-tell the broker to throw away what it has not read yet.
+0 when the system has taken the bytes; ``ping`` then tells whether the broker took them. ``close``
+waits until the broker has read all of them: it closes its own direction, then reads to the end,
+since closing a socket with unread data in it would tell the broker to throw away what it has not
+read yet.
 
 **Taken means acknowledged.** Deliveries are acknowledged when the caller comes back for more, or
 leaves the ``with`` block without an exception; see ``receive``.
@@ -194,6 +195,15 @@ class Client:
                 gathered = 0
         self._expect(lambda: not self._outgoing and not self._session.unconfirmed)
         return count
+
+    def ping(self) -> None:
+        """Return once the broker has answered, and so has read all that was sent before.
+
+        It answers in order, and closes the connection at what it does not accept: that is how a
+        publish of QoS 0, which is never confirmed, is known to have been accepted.
+        """
+        self._session.ping()
+        self._expect(lambda: not self._session.pings_unanswered)
 
     # ── Receiving ─────────────────────────────────────────────────────────────────────────────
 

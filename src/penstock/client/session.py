@@ -28,6 +28,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from penstock.client.errors import BrokerProtocolError, connect_refused
+from penstock.client.payload import check_payload
 from penstock.errors import LocalProtocolError
 from penstock.model.topic import filter_fault, topic_fault
 from penstock.wire.mqtt import ClientMachine, PacketType, encode, is_text
@@ -97,6 +98,7 @@ class Session:
     def __init__(self) -> None:
         self.confirmed = 0
         """Publishes that the broker has confirmed so far, QoS 1 and 2."""
+        self.pings_unanswered = 0
         self._machine = ClientMachine(REMAINING_LENGTH_MAX)
         self._outgoing: list[bytes] = []
         self._awaited: dict[int, PacketType] = {}
@@ -108,7 +110,7 @@ class Session:
             Acks: self._on_acks,
             Publish: self._on_publish,
             SubAck: self._on_suback,
-            PingResp: lambda _event: (Pong(),),
+            PingResp: self._on_pingresp,
             Violation: self._on_violation,
         }
 
@@ -143,6 +145,7 @@ class Session:
 
     def publish(self, topic: str, payload: bytes, qos: int, *, retain: bool) -> None:
         """Publish; with QoS 1 and 2 it counts as ``unconfirmed`` until it is ``confirmed``."""
+        check_payload(payload)
         if topic != self._last_topic[0]:
             self._last_topic = (topic, _checked(topic))
         head = encode.publish_head(self._last_topic[1], len(payload), qos, retain)
@@ -168,6 +171,7 @@ class Session:
 
     def ping(self) -> None:
         """Show that we are there; ``Pong`` follows."""
+        self.pings_unanswered += 1
         self._outgoing.append(encode.PINGREQ)
 
     def disconnect(self) -> None:
@@ -193,6 +197,10 @@ class Session:
         if event.return_code:
             raise connect_refused(event.return_code)
         return (Connected(event.session_present),)
+
+    def _on_pingresp(self, _event: PingResp) -> Iterable[Happening]:
+        self.pings_unanswered = max(0, self.pings_unanswered - 1)
+        return (Pong(),)
 
     def _on_violation(self, event: Violation) -> Iterable[Happening]:
         raise BrokerProtocolError(

@@ -1,5 +1,7 @@
 """What a subscriber is handed: verified where it must be, acknowledged when it is done."""
 
+import json
+
 import pytest
 
 from penstock.client import SigningKey
@@ -62,6 +64,44 @@ def test_what_must_be_verified_and_is_not_is_withheld_reported_and_not_acknowled
     inbox.settle()
     assert (inbox.withheld, [message.sequence for message in reported]) == (3, [1, 2, 3])
     assert receipts.take() == [4]
+
+
+@pytest.mark.parametrize("form", ["digits", "path", "text of a path"])
+def test_keys_of_a_ring_may_be_digits_or_files(tmp_path, form):
+    file = tmp_path / "pump.key.json"
+    file.write_text(json.dumps({"key_id": 7, "public_key": RING[7].hex(), "secret_key": ""}))
+    key = {"digits": RING[7].hex(), "path": file, "text of a path": str(file)}[form]
+    signed = received(1, signature=KEYS[2].sign(b"t", b"x"))
+    inbox, _ = inbox_of(signed, keyring={7: key})
+    assert inbox.give().verified
+
+
+@pytest.mark.parametrize(
+    ("keyring", "error", "text"),
+    [
+        (RING[7], TypeError, "must map key ids to public keys, not be bytes"),
+        ({"7": RING[7]}, TypeError, "a key id in keyring is a number, not str"),
+        ({7: 1}, TypeError, "key 7 in keyring .* 64 hexadecimal digits, .* not int"),
+        ({7: RING[7][1:]}, ValueError, "not 31 bytes"),
+        ({7: RING[7].hex()[2:]}, ValueError, "not 31 bytes"),
+        ({7: "pump"}, ValueError, "not other text"),
+        ({7: "no-such.key.json"}, ValueError, "cannot read no-such.key.json"),
+    ],
+)
+def test_ring_with_what_is_no_key_is_refused_with_what_is_wanted(keyring, error, text):
+    with pytest.raises(error, match=text):
+        inbox_of(keyring=keyring)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"), [("{}", "is not a key file"), ("other", "holds key 8, not key 7")]
+)
+def test_ring_with_a_wrong_file_is_refused(tmp_path, content, text):
+    file = tmp_path / "pump.key.json"
+    other = json.dumps({"key_id": 8, "public_key": RING[7].hex()})
+    file.write_text(other if content == "other" else content)
+    with pytest.raises(ValueError, match=text):
+        inbox_of(keyring={7: file})
 
 
 def test_without_a_ring_nothing_is_verified():

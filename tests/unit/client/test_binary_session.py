@@ -120,6 +120,14 @@ def test_what_no_broker_would_take_is_refused_before_it_is_sent():
     assert session.publish("t", b"").sequence == 1
 
 
+def test_payload_that_is_text_is_refused_and_takes_no_number():
+    session = opened()
+    for publish in (session.publish, session.try_publish):
+        with pytest.raises(TypeError, match="payload must be bytes, not str"):
+            publish("t", "text")
+    assert session.publish("t", b"").sequence == 1
+
+
 # ── The next connection
 
 

@@ -111,6 +111,38 @@ def test_publish_of_what_mqtt_cannot_say_leaves_the_connection_usable(dial, name
     assert client.confirmed == 1
 
 
+def test_payload_that_is_text_is_refused_and_the_connection_stays_usable(dial, name):
+    client = dial()
+    with pytest.raises(TypeError, match="payload must be bytes, not str"):
+        client.publish(name, "text")
+    client.publish(name, bytearray(b"x"), qos=1)
+    assert client.confirmed == 1
+
+
+def test_answered_ping_means_that_the_broker_took_all_before_it(dial, name):
+    client = dial()
+    client.publish(name, b"x")
+    client.ping()
+    with pytest.raises(ConnectionLostError):
+        _refused_publish(client)
+    client.abandon()
+
+
+def _refused_publish(client):
+    client.publish("$SYS/mine", b"x")
+    client.ping()
+
+
+def test_ping_waits_for_its_own_answer():
+    """The answer to an earlier ping, sent to keep the connection alive, says nothing of now."""
+    with impostor(WELCOME, encode.PINGRESP) as address:
+        client = connect(*address, keep_alive=60, timeout_s=10)
+        client._session.ping()
+        with pytest.raises(ConnectionLostError):
+            client.ping()
+        client.abandon()
+
+
 # ── Receiving
 
 

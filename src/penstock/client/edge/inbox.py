@@ -15,7 +15,7 @@ from typing import Final
 
 from penstock.client.edge.receipts import Receipts
 from penstock.client.edge.session import Happening, Lost
-from penstock.client.edge.signing import is_verified
+from penstock.client.edge.signing import PublicKey, is_verified, public_keys
 from penstock.wire.binary.events import Received
 
 __all__ = ["ARRIVED_MAX", "QUEUE_PREFIX", "Inbox", "Message", "log"]
@@ -70,7 +70,7 @@ class Inbox:
         receipts: Receipts,
         *,
         auto_ack: bool = True,
-        keyring: Mapping[int, bytes] | None = None,
+        keyring: Mapping[int, PublicKey] | None = None,
         require_signature: bool = False,
         on_lost: Callable[[Lost], None] | None = None,
         on_withheld: Callable[[Message], None] | None = None,
@@ -81,7 +81,7 @@ class Inbox:
         """Messages that had to be verified and could not be."""
         self._receipts = receipts
         self._auto_ack = auto_ack
-        self._keyring = keyring
+        self._keyring = None if keyring is None else public_keys(keyring)
         self._require_signature = require_signature
         self._on_lost = on_lost or report_lost
         self._on_withheld = on_withheld or report_withheld

@@ -33,6 +33,7 @@ import msgspec
 
 from penstock.client.edge.receipts import Receipts
 from penstock.client.errors import BrokerProtocolError, RefusedError, TakenOverError
+from penstock.client.payload import check_payload
 from penstock.errors import LocalProtocolError, PenstockError
 from penstock.model.message import Signature
 from penstock.wire.binary import client, encode
@@ -177,6 +178,7 @@ class Session:
 
     def publish(self, topic: str, payload: bytes) -> Request:
         """Publish; done when the broker's disk has it."""
+        check_payload(payload)
         request = self._ask(Kind.PUBLISH, topic, payload)
         self.unanswered_bytes += len(payload)
         return request

@@ -10,7 +10,8 @@
 ``signing_key``               (publishers) key file of ``penstock keys new``, or a ``SigningKey``
 ``auto_ack``                  (subscribers) acknowledge when the application comes back for more,
                               true; else ``Message.ack`` does
-``keyring``                   (subscribers) public keys by key id, to verify messages against
+``keyring``                   (subscribers) public keys by key id, to verify messages against: 32
+                              bytes, 64 hexadecimal digits, or the path of a ``*.key.json``
 ``require_signature``         (subscribers) hand out only what one of these keys has signed
 ``on_lost``                   (subscribers) called when retention removed messages unread
 ``on_withheld``               (subscribers) called with what could not be verified and had to be
@@ -25,7 +26,7 @@ from penstock.client.edge.course import Course, Options
 from penstock.client.edge.inbox import Inbox, Message
 from penstock.client.edge.pace import Backoff
 from penstock.client.edge.session import Lost, Session
-from penstock.client.edge.signing import SigningKey, signer
+from penstock.client.edge.signing import PublicKey, SigningKey, signer
 from penstock.errors import LocalProtocolError
 
 __all__ = [
@@ -59,7 +60,7 @@ class SubscriberKeywords(ConnectionKeywords, total=False):
     """Keywords of those who receive; see the module."""
 
     auto_ack: bool
-    keyring: Mapping[int, bytes] | None
+    keyring: Mapping[int, PublicKey] | None
     require_signature: bool
     on_lost: Callable[[Lost], None] | None
     on_withheld: Callable[[Message], None] | None

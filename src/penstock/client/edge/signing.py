@@ -11,13 +11,19 @@ from collections.abc import Callable, Mapping
 from os import PathLike, fspath
 from pathlib import Path
 from time import time_ns
+from typing import Final, TypeAlias
 
 import msgspec
 
 from penstock.errors import ConfigError
 from penstock.model.message import Signature
 
-__all__ = ["SigningKey", "is_verified", "signer"]
+__all__ = ["PublicKey", "SigningKey", "is_verified", "public_keys", "signer"]
+
+PublicKey: TypeAlias = bytes | str | PathLike[str]
+"""32 bytes, the same as 64 hexadecimal digits, or the path of a key file (``*.key.json``)."""
+
+PUBLIC_KEY_BYTES: Final = 32
 
 _KEYS_NEW = "`penstock keys new` makes one: DEVICE.key.json"
 
@@ -27,6 +33,13 @@ class _KeyFile(msgspec.Struct):
 
     key_id: int
     secret_key: str
+
+
+class _PublicPart(msgspec.Struct):
+    """What verifying needs of the same file."""
+
+    key_id: int
+    public_key: str
 
 
 class SigningKey:
@@ -93,3 +106,62 @@ def is_verified(
 
     public_key = keyring.get(signature.key_id)
     return public_key is not None and signatures.is_valid(public_key, topic, payload, signature)
+
+
+# ── The ring of a subscriber ──────────────────────────────────────────────────────────────────
+
+
+def public_keys(keyring: Mapping[int, PublicKey]) -> dict[int, bytes]:
+    """Return a ring with every key as bytes.
+
+    TypeError or ValueError for what is no key. A ring that was merely kept would verify nothing,
+    and so withhold everything, without a word about why.
+    """
+    if not isinstance(keyring, Mapping):
+        raise TypeError(f"keyring must map key ids to public keys, not be {_kind(keyring)}")
+    return {key_id: _public_key(key_id, key) for key_id, key in keyring.items()}
+
+
+def _public_key(key_id: int, key: PublicKey) -> bytes:
+    if not isinstance(key_id, int):
+        raise TypeError(f"a key id in keyring is a number, not {_kind(key_id)}")
+    if isinstance(key, PathLike) or (isinstance(key, str) and key.endswith(".json")):
+        key = _public_part(key_id, key)
+    if isinstance(key, str):
+        key = _from_digits(key_id, key)
+    if not isinstance(key, bytes):
+        raise TypeError(_wanted(key_id, _kind(key)))
+    if len(key) != PUBLIC_KEY_BYTES:
+        raise ValueError(_wanted(key_id, f"{len(key)} bytes"))
+    return key
+
+
+def _from_digits(key_id: int, digits: str) -> bytes:
+    try:
+        return bytes.fromhex(digits)
+    except ValueError:
+        raise ValueError(_wanted(key_id, "other text")) from None
+
+
+def _public_part(key_id: int, path: str | PathLike[str]) -> str:
+    try:
+        content = msgspec.json.decode(Path(path).read_bytes(), type=_PublicPart)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ValueError(f"keyring: cannot read {fspath(path)}: {reason}") from error
+    except ValueError as error:
+        raise ValueError(f"keyring: {fspath(path)} is not a key file; {_KEYS_NEW}") from error
+    if content.key_id != key_id:
+        raise ValueError(f"keyring: {fspath(path)} holds key {content.key_id}, not key {key_id}")
+    return content.public_key
+
+
+def _wanted(key_id: int, given: str) -> str:
+    return (
+        f"key {key_id} in keyring must be a public key of {PUBLIC_KEY_BYTES} bytes, the same as"
+        f" {2 * PUBLIC_KEY_BYTES} hexadecimal digits, or the path of a *.key.json, not {given}"
+    )
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
