@@ -7,9 +7,9 @@ Run a broker (``make serve``), then, in two terminals::
 
 Stop the subscriber and start it again: it goes on where it was. Kill the broker in between
 (``kill -9``) and start it again: both come back by themselves, no number is missing, and no message
-is handed out twice. A *number* may come twice: if the broker died after it had stored one and before
-it could confirm it, the publisher sends it again, and it is another message, with a sequence of its
-own. Publishing is at least once; it is subscribing that is exactly once.
+is handed out twice. A *number* may come twice: if the broker died after it had stored one and
+before it could confirm it, the publisher sends it again, and it is another message, with a sequence
+of its own. Publishing is at least once; it is subscribing that is exactly once.
 """
 
 import argparse
