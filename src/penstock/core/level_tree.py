@@ -39,11 +39,13 @@ Node = dict[Key, "bytes | Node"]
 class LevelTree:
     """A set of names, searched level by level."""
 
-    __slots__ = ("_ordinary", "_reserved")
+    __slots__ = ("_ordinary", "_reserved", "visits")
 
     def __init__(self) -> None:
         self._ordinary: Node = {}
         self._reserved: Node = {}
+        self.visits = 0
+        """Places that ``topics_matching`` has looked at, of all times together."""
 
     def add(self, name: bytes) -> None:
         """Take in a name that is not there yet."""
@@ -87,14 +89,14 @@ class LevelTree:
         path = _path(topic_filter)
         found: list[bytes] = []
         stack = [(self._root(topic_filter), 0)]
-        visits = 0
+        last_visit = self.visits + visits_max
         while stack:
             node, depth = stack.pop()
             wanted = path[depth]
             below = depth if wanted == HASH else depth + 1  # '#' stands for all levels to come
             children = _children(node, wanted)
-            visits += len(children)
-            if visits > visits_max:
+            self.visits += len(children)
+            if self.visits > last_visit:
                 return None
             for child in children:
                 if isinstance(child, dict):

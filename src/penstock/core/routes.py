@@ -7,9 +7,10 @@ A publish wants one dict lookup, not a walk. ``Routes.cached`` is that dict, ope
 Topics without subscribers are cached too: a busy topic that nobody reads must not cost a walk each
 time. All changes of subscriptions go through ``Routes``, which forgets exactly the routes that the
 changed filter matches: one key for a plain filter, and for a wildcard what the ``TopicTree`` of
-cached topics finds. A filter too wide to be looked up quickly empties the cache: a client that
-subscribes to ``+/+/x`` again and again then stalls nobody for long. Subscribing again with the same
-QoS, as clients do whenever they reconnect, changes nothing and forgets nothing.
+cached topics finds. A filter too wide to be looked up quickly empties the cache, and so do many
+that are nearly so wide: a client that subscribes to ``+/+/x`` again and again, or leaves with ten
+thousand filters at once, then stalls nobody for long. Subscribing again with the same QoS, as
+clients do whenever they reconnect, changes nothing and forgets nothing.
 
 **Invariant**: for every cached topic, ``targets`` is what the subscriptions give at this moment. A
 ``Route`` taken out of the cache is as good as that moment; look it up again after any change.
@@ -42,6 +43,11 @@ EVICTED_SHARE = 512
 
 WIDE_FILTER_VISITS = 2_048
 """A filter that makes us look at more cached topics than this empties the cache instead."""
+
+VISITS_MAX = 32_768
+"""Looks at cached topics, for filters that came and went, after which the cache is emptied too: a
+client with thousands of filters, each just narrow enough, would else stall everybody for seconds
+when it leaves. All of them together then cost some thirty milliseconds."""
 
 PATTERN_WILDCARDS = (b"*", b"?", b"[")
 """What a pattern must begin with to be blind for topics that begin with ``$``."""
@@ -83,6 +89,7 @@ class Routes(Generic[Subscriber]):
         "_patterns",
         "_subscriptions",
         "_topics",
+        "_visits_before",
         "cached",
         "invalidations",
         "misses",
@@ -94,6 +101,8 @@ class Routes(Generic[Subscriber]):
         self._subscriptions: SubscriptionTrie[Subscriber] = SubscriptionTrie()
         self._patterns: dict[bytes, _Pattern[Subscriber]] = {}
         self._topics: TopicTree[Route[Subscriber]] = TopicTree()
+        self._visits_before = 0
+        """Looks until the cache was last emptied."""
         self.cached = self._topics.values
         """Read only; the same dict for life."""
         self.misses = 0
@@ -183,7 +192,7 @@ class Routes(Generic[Subscriber]):
 
     def _invalidate(self, topic_filter: bytes) -> None:
         affected = self._topics.names_matching(topic_filter, WIDE_FILTER_VISITS)
-        if affected is None:
+        if affected is None or self._topics.visits - self._visits_before > VISITS_MAX:
             self._forget_all()
             return
         self.invalidations += len(affected)
@@ -193,6 +202,7 @@ class Routes(Generic[Subscriber]):
     def _forget_all(self) -> None:
         self.invalidations += len(self.cached)
         self._topics.clear()
+        self._visits_before = self._topics.visits
 
     def _evict(self) -> None:
         for topic in list(islice(self.cached, max(1, self._cached_max // EVICTED_SHARE))):

@@ -31,6 +31,11 @@ class TopicTree(Generic[Value]):
     def __len__(self) -> int:
         return len(self.values)
 
+    @property
+    def visits(self) -> int:
+        """Places that were looked at for filters, of all times together."""
+        return self._names.visits
+
     def set(self, topic: bytes, value: Value) -> None:
         """Store ``value``; a name that is there already keeps its place in the order."""
         if topic not in self.values:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.core.routes import Routes
+from penstock.core.routes import VISITS_MAX, WIDE_FILTER_VISITS, Routes
 from penstock.core.topic_tree import TopicTree
 
 
@@ -215,3 +215,17 @@ def test_filters_and_their_audiences_can_be_looked_at():
     assert set(routes.audience(b"a")) == {"us", "them"}
     assert set(routes.audience(b"b/#")) == {"us"}
     assert not routes.audience(b"b/c")
+
+
+def test_many_filters_that_are_nearly_too_wide_cost_little_together():
+    topics = [b"a/x%d/y" % number for number in range(2_000)]
+    routes = warmed(*topics, b"other", cached_max=10_000)
+    filters = [b"a/+/n%d" % number for number in range(1_000)]
+    for topic_filter in filters:
+        routes.subscribe(topic_filter, "us", 0)
+    assert routes.cached == {}
+    assert routes._topics.visits < VISITS_MAX + WIDE_FILTER_VISITS
+    for topic in topics:
+        routes.resolve(topic)
+    routes.remove_subscriber("us", filters)
+    assert routes._topics.visits < 2 * (VISITS_MAX + WIDE_FILTER_VISITS)
