@@ -81,6 +81,15 @@ class _Queue:
 
     # ── dealing ───────────────────────────────────────────────────────────────────────────────
 
+    def welcome(self, worker: Worker) -> None:
+        """Deal to somebody new. With no job there, none of the others needs to be asked."""
+        info = self._hub.store.topic(self.topic)
+        group = self._hub.broker.groups.get(self.topic, WORKERS)
+        if self._is_dealing or _available(info, group):
+            self.deal()
+        else:
+            worker.idle()
+
     def deal(self) -> None:
         """Hand jobs to workers with room, as far as both go."""
         if self._is_dealing or not self.workers:
@@ -188,7 +197,7 @@ class Queues:
             queue = self._queues[topic] = _Queue(self._hub, topic)
             self._hub.feed.watch(topic, queue.deal)
         queue.workers[worker.consumer] = worker
-        queue.deal()
+        queue.welcome(worker)
 
     def leave(self, topic: bytes, consumer: bytes) -> None:
         """A worker leaves; what it has not settled goes to others."""

@@ -34,8 +34,10 @@ class Worker:
         self.jobs: list[bytes] = []
         self.offsets: list[int] = []
         self.closed: list[DisconnectReason] = []
+        self.asked = 0
 
     def room(self) -> int:
+        self.asked += 1
         return self.capacity
 
     def work(self, jobs: list[Message]) -> bool:
@@ -46,6 +48,7 @@ class Worker:
 
     def idle(self) -> None:
         """Nothing to do: it waits."""
+        self.asked += 1
 
     def close(self, reason: DisconnectReason, _detail: str = "") -> None:
         self.closed.append(reason)
@@ -123,6 +126,12 @@ async def test_jobs_go_round_among_those_who_have_room(bench, rooms, shares):
     bench.push(*numbered(6))
     await bench.rest()
     assert [worker.jobs for worker in workers] == shares
+
+
+async def test_a_worker_that_comes_to_an_empty_queue_troubles_no_other(bench):
+    workers = [Worker(f"w{number}") for number in range(100)]
+    bench.join(*workers)
+    assert sum(worker.asked for worker in workers) == 100
 
 
 async def test_the_turn_goes_on_where_it_was(bench):
