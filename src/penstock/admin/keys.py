@@ -122,11 +122,12 @@ class _Desk:
 
     async def enable(self, request: "Request") -> dict[str, Any]:
         async with self._one_at_a_time:
-            key = self._known(request)
+            key, now_ms = self._known(request), self._book.wall_ms()
+            enabled = replace(key, revoked_ms=0)
+            _check_lasting(enabled, now_ms)
             if key.revoked_ms:
-                key = replace(key, revoked_ms=0)
-                await self._store("key_enabled", key)
-        return _show(key, self._book.wall_ms())
+                await self._store("key_enabled", enabled)
+        return _show(enabled, now_ms)
 
     async def rotate(self, request: "Request") -> dict[str, Any]:
         wanted = await read_body(request, _Rotation)
@@ -177,6 +178,16 @@ class _Desk:
         except PenstockError as error:
             raise Refusal(503, error.message, error.advice or "try again") from error
         _log.info(event, key_id=key.id, device=key.device)
+
+
+def _check_lasting(key: Key, now_ms: int) -> None:
+    """A key whose time is over stays out of force, revoked or not; an answer must not hide that."""
+    if key.fault(now_ms) is not None:
+        raise Refusal(
+            409,
+            f"key {key.id} has expired, at {_time(key.expires_ms)}, and cannot be enabled",
+            f"give the device a new one: penstock keys new {key.device}",
+        )
 
 
 def _check_rotatable(old: Key, now_ms: int) -> None:

@@ -5,11 +5,13 @@ The token stands in one header of the request and nowhere else; no error repeats
 
 import http.client
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any
 
 import click
 import msgspec
 
+from penstock.cli.connection import connection_options
 from penstock.config.address import Address, parse_listen
 from penstock.errors import PenstockError, Refused
 
@@ -21,35 +23,50 @@ TIMEOUT_S = 30.0
 TOKEN_VARIABLE = "PENSTOCK_ADMIN_TOKEN"  # noqa: S105 - the name of the variable
 """The variable that sets the broker's own ``admin.token`` too."""
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+def administered(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command ``-h``, ``-p``, ``--server`` and ``--token``; it is called with ``broker``."""
+
+    @wraps(command)
+    def with_broker(
+        *arguments: Any,
+        host: str,
+        port: int,
+        server: Address | None,
+        token: str,
+        **parameters: Any,
+    ) -> Any:
+        broker = Administration(server or Address(host, port), token)
+        return command(*arguments, broker=broker, **parameters)
+
+    return connection_options(_server_option(_token_option(with_broker)))
 
 
-def administered(command: _Command) -> _Command:
-    """Give a command ``--server`` and ``--token``; ``_address`` has checked the former."""
-    server = click.option(
-        "--server",
-        metavar="HOST:PORT",
-        default="127.0.0.1:1883",
-        show_default=True,
-        callback=_address,
-        help="Where the broker is; any of its listeners will do.",
-    )
-    token = click.option(
-        "--token",
-        metavar="TOKEN",
-        default="",
-        envvar=TOKEN_VARIABLE,
-        help="The broker's admin.token; better in the environment, where other users cannot see"
-        f" it.  [env: {TOKEN_VARIABLE}]",
-    )
-    return server(token(command))
-
-
-def _address(_context: click.Context, _parameter: click.Parameter, text: str) -> Address:
+def _address(
+    _context: click.Context, _parameter: click.Parameter, text: str | None
+) -> Address | None:
+    if text is None:
+        return None
     try:
         return parse_listen(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+_server_option = click.option(
+    "--server",
+    metavar="HOST:PORT",
+    callback=_address,
+    help="Where the broker is, in place of -h and -p; any of its listeners will do.",
+)
+_token_option = click.option(
+    "--token",
+    metavar="TOKEN",
+    default="",
+    envvar=TOKEN_VARIABLE,
+    help="The broker's admin.token; better in the environment, where other users cannot see"
+    f" it.  [env: {TOKEN_VARIABLE}]",
+)
 
 
 class Administration:
@@ -79,7 +96,7 @@ class Administration:
         except (OSError, http.client.HTTPException) as error:
             raise PenstockError(
                 f"no broker answers at {self._server}: {error or type(error).__name__}",
-                "start one (penstock serve), or say where it is (--server HOST:PORT)",
+                "start one (penstock serve), or say where it is (-h HOST -p PORT)",
             ) from error
         finally:
             connection.close()
@@ -94,6 +111,6 @@ class Administration:
         except (msgspec.DecodeError, TypeError, KeyError):
             raise PenstockError(
                 f"what answers at {self._server} is not a Penstock broker (status {status})",
-                "say where the broker is: --server HOST:PORT",
+                "say where the broker is: -h HOST -p PORT",
             ) from None
         raise Refused(f"the broker at {self._server} refused: {error}", advice)

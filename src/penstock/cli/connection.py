@@ -1,4 +1,4 @@
-"""What ``pub`` and ``sub`` have in common: which broker, which client id, which names are lawful.
+"""What commands for a broker have in common: where it is, which client id, which names are lawful.
 
 ``-h`` is the host, as everywhere in the world of MQTT; help is ``--help`` only (``CONTEXT``).
 """

@@ -82,6 +82,11 @@ class KeyFiles:
                 "choose another directory with --out, or overwrite it with --force",
             )
 
+    @property
+    def names(self) -> list[str]:
+        """The paths as text."""
+        return [str(path) for path in self.paths]
+
     def write(self, key: DeviceKey) -> None:
         """Write both files; OSError if that fails."""
         for path, text in zip(self.paths, (key.header(), key.json()), strict=True):

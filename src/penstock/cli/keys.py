@@ -3,6 +3,9 @@
 A pair of keys is made here; the broker gets the public half only. Its id comes from the broker,
 which knows all others. Without one at hand (``--offline``) the id is drawn at random: among four
 thousand million, two devices will hardly draw the same, and ``keys add`` would refuse the second.
+
+Each command prints text for people or, with ``--json``, what the broker answered and the paths of
+the files that were written. A secret is never in JSON: such output ends up in logs.
 """
 
 import secrets
@@ -15,8 +18,8 @@ import msgspec
 
 from penstock.cli.administration import Administration, administered
 from penstock.cli.columns import columns
+from penstock.cli.connection import CONTEXT
 from penstock.cli.key_files import DeviceKey, KeyFiles
-from penstock.config.address import Address
 from penstock.config.units import with_unit, without_unit
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
@@ -27,13 +30,18 @@ __all__ = ["keys"]
 
 
 def _duration(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int | None:
-    """Take seconds, written as everywhere: 90d, 12h, 30m, or a number (a click callback)."""
+    """Take seconds, as in 90d, 12h, 30m (a click callback).
+
+    A unit is demanded, for a bare 90 would be read as days and be seconds; nothing needs none.
+    """
     if text is None:
         return None
     try:
         seconds = without_unit(text, "s")
     except ValueError as error:
         raise click.BadParameter(f"{text!r} {error}") from None
+    if seconds and not text.strip()[-1].isalpha():
+        raise click.BadParameter(f"{text!r} has no unit: write {text}d for days, or h, m, s")
     if seconds != int(seconds) or seconds < 0:
         raise click.BadParameter(f"{text!r} is not a whole number of seconds, 0 or more")
     return int(seconds)
@@ -47,7 +55,7 @@ _topics_option = click.option(
     help="Topics it may publish to: names, filters (+ and #) or a prefix and *, by commas.",
 )
 _expires_option = click.option(
-    "--expires", callback=_duration, metavar="TIME", help="How long it is valid, as in 90d."
+    "--expires", callback=_duration, metavar="TIME", help="How long it is valid, as in 90d or 12h."
 )
 _out_option = click.option(
     "--out",
@@ -57,6 +65,7 @@ _out_option = click.option(
     help="Where to write the files of the key; here unless given.",
 )
 _force_option = click.option("--force", is_flag=True, help="Overwrite files that are there.")
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 _key_id_argument = click.argument("key_id", type=click.IntRange(1, KEY_ID_MAX), metavar="ID")
 
 
@@ -65,16 +74,31 @@ def keys() -> None:
     """Make, register, revoke and replace the keys that devices sign with."""
 
 
+def _say(document: Any, text: str, *, as_json: bool) -> None:
+    shown = msgspec.json.format(msgspec.json.encode(document), indent=2) if as_json else text
+    click.echo(shown)
+
+
+def _moment(time: str | None) -> str:
+    """Write a time of the broker's, or that there is none, for people."""
+    return "never" if time is None else f"{time[:10]} {time[11:19]} UTC"
+
+
+def _expiry(key: dict[str, Any]) -> str:
+    return f"expires: {_moment(key['expires'])}"
+
+
 # ── New keys ──────────────────────────────────────────────────────────────────────────────────
 
 
-@keys.command()
+@keys.command(context_settings=CONTEXT)
 @click.argument("device", default="esp32_device")
 @_topics_option
 @_expires_option
 @_out_option
 @_force_option
 @click.option("--offline", is_flag=True, help="Ask no broker; print how to register it later.")
+@_json_option
 @administered
 def new(
     device: str,
@@ -84,32 +108,30 @@ def new(
     out: Path,
     force: bool,
     offline: bool,
-    server: Address,
-    token: str,
+    as_json: bool,
+    broker: Administration,
 ) -> None:
     """Make a key for DEVICE (esp32_device unless given) and register it.
 
     Writes DEVICE_keys.h, to be flashed, and DEVICE.key.json, for Python. Both hold the secret key,
-    which is printed too.
+    which is printed too, unless JSON is.
     """
     pair = _new_pair()
     _check(device, topics, pair)
     files = KeyFiles(out, device, force=force)
     if offline:
-        key_id = secrets.randbelow(KEY_ID_MAX) + 1
+        made = _unregistered(device, topics, pair, expires)
     else:
-        registered = Administration(server, token).post(
-            "/keys",
-            device=device,
-            topics=topics,
-            public_key=pair.public_key.hex(),
-            expires_s=expires,
+        public_key = pair.public_key.hex()
+        made = broker.post(
+            "/keys", device=device, topics=topics, public_key=public_key, expires_s=expires
         )
-        key_id = registered["id"]
-    key = DeviceKey(device, key_id, topics, *pair)
-    _hand_out(files, key)
+    key = DeviceKey(device, made["id"], topics, *pair)
+    until = _after_registration(expires) if offline else _moment(made["expires"])
+    wrote = _hand_out(files, key, until, as_json=as_json)
     if offline:
-        click.echo(f"Not registered yet. To register it:\n  {_add_line(key, expires)}")
+        wrote += f"\nNot registered yet. To register it:\n  {made['register']}"
+    _say(made | {"files": files.names}, wrote, as_json=as_json)
 
 
 def _new_pair() -> KeyPair:
@@ -130,29 +152,18 @@ def _check(device: str, topics: str, pair: KeyPair) -> None:
         raise click.UsageError(fault)
 
 
-def _described(key: DeviceKey) -> str:
-    facts = [
-        ("device", key.device),
-        ("topics", printable(key.topics, 400)),
-        ("key id", str(key.key_id)),
-        ("public key", key.public_key.hex()),
-        ("self-test", "passed: signed and verified"),
-    ]
-    return f"{columns(facts)}\n\n{key.c_arrays()}"
-
-
-def _hand_out(files: KeyFiles, key: DeviceKey) -> None:
-    """Print the key, then write it: what cannot be written is not lost."""
-    click.echo(_described(key))
-    try:
-        files.write(key)
-    except OSError as error:
-        raise PenstockError(
-            f"key {key.key_id} was made, but {error.filename} cannot be written: {error.strerror}",
-            f"keep what is printed above, or penstock keys revoke {key.key_id} and begin anew",
-        ) from error
-    wrote = " and ".join(map(str, files.paths))
-    click.echo(f"Wrote {wrote}: secret, readable by you only.")
+def _unregistered(device: str, topics: str, pair: KeyPair, expires_s: int | None) -> dict[str, Any]:
+    """Describe a key that no broker knows yet, as one would."""
+    key = DeviceKey(device, secrets.randbelow(KEY_ID_MAX) + 1, topics, *pair)
+    return {
+        "id": key.key_id,
+        "device": device,
+        "topics": topics,
+        "public_key": pair.public_key.hex(),
+        "state": "unregistered",
+        "expires": None,
+        "register": _add_line(key, expires_s),
+    }
 
 
 def _add_line(key: DeviceKey, expires_s: int | None) -> str:
@@ -162,12 +173,44 @@ def _add_line(key: DeviceKey, expires_s: int | None) -> str:
     return shlex.join(words)
 
 
-@keys.command()
+def _after_registration(expires_s: int | None) -> str:
+    return f"{with_unit(expires_s, 's')} after it is registered" if expires_s else "never"
+
+
+def _described(key: DeviceKey, until: str) -> str:
+    facts = [
+        ("device", key.device),
+        ("topics", printable(key.topics, 400)),
+        ("key id", str(key.key_id)),
+        ("expires", until),
+        ("public key", key.public_key.hex()),
+        ("self-test", "passed: signed and verified"),
+    ]
+    return f"{columns(facts)}\n\n{key.c_arrays()}"
+
+
+def _hand_out(files: KeyFiles, key: DeviceKey, until: str, *, as_json: bool) -> str:
+    """Print the key, then write it: what cannot be written is not lost. Return what was written."""
+    if not as_json:
+        click.echo(_described(key, until))
+    try:
+        files.write(key)
+    except OSError as error:
+        keep = "" if as_json else "keep what is printed above, or "
+        raise PenstockError(
+            f"key {key.key_id} was made, but {error.filename} cannot be written: {error.strerror}",
+            f"{keep}penstock keys revoke {key.key_id} and begin anew",
+        ) from error
+    return f"Wrote {' and '.join(files.names)}: secret, readable by you only."
+
+
+@keys.command(context_settings=CONTEXT)
 @click.argument("device")
 @click.option("--public-key", required=True, metavar="HEX", help="Its 32 bytes in hexadecimal.")
 @_topics_option
 @click.option("--id", "key_id", type=click.IntRange(1, KEY_ID_MAX), help="An id of your choice.")
 @_expires_option
+@_json_option
 @administered
 def add(
     device: str,
@@ -176,11 +219,11 @@ def add(
     topics: str,
     key_id: int | None,
     expires: int | None,
-    server: Address,
-    token: str,
+    as_json: bool,
+    broker: Administration,
 ) -> None:
     """Register the key of DEVICE that was made elsewhere."""
-    registered = Administration(server, token).post(
+    key = broker.post(
         "/keys",
         device=device,
         topics=topics,
@@ -188,51 +231,54 @@ def add(
         key_id=key_id,
         expires_s=expires,
     )
-    click.echo(f"registered key {registered['id']} of {device}")
+    _say(key, f"registered key {key['id']} of {device} ({_expiry(key)})", as_json=as_json)
 
 
 # ── Keys that are there ───────────────────────────────────────────────────────────────────────
 
 
-@keys.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@keys.command(name="list", context_settings=CONTEXT)
+@_json_option
 @administered
-def list_keys(as_json: bool, server: Address, token: str) -> None:
+def list_keys(as_json: bool, broker: Administration) -> None:
     """List all keys, those that are not in force any more too."""
-    found = Administration(server, token).get("/keys")["keys"]
-    if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
-    elif found:
-        click.echo(columns([("ID", "DEVICE", "STATE", "EXPIRES", "TOPICS"), *map(_row, found)]))
-    else:
-        click.echo("no keys are registered; penstock keys new DEVICE makes one")
+    found = broker.get("/keys")["keys"]
+    _say(found, _table(found), as_json=as_json)
+
+
+def _table(found: list[dict[str, Any]]) -> str:
+    if not found:
+        return "no keys are registered; penstock keys new DEVICE makes one"
+    return columns([("ID", "DEVICE", "STATE", "EXPIRES", "TOPICS"), *map(_row, found)])
 
 
 def _row(key: dict[str, Any]) -> tuple[str, ...]:
     state = f"{key['state']}, then {key['successor']}" if key["successor"] else key["state"]
-    expires = (key["expires"] or "never")[:16]
-    return str(key["id"]), key["device"], state, expires, printable(key["topics"], 400)
+    topics = printable(key["topics"], 400)
+    return str(key["id"]), key["device"], state, _moment(key["expires"]), topics
 
 
-@keys.command()
+@keys.command(context_settings=CONTEXT)
 @_key_id_argument
+@_json_option
 @administered
-def revoke(key_id: int, server: Address, token: str) -> None:
+def revoke(key_id: int, as_json: bool, broker: Administration) -> None:
     """Refuse what is signed with key ID from now on."""
-    key = Administration(server, token).post(f"/keys/{key_id}/revoke")
-    click.echo(f"key {key_id} of {key['device']} is {key['state']}")
+    key = broker.post(f"/keys/{key_id}/revoke")
+    _say(key, f"key {key_id} of {key['device']} is {key['state']}", as_json=as_json)
 
 
-@keys.command()
+@keys.command(context_settings=CONTEXT)
 @_key_id_argument
+@_json_option
 @administered
-def enable(key_id: int, server: Address, token: str) -> None:
+def enable(key_id: int, as_json: bool, broker: Administration) -> None:
     """Put a revoked key ID back in force."""
-    key = Administration(server, token).post(f"/keys/{key_id}/enable")
-    click.echo(f"key {key_id} of {key['device']} is {key['state']}")
+    key = broker.post(f"/keys/{key_id}/enable")
+    _say(key, f"key {key_id} of {key['device']} is {key['state']}", as_json=as_json)
 
 
-@keys.command()
+@keys.command(context_settings=CONTEXT)
 @_key_id_argument
 @click.option("--public-key", metavar="HEX", help="Of a pair made elsewhere; else one is made.")
 @click.option(
@@ -245,6 +291,7 @@ def enable(key_id: int, server: Address, token: str) -> None:
 )
 @_out_option
 @_force_option
+@_json_option
 @administered
 def rotate(
     key_id: int,
@@ -253,14 +300,14 @@ def rotate(
     overlap: int,
     out: Path,
     force: bool,
-    server: Address,
-    token: str,
+    as_json: bool,
+    broker: Administration,
 ) -> None:
     """Give the device of key ID a new key; the old one stays valid for a while.
 
     Writes the files that `penstock keys new` writes, unless --public-key is given.
     """
-    broker, path = Administration(server, token), f"/keys/{key_id}/rotate"
+    path = f"/keys/{key_id}/rotate"
     if public_key is not None:
         outcome = broker.post(path, public_key=public_key, overlap_s=overlap)
     else:
@@ -268,11 +315,18 @@ def rotate(
         files = KeyFiles(out, _device_of(broker, key_id), force=force)
         outcome = broker.post(path, public_key=pair.public_key.hex(), overlap_s=overlap)
         made = outcome["key"]
-        _hand_out(files, DeviceKey(made["device"], made["id"], made["topics"], *pair))
-    new_key, previous = outcome["key"], outcome["previous"]
-    click.echo(
-        f"key {new_key['id']} of {new_key['device']} is valid now,"
-        f" key {key_id} until {previous['expires']}"
+        key = DeviceKey(made["device"], made["id"], made["topics"], *pair)
+        wrote = _hand_out(files, key, _moment(made["expires"]), as_json=as_json)
+        outcome["files"] = files.names
+        if not as_json:
+            click.echo(wrote)
+    _say(outcome, _succession(outcome["key"], outcome["previous"]), as_json=as_json)
+
+
+def _succession(new_key: dict[str, Any], previous: dict[str, Any]) -> str:
+    return (
+        f"key {new_key['id']} of {new_key['device']} is valid now ({_expiry(new_key)}),"
+        f" key {previous['id']} until {_moment(previous['expires'])}"
     )
 
 

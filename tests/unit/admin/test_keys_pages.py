@@ -146,6 +146,20 @@ def test_revoking_and_enabling_can_be_repeated(api, book):
         assert api.ask("POST", "/keys/1/enable").document["state"] == "active"
 
 
+@pytest.mark.parametrize("before", [[], ["/keys/1/revoke"]], ids=["lapsed", "revoked too"])
+def test_expired_key_cannot_be_enabled(api, book, before):
+    api.ask("POST", "/keys", addition(expires_s=DAY_S))
+    for path in before:
+        api.ask("POST", path)
+    book.now_ms += DAY_S * 1000
+    key = book.ring.get(1)
+    answer = api.ask("POST", "/keys/1/enable")
+    assert answer.status == 409
+    assert "expired, at 2023-11-15T22:13:20" in answer.document["error"]
+    assert "keys new pump" in answer.document["advice"]
+    assert book.ring.get(1) == key
+
+
 def test_rotation_registers_a_successor_and_ends_the_old_key_after_the_overlap(api, book):
     api.ask("POST", "/keys", addition())
     answer = api.ask("POST", "/keys/1/rotate", {"public_key": public_key(1), "overlap_s": 60})

@@ -8,6 +8,7 @@ import socket
 import stat
 import threading
 import time
+from datetime import UTC, datetime
 
 import pytest
 import uvicorn
@@ -96,6 +97,10 @@ def arrays(header: str) -> dict[str, bytes]:
     """Read the byte arrays of a header as a C compiler would."""
     found = re.findall(r"uint8_t (\w+)\[\d+\] = \{([^}]*)\}", header)
     return {name: bytes(int(n, 16) for n in re.findall(r"0x..", body)) for name, body in found}
+
+
+def time_of(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 # ── New keys
@@ -217,12 +222,85 @@ def test_key_made_offline_is_registered_by_the_line_that_is_printed(served):
 @pytest.mark.parametrize(
     "arguments",
     [["../pump"], ["pump", "--topics", "a/#/b"], ["pump", "--expires", "soon"],
-     ["pump", "--expires", "-1d"], ["pump", "--out", "nowhere"], ["pump", "--expires", "1500ms"]],
+     ["pump", "--expires", "-1d"], ["pump", "--expires", "90"], ["pump", "--expires", "9_0"], ["pump", "--out", "nowhere"], ["pump", "--expires", "1500ms"]],
 )  # fmt: skip
 def test_new_refuses_nonsense_before_anything_is_made(served, arguments):
     assert served.run("new", *arguments).exit_code == 2
     assert not served.book.keys()
     assert not list(served.directory.iterdir())
+
+
+def test_number_without_a_unit_is_refused_since_days_would_be_seconds(served):
+    served.run("add", "pump", "--public-key", PUBLIC_KEY)
+    for words in (["new", "valve", "--expires", "90"], ["rotate", "1", "--overlap", "90"]):
+        assert "'90' has no unit: write 90d for days" in served.run(*words).stderr
+    assert served.run("rotate", "1", "--overlap", "0").exit_code == 0
+
+
+def test_end_of_a_key_is_said_when_it_is_made_and_whenever_keys_are_listed(served):
+    made = served.run("new", "pump", "--expires", "90d").stdout
+    until = time_of(served.key().expires_ms)
+    assert re.search(rf"^expires +{until}$", made, re.MULTILINE)
+    added = served.run("add", "valve", "--public-key", PUBLIC_KEY, "--expires", "90s").stdout
+    assert added == f"registered key 2 of valve (expires: {time_of(served.key(2).expires_ms)})\n"
+    assert until in served.run("list").stdout
+    lasting = served.run("new", "gate").stdout
+    assert re.search(r"^expires +never$", lasting, re.MULTILINE)
+    offline = served.run("new", "door", "--offline", "--expires", "36h").stdout
+    assert re.search(r"^expires +36h after it is registered$", offline, re.MULTILINE)
+
+
+# ── JSON
+
+
+def secrets_in(served) -> set[str]:
+    return {
+        json.loads(file.read_text())["secret_key"] for file in served.directory.glob("*.key.json")
+    }
+
+
+def test_new_as_json_tells_all_but_the_secret(served):
+    result = served.run("new", "pump", "--topics", "plant/*", "--expires", "90d", "--json")
+    document = json.loads(result.stdout)
+    key = served.key()
+    assert (document["id"], document["device"], document["topics"]) == (1, "pump", "plant/*")
+    assert document["public_key"] == key.public_key.hex()
+    assert datetime.fromisoformat(document["expires"]).timestamp() * 1000 == key.expires_ms
+    assert document["files"] == ["pump_keys.h", "pump.key.json"]
+    (secret,) = secrets_in(served)
+    assert secret[:64] not in result.output
+
+
+def test_new_offline_as_json_has_the_line_that_registers_it(served):
+    document = json.loads(served.run("new", "pump", "--offline", "--json").stdout)
+    assert (document["state"], document["expires"]) == ("unregistered", None)
+    assert served.run(*shlex.split(document["register"])[2:]).exit_code == 0
+    assert served.key(document["id"]).public_key.hex() == document["public_key"]
+
+
+def test_json_of_a_key_that_cannot_be_written_does_not_advise_to_keep_it(served, monkeypatch):
+    def full(path, *_):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(key_files.os, "open", full)
+    result = served.run("new", "pump", "--json")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "printed above" not in result.stderr
+    assert "keys revoke 1" in result.stderr
+
+
+def test_every_change_can_be_told_as_json(served):
+    added = json.loads(served.run("add", "pump", "--public-key", PUBLIC_KEY, "--json").stdout)
+    assert (added["id"], added["public_key"], added["expires"]) == (1, PUBLIC_KEY, None)
+    for command, state in (("revoke", "revoked"), ("enable", "active")):
+        told = json.loads(served.run(command, "1", "--json").stdout)
+        assert (told["id"], told["state"]) == (1, state)
+    result = served.run("rotate", "1", "--json")
+    rotated = json.loads(result.stdout)
+    assert (rotated["key"]["id"], rotated["previous"]["successor"]) == (2, 2)
+    assert rotated["files"] == ["pump_keys.h", "pump.key.json"]
+    (secret,) = secrets_in(served)
+    assert secret[:64] not in result.output
 
 
 # ── Keys that are there
@@ -257,13 +335,23 @@ def test_revoke_and_enable(served):
     assert not served.key().revoked_ms
 
 
+def test_expired_key_cannot_be_enabled_and_what_to_do_is_said(served):
+    served.book.ring.put(Key(1, bytes.fromhex(PUBLIC_KEY), "pump", "*", 1, expires_ms=2))
+    result = served.run("enable", "1")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "key 1 has expired" in result.stderr
+    assert "penstock keys new pump" in result.stderr
+
+
 def test_rotation_makes_a_new_pair_and_leaves_the_old_key_for_a_while(served):
     served.run("new", "pump", "--topics", "plant/*")
     assert "--force" in served.run("rotate", "1").stderr
     assert served.key(2) is None
     result = served.run("rotate", "1", "--overlap", "2d", "--force")
     assert result.exit_code == 0
-    assert "key 2 of pump is valid now, key 1 until 20" in result.stdout
+    until = time_of(served.key(1).expires_ms)
+    last = f"key 2 of pump is valid now (expires: never), key 1 until {until}"
+    assert result.stdout.splitlines()[-1] == last
     document = json.loads((served.directory / "pump.key.json").read_text())
     assert (document["key_id"], document["topics"]) == (2, "plant/*")
     assert document["public_key"] == served.key(2).public_key.hex()
@@ -328,6 +416,12 @@ def test_something_else_at_the_address_is_not_taken_for_a_broker(served, server)
 
     server[1]["app"] = other
     assert "not a Penstock broker" in served.run("list").stderr
+
+
+def test_broker_may_be_given_as_everywhere_by_host_and_port(served):
+    result = served.run("list", "-h", "127.0.0.1", "-p", str(served.port), server=False)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "Usage:" in CliRunner().invoke(penstock, ["keys", "-h"]).stdout
 
 
 def test_address_that_is_none_is_a_usage_error(served):
