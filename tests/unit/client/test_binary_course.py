@@ -73,3 +73,16 @@ def test_the_window_counts_publishes_and_their_bytes():
     assert course.has_room
     course.session.publish("t", bytes(1 << 20))
     assert course.is_crowded
+
+
+def test_a_callback_that_raises_does_not_cost_what_came_with_it():
+    def fail(_lost):
+        raise ZeroDivisionError
+
+    course = subscriber_course("c", ["t"], {"on_lost": fail})
+    course.opened(0)
+    lost = encode.error("7 messages of 't' were removed by retention unread")
+    messages = [encode.message(b"t", b"%d" % number, number) for number in (1, 2, 3)]
+    with pytest.raises(ZeroDivisionError):
+        course.heard(b"".join([messages[0], lost, *messages[1:]]), 0)
+    assert [course.inbox.give().payload for _ in range(3)] == [b"1", b"2", b"3"]

@@ -17,6 +17,7 @@ from penstock.client import (
     ConnectionLostError,
     UnreachableError,
 )
+from penstock.client.edge.inbox import ARRIVED_MAX
 from penstock.errors import LocalProtocolError
 from penstock.wire.binary import encode
 from penstock.wire.binary.client import ping
@@ -258,3 +259,28 @@ def test_a_blocking_client_loads_neither_asyncio_nor_the_library_that_signs():
     assert set(client.__all__) <= {*dir(client), *(n for n in client.__all__ if n[:5] == "Async")}
     with pytest.raises(AttributeError):
         client.AsyncNothing  # noqa: B018 - looking it up is the point
+
+
+def test_an_application_that_takes_its_time_does_not_lose_its_connection():
+    ended = threading.Event()
+    pings = []
+
+    def converse(connection):
+        connection.recv(1 << 16)
+        messages = [encode.message(b"t", b"", number) for number in range(1, 3 * ARRIVED_MAX)]
+        connection.sendall(b"".join(messages) + encode.acks([1]))
+        while data := connection.recv(1 << 16):
+            pings.append(data.count(ping()))
+            connection.sendall(encode.pongs(pings[-1]))
+        ended.set()
+
+    async def main(options):
+        made = client.AsyncSubscriber("c", "t", auto_ack=False, keep_alive_s=0.1, **options)
+        async with made as subscriber:
+            await subscriber.receive()
+            await asyncio.sleep(1)
+            return ended.is_set()
+
+    with impostor(converse) as options:
+        assert not asyncio.run(main(options))
+    assert sum(pings) > 3

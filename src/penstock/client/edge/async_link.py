@@ -6,8 +6,9 @@ were made in one turn of the loop leave at its end in one write (``nudge``); ack
 little longer for company.
 
 A subscriber that is slower than its broker makes the task stop reading, and the rest waits at the
-broker; the task goes on pinging meanwhile. It reads on while somebody waits for an answer, which
-may stand behind any number of messages.
+broker; the task goes on pinging meanwhile, and then reads a piece, as a sign that the broker is
+there. It reads on while somebody waits for an answer, which may stand behind any number of
+messages.
 """
 
 import asyncio
@@ -146,7 +147,7 @@ class AsyncLink:
         next_at = self._course.next_at
         try:
             async with asyncio.timeout_at(None if next_at == inf else next_at) as limit:
-                if len(self._course.inbox) < ARRIVED_MAX or self._waiting:
+                if self._is_listening:
                     return await self._streams[0].read(READ_BYTES)
                 self._room.clear()
                 await self._room.wait()
@@ -154,6 +155,11 @@ class AsyncLink:
             if not limit.expired():
                 raise  # the system's, about the connection
         return None
+
+    @property
+    def _is_listening(self) -> bool:
+        is_full = len(self._course.inbox) >= ARRIVED_MAX
+        return not is_full or bool(self._waiting) or self._course.awaits_sign
 
     async def _come_back(self) -> None:
         """Try again, at growing intervals, until there is a connection."""

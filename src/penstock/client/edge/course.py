@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.client.edge.inbox import Inbox, log
 from penstock.client.edge.pace import Backoff, Retry, Watch
-from penstock.client.edge.session import Session
+from penstock.client.edge.session import Happening, Session
 from penstock.client.errors import ConnectionLostError
 
 __all__ = [
@@ -103,15 +103,33 @@ class Course:
         """Tell whether the broker has to be given up for its silence."""
         return self._watch.is_lost(now)
 
+    @property
+    def awaits_sign(self) -> bool:
+        """Whether a PING is without an answer: who does not listen now hears only silence."""
+        return self._watch.is_pinging
+
     def heard(self, data: bytes, now: float) -> None:
-        """The broker sent something; raises when there is no point in coming back."""
+        """The broker sent something; raises when there is no point in coming back.
+
+        What a callback of the application raises is raised when everything else has been taken:
+        what came in the same piece would not come again.
+        """
         self._watch.heard(now)
         happenings = self.session.receive(data)
         if not self.session.farewell:
             self._retry.succeeded()
+        if not self.is_leaving:
+            self._add(happenings)
+
+    def _add(self, happenings: list[Happening]) -> None:
+        raised: Exception | None = None
         for happening in happenings:
-            if not self.is_leaving:
+            try:
                 self.inbox.add(happening)
+            except Exception as error:  # noqa: BLE001 - of the application; see ``heard``
+                raised = raised or error
+        if raised is not None:
+            raise raised
 
     def ended(self, now: float, chance: float) -> float:
         """Connection or attempt failed: return when to try again, or raise to give up."""

@@ -74,6 +74,11 @@ class Watch:
         return min(self._ping_at, self._lost_at)
 
     @property
+    def is_pinging(self) -> bool:
+        """Whether nothing was received since the last ping."""
+        return self._lost_at < inf
+
+    @property
     def _ping_at(self) -> float:
         quiet_since = min(self._sent_at, self._heard_at)
         return max(quiet_since, self._pinged_at) + self._interval_s
