@@ -6,7 +6,9 @@ all that is asked for, a request must name an address or ``localhost`` as its ho
 post, blindly; but with an ``Origin``, which no administrator's tool sends.
 
 **Administrators** present the token of the configuration. Where none is configured, whoever is on
-this machine is one. A proxy on this machine makes everybody so: give it a token to pass on.
+this machine is one. A proxy on this machine makes everybody so: give it a token to pass on. Whoever
+is refused is in the log, a few lines a second at most, by address and never with what was
+presented: an administrator's slip of the finger is nearly the token.
 """
 
 import hmac
@@ -19,6 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from penstock.limits import KIB
+from penstock.obs.log import ThrottledLogger, get_logger
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -31,6 +34,8 @@ BODY_BYTES_MAX = 16 * KIB
 _PORT = re.compile(r":[0-9]*\Z")
 
 _Body = TypeVar("_Body")
+
+_log = ThrottledLogger(get_logger("admin"))
 
 
 class JsonLine(JSONResponse):
@@ -70,6 +75,19 @@ def check_host(request: "Request") -> None:
 
 def check_administrator(request: "Request", token: str) -> None:
     """Let only administrators pass; ``token`` is the configured one, empty if there is none."""
+    try:
+        _check_administrator(request, token)
+    except HTTPException as refusal:
+        _log.warning(
+            "administrator_refused",
+            client=request.client.host if request.client else "unknown",
+            path=request.url.path,
+            why=refusal.detail,
+        )
+        raise
+
+
+def _check_administrator(request: "Request", token: str) -> None:
     if "origin" in request.headers:
         raise Refusal(
             403,
@@ -89,12 +107,13 @@ def check_administrator(request: "Request", token: str) -> None:
 
 
 def _check_token(request: "Request", token: str) -> None:
-    given = request.headers.get("authorization", "").encode("utf-8", "surrogateescape")
+    presented = request.headers.get("authorization", "")
+    given = presented.encode("utf-8", "surrogateescape")
     # Compared in constant time: how long it takes must not tell how much of it was right.
     if not hmac.compare_digest(given, f"Bearer {token}".encode()):
         raise Refusal(
             401,
-            "the administrator's token is missing or wrong",
+            f"the administrator's token is {'wrong' if presented else 'missing'}",
             "send it as Authorization: Bearer TOKEN (penstock keys: --token)",
             {"www-authenticate": "Bearer"},
         )

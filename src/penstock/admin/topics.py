@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from penstock.admin.view import View
-    from penstock.model.message import Message
+    from penstock.model.message import Extras, Message
     from penstock.store.store import Store, TopicInfo
 
 __all__ = ["routes"]
@@ -84,8 +84,24 @@ def _show(message: "Message") -> dict[str, Any]:
         "time": time.isoformat(timespec="milliseconds"),
         "qos": message.qos,
         "retain": message.retain,
+        **_extras(message.extras),
         **_payload(message.payload),
     }
+
+
+def _extras(extras: "Extras | None") -> dict[str, Any]:
+    """Who signed the message, and its headers; nothing of what it does not have."""
+    shown: dict[str, Any] = {}
+    if extras is not None and extras.signature is not None:
+        shown["key_id"] = extras.signature.key_id
+        shown["signature_version"] = extras.signature.version
+    if extras is not None and extras.headers:
+        shown["headers"] = [[_text(name), _text(value)] for name, value in extras.headers]
+    return shown
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
 
 
 def _payload(payload: bytes) -> dict[str, str]:

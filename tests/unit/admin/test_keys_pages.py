@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
 
+from penstock.admin import exchange
 from penstock.admin.app import create_app
 from penstock.errors import StorageFull
+from penstock.obs.log import Throttle, ThrottledLogger
 from penstock.trust import keys as trust_keys
 from penstock.trust.keys import KEY_ID_MAX, KeyRing
 from penstock.trust.signatures import key_pair
@@ -307,6 +310,34 @@ def test_with_a_token_it_must_be_right_even_on_this_machine(view, book, asked, h
     assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
     assert TOKEN not in str(answer)
     assert len(book.ring) == 0
+
+
+@pytest.fixture
+def logged(monkeypatch):
+    """What the log would hold; a broker's clock that stands still."""
+    lines = []
+    logger = SimpleNamespace(log=lambda _level, event, **values: lines.append((event, values)))
+    monkeypatch.setattr(exchange, "_log", ThrottledLogger(logger, Throttle(2), lambda: 0.0))
+    return lines
+
+
+@pytest.mark.parametrize(("given", "why"), [({"authorization": "Bearer guess"}, "wrong"), ({}, "missing")])  # fmt: skip
+def test_refused_administrator_is_logged_without_the_token(view, book, logged, given, why):
+    Api(view, book, TOKEN).ask("GET", "/keys", client="192.0.2.7", **given)
+    assert logged == [
+        (
+            "administrator_refused",
+            {"client": "192.0.2.7", "path": "/keys", "why": f"the administrator's token is {why}"},
+        )
+    ]
+
+
+def test_refusals_do_not_flood_the_log_and_success_is_not_in_it(view, book, logged):
+    api = Api(view, book, TOKEN)
+    for _ in range(5):
+        assert api.ask("GET", "/keys").status == 401
+    api.ask("GET", "/keys", authorization=f"Bearer {TOKEN}")
+    assert len(logged) == 2
 
 
 def test_with_the_right_token_any_machine_may_ask_by_any_name(view, book):

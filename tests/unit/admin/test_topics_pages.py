@@ -7,7 +7,9 @@ from urllib.parse import quote
 
 import pytest
 
+from penstock.admin.topics import _show
 from penstock.client import connect
+from penstock.model.message import Extras, Message, Signature
 from penstock.testing import Broker
 
 
@@ -48,6 +50,21 @@ def test_bytes_that_are_no_text_come_as_base64(broker):
     (message,) = document["messages"]
     assert base64.b64decode(message["payload_base64"]) == b"\xff\x00"
     assert message["retain"]
+
+
+def test_signature_and_headers_are_shown_of_those_that_have_them():
+    """A name may occur twice, and neither names nor values need be text."""
+    signed = Extras(signature=Signature(2, 41, bytes(64), 1_000, bytes(16)))
+    headed = Extras(headers=((b"unit", b"bar"), (b"unit", b"\xff")))
+    shown = [
+        _show(Message(b"t", b"x", 1, 0, 1_000, 1, extras)) for extras in (None, signed, headed)
+    ]
+    added = [{name: each[name] for name in each.keys() - shown[0].keys()} for each in shown]
+    assert added == [
+        {},
+        {"key_id": 41, "signature_version": 2},
+        {"headers": [["unit", "bar"], ["unit", "\\xff"]]},
+    ]
 
 
 def test_topics_are_listed_by_prefix(broker):
