@@ -10,8 +10,9 @@ handed out is known to be, whatever crashes. What a worker has not settled when 
 the next. A broker that starts returns everything that was with workers of its last life.
 """
 
-from collections.abc import Iterator
-from typing import Any, Protocol
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, Protocol
 
 from penstock.core.commands import GroupMade, Returned, Settled, Taken
 from penstock.core.groups import Group, Share
@@ -36,8 +37,8 @@ DEAL_MAX = 1_024
 RETURN_AGAIN_S = 0.5
 """Pause before jobs are given back again, if the disk refused."""
 
-READ_BYTES_MAX = 4 << 20
-"""Bytes of jobs read at a time."""
+DEAL_BYTES_MAX = 4 << 20
+"""Bytes of jobs dealt at a time, and one job more: so much is in memory, then with the workers."""
 
 
 def is_queue(topic: bytes) -> bool:
@@ -69,26 +70,44 @@ class Worker(Protocol):
         ...
 
 
+class _Lot(NamedTuple):
+    """Jobs that were read: ``offsets`` were looked at, in the order of dealing; some are gone."""
+
+    offsets: list[int]
+    jobs: dict[int, Message]
+
+
 class _Queue:
-    """One queue with its circle of workers."""
+    """One queue with its circle of workers.
+
+    A deal has three steps: read the next jobs, as many as may be in memory at a time; have the disk
+    note who gets which (``Taken``); pass them on. Only one deal is under way.
+    """
 
     def __init__(self, hub: Hub, topic: bytes) -> None:
         self._hub = hub
         self.topic = topic
         self.workers: dict[bytes, Worker] = {}
         """In the order of their turns: who was given a job goes to the end."""
+        self._newcomers: dict[bytes, Worker] = {}
+        """Workers who were not told yet that there is nothing for them."""
+        self._left: set[bytes] = set()
+        """Workers who left since jobs were noted as theirs: those go back, even if they return."""
+        self._lot = _Lot([], {})
         self._is_dealing = False
 
-    # ── dealing ───────────────────────────────────────────────────────────────────────────────
+    def join(self, worker: Worker) -> None:
+        """Give a worker its place at the end of the circle."""
+        self.workers[worker.consumer] = self._newcomers[worker.consumer] = worker
 
-    def welcome(self, worker: Worker) -> None:
-        """Deal to somebody new. With no job there, none of the others needs to be asked."""
-        info = self._hub.store.topic(self.topic)
-        group = self._hub.broker.groups.get(self.topic, WORKERS)
-        if self._is_dealing or _available(info, group):
-            self.deal()
-        else:
-            worker.idle()
+    def leave(self, consumer: bytes) -> None:
+        """A worker takes no more jobs."""
+        self.workers.pop(consumer, None)
+        self._newcomers.pop(consumer, None)
+        if self._is_dealing:
+            self._left.add(consumer)
+
+    # ── dealing ───────────────────────────────────────────────────────────────────────────────
 
     def deal(self) -> None:
         """Hand jobs to workers with room, as far as both go."""
@@ -96,13 +115,48 @@ class _Queue:
             return
         info = self._hub.store.topic(self.topic)
         group = self._hub.broker.groups.get(self.topic, WORKERS)
-        shares = self._shares(min(_available(info, group), DEAL_MAX))
-        if info is None or not shares:
-            for worker in list(self.workers.values()):
-                worker.idle()
+        available = _available(info, group)
+        offsets = _next_offsets(info, group, self._room()) if info and available else []
+        if offsets:
+            self._is_dealing = True
+            self._read(offsets, self._take, self._unreadable, DEAL_BYTES_MAX)
+        else:
+            self._tell_idle()
+
+    def _tell_idle(self) -> None:
+        newcomers, self._newcomers = self._newcomers, {}
+        for worker in newcomers.values():
+            worker.idle()
+
+    def _room(self) -> int:
+        """How many jobs all workers can take together, as far as that matters."""
+        total = 0
+        for _, room in self._rooms():
+            total += max(room, 0)
+            if total >= DEAL_MAX:
+                return DEAL_MAX
+        return total
+
+    def _read(
+        self,
+        offsets: list[int],
+        deliver: Callable[[_Lot], None],
+        fail: Callable[[StorageError], None],
+        bytes_max: int | None,
+    ) -> None:
+        hub, topic = self._hub, self.topic
+        hub.run_off_loop(lambda: _read(hub, topic, offsets, bytes_max), deliver, fail)
+
+    def _take(self, lot: _Lot) -> None:
+        """Have the disk note who gets the jobs that were read."""
+        info = self._hub.store.topic(self.topic)
+        shares = self._shares(len(lot.offsets))
+        if info is None or not shares:  # whoever had room has left, or has none any more
+            self._is_dealing = False
             return
-        self._is_dealing = True
-        if group is None:
+        self._lot = lot
+        self._left.clear()
+        if self._hub.broker.groups.get(self.topic, WORKERS) is None:
             made = GroupMade(self.topic, WORKERS, 0)
             self._hub.pipeline.submit(made, None, durable=True)
         first, end, now_ms = info.first_offset, info.next_offset, self._hub.wall_ms()
@@ -114,7 +168,7 @@ class _Queue:
         rooms = {name: room for name, room in self._rooms() if room > 0}
         if len(rooms) == 1:
             ((name, room),) = rooms.items()
-            return [(name, min(room, available))] if available else []
+            return [(name, min(room, available))]
         shares = []
         while available and rooms:
             for name in list(rooms):
@@ -133,45 +187,50 @@ class _Queue:
             yield name, worker.room()
 
     def outcome(self, value: object) -> None:
-        """The jobs are theirs: read them and pass them on."""
+        """The jobs are theirs: pass them on."""
         shares: list[Share] = value if isinstance(value, list) else []
-        offsets = sorted(offset for share in shares for offset in share.offsets)
-        if not offsets:
-            self._is_dealing = False
-            for worker in list(self.workers.values()):
-                worker.idle()
+        lot, self._lot = self._lot, _Lot([], {})
+        read = set(lot.offsets)
+        others = [offset for share in shares for offset in share.offsets if offset not in read]
+        if not others:
+            self._pass_on(shares, lot.jobs)
             return
-        hub, topic = self._hub, self.topic
-        hub.run_off_loop(
-            lambda: _read(hub, topic, offsets),
-            lambda found: self._pass_on(shares, found),
-            self._unreadable,
+        self._read(  # given back since we looked, so they came first
+            others,
+            lambda more: self._pass_on(shares, lot.jobs | more.jobs),
+            lambda error: self._unreadable(error, shares),
+            None,
         )
 
-    def _pass_on(self, shares: list[Share], found: dict[int, Message]) -> None:
+    def _pass_on(self, shares: list[Share], jobs: dict[int, Message]) -> None:
+        left, self._left = self._left, set()
         self._is_dealing = False
-        gone = [offset for share in shares for offset in share.offsets if offset not in found]
         jobs_of: dict[bytes, list[Message]] = {}
+        done: list[int] = []
         for share in shares:
-            jobs = [found[offset] for offset in share.offsets if offset in found]
-            jobs_of.setdefault(share.consumer, []).extend(jobs)
-        done = list(gone)
-        for name, jobs in jobs_of.items():
-            worker = self.workers.get(name)  # gone: its jobs were returned behind ``Taken``
-            if worker is not None and jobs and worker.work(jobs):
-                done += [job.offset for job in jobs]
+            mine = jobs_of.setdefault(share.consumer, [])
+            mine += [jobs[offset] for offset in share.offsets if offset in jobs]
+            done += [offset for offset in share.offsets if offset not in jobs]  # they are gone
+        for name, mine in jobs_of.items():
+            # Who has left gets nothing: its jobs were returned behind ``Taken``.
+            worker = None if name in left else self.workers.get(name)
+            if worker is not None and mine and worker.work(mine):
+                done += [job.offset for job in mine]
         if done:
             self.settle(done)
         self.deal()
 
-    def _unreadable(self, error: StorageError) -> None:
+    def _unreadable(self, error: StorageError, shares: Iterable[Share] = ()) -> None:
         self._is_dealing = False
         for worker in list(self.workers.values()):
             worker.close(DisconnectReason.STORAGE_FAILED, error.message)
+        for share in shares:
+            _Returning(self._hub, self.topic, share.consumer).submit()
 
     def close(self, reason: DisconnectReason, _detail: str = "") -> None:
         """The commit of ``Taken`` failed: nobody has got anything; those who wait must know."""
         self._is_dealing = False
+        self._lot = _Lot([], {})
         for worker in list(self.workers.values()):
             worker.close(reason)
 
@@ -196,8 +255,8 @@ class Queues:
         if queue is None:
             queue = self._queues[topic] = _Queue(self._hub, topic)
             self._hub.feed.watch(topic, queue.deal)
-        queue.workers[worker.consumer] = worker
-        queue.welcome(worker)
+        queue.join(worker)
+        queue.deal()
 
     def leave(self, topic: bytes, consumer: bytes) -> None:
         """A worker leaves; what it has not settled goes to others."""
@@ -208,7 +267,7 @@ class Queues:
         """A worker takes no more jobs, but keeps those it has."""
         queue = self._queues.get(topic)
         if queue is not None:
-            queue.workers.pop(consumer, None)
+            queue.leave(consumer)
             if not queue.workers:
                 del self._queues[topic]
                 self._hub.feed.unwatch(topic, queue.deal)
@@ -274,15 +333,37 @@ def _available(info: TopicInfo | None, group: Group | None) -> int:
     return group.available(info.next_offset) if group else info.next_offset
 
 
-def _read(hub: Hub, topic: bytes, offsets: list[int]) -> dict[int, Message]:
-    """Messages by offset; those that are gone are not among them."""
-    found: dict[int, Message] = {}
-    for start, end in ranges_of(offsets):
-        offset = start
-        while offset < end:
-            part = hub.store.read_topic(topic, offset, end - offset, READ_BYTES_MAX)
-            found.update((message.offset, message) for message in part.messages())
-            if part.next_offset <= offset:
-                break
-            offset = part.next_offset
-    return found
+def _next_offsets(info: TopicInfo, group: Group | None, count: int) -> list[int]:
+    """The jobs that are handed out next, in this order: ``Group.take`` has the same."""
+    start = info.first_offset
+    returned: list[int] = []
+    if group is not None:
+        place = bisect_left(group.returned, start)
+        start, returned = max(start, group.next), group.returned[place : place + count]
+    return [*returned, *range(start, min(info.next_offset, start + count - len(returned)))]
+
+
+def _read(hub: Hub, topic: bytes, offsets: list[int], bytes_max: int | None) -> _Lot:
+    """Messages of some offsets, in this order, until there are so many bytes (None: all)."""
+    jobs: dict[int, Message] = {}
+    number = size = 0
+    while number < len(offsets) and (bytes_max is None or size < bytes_max):
+        first = offsets[number]
+        count = _in_a_row(offsets, number)
+        room = DEAL_BYTES_MAX if bytes_max is None else bytes_max - size
+        part = hub.store.read_topic(topic, first, count, room)
+        found = [message for message in part.messages() if message.offset < first + count]
+        jobs.update((message.offset, message) for message in found)
+        size += sum(len(message.payload) for message in found)
+        # What is missing before ``next_offset`` is gone; if that says nothing, all of it is.
+        end = part.next_offset if part.next_offset > first else first + count
+        number += min(end - first, count)
+    return _Lot(offsets[:number], jobs)
+
+
+def _in_a_row(offsets: list[int], number: int) -> int:
+    """How many offsets from this one on lie side by side."""
+    end = number + 1
+    while end < len(offsets) and offsets[end] == offsets[end - 1] + 1:
+        end += 1
+    return end - number

@@ -181,6 +181,61 @@ async def test_jobs_of_one_who_left_while_they_were_on_their_way_go_to_the_next(
     assert staying.jobs == numbered(3)
 
 
+async def test_who_leaves_and_comes_back_meanwhile_gets_no_job_that_another_gets(bench):
+    back, other = Worker("back"), Worker("other")
+    bench.push(*numbered(4))
+    await bench.rest()
+    bench.store.gate.clear()
+    attempts = bench.store.attempts
+    bench.join(back, other)
+    await until(lambda: bench.store.attempts > attempts)
+    bench.queues.leave(QUEUE, back.consumer)
+    bench.join(back)
+    bench.store.gate.set()
+    await bench.rest()
+    assert sorted(back.jobs + other.jobs) == numbered(4)
+
+
+async def test_no_more_bytes_are_dealt_at_a_time_than_may_be_in_memory(bench, monkeypatch):
+    monkeypatch.setattr(module, "DEAL_BYTES_MAX", 10)
+    dealt: list[int] = []
+    worker = Worker("w")
+    worker.work = lambda jobs: bool(dealt.append(len(jobs)))  # type: ignore[method-assign]
+    bench.push(*[b"four"] * 5, b"much more than that", *[b"four"] * 2)
+    await bench.rest()
+    bench.join(worker)
+    await until(lambda: sum(dealt) == 8)
+    assert dealt == [3, 3, 2]
+
+
+async def test_a_worker_without_room_is_given_nothing_whatever_is_read_for_it(bench):
+    worker = Worker("w")
+    bench.push(*numbered(3))
+    await bench.rest()
+    bench.join(worker)
+    worker.capacity = 0
+    await bench.rest()
+    assert worker.jobs == []
+    worker.capacity = 10
+    bench.queues.deal(QUEUE)
+    await bench.rest()
+    assert worker.jobs == numbered(3)
+
+
+async def test_what_was_given_back_since_the_jobs_were_read_goes_first(bench):
+    dying, living = Worker("dying", 2), Worker("living", 0)
+    bench.join(dying, living)
+    bench.push(*numbered(2))
+    await bench.rest()
+    bench.push(b"2", b"3")
+    await bench.rest()
+    living.capacity = 2
+    bench.queues.deal(QUEUE)  # reads those two; meanwhile the first two come back
+    bench.queues.leave(QUEUE, dying.consumer)
+    await bench.rest()
+    assert living.jobs == numbered(2)
+
+
 async def test_after_a_start_jobs_of_the_last_life_go_to_whoever_is_there_already(bench):
     """A worker may have come before they are back: it is dealt to when they are."""
     bench.join(Worker("of the last life"))
