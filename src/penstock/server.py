@@ -41,7 +41,7 @@ from penstock.net.hub import Hub, LiveSubscriber, peer_of
 from penstock.net.key_book import KeyBook
 from penstock.net.listener import Door, Listener
 from penstock.net.mqtt import MqttConnection
-from penstock.net.queues import PREFIX, WORKERS, Queues
+from penstock.net.queues import PREFIX, WORKERS, Queues, is_queue
 from penstock.net.resp.connection import RespConnection
 from penstock.net.sys_topics import SysTopics
 from penstock.obs.counters import Counters
@@ -49,7 +49,7 @@ from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.entry import Entry
 from penstock.store.lmdb_store import LmdbStore
-from penstock.store.store import Limits, RetentionRule, RetentionRules, Store, TopicInfo
+from penstock.store.store import Limits, RetentionRule, RetentionRules, Spared, Store, TopicInfo
 from penstock.trust.gate import Gate
 from penstock.trust.keys import Key
 from penstock.trust.replay import AHEAD_MS_MAX
@@ -252,17 +252,28 @@ class Server:
 
     def _retain(self) -> None:
         floor = self.broker.oldest_needed() or self.hub.pipeline.next_sequence
-        now_ms = self._clock.wall_ms()
-        self.hub.pipeline.run_on_writer(lambda: self._retain_on_writer(now_ms, floor))
+        now_ms, spared = self._clock.wall_ms(), _spared(self.groups)
+        self.hub.pipeline.run_on_writer(lambda: self._retain_on_writer(now_ms, floor, spared))
 
-    def _retain_on_writer(self, now_ms: int, floor: int) -> None:
+    def _retain_on_writer(self, now_ms: int, floor: int, spared: Spared) -> None:
         try:
-            removed = self.store.retain(self._rules, now_ms, floor)
+            removed = self.store.retain(self._rules, now_ms, floor, spared)
         except StorageError as error:
             _log.warning("retention_failed", error=error.message)
             return
         if removed.more:
             self._retention_due_at = 0.0  # more at the next turn
+        if removed.messages:
+            with contextlib.suppress(RuntimeError):  # the loop may be gone by now
+                self.hub.loop.call_soon_threadsafe(self._count_missed, removed.offsets)
+
+    def _count_missed(self, removed: dict[bytes, list[tuple[int, int]]]) -> None:
+        """Count what groups have lost. Whoever settles it as gone does so after this, by commit."""
+        for topic, stretches in removed.items():
+            missed = self.groups.missed(topic, stretches)
+            if is_queue(topic) and self.groups.get(topic, WORKERS) is None:  # no worker came yet
+                missed += sum(end - first for first, end in stretches)
+            self.counters.drops[DropReason.RETENTION] += missed
 
     # ── the view that the administration pages have ───────────────────────────────────────────
 
@@ -494,6 +505,18 @@ def _capture_policy(config: Config) -> Callable[[bytes], bool]:
     for topic_filter in config.journal.capture_exclude:
         excluded.subscribe(topic_filter.encode(), topic_filter, 0)
     return lambda topic: not topic.startswith(b"$") and not excluded.match(topic)
+
+
+def _spared(groups: Groups) -> Spared:
+    """Jobs that are not done are kept, whatever the limits by default; see ``net/queues``."""
+    queues = (
+        found[WORKERS] for topic, found in groups.by_topic.items() if _is_worked(topic, found)
+    )
+    return Spared(PREFIX, {queue.topic: queue.oldest_unsettled for queue in queues})
+
+
+def _is_worked(topic: bytes, groups: dict[bytes, Group]) -> bool:
+    return is_queue(topic) and WORKERS in groups
 
 
 def _retention_rules(config: Config) -> RetentionRules:

@@ -22,7 +22,7 @@ from penstock.store.deletions import NOTHING, erase, stretches_of
 from penstock.store.entry import Placement, decode, encode
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.memory import MemoryStore
-from penstock.store.store import Limits, RetentionRule, RetentionRules
+from penstock.store.store import Limits, Removed, RetentionRule, RetentionRules, Spared
 from penstock.store.verify import verify
 
 TOPICS = [b"a", b"a/b", b"b", b"n" * 600]
@@ -159,20 +159,27 @@ class StoreMachine(RuleBasedStateMachine):
         ours, plain = self.store.commit(batch), self.model.commit(batch)
         assert _place(ours) == _place(plain)
 
-    @rule(default=limits, of_a=limits, behind=st.integers(0, 10))
-    def retain(self, default, of_a, behind):
+    @rule(
+        default=limits,
+        of_a=limits,
+        behind=st.integers(0, 10),
+        floors=st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 20)),
+    )
+    def retain(self, default, of_a, behind, floors):
         rules = RetentionRules(default, (RetentionRule(is_a, of_a),))
-        floor = max(self.model.next_sequence - behind, 1)
-        plain = self.model.retain(rules, self.now_ms, floor)
-        messages = entries = size = 0
-        while True:
-            removed = self.store.retain(rules, self.now_ms, floor)
-            messages += removed.messages
-            entries += removed.entries
-            size += removed.bytes
-            if not removed.more:
-                break
-        assert (messages, size, entries) == (plain.messages, plain.bytes, plain.entries)
+        order = (
+            rules,
+            self.now_ms,
+            max(self.model.next_sequence - behind, 1),
+            Spared(b"b", floors),
+        )
+        plain = self.model.retain(*order)
+        ours = Removed(more=True)
+        while ours.more:
+            removed = self.store.retain(*order)
+            ours.add(removed)
+            ours.more = removed.more
+        assert ours == plain
 
     @rule(topic=st.sampled_from(TOPICS), offset=st.integers(0, 20))
     def trim(self, topic, offset):

@@ -14,8 +14,9 @@ own until somebody claims them.
 Every verb returns what the one who asked wants to know; ``Broker`` makes an effect of it.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -106,6 +107,17 @@ class Group:
     def available(self, end: int) -> int:
         """How many messages could be handed out, if the topic ends at ``end``."""
         return len(self.returned) + max(end - self.next, 0)
+
+    @property
+    def oldest_unsettled(self) -> int:
+        """The lowest offset that is pending or not handed out; all before it is done."""
+        return min(self.next, min(self.pending, default=self.next))
+
+    def unsettled(self, stretches: list[tuple[int, int]]) -> int:
+        """How many of these offsets are pending or not handed out."""
+        ahead = sum(max(end - max(start, self.next), 0) for start, end in stretches)
+        handed_out = (offset for offset in self.pending if offset < self.next)
+        return ahead + sum(_contains(stretches, offset) for offset in handed_out)
 
     def consumer(self, name: bytes, now_ms: int) -> Consumer:
         """A consumer by name, made on first use."""
@@ -277,6 +289,12 @@ def _living(start: int, end: int, gone: list[tuple[int, int]]) -> Iterator[tuple
         yield start, end
 
 
+def _contains(stretches: list[tuple[int, int]], offset: int) -> bool:
+    """Whether an offset lies in one of the stretches, which ascend."""
+    place = bisect_right(stretches, offset, key=itemgetter(0)) - 1
+    return place >= 0 and offset < stretches[place][1]
+
+
 def _may_claim(pending: Pending | None, command: Claimed) -> bool:
     if pending is None:
         return command.forces
@@ -316,6 +334,13 @@ class Groups:
     def __iter__(self) -> Iterator[Group]:
         for groups in self.by_topic.values():
             yield from groups.values()
+
+    def missed(self, topic: bytes, stretches: list[tuple[int, int]]) -> int:
+        """How many messages groups miss if these of a topic are gone; for each group its own.
+
+        Nothing changes: what is gone is found out when somebody asks for it.
+        """
+        return sum(group.unsettled(stretches) for group in self.by_topic.get(topic, {}).values())
 
     def apply(self, command: GroupCommand, index: int, *, recovering: bool) -> object:
         """Apply a command; return what the one who asked wants to know, None: no such group."""

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from penstock.errors import StorageError
 from penstock.limits import MAP_BYTES_INITIAL
 from penstock.model.message import Message
 from penstock.store.batch import Batch
@@ -45,9 +46,12 @@ from penstock.store.marks import Marks, get_marks, put_marks
 from penstock.store.reader import Reader
 from penstock.store.retention import Retention
 from penstock.store.store import (
+    NOTHING_SPARED,
     Commit,
+    Order,
     Removed,
     RetentionRules,
+    Spared,
     StoreSize,
     TopicInfo,
     TopicRange,
@@ -400,19 +404,34 @@ class LmdbStore:
         """See ``Store``."""
         return self._reader.topics(prefix)
 
-    def retain(self, rules: RetentionRules, now_ms: int, floor_sequence: int) -> Removed:
+    def retain(
+        self,
+        rules: RetentionRules,
+        now_ms: int,
+        floor_sequence: int,
+        spared: Spared = NOTHING_SPARED,
+    ) -> Removed:
         """See ``Store``."""
         deadline = perf_counter() + RETAIN_S
+        order = Order(rules, now_ms, floor_sequence, spared)
         total = Removed(more=True)
         while total.more:
-            self._flush_for_retention()
-            removed, self._marks = self._retention.slice(rules, now_ms, floor_sequence, self._marks)
-            total.add(removed)
-            total.more = removed.more or self._is_flush_left()
+            try:
+                self._retain_slice(order, total)
+            except StorageError:
+                if not total.messages:
+                    raise
+                return total  # what was removed must be told; the next call meets the error first
             if total.more and perf_counter() >= deadline:
                 return total
         self._round_wanted = True
         return total
+
+    def _retain_slice(self, order: Order, total: Removed) -> None:
+        self._flush_for_retention()
+        removed, self._marks = self._retention.slice(order, self._marks)
+        total.add(removed)
+        total.more = removed.more or self._is_flush_left()
 
     def _flush_for_retention(self) -> None:
         """Write a slice of the index, so that retention gets to see what was committed last.

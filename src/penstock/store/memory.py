@@ -21,9 +21,12 @@ from penstock.store.index import Reference, reference
 from penstock.store.slices import Piece, gather, piece_bytes
 from penstock.store.store import (
     CLOCK_ERROR_MS_MAX,
+    NOTHING_SPARED,
     Commit,
+    Order,
     Removed,
     RetentionRules,
+    Spared,
     StoreSize,
     TopicInfo,
     TopicRange,
@@ -48,6 +51,10 @@ class _Topic(TopicState):
     def view(self) -> TopicInfo:
         """What readers see of it."""
         return self.info(self.deleted)
+
+    def living(self, group: Reference) -> list[Stretch]:
+        """What was not deleted of a group."""
+        return list(self.deleted.living(group.first_offset, group.next_offset))
 
 
 class MemoryStore:
@@ -246,21 +253,28 @@ class MemoryStore:
 
     # ── Retention ─────────────────────────────────────────────────────────────────────────────
 
-    def retain(self, rules: RetentionRules, now_ms: int, floor_sequence: int) -> Removed:
+    def retain(
+        self,
+        rules: RetentionRules,
+        now_ms: int,
+        floor_sequence: int,
+        spared: Spared = NOTHING_SPARED,
+    ) -> Removed:
         """See ``Store``."""
+        order = Order(rules, now_ms, floor_sequence, spared)
         removed = Removed()
         with self._lock:
             for topic in self._topics.values():
-                self._examine(topic, rules, floor_sequence, removed)
+                self._examine(topic, order, removed)
             for age in rules.ages():
-                self._expire(rules, age, now_ms, floor_sequence, removed)
+                self._expire(order, age, removed)
             self._sweep(removed)
             self._shrink(rules, removed)
             self._removed_messages += removed.messages
         return removed
 
-    def _examine(self, topic: _Topic, rules: RetentionRules, floor: int, removed: Removed) -> None:
-        limits = rules.limits(topic.name)
+    def _examine(self, topic: _Topic, order: Order, removed: Removed) -> None:
+        limits = order.rules.limits(topic.name)
         messages_max, bytes_max = limits.messages_max, limits.bytes_max
         while topic.references:
             oldest = topic.references[0]
@@ -268,27 +282,28 @@ class MemoryStore:
             info = topic.view()
             beyond_count = messages_max is not None and info.count - messages >= messages_max
             beyond_bytes = bytes_max is not None and info.bytes - size >= bytes_max
-            is_needless = (beyond_count or beyond_bytes) and oldest.last_sequence < floor
-            if messages and not is_needless:
+            is_spared = order.spares(topic.name, oldest.next_offset)
+            is_needed = is_spared or oldest.last_sequence >= order.floor_sequence
+            if messages and (is_needed or not (beyond_count or beyond_bytes)):
                 return
             self._drop_through(topic, oldest, removed)
 
     def _left(self, topic: _Topic, group: Reference) -> tuple[int, int]:
         """Messages and bytes of a group that were not deleted."""
-        living = list(topic.deleted.living(group.first_offset, group.next_offset))
+        living = topic.living(group)
         return sum(end - first for first, end in living), self._payload_bytes(topic, *living)
 
-    def _expire(
-        self, rules: RetentionRules, age: int, now_ms: int, floor: int, removed: Removed
-    ) -> None:
+    def _expire(self, order: Order, age: int, removed: Removed) -> None:
+        rules, now_ms, floor_sequence, _ = order
         for entry in list(self._entries.values()):
             for group in entry.groups:
                 found = reference(entry, group.number)
                 if found.time_ms > now_ms + CLOCK_ERROR_MS_MAX:
                     continue
-                if found.time_ms > now_ms - age or found.last_sequence >= floor:
+                if found.time_ms > now_ms - age or found.last_sequence >= floor_sequence:
                     return
-                if rules.limits(group.name).age_ms_max == age:
+                is_limited = rules.limits(group.name).age_ms_max == age
+                if is_limited and not order.spares(group.name, found.next_offset):
                     self._drop_through(self._topics[group.name], found, removed)
 
     def _shrink(self, rules: RetentionRules, removed: Removed) -> None:
@@ -304,13 +319,13 @@ class MemoryStore:
     def _drop_through(self, topic: _Topic, last: Reference, removed: Removed) -> None:
         while topic.references and topic.references[0].first_offset <= last.first_offset:
             oldest = topic.references[0]
-            messages, size = self._left(topic, oldest)
+            _, size = self._left(topic, oldest)
+            removed.note(topic.name, topic.living(oldest))
+            removed.bytes += size
             del topic.references[0]
             topic.first_offset = oldest.next_offset
             topic.bytes -= oldest.bytes
             topic.deleted, _ = topic.deleted.beyond(oldest.next_offset, oldest.bytes - size)
-            removed.messages += messages
-            removed.bytes += size
 
     def _sweep(self, removed: Removed) -> None:
         """Delete entries with nothing to keep that no start will replay."""

@@ -13,6 +13,11 @@ Nothing here grows with what is merely stored:
 A topic's oldest groups of which every message was deleted go as well, whatever the limits; limits
 count what is left.
 
+What is still needed is passed over, and its topic noted: *blocked* if a sequence is waited for,
+*held* if the topic is spared from some offset on. It is examined again when that sequence or
+offset has moved. A cursor by age does not wait for what is held, which may be for ever; so when
+such a topic is examined again, groups that the cursor has passed count as too old.
+
 A group is dropped by moving its topic's ``first_offset`` past it. Its entry is deleted when that
 was the last of its groups; until then ``live`` counts the others. A slice looks at a snapshot from
 before it began and writes in one transaction, so nothing moves under its cursors; memory (cursors,
@@ -37,7 +42,15 @@ from penstock.store.keys import index_key, journal_key
 from penstock.store.marks import Marks, put_marks
 from penstock.store.reader import Reader
 from penstock.store.slices import piece_bytes
-from penstock.store.store import CLOCK_ERROR_MS_MAX, Limits, Removed, RetentionRules
+from penstock.store.store import (
+    CLOCK_ERROR_MS_MAX,
+    NOTHING_SPARED,
+    Limits,
+    Order,
+    Removed,
+    RetentionRules,
+    Spared,
+)
 from penstock.store.topics import Topics, TopicState, put_topic, unpack_topic
 
 __all__ = ["Retention"]
@@ -79,11 +92,13 @@ class _Slice:
 
     def __init__(
         self,
+        order: Order,
         snapshot: Transaction,
         journal: JournalReader,
         transaction: Transaction,
         marks: Marks,
     ) -> None:
+        self.order = order
         self.snapshot = snapshot
         self.journal = journal
         self.transaction = transaction
@@ -94,6 +109,7 @@ class _Slice:
         self.changed: dict[bytes, _Topic] = {}
         self.examined: list[bytes] = []
         self.blocked: list[bytes] = []
+        self.held: dict[bytes, int] = {}
         self.walk: bytes | None = None
         self.ages: dict[int, Cursor] = {}
         self.oldest: Cursor = (0, 0)
@@ -120,10 +136,13 @@ class Retention:
         self._topics = topics
         self._rules: RetentionRules | None = None
         self._floor = 0
+        self._spared = NOTHING_SPARED
         self._queue: dict[bytes, None] = {}
         """Topics that were written to since they were last examined."""
         self._blocked: dict[bytes, None] = {}
         """Topics beyond their limits whose oldest messages somebody still waits for."""
+        self._held: dict[bytes, int] = {}
+        """Topics with messages that a limit would take, were they not spared, and from where on."""
         self._walk: bytes | None = b""
         """Where the walk over all topics goes on; None when it is complete."""
         self._ages: dict[int, Cursor] = {}
@@ -135,21 +154,20 @@ class Retention:
         if self._rules is not None:  # before the first call the walk will see it anyway
             self._queue[topic] = None
 
-    def slice(
-        self, rules: RetentionRules, now_ms: int, floor_sequence: int, marks: Marks
-    ) -> tuple[Removed, Marks]:
+    def slice(self, order: Order, marks: Marks) -> tuple[Removed, Marks]:
         """Do one slice of work; return what was removed, and the marks after it."""
-        self._prepare(rules, floor_sequence)
+        self._prepare(order.rules, order.floor_sequence)
+        self._release(order.spared)
 
         def job(transaction: Transaction) -> _Slice:
             with self._environment.reading() as snapshot:
                 journal = JournalReader(self._environment, snapshot, None)
-                work = _Slice(snapshot, journal, transaction, marks)
-                self._examine_queue(work, rules, floor_sequence)
-                self._examine_all(work, rules, floor_sequence)
-                self._expire(work, rules, now_ms, floor_sequence)
+                work = _Slice(order, snapshot, journal, transaction, marks)
+                self._examine_queue(work)
+                self._examine_all(work)
+                self._expire(work)
                 self._sweep(work)
-                self._shrink(work, rules)
+                self._shrink(work)
                 self._finish(work)
                 return work
 
@@ -166,6 +184,16 @@ class Retention:
             self._queue |= self._blocked
             self._blocked = {}
         self._floor = floor_sequence
+
+    def _release(self, spared: Spared) -> None:
+        """Examine the topics again of which more was worked through since."""
+        if spared is self._spared:
+            return
+        self._spared = spared
+        for name in self._held.keys() & spared.floors.keys():  # costs what the smaller one has
+            if spared.floors[name] > self._held[name]:
+                del self._held[name]
+                self._queue[name] = None
 
     def _finish(self, work: _Slice) -> None:
         """Write the rows of the topics and entries that changed, and the marks."""
@@ -200,19 +228,20 @@ class Retention:
         for name in work.examined:
             self._queue.pop(name, None)
         self._blocked.update(dict.fromkeys(work.blocked))
+        self._held |= work.held
         self._walk = work.walk
         self._ages = work.ages
         self._oldest = work.oldest
 
     # ── Count and bytes ───────────────────────────────────────────────────────────────────────
 
-    def _examine_queue(self, work: _Slice, rules: RetentionRules, floor: int) -> None:
+    def _examine_queue(self, work: _Slice) -> None:
         work.begin_stage()
         for name in self._queue:
-            if not (work.step() and self._examine(work, name, rules, floor)):
+            if not (work.step() and self._examine(work, name)):
                 return
 
-    def _examine_all(self, work: _Slice, rules: RetentionRules, floor: int) -> None:
+    def _examine_all(self, work: _Slice) -> None:
         work.begin_stage()
         work.walk = self._walk
         while work.walk is not None and work.step():
@@ -221,41 +250,67 @@ class Retention:
             if not found:
                 work.walk = None
                 return
-            if not self._examine(work, unpack_topic(cursor.value()).name, rules, floor):
+            if not self._examine(work, unpack_topic(cursor.value()).name):
                 return
             work.walk = bytes(cursor.key()) + b"\0"
 
-    def _examine(self, work: _Slice, name: bytes, rules: RetentionRules, floor: int) -> bool:
+    def _examine(self, work: _Slice, name: bytes) -> bool:
         """Drop what is deleted or beyond a topic's limits; tell whether that is done."""
-        limits = rules.limits(name)
-        unlimited = limits.messages_max is None and limits.bytes_max is None
-        if unlimited and not self._topics.deleted(name).count:
-            work.examined.append(name)
-            return True
-        topic = self._topic(work, name)
-        for found in self._references(work, topic):
-            messages, size = self._left(work, topic, found)
-            if messages and not topic.is_beyond(limits, messages, size):
-                break
-            if messages and found.last_sequence >= floor:
-                work.blocked.append(name)
-                break
-            if not work.step():
-                return False
-            self._drop(work, topic, found)
+        if self._may_have_excess(work, name):
+            topic = self._topic(work, name)
+            for found in self._references(work, topic):
+                if not self._is_excess(work, topic, found):
+                    break
+                if not work.step():
+                    return False
+                self._drop(work, topic, found)
         work.examined.append(name)
+        return True
+
+    def _may_have_excess(self, work: _Slice, name: bytes) -> bool:
+        """Whether there is anything to look for. Age alone is the business of the cursors."""
+        limits = work.order.rules.limits(name)
+        is_limited = limits.messages_max is not None or limits.bytes_max is not None
+        is_spared = work.order.floor(name) is not None
+        return is_limited or is_spared or self._topics.deleted(name).count > 0
+
+    def _is_excess(self, work: _Slice, topic: _Topic, found: Reference) -> bool:
+        """Whether a topic's oldest group may go; if it is needed, that is noted."""
+        messages, size = self._left(work, topic, found)
+        if not messages:
+            return True
+        name = topic.state.name
+        limits = work.order.rules.limits(name)
+        is_spared = work.order.floor(name) is not None
+        is_passed = is_spared and self._is_passed(limits.age_ms_max, found)
+        if not (is_passed or topic.is_beyond(limits, messages, size)):
+            return False
+        if found.last_sequence >= work.order.floor_sequence:
+            work.blocked.append(name)
+            return False
+        return not self._is_held(work, name, found)
+
+    def _is_passed(self, age: int | None, found: Reference) -> bool:
+        """Whether the cursor of an age limit is beyond a group."""
+        return age in self._ages and (found.entry_index, found.group) < self._ages[age]
+
+    def _is_held(self, work: _Slice, name: bytes, found: Reference) -> bool:
+        """Whether a group is spared; then the topic is noted."""
+        floor = work.order.floor(name)
+        if floor is None or found.next_offset <= floor:
+            return False
+        work.held[name] = floor
         return True
 
     # ── Age ───────────────────────────────────────────────────────────────────────────────────
 
-    def _expire(self, work: _Slice, rules: RetentionRules, now_ms: int, floor: int) -> None:
-        for age in rules.ages():
-            work.ages[age] = self._expire_age(work, rules, age, now_ms, floor)
+    def _expire(self, work: _Slice) -> None:
+        for age in work.order.rules.ages():
+            work.ages[age] = self._expire_age(work, age)
 
-    def _expire_age(
-        self, work: _Slice, rules: RetentionRules, age: int, now_ms: int, floor: int
-    ) -> Cursor:
+    def _expire_age(self, work: _Slice, age: int) -> Cursor:
         """Advance the cursor of one age limit; return where it stands."""
+        rules, now_ms, floor_sequence, _ = work.order
         work.begin_stage()
         cursor = self._ages.get(age, (0, 0))
         for entry, number in _groups_from(work, cursor):
@@ -265,10 +320,10 @@ class Retention:
             found = reference(entry, number)
             if found.time_ms > now_ms + CLOCK_ERROR_MS_MAX:
                 continue  # a wrong clock dated it: it must not hold up the others
-            if found.time_ms > now_ms - age or found.last_sequence >= floor:
+            if found.time_ms > now_ms - age or found.last_sequence >= floor_sequence:
                 break
             name = entry.group(number).name
-            if rules.limits(name).age_ms_max == age:
+            if rules.limits(name).age_ms_max == age and not self._is_held(work, name, found):
                 self._drop_through(work, name, found)
         else:
             cursor = (work.marks.flushed_index + 1, 0)
@@ -276,15 +331,16 @@ class Retention:
 
     # ── Total ─────────────────────────────────────────────────────────────────────────────────
 
-    def _shrink(self, work: _Slice, rules: RetentionRules) -> None:
+    def _shrink(self, work: _Slice) -> None:
         """Drop the oldest entries while what retention can free is too large."""
+        total = work.order.rules.total_bytes_max
         work.begin_stage()
         work.oldest = self._oldest
-        if rules.total_bytes_max is None:
+        if total is None:
             return
         for entry, number in _groups_from(work, self._oldest):
             work.oldest = (entry.index, number)
-            if number == 0 and self._freeable_bytes(work) <= rules.total_bytes_max:
+            if number == 0 and self._freeable_bytes(work) <= total:
                 return
             if entry.index > self._removable(work):
                 return  # a start would replay it; the next checkpoint lets it go
@@ -361,7 +417,9 @@ class Retention:
         topic.bytes -= size
         topic.deleted_bytes += found.bytes - size
         work.changed[topic.state.name] = topic
-        work.removed.messages += messages
+        work.removed.note(
+            topic.state.name, topic.deleted.living(found.first_offset, found.next_offset)
+        )
         work.removed.bytes += size
         key = journal_key(found.base_sequence, found.entry_index)
         left = self._live(work, key, found.group_count) - 1

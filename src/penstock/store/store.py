@@ -10,11 +10,16 @@ must be *kept*: with ``messages_max=10`` at least the newest ten stay, and what 
 group as the tenth stays with it. An entry is deleted when all its groups are gone and no start
 will replay it any more. **Trimming and deleting** are exact: a message is gone at once, wherever it
 lies in its group, though its bytes are freed with the group.
+
+Two things hold retention up. Messages from a *sequence* on, of any topic, may still be waited for;
+and of ``Spared`` topics, messages from an *offset* on have yet to be worked through. The first
+stops every limit of a topic, the second those limits that nobody chose for the topic itself.
+Neither stops the total: a full disk would refuse what is new to keep what is old.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -24,11 +29,14 @@ from penstock.store.entry import Entry
 
 __all__ = [
     "CLOCK_ERROR_MS_MAX",
+    "NOTHING_SPARED",
     "Commit",
     "Limits",
+    "Order",
     "Removed",
     "RetentionRule",
     "RetentionRules",
+    "Spared",
     "Store",
     "StoreSize",
     "TopicInfo",
@@ -154,6 +162,26 @@ class RetentionRule(msgspec.Struct, frozen=True):
     limits: Limits
 
 
+class Spared(msgspec.Struct, frozen=True):
+    """Topics that the default limits leave alone until their messages were worked through.
+
+    They are known by how their names begin. Offsets from a topic's floor on are still needed; of a
+    topic that has no floor nothing was worked through yet.
+    """
+
+    prefix: bytes | None = None
+    floors: dict[bytes, int] = {}
+
+    def floor(self, topic: bytes) -> int | None:
+        """The first offset that is needed; None if the topic is like any other."""
+        if self.prefix is None or not topic.startswith(self.prefix):
+            return None
+        return self.floors.get(topic, 0)
+
+
+NOTHING_SPARED = Spared()
+
+
 class RetentionRules(msgspec.Struct, frozen=True):
     """The first rule that matches a topic counts, else the default; and the size of it all."""
 
@@ -174,17 +202,58 @@ class RetentionRules(msgspec.Struct, frozen=True):
         return {limit.age_ms_max for limit in limits if limit.age_ms_max is not None}
 
 
-class Removed(msgspec.Struct, gc=False):
+class Order(NamedTuple):
+    """What is to be kept: the arguments of ``Store.retain``."""
+
+    rules: RetentionRules
+    now_ms: int
+    floor_sequence: int
+    spared: Spared
+
+    def floor(self, topic: bytes) -> int | None:
+        """The first offset that the topic's limits must leave; None: they may take all.
+
+        A rule that matches was written with the topic in mind, and is obeyed.
+        """
+        floor = self.spared.floor(topic)
+        if floor is not None and any(rule.matches(topic) for rule in self.rules.rules):
+            return None
+        return floor
+
+    def spares(self, topic: bytes, next_offset: int) -> bool:
+        """Whether something before an offset is beyond the reach of the topic's limits."""
+        floor = self.floor(topic)
+        return floor is not None and next_offset > floor
+
+
+_Name: TypeAlias = bytes
+"""Of a topic; within ``Removed``, ``bytes`` is a number."""
+
+
+class Removed(msgspec.Struct):
     """What retention removed, and whether there is more to do at once."""
 
     messages: int = 0
     bytes: int = 0
     entries: int = 0
     more: bool = False
+    offsets: dict[_Name, list[tuple[int, int]]] = {}
+    """Stretches by topic, ascending; without messages that were deleted before."""
+
+    def note(self, topic: _Name, stretches: Iterable[tuple[int, int]]) -> None:
+        """Messages of a topic were removed, later ones than those noted before."""
+        for first, end in stretches:
+            known = self.offsets.setdefault(topic, [])
+            self.messages += end - first
+            if known and known[-1][1] == first:
+                known[-1] = (known[-1][0], end)
+            else:
+                known.append((first, end))
 
     def add(self, other: "Removed") -> None:
         """Count what another slice removed as well."""
-        self.messages += other.messages
+        for topic, stretches in other.offsets.items():
+            self.note(topic, stretches)
         self.bytes += other.bytes
         self.entries += other.entries
 
@@ -238,11 +307,18 @@ class Store(Protocol):
     def topics(self, prefix: bytes = b"") -> Iterator[TopicInfo]:
         """All topics whose names begin with ``prefix``, sorted by name."""
 
-    def retain(self, rules: RetentionRules, now_ms: int, floor_sequence: int) -> Removed:
+    def retain(
+        self,
+        rules: RetentionRules,
+        now_ms: int,
+        floor_sequence: int,
+        spared: Spared = NOTHING_SPARED,
+    ) -> Removed:
         """Do a bounded slice of retention. Writer thread only.
 
         Messages from ``floor_sequence`` on are still needed: only ``total_bytes_max`` may remove
-        them.
+        them. So are those that are ``spared``, unless a rule names their topic. Raises a
+        StorageError, having removed nothing.
         """
 
     def trim(self, topic: bytes, offset: int) -> int:

@@ -247,3 +247,40 @@ def test_a_row_keeps_everything():
     assert again.to_row(4) == group.to_row(4)
     assert (again.next, again.returned, again.applied) == (7, [5, 6], 4)
     assert again.consumers == group.consumers
+
+
+# ── what is not done yet ──────────────────────────────────────────────────────────────────────
+
+
+def test_all_before_the_oldest_unsettled_is_done(groups):
+    group = groups.get(T, G)
+    assert group.oldest_unsettled == 0
+    take(groups, (b"a", 6))
+    do(groups, Settled(T, G, [(0, 2), (3, 6)]))
+    assert group.oldest_unsettled == 2
+    do(groups, Returned(T, G, b"a"))
+    assert group.oldest_unsettled == 2
+    do(groups, Settled(T, G, [(2, 3)]))
+    assert group.oldest_unsettled == 6
+    take(groups, (b"b", 1))
+    do(groups, GroupMoved(T, G, 1))
+    assert group.oldest_unsettled == 1
+
+
+def test_what_is_removed_is_missed_if_it_was_pending_or_not_handed_out(groups):
+    take(groups, (b"a", 6))
+    do(groups, Settled(T, G, [(0, 2), (3, 5)]))  # leaves 2 and 5
+    assert groups.missed(T, [(0, 2), (3, 5)]) == 0
+    assert groups.missed(T, [(0, 6)]) == 2
+    assert groups.missed(T, [(0, 3), (4, 5), (7, 9)]) == 3
+    assert groups.missed(T, [(0, 9)]) == 5
+    do(groups, Returned(T, G, b"a"))
+    assert groups.missed(T, [(0, 9)]) == 5
+    do(groups, GroupMoved(T, G, 1))  # once more from there on: nothing is missed twice
+    assert groups.missed(T, [(0, 9)]) == 8
+
+
+def test_every_group_of_a_topic_misses_what_it_has_not_done(groups):
+    do(groups, GroupMade(T, b"other", 8))
+    assert groups.missed(T, [(5, 10)]) == 5 + 2
+    assert groups.missed(b"topic without groups", [(5, 10)]) == 0
