@@ -1,16 +1,15 @@
 """``penstock config``: check a configuration, explain it, print an example of one."""
 
 import json
-import os
 from typing import Any
 
 import click
 import msgspec
 
 from penstock.cli.columns import columns
-from penstock.cli.options import configured
+from penstock.cli.options import LISTED_ADVICE, configured, load_or_advise
 from penstock.config.keys import KEYS, Key, closest
-from penstock.config.load import Loaded, load
+from penstock.config.load import Loaded
 from penstock.config.problems import ConfigProblemsError, Problem, did_you_mean
 from penstock.config.reference import example_toml, type_of
 from penstock.config.schema import SECTIONS
@@ -36,7 +35,7 @@ def check(file: str | None, as_json: bool) -> None:
     Prints every problem and exits with status 1, or says that all is well.
     """
     try:
-        loaded = load(file, os.environ, {})
+        loaded = load_or_advise(file, {})
     except ConfigProblemsError as error:
         if not as_json:
             raise
@@ -94,7 +93,8 @@ def explain(name: str | None, as_json: bool, loaded: Loaded) -> None:
 def _known(name: str) -> Key:
     if name not in KEYS:
         names = [*KEYS, *filter(None, SECTIONS)]
-        raise ConfigError(f"{name}: no such key or section", did_you_mean(closest(name, names)))
+        advice = did_you_mean(closest(name, names)) or LISTED_ADVICE
+        raise ConfigError(f"{name}: no such key or section", advice)
     return KEYS[name]
 
 

@@ -6,16 +6,21 @@ text, so that a flag is judged by the same rules, in the same words, as a line o
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeVar
 
 import click
+import msgspec
 
 from penstock.config.keys import KEYS, Key
-from penstock.config.load import FILE_VARIABLE, load
+from penstock.config.load import FILE_VARIABLE, Loaded, load
+from penstock.config.problems import ConfigProblemsError, Problem
 
-__all__ = ["config_file_option", "configured"]
+__all__ = ["LISTED_ADVICE", "config_file_option", "configured", "load_or_advise"]
+
+LISTED_ADVICE = "penstock config explain lists all keys, and with a KEY the variable that sets it"
+"""What to do about a name that resembles none of ours."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -32,12 +37,26 @@ def configured(command: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         flags = {key.name: _given(parameters.pop(name)) for name, key in _FLAGGED.items()}
         flags |= dict(_setting(text) for text in settings)
-        loaded = load(config_file, os.environ, flags)
+        loaded = load_or_advise(config_file, flags)
         return command(*arguments, loaded=loaded, **parameters)
 
     for key in reversed(_FLAGGED.values()):  # click lists options from the last applied
         with_loaded = _option(key)(with_loaded)
     return config_file_option(_set_option(with_loaded))
+
+
+def load_or_advise(file: str | None, flags: Mapping[str, Any]) -> Loaded:
+    """Load the configuration; where a name is unknown and none is like it, say where all are."""
+    try:
+        return load(file, os.environ, flags)
+    except ConfigProblemsError as error:
+        raise ConfigProblemsError([_advised(problem) for problem in error.problems]) from error
+
+
+def _advised(problem: Problem) -> Problem:
+    if problem.advice or not problem.what.startswith("no such"):
+        return problem
+    return msgspec.structs.replace(problem, advice=LISTED_ADVICE)
 
 
 config_file_option = click.option(

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from penstock.config.schema import Config
 from penstock.store.verify import VerifyReport, verify
 
 __all__ = ["store"]
@@ -16,10 +17,13 @@ def store() -> None:
 
 
 @store.command(name="verify")
-@click.argument("directory", type=click.Path(path_type=Path), default=Path("penstock-data"))
+@click.argument("directory", type=click.Path(path_type=Path), default=Path(Config().data))
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def verify_command(directory: Path, as_json: bool) -> None:
     """Check every checksum, the order of entries and all indexes; change nothing.
+
+    DIRECTORY is the broker's data directory, penstock-data unless given. Entries and messages are
+    counted as in /metrics.
 
     May be run beside a broker that uses the directory. Exit status 1 if anything is wrong.
     """
@@ -36,6 +40,8 @@ def _summary(directory: Path, report: VerifyReport) -> str:
     looked_at = (
         f"{report.messages:,} messages in {report.entries:,} entries, {report.topics:,} topics"
     )
+    if report.removed:
+        looked_at += f"; besides, {report.removed:,} removed messages whose entries others keep"
     if report.is_sound:
         return f"sound: {directory} ({looked_at})"
     lines = [f"DAMAGED: {directory} ({looked_at} were readable)"]

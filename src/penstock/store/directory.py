@@ -11,6 +11,9 @@ The marker is written first and becomes ``ready`` only once an empty database is
 which is before the first commit. So a creation that was cut short is known by its marker and is
 simply begun anew: nobody was promised anything. Once ready, nothing is ever created or thrown away
 here; what is missing or strange is reported, with advice.
+
+A directory that is made here is for its owner only, since messages and public keys are in it. One
+that was there before keeps the mode that somebody gave it.
 """
 
 import fcntl
@@ -24,7 +27,15 @@ import msgspec
 
 from penstock.errors import StorageDamaged, StorageError, StorageForeign, StorageLocked
 
-__all__ = ["DATA_NAME", "FORMAT", "MARKER_NAME", "DataDirectory", "Marker", "read_marker"]
+__all__ = [
+    "DATA_NAME",
+    "FORMAT",
+    "MARKER_NAME",
+    "DataDirectory",
+    "Marker",
+    "marker_missing",
+    "read_marker",
+]
 
 FORMAT = 1
 
@@ -86,6 +97,8 @@ class DataDirectory:
 
     def _refuse_foreign(self) -> None:
         foreign = sorted({entry.name for entry in self.path.iterdir()} - _HARMLESS_NAMES)
+        if DATA_NAME in foreign:
+            raise marker_missing(self.path)
         if foreign:
             raise StorageForeign(
                 f"{self.path} is not a Penstock data directory: it has no {MARKER_NAME} file, "
@@ -132,9 +145,20 @@ def read_marker(path: Path) -> Marker | None:
     return marker
 
 
+def marker_missing(path: Path) -> StorageForeign:
+    """A database without marker: somebody's else, or ours and copied without the small file."""
+    return StorageForeign(
+        f"{path} is not a whole Penstock data directory: it holds {DATA_NAME}, but the marker file"
+        f" {MARKER_NAME} is missing",
+        f"If this is a copy, copy {MARKER_NAME} from where {DATA_NAME} came from, or from a backup;"
+        " else name another directory.",
+    )
+
+
 def _make(path: Path) -> None:
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         for file in (path, *path.parents):
             if file.is_file():

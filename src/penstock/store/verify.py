@@ -13,8 +13,9 @@ from pathlib import Path
 import msgspec
 
 from penstock.errors import StorageDamaged, StorageForeign
+from penstock.obs.log import printable
 from penstock.store.deletions import NOTHING, Ranges, load_deleted
-from penstock.store.directory import DATA_NAME, MARKER_NAME, read_marker
+from penstock.store.directory import DATA_NAME, marker_missing, read_marker
 from penstock.store.entry import Entry, GroupView
 from penstock.store.environment import Environment, Transaction
 from penstock.store.index import Memory, reference
@@ -31,10 +32,13 @@ FAULTS_MAX = 100
 
 
 class VerifyReport(msgspec.Struct):
-    """What was looked at, and every fault in words."""
+    """What was looked at, and every fault in words. Entries and messages are those of /metrics."""
 
     entries: int = 0
     messages: int = 0
+    """Those that can be read. Without ``removed``, as the broker counts them."""
+    removed: int = 0
+    """Gone for every reader, but in entries that other messages keep."""
     topics: int = 0
     faults: list[str] = []
 
@@ -49,17 +53,29 @@ def verify(path: Path) -> VerifyReport:
 
     Raises a StorageError only if there is no store to look at, or it can not be opened at all.
     """
-    if read_marker(path) is None or not (path / DATA_NAME).exists():
-        raise StorageForeign(
-            f"{path} is not a Penstock data directory: {MARKER_NAME} or {DATA_NAME} is missing",
-            "Name the directory that the broker was started with.",
-        )
+    _check_directory(path)
     environment = Environment(path, map_bytes=0, readonly=True)
     try:
         with environment.reading() as transaction:
             return _Examination(environment, transaction).run()
     finally:
         environment.close()
+
+
+def _check_directory(path: Path) -> None:
+    if path.is_file():
+        raise StorageForeign(
+            f"{path} is a file, not a data directory",
+            f"Name the directory that it lies in: {path.parent}",
+        )
+    if read_marker(path) is not None and (path / DATA_NAME).exists():
+        return
+    if (path / DATA_NAME).exists():
+        raise marker_missing(path)
+    raise StorageForeign(
+        f"{path} is not a Penstock data directory: there is no {DATA_NAME}",
+        "Name the directory that the broker was started with.",
+    )
 
 
 class _Examination:
@@ -80,6 +96,8 @@ class _Examination:
         self._end_sequence = 1
         self._left = 0
         """Messages in groups that were not dropped."""
+        self._seen = 0
+        """Messages in all groups."""
 
     def run(self) -> VerifyReport:
         try:
@@ -93,7 +111,13 @@ class _Examination:
             self._report.faults.append("and more; the rest was not examined")
         except StorageDamaged as error:
             self._report.faults.append(error.message)
+        self._report.messages = self._left - self._deleted_count
+        self._report.removed = self._seen - self._report.messages
         return self._report
+
+    @property
+    def _deleted_count(self) -> int:
+        return sum(ranges.count for _, ranges in self._deleted.values())
 
     def _fault(self, what: str) -> None:
         if len(self._report.faults) >= FAULTS_MAX:
@@ -108,7 +132,7 @@ class _Examination:
                 self._fault(found.message)
                 continue
             self._report.entries += 1
-            self._report.messages += found.count
+            self._seen += found.count
             self._order(found, index, sequence)
             index, sequence = found.index, found.end_sequence
             for group in found.groups:
@@ -140,7 +164,7 @@ class _Examination:
         if entry.index > self._marks.flushed_index:  # not in the index yet
             self._tail[group.topic_id] = self._tail.get(group.topic_id, 0) + count
         elif state is None or state.id != group.topic_id:
-            self._fault(f"entry {entry.index} has topic {group.name!r}, which has no row")
+            self._fault(f"entry {entry.index} has topic {_quoted(group.name)}, which has no row")
         elif group.first_offset >= state.first_offset:
             self._live_group(entry, group)
 
@@ -150,23 +174,29 @@ class _Examination:
         self._live[topic_id] = self._live.get(topic_id, 0) + expected.message_count
         found = self._reader.references(self._transaction, topic_id, [], group.first_offset)
         if next(found, None) != expected:
-            where = f"offset {group.first_offset} of topic {group.name!r}"
+            where = f"offset {group.first_offset} of topic {_quoted(group.name)}"
             self._fault(f"the index does not lead to {where} in entry {entry.index}")
 
     def _topic_rows(self) -> None:
         cursor = self._transaction.cursor(self._environment["topics"])
+        topic_ids = set(self._tail)  # a topic gets its row with the next complete round
         for value in cursor.iternext(keys=False, values=True):
             info = unpack_topic(value).info()
-            self._report.topics += 1
+            topic_ids.add(info.id)
             live = self._live.get(info.id, 0)
             # A row may be ahead of the last complete round, by entries after it.
             if not live <= info.count <= live + self._tail.get(info.id, 0):
-                self._fault(f"topic {info.name!r} should have {info.count} messages, has {live}")
+                self._fault(
+                    f"topic {_quoted(info.name)} should have {info.count} messages, has {live}"
+                )
+        self._report.topics = len(topic_ids)
 
     def _find_deleted(self, entry: Entry, group: GroupView) -> None:
         name, ranges = self._deleted.get(group.topic_id, (group.name, NOTHING))
         if name != group.name:
-            self._fault(f"deleted messages of {group.name!r} are filed under {name!r}")
+            self._fault(
+                f"deleted messages of {_quoted(group.name)} are filed under {_quoted(name)}"
+            )
         end = group.first_offset + group.message_end - group.message_start
         for stretch in ranges.within(group.first_offset, end):
             count, size = self._found.get(group.topic_id, (0, 0))
@@ -177,16 +207,22 @@ class _Examination:
         for topic_id, (name, ranges) in self._deleted.items():
             ordered = list(chain.from_iterable(zip(ranges.firsts, ranges.ends, strict=True)))
             if any(end <= first for first, end in pairwise(ordered)):
-                self._fault(f"deleted ranges of topic {name!r} touch or are out of order")
+                self._fault(f"deleted ranges of topic {_quoted(name)} touch or are out of order")
             elif (ranges.count, ranges.bytes) != self._found.get(topic_id):
-                self._fault(f"deleted ranges of topic {name!r} do not agree with the journal")
+                self._fault(
+                    f"deleted ranges of topic {_quoted(name)} do not agree with the journal"
+                )
 
     def _total(self) -> None:
         """What was ever written, less what was removed, must be what is there."""
-        deleted = sum(ranges.count for _, ranges in self._deleted.values())
+        there = self._left - self._deleted_count
         expected = self._end_sequence - 1 - self._marks.removed_messages
-        if self._left - deleted != expected:
-            self._fault(f"{self._left - deleted} messages are there, not {expected}")
+        if there != expected:
+            self._fault(f"{there} messages are there, not {expected}")
+
+
+def _quoted(name: bytes) -> str:
+    return f"'{printable(name)}'"
 
 
 class _TooManyError(Exception):

@@ -138,8 +138,31 @@ def test_explain_suggests_the_key_that_was_meant(run, written, meant):
     assert result.stderr == said
 
 
+LISTED = "\n  penstock config explain lists all keys, and with a KEY the variable that sets it\n"
+
+
 def test_explain_does_not_guess_too_far(run):
-    assert run("explain", "limits.nope").stderr == "penstock: limits.nope: no such key or section\n"
+    said = run("explain", "limits.nope").stderr
+    assert said == f"penstock: limits.nope: no such key or section{LISTED}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "problem"),
+    [
+        (["explain", "--set", "limits.zzz=1"], {}, "flag: limits.zzz: no such key"),
+        (["check"], {"PENSTOCK_ZZZ": "1"}, "environment PENSTOCK_ZZZ: no such setting"),
+    ],
+)
+def test_name_that_resembles_none_is_told_where_all_are(run, arguments, environ, problem):
+    result = run(*arguments, **environ)
+    assert result.exit_code == 1
+    assert result.stderr == f"penstock: {problem}{LISTED}"
+
+
+def test_problem_that_is_not_about_a_name_needs_no_list(run):
+    result = run("explain", "--set", "limits.clients_max=0")
+    assert result.exit_code == 1
+    assert "config explain" not in result.stderr
 
 
 def test_example_is_printed(run):

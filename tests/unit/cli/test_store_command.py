@@ -1,12 +1,18 @@
 """``penstock store verify``: sound or damaged, said plainly and by exit status."""
 
 import json
+import stat
 import subprocess
 import sys
 from pathlib import Path
 
+import lmdb
 import pytest
+from click.testing import CliRunner
 
+from penstock.cli import penstock
+from penstock.config import Config
+from penstock.errors import StorageForeign
 from penstock.store.batch import Batch
 from penstock.store.lmdb_store import LmdbStore
 
@@ -43,6 +49,74 @@ def test_a_changed_byte_is_found_and_the_exit_status_says_so(directory):
     assert done.returncode == 1
     assert not findings["sound"]
     assert any("checksum" in fault for fault in findings["faults"])
+
+
+def test_counts_are_those_of_the_broker_and_what_was_removed_is_told_apart(directory):
+    store = LmdbStore(directory, map_bytes=1 << 24)
+    store.delete(b"plant/pump", range(30))
+    size = store.size()
+    store.close()
+    findings = json.loads(verify(directory, "--json").stdout)
+    assert (findings["entries"], findings["messages"]) == (size.entries, size.messages)
+    assert (findings["messages"], findings["removed"], findings["topics"]) == (470, 30, 1)
+    said = verify(directory).stdout
+    assert "470 messages in" in said
+    assert "besides, 30 removed messages whose entries others keep" in said
+
+
+def test_topics_at_fault_are_named_as_they_are_written(directory):
+    store = LmdbStore(directory, map_bytes=1 << 24)
+    while store.flush():
+        pass
+    store.close()
+    _clear(directory, b"index")
+    done = verify(directory)
+    assert done.returncode == 1
+    assert "offset 0 of topic 'plant/pump' in entry 1" in done.stdout
+
+
+def _clear(directory: Path, database: bytes) -> None:
+    with (
+        lmdb.open(str(directory), max_dbs=16, map_size=1 << 24) as environment,
+        environment.begin(write=True) as transaction,
+    ):
+        transaction.drop(environment.open_db(database, transaction), delete=False)
+
+
+def test_file_in_place_of_its_directory_is_said(directory):
+    done = verify(directory / "data.mdb")
+    assert done.returncode == 1
+    assert f"Name the directory that it lies in: {directory}\n" in done.stderr
+
+
+def test_marker_that_is_missing_is_said_with_what_to_do_by_verify_and_by_the_broker(directory):
+    (directory / "PENSTOCK").unlink()
+    told = verify(directory).stderr
+    assert "the marker file PENSTOCK is missing" in told
+    assert "copy PENSTOCK from where data.mdb came from" in told
+    with pytest.raises(StorageForeign, match="the marker file PENSTOCK is missing"):
+        LmdbStore(directory, map_bytes=1 << 24)
+
+
+def test_help_names_the_default():
+    said = CliRunner().invoke(penstock, ["store", "verify", "--help"]).stdout
+    assert f"{Config().data} unless given" in said
+
+
+def test_directory_that_the_broker_makes_is_for_its_owner_only(tmp_path):
+    LmdbStore(tmp_path / "parent" / "data", map_bytes=1 << 24).close()
+    assert _mode(tmp_path / "parent" / "data") == 0o700
+
+
+def test_directory_that_was_there_keeps_its_mode(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data").chmod(0o750)
+    LmdbStore(tmp_path / "data", map_bytes=1 << 24).close()
+    assert _mode(tmp_path / "data") == 0o750
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
 
 
 def test_a_directory_that_is_no_store_is_named(tmp_path):
