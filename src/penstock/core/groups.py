@@ -111,7 +111,7 @@ class Group:
     @property
     def oldest_unsettled(self) -> int:
         """The lowest offset that is pending or not handed out; all before it is done."""
-        return min(self.next, min(self.pending, default=self.next))
+        return min(self.next, *self.pending) if self.pending else self.next
 
     def unsettled(self, stretches: list[tuple[int, int]]) -> int:
         """How many of these offsets are pending or not handed out."""
