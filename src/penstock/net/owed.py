@@ -55,8 +55,13 @@ class Owed:
         else:  # history, sent behind newer messages or once more
             self.settle(sequence, sequence + count)
             insort(stretches, stretch)
-        if len(stretches) > STRETCHES_MAX:
-            del stretches[: STRETCHES_MAX // 64]
+        self._keep_bound()
+
+    def _keep_bound(self) -> None:
+        """Forget the oldest, some more than needed: it is done less often then."""
+        excess = len(self._stretches) - STRETCHES_MAX
+        if excess > 0:
+            del self._stretches[: excess + STRETCHES_MAX // 64]
 
     def settle(self, first: int, end: int) -> tuple[list[Place], list[tuple[int, int]]]:
         """Sequences ``first … end - 1`` are acknowledged: where they lie, and those not known."""
@@ -76,7 +81,8 @@ class Owed:
             left += _rest(stretch, start, stop)
             first = max(first, stop)
             high += 1
-        stretches[low:high] = left
+        stretches[low:high] = left  # one more, if its middle was acknowledged
+        self._keep_bound()
         if first < end:
             unknown.append((first, end))
         return places, unknown

@@ -66,6 +66,16 @@ def test_beyond_the_bound_the_oldest_are_not_known_any_more(monkeypatch):
     assert result.settle(1_998, 1_999) == ([Place(b"t", 999, 1_000)], [])
 
 
+def test_acknowledging_every_other_message_does_not_break_the_bound(monkeypatch):
+    monkeypatch.setattr(owed, "STRETCHES_MAX", 64)
+    result = sent((b"t", 1, 0, 1_000))
+    for sequence in range(1, 1_000, 2):
+        assert result.settle(sequence, sequence + 1) == ([Place(b"t", sequence - 1, sequence)], [])
+        assert len(result) <= 64
+    assert result.settle(2, 3) == ([], [(2, 3)])
+    assert result.settle(1_000, 1_001) == ([Place(b"t", 999, 1_000)], [])
+
+
 @pytest.mark.parametrize(
     ("numbers", "ranges"),
     [
