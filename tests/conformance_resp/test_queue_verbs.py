@@ -1,10 +1,14 @@
 """PUSH, PULL and ACK: each job to one worker, whichever door it comes by."""
 
+import contextlib
 import threading
+import time
 
 import pytest
 import redis
 
+from penstock.errors import StorageFull
+from penstock.net.resp import queue
 from penstock.testing import Broker
 from penstock.wire.binary import client as binary
 from penstock.wire.binary import encode
@@ -34,6 +38,32 @@ def dial(request):
         yield open_one
         for client in opened:
             client.close()
+
+
+@contextlib.contextmanager
+def slow_commits(broker: Broker):
+    """Whoever is answered before the commit is answered long before it; gives those that ended."""
+    store, commit, ended = broker.server.store, broker.server.store.commit, []
+
+    def slowly(batch: object) -> object:
+        time.sleep(0.1)
+        ended.append(commit(batch))
+        return ended[-1]
+
+    store.commit = slowly
+    yield ended
+    store.commit = commit
+
+
+@contextlib.contextmanager
+def full_disk(broker: Broker):
+    def refuse(_batch: object) -> None:
+        raise StorageFull("no room")
+
+    store, commit = broker.server.store, broker.server.store.commit
+    store.commit = refuse
+    yield
+    store.commit = commit
 
 
 def push(client: redis.Redis, *jobs: str) -> list[int]:
@@ -120,13 +150,50 @@ def test_what_was_not_acknowledged_comes_back_after_a_kill_of_the_broker(dial):
     push(client, "a", "b")
     jobs = client.execute_command("PULL", "jobs", "COUNT", 2, "WITHACK")
     client.execute_command("ACK", jobs[0][0])
-    push(client, "c")  # behind the ACK in the line: once this is stored, so is that
+    push(client, "c")
     client.close()
     dial.broker.restart(kill=True)
     again, got = dial(), []
     while len(got) < 2:  # what comes back may come a commit later than what was waiting
         got += again.execute_command("PULL", "jobs", "COUNT", 9, "BLOCK", 5_000)
     assert sorted(got) == [b"b", b"c"]
+
+
+def test_an_ack_is_answered_when_the_disk_has_it(dial):
+    client = dial()
+    push(client, "a", "b")
+    jobs = client.execute_command("PULL", "jobs", "COUNT", 2, "WITHACK")
+    with slow_commits(dial.broker) as ended:
+        client.execute_command("ACK", jobs[0][0])
+        assert ended
+    client.close()
+    dial.broker.restart(kill=True)
+    assert dial().execute_command("PULL", "jobs", "COUNT", 9, "BLOCK", 5_000) == [b"b"]
+
+
+def test_an_ack_that_the_disk_refuses_can_be_given_again(dial):
+    client, other = dial(), dial()
+    push(client, "a", "b")
+    jobs = client.execute_command("PULL", "jobs", "COUNT", 2, "WITHACK")
+    with full_disk(dial.broker), pytest.raises(redis.ResponseError, match="storage_full"):
+        client.execute_command("ACK", jobs[0][0])
+    assert client.execute_command("ACK", jobs[0][0]) in {b"OK", "OK", True}
+    with full_disk(dial.broker), pytest.raises(redis.ResponseError, match="storage_full"):
+        client.execute_command("ACK", jobs[1][0])
+    client.close()
+    assert other.execute_command("PULL", "jobs", "BLOCK", 5_000) == [b"b"]
+
+
+def test_jobs_without_an_ack_are_bounded(dial, monkeypatch):
+    monkeypatch.setattr(queue, "PENDING_MAX", 2)
+    client = dial()
+    push(client, "a", "b", "c")
+    jobs = client.execute_command("PULL", "jobs", "COUNT", 2, "WITHACK")
+    with pytest.raises(redis.ResponseError, match="2 jobs of this queue wait for an ACK"):
+        client.execute_command("PULL", "jobs", "WITHACK")
+    assert client.execute_command("PULL", "jobs") == [b"c"]
+    client.execute_command("ACK", jobs[0][0])
+    assert client.execute_command("PULL", "jobs", "WITHACK") is None
 
 
 def test_a_pull_without_ack_is_done_even_if_the_broker_is_stopped_next(dial):

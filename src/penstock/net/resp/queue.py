@@ -4,7 +4,7 @@
 
     PUSH queue job                              the job's number in its queue, from 1, once stored
     PULL queue [COUNT n] [BLOCK ms] [WITHACK]   jobs, or null if there are none
-    ACK sequence                                OK
+    ACK sequence                                OK, once that is stored
 
 A PULL stands in the same circle as the workers of the binary protocol until it has got something or
 its time is over. A job is done when it leaves, unless the client asks for ``WITHACK``: then each
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.model.message import Message
 from penstock.net.envelopes import unsigned_refusal
-from penstock.net.queues import PREFIX
+from penstock.net.queues import PREFIX, WORKERS
 from penstock.net.resp.calls import OK, Call, Commands, Spec
 from penstock.net.resp.faults import publish_fault
 from penstock.obs.reasons import DisconnectReason
@@ -31,6 +31,10 @@ __all__ = ["COMMANDS"]
 
 COUNT_MAX = 1_024
 """Jobs that one PULL may ask for."""
+
+PENDING_MAX = 100_000
+"""Jobs of a queue that may be without an ACK before a PULL gets no more that need one. They are
+kept in memory, and in the row of the queue's group."""
 
 BLOCK_MS_MAX = 365 * 24 * 3600 * 1000
 """Longest time that a PULL may wait, short of for ever."""
@@ -88,7 +92,12 @@ def _pull(call: Call) -> None:
     if isinstance(options, str):
         call.fail(options)
         return
-    _Puller(call, PREFIX + call.args[1], options).start()
+    topic = PREFIX + call.args[1]
+    group = call.connection.hub.broker.groups.get(topic, WORKERS)
+    if options.with_ack and group is not None and len(group.pending) >= PENDING_MAX:
+        call.fail(f"ERR {len(group.pending)} jobs of this queue wait for an ACK, give some first")
+        return
+    _Puller(call, topic, options).start()
 
 
 def _parsed(arguments: list[bytes]) -> _Options | str:
@@ -206,6 +215,64 @@ class _Puller:
 # ── ACK ───────────────────────────────────────────────────────────────────────────────────────
 
 
+class _Acked:
+    """Answers a run of ACKs once the disk has them all."""
+
+    __slots__ = ("_answer", "_call", "_reason", "_waits")
+
+    def __init__(self, call: Call, answer: bytes) -> None:
+        self._call = call
+        self._answer = answer
+        self._reason: DisconnectReason | None = None
+        self._waits = 1
+
+    def wait(self) -> None:
+        """There is one thing more to wait for."""
+        self._waits += 1
+
+    def done(self, reason: DisconnectReason | None = None) -> None:
+        """One of them is done with, or the disk refused it."""
+        self._waits -= 1
+        self._reason = self._reason or reason
+        if self._waits or self._call.closed:
+            return
+        if self._reason is None:
+            self._call.reply(self._answer)
+        else:
+            self._call.fail(f"ERR {self._reason.value}: not stored, acknowledge again later")
+
+
+class _Job(NamedTuple):
+    """A job with a client: its place, and the PULL that brought it there."""
+
+    sequence: int
+    topic: bytes
+    offset: int
+    consumer: bytes
+
+
+class _Settling:
+    """Jobs of one queue that the client is done with, on their way to the disk."""
+
+    __slots__ = ("_acked", "_jobs", "_pulls")
+
+    def __init__(self, pulls: "_Pulls", jobs: list[_Job], acked: _Acked) -> None:
+        self._pulls = pulls
+        self._jobs = jobs
+        self._acked = acked
+        acked.wait()
+
+    def outcome(self, _value: object) -> None:
+        """It is stored."""
+        self._pulls.settled(self._jobs)
+        self._acked.done()
+
+    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
+        """The disk refused: they are with the client still."""
+        self._pulls.hold(self._jobs)
+        self._acked.done(reason)
+
+
 class _Pulls:
     """Jobs that one connection has pulled and must acknowledge."""
 
@@ -213,10 +280,10 @@ class _Pulls:
         self._connection = connection
         self._hub = connection.hub
         self._count = 0
-        self._jobs: dict[int, tuple[bytes, int, bytes]] = {}
-        """By sequence: topic, offset, and under which name they were pulled."""
-        self._left: dict[bytes, int] = {}
-        """How many are left of each PULL."""
+        self._jobs: dict[int, _Job] = {}
+        """By sequence."""
+        self._left: dict[tuple[bytes, bytes], int] = {}
+        """How many are left of each PULL: topic and name. On disk; their ACK may be on its way."""
         connection.on_close(self._return_all)
 
     def next_name(self) -> bytes:
@@ -226,25 +293,40 @@ class _Pulls:
 
     def keep(self, topic: bytes, consumer: bytes, jobs: list[Message]) -> None:
         """Jobs are with the client."""
-        self._left[consumer] = len(jobs)
-        self._jobs.update((job.sequence, (topic, job.offset, consumer)) for job in jobs)
+        self._left[topic, consumer] = len(jobs)
+        self.hold([_Job(job.sequence, topic, job.offset, consumer) for job in jobs])
 
-    def settle(self, sequence: int) -> None:
-        """The client is done with a job; a number we know nothing of does no harm."""
-        topic, offset, consumer = self._jobs.pop(sequence, (b"", 0, b""))
-        if not topic:
-            return
-        self._hub.counters.acknowledged_total += 1
-        self._hub.queues.settle(topic, [offset])
-        self._left[consumer] -= 1
-        if not self._left[consumer]:
-            del self._left[consumer]
-            self._hub.queues.leave(topic, consumer)
+    def hold(self, jobs: list[_Job]) -> None:
+        """These may be acknowledged."""
+        self._jobs.update((job.sequence, job) for job in jobs)
+
+    def settle(self, sequences: list[int], acked: _Acked) -> None:
+        """The client is done with jobs; a number we know nothing of does no harm."""
+        jobs_of: dict[bytes, list[_Job]] = {}
+        for sequence in sequences:
+            job = self._jobs.pop(sequence, None)
+            if job is not None:
+                jobs_of.setdefault(job.topic, []).append(job)
+        for topic, jobs in jobs_of.items():
+            self._hub.counters.acknowledged_total += len(jobs)
+            settling = _Settling(self, jobs, acked)
+            self._hub.queues.settle(topic, [job.offset for job in jobs], settling)
+
+    def settled(self, jobs: list[_Job]) -> None:
+        """The disk has it: a PULL that is done with all of its jobs is nobody any more."""
+        for job in jobs:
+            pull = (job.topic, job.consumer)
+            if pull in self._left:  # else the connection has ended
+                self._left[pull] -= 1
+                if not self._left[pull]:
+                    del self._left[pull]
+                    self._hub.queues.leave(*pull)
 
     def _return_all(self) -> None:
         del self._hub.queues.holders[self._connection]
-        for topic, consumer in {(topic, consumer) for topic, _, consumer in self._jobs.values()}:
-            self._hub.queues.leave(topic, consumer)
+        for pull in self._left:
+            self._hub.queues.leave(*pull)
+        self._left = {}
 
 
 def pulls_of(connection: "RespConnection") -> _Pulls:
@@ -259,11 +341,11 @@ def pulls_of(connection: "RespConnection") -> _Pulls:
 def _ack(call: Call) -> None:
     """Be done with a job that was pulled WITHACK: ACK sequence."""
     sequences = [_integer(tail, 0, (1 << 64) - 1) for tail in call.tails]
-    for sequence in sequences:
-        if sequence is not None:
-            pulls_of(call.connection).settle(sequence)
     answers = [OK if s is not None else encode.error(_NOT_AN_INTEGER) for s in sequences]
-    call.reply(b"".join(answers))
+    acked = _Acked(call, b"".join(answers))
+    known = [sequence for sequence in sequences if sequence is not None]
+    pulls_of(call.connection).settle(known, acked)
+    acked.done()
 
 
 COMMANDS: Commands = {
