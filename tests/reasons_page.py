@@ -94,7 +94,10 @@ ADVICE: dict[Enum, str] = {
     DropReason.QUEUE_FULL_NEWEST: (
         "Raise `limits.queue_messages_max`, or have clients come back (or acknowledge) sooner."
     ),
-    DropReason.RETENTION: "Raise `journal.total_bytes_max`; sessions waited for what it removed.",
+    DropReason.RETENTION: (
+        "Somebody had still to get what retention removed. Raise the limits of the rule that "
+        "matches the topic, or `journal.total_bytes_max`."
+    ),
     DropReason.SESSION_EXPIRED: (
         "Raise `limits.session_expiry_s`, if the client was meant to come back."
     ),

@@ -72,7 +72,7 @@ class DropReason(Enum):
     QUEUE_FULL_NEWEST = "queue_full_newest"
     """The session's queue was full; the new message was not queued."""
     RETENTION = "retention"
-    """Queued for a session, but removed from the journal by its total size limit."""
+    """Owed to a session, a subscriber, a queue or a group, but removed from the journal."""
     SESSION_EXPIRED = "session_expired"
     """Queued for a session whose time ran out."""
     RETAINED_LIMIT = "retained_limit"
