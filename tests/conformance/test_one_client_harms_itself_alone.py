@@ -1,7 +1,11 @@
 """What one client sends must not cost another more than a moment, nor mix with what is another's."""
 
 import threading
+from itertools import count
 
+import pytest
+
+from penstock.net.mqtt import MqttConnection
 from tests.conformance.wire_client import WireClient, connack, connect_packet, publish, subscribe
 
 
@@ -72,3 +76,29 @@ def test_a_stop_under_load_does_not_wait_for_publishers_to_end(own_broker, conne
             client.socket.close()
         for thread in threads:
             thread.join()
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_many_new_topics_in_one_piece_are_taken_turn_by_turn(own_broker, connect, monkeypatch, qos):
+    broker = own_broker()
+    client, watcher = connect(at=broker), connect(at=broker)
+    watcher.subscribe(("t/#", 0))
+    put_off, go_on_later = [], MqttConnection._go_on_later
+    hub, steps = broker.server.hub, count()
+    now = hub.monotonic()
+
+    def spy(connection, events):
+        put_off.append(len(events))
+        go_on_later(connection, events)
+
+    monkeypatch.setattr(MqttConnection, "_go_on_later", spy)
+    monkeypatch.setattr(hub, "monotonic", lambda: now + next(steps) / 1000)
+    topics = [f"t/{number}" for number in range(200)]
+    packets = [
+        publish(topic, b"x", qos=qos, packet_id=number if qos else None)
+        for number, topic in enumerate(topics, 1)
+    ]
+    client.send(b"".join(packets))
+    assert [watcher.receive_publish()[2].decode() for _ in topics] == topics
+    assert len(put_off) > 10
+    assert sorted(put_off, reverse=True) == put_off

@@ -58,6 +58,9 @@ __all__ = ["MqttConnection"]
 
 CONNACK_ACCEPTED, CONNACK_IDENTIFIER_REJECTED, CONNACK_UNAVAILABLE = 0, 2, 3
 
+TURN_S = 0.005
+"""How long packets of one client are acted on before others have their turn."""
+
 _NOT_OPENED = {
     DisconnectReason.STORAGE_FULL,
     DisconnectReason.STORAGE_FAILED,
@@ -112,7 +115,7 @@ class MqttConnection(Connection):
         self._held: list[Any] | None = None
         """Events behind a CONNECT that is not answered yet; None at any other time."""
         self._later: list[Any] | None = None
-        """Events behind a SUBSCRIBE, until others have had their turn."""
+        """Events that were put off, until others have had their turn."""
         self._subscribing = 0
         """Filters in the line: granted, but not yet among the session's."""
         self.forward = outbox.forward
@@ -126,14 +129,19 @@ class MqttConnection(Connection):
     # ── from the socket ───────────────────────────────────────────────────────────────────────
 
     def handle(self, events: list[Any], now_ms: int) -> None:
-        """Act on packets, until one must be waited for."""
+        """Act on packets, until one must be waited for, or others must have their turn."""
         position, count = 0, len(events)
+        monotonic = self._hub.monotonic
+        turn_ends_at = monotonic() + TURN_S
         while position < count:
+            if position and monotonic() > turn_ends_at:
+                self._go_on_later(events[position:])
+                return
             event = events[position]
             position += 1
             kind = type(event)
             if kind is PublishRun:
-                position = self._on_publish_runs(events, position - 1, now_ms)
+                position = self._on_publish_runs(events, position - 1, now_ms, turn_ends_at)
             elif kind is Publish:
                 position = self._on_publish(events, position, now_ms)
             else:
@@ -148,9 +156,11 @@ class MqttConnection(Connection):
                 return  # nothing after it is processed [MQTT-4.8.0-1]
 
     def _go_on_later(self, events: list[Any]) -> None:
-        """Let others have a turn: a SUBSCRIBE can bring many retained messages, and many can come.
+        """Let others have a turn.
 
-        Nothing more is read meanwhile, so what is left stays in order.
+        A SUBSCRIBE can bring many retained messages, and many can come. A topic that is new is held
+        against all patterns there are, and a chunk can have thousands of those. Nothing more is
+        read meanwhile, so what is left stays in order.
         """
         self._later = events
         self.pause_reading()
@@ -248,22 +258,28 @@ class MqttConnection(Connection):
 
     # ── publishing ────────────────────────────────────────────────────────────────────────────
 
-    def _on_publish_runs(self, events: list[Any], position: int, now_ms: int) -> int:
+    def _on_publish_runs(
+        self, events: list[Any], position: int, now_ms: int, turn_ends_at: float
+    ) -> int:
         """QoS 0: to the subscribers at once, raw frames reused; captured in the background.
 
         The hottest loop beside the codec's, so it takes all such events in a row and does what it
-        can once for all of them. Returns the position of the first event of another kind.
+        can once for all of them; only where it meets a new topic it asks for the time. Returns the
+        position of the first event that it did not take.
         """
-        hub = self._hub
+        hub, start = self._hub, position
         cached = hub.broker.routes.cached
         capture = hub.pipeline.begin_capture()
         received = 0
         targets: Targets = ()
         stretch: list[PublishRun] = []
         while position < len(events) and type(event := events[position]) is PublishRun:
-            position += 1
             topic, payloads = event.topic, event.payloads
-            route = cached.get(topic) or self._admit(topic)
+            route = cached.get(topic)
+            if route is None and position > start and hub.monotonic() > turn_ends_at:
+                break
+            position += 1
+            route = route or self._admit(topic)
             if route is None:
                 break
             memo = route.memo

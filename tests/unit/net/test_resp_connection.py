@@ -294,8 +294,8 @@ async def test_a_slow_subscriber_loses_the_oldest_live_messages_counted():
 @pytest.mark.asyncio
 async def test_many_commands_in_one_chunk_leave_others_their_turn(broker, monkeypatch):
     hub, client, other = broker.server.hub, Client(broker), Client(broker)
-    steps = count()
-    monkeypatch.setattr(hub, "monotonic", lambda: next(steps) / 1000)
+    steps, now = count(), hub.monotonic()
+    monkeypatch.setattr(hub, "monotonic", lambda: now + next(steps) / 1000)
     client.send_all(*[b"ECHO %d" % number for number in range(50)], b"PUBLISH t x")
     assert not client.transport.is_reading
     client.connection.outbox.flush()
@@ -314,8 +314,9 @@ async def test_many_commands_in_one_chunk_leave_others_their_turn(broker, monkey
 async def test_pipelined_commands_behind_a_turn_do_not_wait_for_answers(
     broker, waiting, monkeypatch
 ):
-    steps = count()
-    monkeypatch.setattr(broker.server.hub, "monotonic", lambda: next(steps) / 100)
+    hub, steps = broker.server.hub, count()
+    now = hub.monotonic()
+    monkeypatch.setattr(hub, "monotonic", lambda: now + next(steps) / 100)
     client = Client(broker)
     client.send_all(b"ADD 1", b"add 2", b"ADD 3")
     await turns(5)
