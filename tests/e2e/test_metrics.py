@@ -308,7 +308,9 @@ def test_what_redis_clients_ask_for_counts_too():
         pubsub.unsubscribe("a")
         pubsub.get_message(timeout=5)
         client.ping()
-        before = broker.metrics()["metricmq_errors_total"]  # the library asks for more than there is
+        before = broker.metrics()[
+            "metricmq_errors_total"
+        ]  # the library asks for more than there is
         with pytest.raises(redis.ResponseError):
             client.execute_command("NONSENSE")
         metrics = broker.metrics()
