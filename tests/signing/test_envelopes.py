@@ -7,11 +7,21 @@ import redis
 
 from penstock.errors import StorageFull
 from penstock.model.message import Signature
+from penstock.net.connection import SIGNED_AT_ONCE
+from penstock.net.mqtt import MqttConnection
 from penstock.obs.reasons import DisconnectReason
 from penstock.testing import Broker
 from penstock.trust.signatures import is_valid
 from penstock.wire.mqtt.envelope import opened, sealed
-from tests.conformance.wire_client import PINGREQ, puback, pubcomp, publish, pubrec, pubrel
+from tests.conformance.wire_client import (
+    PINGREQ,
+    puback,
+    pubcomp,
+    publish,
+    pubrec,
+    pubrel,
+    wait_until,
+)
 from tests.signing.kit import (
     INVALID,
     TIMEOUT_S,
@@ -287,6 +297,37 @@ def test_what_the_disk_refused_may_be_sent_again_under_the_same_signature(
             device.send(packet)
             device.expect(puback(1))
     assert len(history(broker, topic)) == 1
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_envelopes_of_one_client_are_opened_some_at_a_time(own_broker, topic, qos, monkeypatch):
+    """Others have a turn in between; all are stored, in order."""
+    broker = own_broker()
+    signer = register(broker)
+    count = 3 * SIGNED_AT_ONCE + 1
+    opened_at_once = []
+    inner = MqttConnection._open
+
+    def counting(self, topic, payloads, now_ms):
+        opened_at_once.append(len(payloads))
+        return inner(self, topic, payloads, now_ms)
+
+    monkeypatch.setattr(MqttConnection, "_open", counting)
+    packets = [
+        publish(
+            PREFIX + topic,
+            signer.envelope_1(topic, b"%d" % number),
+            qos=qos,
+            packet_id=(number + 1) if qos else None,
+        )
+        for number in range(count)
+    ]
+    with mqtt(broker) as device:
+        device.send(b"".join(packets))
+        wait_until(lambda: sum(opened_at_once) == count)
+        wait_until(lambda: broker.server.store.topic(topic).count == count)
+    assert [payload for payload, _ in history(broker, topic)] == [b"%d" % n for n in range(count)]
+    assert max(opened_at_once) <= SIGNED_AT_ONCE
 
 
 # ── coming out

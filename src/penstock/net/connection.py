@@ -15,10 +15,16 @@ from penstock.net.outbox import Outbox
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
 
-__all__ = ["ASK_INTERVAL_S", "Connection"]
+__all__ = ["ASK_INTERVAL_S", "SIGNED_AT_ONCE", "TURN_S", "Connection"]
 
 ASK_INTERVAL_S = 30.0
 """Longest time between two looks at a connection's deadline; dead ones are forgotten by then."""
+
+TURN_S = 0.005
+"""How long what one client sent is acted on before others have their turn."""
+
+SIGNED_AT_ONCE = 64
+"""Signatures verified before others have a turn: some 5 ms of work."""
 
 CLOSE_TIMEOUT_S = 5.0
 """How long a closed connection may take to read its last bytes."""

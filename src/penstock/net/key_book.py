@@ -6,7 +6,7 @@ from penstock.core.commands import KeyStored
 from penstock.errors import StorageError, StorageFull
 from penstock.net.hub import Hub
 from penstock.obs.reasons import DisconnectReason
-from penstock.trust.keys import Key
+from penstock.trust.keys import KEY_ID_MAX, Key
 
 if TYPE_CHECKING:
     import asyncio
@@ -28,7 +28,10 @@ class KeyBook:
 
     def next_key_id(self) -> int:
         """An id that no key has, nor one that is being registered."""
-        self._promised = max(self._hub.broker.keys.next_id(), self._promised + 1)
+        free = self._hub.broker.keys.next_id()
+        self._promised = max(free, self._promised + 1)
+        if self._promised > KEY_ID_MAX:
+            self._promised = free
         return self._promised
 
     def wall_ms(self) -> int:

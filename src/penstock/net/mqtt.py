@@ -12,6 +12,8 @@ import asyncio
 import secrets
 from typing import Any
 
+from msgspec.structs import replace
+
 from penstock.core.broker import SUBSCRIBE_FAILED
 from penstock.core.commands import (
     Acknowledged,
@@ -31,7 +33,7 @@ from penstock.limits import KEEP_ALIVE_FACTOR, KEEP_ALIVE_S_MAX
 from penstock.model.message import Extras
 from penstock.model.topic import filter_fault
 from penstock.net.admission import CAPTURED, ENVELOPES, topic_refusal
-from penstock.net.connection import ASK_INTERVAL_S, Connection
+from penstock.net.connection import ASK_INTERVAL_S, SIGNED_AT_ONCE, TURN_S, Connection
 from penstock.net.envelopes import Opened as OpenedEnvelopes
 from penstock.net.envelopes import open_envelopes, refuse_unsigned
 from penstock.net.hub import Hub, Outlet, Targets
@@ -57,9 +59,6 @@ from penstock.wire.mqtt.server import ServerMachine
 __all__ = ["MqttConnection"]
 
 CONNACK_ACCEPTED, CONNACK_IDENTIFIER_REJECTED, CONNACK_UNAVAILABLE = 0, 2, 3
-
-TURN_S = 0.005
-"""How long packets of one client are acted on before others have their turn."""
 
 _NOT_OPENED = {
     DisconnectReason.STORAGE_FULL,
@@ -133,10 +132,12 @@ class MqttConnection(Connection):
         position, count = 0, len(events)
         monotonic = self._hub.monotonic
         turn_ends_at = monotonic() + TURN_S
+        is_begun = False
         while position < count:
-            if position and monotonic() > turn_ends_at:
+            if is_begun and monotonic() > turn_ends_at:
                 self._go_on_later(events[position:])
                 return
+            is_begun = True
             event = events[position]
             position += 1
             kind = type(event)
@@ -286,10 +287,11 @@ class MqttConnection(Connection):
             if memo is None:
                 memo = route.memo = hub.policy(topic)
             if memo > CAPTURED:
-                self._on_signed_runs(topic, payloads, now_ms)
-                if self.reason is not None:
-                    break
-                continue
+                if len(payloads) > SIGNED_AT_ONCE:  # the rest when others have had their turn
+                    position -= 1
+                    events[position] = replace(event, payloads=payloads[SIGNED_AT_ONCE:])
+                self._on_signed_runs(topic, payloads[:SIGNED_AT_ONCE], now_ms)
+                break
             received += len(payloads)
             if stretch and route.targets == targets and _is_next(stretch[-1], event):
                 stretch.append(event)
@@ -309,16 +311,17 @@ class MqttConnection(Connection):
     def _on_publish(self, events: list[Any], position: int, now_ms: int) -> int:
         """Put a PUBLISH, and those like it right behind it, in the line; return what is next."""
         first = events[position - 1]
-        run = [first]
-        while position < len(events) and _continues(first, events[position]):
-            run.append(events[position])
-            position += 1
         hub, topic, qos = self._hub, first.topic, first.qos
         route = hub.broker.routes.cached.get(topic) or self._admit(topic)
         if route is None:
             return position
         if route.memo is None:
             route.memo = hub.policy(topic)
+        run = [first]
+        most = SIGNED_AT_ONCE if route.memo > CAPTURED else len(events)
+        while position < len(events) and len(run) < most and _continues(first, events[position]):
+            run.append(events[position])
+            position += 1
         if route.memo > CAPTURED:
             self._on_signed(run, now_ms)
             return position

@@ -14,6 +14,7 @@ from penstock.core.broker import Broker
 from penstock.errors import StorageError, StorageFull
 from penstock.net.binary import BinaryConnection
 from penstock.net.binary import connection as module
+from penstock.net.connection import SIGNED_AT_ONCE
 from penstock.net.hub import Hub
 from penstock.net.queues import Queues
 from penstock.obs.counters import Counters
@@ -365,11 +366,11 @@ async def test_nothing_more_is_sent_to_who_is_paused_until_it_has_read(bench):
 async def test_many_signatures_leave_others_a_turn_and_are_answered_in_order(bench):
     signed = b"".join(
         encode.frame(encode.Command.SIGNED_PUBLISH, number, b"t", b"m") + bytes(68)
-        for number in range(3 * module.SIGNED_AT_ONCE)
+        for number in range(3 * SIGNED_AT_ONCE)
     )
     peer = bench.peer()
     peer.send(signed, client.ping())
     assert not peer.transport.is_reading
     refused = "Invalid signature or unknown key"
-    await peer.hears(*[refused] * (3 * module.SIGNED_AT_ONCE), "pong")
+    await peer.hears(*[refused] * (3 * SIGNED_AT_ONCE), "pong")
     await until(lambda: peer.transport.is_reading)

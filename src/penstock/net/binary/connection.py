@@ -26,7 +26,7 @@ from penstock.net.admission import CAPTURED, ENVELOPES, FORBIDDEN, topic_refusal
 from penstock.net.binary.acknowledgements import Acknowledgements
 from penstock.net.binary.replies import Replies
 from penstock.net.binary.work import QueueWorker
-from penstock.net.connection import ASK_INTERVAL_S, Connection
+from penstock.net.connection import ASK_INTERVAL_S, SIGNED_AT_ONCE, TURN_S, Connection
 from penstock.net.cursor import Cursor
 from penstock.net.envelopes import refuse_unsigned
 from penstock.net.feed import Part, Stretch
@@ -53,9 +53,6 @@ __all__ = ["BinaryConnection"]
 
 HELD_MAX = 1_024
 """Requests held, and replies that wait for the disk, before nothing more is read."""
-
-SIGNED_AT_ONCE = 64
-"""Signatures verified before others have a turn: some 5 ms of work."""
 
 _TEXTS = {
     DisconnectReason.SESSION_TAKEN_OVER: "Another connection uses this client id",
@@ -136,7 +133,12 @@ class BinaryConnection(Connection):
     def handle(self, events: list[Any], now_ms: int) -> None:
         """Act on frames; hold those behind a SUBSCRIBE that is sending history."""
         pending = deque(events)
+        monotonic = self._hub.monotonic
+        turn_ends_at = monotonic() + TURN_S
         while pending and self.reason is None:
+            if len(pending) < len(events) and monotonic() > turn_ends_at:
+                self._go_on_later(pending)
+                return
             event = pending.popleft()
             kind = type(event)
             if self._held is not None and kind is not Acks:
@@ -153,7 +155,7 @@ class BinaryConnection(Connection):
             self.pause_reading()
 
     def _go_on_later(self, pending: deque[Any]) -> None:
-        """Let others have a turn: verifying signatures takes time."""
+        """Let others have a turn: verifying signatures takes time, and so do many new topics."""
         self._signed = list(pending)
         self.pause_reading()
         self._hub.loop.call_soon(self._go_on)

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from penstock.limits import KIB
-from penstock.net.connection import Connection
+from penstock.net.connection import TURN_S, Connection
 from penstock.net.hub import Hub, peer_of
 from penstock.net.resp import transactions
 from penstock.net.resp.calls import Call, Spec
@@ -47,8 +47,6 @@ INLINE_BYTES_MAX = 64 * KIB
 COMMAND_OVERHEAD_BYTES_MAX = 64 * KIB
 """What a command may have beside its largest argument: names, options."""
 
-TURN_S = 0.005
-"""How long commands of one client run before others have their turn."""
 
 UNREAD_S = 30.0
 """How long a client may take to read anything while commands of it wait for room."""
