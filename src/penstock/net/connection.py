@@ -21,7 +21,11 @@ ASK_INTERVAL_S = 30.0
 """Longest time between two looks at a connection's deadline; dead ones are forgotten by then."""
 
 TURN_S = 0.005
-"""How long what one client sent is acted on before others have their turn."""
+"""How long what one client sent is acted on before others have their turn.
+
+If it took longer, nothing more is read from it in that turn: the loop would read 32 chunks, if they
+are there.
+"""
 
 SIGNED_AT_ONCE = 64
 """Signatures verified before others have a turn: some 5 ms of work."""
@@ -118,6 +122,13 @@ class Connection(asyncio.Protocol):
         if hub.pipeline.is_congested:
             self.pause_reading()
             hub.pipeline.when_drained(self)
+        elif events and not self._is_reading_paused and self._was_long():
+            self.pause_reading()
+            hub.loop.call_soon(self.resume_reading)
+
+    def _was_long(self) -> bool:
+        """Whether the packets that came last took so long that others should have a turn."""
+        return self._hub.monotonic() - self._last_packet_at > TURN_S
 
     def handle_safely(self, events: list[Any]) -> None:
         """Act on events; a bug of ours ends this connection, and no other."""

@@ -374,3 +374,16 @@ async def test_many_signatures_leave_others_a_turn_and_are_answered_in_order(ben
     refused = "Invalid signature or unknown key"
     await peer.hears(*[refused] * (3 * SIGNED_AT_ONCE), "pong")
     await until(lambda: peer.transport.is_reading)
+
+
+async def test_who_makes_much_work_is_read_from_again_when_others_had_their_turn(bench):
+    peer = bench.peer()
+    peer.send(client.ping())
+    assert peer.transport.is_reading
+    now = bench.hub.monotonic()
+    clock = iter([now])
+    bench.hub.monotonic = lambda: next(clock, now + 1)  # the work takes a second
+    peer.send(client.ping())
+    assert not peer.transport.is_reading
+    await turns(2)
+    assert peer.transport.is_reading
