@@ -100,6 +100,8 @@ class Server:
         self._listener: Listener | None = None
         self._expiring: dict[bytes, int] = {}
         """Sessions whose ``Expired`` is in the line, by the last connection they had."""
+        self._forgetting: dict[bytes, int] = {}
+        """Durable subscribers whose ``Forgotten`` is in the line, by when they were last seen."""
 
     async def start(self) -> None:
         """Open the store, recover, listen; raises ``PenstockError`` with nothing left behind."""
@@ -239,16 +241,28 @@ class Server:
         self._expiring = expiring
 
     def _forget_subscribers(self) -> None:
-        """Who was seen longest ago stands first; who is connected is seen."""
-        now_ms = self._clock.wall_ms()
+        """Who was seen longest ago stands first; who is connected is seen.
+
+        By the steady clock or the wall clock, whichever is behind. The latter may jump by years
+        when the network comes up, either way, and what was acknowledged would come again.
+        """
+        now_ms = min(self.hub.steady_ms(), self._clock.wall_ms())
         due_ms = now_ms - self.config.limits.subscriber_expiry_s * 1000
+        forgetting = {}
         for subscriber in list(islice(self.broker.subscribers.by_id.values(), FORGET_AT_ONCE)):
-            if subscriber.seen_ms > due_ms:
-                return
-            command: Command = Forgotten(subscriber.client_id, subscriber.seen_ms)
-            if subscriber.client_id in self.hub.identities:
-                command = Progressed(subscriber.client_id, b"", [], now_ms)
-            self.hub.pipeline.submit(command, None, durable=True)
+            client_id, seen_ms = subscriber.client_id, subscriber.seen_ms
+            if seen_ms > due_ms:
+                break
+            forgetting[client_id] = seen_ms
+            if self._forgetting.get(client_id) != seen_ms:
+                self._forget(client_id, seen_ms)
+        self._forgetting = forgetting
+
+    def _forget(self, client_id: bytes, seen_ms: int) -> None:
+        command: Command = Forgotten(client_id, seen_ms)
+        if client_id in self.hub.identities:
+            command = Progressed(client_id, b"", [], self._clock.wall_ms())
+        self.hub.pipeline.submit(command, None, durable=True)
 
     def _retain(self) -> None:
         floor = self.broker.oldest_needed() or self.hub.pipeline.next_sequence

@@ -8,7 +8,15 @@ import pytest
 
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
-from penstock.core.commands import Closed, Opened, Received, Subscribed, WillMessage, to_event
+from penstock.core.commands import (
+    Closed,
+    Opened,
+    Progressed,
+    Received,
+    Subscribed,
+    WillMessage,
+    to_event,
+)
 from penstock.errors import Refused, StorageFull
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason, DropReason
@@ -166,6 +174,50 @@ async def test_expiry_does_not_pile_up_while_the_disk_is_full():
     waiting += len(pipeline._in_flight.steps) if pipeline._in_flight else 0
     await server.abandon()
     assert waiting <= 2
+
+
+def acknowledged(*client_ids: bytes) -> Batch:
+    """Durable subscribers who acknowledged something when the virtual clock began."""
+    batch = Batch()
+    for client_id in client_ids:
+        batch.add_event(to_event(Progressed(client_id, b"t", [(0, 1)], VirtualClock().wall_ms())))
+    return batch
+
+
+@pytest.mark.asyncio
+async def test_forgetting_subscribers_does_not_pile_up_while_the_disk_is_full():
+    store = Store()
+    store.commit(acknowledged(b"ann", b"bob"))
+    server = new_server(store, limits={"subscriber_expiry_s": 60})
+    await server.start()
+    server._clock.advance(61)
+    store.is_full = True
+    for _ in range(20):
+        server.turn()
+        await asyncio.sleep(0.001)
+    pipeline = server.hub.pipeline
+    waiting = len(pipeline._open.steps) + len(pipeline._kept)
+    waiting += len(pipeline._in_flight.steps) if pipeline._in_flight else 0
+    await server.abandon()
+    assert waiting <= 2
+
+
+@pytest.mark.asyncio
+async def test_a_wall_clock_that_jumps_makes_no_subscriber_forgotten():
+    store = Store()
+    store.commit(acknowledged(b"ann"))
+    server = new_server(store, limits={"subscriber_expiry_s": 60})
+    await server.start()
+    wall_ms = server._clock.wall_ms
+    server._clock.wall_ms = lambda: wall_ms() + 50 * 365 * 24 * 3600 * 1000
+    server.turn()
+    await server.hub.pipeline.drain()
+    assert b"ann" in server.broker.subscribers.by_id
+    server._clock.advance(61)
+    server.turn()
+    await server.hub.pipeline.drain()
+    assert not server.broker.subscribers.by_id
+    await server.stop()
 
 
 @pytest.mark.asyncio
