@@ -497,9 +497,10 @@ class Pipeline:
     def _tell_offsets(self, group: _Group, commit: Commit) -> None:
         """Tell those who want to know where their messages lie; they waited for it."""
         firsts = dict(zip(group.batch.groups, commit.first_offsets, strict=True))
+        waited = sum([count for _, _, count, _, _ in group.tell])
         latency = self._clock.monotonic() - group.opened_at
-        for topic, place, count, outlet, now_ms in group.tell:
-            self._counters.publish_seconds.observe(latency, count)
+        self._counters.publish_seconds.observe(latency, waited)
+        for topic, place, _count, outlet, now_ms in group.tell:
             outlet.stored(firsts[topic] + place, now_ms)
 
     def _observe_latency(self, group: _Group) -> None:
