@@ -176,6 +176,9 @@ class Connection(asyncio.Protocol):
         """The line has moved on: take more from this client, unless something keeps it waiting."""
         if self.is_waiting() or self._hub.is_stopping or not self._is_reading_paused:
             return
+        if self._hub.pipeline.is_congested:  # an answer left, or a commit failed: still no room
+            self._hub.pipeline.when_drained(self)
+            return
         self._is_reading_paused = False
         self._last_packet_at = self._hub.monotonic()  # its silence was ours
         if not self._transport.is_closing():

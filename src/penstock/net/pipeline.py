@@ -135,7 +135,7 @@ class Pipeline:
         self._start_due = False
         self._is_closed = False
         self._commit_timer: asyncio.TimerHandle | None = None
-        self._paused: list[Any] = []
+        self._paused: dict[Any, None] = {}
         self._on_commit: list[Callable[[], None]] = []
         self._kept: list[tuple[Command, int]] = []
         """Commands of failed commits that nobody is there to repeat, and the sequence by then."""
@@ -320,8 +320,8 @@ class Pipeline:
         self.is_congested = group.batch.payload_bytes + group.overhead_bytes > BATCH_BYTES_MAX
 
     def when_drained(self, outlet: Any) -> None:
-        """Tell ``outlet`` (``resume_reading``) when the next commit is done."""
-        self._paused.append(outlet)
+        """Tell ``outlet`` (``resume_reading``) when the next commit is done, or has failed."""
+        self._paused[outlet] = None
 
     def when_committed(self, callback: Callable[[], None]) -> None:
         """Call back after the next commit, and make one soon."""
@@ -610,7 +610,7 @@ class Pipeline:
     # ── others who depend on commits ──────────────────────────────────────────────────────────
 
     def _tell_committed(self) -> None:
-        paused, self._paused = self._paused, []
+        paused, self._paused = self._paused, {}
         for outlet in paused:
             outlet.resume_reading()
         callbacks, self._on_commit = self._on_commit, []

@@ -12,6 +12,7 @@ from line_bench import GatedStore, turns, until
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
 from penstock.errors import StorageError, StorageFull
+from penstock.limits import BATCH_BYTES_MAX
 from penstock.net.binary import BinaryConnection
 from penstock.net.binary import connection as module
 from penstock.net.connection import SIGNED_AT_ONCE
@@ -387,3 +388,19 @@ async def test_who_makes_much_work_is_read_from_again_when_others_had_their_turn
     assert not peer.transport.is_reading
     await turns(2)
     assert peer.transport.is_reading
+
+
+async def test_nothing_is_read_while_too_much_waits_for_the_disk_even_if_answers_leave(bench):
+    """Under ``interval`` they leave before the commit, and a commit that fails is tried again."""
+    bench.hub.pipeline._applies_first = True
+    peer = bench.peer()
+    bench.store.error = StorageFull("no room")
+    peer.send(client.publish(b"t", b"x" * (BATCH_BYTES_MAX // 5), 1))
+    await until(lambda: bench.store.attempts == 1)
+    for number in range(2, 8):  # what fails is with the writer, and kept
+        peer.send(client.publish(b"t", b"x" * (BATCH_BYTES_MAX // 5), number))
+    await peer.hears(*range(1, 8))
+    await until(lambda: bench.store.attempts > 2)
+    assert not peer.transport.is_reading
+    bench.store.error = None
+    await until(lambda: peer.transport.is_reading)
