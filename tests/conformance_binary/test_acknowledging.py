@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.net.binary import acknowledgements
 from tests.conformance_binary.looks import disconnects, drops
 from tests.conformance_binary.wire_client import ack, error, ping, pong, publish, wait_until
 
@@ -379,3 +380,18 @@ def test_who_acknowledged_what_was_removed_is_told_nothing(short_memory, dial):
     subscriber.acknowledge(*subscriber.receive_messages(30))
     removed(short_memory, b"t", 20)
     assert dial(at=short_memory).subscribe(b"t", b"name") == []
+
+
+def test_acknowledgements_that_must_be_looked_up_are_never_too_many(own_broker, dial, monkeypatch):
+    """Beyond the bound nothing more is read for a while; what a PONG confirms is all of it."""
+    monkeypatch.setattr(acknowledgements, "UNKNOWN_MAX", 4)
+    broker = own_broker()
+    dial(at=broker).publish(b"t", *numbered(600))
+    stranger = dial(at=broker)
+    stranger.subscribe(b"another", b"me")
+    for sequence in (*range(1, 600, 2), *range(2, 601, 2)):  # no two in a row, in many pieces
+        stranger.send(ack(sequence))
+    stranger.send(ping())
+    stranger.expect(pong())
+    broker.restart(kill=True)
+    assert dial(at=broker).subscribe(b"t", b"me") == []

@@ -36,6 +36,8 @@ class Stretch(msgspec.Struct, frozen=True, gc=False):
     payloads: Sequence[bytes]
     extras: dict[int, Extras]
     """By number within the stretch; only of messages that have any."""
+    forms: dict[object, bytes] = msgspec.field(default_factory=dict)
+    """Wire forms that were worked out, for whoever is given the same stretch next."""
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):
@@ -47,6 +49,8 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     group: Group
     extras: dict[int, Extras]
     """By number within the part; only of messages that have any."""
+    whole: list[Stretch] = []
+    """All stretches, once somebody has asked for them: most followers get the same."""
 
     @property
     def count(self) -> int:
@@ -55,6 +59,13 @@ class Part(msgspec.Struct, frozen=True, gc=False):
 
     def stretches(self, offset: int = 0) -> Iterator[Stretch]:
         """The messages from ``offset`` on, cut where sequences are not in a row."""
+        if offset > self.first_offset:
+            return self._stretches(offset)
+        if not self.whole:
+            self.whole.extend(self._stretches(self.first_offset))
+        return iter(self.whole)
+
+    def _stretches(self, offset: int) -> Iterator[Stretch]:
         number = 0
         skipped = offset - self.first_offset
         payloads = self.group.payloads

@@ -14,6 +14,7 @@ the disk refuses, the connection ends, and the client finds out by subscribing a
 Any number is fine: out of order, twice, or of messages that never were.
 """
 
+from collections import deque
 from collections.abc import Callable, Container
 from typing import Protocol
 
@@ -29,7 +30,7 @@ from penstock.obs.reasons import DisconnectReason
 __all__ = ["Acknowledgements", "Subscriber"]
 
 UNKNOWN_MAX = 65_536
-"""Acknowledgements that wait to be looked up in the journal."""
+"""Stretches of acknowledgements that wait to be looked up before nothing more is read."""
 
 LOOK_UP_MAX = 16
 """Messages looked up at a time: whole ones are read, and each may be as large as a frame."""
@@ -93,8 +94,8 @@ class Acknowledgements:
         self.client_id = b""
         """The name under which progress is kept; nothing is to be taken before there is one."""
         self.owed = Owed()
-        self._unknown: list[int] = []
-        """Sequences to be looked up."""
+        self._unknown: deque[tuple[int, int]] = deque()
+        """Stretches of sequences to be looked up."""
         self._is_looking_up = False
 
     def take(self, sequences: list[int], now_ms: int) -> None:
@@ -148,18 +149,29 @@ class Acknowledgements:
 
     # ── looking up ────────────────────────────────────────────────────────────────────────────
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much waits to be looked up that nothing more should be read."""
+        return len(self._unknown) > UNKNOWN_MAX
+
     def _look_up(self, first: int, end: int) -> None:
         """Ask the journal where messages lie that this connection was not sent."""
-        end = min(end, self._hub.pipeline.settled_sequence)
-        room = UNKNOWN_MAX - len(self._unknown)
-        self._unknown += range(max(first, 1), min(end, first + room))
+        first, end = max(first, 1), min(end, self._hub.pipeline.settled_sequence)
+        if first < end:
+            self._unknown.append((first, end))
         if self._unknown and not self._is_looking_up:
             self._is_looking_up = True
             self._subscriber.hold()
             self._read_unknown()
 
     def _read_unknown(self) -> None:
-        sequences, self._unknown = self._unknown[:LOOK_UP_MAX], self._unknown[LOOK_UP_MAX:]
+        sequences: list[int] = []
+        while self._unknown and len(sequences) < LOOK_UP_MAX:
+            first, end = self._unknown.popleft()
+            stop = min(end, first + LOOK_UP_MAX - len(sequences))
+            sequences += range(first, stop)
+            if stop < end:
+                self._unknown.appendleft((stop, end))
         self._hub.read(sequences, self._found, self._subscriber.unreadable)
 
     def _found(self, found: dict[int, Message | None]) -> None:

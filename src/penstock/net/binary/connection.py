@@ -126,7 +126,8 @@ class BinaryConnection(Connection):
     def is_waiting(self) -> bool:
         """Whether too much is held, or others are to have their turn first."""
         held = len(self._held) if self._held is not None else 0
-        return self._signed is not None or held > HELD_MAX or len(self._replies) > HELD_MAX
+        is_crowded = max(held, len(self._replies)) > HELD_MAX or self._acknowledgements.is_crowded
+        return self._signed is not None or is_crowded
 
     # ── events ────────────────────────────────────────────────────────────────────────────────
 
@@ -414,17 +415,26 @@ class BinaryConnection(Connection):
 
     def take(self, stretch: Stretch) -> None:
         """Send messages."""
-        topic, payloads, sequence = stretch.topic, stretch.payloads, stretch.sequence
-        count = len(payloads)
+        count = len(stretch.payloads)
         if self._client_id:
-            self._acknowledgements.owed.add(topic, sequence, stretch.offset, count)
+            owed = self._acknowledgements.owed
+            owed.add(stretch.topic, stretch.sequence, stretch.offset, count)
         self._hub.counters.messages_out_total[1] += count
-        if stretch.extras:
-            for number, payload in enumerate(payloads):
-                extras = stretch.extras.get(number)
-                self.send(self._message(topic, payload, sequence + number, extras))
-        else:
-            self.send(encode.messages(topic, payloads, range(sequence, sequence + count)))
+        frames = stretch.forms.get(self._accepts_version_2)
+        if frames is None:  # the first of those who follow the topic makes it for all
+            frames = stretch.forms[self._accepts_version_2] = self._frames(stretch)
+        self.send(frames)
+
+    def _frames(self, stretch: Stretch) -> bytes:
+        topic, payloads, sequence = stretch.topic, stretch.payloads, stretch.sequence
+        if not stretch.extras:
+            return encode.messages(topic, payloads, range(sequence, sequence + len(payloads)))
+        return b"".join(
+            [
+                self._message(topic, payload, sequence + number, stretch.extras.get(number))
+                for number, payload in enumerate(payloads)
+            ]
+        )
 
     def send_jobs(self, jobs: list[Message]) -> None:
         """Send jobs: plain ones to a worker without a name, which overlooks signed messages."""
