@@ -112,6 +112,7 @@ class Server:
             recover(self.store, self.broker)
             self.counters.drops.update(dict.fromkeys(DropReason, 0))  # counted in an earlier life
             self._build()
+            self.hub.queues.return_all()  # before a worker of this life can come
             await self._listen()
         except BaseException:
             await self.abandon()
@@ -199,7 +200,6 @@ class Server:
                 self.hub.publish_will(session.will)
             closed = Closed(session.client_id, session.connection, now_ms)
             self.hub.pipeline.submit(closed, None, durable=True)
-        self.hub.queues.return_all()
 
     # ── while it runs ─────────────────────────────────────────────────────────────────────────
 

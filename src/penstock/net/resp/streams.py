@@ -42,7 +42,7 @@ from penstock.net.resp.fields import contents
 from penstock.net.resp.stream_faults import StreamFault, not_stored
 from penstock.net.resp.stream_ids import entry_offsets
 from penstock.net.resp.stream_options import Trim, add_options, trim_options
-from penstock.net.resp.stream_reading import exists, offset_of, topic_info
+from penstock.net.resp.stream_reading import exists, ids_at, offset_of, topic_info
 from penstock.net.resp.stream_steps import answer, off_loop, on_writer, stepwise
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason
@@ -163,7 +163,11 @@ async def _delete(call: Call) -> bytes:
     hub, topic = call.connection.hub, call.args[1]
     if topic_info(hub, topic) is None:
         return encode.integer(0)
-    offsets = entry_offsets(call.args[2:])
+    there = await ids_at(hub, topic, entry_offsets(call.args[2:]))
+    asked = set(call.args[2:])  # the whole id must fit: what is deleted does not come back
+    offsets = [offset for offset, found in there.items() if found in asked]
+    if not offsets:
+        return encode.integer(0)
     return encode.integer(await on_writer(hub, lambda: hub.store.delete(topic, offsets)))
 
 
