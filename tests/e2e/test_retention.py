@@ -150,12 +150,11 @@ def test_a_rule_for_a_queue_takes_jobs_that_were_not_done_and_counts_them(dial):
 def test_entries_that_a_group_did_not_get_are_counted_unless_a_client_removed_them(dial):
     with Broker(retention={"messages_max": 3, "age_s_max": 0}) as broker:
         client = dial(broker)
-        for number in range(10):
-            client.xadd("s", {"payload": number})
+        ids = [client.xadd("s", {"payload": number}) for number in range(10)]
         client.xgroup_create("s", "g", 0)
         client.xreadgroup("g", "c", {"s": ">"}, count=4)
-        client.xack("s", "g", "0-0", "0-1")
-        client.xdel("s", "0-3", "0-4")
+        client.xack("s", "g", ids[0], ids[1])
+        client.xdel("s", ids[3], ids[4])
         turn_until(broker, lambda: topic(broker, "s")["first_offset"] == 7)
         assert missed(broker) == 1 + 2  # 2 was pending; 5 and 6 were not handed out
         client.xgroup_create("s", "late", 0)
