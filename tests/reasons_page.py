@@ -40,6 +40,10 @@ ADVICE: dict[Enum, str] = {
     ),
     DisconnectReason.MALFORMED_PACKET: "Fix or update the client; the log line says which rule.",
     DisconnectReason.PROTOCOL_VIOLATION: "Fix or update the client; the log line says which rule.",
+    DisconnectReason.INCOMPLETE_PACKETS: (
+        "Clients begin large packets and do not finish them. If they are honest, raise "
+        "`limits.incomplete_bytes_max`; if not, look where they come from."
+    ),
     DisconnectReason.PACKET_TOO_LARGE: (
         "Send less at once, or raise `limits.packet_bytes_max` (MQTT; before CONNECT: "
         "`limits.connect_bytes_max`) or `limits.frame_bytes_max` (the binary protocol and RESP)."

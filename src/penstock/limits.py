@@ -19,6 +19,9 @@ CONNECT_BYTES_MAX = 16 * KIB
 FRAME_BYTES_MAX = 16 * MIB
 """Largest frame of the binary protocol, and largest argument of a RESP command."""
 
+INCOMPLETE_BYTES_MAX = 256 * MIB
+"""Bytes of packets that are not complete yet, over all connections."""
+
 DETECT_BYTES_MAX = 16
 """How many bytes the listener looks at to tell protocols apart."""
 

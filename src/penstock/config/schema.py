@@ -79,6 +79,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "Largest frame of the binary protocol, and largest argument of a RESP command.",
         ),
     ] = limits.FRAME_BYTES_MAX
+    incomplete_bytes_max: Annotated[
+        int,
+        _between(
+            limits.MIB,
+            64 * limits.GIB,
+            "Bytes of incomplete packets over all connections; who is silent for longest goes.",
+        ),
+    ] = limits.INCOMPLETE_BYTES_MAX
     connect_timeout_s: Annotated[
         float, _between(0.1, 3600, "How long a new connection may take to send its first packet.")
     ] = limits.CONNECT_TIMEOUT_S

@@ -11,6 +11,7 @@ import asyncio
 from typing import Any
 
 from penstock.net.hub import Hub, peer_of
+from penstock.net.incomplete import WORTH_COUNTING
 from penstock.net.outbox import Outbox
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
@@ -53,6 +54,7 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_asked_next",
         "_hub",
+        "_is_holder",
         "_is_reading_paused",
         "_last_packet_at",
         "_machine",
@@ -77,6 +79,8 @@ class Connection(asyncio.Protocol):
         """When the last complete packet came; before the first, when the socket was accepted."""
         self._asked_next = 0.0
         self._is_reading_paused = False
+        self._is_holder = False
+        """Whether what it has not completed yet is worth counting."""
         self.reason: DisconnectReason | None = None
         """Why the connection was closed; None while it is open."""
         transport.set_protocol(self)
@@ -119,6 +123,10 @@ class Connection(asyncio.Protocol):
             self._last_packet_at = hub.monotonic()
             self.handle_safely(events)
         hub.release(self._last_packet_at)
+        held = self._machine.pending_bytes
+        if held > WORTH_COUNTING or self._is_holder:
+            self._is_holder = held > WORTH_COUNTING
+            hub.incomplete.note(self, held)
         if hub.pipeline.is_congested:
             self.pause_reading()
             hub.pipeline.when_drained(self)
@@ -222,6 +230,7 @@ class Connection(asyncio.Protocol):
         self.reason = reason
         self._hub.counters.disconnects[reason] += 1
         self._report(reason, detail)
+        self._hub.incomplete.forget(self)
         self.let_go()
         self.outbox.close()
         self._transport.close()

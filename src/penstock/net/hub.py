@@ -41,6 +41,7 @@ from penstock.net.admission import (
 )
 from penstock.net.clock import Clock
 from penstock.net.feed import Feed
+from penstock.net.incomplete import Incomplete
 from penstock.net.live import Live
 from penstock.net.pipeline import Pipeline
 from penstock.net.timers import Deadlines
@@ -143,9 +144,6 @@ class Flushable(Protocol):
 class Hub:
     """The shared side of every connection of one broker."""
 
-    listening_count = 0
-    """Subscriptions that are followers' second ones, for what the journal does not keep."""
-
     def __init__(
         self,
         *,
@@ -179,6 +177,8 @@ class Hub:
         self.opening: dict[bytes, Outlet] = {}
         """Client ids whose ``Opened`` is in the line, and the connection that sent the last one."""
         self._listeners: dict[Any, Any] = {}
+        self.listening_count = 0
+        """Subscriptions that are followers' second ones, for what the journal does not keep."""
         self.is_stopping = False
         self._steady_offset_ms = clock.wall_ms() - int(clock.monotonic() * 1000)
         self.complaints = ThrottledLogger(get_logger("net"), clock=clock.monotonic)
@@ -189,24 +189,11 @@ class Hub:
         self._is_flush_scheduled = False
         self._flushed_at = 0.0
         self._received_at_flush = 0
+        self.incomplete = Incomplete(config.limits.incomplete_bytes_max)
         self.feed = Feed()
         self.gate = _gate(config, broker, max(clock.wall_ms(), signed_until_ms + 1))
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="penstock-read")
-        journal = config.journal
-        self.pipeline = Pipeline(
-            broker=broker,
-            store=store,
-            clock=clock,
-            counters=counters,
-            execute=self.execute,
-            refuse=self._refuse,
-            durability=config.durability,
-            durability_interval_ms=config.durability_interval_ms,
-            capture_interval_ms=journal.capture_interval_ms,
-            capture_pending_bytes_max=journal.capture_pending_bytes_max,
-            batch_bytes_target=journal.batch_bytes_target,
-            feed=self.feed,
-        )
+        self.pipeline = self._make_pipeline()
         self._controls: dict[type, Callable[[Any], None]] = {
             Accepted: self._accepted,
             TakenOver: lambda c: c.outlet.close(DisconnectReason.SESSION_TAKEN_OVER),
@@ -216,6 +203,23 @@ class Hub:
             Outcome: lambda c: c.outlet.outcome(c.value),
             FollowUp: lambda c: self.pipeline.submit(c.command, c.outlet, durable=True),
         }
+
+    def _make_pipeline(self) -> Pipeline:
+        config, journal = self.config, self.config.journal
+        return Pipeline(
+            broker=self.broker,
+            store=self.store,
+            clock=self.clock,
+            counters=self.counters,
+            execute=self.execute,
+            refuse=self._refuse,
+            durability=config.durability,
+            durability_interval_ms=config.durability_interval_ms,
+            capture_interval_ms=journal.capture_interval_ms,
+            capture_pending_bytes_max=journal.capture_pending_bytes_max,
+            batch_bytes_target=journal.batch_bytes_target,
+            feed=self.feed,
+        )
 
     def next_connection(self) -> int:
         """A number no connection had before, in this life of the broker or an earlier one.

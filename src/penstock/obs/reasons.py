@@ -30,6 +30,8 @@ class DisconnectReason(Enum):
     """A well-formed packet at a time or in a direction that the protocol forbids."""
     PACKET_TOO_LARGE = "packet_too_large"
     """An announced size above the configured maximum."""
+    INCOMPLETE_PACKETS = "incomplete_packets"
+    """Too many bytes of packets that are not complete; this connection was silent for longest."""
     UNACCEPTABLE_PROTOCOL = "unacceptable_protocol"
     """A protocol name or level that this broker does not speak."""
     UNKNOWN_PROTOCOL = "unknown_protocol"
