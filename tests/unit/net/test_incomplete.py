@@ -65,8 +65,9 @@ def test_half_commands_do_not_take_all_memory_and_others_go_on():
     with Broker(limits={"incomplete_bytes_max": 3 * MIB}) as broker:
         address = ("127.0.0.1", broker.port)
         strangers = [socket.create_connection(address, 10) for _ in range(8)]
-        for stranger in strangers:
+        for number, stranger in enumerate(strangers, start=1):
             stranger.sendall(half)
+            wait_until(lambda n=number: broker.server.counters.bytes_in_total == n * len(half))
         name = 'penstock_disconnects_total{reason="incomplete_packets"}'
         wait_until(lambda: broker.metrics()[name] == 5)
         strangers[-1].sendall(b"x" * 100_000 + b"\r\n")
