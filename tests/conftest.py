@@ -1,0 +1,20 @@
+"""What every test leaves as it found it."""
+
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from penstock.testing.quiet import Quiet
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """Let no test leave the log "configured": a broker of the next one would respect that.
+
+    ``structlog.testing.capture_logs`` does, and its default prints to where commands answer.
+    """
+    was_configured = structlog.is_configured()
+    yield
+    if not was_configured and not Quiet._holders:
+        structlog.reset_defaults()
