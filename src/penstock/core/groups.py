@@ -78,7 +78,6 @@ class _Row(msgspec.Struct, array_like=True):
     topic: bytes
     name: bytes
     next: int
-    taken_total: int
     applied: int
     pending: list[tuple[int, Pending]]
     consumers: list[tuple[bytes, int, int]]
@@ -100,7 +99,6 @@ class Group:
         self.returned: list[int] = []
         """Pending offsets that nobody has, ascending."""
         self.consumers: dict[bytes, Consumer] = {}
-        self.taken_total = 0
         self.applied = 0
         """Index of the last journal entry that this state contains; replay skips up to it."""
 
@@ -165,7 +163,6 @@ class Group:
             is_returned = known is not None and known.consumer is None
             times = known.deliveries + 1 if known and is_returned else 1
             deliveries.append(times)
-            self.taken_total += known is None
             if not command.settle:
                 self._assign(offset, known, Pending(name, command.now_ms, times))
             elif is_returned:
@@ -253,7 +250,6 @@ class Group:
                 self.topic,
                 self.name,
                 self.next,
-                self.taken_total,
                 applied,
                 list(self.pending.items()),
                 [(name, c.seen_ms, c.active_ms) for name, c in self.consumers.items()],
@@ -265,7 +261,6 @@ class Group:
         """The group that ``to_row`` described."""
         data = _decoder.decode(row)
         group = cls(data.topic, data.name, data.next)
-        group.taken_total = data.taken_total
         group.applied = data.applied
         group.pending = dict(data.pending)
         for name, seen_ms, active_ms in data.consumers:
