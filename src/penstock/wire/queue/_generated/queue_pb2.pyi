@@ -1,0 +1,691 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Start(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EARLIEST: _ClassVar[Start]
+    LATEST: _ClassVar[Start]
+    OFFSET: _ClassVar[Start]
+    TIME: _ClassVar[Start]
+EARLIEST: Start
+LATEST: Start
+OFFSET: Start
+TIME: Start
+
+class Request(_message.Message):
+    __slots__ = ("produce", "poll", "ack", "nack", "commit", "create_topic", "delete_topic", "stats", "bootstrap", "set_rate_limit", "set_retention", "subscribe", "produce_many", "ack_many", "nack_many", "extend", "fetch", "list_topics", "list_groups", "create_group", "delete_group", "configure_topic", "configure_group", "redrive", "locate", "request_id")
+    PRODUCE_FIELD_NUMBER: _ClassVar[int]
+    POLL_FIELD_NUMBER: _ClassVar[int]
+    ACK_FIELD_NUMBER: _ClassVar[int]
+    NACK_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    DELETE_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    STATS_FIELD_NUMBER: _ClassVar[int]
+    BOOTSTRAP_FIELD_NUMBER: _ClassVar[int]
+    SET_RATE_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    SET_RETENTION_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBE_FIELD_NUMBER: _ClassVar[int]
+    PRODUCE_MANY_FIELD_NUMBER: _ClassVar[int]
+    ACK_MANY_FIELD_NUMBER: _ClassVar[int]
+    NACK_MANY_FIELD_NUMBER: _ClassVar[int]
+    EXTEND_FIELD_NUMBER: _ClassVar[int]
+    FETCH_FIELD_NUMBER: _ClassVar[int]
+    LIST_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    LIST_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    CREATE_GROUP_FIELD_NUMBER: _ClassVar[int]
+    DELETE_GROUP_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURE_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURE_GROUP_FIELD_NUMBER: _ClassVar[int]
+    REDRIVE_FIELD_NUMBER: _ClassVar[int]
+    LOCATE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    produce: Produce
+    poll: Poll
+    ack: Ack
+    nack: Nack
+    commit: Commit
+    create_topic: CreateTopic
+    delete_topic: DeleteTopic
+    stats: Stats
+    bootstrap: Bootstrap
+    set_rate_limit: SetRateLimit
+    set_retention: SetRetention
+    subscribe: Subscribe
+    produce_many: ProduceMany
+    ack_many: AckMany
+    nack_many: NackMany
+    extend: Extend
+    fetch: Fetch
+    list_topics: ListTopics
+    list_groups: ListGroups
+    create_group: CreateGroup
+    delete_group: DeleteGroup
+    configure_topic: ConfigureTopic
+    configure_group: ConfigureGroup
+    redrive: Redrive
+    locate: Locate
+    request_id: int
+    def __init__(self, produce: _Optional[_Union[Produce, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., nack: _Optional[_Union[Nack, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., stats: _Optional[_Union[Stats, _Mapping]] = ..., bootstrap: _Optional[_Union[Bootstrap, _Mapping]] = ..., set_rate_limit: _Optional[_Union[SetRateLimit, _Mapping]] = ..., set_retention: _Optional[_Union[SetRetention, _Mapping]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., produce_many: _Optional[_Union[ProduceMany, _Mapping]] = ..., ack_many: _Optional[_Union[AckMany, _Mapping]] = ..., nack_many: _Optional[_Union[NackMany, _Mapping]] = ..., extend: _Optional[_Union[Extend, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., list_topics: _Optional[_Union[ListTopics, _Mapping]] = ..., list_groups: _Optional[_Union[ListGroups, _Mapping]] = ..., create_group: _Optional[_Union[CreateGroup, _Mapping]] = ..., delete_group: _Optional[_Union[DeleteGroup, _Mapping]] = ..., configure_topic: _Optional[_Union[ConfigureTopic, _Mapping]] = ..., configure_group: _Optional[_Union[ConfigureGroup, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ..., locate: _Optional[_Union[Locate, _Mapping]] = ..., request_id: _Optional[int] = ...) -> None: ...
+
+class Response(_message.Message):
+    __slots__ = ("produced", "polled", "ok", "error", "stats", "produced_many", "fetched", "topics", "groups", "redriven", "located", "request_id")
+    PRODUCED_FIELD_NUMBER: _ClassVar[int]
+    POLLED_FIELD_NUMBER: _ClassVar[int]
+    OK_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    STATS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCED_MANY_FIELD_NUMBER: _ClassVar[int]
+    FETCHED_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    REDRIVEN_FIELD_NUMBER: _ClassVar[int]
+    LOCATED_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    produced: Produced
+    polled: Polled
+    ok: Ok
+    error: Error
+    stats: StatsResult
+    produced_many: ProducedMany
+    fetched: Fetched
+    topics: Topics
+    groups: Groups
+    redriven: Redriven
+    located: Located
+    request_id: int
+    def __init__(self, produced: _Optional[_Union[Produced, _Mapping]] = ..., polled: _Optional[_Union[Polled, _Mapping]] = ..., ok: _Optional[_Union[Ok, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., stats: _Optional[_Union[StatsResult, _Mapping]] = ..., produced_many: _Optional[_Union[ProducedMany, _Mapping]] = ..., fetched: _Optional[_Union[Fetched, _Mapping]] = ..., topics: _Optional[_Union[Topics, _Mapping]] = ..., groups: _Optional[_Union[Groups, _Mapping]] = ..., redriven: _Optional[_Union[Redriven, _Mapping]] = ..., located: _Optional[_Union[Located, _Mapping]] = ..., request_id: _Optional[int] = ...) -> None: ...
+
+class Header(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: bytes
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
+
+class Produce(_message.Message):
+    __slots__ = ("topic", "priority", "content_type", "payload", "producer_id", "seq", "delay_ms", "ttl_ms", "headers")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    priority: int
+    content_type: int
+    payload: bytes
+    producer_id: str
+    seq: int
+    delay_ms: int
+    ttl_ms: int
+    headers: _containers.RepeatedCompositeFieldContainer[Header]
+    def __init__(self, topic: _Optional[str] = ..., priority: _Optional[int] = ..., content_type: _Optional[int] = ..., payload: _Optional[bytes] = ..., producer_id: _Optional[str] = ..., seq: _Optional[int] = ..., delay_ms: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ...) -> None: ...
+
+class ProduceMany(_message.Message):
+    __slots__ = ("topic", "priority", "content_type", "payloads", "producer_id", "seq", "delay_ms", "ttl_ms", "headers")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PAYLOADS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    priority: int
+    content_type: int
+    payloads: _containers.RepeatedScalarFieldContainer[bytes]
+    producer_id: str
+    seq: int
+    delay_ms: int
+    ttl_ms: int
+    headers: _containers.RepeatedCompositeFieldContainer[Header]
+    def __init__(self, topic: _Optional[str] = ..., priority: _Optional[int] = ..., content_type: _Optional[int] = ..., payloads: _Optional[_Iterable[bytes]] = ..., producer_id: _Optional[str] = ..., seq: _Optional[int] = ..., delay_ms: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ...) -> None: ...
+
+class Poll(_message.Message):
+    __slots__ = ("topic", "group", "max", "visibility_timeout_ms", "ack_mode", "wait_ms", "start", "start_value")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    MAX_FIELD_NUMBER: _ClassVar[int]
+    VISIBILITY_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    ACK_MODE_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    START_VALUE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    max: int
+    visibility_timeout_ms: int
+    ack_mode: str
+    wait_ms: int
+    start: Start
+    start_value: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., max: _Optional[int] = ..., visibility_timeout_ms: _Optional[int] = ..., ack_mode: _Optional[str] = ..., wait_ms: _Optional[int] = ..., start: _Optional[_Union[Start, str]] = ..., start_value: _Optional[int] = ...) -> None: ...
+
+class Subscribe(_message.Message):
+    __slots__ = ("topic", "group", "prefetch", "visibility_timeout_ms", "ack_mode", "start", "start_value")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    PREFETCH_FIELD_NUMBER: _ClassVar[int]
+    VISIBILITY_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    ACK_MODE_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    START_VALUE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    prefetch: int
+    visibility_timeout_ms: int
+    ack_mode: str
+    start: Start
+    start_value: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., prefetch: _Optional[int] = ..., visibility_timeout_ms: _Optional[int] = ..., ack_mode: _Optional[str] = ..., start: _Optional[_Union[Start, str]] = ..., start_value: _Optional[int] = ...) -> None: ...
+
+class Ack(_message.Message):
+    __slots__ = ("topic", "group", "lease_id")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    lease_id: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., lease_id: _Optional[int] = ...) -> None: ...
+
+class Nack(_message.Message):
+    __slots__ = ("topic", "group", "lease_id", "delay_ms", "reason")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    lease_id: int
+    delay_ms: int
+    reason: str
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., lease_id: _Optional[int] = ..., delay_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class AckMany(_message.Message):
+    __slots__ = ("topic", "group", "lease_ids")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    LEASE_IDS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    lease_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., lease_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class NackMany(_message.Message):
+    __slots__ = ("topic", "group", "lease_ids", "delay_ms", "reason")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    LEASE_IDS_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    lease_ids: _containers.RepeatedScalarFieldContainer[int]
+    delay_ms: int
+    reason: str
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., lease_ids: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Extend(_message.Message):
+    __slots__ = ("topic", "group", "lease_ids", "visibility_timeout_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    LEASE_IDS_FIELD_NUMBER: _ClassVar[int]
+    VISIBILITY_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    lease_ids: _containers.RepeatedScalarFieldContainer[int]
+    visibility_timeout_ms: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., lease_ids: _Optional[_Iterable[int]] = ..., visibility_timeout_ms: _Optional[int] = ...) -> None: ...
+
+class Commit(_message.Message):
+    __slots__ = ("topic", "group", "offset")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    offset: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class CreateTopic(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class DeleteTopic(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class Stats(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Ok(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Bootstrap(_message.Message):
+    __slots__ = ("nodes",)
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[Node]
+    def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ...) -> None: ...
+
+class Node(_message.Message):
+    __slots__ = ("id", "peer_addr")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PEER_ADDR_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    peer_addr: str
+    def __init__(self, id: _Optional[int] = ..., peer_addr: _Optional[str] = ...) -> None: ...
+
+class SetRateLimit(_message.Message):
+    __slots__ = ("topic", "rate_per_sec", "burst")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    RATE_PER_SEC_FIELD_NUMBER: _ClassVar[int]
+    BURST_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    rate_per_sec: float
+    burst: int
+    def __init__(self, topic: _Optional[str] = ..., rate_per_sec: _Optional[float] = ..., burst: _Optional[int] = ...) -> None: ...
+
+class SetRetention(_message.Message):
+    __slots__ = ("topic", "max_messages", "max_age_ms", "max_bytes")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    MAX_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    max_messages: int
+    max_age_ms: int
+    max_bytes: int
+    def __init__(self, topic: _Optional[str] = ..., max_messages: _Optional[int] = ..., max_age_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+
+class ConfigureTopic(_message.Message):
+    __slots__ = ("topic", "rate_per_sec", "burst", "max_messages", "max_age_ms", "max_bytes", "keep")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    RATE_PER_SEC_FIELD_NUMBER: _ClassVar[int]
+    BURST_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    MAX_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    rate_per_sec: float
+    burst: int
+    max_messages: int
+    max_age_ms: int
+    max_bytes: int
+    keep: bool
+    def __init__(self, topic: _Optional[str] = ..., rate_per_sec: _Optional[float] = ..., burst: _Optional[int] = ..., max_messages: _Optional[int] = ..., max_age_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., keep: bool = ...) -> None: ...
+
+class CreateGroup(_message.Message):
+    __slots__ = ("topic", "group", "start", "start_value", "seek")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    START_VALUE_FIELD_NUMBER: _ClassVar[int]
+    SEEK_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    start: Start
+    start_value: int
+    seek: bool
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., start: _Optional[_Union[Start, str]] = ..., start_value: _Optional[int] = ..., seek: bool = ...) -> None: ...
+
+class DeleteGroup(_message.Message):
+    __slots__ = ("topic", "group")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
+
+class ConfigureGroup(_message.Message):
+    __slots__ = ("topic", "group", "max_deliveries", "backoff_ms", "backoff_max_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    MAX_DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    BACKOFF_MS_FIELD_NUMBER: _ClassVar[int]
+    BACKOFF_MAX_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    max_deliveries: int
+    backoff_ms: int
+    backoff_max_ms: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., max_deliveries: _Optional[int] = ..., backoff_ms: _Optional[int] = ..., backoff_max_ms: _Optional[int] = ...) -> None: ...
+
+class Redrive(_message.Message):
+    __slots__ = ("topic", "group", "max")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    MAX_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    max: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., max: _Optional[int] = ...) -> None: ...
+
+class Fetch(_message.Message):
+    __slots__ = ("topic", "offset", "end_offset", "max_messages", "max_bytes")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    offset: int
+    end_offset: int
+    max_messages: int
+    max_bytes: int
+    def __init__(self, topic: _Optional[str] = ..., offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+
+class Locate(_message.Message):
+    __slots__ = ("topic", "times_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TIMES_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    times_ms: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., times_ms: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ListTopics(_message.Message):
+    __slots__ = ("prefix", "after", "max", "name")
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    MAX_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    prefix: str
+    after: str
+    max: int
+    name: str
+    def __init__(self, prefix: _Optional[str] = ..., after: _Optional[str] = ..., max: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
+
+class ListGroups(_message.Message):
+    __slots__ = ("topic", "max", "after_topic", "after_group")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    MAX_FIELD_NUMBER: _ClassVar[int]
+    AFTER_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    AFTER_GROUP_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    max: int
+    after_topic: str
+    after_group: str
+    def __init__(self, topic: _Optional[str] = ..., max: _Optional[int] = ..., after_topic: _Optional[str] = ..., after_group: _Optional[str] = ...) -> None: ...
+
+class Produced(_message.Message):
+    __slots__ = ("offset",)
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    def __init__(self, offset: _Optional[int] = ...) -> None: ...
+
+class ProducedMany(_message.Message):
+    __slots__ = ("stretches", "refusals")
+    STRETCHES_FIELD_NUMBER: _ClassVar[int]
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    stretches: _containers.RepeatedCompositeFieldContainer[Stretch]
+    refusals: _containers.RepeatedCompositeFieldContainer[Refusal]
+    def __init__(self, stretches: _Optional[_Iterable[_Union[Stretch, _Mapping]]] = ..., refusals: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ...) -> None: ...
+
+class Stretch(_message.Message):
+    __slots__ = ("offset", "count")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    count: int
+    def __init__(self, offset: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class Refusal(_message.Message):
+    __slots__ = ("index", "error")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    error: Error
+    def __init__(self, index: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
+class Delivered(_message.Message):
+    __slots__ = ("lease_id", "offset", "priority", "content_type", "payload", "ts_ms", "redeliveries", "headers")
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    TS_MS_FIELD_NUMBER: _ClassVar[int]
+    REDELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    lease_id: int
+    offset: int
+    priority: int
+    content_type: int
+    payload: bytes
+    ts_ms: int
+    redeliveries: int
+    headers: _containers.RepeatedCompositeFieldContainer[Header]
+    def __init__(self, lease_id: _Optional[int] = ..., offset: _Optional[int] = ..., priority: _Optional[int] = ..., content_type: _Optional[int] = ..., payload: _Optional[bytes] = ..., ts_ms: _Optional[int] = ..., redeliveries: _Optional[int] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ...) -> None: ...
+
+class Polled(_message.Message):
+    __slots__ = ("items",)
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.RepeatedCompositeFieldContainer[Delivered]
+    def __init__(self, items: _Optional[_Iterable[_Union[Delivered, _Mapping]]] = ...) -> None: ...
+
+class Error(_message.Message):
+    __slots__ = ("code", "message", "leader_addr", "retry_after_ms")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ADDR_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    message: str
+    leader_addr: str
+    retry_after_ms: int
+    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., leader_addr: _Optional[str] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
+
+class StatsResult(_message.Message):
+    __slots__ = ("last_applied", "current_leader", "current_term", "last_log_index", "is_leader", "topics", "messages", "in_flight")
+    LAST_APPLIED_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_LEADER_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_TERM_FIELD_NUMBER: _ClassVar[int]
+    LAST_LOG_INDEX_FIELD_NUMBER: _ClassVar[int]
+    IS_LEADER_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
+    last_applied: int
+    current_leader: int
+    current_term: int
+    last_log_index: int
+    is_leader: bool
+    topics: int
+    messages: int
+    in_flight: int
+    def __init__(self, last_applied: _Optional[int] = ..., current_leader: _Optional[int] = ..., current_term: _Optional[int] = ..., last_log_index: _Optional[int] = ..., is_leader: bool = ..., topics: _Optional[int] = ..., messages: _Optional[int] = ..., in_flight: _Optional[int] = ...) -> None: ...
+
+class Fetched(_message.Message):
+    __slots__ = ("incarnation", "first_offset", "end_offset", "next_offset", "slices")
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SLICES_FIELD_NUMBER: _ClassVar[int]
+    incarnation: int
+    first_offset: int
+    end_offset: int
+    next_offset: int
+    slices: _containers.RepeatedCompositeFieldContainer[Slice]
+    def __init__(self, incarnation: _Optional[int] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., slices: _Optional[_Iterable[_Union[Slice, _Mapping]]] = ...) -> None: ...
+
+class Slice(_message.Message):
+    __slots__ = ("first_offset", "count", "base_sequence", "time_ms", "bounds", "payloads", "run_starts", "run_positions", "run_times", "run_flags", "run_types", "extras", "producers")
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    BASE_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    BOUNDS_FIELD_NUMBER: _ClassVar[int]
+    PAYLOADS_FIELD_NUMBER: _ClassVar[int]
+    RUN_STARTS_FIELD_NUMBER: _ClassVar[int]
+    RUN_POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    RUN_TIMES_FIELD_NUMBER: _ClassVar[int]
+    RUN_FLAGS_FIELD_NUMBER: _ClassVar[int]
+    RUN_TYPES_FIELD_NUMBER: _ClassVar[int]
+    EXTRAS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    first_offset: int
+    count: int
+    base_sequence: int
+    time_ms: int
+    bounds: bytes
+    payloads: bytes
+    run_starts: bytes
+    run_positions: bytes
+    run_times: bytes
+    run_flags: bytes
+    run_types: bytes
+    extras: _containers.RepeatedCompositeFieldContainer[Extra]
+    producers: _containers.RepeatedCompositeFieldContainer[ProducerRun]
+    def __init__(self, first_offset: _Optional[int] = ..., count: _Optional[int] = ..., base_sequence: _Optional[int] = ..., time_ms: _Optional[int] = ..., bounds: _Optional[bytes] = ..., payloads: _Optional[bytes] = ..., run_starts: _Optional[bytes] = ..., run_positions: _Optional[bytes] = ..., run_times: _Optional[bytes] = ..., run_flags: _Optional[bytes] = ..., run_types: _Optional[bytes] = ..., extras: _Optional[_Iterable[_Union[Extra, _Mapping]]] = ..., producers: _Optional[_Iterable[_Union[ProducerRun, _Mapping]]] = ...) -> None: ...
+
+class Extra(_message.Message):
+    __slots__ = ("number", "headers", "signature_version", "key_id", "signature", "signed_ms", "nonce", "due_ms", "expires_ms")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    KEY_ID_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    SIGNED_MS_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    headers: _containers.RepeatedCompositeFieldContainer[Header]
+    signature_version: int
+    key_id: int
+    signature: bytes
+    signed_ms: int
+    nonce: bytes
+    due_ms: int
+    expires_ms: int
+    def __init__(self, number: _Optional[int] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., signature_version: _Optional[int] = ..., key_id: _Optional[int] = ..., signature: _Optional[bytes] = ..., signed_ms: _Optional[int] = ..., nonce: _Optional[bytes] = ..., due_ms: _Optional[int] = ..., expires_ms: _Optional[int] = ...) -> None: ...
+
+class ProducerRun(_message.Message):
+    __slots__ = ("number", "count", "producer_id", "seq")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    count: int
+    producer_id: str
+    seq: int
+    def __init__(self, number: _Optional[int] = ..., count: _Optional[int] = ..., producer_id: _Optional[str] = ..., seq: _Optional[int] = ...) -> None: ...
+
+class Located(_message.Message):
+    __slots__ = ("incarnation", "first_offset", "end_offset", "offsets")
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    incarnation: int
+    first_offset: int
+    end_offset: int
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, incarnation: _Optional[int] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., offsets: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Topics(_message.Message):
+    __slots__ = ("topics", "more")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[Topic]
+    more: bool
+    def __init__(self, topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., more: bool = ...) -> None: ...
+
+class Topic(_message.Message):
+    __slots__ = ("name", "incarnation", "first_offset", "end_offset", "messages", "bytes", "rate_per_sec", "burst", "max_messages", "max_age_ms", "max_bytes", "keep", "groups", "created_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    RATE_PER_SEC_FIELD_NUMBER: _ClassVar[int]
+    BURST_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    MAX_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    incarnation: int
+    first_offset: int
+    end_offset: int
+    messages: int
+    bytes: int
+    rate_per_sec: float
+    burst: int
+    max_messages: int
+    max_age_ms: int
+    max_bytes: int
+    keep: bool
+    groups: int
+    created_ms: int
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., rate_per_sec: _Optional[float] = ..., burst: _Optional[int] = ..., max_messages: _Optional[int] = ..., max_age_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., keep: bool = ..., groups: _Optional[int] = ..., created_ms: _Optional[int] = ...) -> None: ...
+
+class Groups(_message.Message):
+    __slots__ = ("groups", "more")
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedCompositeFieldContainer[Group]
+    more: bool
+    def __init__(self, groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., more: bool = ...) -> None: ...
+
+class Group(_message.Message):
+    __slots__ = ("topic", "name", "position", "lag", "in_flight", "returned", "delayed", "dead_letters", "redeliveries", "consumers", "max_deliveries", "backoff_ms", "backoff_max_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    LAG_FIELD_NUMBER: _ClassVar[int]
+    IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
+    RETURNED_FIELD_NUMBER: _ClassVar[int]
+    DELAYED_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    REDELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    MAX_DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    BACKOFF_MS_FIELD_NUMBER: _ClassVar[int]
+    BACKOFF_MAX_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    position: int
+    lag: int
+    in_flight: int
+    returned: int
+    delayed: int
+    dead_letters: int
+    redeliveries: int
+    consumers: int
+    max_deliveries: int
+    backoff_ms: int
+    backoff_max_ms: int
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., position: _Optional[int] = ..., lag: _Optional[int] = ..., in_flight: _Optional[int] = ..., returned: _Optional[int] = ..., delayed: _Optional[int] = ..., dead_letters: _Optional[int] = ..., redeliveries: _Optional[int] = ..., consumers: _Optional[int] = ..., max_deliveries: _Optional[int] = ..., backoff_ms: _Optional[int] = ..., backoff_max_ms: _Optional[int] = ...) -> None: ...
+
+class Redriven(_message.Message):
+    __slots__ = ("count",)
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    def __init__(self, count: _Optional[int] = ...) -> None: ...
