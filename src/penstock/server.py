@@ -451,8 +451,8 @@ def recover(store: Store, broker: Broker) -> None:
         broker.retained.restore(RetainedMessage.decode(row))
     for _key, row in store.rows("subscribers"):
         broker.subscribers.load(row)
-    for _key, row in store.rows("groups"):
-        broker.groups.load(row)
+    for key, row in store.rows("groups"):
+        broker.groups.load(key, row)
     for _key, row in store.rows("keys"):
         broker.keys.restore(Key.decode(row))
     broker.begin_recovery()

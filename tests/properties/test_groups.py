@@ -222,8 +222,8 @@ class GroupMachine(RuleBasedStateMachine):
         """Rows and entries give the state again."""
         before = self.groups.row(KEY, 0)
         self.groups = Groups()
-        for row in self.rows.values():
-            self.groups.load(row)
+        for key, row in self.rows.items():
+            self.groups.load(key, row)
         for index, event in deepcopy(self.entries):
             self.groups.apply(from_event(event), index, recovering=True)
         assert self.groups.row(KEY, 0) == before
@@ -240,7 +240,7 @@ class GroupMachine(RuleBasedStateMachine):
         assert {*group.consumers} == self.model.consumers
         found = {o: (p.consumer, p.taken_ms, p.deliveries) for o, p in group.pending.items()}
         assert found == self.model.pending
-        assert group.returned == sorted(o for o, p in found.items() if p[0] is None)
+        assert group.returned_offsets() == sorted(o for o, p in found.items() if p[0] is None)
         for name, consumer in group.consumers.items():
             assert consumer.pending == {o for o, pending in found.items() if pending[0] == name}
 

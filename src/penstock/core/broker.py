@@ -22,12 +22,19 @@ from penstock.core.commands import (
     Command,
     ConsumerGone,
     ConsumerMade,
+    DeadLettered,
     Expired,
     Forgotten,
+    GroupCommitted,
+    GroupConfigured,
     GroupGone,
     GroupMade,
     GroupMoved,
     KeyStored,
+    Leased,
+    LeasesExtended,
+    LeasesReturned,
+    LeasesSettled,
     Lost,
     Offered,
     Opened,
@@ -39,7 +46,10 @@ from penstock.core.commands import (
     Returned,
     Settled,
     Subscribed,
+    Swept,
     Taken,
+    TopicConfigured,
+    TopicGone,
     Unsubscribed,
 )
 from penstock.core.effects import (
@@ -61,6 +71,7 @@ from penstock.core.retained import Retained, RetainedMessage
 from penstock.core.routes import Routes
 from penstock.core.session import AWAIT_PUBCOMP, PUBACK, PUBCOMP, PUBREC, PUBREL, Session
 from penstock.core.subscribers import Subscribers
+from penstock.core.topics import Topics
 from penstock.limits import INFLIGHT_MAX, QUEUE_MESSAGES_MAX, RETAINED_MAX, ROUTES_CACHED_MAX
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DropReason
@@ -81,6 +92,14 @@ _GROUP_COMMANDS = (
     Settled,
     Returned,
     Claimed,
+    Leased,
+    LeasesSettled,
+    LeasesReturned,
+    LeasesExtended,
+    Swept,
+    GroupCommitted,
+    GroupConfigured,
+    DeadLettered,
 )
 
 
@@ -105,6 +124,7 @@ class Broker:
         self.retained = Retained(count_max=retained_max)
         self.subscribers = Subscribers()
         self.groups = Groups()
+        self.topics = Topics()
         self.keys = KeyRing()
         self.sessions: dict[bytes, Session] = {}
         self.away: dict[bytes, Session] = {}
@@ -132,6 +152,8 @@ class Broker:
             Progressed: self._progressed,
             Forgotten: self._forgotten,
             KeyStored: self._key_stored,
+            TopicConfigured: self._topic_configured,
+            TopicGone: self._topic_gone,
             **dict.fromkeys(_GROUP_COMMANDS, self._group_changed),
         }
 
@@ -465,8 +487,24 @@ class Broker:
 
     def _group_changed(self, command: GroupCommand, outlet: Any, effects: Effects) -> None:
         value = self.groups.apply(command, self.index, recovering=self._recovering)
+        if isinstance(command, Leased) and value is not None:
+            self.counters.drops[DropReason.EXPIRED] += len(command.expired)
         if outlet is not None:
             effects.controls.append(Outcome(outlet, value))
+
+    def _topic_configured(self, command: TopicConfigured, outlet: Any, effects: Effects) -> None:
+        is_new = self.topics.configure(command, self.index, recovering=self._recovering)
+        if outlet is not None:
+            effects.controls.append(Outcome(outlet, is_new))
+
+    def _topic_gone(self, command: TopicGone, outlet: Any, effects: Effects) -> None:
+        """Forget all that is kept by offsets of this topic: those of the next begin at 0 again."""
+        is_recovering = self._recovering
+        known = self.topics.forget(command, self.index, recovering=is_recovering)
+        self.groups.forget_topic(command.topic, self.index, recovering=is_recovering)
+        self.subscribers.forget_topic(command.topic, self.index, recovering=is_recovering)
+        if outlet is not None:
+            effects.controls.append(Outcome(outlet, known))
 
     def _key_stored(self, command: KeyStored, outlet: Any, effects: Effects) -> None:
         self.keys.put(Key.decode(command.row))

@@ -20,12 +20,19 @@ __all__ = [
     "Command",
     "ConsumerGone",
     "ConsumerMade",
+    "DeadLettered",
     "Expired",
     "Forgotten",
+    "GroupCommitted",
+    "GroupConfigured",
     "GroupGone",
     "GroupMade",
     "GroupMoved",
     "KeyStored",
+    "Leased",
+    "LeasesExtended",
+    "LeasesReturned",
+    "LeasesSettled",
     "Lost",
     "Offered",
     "Opened",
@@ -35,9 +42,14 @@ __all__ = [
     "Released",
     "Repeated",
     "Returned",
+    "Run",
+    "Scheduled",
     "Settled",
     "Subscribed",
+    "Swept",
     "Taken",
+    "TopicConfigured",
+    "TopicGone",
     "Unsubscribed",
     "WillMessage",
     "from_event",
@@ -234,6 +246,8 @@ class Taken(msgspec.Struct, frozen=True, array_like=True, tag=19, gc=False):
     now_ms: int
     settle: bool
     gone: list[tuple[int, int]] = []
+    aside: list[tuple[int, int, int]] = []
+    """Of those that are gone, messages that are not due yet: offset, when, priority."""
 
 
 class Settled(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
@@ -271,6 +285,132 @@ class Claimed(msgspec.Struct, frozen=True, array_like=True, tag=22, gc=False):
     """Whether messages that nobody has taken are claimed, too."""
     renews: bool = False
     """Whether only what the consumer has already is meant: it looks at its own again."""
+
+# ── leases ────────────────────────────────────────────────────────────────────────────────────
+
+
+Run = tuple[int, int, int]
+"""Messages of one priority in a row: priority, first offset, one past the last."""
+
+Scheduled = tuple[int, int, int]
+"""A message that is not to be handed out yet: offset, not before this time, priority."""
+
+
+class Leased(msgspec.Struct, frozen=True, array_like=True, tag=24, gc=False):
+    """A group hands out messages. Whoever proposes this has chosen them (``core/selection``).
+
+    ``version`` is that of the group when they were chosen. If it was moved since, nothing happens.
+    """
+
+    topic: bytes
+    group: bytes
+    version: int
+    first: int
+    """Offsets below are no longer there."""
+    heads: list[int]
+    """Where the group stands afterwards, per priority; one number: the same for all."""
+    ahead: int
+    """How many messages were handed out, afterwards, that lie beyond the lowest head."""
+    first_lease: int
+    """The number of the first lease; the others follow, in the order of ``shares``."""
+    now_ms: int
+    settle: bool
+    """Whether the messages count as done at once."""
+    shares: list[tuple[bytes, int, list[Run]]]
+    """Who gets them (empty: whoever has the lease), until when (0: until it leaves), and which."""
+    aside: list[Scheduled] = []
+    """Messages that were passed over as their time has not come."""
+    expired: list[int] = []
+    """Messages that were passed over as their time is over."""
+
+
+class LeasesSettled(msgspec.Struct, frozen=True, array_like=True, tag=25, gc=False):
+    """Messages under these leases are done with: stretches of lease numbers."""
+
+    topic: bytes
+    group: bytes
+    leases: list[tuple[int, int]]
+
+
+class LeasesReturned(msgspec.Struct, frozen=True, array_like=True, tag=26, gc=False):
+    """Messages under these leases are to be handed out again, not before ``delay_ms`` from now.
+
+    What ``counts`` not (a connection that ended before its client saw them, perhaps) comes again
+    without the pause that a failure calls for.
+    """
+
+    topic: bytes
+    group: bytes
+    leases: list[tuple[int, int]]
+    now_ms: int
+    delay_ms: int = 0
+    reason: bytes = b""
+    counts: bool = True
+
+
+class LeasesExtended(msgspec.Struct, frozen=True, array_like=True, tag=27, gc=False):
+    """These leases run until ``deadline_ms``."""
+
+    topic: bytes
+    group: bytes
+    leases: list[tuple[int, int]]
+    deadline_ms: int
+
+
+class Swept(msgspec.Struct, frozen=True, array_like=True, tag=28, gc=False):
+    """Time has passed: leases that ran out are void, messages whose time has come are due."""
+
+    topic: bytes
+    group: bytes
+    now_ms: int
+
+
+class GroupCommitted(msgspec.Struct, frozen=True, array_like=True, tag=29, gc=False):
+    """Everything below ``offset`` is done with. Never moves a group back."""
+
+    topic: bytes
+    group: bytes
+    offset: int
+    ahead: int
+
+
+class GroupConfigured(msgspec.Struct, frozen=True, array_like=True, tag=30, gc=False):
+    """How a group repeats what failed; None: as before."""
+
+    topic: bytes
+    group: bytes
+    max_deliveries: int | None
+    backoff_ms: int | None
+    backoff_max_ms: int | None
+
+
+class DeadLettered(msgspec.Struct, frozen=True, array_like=True, tag=31, gc=False):
+    """Messages that failed too often were put with the dead letters, by the same commit."""
+
+    topic: bytes
+    group: bytes
+    offsets: list[int]
+
+
+# ── topics ────────────────────────────────────────────────────────────────────────────────────
+
+
+class TopicConfigured(msgspec.Struct, frozen=True, array_like=True, tag=32, gc=False):
+    """A topic is to exist, with these settings; None: as before."""
+
+    topic: bytes
+    rate_milli: int | None = None
+    burst: int | None = None
+    max_messages: int | None = None
+    max_age_ms: int | None = None
+    max_bytes: int | None = None
+    keep: bool | None = None
+
+
+class TopicGone(msgspec.Struct, frozen=True, array_like=True, tag=33, gc=False):
+    """A topic is to exist no more, nor anything that belongs to it."""
+
+    topic: bytes
 
 
 # ── keys ──────────────────────────────────────────────────────────────────────────────────────
@@ -325,6 +465,16 @@ Event = (
     | Returned
     | Claimed
     | KeyStored
+    | Leased
+    | LeasesSettled
+    | LeasesReturned
+    | LeasesExtended
+    | Swept
+    | GroupCommitted
+    | GroupConfigured
+    | DeadLettered
+    | TopicConfigured
+    | TopicGone
 )
 Command = Event | Published
 

@@ -84,6 +84,13 @@ class Subscribers:
             del self.by_id[command.client_id]
             self.dirty[command.client_id] = None
 
+    def forget_topic(self, topic: bytes, index: int, *, recovering: bool) -> None:
+        """A topic is gone: whatever its offsets meant, they begin anew."""
+        for subscriber in self.by_id.values():
+            if topic in subscriber.progress and not (recovering and subscriber.applied >= index):
+                del subscriber.progress[topic]
+                self.dirty[subscriber.client_id] = None
+
     def row(self, client_id: bytes, index: int) -> bytes | None:
         """The checkpoint row of a subscriber as of entry ``index``; None: it has none."""
         subscriber = self.by_id.get(client_id)

@@ -17,7 +17,7 @@ ROUND_INTERVAL_S = 1.0
 ROWS_PER_COMMIT_MAX = 256
 """Rows in one commit: bounds what a commit costs beyond its messages."""
 
-_TABLES = ("sessions", "subscribers", "groups")
+_TABLES = ("sessions", "subscribers", "groups", "settings")
 """Tables of which every row is written anew; retained messages have a way of their own."""
 
 _Row = tuple[str, bytes]
@@ -81,6 +81,8 @@ class Checkpointer:
             return broker.dirty
         if table == "subscribers":
             return broker.subscribers.dirty
+        if table == "settings":
+            return broker.topics.dirty
         return broker.groups.dirty
 
     def _row(self, table: str, key: bytes) -> bytes | None:
@@ -90,6 +92,8 @@ class Checkpointer:
             return broker.session_row(key)
         if table == "subscribers":
             return broker.subscribers.row(key, broker.index)
+        if table == "settings":
+            return broker.topics.row(key, broker.index)
         return broker.groups.row(key, broker.index)
 
     def _fill_retained(self, batch: Batch, room: int) -> None:

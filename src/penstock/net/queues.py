@@ -338,8 +338,9 @@ def _next_offsets(info: TopicInfo, group: Group | None, count: int) -> list[int]
     start = info.first_offset
     returned: list[int] = []
     if group is not None:
-        place = bisect_left(group.returned, start)
-        start, returned = max(start, group.next), group.returned[place : place + count]
+        offsets = group.returned_offsets()
+        place = bisect_left(offsets, start)
+        start, returned = max(start, group.next), offsets[place : place + count]
     return [*returned, *range(start, min(info.next_offset, start + count - len(returned)))]
 
 

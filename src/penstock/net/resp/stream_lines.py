@@ -149,7 +149,7 @@ class _Line:
         start = max(group.next, info.first_offset)
         wanted = min(sum(place.count_max for place in self._free()), ROUND_COUNT_MAX)
         seen = await entries_from(self._hub, self.topic, start, info.next_offset, wanted)
-        served = self._shares(len(seen.entries) + len(group.returned))
+        served = self._shares(len(seen.entries) + group.returned_count)
         if not served:
             self._dismiss()
             return

@@ -1,0 +1,692 @@
+"""One group: a named set of consumers that share the messages of one topic.
+
+A group hands out each message once; what was handed out is **pending** until it is settled. It
+goes out in order of offsets, or highest priority first, and so there is one **head** per priority:
+every message of priority *p* below ``heads[p]`` was handed out. Nothing is stored per message that
+is done or not yet handed out::
+
+    priority 7      ✓         ✓  heads[7] = 900: there is no other
+    priority 0   ✓    ✓  ✓       heads[0] = 45
+    offsets      0 …  42 43 44   45 …
+
+A pending message is in one of four places:
+
+=============  ===========================================================================
+with somebody  a consumer by name, until it leaves; or whoever has its lease, until that ends
+returned       to be handed out again, before anything newer of its priority
+waiting        to be returned, but not before some time
+exhausted      handed out as often as the group allows: to be put with the dead letters
+=============  ===========================================================================
+
+The queues of the binary protocol, PULL, the queue protocol and the groups of Redis Streams are all
+this. Every verb returns what the one who asked wants to know; ``Broker`` makes an effect of it.
+"""
+
+from bisect import bisect_right, insort
+from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heappush
+from operator import itemgetter
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.core.commands import (
+    Claimed,
+    DeadLettered,
+    GroupCommitted,
+    GroupConfigured,
+    Leased,
+    LeasesExtended,
+    LeasesReturned,
+    Scheduled,
+    Swept,
+    Taken,
+)
+
+__all__ = ["PRIORITIES", "Consumer", "Group", "Pending", "Share"]
+
+PRIORITIES = 8
+
+SWEPT_AT_ONCE = 10_000
+"""Leases that one ``Swept`` takes back; the rest is left to the next: others have a turn."""
+
+NO_LEASE = -1
+
+
+class Pending(msgspec.Struct, array_like=True, gc=False):
+    """A message handed out and not settled.
+
+    ``consumer`` is empty where a lease says whose it is, None if nobody has it (any more).
+    """
+
+    consumer: bytes | None
+    taken_ms: int
+    deliveries: int
+    lease: int = NO_LEASE
+    until_ms: int = 0
+    """With somebody: until when, 0 for no end. With nobody: not before."""
+    priority: int = 0
+    reason: bytes = b""
+    """Why it was last given back."""
+
+
+class Consumer(msgspec.Struct, array_like=True):
+    """A consumer of a group: when it last asked, when it last got something, what it holds."""
+
+    seen_ms: int
+    active_ms: int
+    pending: set[int]
+
+
+class Share(NamedTuple):
+    """What one consumer got: offsets, each with how often it was delivered by now.
+
+    ``lease`` is the number of the first one's lease; those of the others follow.
+    """
+
+    consumer: bytes
+    offsets: list[int]
+    deliveries: list[int]
+    lease: int = NO_LEASE
+
+
+class _Row(msgspec.Struct, array_like=True):
+    """A group as a row of the checkpoint."""
+
+    topic: bytes
+    name: bytes
+    next: int
+    applied: int
+    pending: list[tuple[int, Pending]]
+    consumers: list[tuple[bytes, int, int]]
+    heads: list[int] = []
+    ahead: int = 0
+    polls: int = 0
+    version: int = 0
+    max_deliveries: int = 0
+    backoff_ms: int = 0
+    backoff_max_ms: int = 0
+    dead_letters: int = 0
+    redeliveries: int = 0
+
+
+_decoder = msgspec.msgpack.Decoder(_Row)
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Group:
+    """One group of one topic."""
+
+    def __init__(self, topic: bytes, name: bytes, start: int) -> None:
+        self.topic = topic
+        self.name = name
+        self.heads = [start] * PRIORITIES
+        """Per priority, the offset of the next message to be handed out for the first time."""
+        self.ahead = 0
+        """How many messages at or above the lowest head were handed out already."""
+        self.polls = 0
+        """How often messages were asked for: every fourth time the oldest has precedence."""
+        self.version = 0
+        """Counts the times that it was moved: what was chosen before is void."""
+        self.pending: dict[int, Pending] = {}
+        self.leases: dict[int, int] = {}
+        """Offsets by lease."""
+        self.returned: list[list[int]] = [[] for _ in range(PRIORITIES)]
+        """Per priority, offsets to be handed out again: negated, ascending, so the lowest is last.
+
+        Taking the lowest is what happens most, and at the end of a list that is cheap.
+        """
+        self.waiting: dict[int, int] = {}
+        """Offsets that are not to be handed out before some time."""
+        self._dues: list[tuple[int, int]] = []
+        """Heap of times and offsets; void where the message is not waiting for that time."""
+        self._expiries: list[tuple[int, int]] = []
+        """Heap of times and offsets; void where there is no lease that ends then."""
+        self.exhausted: dict[int, None] = {}
+        self.consumers: dict[bytes, Consumer] = {}
+        self.max_deliveries = 0
+        """How often a message is handed out before it is a dead letter; 0: as often as it takes."""
+        self.backoff_ms = 0
+        self.backoff_max_ms = 0
+        self.dead_letters = 0
+        self.redeliveries = 0
+        self.applied = 0
+        """Index of the last journal entry that this state contains; replay skips up to it."""
+
+    # ── what there is ─────────────────────────────────────────────────────────────────────────
+
+    @property
+    def next(self) -> int:
+        """The lowest offset that was not handed out."""
+        return min(self.heads)
+
+    @property
+    def returned_count(self) -> int:
+        """How many messages are to be handed out again."""
+        return sum(map(len, self.returned))
+
+    def returned_offsets(self) -> list[int]:
+        """Messages that are to be handed out again, ascending."""
+        return sorted(-number for lane in self.returned for number in lane)
+
+    @property
+    def in_hand(self) -> int:
+        """How many messages somebody has."""
+        nobodys = self.returned_count + len(self.exhausted) + len(self.waiting)
+        return len(self.pending) - nobodys
+
+    def unhanded(self, end: int) -> int:
+        """How many messages were never handed out, if the topic ends at ``end``."""
+        return max(end - self.next - self.ahead, 0)
+
+    def available(self, end: int) -> int:
+        """How many messages could be handed out, if the topic ends at ``end``."""
+        return self.returned_count + self.unhanded(end)
+
+    def lag(self, end: int) -> int:
+        """How many messages are not done."""
+        return self.unhanded(end) + len(self.pending)
+
+    @property
+    def oldest_unsettled(self) -> int:
+        """The lowest offset that is pending or not handed out; all before it is done."""
+        return min(self.next, *self.pending) if self.pending else self.next
+
+    def unsettled(self, stretches: list[tuple[int, int]]) -> int:
+        """How many of these offsets are pending or not handed out."""
+        start_of_new = self.next
+        ahead = sum(max(end - max(start, start_of_new), 0) for start, end in stretches)
+        handed_out = (offset for offset in self.pending if offset < start_of_new)
+        return ahead + sum(_contains(stretches, offset) for offset in handed_out)
+
+    def wakes_ms(self) -> int | None:
+        """When a lease ends next or a message becomes due; None: nothing depends on time."""
+        while self._expiries and not self._is_leased_until(*self._expiries[0]):
+            heappop(self._expiries)
+        while self._dues and self.waiting.get(self._dues[0][1]) != self._dues[0][0]:
+            heappop(self._dues)
+        times = [heap[0][0] for heap in (self._expiries, self._dues) if heap]
+        return min(times, default=None)
+
+    def _is_leased_until(self, until_ms: int, offset: int) -> bool:
+        pending = self.pending.get(offset)
+        if pending is None or pending.consumer is None:
+            return False
+        return pending.until_ms == until_ms
+
+    def consumer(self, name: bytes, now_ms: int) -> Consumer:
+        """A consumer by name, made on first use."""
+        consumer = self.consumers.get(name)
+        if consumer is None:
+            consumer = self.consumers[name] = Consumer(now_ms, now_ms, set())
+        return consumer
+
+    # ── handing out in order of offsets ───────────────────────────────────────────────────────
+
+    def take(self, command: Taken) -> list[Share]:
+        """Hand out messages, returned ones first; offsets below ``first`` are no longer there."""
+        self._drop_removed(command.first)
+        self._set_aside(command.aside, command.now_ms)
+        shares = []
+        for name, count in command.shares:
+            consumer = self.consumer(name, command.now_ms)
+            consumer.seen_ms = command.now_ms
+            offsets = self._next_offsets(count, command)
+            if offsets:
+                consumer.active_ms = command.now_ms
+                shares.append(self._hand_out(name, offsets, command))
+        return shares
+
+    def _drop_removed(self, first: int) -> None:
+        """Forget returned messages that retention has taken since; skip what it took before."""
+        for offsets in self.returned:
+            while offsets and -offsets[-1] < first:
+                del self.pending[-offsets.pop()]
+        if min(self.heads) < first:
+            self.heads = [max(head, first) for head in self.heads]
+
+    def _set_aside(self, aside: Iterable[Scheduled], now_ms: int) -> None:
+        """Keep messages that the heads passed until their time comes."""
+        for offset, due_ms, priority in aside:
+            if offset not in self.pending:
+                pending = Pending(None, now_ms, 0, until_ms=due_ms, priority=priority)
+                self.pending[offset] = pending
+                self._wait(offset, due_ms)
+
+    def _wait(self, offset: int, until_ms: int) -> None:
+        self.waiting[offset] = until_ms
+        heappush(self._dues, (until_ms, offset))
+
+    def _next_offsets(self, count: int, command: Taken) -> list[int]:
+        offsets = self._take_returned(count)
+        start_of_new = self.next
+        for start, end in _living(start_of_new, command.end, command.gone):
+            if len(offsets) == count:
+                break
+            start_of_new = min(end, start + count - len(offsets))
+            offsets += range(start, start_of_new)
+        self._pass(start_of_new, command.gone)
+        return offsets
+
+    def _pass(self, start_of_new: int, gone: list[tuple[int, int]]) -> None:
+        """Move all heads on; of what was handed out ahead of them, less is ahead now."""
+        if self.ahead:
+            start = self.next
+            passed = (min(end, start_of_new) - max(first, start) for first, end in gone)
+            self.ahead = max(self.ahead - sum(max(count, 0) for count in passed), 0)
+        self.heads = [max(head, start_of_new) for head in self.heads]
+
+    def _take_returned(self, count: int) -> list[int]:
+        """The oldest of those that were returned, whatever their priority."""
+        offsets: list[int] = []
+        while len(offsets) < count:
+            lanes = [lane for lane in self.returned if lane]
+            if not lanes:
+                break
+            offsets.append(-max(lanes, key=itemgetter(-1)).pop())
+        return offsets
+
+    def _hand_out(self, name: bytes, offsets: list[int], command: Taken) -> Share:
+        deliveries = []
+        for offset in offsets:
+            known = self.pending.get(offset)
+            is_returned = known is not None and known.consumer is None
+            times = known.deliveries + 1 if known and is_returned else 1
+            deliveries.append(times)
+            self.redeliveries += times > 1
+            if not command.settle:
+                priority = known.priority if known else 0
+                pending = Pending(name, command.now_ms, times, priority=priority)
+                self._assign(offset, known, pending)
+            elif is_returned:
+                del self.pending[offset]
+        return Share(name, offsets, deliveries)
+
+    def _assign(self, offset: int, known: Pending | None, pending: Pending) -> None:
+        """Let a consumer have a message, whoever had it before (the group was moved back)."""
+        if known is not None and known.consumer is not None:
+            self._take_from(known, offset)
+        assert pending.consumer
+        self.consumers[pending.consumer].pending.add(offset)
+        self.pending[offset] = pending
+
+    def _take_from(self, pending: Pending, offset: int) -> None:
+        """Take a message from whoever has it."""
+        if pending.lease != NO_LEASE:
+            self.leases.pop(pending.lease, None)
+        if pending.consumer:
+            consumer = self.consumers.get(pending.consumer)
+            if consumer is not None:
+                consumer.pending.discard(offset)
+
+    # ── handing out by lease ──────────────────────────────────────────────────────────────────
+
+    def lease(self, command: Leased) -> list[Share] | None:
+        """Hand out what was chosen; None if the group was moved since."""
+        if command.version != self.version:
+            return None
+        self._drop_removed(command.first)
+        heads = command.heads if len(command.heads) > 1 else command.heads * PRIORITIES
+        self.heads = [max(pair) for pair in zip(self.heads, heads, strict=True)]
+        self.ahead = command.ahead
+        self.polls += len(command.shares)
+        taken: list[set[int]] = [set() for _ in range(PRIORITIES)]
+        shares = []
+        lease = command.first_lease
+        for share in command.shares:
+            shares.append(self._lease_share(share, lease, command, taken))
+            lease += sum([end - start for _, start, end in share[2]])
+        self._drop_expired(command.expired, taken)
+        for priority, offsets in enumerate(taken):
+            if offsets:
+                self._remove_returned(priority, offsets)
+        self._set_aside(command.aside, command.now_ms)
+        return shares
+
+    def _lease_share(
+        self,
+        share: tuple[bytes, int, list[tuple[int, int, int]]],
+        lease: int,
+        command: Leased,
+        taken: list[set[int]],
+    ) -> Share:
+        name, until_ms, runs = share
+        pending_by_offset, leases, expiries = self.pending, self.leases, self._expiries
+        now_ms, settle = command.now_ms, command.settle
+        holds = self.consumer(name, now_ms).pending if name and not settle else None
+        offsets: list[int] = []
+        deliveries: list[int] = []
+        number = lease
+        for priority, start, end in runs:
+            for offset in range(start, end):
+                known = pending_by_offset.get(offset)
+                times = 1
+                if known is not None:
+                    if known.consumer is not None:
+                        number += 1  # somebody has it: the group was moved back and forth
+                        continue
+                    times = known.deliveries + 1
+                    self.redeliveries += times > 1
+                    taken[priority].add(offset)
+                offsets.append(offset)
+                deliveries.append(times)
+                if settle:
+                    if known is not None:
+                        del pending_by_offset[offset]
+                else:
+                    pending_by_offset[offset] = Pending(
+                        name, now_ms, times, number, until_ms, priority
+                    )
+                    leases[number] = offset
+                    if until_ms:
+                        heappush(expiries, (until_ms, offset))
+                    if holds is not None:
+                        holds.add(offset)
+                number += 1
+        return Share(name, offsets, deliveries, lease)
+
+    def _drop_expired(self, offsets: list[int], taken: list[set[int]]) -> None:
+        for offset in offsets:
+            known = self.pending.get(offset)
+            if known is not None and known.consumer is None:
+                del self.pending[offset]
+                taken[known.priority].add(offset)
+
+    def _remove_returned(self, priority: int, offsets: set[int]) -> None:
+        """These were returned and are not any more: nearly always the oldest."""
+        lane = self.returned[priority]
+        count = len(offsets)
+        if {-number for number in lane[-count:]} == offsets:
+            del lane[-count:]
+        else:
+            self.returned[priority] = [number for number in lane if -number not in offsets]
+
+    # ── taking back ───────────────────────────────────────────────────────────────────────────
+
+    def settle(self, ranges: Iterable[tuple[int, int]]) -> int:
+        """These offsets are done with; return how many of them were pending."""
+        settled = 0
+        for start, end in ranges:
+            if end - start > len(self.pending):  # a wide range costs what is there, not its width
+                offsets = [offset for offset in self.pending if start <= offset < end]
+            else:
+                offsets = [offset for offset in range(start, end) if offset in self.pending]
+            settled += len(offsets)
+            for offset in offsets:
+                self._let_go(offset, self.pending.pop(offset))
+        return settled
+
+    def _let_go(self, offset: int, pending: Pending) -> None:
+        """Take a message that is pending no more from wherever it is."""
+        if pending.consumer is not None:
+            self._take_from(pending, offset)
+        elif offset in self.exhausted:
+            del self.exhausted[offset]
+        elif self.waiting.pop(offset, None) is None:
+            self._remove_returned(pending.priority, {offset})
+
+    def settle_leases(self, stretches: Iterable[tuple[int, int]]) -> int:
+        """Messages under these leases are done with; return how many there were."""
+        pop_lease, pop_pending = self.leases.pop, self.pending.pop
+        settled = 0
+        for lease in _leases(stretches, self.leases):
+            offset = pop_lease(lease, None)
+            if offset is None:
+                continue
+            settled += 1
+            pending = pop_pending(offset)
+            if pending.consumer:
+                self._take_from(pending, offset)
+        return settled
+
+    def return_leases(self, command: LeasesReturned) -> int:
+        """Messages under these leases are to be handed out again; return how many there were."""
+        back: list[int] = []
+        for lease in _leases(command.leases, self.leases):
+            offset = self.leases.pop(lease, None)
+            if offset is None:
+                continue
+            pending = self.pending[offset]
+            self._take_from(pending, offset)
+            delay_ms = command.delay_ms
+            if command.counts:
+                delay_ms = max(delay_ms, self._backoff_ms(pending.deliveries))
+            pending.reason = command.reason
+            pending.until_ms = command.now_ms + delay_ms if delay_ms else 0
+            back.append(offset)
+        self._place(back)
+        return len(back)
+
+    def _backoff_ms(self, deliveries: int) -> int:
+        """The pause after so many deliveries: it doubles each time."""
+        if not self.backoff_ms:
+            return 0
+        pause_ms = self.backoff_ms << min(deliveries - 1, 40)
+        return min(pause_ms, self.backoff_max_ms) if self.backoff_max_ms else pause_ms
+
+    def extend_leases(self, command: LeasesExtended) -> int:
+        """These leases run until another time; return how many there were."""
+        extended = 0
+        for lease in _leases(command.leases, self.leases):
+            offset = self.leases.get(lease)
+            if offset is None:
+                continue
+            extended += 1
+            self.pending[offset].until_ms = command.deadline_ms
+            heappush(self._expiries, (command.deadline_ms, offset))
+        return extended
+
+    def sweep(self, command: Swept) -> int:
+        """Leases that ran out are void, messages whose time has come are due; how many in all."""
+        now_ms = command.now_ms
+        back: list[int] = []
+        while self._expiries and self._expiries[0][0] <= now_ms and len(back) < SWEPT_AT_ONCE:
+            until_ms, offset = heappop(self._expiries)
+            if self._is_leased_until(until_ms, offset):
+                pending = self.pending[offset]
+                self._take_from(pending, offset)
+                pending.consumer, pending.until_ms, pending.reason = None, 0, b"lease expired"
+                back.append(offset)
+        while self._dues and self._dues[0][0] <= now_ms and len(back) < SWEPT_AT_ONCE:
+            until_ms, offset = heappop(self._dues)
+            if self.waiting.get(offset) == until_ms:
+                del self.waiting[offset]
+                self.pending[offset].until_ms = 0
+                back.append(offset)
+        self._place(back)
+        return len(back)
+
+    def _place(self, offsets: Iterable[int]) -> None:
+        """File messages that nobody has under what is to happen to them."""
+        returned: list[list[int]] = [[] for _ in range(PRIORITIES)]
+        for offset in offsets:
+            pending = self.pending[offset]
+            pending.consumer, pending.lease = None, NO_LEASE
+            if 0 < self.max_deliveries <= pending.deliveries:
+                self.exhausted[offset] = None
+            elif pending.until_ms:
+                self._wait(offset, pending.until_ms)
+            else:
+                returned[pending.priority].append(-offset)
+        for lane, more in zip(self.returned, returned, strict=True):
+            if len(more) == 1:
+                insort(lane, more[0])
+            elif more:
+                lane.extend(more)
+                lane.sort()
+
+    def give_back(self, name: bytes) -> int:
+        """A worker is gone: what it had goes to others. Return how much that was."""
+        consumer = self.consumers.pop(name, None)
+        if consumer is None:
+            return 0
+        for offset in consumer.pending:
+            pending = self.pending[offset]
+            self.leases.pop(pending.lease, None)
+            pending.until_ms, pending.reason = 0, b"consumer left"
+        self._place(consumer.pending)
+        return len(consumer.pending)
+
+    def remove(self, name: bytes) -> int:
+        """Forget a consumer and all that it had not settled; return how much that was."""
+        consumer = self.consumers.pop(name, None)
+        if consumer is None:
+            return 0
+        for offset in consumer.pending:
+            self.leases.pop(self.pending.pop(offset).lease, None)
+        return len(consumer.pending)
+
+    def bury(self, command: DeadLettered) -> int:
+        """Messages are with the dead letters now; return how many of them were exhausted."""
+        buried = self.settle((offset, offset + 1) for offset in command.offsets)
+        self.dead_letters += buried
+        return buried
+
+    # ── claiming ──────────────────────────────────────────────────────────────────────────────
+
+    def claim(self, command: Claimed) -> list[int]:
+        """Give pending messages to another consumer; return those that changed hands."""
+        claimed = [offset for offset in command.offsets if self._claim_one(offset, command)]
+        consumer = self.consumers.get(command.consumer)
+        if consumer is not None:
+            consumer.seen_ms = command.now_ms
+            if claimed:
+                consumer.active_ms = command.now_ms
+        return claimed
+
+    def _claim_one(self, offset: int, command: Claimed) -> bool:
+        known = self.pending.get(offset)
+        if not _may_claim(known, command):
+            return False
+        times = command.deliveries
+        if times is None:
+            # By force, a message that nobody had counts as delivered once before, as in Redis.
+            times = (known.deliveries if known else 1) + command.counts
+        self.consumer(command.consumer, command.now_ms)
+        priority = known.priority if known else 0
+        if known is not None:
+            self._let_go(offset, known)
+        pending = Pending(command.consumer, command.taken_ms, times, priority=priority)
+        self._assign(offset, None, pending)
+        return True
+
+    # ── moving ────────────────────────────────────────────────────────────────────────────────
+
+    def move(self, start: int) -> None:
+        """The next new message to be handed out is that of ``start``."""
+        self.heads = [start] * PRIORITIES
+        self.ahead = 0
+        self.version += 1
+
+    def commit(self, command: GroupCommitted) -> None:
+        """Everything below an offset is done with."""
+        self.heads = [max(head, command.offset) for head in self.heads]
+        self.ahead = command.ahead
+        self.version += 1
+        self.settle([(0, command.offset)])
+
+    def configure(self, command: GroupConfigured) -> None:
+        """Change how failures are repeated; what is exhausted follows from that."""
+        if command.backoff_ms is not None:
+            self.backoff_ms = command.backoff_ms
+        if command.backoff_max_ms is not None:
+            self.backoff_max_ms = command.backoff_max_ms
+        if command.max_deliveries is not None:
+            self.max_deliveries = command.max_deliveries
+            self._file_all()
+
+    # ── checkpoint ────────────────────────────────────────────────────────────────────────────
+
+    def _file_all(self) -> None:
+        """File everything that is pending anew."""
+        self.returned = [[] for _ in range(PRIORITIES)]
+        self.exhausted, self.waiting, self.leases = {}, {}, {}
+        self._dues, self._expiries = [], []
+        free = []
+        for offset, pending in self.pending.items():
+            if pending.consumer is None:
+                free.append(offset)
+                continue
+            if pending.lease != NO_LEASE:
+                self.leases[pending.lease] = offset
+            if pending.until_ms:
+                self._expiries.append((pending.until_ms, offset))
+        heapify(self._expiries)
+        self._place(free)
+
+    def to_row(self, applied: int) -> bytes:
+        """Everything durable of this group; it contains all entries up to ``applied``."""
+        self.applied = applied
+        return _encoder.encode(
+            _Row(
+                self.topic,
+                self.name,
+                self.next,
+                applied,
+                list(self.pending.items()),
+                [(name, c.seen_ms, c.active_ms) for name, c in self.consumers.items()],
+                self.heads,
+                self.ahead,
+                self.polls,
+                self.version,
+                self.max_deliveries,
+                self.backoff_ms,
+                self.backoff_max_ms,
+                self.dead_letters,
+                self.redeliveries,
+            )
+        )
+
+    @classmethod
+    def from_row(cls, row: bytes) -> "Group":
+        """The group that ``to_row`` described."""
+        data = _decoder.decode(row)
+        group = cls(data.topic, data.name, data.next)
+        group.applied = data.applied
+        group.heads = data.heads or group.heads
+        group.ahead, group.polls, group.version = data.ahead, data.polls, data.version
+        group.max_deliveries = data.max_deliveries
+        group.backoff_ms, group.backoff_max_ms = data.backoff_ms, data.backoff_max_ms
+        group.dead_letters, group.redeliveries = data.dead_letters, data.redeliveries
+        group.pending = dict(data.pending)
+        for name, seen_ms, active_ms in data.consumers:
+            group.consumers[name] = Consumer(seen_ms, active_ms, set())
+        for offset, pending in data.pending:
+            if pending.consumer:
+                group.consumers[pending.consumer].pending.add(offset)
+        group._file_all()
+        return group
+
+
+def _leases(stretches: Iterable[tuple[int, int]], known: dict[int, int]) -> Iterator[int]:
+    """Lease numbers in some stretches; a wide one costs what is there, not its width."""
+    for start, end in stretches:
+        if end - start > len(known):
+            yield from [lease for lease in known if start <= lease < end]
+        else:
+            yield from range(start, end)
+
+
+def _living(start: int, end: int, gone: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The stretches of ``start … end - 1`` that are left without those that are gone."""
+    for gone_start, gone_end in gone:
+        if start < min(gone_start, end):
+            yield start, min(gone_start, end)
+        start = max(start, gone_end)
+    if start < end:
+        yield start, end
+
+
+def _contains(stretches: list[tuple[int, int]], offset: int) -> bool:
+    """Whether an offset lies in one of the stretches, which ascend."""
+    place = bisect_right(stretches, offset, key=itemgetter(0)) - 1
+    return place >= 0 and offset < stretches[place][1]
+
+
+def _may_claim(pending: Pending | None, command: Claimed) -> bool:
+    if pending is None:
+        return command.forces
+    if command.renews and pending.consumer != command.consumer:
+        return False
+    idle_ms = command.now_ms - pending.taken_ms
+    return pending.consumer is None or idle_ms >= command.min_idle_ms

@@ -1,0 +1,103 @@
+"""Topics that somebody has made or steered: how fast they deliver, how much they keep.
+
+Most topics are here only by their messages: the journal knows them, and they follow the rules of
+the configuration. Those of the queue protocol are made (by name, or by the first message), can be
+given settings while they live, and can be deleted.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from penstock.core.commands import TopicConfigured, TopicGone
+
+__all__ = ["Topic", "Topics"]
+
+
+class Topic(msgspec.Struct, array_like=True):
+    """The settings of one topic; 0 is without limit."""
+
+    name: bytes
+    applied: int = 0
+    """Index of the last journal entry that this state contains; replay skips up to it."""
+    rate_milli: int = 0
+    """Messages delivered per thousand seconds."""
+    burst: int = 0
+    max_messages: int = 0
+    max_age_ms: int = 0
+    max_bytes: int = 0
+    keep: bool = False
+    """Whether messages stay that every group has finished, until retention takes them."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether retention was set for this topic."""
+        return bool(self.max_messages or self.max_age_ms or self.max_bytes)
+
+
+_FIELDS = ("rate_milli", "burst", "max_messages", "max_age_ms", "max_bytes", "keep")
+_decoder = msgspec.msgpack.Decoder(Topic)
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Topics:
+    """All topics that have settings, by name."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[bytes, Topic] = {}
+        self.dirty: dict[bytes, None] = {}
+        """Names whose row on disk is older than the state here."""
+        self.version = 0
+        """Counts changes, for those who derive something from all settings."""
+
+    def __len__(self) -> int:
+        return len(self.by_name)
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self.by_name.values())
+
+    def get(self, name: bytes) -> Topic | None:
+        """A topic that was made or configured, or None."""
+        return self.by_name.get(name)
+
+    def configure(self, command: TopicConfigured, index: int, *, recovering: bool) -> bool:
+        """Make a topic or change its settings; tell whether it is new."""
+        topic = self.by_name.get(command.topic)
+        if topic is not None and recovering and topic.applied >= index:
+            return False
+        is_new = topic is None
+        if topic is None:
+            topic = self.by_name[command.topic] = Topic(command.topic)
+        for field in _FIELDS:
+            value = getattr(command, field)
+            if value is not None:
+                setattr(topic, field, value)
+        self._changed(command.topic)
+        return is_new
+
+    def forget(self, command: TopicGone, index: int, *, recovering: bool) -> bool:
+        """Forget a topic's settings; tell whether it had any."""
+        topic = self.by_name.get(command.topic)
+        if topic is None or (recovering and topic.applied >= index):
+            return False
+        del self.by_name[command.topic]
+        self._changed(command.topic)
+        return True
+
+    def _changed(self, name: bytes) -> None:
+        self.dirty[name] = None
+        self.version += 1
+
+    def row(self, name: bytes, index: int) -> bytes | None:
+        """The checkpoint row of a topic as of entry ``index``; None: it has none."""
+        topic = self.by_name.get(name)
+        if topic is None:
+            return None
+        topic.applied = index
+        return _encoder.encode(topic)
+
+    def load(self, row: bytes) -> None:
+        """Take a topic from the checkpoint, before any replay."""
+        topic = _decoder.decode(row)
+        self.by_name[topic.name] = topic
+        self.version += 1
