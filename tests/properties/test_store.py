@@ -36,7 +36,8 @@ signatures = st.builds(
     nonce=st.binary(max_size=8),
 )
 headers = st.lists(st.tuples(st.binary(max_size=3), st.binary(max_size=3)), max_size=2).map(tuple)
-extras = st.none() | st.builds(Extras, headers, st.none() | signatures).filter(
+times = st.just(0) | st.integers(0, 2**64 - 1)
+extras = st.none() | st.builds(Extras, headers, st.none() | signatures, times, times).filter(
     lambda found: found != Extras()  # comes back as None
 )
 runs = st.lists(
@@ -44,7 +45,7 @@ runs = st.lists(
         st.sampled_from(TOPICS),
         st.lists(st.tuples(st.binary(max_size=12), extras), min_size=1, max_size=4),
         st.integers(0, 3),
-        st.integers(0, 7),
+        st.integers(0, 7) | st.integers(0, 0xFFFF),
     ),
     max_size=6,
 )

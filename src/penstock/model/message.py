@@ -1,8 +1,23 @@
-"""A message as the journal holds it."""
+"""A message as the journal holds it.
+
+``flags`` are 16 bits, shared by a whole run of messages. What differs from one message to the next
+(headers, a signature, a schedule) is in its ``Extras``, which most messages do not have.
+"""
 
 import msgspec
 
-__all__ = ["FLAG_FIELDS", "FLAG_QOS", "FLAG_RETAIN", "Extras", "Message", "Signature"]
+__all__ = [
+    "CONTENT_TYPE_SHIFT",
+    "FLAG_CONTENT_TYPE",
+    "FLAG_FIELDS",
+    "FLAG_PRIORITY",
+    "FLAG_QOS",
+    "FLAG_RETAIN",
+    "PRIORITY_SHIFT",
+    "Extras",
+    "Message",
+    "Signature",
+]
 
 FLAG_QOS = 0b0000_0011
 """Bits of ``flags`` that hold the QoS the message was published with."""
@@ -12,6 +27,14 @@ FLAG_RETAIN = 0b0000_0100
 
 FLAG_FIELDS = 0b0000_1000
 """Bit of ``flags``: the payload is the JSON object of a stream entry's fields, in their order."""
+
+FLAG_PRIORITY = 0x70
+"""Bits of ``flags`` that hold the priority, 0 to 7; greater ones are handed out first."""
+PRIORITY_SHIFT = 4
+
+FLAG_CONTENT_TYPE = 0x300
+"""Bits of ``flags`` that say what the payload is: 0 raw, 1 text, 2 JSON, 3 MessagePack."""
+CONTENT_TYPE_SHIFT = 8
 
 
 class Signature(msgspec.Struct, frozen=True, gc=False):
@@ -29,10 +52,15 @@ class Signature(msgspec.Struct, frozen=True, gc=False):
 
 
 class Extras(msgspec.Struct, frozen=True, gc=False):
-    """What only few messages carry: headers (name and value, in order), a signature."""
+    """What only few messages carry: headers (name and value, in order), a signature, a schedule.
+
+    A queue hands a message out neither before ``due_ms`` nor from ``expires_ms`` on; 0 is without.
+    """
 
     headers: tuple[tuple[bytes, bytes], ...] = ()
     signature: Signature | None = None
+    due_ms: int = 0
+    expires_ms: int = 0
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -55,3 +83,13 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     def retain(self) -> bool:
         """Whether it was published with RETAIN."""
         return bool(self.flags & FLAG_RETAIN)
+
+    @property
+    def priority(self) -> int:
+        """Its priority in a queue, 0 to 7."""
+        return (self.flags & FLAG_PRIORITY) >> PRIORITY_SHIFT
+
+    @property
+    def content_type(self) -> int:
+        """What the payload is; see ``FLAG_CONTENT_TYPE``."""
+        return (self.flags & FLAG_CONTENT_TYPE) >> CONTENT_TYPE_SHIFT

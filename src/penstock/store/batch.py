@@ -4,8 +4,8 @@ A batch is built while the previous commit is under way, one ``append`` per publ
 publishes, so appending must cost next to nothing: it files payloads under their topic and notes
 one *run* (position, count, time, flags). Consecutive appends with the same topic, time and flags
 grow the last run instead. Everything else (columns, checksum, topic ids, offsets) is left to the
-codec, which works on the whole batch at once, in the writer thread. Headers and signatures, which
-few messages have, are filed apart: those that have none do not pay for them.
+codec, which works on the whole batch at once, in the writer thread. What few messages have (their
+``Extras``) is filed apart: those that have none do not pay for it.
 
 A batch belongs to one thread at a time: the loop until it is handed to the writer, then the writer.
 """
@@ -20,6 +20,8 @@ __all__ = ["RUN_WIDTH", "Batch", "Group"]
 
 RUN_WIDTH = 4
 """Integers per run in ``Group.runs``: position in the batch, count, time in ms, flags."""
+
+_NO_EXTRAS = Extras()
 
 
 class Group:
@@ -55,7 +57,7 @@ class Batch:
     def __init__(self) -> None:
         self.count = 0
         self.payload_bytes = 0
-        """Bytes of payloads, and of the headers and signatures beside them."""
+        """Bytes of payloads, and of the extras beside them."""
         self.groups: dict[bytes, Group] = {}
         self.extras: dict[bytes, dict[int, Extras]] = {}
         """By topic, then by number within the topic's group; only of messages that have any."""
@@ -112,7 +114,7 @@ class Batch:
 
     def _note_extras(self, topic: bytes, first: int, extras: Sequence[Extras | None]) -> None:
         for number, found in enumerate(extras, start=first):
-            if found is not None and (found.headers or found.signature):
+            if found is not None and found != _NO_EXTRAS:
                 self.payload_bytes += extras_bytes(found)
                 self.extras.setdefault(topic, {})[number] = found
 

@@ -31,9 +31,12 @@ from penstock.errors import StorageDamaged, StorageForeign
 from penstock.model.message import Extras, Message
 from penstock.store.batch import RUN_WIDTH, Batch
 from penstock.store.extras import (
+    Schedule,
     headers_between,
     pack_headers,
+    pack_schedule,
     pack_signatures,
+    schedule_between,
     signatures_between,
 )
 
@@ -71,14 +74,20 @@ HEADER_NUMBERS = 16
 HEADER_BOUNDS = 17
 HEADER_TEXT_BOUNDS = 18
 HEADER_TEXTS = 19
+RUN_TYPES = 20
+SCHEDULE_NUMBERS = 21
+SCHEDULE_DUE = 22
+SCHEDULE_EXPIRY = 23
 
 _SIGNATURE_SECTIONS = (SIGNATURE_NUMBERS, SIGNATURES)
 _HEADER_SECTIONS = (HEADER_NUMBERS, HEADER_BOUNDS, HEADER_TEXT_BOUNDS, HEADER_TEXTS)
+_SCHEDULE_SECTIONS = (SCHEDULE_NUMBERS, SCHEDULE_DUE, SCHEDULE_EXPIRY)
 
 _WIDTHS: dict[int, Literal["I", "Q"]] = {
     TOPIC_IDS: "I", FIRST_OFFSETS: "Q", GROUP_MESSAGES: "I", GROUP_RUNS: "I", NAME_ENDS: "I",
     RUN_POSITIONS: "I", RUN_BOUNDS: "I", RUN_TIMES: "I", BOUNDS: "I",
     SIGNATURE_NUMBERS: "I", HEADER_NUMBERS: "I", HEADER_BOUNDS: "I", HEADER_TEXT_BOUNDS: "I",
+    SCHEDULE_NUMBERS: "I", SCHEDULE_DUE: "Q", SCHEDULE_EXPIRY: "Q",
 }  # fmt: skip
 
 _U32_MAX = 0xFFFF_FFFF
@@ -124,6 +133,7 @@ def _message_sections(
     positions, counts, times = runs[0::RUN_WIDTH], runs[1::RUN_WIDTH], runs[2::RUN_WIDTH]
     ids, first_offsets = zip(*placements, strict=True)
     time_ms = min(times)
+    flags = array("H", runs[3::RUN_WIDTH]).tobytes()  # low byte, high byte, low byte …
     sections = [
         (TOPIC_IDS, _u32(ids)),
         (FIRST_OFFSETS, array("Q", first_offsets).tobytes()),
@@ -134,15 +144,18 @@ def _message_sections(
         (RUN_POSITIONS, _u32(positions)),
         (RUN_BOUNDS, _u32(accumulate(counts, initial=0))),
         (RUN_TIMES, _time_deltas(times, time_ms)),
-        (RUN_FLAGS, bytes(runs[3::RUN_WIDTH])),
+        (RUN_FLAGS, flags[0::2]),
         (BOUNDS, _u32(accumulate(map(len, payloads), initial=0))),
         (PAYLOADS, b"".join(payloads)),
     ]
+    types = flags[1::2]
+    if types.count(0) < len(types):
+        sections.append((RUN_TYPES, types))
     return time_ms, sections
 
 
 def _extras_sections(batch: Batch) -> Iterator[tuple[int, bytes]]:
-    """Headers and signatures under their messages' numbers, in the order of the groups."""
+    """Each kind of extras under its messages' numbers, in the order of the groups."""
     found: list[tuple[int, Extras]] = []
     start = 0
     for topic, group in batch.groups.items():
@@ -155,6 +168,13 @@ def _extras_sections(batch: Batch) -> Iterator[tuple[int, bytes]]:
     headers = [(n, extras.headers) for n, extras in found if extras.headers]
     if headers:
         yield from zip(_HEADER_SECTIONS, pack_headers(headers), strict=True)
+    schedule = [
+        (n, (extras.due_ms, extras.expires_ms))
+        for n, extras in found
+        if extras.due_ms or extras.expires_ms
+    ]
+    if schedule:
+        yield from zip(_SCHEDULE_SECTIONS, pack_schedule(schedule), strict=True)
 
 
 def _time_deltas(times: list[int], time_ms: int) -> bytes:
@@ -221,8 +241,18 @@ class Entry:
 
     @cached_property
     def run_flags(self) -> memoryview:
-        """Flags, per run."""
+        """The low byte of the flags, per run."""
         return self.column(RUN_FLAGS)
+
+    @cached_property
+    def run_types(self) -> memoryview:
+        """The high byte of the flags, per run; empty if all are zero."""
+        return self.column(RUN_TYPES)
+
+    def flags(self, run: int) -> int:
+        """The flags of a run."""
+        low = int(self.run_flags[run])
+        return low | self.run_types[run] << 8 if self.run_types else low
 
     @cached_property
     def arrival(self) -> Sequence[int]:
@@ -302,7 +332,7 @@ class Entry:
 
     def extras(self, start: int, end: int) -> dict[int, Extras]:
         """Extras of the messages ``start … end - 1``, by number counted from ``start``."""
-        signatures, headers = {}, {}
+        signatures, headers, schedule = {}, {}, self.schedule(start, end)
         if SIGNATURES in self._sections:
             numbers, records = map(self.column, _SIGNATURE_SECTIONS)
             signatures = dict(signatures_between(numbers, records, start, end))
@@ -310,9 +340,18 @@ class Entry:
             numbers, bounds, text_bounds, texts = map(self.column, _HEADER_SECTIONS)
             headers = dict(headers_between((numbers, bounds, text_bounds, texts), start, end))
         return {
-            number - start: Extras(headers.get(number, ()), signatures.get(number))
-            for number in signatures.keys() | headers.keys()
+            number - start: Extras(
+                headers.get(number, ()), signatures.get(number), *schedule.get(number, (0, 0))
+            )
+            for number in signatures.keys() | headers.keys() | schedule.keys()
         }
+
+    def schedule(self, start: int, end: int) -> dict[int, Schedule]:
+        """Schedules of the messages ``start … end - 1`` that have one, by their numbers."""
+        if SCHEDULE_NUMBERS not in self._sections:
+            return {}
+        numbers, due, expiry = map(self.column, _SCHEDULE_SECTIONS)
+        return dict(schedule_between((numbers, due, expiry), start, end))
 
     def _message(self, group: GroupView, run: int, number: int, extras: Extras | None) -> Message:
         position = self.run_positions[run] + number - self.run_bounds[run]
@@ -322,7 +361,7 @@ class Entry:
             sequence=self.base_sequence + position,
             offset=group.first_offset + number - group.message_start,
             time_ms=self.time_ms + self.run_times[run],
-            flags=self.run_flags[run],
+            flags=self.flags(run),
             extras=extras,
         )
 

@@ -1,11 +1,12 @@
-"""Columns of what only few messages carry: headers and signatures.
+"""Columns of what only few messages carry: headers, signatures, schedules.
 
 They are *sparse*: one column has the numbers of the messages that have something, ascending, the
 others have it. A batch in which nobody has any writes none of these columns, and a reader finds
 those of a stretch of messages by two bisections.
 
-A signature is a record of fixed size. Headers are a list of lists of pairs, laid out as Arrow has
-it: per message the bounds of its headers, per name and per value the bounds of its bytes.
+A signature is a record of fixed size, a schedule is two times. Headers are a list of lists of
+pairs, laid out as Arrow has it: per message the bounds of its headers, per name and per value the
+bounds of its bytes.
 """
 
 import struct
@@ -20,10 +21,14 @@ from penstock.model.message import Extras, Signature
 __all__ = [
     "HeaderColumns",
     "Headers",
+    "Schedule",
+    "ScheduleColumns",
     "extras_bytes",
     "headers_between",
     "pack_headers",
+    "pack_schedule",
     "pack_signatures",
+    "schedule_between",
     "signatures_between",
 ]
 
@@ -31,6 +36,9 @@ SIGNATURE_BYTES = 64
 """An Ed25519 signature."""
 NONCE_BYTES_MAX = 8
 KEY_ID_MAX = 0xFFFF_FFFF
+TIME_MS_MAX = 0xFFFF_FFFF_FFFF_FFFF
+SCHEDULE_BYTES = 20
+"""A message number and two times."""
 
 # signature, time of signing, nonce, key id, version, length of the nonce, zero
 _SIGNATURE = struct.Struct(f"<{SIGNATURE_BYTES}sQ{NONCE_BYTES_MAX}sIBBH")
@@ -39,10 +47,19 @@ Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 HeaderColumns: TypeAlias = tuple[memoryview, memoryview, memoryview, memoryview]
 """Message numbers, header bounds, text bounds (u32 each), and the texts themselves."""
 
+Schedule: TypeAlias = tuple[int, int]
+"""When a message is due, and when it expires, in ms; 0 is without."""
+ScheduleColumns: TypeAlias = tuple[memoryview, memoryview, memoryview]
+"""Message numbers (u32), times due and times of expiry (u64 each)."""
+
 
 def extras_bytes(extras: Extras) -> int:
     """About how many bytes these add to an entry; asserts that they fit their columns."""
     size = sum(len(name) + len(value) for name, value in extras.headers)
+    if extras.due_ms or extras.expires_ms:
+        assert 0 <= extras.due_ms <= TIME_MS_MAX
+        assert 0 <= extras.expires_ms <= TIME_MS_MAX
+        size += SCHEDULE_BYTES
     signature = extras.signature
     if signature is None:
         return size
@@ -107,3 +124,21 @@ def headers_between(columns: HeaderColumns, start: int, end: int) -> Iterator[tu
                 for text in range(2 * header_bounds[place], 2 * header_bounds[place + 1], 2)
             ),
         )
+
+
+def pack_schedule(found: list[tuple[int, Schedule]]) -> tuple[bytes, bytes, bytes]:
+    """Numbers, times due, times of expiry; from message numbers (ascending) and schedules."""
+    return (
+        array("I", [number for number, _ in found]).tobytes(),
+        array("Q", [due_ms for _, (due_ms, _) in found]).tobytes(),
+        array("Q", [expires_ms for _, (_, expires_ms) in found]).tobytes(),
+    )
+
+
+def schedule_between(
+    columns: ScheduleColumns, start: int, end: int
+) -> Iterator[tuple[int, Schedule]]:
+    """Schedules of the messages ``start … end - 1``, with the messages' numbers."""
+    numbers, due, expiry = columns
+    for place in range(bisect_left(numbers, start), bisect_left(numbers, end)):
+        yield numbers[place], (due[place], expiry[place])

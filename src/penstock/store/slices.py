@@ -77,6 +77,7 @@ def cut(piece: Piece, count_max: int, bytes_max: int) -> TopicSlice:
         run_times=bytes(entry.run_times[run_start:run_end]),
         run_flags=bytes(entry.run_flags[run_start:run_end]),
         extras=entry.extras(first, end),
+        run_types=bytes(entry.run_types[run_start:run_end]),
     )
 
 

@@ -83,11 +83,12 @@ class TopicInfo(msgspec.Struct, frozen=True, gc=False):
 
 
 class TopicSlice(msgspec.Struct, frozen=True):
-    """Consecutive messages of a topic out of one entry, as columns (u32 little-endian).
+    """Consecutive messages of a topic out of one entry, as columns (u32 little-endian, flags u8).
 
     ``bounds`` has ``count + 1`` numbers; payload *i* is ``blob[bounds[i] - bounds[0]:
-    bounds[i + 1] - bounds[0]]``. Runs are four parallel columns; ``run_starts`` counts messages
+    bounds[i + 1] - bounds[0]]``. Runs are five parallel columns; ``run_starts`` counts messages
     from the beginning of the slice. Sequence = ``base_sequence`` + run's position + place in run.
+    ``run_flags`` has the low bytes of the flags, ``run_types`` the high ones (empty if all are 0).
     ``extras`` has what few messages carry, by number counted from the beginning of the slice.
     """
 
@@ -103,6 +104,7 @@ class TopicSlice(msgspec.Struct, frozen=True):
     run_times: bytes
     run_flags: bytes
     extras: dict[int, Extras] = {}
+    run_types: bytes = b""
 
     def messages(self, topic: bytes) -> Iterator[Message]:
         """The same, one by one; for those who do not read columns."""
@@ -110,6 +112,7 @@ class TopicSlice(msgspec.Struct, frozen=True):
         starts = [*memoryview(self.run_starts).cast("I"), self.count]
         positions = memoryview(self.run_positions).cast("I")
         times = memoryview(self.run_times).cast("I")
+        types = self.run_types or bytes(len(times))
         for run, (start, end) in enumerate(pairwise(starts)):
             for number in range(start, end):
                 yield Message(
@@ -118,7 +121,7 @@ class TopicSlice(msgspec.Struct, frozen=True):
                     sequence=self.base_sequence + positions[run] + number - start,
                     offset=self.first_offset + number,
                     time_ms=self.time_ms + times[run],
-                    flags=self.run_flags[run],
+                    flags=self.run_flags[run] | types[run] << 8,
                     extras=self.extras.get(number),
                 )
 

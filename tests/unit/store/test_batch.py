@@ -62,6 +62,13 @@ def test_extras_are_filed_under_the_number_within_the_group():
     assert batch.payload_bytes == 5 + 9
 
 
+def test_a_schedule_is_filed_with_the_extras():
+    batch = Batch()
+    batch.append(b"a", [b"1", b"2"], 5, 0, [Extras(due_ms=7), Extras(expires_ms=8)])
+    assert batch.extras == {b"a": {0: Extras(due_ms=7), 1: Extras(expires_ms=8)}}
+    assert batch.payload_bytes == 2 + 2 * 20
+
+
 @pytest.mark.parametrize(
     "extras",
     [
@@ -69,8 +76,10 @@ def test_extras_are_filed_under_the_number_within_the_group():
         [Extras(signature=Signature(1, 1, bytes(63)))],
         [Extras(signature=Signature(2, 1, bytes(64), 1, bytes(9)))],
         [Extras(signature=Signature(1, 2**32, bytes(64)))],
+        [Extras(due_ms=-1)],
+        [Extras(expires_ms=2**64)],
     ],
-    ids=["too few", "short signature", "long nonce", "large key id"],
+    ids=["too few", "short signature", "long nonce", "large key id", "before time", "too late"],
 )
 def test_extras_that_do_not_fit_their_columns_are_a_bug_of_the_caller(extras):
     """Found while one publisher's message is appended, not when everybody's batch is written."""

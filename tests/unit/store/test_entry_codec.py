@@ -1,19 +1,44 @@
 """The codec of journal entries: nothing is lost on the way, and no flipped bit goes unnoticed."""
 
 import struct
-from zlib import crc32
+from base64 import b64decode
+from zlib import crc32, decompress
 
 import pytest
 
 from penstock.errors import StorageDamaged, StorageForeign
 from penstock.model.message import Extras, Signature
 from penstock.store.batch import Batch
-from penstock.store.entry import HEADER_NUMBERS, SIGNATURES, Placement, decode, encode
+from penstock.store.entry import (
+    HEADER_NUMBERS,
+    RUN_TYPES,
+    SCHEDULE_NUMBERS,
+    SIGNATURES,
+    Placement,
+    decode,
+    encode,
+)
 
 PLACEMENTS = [Placement(3, 10), Placement(4, 0)]
 SIGNED = Extras(signature=Signature(1, 7, b"s" * 64))
 HEADED = Extras(((b"name", b"value"), (b"", b"")))
 BOTH = Extras(((b"n", b"v" * 9),), Signature(2, 2**32 - 1, b"t" * 64, 2**40, b"\0nonce\0"))
+
+LATER = Extras(due_ms=2**64 - 1)
+SOON = Extras(((b"n", b"v"),), expires_ms=1_001)
+IN_BETWEEN = Extras(due_ms=2, expires_ms=3)
+
+# What the first release wrote for `sample` and `adorned`.
+FIRST_SAMPLE = (
+    "eNoLCA7xZmTgZdBt14lnAAJ2BghIgdKsQMwExM+ZIXxGIOaAigkAMTOUzwKlWaE0G5QNMo8HKgZSzwnlc0H1cgOxBFTM"
+    "CGg4L5AWg8qxQNUhAxYkNzFD3QPiJybpH96DpIYZSQ8zkj5GqNhXKIORBaGOEYqZoe4HucfQyMjY2LhiFBANIGE5cRLr"
+    "5GX5Bal5qSlH2JJzMlPzSiYxAiMNAOfLn3M="
+)
+FIRST_ADORNED = (
+    "eNoLCA7xZmQQYuj5Nf8+AxCwM0BACpQG8ZmA+AUzhM8IxBxQMQEgZobyWaA0K5Rmg6phh6oDiYkAMSeUzwXVww3ECkDM"
+    "A1XLB1XLD8QbkPQKQtUIAbEMEAtDMTPUHC4GVMAKNQ8mzwh1T2ISQg0LkjsZoDQLkl5kwAijgQBZjAnJDlaoeSC9hkam"
+    "ZubGJmA1ILliCgGac8B2gMwuoRDAPZKXn5ecysDwHwiY2BH+gUkzo4UFFzSuhJEwCOSVwUBeYm5qWWJOaSpYHAAvTlMi"
+)
 
 
 def sample() -> bytes:
@@ -32,6 +57,16 @@ def adorned() -> bytes:
     batch.append(b"b", [b"3", b"4"], 1_000, 1, [HEADED, None])
     batch.append(b"a", [b"5", b"6"], 1_000, 1)
     batch.append(b"a", [b"7"], 1_001, 1, [BOTH])
+    return encode(batch, 7, 100, PLACEMENTS)
+
+
+def scheduled() -> bytes:
+    """Priorities, content types, and times before and after which a message is not wanted."""
+    batch = Batch()
+    batch.append(b"a", [b"1", b"2"], 1_000, 0x31, [None, LATER])
+    batch.append(b"b", [b"3"], 1_000, 0x1, [SOON])
+    batch.append(b"a", [b"4"], 1_000, 0x372)
+    batch.append(b"a", [b"5"], 1_000, 0x272, [IN_BETWEEN])
     return encode(batch, 7, 100, PLACEMENTS)
 
 
@@ -80,12 +115,29 @@ def test_headers_and_signatures_come_back_with_their_messages():
     assert [entry.message(sequence).extras for sequence in range(100, 107)] == expected
 
 
+def test_flags_of_sixteen_bits_and_schedules_come_back_with_their_messages():
+    entry = decode(scheduled())
+    expected = [(0x31, None), (0x31, LATER), (0x1, SOON), (0x372, None), (0x272, IN_BETWEEN)]
+    assert [(message.flags, message.extras) for message in entry.messages()] == expected
+    assert [entry.flags(run) for run in entry.arrival] == [0x31, 0x1, 0x372, 0x272]
+    assert entry.schedule(1, 3) == {1: (2**64 - 1, 0)}
+
+
+@pytest.mark.parametrize(("make", "written"), [(sample, FIRST_SAMPLE), (adorned, FIRST_ADORNED)])
+def test_entries_of_the_first_release_are_read_and_still_written_byte_for_byte(make, written):
+    """What is new is in sections of its own, which batches without it do not get."""
+    first = decompress(b64decode(written))
+    assert list(decode(first).messages()) == list(decode(make()).messages())
+    assert first == make()
+
+
 def test_sections_for_extras_are_written_only_where_there_are_any():
-    assert not {SIGNATURES, HEADER_NUMBERS} & decode(sample())._sections.keys()
+    optional = {SIGNATURES, HEADER_NUMBERS, RUN_TYPES, SCHEDULE_NUMBERS}
+    assert not optional & decode(sample())._sections.keys()
     batch = Batch()
     batch.append(b"a", [b"1"], 1_000, 1, [SIGNED])
     entry = decode(encode(batch, 7, 100, PLACEMENTS[:1]))
-    assert {SIGNATURES, HEADER_NUMBERS} & entry._sections.keys() == {SIGNATURES}
+    assert optional & entry._sections.keys() == {SIGNATURES}
 
 
 def test_signatures_are_records_of_one_size_on_multiples_of_eight():
@@ -95,7 +147,7 @@ def test_signatures_are_records_of_one_size_on_multiples_of_eight():
     assert len(entry.column(SIGNATURES)) == 2 * 88
 
 
-@pytest.mark.parametrize("make", [sample, adorned])
+@pytest.mark.parametrize("make", [sample, adorned, scheduled])
 def test_every_flipped_bit_is_noticed(make):
     data = make()
     for place in range(len(data)):
