@@ -110,6 +110,11 @@ ADVICE: dict[Enum, str] = {
         "A subscriber acknowledges newer messages and leaves older ones open, ten thousand times "
         "over. Look at why it does not acknowledge those."
     ),
+    DropReason.EXPIRED: (
+        "Consumers are slower than the messages' time to live allows: add some, or give messages"
+        " more time."
+    ),
+    DropReason.TOPIC_DELETED: "Nothing, if deleting the topic was intended.",
     DropReason.SIGNATURE_REFUSED: (
         "`penstock keys list` shows which keys are valid; the counter by fault tells what was "
         "wrong. Somebody may be trying."

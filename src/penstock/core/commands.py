@@ -286,6 +286,7 @@ class Claimed(msgspec.Struct, frozen=True, array_like=True, tag=22, gc=False):
     renews: bool = False
     """Whether only what the consumer has already is meant: it looks at its own again."""
 
+
 # ── leases ────────────────────────────────────────────────────────────────────────────────────
 
 
