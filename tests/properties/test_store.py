@@ -46,6 +46,7 @@ runs = st.lists(
         st.lists(st.tuples(st.binary(max_size=12), extras), min_size=1, max_size=4),
         st.integers(0, 3),
         st.integers(0, 7) | st.integers(0, 0xFFFF),
+        st.none() | st.tuples(st.sampled_from([b"", b"p", b"q"]), st.integers(0, 3)),
     ),
     max_size=6,
 )
@@ -57,9 +58,14 @@ limits = st.builds(
 )
 
 
-def append(batch, topic, messages, time_ms, flags):
+def append(batch, run, now_ms=0):
+    """Append one of ``runs``, and note who numbered it."""
+    topic, messages, delta, flags, numbered = run
     payloads, found = zip(*messages, strict=True)
-    batch.append(topic, payloads, time_ms, flags, found if any(found) else None)
+    place = len(batch.groups[topic].payloads) if topic in batch.groups else 0
+    batch.append(topic, payloads, now_ms + delta, flags, found if any(found) else None)
+    if numbered is not None:
+        batch.note_producer(topic, place, len(payloads), *numbered)
 
 
 def is_a(topic: bytes) -> bool:
@@ -70,10 +76,12 @@ def is_a(topic: bytes) -> bool:
 def test_a_batch_survives_the_codec(appended, events, base):
     """Whatever was appended comes back, in order, with its own time and flags."""
     batch = Batch()
-    expected = []
-    for topic, sent, time_ms, flags in appended:
-        append(batch, topic, sent, time_ms, flags)
+    expected, numbers = [], []
+    for run in appended:
+        append(batch, run)
+        topic, sent, time_ms, flags, numbered = run
         expected += [(topic, payload, time_ms, flags, found) for payload, found in sent]
+        numbers += [numbered and (numbered[0], numbered[1] + n) for n in range(len(sent))]
     for event in events:
         if abs(event) < 2**63:
             batch.add_event(("e", event))
@@ -84,6 +92,12 @@ def test_a_batch_survives_the_codec(appended, events, base):
     assert [m.sequence for m in messages] == list(range(base, base + len(expected)))
     assert [entry.message(m.sequence) for m in messages] == messages
     assert entry.events == batch.events
+    seqs = {
+        (topic, first + n): (producer, seq + n)
+        for topic, first, count, producer, seq in entry.producers()
+        for n in range(count)
+    }
+    assert [seqs.get((m.topic, m.offset)) for m in messages] == numbers
 
 
 @given(
@@ -149,8 +163,8 @@ class StoreMachine(RuleBasedStateMachine):
     def commit(self, appended, rows, event, back):
         self.now_ms += 10
         batch = Batch()
-        for topic, sent, delta, flags in appended:
-            append(batch, topic, sent, self.now_ms + delta, flags)
+        for run in appended:
+            append(batch, run, self.now_ms)
         for key, value in rows.items():
             batch.add_row("t", key, value)
         if event is not None:

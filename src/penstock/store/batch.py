@@ -5,7 +5,7 @@ publishes, so appending must cost next to nothing: it files payloads under their
 one *run* (position, count, time, flags). Consecutive appends with the same topic, time and flags
 grow the last run instead. Everything else (columns, checksum, topic ids, offsets) is left to the
 codec, which works on the whole batch at once, in the writer thread. What few messages have (their
-``Extras``) is filed apart: those that have none do not pay for it.
+``Extras``, the producer who numbered them) is filed apart: those that have none do not pay for it.
 
 A batch belongs to one thread at a time: the loop until it is handed to the writer, then the writer.
 """
@@ -15,6 +15,7 @@ from typing import Any
 
 from penstock.model.message import Extras
 from penstock.store.extras import extras_bytes
+from penstock.store.producers import Note, join, note_bytes
 
 __all__ = ["RUN_WIDTH", "Batch", "Group"]
 
@@ -51,16 +52,19 @@ class Batch:
         "extras",
         "groups",
         "payload_bytes",
+        "producers",
         "rows",
     )
 
     def __init__(self) -> None:
         self.count = 0
         self.payload_bytes = 0
-        """Bytes of payloads, and of the extras beside them."""
+        """Bytes of payloads, and of what is beside them."""
         self.groups: dict[bytes, Group] = {}
         self.extras: dict[bytes, dict[int, Extras]] = {}
         """By topic, then by number within the topic's group; only of messages that have any."""
+        self.producers: dict[bytes, list[Note]] = {}
+        """By topic; numbers are those within the topic's group."""
         self.events: list[tuple[int, tuple[Any, ...]]] = []
         self.rows: list[tuple[str, bytes, bytes | None]] = []
         self.checkpoint: int | None = None
@@ -98,6 +102,24 @@ class Batch:
         self.count = position + number
         self.payload_bytes += len(payloads[0]) if number == 1 else sum(map(len, payloads))
         return position
+
+    def note_producer(
+        self, topic: bytes, place: int, count: int, producer: bytes, seq: int
+    ) -> None:
+        """Note who numbered some messages of a topic: those in a row from ``place`` of its group.
+
+        Their seqs follow each other from ``seq`` on. Places of a topic are noted in order.
+        """
+        note = (place, count, producer, seq)
+        size = note_bytes(note)
+        notes = self.producers.setdefault(topic, [])
+        joined = join(notes[-1], note) if notes else None
+        if joined is not None:
+            notes[-1] = joined
+            return
+        assert not notes or place >= notes[-1][0] + notes[-1][1]
+        notes.append(note)
+        self.payload_bytes += size
 
     def add_event(self, event: tuple[Any, ...]) -> None:
         """Add an event; it is ordered after the messages appended so far."""

@@ -39,6 +39,7 @@ from penstock.store.extras import (
     schedule_between,
     signatures_between,
 )
+from penstock.store.producers import Note, notes_between, pack_notes
 
 __all__ = ["VERSION", "Entry", "GroupView", "Placement", "decode", "encode"]
 
@@ -78,16 +79,29 @@ RUN_TYPES = 20
 SCHEDULE_NUMBERS = 21
 SCHEDULE_DUE = 22
 SCHEDULE_EXPIRY = 23
+PRODUCER_NUMBERS = 24
+PRODUCER_COUNTS = 25
+PRODUCER_SEQS = 26
+PRODUCER_NAME_ENDS = 27
+PRODUCER_NAMES = 28
 
 _SIGNATURE_SECTIONS = (SIGNATURE_NUMBERS, SIGNATURES)
 _HEADER_SECTIONS = (HEADER_NUMBERS, HEADER_BOUNDS, HEADER_TEXT_BOUNDS, HEADER_TEXTS)
 _SCHEDULE_SECTIONS = (SCHEDULE_NUMBERS, SCHEDULE_DUE, SCHEDULE_EXPIRY)
+_PRODUCER_SECTIONS = (
+    PRODUCER_NUMBERS,
+    PRODUCER_COUNTS,
+    PRODUCER_SEQS,
+    PRODUCER_NAME_ENDS,
+    PRODUCER_NAMES,
+)
 
 _WIDTHS: dict[int, Literal["I", "Q"]] = {
     TOPIC_IDS: "I", FIRST_OFFSETS: "Q", GROUP_MESSAGES: "I", GROUP_RUNS: "I", NAME_ENDS: "I",
     RUN_POSITIONS: "I", RUN_BOUNDS: "I", RUN_TIMES: "I", BOUNDS: "I",
     SIGNATURE_NUMBERS: "I", HEADER_NUMBERS: "I", HEADER_BOUNDS: "I", HEADER_TEXT_BOUNDS: "I",
     SCHEDULE_NUMBERS: "I", SCHEDULE_DUE: "Q", SCHEDULE_EXPIRY: "Q",
+    PRODUCER_NUMBERS: "I", PRODUCER_COUNTS: "I", PRODUCER_SEQS: "Q", PRODUCER_NAME_ENDS: "I",
 }  # fmt: skip
 
 _U32_MAX = 0xFFFF_FFFF
@@ -111,6 +125,8 @@ def encode(batch: Batch, index: int, base_sequence: int, placements: Sequence[Pl
         sections.append((EVENTS, _encode_events(batch.events)))
     if batch.extras:
         sections += _extras_sections(batch)
+    if batch.producers:
+        sections += _producer_sections(batch)
     parts: list[bytes] = [
         _BODY.pack(0, index, base_sequence, batch.count, len(batch.groups), time_ms)
     ]
@@ -133,7 +149,6 @@ def _message_sections(
     positions, counts, times = runs[0::RUN_WIDTH], runs[1::RUN_WIDTH], runs[2::RUN_WIDTH]
     ids, first_offsets = zip(*placements, strict=True)
     time_ms = min(times)
-    flags = array("H", runs[3::RUN_WIDTH]).tobytes()  # low byte, high byte, low byte …
     sections = [
         (TOPIC_IDS, _u32(ids)),
         (FIRST_OFFSETS, array("Q", first_offsets).tobytes()),
@@ -144,24 +159,27 @@ def _message_sections(
         (RUN_POSITIONS, _u32(positions)),
         (RUN_BOUNDS, _u32(accumulate(counts, initial=0))),
         (RUN_TIMES, _time_deltas(times, time_ms)),
-        (RUN_FLAGS, flags[0::2]),
+        *_flag_sections(runs[3::RUN_WIDTH]),
         (BOUNDS, _u32(accumulate(map(len, payloads), initial=0))),
         (PAYLOADS, b"".join(payloads)),
     ]
-    types = flags[1::2]
-    if types.count(0) < len(types):
-        sections.append((RUN_TYPES, types))
     return time_ms, sections
+
+
+def _flag_sections(flags: list[int]) -> list[tuple[int, bytes]]:
+    try:
+        return [(RUN_FLAGS, bytes(flags))]  # as most are: with nothing in the high byte
+    except ValueError:
+        both = array("H", flags).tobytes()  # low byte, high byte, low byte …
+        return [(RUN_FLAGS, both[0::2]), (RUN_TYPES, both[1::2])]
 
 
 def _extras_sections(batch: Batch) -> Iterator[tuple[int, bytes]]:
     """Each kind of extras under its messages' numbers, in the order of the groups."""
     found: list[tuple[int, Extras]] = []
-    start = 0
-    for topic, group in batch.groups.items():
+    for topic, start in _group_starts(batch):
         of_group = batch.extras.get(topic, {})
         found += [(start + number, extras) for number, extras in of_group.items()]
-        start += len(group.payloads)
     signatures = [(n, extras.signature) for n, extras in found if extras.signature is not None]
     if signatures:
         yield from zip(_SIGNATURE_SECTIONS, pack_signatures(signatures), strict=True)
@@ -175,6 +193,21 @@ def _extras_sections(batch: Batch) -> Iterator[tuple[int, bytes]]:
     ]
     if schedule:
         yield from zip(_SCHEDULE_SECTIONS, pack_schedule(schedule), strict=True)
+
+
+def _producer_sections(batch: Batch) -> Iterator[tuple[int, bytes]]:
+    notes = [
+        (start + place, count, producer, seq)
+        for topic, start in _group_starts(batch)
+        for place, count, producer, seq in batch.producers.get(topic, ())
+    ]
+    yield from zip(_PRODUCER_SECTIONS, pack_notes(notes), strict=True)
+
+
+def _group_starts(batch: Batch) -> Iterator[tuple[bytes, int]]:
+    """Topics, and the number of each one's first message."""
+    counts = (len(group.payloads) for group in batch.groups.values())
+    return zip(batch.groups, accumulate(counts, initial=0), strict=False)
 
 
 def _time_deltas(times: list[int], time_ms: int) -> bytes:
@@ -352,6 +385,22 @@ class Entry:
             return {}
         numbers, due, expiry = map(self.column, _SCHEDULE_SECTIONS)
         return dict(schedule_between((numbers, due, expiry), start, end))
+
+    def producers(self) -> Iterator[tuple[bytes, int, int, bytes, int]]:
+        """Who numbered which messages: topic, first offset, count, producer, first seq."""
+        if PRODUCER_NUMBERS not in self._sections:
+            return
+        for group in self.groups:
+            notes = self.notes(group.message_start, group.message_end)
+            for number, count, producer, seq in notes:
+                yield group.name, group.first_offset + number, count, producer, seq
+
+    def notes(self, start: int, end: int) -> Iterator[Note]:
+        """Who numbered which of the messages ``start … end - 1``, counted from ``start``."""
+        if PRODUCER_NUMBERS not in self._sections:
+            return iter(())
+        numbers, counts, seqs, name_ends, names = map(self.column, _PRODUCER_SECTIONS)
+        return notes_between((numbers, counts, seqs, name_ends, names), start, end)
 
     def _message(self, group: GroupView, run: int, number: int, extras: Extras | None) -> Message:
         position = self.run_positions[run] + number - self.run_bounds[run]

@@ -78,6 +78,7 @@ def cut(piece: Piece, count_max: int, bytes_max: int) -> TopicSlice:
         run_flags=bytes(entry.run_flags[run_start:run_end]),
         extras=entry.extras(first, end),
         run_types=bytes(entry.run_types[run_start:run_end]),
+        producers=list(entry.notes(first, end)),
     )
 
 

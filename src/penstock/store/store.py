@@ -26,6 +26,7 @@ import msgspec
 from penstock.model.message import Extras, Message
 from penstock.store.batch import Batch
 from penstock.store.entry import Entry
+from penstock.store.producers import Note
 
 __all__ = [
     "CLOCK_ERROR_MS_MAX",
@@ -89,7 +90,8 @@ class TopicSlice(msgspec.Struct, frozen=True):
     bounds[i + 1] - bounds[0]]``. Runs are five parallel columns; ``run_starts`` counts messages
     from the beginning of the slice. Sequence = ``base_sequence`` + run's position + place in run.
     ``run_flags`` has the low bytes of the flags, ``run_types`` the high ones (empty if all are 0).
-    ``extras`` has what few messages carry, by number counted from the beginning of the slice.
+    ``extras`` has what few messages carry, by number counted from the beginning of the slice;
+    ``producers``, who numbered which: number of the first message, count, producer, first seq.
     """
 
     first_offset: int
@@ -105,6 +107,7 @@ class TopicSlice(msgspec.Struct, frozen=True):
     run_flags: bytes
     extras: dict[int, Extras] = {}
     run_types: bytes = b""
+    producers: list[Note] = []
 
     def messages(self, topic: bytes) -> Iterator[Message]:
         """The same, one by one; for those who do not read columns."""

@@ -69,6 +69,33 @@ def test_a_schedule_is_filed_with_the_extras():
     assert batch.payload_bytes == 2 + 2 * 20
 
 
+def test_notes_of_one_producer_that_go_on_are_joined():
+    batch = Batch()
+    batch.append(b"a", [b"x"] * 6, 5, 0)
+    batch.note_producer(b"a", 0, 2, b"p", 7)
+    batch.note_producer(b"a", 2, 1, b"p", 9)
+    batch.note_producer(b"a", 3, 1, b"p", 11)
+    batch.note_producer(b"a", 4, 1, b"q", 12)
+    batch.note_producer(b"b", 5, 1, b"q", 13)
+    assert batch.producers == {
+        b"a": [(0, 3, b"p", 7), (3, 1, b"p", 11), (4, 1, b"q", 12)],
+        b"b": [(5, 1, b"q", 13)],
+    }
+    assert batch.payload_bytes == 6 + 4 * 21
+
+
+@pytest.mark.parametrize(
+    "note",
+    [(1, 1, b"p", 5), (2, 0, b"p", 5), (2, 1, b"p", -1), (2, 1, b"p", 2**64)],
+    ids=["noted before", "of nothing", "small seq", "large seq"],
+)
+def test_notes_that_do_not_fit_their_columns_are_a_bug_of_the_caller(note):
+    batch = Batch()
+    batch.note_producer(b"a", 0, 2, b"q", 0)
+    with pytest.raises(AssertionError):
+        batch.note_producer(b"a", *note)
+
+
 @pytest.mark.parametrize(
     "extras",
     [

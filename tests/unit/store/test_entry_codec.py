@@ -11,6 +11,7 @@ from penstock.model.message import Extras, Signature
 from penstock.store.batch import Batch
 from penstock.store.entry import (
     HEADER_NUMBERS,
+    PRODUCER_NUMBERS,
     RUN_TYPES,
     SCHEDULE_NUMBERS,
     SIGNATURES,
@@ -70,6 +71,18 @@ def scheduled() -> bytes:
     return encode(batch, 7, 100, PLACEMENTS)
 
 
+def numbered() -> bytes:
+    """Two producers numbered some messages; the other messages are nobody's."""
+    batch = Batch()
+    batch.append(b"a", [b"1", b"2", b"3"], 1_000, 1)
+    batch.append(b"b", [b"4"], 1_000, 1)
+    batch.append(b"a", [b"5", b"6"], 1_000, 1)
+    batch.note_producer(b"a", 1, 2, b"one", 2**64 - 2)
+    batch.note_producer(b"b", 0, 1, b"", 5)
+    batch.note_producer(b"a", 3, 1, b"two", 0)
+    return encode(batch, 7, 100, PLACEMENTS)
+
+
 def resealed(data: bytes) -> bytes:
     """The same bytes with a checksum that fits them."""
     checksum = crc32(data[12:], crc32(data[:8]))
@@ -123,6 +136,29 @@ def test_flags_of_sixteen_bits_and_schedules_come_back_with_their_messages():
     assert entry.schedule(1, 3) == {1: (2**64 - 1, 0)}
 
 
+def test_producers_come_back_with_the_offsets_of_their_messages():
+    entry = decode(numbered())
+    assert list(entry.producers()) == [
+        (b"a", 11, 2, b"one", 2**64 - 2),
+        (b"a", 13, 1, b"two", 0),
+        (b"b", 0, 1, b"", 5),
+    ]
+    assert not list(decode(sample()).producers())
+
+
+@pytest.mark.parametrize(
+    ("stretch", "expected"),
+    [
+        ((0, 1), []),
+        ((0, 2), [(1, 1, b"one", 2**64 - 2)]),
+        ((2, 5), [(0, 1, b"one", 2**64 - 1), (1, 1, b"two", 0)]),
+        ((4, 6), [(1, 1, b"", 5)]),
+    ],
+)
+def test_notes_are_cut_to_the_messages_asked_for(stretch, expected):
+    assert list(decode(numbered()).notes(*stretch)) == expected
+
+
 @pytest.mark.parametrize(("make", "written"), [(sample, FIRST_SAMPLE), (adorned, FIRST_ADORNED)])
 def test_entries_of_the_first_release_are_read_and_still_written_byte_for_byte(make, written):
     """What is new is in sections of its own, which batches without it do not get."""
@@ -132,7 +168,7 @@ def test_entries_of_the_first_release_are_read_and_still_written_byte_for_byte(m
 
 
 def test_sections_for_extras_are_written_only_where_there_are_any():
-    optional = {SIGNATURES, HEADER_NUMBERS, RUN_TYPES, SCHEDULE_NUMBERS}
+    optional = {SIGNATURES, HEADER_NUMBERS, RUN_TYPES, SCHEDULE_NUMBERS, PRODUCER_NUMBERS}
     assert not optional & decode(sample())._sections.keys()
     batch = Batch()
     batch.append(b"a", [b"1"], 1_000, 1, [SIGNED])
@@ -147,7 +183,7 @@ def test_signatures_are_records_of_one_size_on_multiples_of_eight():
     assert len(entry.column(SIGNATURES)) == 2 * 88
 
 
-@pytest.mark.parametrize("make", [sample, adorned, scheduled])
+@pytest.mark.parametrize("make", [sample, adorned, scheduled, numbered])
 def test_every_flipped_bit_is_noticed(make):
     data = make()
     for place in range(len(data)):
