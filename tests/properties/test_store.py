@@ -237,6 +237,9 @@ class StoreMachine(RuleBasedStateMachine):
                 for count_max, bytes_max in ((10**6, 10**6), (3, 20)):
                     ours = self.store.read_topic(topic, offset, count_max, bytes_max)
                     assert ours == self.model.read_topic(topic, offset, count_max, bytes_max)
+                marks = self.store.read_marks(topic, offset, 3)
+                assert marks == self.model.read_marks(topic, offset, 3)
+                assert _marked(self.store, topic, offset) == _read(self.store, topic, offset)
 
     @invariant()
     def same_state(self):
@@ -244,6 +247,27 @@ class StoreMachine(RuleBasedStateMachine):
         ours, plain = self.store.replay(), self.model.replay()
         assert [bytes(e.buffer) for e in ours] == [bytes(e.buffer) for e in plain]
         assert _size(self.store.size()) == _size(self.model.size())
+
+
+def _marked(store, topic, offset):
+    """Offsets, flags and schedules, out of marks read a few at a time."""
+    found = []
+    while True:
+        marks = store.read_marks(topic, offset, 5)
+        for first, count, flags in marks.runs:
+            found += [
+                (n, flags, *marks.schedule.get(n, (0, 0))) for n in range(first, first + count)
+            ]
+        if marks.next_offset == offset or not marks.runs:
+            return found
+        offset = marks.next_offset
+
+
+def _read(store, topic, offset):
+    """The same, out of whole messages."""
+    messages = store.read_topic(topic, offset, 10**6, 10**6).messages()
+    extras = [(m.offset, m.flags, m.extras or Extras()) for m in messages]
+    return [(number, flags, found.due_ms, found.expires_ms) for number, flags, found in extras]
 
 
 def _place(commit):

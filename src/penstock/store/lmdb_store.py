@@ -54,6 +54,7 @@ from penstock.store.store import (
     Spared,
     StoreSize,
     TopicInfo,
+    TopicMarks,
     TopicRange,
 )
 from penstock.store.topics import Topics, TopicState, put_topic, unpack_topic
@@ -395,6 +396,10 @@ class LmdbStore:
     def read_topic(self, topic: bytes, offset: int, count_max: int, bytes_max: int) -> TopicRange:
         """See ``Store``."""
         return self._reader.read_topic(topic, offset, count_max, bytes_max)
+
+    def read_marks(self, topic: bytes, offset: int, count_max: int) -> TopicMarks:
+        """See ``Store``."""
+        return self._reader.read_marks(topic, offset, count_max)
 
     def topic(self, name: bytes) -> TopicInfo | None:
         """See ``Store``."""

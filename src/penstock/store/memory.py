@@ -18,7 +18,7 @@ from penstock.store.batch import Batch
 from penstock.store.deletions import NOTHING, Ranges, Stretch, erase, stretches_of
 from penstock.store.entry import Entry, Placement, decode, encode
 from penstock.store.index import Reference, reference
-from penstock.store.slices import Piece, gather, piece_bytes
+from penstock.store.slices import Piece, gather, gather_marks, piece_bytes
 from penstock.store.store import (
     CLOCK_ERROR_MS_MAX,
     NOTHING_SPARED,
@@ -29,6 +29,7 @@ from penstock.store.store import (
     Spared,
     StoreSize,
     TopicInfo,
+    TopicMarks,
     TopicRange,
 )
 from penstock.store.topics import TopicState
@@ -181,6 +182,17 @@ class MemoryStore:
             if slices:
                 end = state.deleted.skip(slices[-1].first_offset + slices[-1].count)
             return TopicRange(topic, state.view().first_offset, end, slices)
+
+    def read_marks(self, topic: bytes, offset: int, count_max: int) -> TopicMarks:
+        """See ``Store``."""
+        with self._lock:
+            state = self._topics.get(topic)
+            if state is None:
+                return TopicMarks(0, [], {})
+            start = state.deleted.skip(max(offset, state.first_offset))
+            found = gather_marks(self._pieces(state, state.deleted.living(start)), start, count_max)
+            found.next_offset = state.deleted.skip(found.next_offset)
+            return found
 
     def _pieces(self, topic: _Topic, stretches: Iterable[Stretch]) -> Iterator[Piece]:
         for first, end in stretches:

@@ -15,8 +15,8 @@ from penstock.store.environment import Environment, Transaction
 from penstock.store.index import Memory, Reference, references_from
 from penstock.store.journal import JournalReader
 from penstock.store.keys import KEY_BYTES_MAX, NAME_BYTES_WHOLE, index_key, name_key, row_prefix
-from penstock.store.slices import Piece, gather, piece_bytes
-from penstock.store.store import TopicInfo, TopicRange, TopicSlice
+from penstock.store.slices import Piece, gather, gather_marks, piece_bytes
+from penstock.store.store import TopicInfo, TopicMarks, TopicRange, TopicSlice
 from penstock.store.topics import Topics, TopicState, unpack_topic
 
 __all__ = ["Reader"]
@@ -91,6 +91,20 @@ class Reader:
             pieces = self._pieces(transaction, info.id, rows, deleted.living(start))
             slices = gather(pieces, count_max, bytes_max)
         return self._range(topic, start, deleted, slices)
+
+    def read_marks(self, topic: bytes, offset: int, count_max: int) -> TopicMarks:
+        """See ``Store``."""
+        view = self.view(topic)
+        if view is None:
+            return TopicMarks(0, [], {})
+        info, deleted = view
+        rows = self._memory.rows(info.id)
+        start = deleted.skip(max(offset, info.first_offset))
+        with self._environment.reading() as transaction:
+            pieces = self._pieces(transaction, info.id, rows, deleted.living(start))
+            found = gather_marks(pieces, start, count_max)
+        found.next_offset = deleted.skip(found.next_offset)
+        return found
 
     def _pieces(
         self, transaction: Transaction, topic_id: int, rows: list[bytes], living: Iterator[Stretch]

@@ -9,10 +9,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from penstock.store.entry import Entry
-from penstock.store.store import TopicSlice
+from penstock.store.entry import Entry, GroupView
+from penstock.store.store import TopicMarks, TopicSlice
 
-__all__ = ["Piece", "cut", "gather", "piece_bytes"]
+__all__ = ["Piece", "cut", "gather", "gather_marks", "piece_bytes"]
 
 
 class Piece(NamedTuple):
@@ -39,6 +39,31 @@ def gather(pieces: Iterable[Piece], count_max: int, bytes_max: int) -> list[Topi
     return slices
 
 
+def gather_marks(pieces: Iterable[Piece], start: int, count_max: int) -> TopicMarks:
+    """Flags and schedules of successive pieces, until there are enough; ``start`` if none is."""
+    found = TopicMarks(start, [], {})
+    for piece in pieces:
+        _mark(piece, found)
+        count_max -= piece.end - piece.first
+        if count_max <= 0:
+            break
+    return found
+
+
+def _mark(piece: Piece, found: TopicMarks) -> None:
+    """Add what a piece has, joining runs that differ in nothing but their time."""
+    entry, group = piece.entry, piece.entry.group(piece.group)
+    first, end = _numbers(piece)
+    shift = piece.first - first
+    run_start, run_end = _run_range(entry, group, first, end)
+    bounds = [first, *entry.run_bounds[run_start + 1 : run_end], end]
+    for place, run in enumerate(range(run_start, run_end)):
+        found.add_run(bounds[place] + shift, bounds[place + 1] + shift, entry.flags(run))
+    for number, schedule in entry.schedule(first, end).items():
+        found.schedule[number + shift] = schedule
+    found.next_offset = piece.end
+
+
 def piece_bytes(piece: Piece) -> int:
     """Bytes of payload in a piece."""
     first, end = _numbers(piece)
@@ -61,8 +86,7 @@ def cut(piece: Piece, count_max: int, bytes_max: int) -> TopicSlice:
     bounds = entry.bounds
     fitting = bisect_right(bounds, bounds[first] + bytes_max, first, last + 1) - 1
     end = min(max(fitting, first + 1), last)
-    run_start = bisect_right(entry.run_bounds, first, group.run_start, group.run_end) - 1
-    run_end = bisect_left(entry.run_bounds, end, run_start, group.run_end)
+    run_start, run_end = _run_range(entry, group, first, end)
     starts, positions = _runs(entry, run_start, run_end, first)
     return TopicSlice(
         first_offset=piece.first,
@@ -80,6 +104,12 @@ def cut(piece: Piece, count_max: int, bytes_max: int) -> TopicSlice:
         run_types=bytes(entry.run_types[run_start:run_end]),
         producers=list(entry.notes(first, end)),
     )
+
+
+def _run_range(entry: Entry, group: GroupView, first: int, end: int) -> tuple[int, int]:
+    """The run of a group that holds message ``first``, and the one after that of ``end - 1``."""
+    run_start = bisect_right(entry.run_bounds, first, group.run_start, group.run_end) - 1
+    return run_start, bisect_left(entry.run_bounds, end, run_start, group.run_end)
 
 
 def _runs(entry: Entry, run_start: int, run_end: int, first: int) -> tuple[bytes, bytes]:

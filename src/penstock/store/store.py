@@ -26,6 +26,7 @@ import msgspec
 from penstock.model.message import Extras, Message
 from penstock.store.batch import Batch
 from penstock.store.entry import Entry
+from penstock.store.extras import Schedule
 from penstock.store.producers import Note
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Store",
     "StoreSize",
     "TopicInfo",
+    "TopicMarks",
     "TopicRange",
     "TopicSlice",
 ]
@@ -151,6 +153,27 @@ class TopicRange(msgspec.Struct, frozen=True):
         """All messages, one by one."""
         for part in self.slices:
             yield from part.messages(self.topic)
+
+
+class TopicMarks(msgspec.Struct):
+    """The answer to ``read_marks``: flags and schedules of messages, without the messages.
+
+    ``runs`` are first offset, count and flags, ascending; what was deleted is in none. ``schedule``
+    has the times due and of expiry, by offset. ``next_offset`` is where to go on.
+    """
+
+    next_offset: int
+    runs: list[tuple[int, int, int]]
+    schedule: dict[int, Schedule]
+
+    def add_run(self, first: int, end: int, flags: int) -> None:
+        """Add offsets ``first … end - 1``, to the last run if they go on there with its flags."""
+        if self.runs:
+            last_first, count, last_flags = self.runs[-1]
+            if last_flags == flags and last_first + count == first:
+                self.runs[-1] = (last_first, end - last_first, flags)
+                return
+        self.runs.append((first, end - first, flags))
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -306,6 +329,13 @@ class Store(Protocol):
 
     def read_topic(self, topic: bytes, offset: int, count_max: int, bytes_max: int) -> TopicRange:
         """Messages of one topic from an offset on; at least one, if there is one."""
+
+    def read_marks(self, topic: bytes, offset: int, count_max: int) -> TopicMarks:
+        """Flags and schedules of a topic's messages from an offset on, some ``count_max`` of them.
+
+        Something at least, if there is something; ``next_offset`` is the topic's end when that is
+        reached.
+        """
 
     def topic(self, name: bytes) -> TopicInfo | None:
         """One topic, or None if nothing was ever journaled for it."""
