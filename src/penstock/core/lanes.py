@@ -1,0 +1,252 @@
+"""Which offsets of a topic have which priority: eight lanes, each a list of ranges.
+
+A topic is one log, and a group serves it by priority. To hand out messages it asks for a lane's
+next offsets and how many there are, and the answers must not depend on how many wait::
+
+    offsets    0  1  2  3  4  5  6  7  8         lane 0:  [0, 3)  [7, 9)
+    priority   0  0  0  5  5  ·  5  0  0         lane 5:  [3, 5)  [6, 7)      5 was deleted
+
+A lane keeps where each range starts and the **rank** of its first message: how many messages of the
+lane came before. Ranks turn both questions into a search: what is at or after an offset is all that
+is known minus the rank there, and the n-th message from there is in the range with that rank.
+Ranks count from the birth of the lane, so what retention takes off the front changes none of them.
+
+Few messages are to be delivered not before or not after some time; the lane of such a message knows
+it by offset (``Schedule``).
+
+All of this is derived from the journal and never stored. A topic without priorities is one range
+in one lane; the worst case, a new priority with every message, costs 16 bytes for each.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+
+__all__ = ["LANES", "Lane", "Lanes", "Schedule"]
+
+LANES = 8
+"""How many priorities there are; 7 is the most urgent."""
+
+
+def _without_front(columns: tuple["array[int]", ...], passed: int) -> int:
+    """Cut ``passed`` entries off all columns once they are most; return how many are left to cut.
+
+    Cutting moves all that stays, so it waits until that is less than what goes: each entry pays for
+    moving one other.
+    """
+    if passed * 2 <= len(columns[0]):
+        return passed
+    for column in columns:
+        del column[:passed]
+    return 0
+
+
+class Schedule:
+    """The messages of a lane that have a time: columns in order of offsets."""
+
+    __slots__ = ("_due", "_expires", "_offsets", "_passed")
+
+    def __init__(self) -> None:
+        self._offsets = array("Q")
+        self._due = array("Q")
+        self._expires = array("Q")
+        self._passed = 0
+        """Entries at the front that are forgotten and not cut off yet."""
+
+    def __len__(self) -> int:
+        return len(self._offsets) - self._passed
+
+    def add(self, offset: int, due_ms: int, expires_ms: int) -> None:
+        """Note the times of a message; said again, the last word counts."""
+        place = bisect_left(self._offsets, offset, self._passed)
+        if place == len(self._offsets) or self._offsets[place] != offset:
+            self._offsets.insert(place, offset)
+            self._due.insert(place, due_ms)
+            self._expires.insert(place, expires_ms)
+        else:
+            self._due[place], self._expires[place] = due_ms, expires_ms
+
+    def times(self, offset: int) -> tuple[int, int]:
+        """Not before, and not after; 0 stands for none."""
+        place = bisect_left(self._offsets, offset, self._passed)
+        if place == len(self._offsets) or self._offsets[place] != offset:
+            return 0, 0
+        return self._due[place], self._expires[place]
+
+    def first_untimely(self, offset: int, count: int, now_ms: int) -> int | None:
+        """The first message from ``offset`` on that is early or late; None if ``count`` are fine.
+
+        It looks at no more than ``count`` entries: the next so many messages have no more.
+        """
+        first = bisect_left(self._offsets, offset, self._passed)
+        some = slice(first, first + count)
+        entries = zip(self._offsets[some], self._due[some], self._expires[some], strict=True)
+        for found, due_ms, expires_ms in entries:
+            if due_ms > now_ms or 0 < expires_ms <= now_ms:
+                return found
+        return None
+
+    def forget(self, before: int) -> None:
+        """Forget the messages below an offset."""
+        passed = bisect_left(self._offsets, before, self._passed)
+        self._passed = _without_front((self._offsets, self._due, self._expires), passed)
+
+
+class Lane:
+    """The messages of one priority.
+
+    ``_ranks`` has one entry more than ``_starts``: the last is the rank that the next message will
+    have. Range i is therefore ``_ranks[i + 1] - _ranks[i]`` long. Ranges never touch.
+    """
+
+    __slots__ = ("_end", "_passed", "_ranks", "_starts", "schedule")
+
+    def __init__(self) -> None:
+        self._starts = array("Q")
+        self._ranks = array("Q", (0,))
+        self._end = 0
+        """The end of the last range."""
+        self._passed = 0
+        """Ranges at the front that are forgotten and not cut off yet."""
+        self.schedule = Schedule()
+
+    def __len__(self) -> int:
+        return self._ranks[-1] - self._ranks[self._passed]
+
+    def extend(self, first_offset: int, count: int) -> None:
+        """Add messages behind all others."""
+        if first_offset == self._end and self._passed < len(self._starts):
+            self._ranks[-1] += count
+        else:
+            self._starts.append(first_offset)
+            self._ranks.append(self._ranks[-1] + count)
+        self._end = first_offset + count
+
+    def rank(self, offset: int) -> int:
+        """How many messages of this lane came before an offset."""
+        place = bisect_right(self._starts, offset, self._passed) - 1
+        if place < self._passed:
+            return self._ranks[self._passed]
+        return min(self._ranks[place] + offset - self._starts[place], self._ranks[place + 1])
+
+    def count(self, offset: int) -> int:
+        """How many messages are at or after an offset."""
+        return self._ranks[-1] - self.rank(offset)
+
+    def next(self, offset: int) -> int | None:
+        """The first offset of this lane at or after one."""
+        place = bisect_right(self._starts, offset, self._passed)
+        if place > self._passed and offset < self._range_end(place - 1):
+            return offset
+        return self._starts[place] if place < len(self._starts) else None
+
+    def stretches(self, offset: int, count: int) -> list[tuple[int, int]]:
+        """The first ``count`` messages at or after an offset, as ranges."""
+        starts, ranks = self._starts, self._ranks
+        first = self.rank(offset)
+        end = min(first + count, ranks[-1])
+        if first == end:
+            return []
+        some = bisect_right(ranks, first, self._passed) - 1
+        start = starts[some] + first - ranks[some]
+        if end <= ranks[some + 1]:  # most often: one range has them all
+            return [(start, start + end - first)]
+        last = bisect_left(ranks, end, some + 1) - 1
+        found = [
+            (range_start, range_start + next_rank - rank)
+            for range_start, rank, next_rank in zip(
+                starts[some : last + 1],
+                ranks[some : last + 1],
+                ranks[some + 1 : last + 2],
+                strict=True,
+            )
+        ]
+        found[0] = (start, found[0][1])
+        found[-1] = (found[-1][0], starts[last] + end - ranks[last])
+        return found
+
+    def __contains__(self, offset: int) -> bool:
+        return self.next(offset) == offset
+
+    def forget(self, before: int) -> None:
+        """Forget the messages below an offset."""
+        self.schedule.forget(before)
+        place = bisect_right(self._starts, before, self._passed) - 1
+        if place < self._passed:
+            return
+        if before < self._range_end(place):
+            self._ranks[place] += before - self._starts[place]
+            self._starts[place] = before
+        else:
+            place += 1
+        self._passed = _without_front((self._starts, self._ranks), place)
+
+    def _range_end(self, place: int) -> int:
+        return self._starts[place] + self._ranks[place + 1] - self._ranks[place]
+
+
+class Lanes:
+    """The lanes of a topic from ``start`` to ``end``; of what is below, nothing is known."""
+
+    __slots__ = ("by_priority", "end", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.end = start
+        self.by_priority = [Lane() for _ in range(LANES)]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all known messages have priority 0 and none has a time."""
+        lowest, *others = self.by_priority
+        return not lowest.schedule and not any(others)
+
+    def extend(self, first_offset: int, count: int, priority: int) -> None:
+        """Add messages at the end, or behind a gap: what lies there was deleted."""
+        assert first_offset >= self.end, "lanes grow at their end only"
+        if count:
+            self.by_priority[priority].extend(first_offset, count)
+            self.end = first_offset + count
+
+    def schedule(self, offset: int, due_ms: int, expires_ms: int) -> None:
+        """Note when a known message is due and when its time is over; 0 stands for none."""
+        lane = self._lane(offset)
+        if lane is not None:
+            lane.schedule.add(offset, due_ms, expires_ms)
+
+    def _lane(self, offset: int) -> Lane | None:
+        """The lane of a message, if it is known."""
+        return next((lane for lane in self.by_priority if offset in lane), None)
+
+    def next(self, priority: int, offset: int) -> int:
+        """The first offset of a lane at or after one, or ``end`` if there is none."""
+        found = self.by_priority[priority].next(offset)
+        return self.end if found is None else found
+
+    def count(self, priority: int, offset: int) -> int:
+        """How many messages of a lane are at or after an offset."""
+        return self.by_priority[priority].count(offset)
+
+    def stretches(self, priority: int, offset: int, count: int) -> list[tuple[int, int]]:
+        """The first ``count`` messages of a lane at or after an offset, as ranges."""
+        return self.by_priority[priority].stretches(offset, count)
+
+    def due_ms(self, offset: int) -> int:
+        """Before when a message must not be delivered; 0: no such time."""
+        return self._times(offset)[0]
+
+    def expires_ms(self, offset: int) -> int:
+        """From when on a message must not be delivered any more; 0: no such time."""
+        return self._times(offset)[1]
+
+    def _times(self, offset: int) -> tuple[int, int]:
+        lane = self._lane(offset)
+        return lane.schedule.times(offset) if lane is not None else (0, 0)
+
+    def forget(self, before: int) -> None:
+        """Forget the messages below an offset; it may lie behind the end."""
+        if before <= self.start:
+            return
+        self.start = before
+        self.end = max(self.end, before)
+        for lane in self.by_priority:
+            lane.forget(before)

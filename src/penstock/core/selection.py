@@ -1,0 +1,302 @@
+"""Who is next: which messages a poll of a group gets, by priority but with nobody starving.
+
+Most of a poll goes to the most urgent messages, and a quarter of it (with small polls: one in every
+fourth) to the oldest, whatever their priority. In terms of all candidates, for a poll of m::
+
+    reserved = min(m, m div 4 + (1 if this is every fourth poll))
+    first the m - reserved most urgent, older ones first among equals;
+    then the oldest of the others, until there are m;
+    delivered in the order of urgency.
+
+Sorting all candidates would cost what the backlog is long. It is not needed: both orders take the
+messages *of one priority* by offset, so what a poll gets of a lane is a prefix of that lane, and
+choosing is deciding on eight lengths. The first rule empties lanes from the top. The second merges
+the fronts of what is left by offset.
+
+A lane's candidates are what was **returned** (handed out before, and given back) and then what is
+**fresh**, from the lane's head on. Everything returned lies below the head, for the head has passed
+all that was ever handed out, so the one follows the other. (A group that was moved back has
+returned offsets above its head; the head will come to them, and they are left to it.)
+
+Fresh messages that are not due yet are put aside when the head meets them, and those whose time is
+over are passed for good. A head stops before such a message until something behind it is wanted, so
+whatever was put aside is below the head, and nothing else is. Returned messages have waited for
+their time already; only whether it is over is looked up again.
+
+A ``Picker`` is one deal: several polls one after the other on a view that nobody changes meanwhile.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heapreplace
+
+from penstock.core.lanes import LANES, Lane, Lanes
+
+__all__ = ["PASSED_MAX", "Picker"]
+
+PASSED_MAX = 4_096
+"""Messages put aside or found expired in one deal: they travel in one command."""
+
+_NOTHING = 1 << 64
+"""An offset behind all others: there is no next message."""
+
+_PEEKED = 16
+"""Messages of a lane that are looked at ahead while the oldest are searched."""
+
+
+class Picker:
+    """Chooses messages for the polls of one deal.
+
+    ``heads``: by priority, the offset from which on nothing of the lane was handed out.
+    ``returned``: by priority, offsets to be handed out again, negated and ascending, so that the
+    oldest is last; read, never changed. Offsets below ``first`` are gone and are passed over.
+    """
+
+    __slots__ = ("_heads", "_lanes", "_streams", "aside", "expired", "now_ms")
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        heads: Sequence[int],
+        returned: Sequence[list[int]],
+        first: int,
+        now_ms: int,
+    ) -> None:
+        self._lanes = lanes
+        self._heads = [max(head, first) for head in heads]
+        self.now_ms = now_ms
+        self.aside: list[tuple[int, int, int]] = []
+        """Passed because they are not due yet: offset, when they are, priority."""
+        self.expired: list[int] = []
+        """Passed because their time is over."""
+        self._streams = [
+            _Stream(
+                self,
+                priority,
+                lane=lanes.by_priority[priority],
+                head=self._heads[priority],
+                returned=returned[priority],
+                first=first,
+            )
+            for priority in reversed(range(LANES))
+            if returned[priority] or lanes.by_priority[priority]
+        ]
+
+    def available(self) -> int:
+        """How many messages wait; those that are not due or expired are counted like others."""
+        return sum(stream.count() for stream in self._streams)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much was passed that there may be more for another deal to find."""
+        return len(self.aside) + len(self.expired) >= PASSED_MAX
+
+    def pick(self, maximum: int, poll_count: int) -> list[tuple[int, int, int]]:
+        """What a poll gets, as runs (priority, start, end) in the order of delivery.
+
+        ``poll_count``: how many polls this group has seen before.
+        """
+        if len(self._streams) == 1:  # both orders are the same
+            self._streams[0].take(maximum)
+        else:
+            self._take_of_many(maximum, poll_count)
+        return [
+            (stream.priority, start, end)
+            for stream in self._streams
+            for start, end in stream.hand_over()
+        ]
+
+    def _take_of_many(self, maximum: int, poll_count: int) -> None:
+        is_fourth = poll_count % 4 == 3
+        reserved = min(maximum, maximum // 4 + is_fourth)
+        urgent = maximum - reserved
+        for stream in self._streams:
+            urgent -= stream.take(urgent)
+        self._take_oldest(reserved)
+
+    def _take_oldest(self, count: int) -> None:
+        """Take the oldest messages of all lanes: a merge of their fronts, range by range."""
+        fronts = [(stream.front(), place) for place, stream in enumerate(self._streams)]
+        heapify(fronts)
+        while count and fronts and fronts[0][0] < _NOTHING:
+            place = fronts[0][1]
+            stream = self._streams[place]
+            count -= stream.take_some(min(fronts[1:3])[0], count)
+            heapreplace(fronts, (stream.front(), place))
+
+    @property
+    def heads(self) -> list[int]:
+        """The heads after the picks: the next offset of each lane, or the end if there is none."""
+        heads = [max(head, self._lanes.end) for head in self._heads]
+        for stream in self._streams:
+            found = stream.head()
+            if found is not None:
+                heads[stream.priority] = found
+        return heads
+
+    @property
+    def ahead(self) -> int:
+        """How many messages at or above the lowest head were handed out, put aside or expired."""
+        heads = self.heads
+        lowest = min(heads)
+        lanes = self._lanes.by_priority
+        return sum(
+            lane.rank(head) - lane.rank(lowest) for lane, head in zip(lanes, heads, strict=True)
+        )
+
+
+class _Stream:
+    """What one lane has to hand out, as ranges: first what was returned, then what is fresh.
+
+    Ranges that were looked at and not taken are ``_peeked``, the next one last. They are either all
+    returned or all fresh, and between fresh ones nothing was passed: the head is where they begin.
+    """
+
+    __slots__ = (
+        "_first_fresh",
+        "_head",
+        "_lane",
+        "_peeked",
+        "_picker",
+        "_returned",
+        "_returned_end",
+        "_returned_start",
+        "_taken",
+        "priority",
+    )
+
+    def __init__(
+        self,
+        picker: Picker,
+        priority: int,
+        *,
+        lane: Lane,
+        head: int,
+        returned: list[int],
+        first: int,
+    ) -> None:
+        self.priority = priority
+        self._picker = picker
+        self._lane = lane
+        self._first_fresh = self._head = head
+        self._returned = returned
+        # Of these, first … head - 1: negated and ascending, they end with the lowest.
+        self._returned_start = bisect_right(returned, -head)
+        self._returned_end = bisect_right(returned, -first)
+        self._peeked: list[tuple[int, int]] = []
+        self._taken: list[tuple[int, int]] = []
+
+    def count(self) -> int:
+        """How many messages are left."""
+        peeked = _length(self._peeked)
+        return peeked + self._returned_end - self._returned_start + self._lane.count(self._head)
+
+    def head(self) -> int | None:
+        """The next fresh message; None if there is none."""
+        if self._peeked and self._peeked[-1][0] >= self._first_fresh:
+            return self._peeked[-1][0]
+        return self._lane.next(self._head)
+
+    def front(self) -> int:
+        """The offset of the next message that can be delivered."""
+        if not self._peeked:
+            self._peeked = self._load(_PEEKED)
+            self._peeked.reverse()
+        return self._peeked[-1][0] if self._peeked else _NOTHING
+
+    def take(self, count: int) -> int:
+        """Take messages; return how many that were."""
+        left = count
+        while left and self._peeked:
+            left -= self.take_some(_NOTHING, left)
+        while left and (ranges := self._load(left)):
+            left -= _length(ranges)
+            self._keep(ranges)
+        return count - left
+
+    def take_some(self, limit: int, count: int) -> int:
+        """Take messages of the range at the front that lie below ``limit``."""
+        start, end = self._peeked.pop()
+        stop = min(end, limit, start + count)
+        if stop < end:
+            self._peeked.append((stop, end))
+        self._keep([(start, stop)])
+        return stop - start
+
+    def hand_over(self) -> list[tuple[int, int]]:
+        """What was taken since the last time."""
+        taken, self._taken = self._taken, []
+        return taken
+
+    def _keep(self, ranges: list[tuple[int, int]]) -> None:
+        if self._taken and self._taken[-1][1] == ranges[0][0]:
+            ranges[0] = (self._taken.pop()[0], ranges[0][1])
+        self._taken += ranges
+
+    def _load(self, count: int) -> list[tuple[int, int]]:
+        """The next messages that can be delivered, at most ``count`` and at least one, if any."""
+        while self._returned_start < self._returned_end:
+            if self._lane.schedule and self._picker.is_full:
+                return []
+            ranges = self._load_returned(count)
+            if ranges:
+                return ranges
+        self._pass_untimely()
+        return self._load_fresh(count)
+
+    def _load_returned(self, count: int) -> list[tuple[int, int]]:
+        start = max(self._returned_start, self._returned_end - count)
+        offsets = [-negated for negated in reversed(self._returned[start : self._returned_end])]
+        self._returned_end = start
+        if self._lane.schedule:
+            offsets = [offset for offset in offsets if not self._expire(offset)]
+        return _joined(offsets)
+
+    def _expire(self, offset: int) -> bool:
+        """Note whether the time of a message is over."""
+        is_over = 0 < self._lane.schedule.times(offset)[1] <= self._picker.now_ms
+        if is_over:
+            self._picker.expired.append(offset)
+        return is_over
+
+    def _pass_untimely(self) -> None:
+        """Move the head to a message that can be delivered, or as far as one deal may."""
+        schedule, picker = self._lane.schedule, self._picker
+        while schedule and not picker.is_full:
+            offset = self._lane.next(self._head)
+            if offset is None or schedule.first_untimely(offset, 1, picker.now_ms) != offset:
+                return
+            if not self._expire(offset):
+                picker.aside.append((offset, schedule.times(offset)[0], self.priority))
+            self._head = offset + 1
+
+    def _load_fresh(self, count: int) -> list[tuple[int, int]]:
+        """Messages from the head on, up to the next that cannot be delivered."""
+        lane = self._lane
+        if lane.schedule:
+            obstacle = lane.schedule.first_untimely(self._head, count, self._picker.now_ms)
+            if obstacle is not None:
+                count = min(count, lane.rank(obstacle) - lane.rank(self._head))
+        ranges = lane.stretches(self._head, count)
+        if ranges:
+            self._head = ranges[-1][1]
+        return ranges
+
+
+def _length(ranges: list[tuple[int, int]]) -> int:
+    return sum([end - start for start, end in ranges])
+
+
+def _joined(offsets: Iterable[int]) -> list[tuple[int, int]]:
+    """Ascending offsets as ranges."""
+    ranges: list[tuple[int, int]] = []
+    start = end = -1
+    for offset in offsets:
+        if offset != end:
+            if end >= 0:
+                ranges.append((start, end))
+            start = offset
+        end = offset + 1
+    if end >= 0:
+        ranges.append((start, end))
+    return ranges

@@ -1,0 +1,81 @@
+"""Lanes against a plain dictionary of offsets."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.core.lanes import LANES, Lanes
+
+steps = st.one_of(
+    st.tuples(
+        st.just("extend"), st.integers(0, 3), st.integers(0, 6), st.sampled_from((0, 0, 3, 7))
+    ),
+    st.tuples(st.just("schedule"), st.integers(0, 60), st.integers(0, 5), st.integers(0, 5)),
+    st.tuples(st.just("forget"), st.integers(0, 15)),
+)
+
+
+class Model:
+    """Every message by itself."""
+
+    def __init__(self, start: int) -> None:
+        self.start = self.end = start
+        self.priorities: dict[int, int] = {}
+        self.times: dict[int, tuple[int, int]] = {}
+
+    def of_lane(self, priority: int, offset: int) -> list[int]:
+        return [o for o, p in sorted(self.priorities.items()) if p == priority and o >= offset]
+
+    def forget(self, before: int) -> None:
+        self.start, self.end = max(self.start, before), max(self.end, before)
+        self.priorities = {o: p for o, p in self.priorities.items() if o >= self.start}
+        self.times = {o: t for o, t in self.times.items() if o >= self.start}
+
+
+def run(start: int, chosen: list[tuple]) -> tuple[Lanes, Model]:
+    lanes, model = Lanes(start), Model(start)
+    for verb, *numbers in chosen:
+        match verb, numbers:
+            case "extend", (gap, count, priority):
+                first = model.end + gap
+                lanes.extend(first, count, priority)
+                model.priorities.update(dict.fromkeys(range(first, first + count), priority))
+                model.end = first + count if count else model.end
+            case "schedule", (offset, due_ms, expires_ms):
+                lanes.schedule(offset, due_ms, expires_ms)
+                if offset in model.priorities:
+                    model.times[offset] = (due_ms, expires_ms)
+            case "forget", (distance,):
+                before = model.start + distance
+                lanes.forget(before)
+                model.forget(before)
+    return lanes, model
+
+
+def spread(stretches: list[tuple[int, int]]) -> list[int]:
+    return [offset for start, end in stretches for offset in range(start, end)]
+
+
+@given(st.integers(0, 5), st.lists(steps, max_size=20), st.integers(0, 70), st.integers(0, 12))
+def test_lanes_answer_like_a_dictionary(start, chosen, offset, count):
+    lanes, model = run(start, chosen)
+    assert (lanes.start, lanes.end) == (model.start, model.end)
+    for priority in range(LANES):
+        following = model.of_lane(priority, offset)
+        assert lanes.next(priority, offset) == (following[0] if following else model.end)
+        assert lanes.count(priority, offset) == len(following)
+        stretches = lanes.stretches(priority, offset, count)
+        assert spread(stretches) == following[:count]
+        assert all(end < start for (_, end), (start, _) in pairwise(stretches))
+
+
+@given(st.integers(0, 5), st.lists(steps, max_size=20), st.integers(0, 70), st.integers(0, 12))
+def test_times_are_those_of_a_dictionary(start, chosen, offset, count):
+    lanes, model = run(start, chosen)
+    assert (lanes.due_ms(offset), lanes.expires_ms(offset)) == model.times.get(offset, (0, 0))
+    assert lanes.is_plain == (not model.times and not any(model.priorities.values()))
+    for priority, lane in enumerate(lanes.by_priority):
+        timed = [o for o in model.of_lane(priority, offset) if o in model.times][:count]
+        untimely = [o for o in timed if model.times[o][0] > 2 or 0 < model.times[o][1] <= 2]
+        assert lane.schedule.first_untimely(offset, count, 2) == (untimely[0] if untimely else None)
