@@ -1,0 +1,229 @@
+"""Messages to whole frames: what a broker says most, and what a client asks most, made by hand.
+
+All others go through the library (``response``, ``request``). What is made here is byte for byte
+what the library would have made.
+
+Numbers in a row share all but their lowest seven bits, which are one byte. So the frames of 128
+offsets are that byte, 128 times, with the same bytes in between: without ids, ``produced_run`` is
+one ``join`` per 128 frames. Messages handed out have times and marks in common with their
+neighbours; those pieces are remembered.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+from penstock.errors import LocalProtocolError
+from penstock.wire.queue._generated.queue_pb2 import Error, Request, Response
+from penstock.wire.queue.fields import BYTES, LOWEST, REQUEST_ID, blob, number, tag, varint
+from penstock.wire.queue.machine import BODY_BYTES_MAX, LENGTH
+
+__all__ = [
+    "Item",
+    "ack",
+    "error",
+    "ok_run",
+    "polled",
+    "produce",
+    "produced",
+    "produced_run",
+    "pushed",
+    "request",
+    "response",
+]
+
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+Item: TypeAlias = tuple[int, int, int, int, bytes, int, int, Headers]
+"""Lease, offset, priority, content type, payload, ts_ms, redeliveries, headers."""
+
+# Plain numbers: a call for each tag would cost as much as the field.
+_NUMBERS: Final = [tag(field) for field in range(16)]
+_BYTES: Final = [tag(field, BYTES) for field in range(16)]
+
+_PRODUCED, _POLLED, _OK = _BYTES[1], _BYTES[2], _BYTES[3]
+_PRODUCE, _ACK = _BYTES[1], _BYTES[3]
+
+# ── What a broker says ────────────────────────────────────────────────────────────────────────
+
+
+def produced(offset: int, request_id: int = 0) -> bytes:
+    """Produced."""
+    return _frame(_PRODUCED, number(_NUMBERS[1], offset), request_id)
+
+
+def produced_run(first_offset: int, count: int, request_ids: Sequence[int] | None = None) -> bytes:
+    """Produced, for one or more offsets in a row."""
+    assert count > 0
+    end = first_offset + count
+    ids = None if request_ids is None else [number(REQUEST_ID, value) for value in request_ids]
+    frames = []
+    for start in range(first_offset & ~127, end, 128):
+        first, stop = max(start, first_offset), min(start + 128, end)
+        if ids is None:
+            frames.append(_produced_alike(first, stop))
+        else:
+            frames += _produced_with(first, ids[first - first_offset : stop - first_offset])
+    return b"".join(frames)
+
+
+def _produced_alike(first: int, end: int) -> bytes:
+    """Produced, for offsets that differ in their lowest seven bits."""
+    if first < 128:  # a single byte, or none for offset 0
+        return b"".join(map(produced, range(first, end)))
+    upper = varint(first >> 7)
+    before = produced(first)[: -1 - len(upper)]
+    place = first & 127
+    return before + (upper + before).join(LOWEST[place : place + end - first]) + upper
+
+
+def _produced_with(first: int, ids: list[bytes]) -> list[bytes]:
+    """The same, one by one, with what stands behind each."""
+    if first < 128:
+        bodies = [produced(offset)[LENGTH.size :] for offset in range(first, first + len(ids))]
+        return list(map(_framed, map(bytes.__add__, bodies, ids)))
+    upper = varint(first >> 7)
+    before = produced(first)[LENGTH.size : -1 - len(upper)]
+    bare_bytes = len(before) + 1 + len(upper)
+    befores = [LENGTH.pack(bare_bytes + id_bytes) + before for id_bytes in range(12)]
+    lowest = LOWEST[first & 127 :]
+    return [befores[len(id_)] + low + upper + id_ for low, id_ in zip(lowest, ids, strict=False)]
+
+
+def ok_run(count: int, request_ids: Sequence[int] | None = None) -> bytes:
+    """Ok, ``count`` times."""
+    if request_ids is None:
+        return _frame(_OK, b"", 0) * count
+    assert len(request_ids) == count
+    return b"".join([_frame(_OK, b"", request_id) for request_id in request_ids])
+
+
+def error(
+    code: str,
+    message: str,
+    *,
+    leader_addr: str = "",
+    retry_after_ms: int = 0,
+    request_id: int = 0,
+) -> bytes:
+    """Error."""
+    what = Error(code=code, message=message, leader_addr=leader_addr, retry_after_ms=retry_after_ms)
+    return response(Response(error=what, request_id=request_id))
+
+
+def polled(items: Iterable[Item], request_id: int = 0) -> bytes:
+    """Polled, with all items."""
+    return _frame(_POLLED, b"".join(map(_delivered, items)), request_id)
+
+
+def pushed(items: Iterable[Item]) -> bytes:
+    """Polled, one per item."""
+    return b"".join([_frame(_POLLED, _delivered(item), 0) for item in items])
+
+
+def response(message: Response) -> bytes:
+    """Any response."""
+    return _framed(message.SerializeToString())
+
+
+def _delivered(item: Item) -> bytes:
+    """One of the items of Polled."""
+    lease, offset, priority, content_type, payload, ts_ms, redeliveries, headers = item
+    message = b"".join(
+        (
+            number(_NUMBERS[1], lease),
+            number(_NUMBERS[2], offset),
+            _marks(priority, content_type),
+            blob(_BYTES[5], payload),
+            _circumstances(ts_ms, redeliveries),
+            b"".join(map(_header, headers)) if headers else b"",
+        )
+    )
+    return _message(_BYTES[1], message)
+
+
+@lru_cache(maxsize=64)
+def _marks(priority: int, content_type: int) -> bytes:
+    return number(_NUMBERS[3], priority) + number(_NUMBERS[4], content_type)
+
+
+@lru_cache(maxsize=1024)
+def _circumstances(ts_ms: int, redeliveries: int) -> bytes:
+    return number(_NUMBERS[6], ts_ms) + number(_NUMBERS[7], redeliveries)
+
+
+def _header(header: tuple[bytes, bytes]) -> bytes:
+    """A name that is no text is made one: else nobody could read anything of the response."""
+    name, value = header
+    text = name.decode(errors="replace").encode()
+    return _message(_BYTES[8], blob(_BYTES[1], text) + blob(_BYTES[2], value))
+
+
+# ── What a client asks ────────────────────────────────────────────────────────────────────────
+
+
+def request(message: Request) -> bytes:
+    """Any request."""
+    return _sound(_framed(message.SerializeToString()))
+
+
+def produce(
+    topic: bytes,
+    payload: bytes,
+    *,
+    priority: int = 0,
+    content_type: int = 0,
+    producer: bytes = b"",
+    seq: int = 0,
+    request_id: int = 0,
+) -> bytes:
+    """Produce, without delay, ttl and headers; names are UTF-8."""
+    _check_numbers(priority, content_type, seq, request_id)
+    message = b"".join(
+        (
+            blob(_BYTES[1], topic),
+            number(_NUMBERS[2], priority),
+            number(_NUMBERS[3], content_type),
+            blob(_BYTES[4], payload),
+            blob(_BYTES[5], producer),
+            number(_NUMBERS[6], seq),
+        )
+    )
+    return _sound(_frame(_PRODUCE, message, request_id))
+
+
+def ack(topic: bytes, group: bytes, lease: int, *, request_id: int = 0) -> bytes:
+    """Ack; names are UTF-8."""
+    _check_numbers(lease, request_id)
+    names = blob(_BYTES[1], topic) + blob(_BYTES[2], group)
+    return _sound(_frame(_ACK, names + number(_NUMBERS[3], lease), request_id))
+
+
+def _check_numbers(*numbers: int) -> None:
+    for value in numbers:
+        if not 0 <= value < 2**64:
+            raise LocalProtocolError(f"a number of the queue protocol cannot be {value}")
+
+
+def _sound(frame: bytes) -> bytes:
+    """Refuse what the broker would hang up on, while the caller can still be told."""
+    body_bytes = len(frame) - LENGTH.size
+    if body_bytes > BODY_BYTES_MAX:
+        what = f"a frame of {body_bytes} bytes"
+        raise LocalProtocolError(f"{what}, where {BODY_BYTES_MAX} are allowed")
+    return frame
+
+
+# ── Any frame ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _frame(kind: int, message: bytes, request_id: int) -> bytes:
+    return _framed(_message(kind, message) + number(REQUEST_ID, request_id))
+
+
+def _message(tag: int, message: bytes) -> bytes:
+    """A field with a message; unlike bytes, one that is empty is there all the same."""
+    return blob(tag, message) or bytes((tag, 0))
+
+
+def _framed(body: bytes) -> bytes:
+    return LENGTH.pack(len(body)) + body

@@ -1,0 +1,269 @@
+"""Fast lanes: requests alike but for a payload or a number, recognised without being parsed.
+
+A lane knows the bytes that requests of one run have in common. The library parses the first one
+(``server``); from what it said, the lane makes the *prefix* that a writer would have put before the
+part that differs, and from then on compares::
+
+    length · tag · length · topic, priority, content type · length · payload · producer, seq · id
+    u32                   └────────── prefix ──────────┘                       └ suffix ┘
+
+    length · tag · length · topic, group · lease · id
+    u32                   └── prefix ──┘
+
+Whatever is written in another way (fields in another order, zeros spelled out) is not taken: the
+lane stops in front of it, and the library looks at it. **A lane takes nothing in which the library
+would see anything else**: all bytes of the frame are accounted for, each field is one that the
+library knows, none occurs twice, and the names are those that it found to be valid UTF-8.
+
+Requests of the same size have more in common: everything up to where they differ, lengths included.
+So the *head* of a frame is tried on the next one before any length is read.
+
+Lanes do not change. A machine keeps one of each kind for as long as its connection lasts, and the
+latest of all connections are remembered, so that requests to a few topics in turn do not make lanes
+anew. Strangers choose the names, so only lanes with short ones are kept at all.
+"""
+
+from functools import lru_cache
+from typing import Final, Protocol, TypeAlias
+
+from penstock.wire.queue.events import AckRun, Event, NackRun, ProduceRun
+from penstock.wire.queue.fields import BYTES, REQUEST_ID, blob, length_at, number, number_in, tag
+from penstock.wire.queue.machine import LENGTH
+
+__all__ = [
+    "NAMES_BYTES_MAX",
+    "PRODUCE",
+    "Lane",
+    "ProduceLane",
+    "SettleLane",
+    "produce_lane",
+    "settle_lane",
+]
+
+NAMES_BYTES_MAX: Final = 512
+"""Names that are longer, together, are not remembered."""
+
+PRODUCE: Final = tag(1, BYTES)
+"""The first byte of such a request."""
+
+_ACK: Final = tag(3, BYTES)
+_NACK: Final = tag(4, BYTES)
+_SEQ: Final = tag(6)
+
+Columns: TypeAlias = tuple[list[bytes], list[int], list[int]]
+"""Payloads, seqs and request ids; of the last two, those that the run has."""
+
+
+class Lane(Protocol):
+    """What a machine asks of a lane."""
+
+    def read(self, data: bytes, position: int, bytes_max: int, events: list[Event]) -> int:
+        """Take as many frames as are alike; return where the first begins that is not."""
+
+
+class ProduceLane:
+    """Produce requests that differ in payload, seq and request id."""
+
+    __slots__ = ("_prefix", "_suffix", "key")
+
+    def __init__(
+        self, topic: bytes, priority: int, content_type: int, producer: bytes, has_ids: bool
+    ) -> None:
+        self.key = (topic, priority, content_type, producer, has_ids)
+        marks = number(tag(2), priority) + number(tag(3), content_type)
+        self._prefix = blob(tag(1, BYTES), topic) + marks + bytes((tag(4, BYTES),))
+        self._suffix = blob(tag(5, BYTES), producer)
+
+    def add(self, columns: Columns, events: list[Event]) -> None:
+        """Put requests to the run that was reported last, or begin a new one with these lists."""
+        payloads, seqs, request_ids = columns
+        last = events[-1] if events else None
+        if isinstance(last, ProduceRun) and _produce_key(last) == self.key:
+            last.payloads.extend(payloads)
+            last.seqs.extend(seqs)
+            if last.request_ids is not None:
+                last.request_ids.extend(request_ids)
+            return
+        topic, priority, content_type, producer, has_ids = self.key
+        ids = request_ids if has_ids else None
+        events.append(ProduceRun(topic, priority, content_type, producer, payloads, seqs, ids))
+
+    def read(self, data: bytes, position: int, bytes_max: int, events: list[Event]) -> int:
+        """Take as many frames as are alike; return where the first begins that is not."""
+        columns: Columns = ([], [], [])
+        is_bare = not self._suffix and not self.key[-1]
+        read = _read_bare if is_bare else self._read_marked
+        while parts := _parts(data, position, PRODUCE, self._prefix, bytes_max):
+            prefix, message, frame = parts
+            payload_bytes, at = length_at(data, position + prefix)
+            payload = at + payload_bytes - position
+            if payload_bytes < 0 or payload > message:
+                break
+            before = position
+            position = read(data, position, (at - position, payload, message, frame), columns)
+            if position == before:
+                break
+        if columns[0]:
+            self.add(columns, events)
+        return position
+
+    def _read_marked(
+        self, data: bytes, position: int, ends: tuple[int, int, int, int], columns: Columns
+    ) -> int:
+        """Read frames that have the same head, with their seqs and ids."""
+        payloads, seqs, request_ids = columns
+        head, payload, message, frame = ends
+        start = data[position : position + head]
+        last = len(data) - frame
+        has_ids = self.key[-1]
+        while position <= last and data.startswith(start, position):
+            seq = self._seq(data[position + payload : position + message])
+            request_id = _request_id(data[position + message : position + frame])
+            if seq < 0 or request_id < 0 or (request_id > 0) is not has_ids:
+                break
+            payloads.append(data[position + head : position + payload])
+            if self._suffix:
+                seqs.append(seq)
+            request_ids.append(request_id)
+            position += frame
+        return position
+
+    def _seq(self, piece: bytes) -> int:
+        """Read what stands behind the payload; -1 if it is not this producer and a seq."""
+        if piece == self._suffix:
+            return 0
+        names = len(self._suffix)
+        if not names or not piece.startswith(self._suffix) or piece[names] != _SEQ:
+            return -1
+        return number_in(piece[names + 1 :])
+
+
+class SettleLane:
+    """Ack requests of one group, or its Nack requests: they differ in lease and request id."""
+
+    __slots__ = ("_prefix", "_run", "key", "tag")
+
+    def __init__(
+        self, run: type[AckRun | NackRun], topic: bytes, group: bytes, has_ids: bool
+    ) -> None:
+        self.key = (topic, group, has_ids)
+        self._run = run
+        self.tag = _ACK if run is AckRun else _NACK
+        names = blob(tag(1, BYTES), topic) + blob(tag(2, BYTES), group)
+        self._prefix = names + bytes((tag(3),))
+
+    def add(self, leases: list[int], request_ids: list[int], events: list[Event]) -> None:
+        """Put requests to the run that was reported last, or begin a new one with these lists."""
+        last = events[-1] if events else None
+        if isinstance(last, self._run) and _settle_key(last) == self.key:
+            last.leases.extend(leases)
+            if last.request_ids is not None:
+                last.request_ids.extend(request_ids)
+            return
+        topic, group, has_ids = self.key
+        events.append(self._run(topic, group, leases, request_ids if has_ids else None))
+
+    def read(self, data: bytes, position: int, bytes_max: int, events: list[Event]) -> int:
+        """Take as many frames as are alike; return where the first begins that is not."""
+        leases: list[int] = []
+        request_ids: list[int] = []
+        while parts := _parts(data, position, self.tag, self._prefix, bytes_max):
+            before = position
+            position = self._read_alike(data, position, parts, leases, request_ids)
+            if position == before:
+                break
+        if leases:
+            self.add(leases, request_ids, events)
+        return position
+
+    def _read_alike(
+        self,
+        data: bytes,
+        position: int,
+        parts: tuple[int, int, int],
+        leases: list[int],
+        request_ids: list[int],
+    ) -> int:
+        """Read frames that have the same head."""
+        head, message, frame = parts
+        start = data[position : position + head]
+        last = len(data) - frame
+        has_ids = self.key[-1]
+        while position <= last and data.startswith(start, position):
+            lease = number_in(data[position + head : position + message])
+            request_id = _request_id(data[position + message : position + frame])
+            if lease < 0 or request_id < 0 or (request_id > 0) is not has_ids:
+                break
+            leases.append(lease)
+            request_ids.append(request_id)
+            position += frame
+        return position
+
+
+@lru_cache(maxsize=1024)
+def produce_lane(
+    topic: bytes, priority: int, content_type: int, producer: bytes, has_ids: bool
+) -> ProduceLane:
+    """Return the lane for such requests; only for short names, as it is kept."""
+    return ProduceLane(topic, priority, content_type, producer, has_ids)
+
+
+@lru_cache(maxsize=1024)
+def settle_lane(
+    run: type[AckRun | NackRun], topic: bytes, group: bytes, has_ids: bool
+) -> SettleLane:
+    """Return the lane for such requests; only for short names, as it is kept."""
+    return SettleLane(run, topic, group, has_ids)
+
+
+def _parts(
+    data: bytes, position: int, tag: int, prefix: bytes, bytes_max: int
+) -> tuple[int, int, int] | None:
+    """Measure a frame: where prefix, message and frame end, counted from its beginning.
+
+    None if it is not whole, is too large, is of another kind or does not begin with ``prefix``.
+    """
+    start = position + LENGTH.size
+    if start >= len(data) or data[start] != tag:
+        return None
+    (length,) = LENGTH.unpack_from(data, position)
+    end = start + length
+    message_bytes, at = length_at(data, start + 1)
+    message = at + message_bytes
+    if message_bytes < 0 or message > end or end > len(data) or length > bytes_max:
+        return None
+    if not data.startswith(prefix, at, message):
+        return None
+    return at + len(prefix) - position, message - position, end - position
+
+
+def _read_bare(
+    data: bytes, position: int, ends: tuple[int, int, int, int], columns: Columns
+) -> int:
+    """Read frames that have the same head, and nothing behind the payload."""
+    head, payload, _, frame = ends
+    if payload != frame:
+        return position
+    start = data[position : position + head]
+    last = len(data) - frame
+    append, startswith = columns[0].append, data.startswith
+    while position <= last and startswith(start, position):
+        append(data[position + head : position + frame])
+        position += frame
+    return position
+
+
+def _request_id(piece: bytes) -> int:
+    """Read what stands behind the message: an id, or nothing; -1 if it is something else."""
+    if not piece:
+        return 0
+    return number_in(piece[1:]) if piece[0] == REQUEST_ID else -1
+
+
+def _produce_key(run: ProduceRun) -> tuple[bytes, int, int, bytes, bool]:
+    has_ids = run.request_ids is not None
+    return run.topic, run.priority, run.content_type, run.producer, has_ids
+
+
+def _settle_key(run: AckRun | NackRun) -> tuple[bytes, bytes, bool]:
+    return run.topic, run.group, run.request_ids is not None

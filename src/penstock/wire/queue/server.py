@@ -1,0 +1,110 @@
+"""The broker's end of a connection: bytes of a client in, requests out.
+
+Every kind of request can be read by the library, and three kinds come in runs: for these the
+machine keeps a lane each (``lanes``), which takes what resembles the last one of its kind. The
+library decides what a request means; the lanes only save asking it again.
+
+=====================================  ============================================================
+Produce without delay, ttl, headers    joins or begins a ``ProduceRun``
+Ack; Nack without delay and reason     joins or begins an ``AckRun`` or ``NackRun``
+any other kind                         a ``Call``
+not a request, or of no kind we know   ``Bad``: it has its response like any other
+=====================================  ============================================================
+
+Two values are made sound here, so that nobody need ask later: a priority beyond 7 is 7, and a
+content type that is none is 0, raw bytes.
+"""
+
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from penstock.wire.queue._generated.queue_pb2 import Ack, Nack, Produce, Request
+from penstock.wire.queue.events import AckRun, Bad, Call, Event, NackRun
+from penstock.wire.queue.lanes import (
+    NAMES_BYTES_MAX,
+    PRODUCE,
+    Lane,
+    ProduceLane,
+    SettleLane,
+    produce_lane,
+    settle_lane,
+)
+from penstock.wire.queue.machine import BODY_BYTES_MAX, LENGTH, Machine
+
+__all__ = ["ServerMachine"]
+
+PRIORITY_MAX: Final = 7
+CONTENT_TYPE_MAX: Final = 3
+
+
+class ServerMachine(Machine[Event]):
+    """Bytes from a client in, events out; see the module."""
+
+    __slots__ = ("_lanes",)
+
+    def __init__(self, frame_bytes_max: int = BODY_BYTES_MAX) -> None:
+        super().__init__(frame_bytes_max)
+        self._lanes: dict[int, Lane] = {}
+        """By the first byte of a request."""
+
+    def _take(self, data: bytes, position: int, end: int, events: list[Event]) -> int:
+        start = position + LENGTH.size
+        lane = self._lanes.get(data[start]) if start < end else None
+        if lane is not None:
+            following = lane.read(data, position, self.frame_bytes_max, events)
+            if following > position:
+                return following
+        self._parse(data[start:end], events)
+        return end
+
+    def _parse(self, body: bytes, events: list[Event]) -> None:
+        """Let the library read one request, and report it."""
+        try:
+            request = Request.FromString(body)
+        except DecodeError:
+            events.append(Bad("the bytes are not those of a request", 0))
+            return
+        request_id = request.request_id
+        match request.WhichOneof("kind"):
+            case None:
+                events.append(Bad("a request of no known kind", request_id))
+            case "produce" if _is_plain(request.produce):
+                self._produce(request.produce, request_id, events)
+            case "ack":
+                self._settle(AckRun, request.ack, request_id, events)
+            case "nack" if not request.nack.delay_ms and not request.nack.reason:
+                self._settle(NackRun, request.nack, request_id, events)
+            case kind:
+                events.append(Call(kind, getattr(request, kind), request_id))
+
+    def _produce(self, produce: Produce, request_id: int, events: list[Event]) -> None:
+        topic, producer = produce.topic.encode(), produce.producer_id.encode()
+        content_type = produce.content_type
+        key = (
+            topic,
+            min(produce.priority, PRIORITY_MAX),
+            content_type if content_type <= CONTENT_TYPE_MAX else 0,
+            producer,
+            request_id > 0,
+        )
+        if len(topic) + len(producer) > NAMES_BYTES_MAX:
+            lane = ProduceLane(*key)
+        else:
+            lane = self._lanes[PRODUCE] = produce_lane(*key)
+        lane.add(([produce.payload], [produce.seq] if producer else [], [request_id]), events)
+
+    def _settle(
+        self, run: type[AckRun | NackRun], settled: Ack | Nack, request_id: int, events: list[Event]
+    ) -> None:
+        topic, group = settled.topic.encode(), settled.group.encode()
+        if len(topic) + len(group) > NAMES_BYTES_MAX:
+            lane = SettleLane(run, topic, group, request_id > 0)
+        else:
+            lane = settle_lane(run, topic, group, request_id > 0)
+            self._lanes[lane.tag] = lane
+        lane.add([settled.lease_id], [request_id], events)
+
+
+def _is_plain(produce: Produce) -> bool:
+    return not (produce.delay_ms or produce.ttl_ms or produce.headers)
