@@ -143,6 +143,7 @@ class StoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(prefix="penstock-store-"))
         self.model = MemoryStore()
+        self.rules = RetentionRules()
         self.now_ms = 0
         self.copies = 0
 
@@ -174,19 +175,24 @@ class StoreMachine(RuleBasedStateMachine):
         ours, plain = self.store.commit(batch), self.model.commit(batch)
         assert _place(ours) == _place(plain)
 
+    @rule(default=limits, of_a=limits)
+    def change_rules(self, default, of_a):
+        """Only seldom, for then all topics are examined."""
+        self.rules = RetentionRules(default, (RetentionRule(is_a, of_a),))
+
     @rule(
-        default=limits,
-        of_a=limits,
+        own=st.dictionaries(st.sampled_from(TOPICS), limits),
         behind=st.integers(0, 10),
         floors=st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 20)),
+        lows=st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 20)),
     )
-    def retain(self, default, of_a, behind, floors):
-        rules = RetentionRules(default, (RetentionRule(is_a, of_a),))
+    def retain(self, own, behind, floors, lows):
         order = (
-            rules,
+            msgspec.structs.replace(self.rules, by_topic=own),
             self.now_ms,
             max(self.model.next_sequence - behind, 1),
             Spared(b"b", floors),
+            lows,
         )
         plain = self.model.retain(*order)
         ours = Removed(more=True)

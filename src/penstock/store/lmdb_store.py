@@ -17,7 +17,7 @@ a round, not of the journal.
 **Reads** are in reader.py, **retention** in retention.py.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -46,6 +46,7 @@ from penstock.store.marks import Marks, get_marks, put_marks
 from penstock.store.reader import Reader
 from penstock.store.retention import Retention
 from penstock.store.store import (
+    NO_LOWS,
     NOTHING_SPARED,
     Commit,
     Order,
@@ -415,10 +416,11 @@ class LmdbStore:
         now_ms: int,
         floor_sequence: int,
         spared: Spared = NOTHING_SPARED,
+        lows: Mapping[bytes, int] = NO_LOWS,
     ) -> Removed:
         """See ``Store``."""
         deadline = perf_counter() + RETAIN_S
-        order = Order(rules, now_ms, floor_sequence, spared)
+        order = Order(rules, now_ms, floor_sequence, spared, lows)
         total = Removed(more=True)
         while total.more:
             try:

@@ -7,7 +7,7 @@ conformance tests.
 
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from time import perf_counter
@@ -21,6 +21,7 @@ from penstock.store.index import Reference, reference
 from penstock.store.slices import Piece, gather, gather_marks, piece_bytes
 from penstock.store.store import (
     CLOCK_ERROR_MS_MAX,
+    NO_LOWS,
     NOTHING_SPARED,
     Commit,
     Order,
@@ -271,14 +272,15 @@ class MemoryStore:
         now_ms: int,
         floor_sequence: int,
         spared: Spared = NOTHING_SPARED,
+        lows: Mapping[bytes, int] = NO_LOWS,
     ) -> Removed:
         """See ``Store``."""
-        order = Order(rules, now_ms, floor_sequence, spared)
+        order = Order(rules, now_ms, floor_sequence, spared, lows)
         removed = Removed()
         with self._lock:
             for topic in self._topics.values():
                 self._examine(topic, order, removed)
-            for age in rules.ages():
+            for age in rules.shared_ages():
                 self._expire(order, age, removed)
             self._sweep(removed)
             self._shrink(rules, removed)
@@ -294,11 +296,22 @@ class MemoryStore:
             info = topic.view()
             beyond_count = messages_max is not None and info.count - messages >= messages_max
             beyond_bytes = bytes_max is not None and info.bytes - size >= bytes_max
-            is_spared = order.spares(topic.name, oldest.next_offset)
+            is_low = order.is_low(topic.name, oldest.next_offset)
+            is_spared = order.spares(topic.name, oldest.next_offset) and not is_low
             is_needed = is_spared or oldest.last_sequence >= order.floor_sequence
-            if messages and (is_needed or not (beyond_count or beyond_bytes)):
+            is_excess = is_low or beyond_count or beyond_bytes or self._is_old(topic, order)
+            if messages and (is_needed or not is_excess):
                 return
             self._drop_through(topic, oldest, removed)
+
+    def _is_old(self, topic: _Topic, order: Order) -> bool:
+        """Whether the oldest group is too old by a limit that was set for this topic alone."""
+        age = order.rules.own_age(topic.name)
+        if age is None:
+            return False
+        times = (found.time_ms for found in topic.references)
+        believable = (time for time in times if time <= order.now_ms + CLOCK_ERROR_MS_MAX)
+        return next(believable, order.now_ms + 1) <= order.now_ms - age
 
     def _left(self, topic: _Topic, group: Reference) -> tuple[int, int]:
         """Messages and bytes of a group that were not deleted."""
@@ -306,7 +319,7 @@ class MemoryStore:
         return sum(end - first for first, end in living), self._payload_bytes(topic, *living)
 
     def _expire(self, order: Order, age: int, removed: Removed) -> None:
-        rules, now_ms, floor_sequence, _ = order
+        rules, now_ms, floor_sequence, _, _ = order
         for entry in list(self._entries.values()):
             for group in entry.groups:
                 found = reference(entry, group.number)
@@ -314,7 +327,7 @@ class MemoryStore:
                     continue
                 if found.time_ms > now_ms - age or found.last_sequence >= floor_sequence:
                     return
-                is_limited = rules.limits(group.name).age_ms_max == age
+                is_limited = rules.shared_age(group.name) == age
                 if is_limited and not order.spares(group.name, found.next_offset):
                     self._drop_through(self._topics[group.name], found, removed)
 

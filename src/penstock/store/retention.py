@@ -5,18 +5,21 @@ Nothing here grows with what is merely stored:
 * limits by **count and bytes** are examined for topics that were written to (and for all topics
   once, by a walk in slices, after a start or a change of the rules);
 * limits by **age** follow one cursor per distinct age, from the oldest entry up to the first group
-  that is too young;
+  that is too young; but an age that was set for one topic alone is looked after with that topic,
+  which is examined when its oldest group will have come of age: there may be as many such ages as
+  topics;
 * the **total** takes the oldest entries, all topics alike;
 * entries that hold **nothing to keep** (events before the checkpoint, groups all gone) are swept
   once, when the checkpoint has passed them.
 
-A topic's oldest groups of which every message was deleted go as well, whatever the limits; limits
-count what is left.
+A topic's oldest groups of which every message was deleted go as well, whatever the limits, and so
+do those below its *low*; limits count what is left.
 
 What is still needed is passed over, and its topic noted: *blocked* if a sequence is waited for,
 *held* if the topic is spared from some offset on. It is examined again when that sequence or
 offset has moved. A cursor by age does not wait for what is held, which may be for ever; so when
-such a topic is examined again, groups that the cursor has passed count as too old.
+such a topic is examined again, groups that the cursor has passed count as too old. The same goes
+for a topic that had limits of its own and has lost them.
 
 A group is dropped by moving its topic's ``first_offset`` past it. Its entry is deleted when that
 was the last of its groups; until then ``live`` counts the others. A slice looks at a snapshot from
@@ -29,7 +32,8 @@ complete. What it lacks are a topic's newest groups; the topic is examined again
 written, and whatever follows the journal ends with the last complete round.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import islice
 
 import msgspec
 
@@ -108,8 +112,10 @@ class _Slice:
         self.topics: dict[bytes, _Topic] = {}
         self.changed: dict[bytes, _Topic] = {}
         self.examined: list[bytes] = []
-        self.blocked: list[bytes] = []
+        self.blocked: dict[bytes, None] = {}
         self.held: dict[bytes, int] = {}
+        self.wakes: dict[bytes, int] = {}
+        self.lowered: dict[bytes, int] = {}
         self.walk: bytes | None = None
         self.ages: dict[int, Cursor] = {}
         self.oldest: Cursor = (0, 0)
@@ -134,7 +140,10 @@ class Retention:
         self._environment = environment
         self._reader = reader
         self._topics = topics
-        self._rules: RetentionRules | None = None
+        self._order: Order | None = None
+        self._rules = RetentionRules()
+        self._own: dict[bytes, Limits] = {}
+        """Limits that were set for single topics, when the rules were last compared."""
         self._floor = 0
         self._spared = NOTHING_SPARED
         self._queue: dict[bytes, None] = {}
@@ -143,6 +152,12 @@ class Retention:
         """Topics beyond their limits whose oldest messages somebody still waits for."""
         self._held: dict[bytes, int] = {}
         """Topics with messages that a limit would take, were they not spared, and from where on."""
+        self._wakes: dict[bytes, int] = {}
+        """When the oldest group comes of age, of topics with an age limit of their own."""
+        self._lowered: dict[bytes, int] = {}
+        """Lows below which nothing is left, or nothing but what is blocked."""
+        self._freed: dict[bytes, None] = {}
+        """Topics that lost limits of their own, and may have groups that a cursor has passed."""
         self._walk: bytes | None = b""
         """Where the walk over all topics goes on; None when it is complete."""
         self._ages: dict[int, Cursor] = {}
@@ -151,13 +166,18 @@ class Retention:
 
     def examine(self, topic: bytes) -> None:
         """Note that a topic has grown, or that messages of it were deleted."""
-        if self._rules is not None:  # before the first call the walk will see it anyway
+        if self._order is not None:  # before the first call the walk will see it anyway
             self._queue[topic] = None
 
     def slice(self, order: Order, marks: Marks) -> tuple[Removed, Marks]:
         """Do one slice of work; return what was removed, and the marks after it."""
-        self._prepare(order.rules, order.floor_sequence)
-        self._release(order.spared)
+        if order is not self._order:
+            self._order = order
+            self._compare(order.rules)
+            self._unblock(order.floor_sequence)
+            self._release(order.spared)
+            self._lower(order.lows)
+            self._wake(order.now_ms)
 
         def job(transaction: Transaction) -> _Slice:
             with self._environment.reading() as snapshot:
@@ -175,13 +195,26 @@ class Retention:
         self._take_over(work)
         return work.removed, work.marks
 
-    def _prepare(self, rules: RetentionRules, floor_sequence: int) -> None:
-        if rules != self._rules:
-            self._rules = rules
+    def _compare(self, rules: RetentionRules) -> None:
+        """Examine the topics whose limits have changed."""
+        if rules is self._rules:
+            return
+        if _shared(rules) != _shared(self._rules):
             self._walk = b""
             self._ages = {}
+        for name in rules.by_topic.keys() | self._own.keys():
+            if rules.by_topic.get(name) != self._own.get(name):
+                self._queue[name] = None
+                if name not in rules.by_topic:
+                    self._freed[name] = None
+        self._rules = rules
+        self._own = dict(rules.by_topic)
+
+    def _unblock(self, floor_sequence: int) -> None:
         if floor_sequence > self._floor:
             self._queue |= self._blocked
+            for name in self._blocked:
+                self._lowered.pop(name, None)
             self._blocked = {}
         self._floor = floor_sequence
 
@@ -194,6 +227,18 @@ class Retention:
             if spared.floors[name] > self._held[name]:
                 del self._held[name]
                 self._queue[name] = None
+
+    def _lower(self, lows: Mapping[bytes, int]) -> None:
+        """Examine the topics whose lows have risen."""
+        if len(self._lowered) > len(lows):
+            self._lowered = {n: low for n, low in self._lowered.items() if n in lows}
+        for name, low in lows.items():
+            if low > self._lowered.get(name, 0):
+                self._queue[name] = None
+
+    def _wake(self, now_ms: int) -> None:
+        """Examine the topics whose oldest group has come of age."""
+        self._queue |= dict.fromkeys(n for n, wake_ms in self._wakes.items() if wake_ms <= now_ms)
 
     def _finish(self, work: _Slice) -> None:
         """Write the rows of the topics and entries that changed, and the marks."""
@@ -227,8 +272,13 @@ class Retention:
                 self._topics.set_deleted(name, changed.deleted)
         for name in work.examined:
             self._queue.pop(name, None)
-        self._blocked.update(dict.fromkeys(work.blocked))
+            self._wakes.pop(name, None)
+            if name not in work.blocked:
+                self._freed.pop(name, None)
+        self._blocked |= work.blocked
         self._held |= work.held
+        self._wakes |= work.wakes
+        self._lowered |= work.lowered
         self._walk = work.walk
         self._ages = work.ages
         self._oldest = work.oldest
@@ -256,43 +306,83 @@ class Retention:
 
     def _examine(self, work: _Slice, name: bytes) -> bool:
         """Drop what is deleted or beyond a topic's limits; tell whether that is done."""
-        if self._may_have_excess(work, name):
-            topic = self._topic(work, name)
-            for found in self._references(work, topic):
-                if not self._is_excess(work, topic, found):
-                    break
-                if not work.step():
-                    return False
-                self._drop(work, topic, found)
+        topic = self._topic(work, name) if self._may_have_excess(work, name) else None
+        if topic and not self._drop_excess(work, topic):
+            return False
         work.examined.append(name)
         return True
 
+    def _drop_excess(self, work: _Slice, topic: _Topic) -> bool:
+        name = topic.state.name
+        for found in self._references(work, topic):
+            if not self._is_excess(work, topic, found):
+                self._note_lowered(work, name, found.next_offset - 1)
+                return True
+            if not work.step():
+                return False
+            self._drop(work, topic, found)
+        self._note_lowered(work, name, topic.state.first_offset)
+        return True
+
+    def _note_lowered(self, work: _Slice, name: bytes, end: int) -> None:
+        """Note that a topic need not be examined for its low again: nothing is before ``end``.
+
+        The index may lack groups that a low reaches: then there is more to do once it has them.
+        """
+        low = work.order.lows.get(name, 0)
+        if low and (low <= end or name in work.blocked):
+            work.lowered[name] = low
+
     def _may_have_excess(self, work: _Slice, name: bytes) -> bool:
         """Whether there is anything to look for. Age alone is the business of the cursors."""
-        limits = work.order.rules.limits(name)
+        order = work.order
+        limits = order.rules.limits(name)
         is_limited = limits.messages_max is not None or limits.bytes_max is not None
-        is_spared = work.order.floor(name) is not None
-        return is_limited or is_spared or self._topics.deleted(name).count > 0
+        is_special = name in order.rules.by_topic or name in order.lows
+        is_passed = order.floor(name) is not None or name in self._freed
+        return is_limited or is_special or is_passed or self._topics.deleted(name).count > 0
 
     def _is_excess(self, work: _Slice, topic: _Topic, found: Reference) -> bool:
         """Whether a topic's oldest group may go; if it is needed, that is noted."""
         messages, size = self._left(work, topic, found)
         if not messages:
             return True
-        name = topic.state.name
-        limits = work.order.rules.limits(name)
-        is_spared = work.order.floor(name) is not None
-        is_passed = is_spared and self._is_passed(limits.age_ms_max, found)
-        if not (is_passed or topic.is_beyond(limits, messages, size)):
+        order, name = work.order, topic.state.name
+        is_low = order.is_low(name, found.next_offset)
+        is_beyond = topic.is_beyond(order.rules.limits(name), messages, size)
+        is_old = self._is_passed(order, name, found) or self._is_old(work, topic, found)
+        if not (is_low or is_beyond or is_old):
             return False
-        if found.last_sequence >= work.order.floor_sequence:
-            work.blocked.append(name)
+        if found.last_sequence >= order.floor_sequence:
+            work.blocked[name] = None
             return False
-        return not self._is_held(work, name, found)
+        return is_low or not self._is_held(work, name, found)
 
-    def _is_passed(self, age: int | None, found: Reference) -> bool:
-        """Whether the cursor of an age limit is beyond a group."""
-        return age in self._ages and (found.entry_index, found.group) < self._ages[age]
+    def _is_passed(self, order: Order, name: bytes, found: Reference) -> bool:
+        """Whether the cursor of an age limit went by a group that it would take now."""
+        age = order.rules.shared_age(name)
+        if age is None or (order.floor(name) is None and name not in self._freed):
+            return False
+        is_behind = age in self._ages and (found.entry_index, found.group) < self._ages[age]
+        return is_behind and found.time_ms <= order.now_ms - age
+
+    def _is_old(self, work: _Slice, topic: _Topic, found: Reference) -> bool:
+        """Whether a topic's own age limit takes its oldest group; if not, it is noted when it will.
+
+        Of groups that a wrong clock dated, the first one after them decides.
+        """
+        order, name = work.order, topic.state.name
+        age = order.rules.own_age(name)
+        if age is None:
+            return False
+        if found.time_ms > order.now_ms + CLOCK_ERROR_MS_MAX:
+            following = islice(self._references(work, topic), SLICE_STEPS)
+            dated = (f for f in following if f.time_ms <= order.now_ms + CLOCK_ERROR_MS_MAX)
+            found = next(dated, found)
+        if found.time_ms <= order.now_ms - age:
+            return True
+        work.wakes[name] = found.time_ms + age
+        return False
 
     def _is_held(self, work: _Slice, name: bytes, found: Reference) -> bool:
         """Whether a group is spared; then the topic is noted."""
@@ -305,12 +395,12 @@ class Retention:
     # ── Age ───────────────────────────────────────────────────────────────────────────────────
 
     def _expire(self, work: _Slice) -> None:
-        for age in work.order.rules.ages():
+        for age in work.order.rules.shared_ages():
             work.ages[age] = self._expire_age(work, age)
 
     def _expire_age(self, work: _Slice, age: int) -> Cursor:
         """Advance the cursor of one age limit; return where it stands."""
-        rules, now_ms, floor_sequence, _ = work.order
+        rules, now_ms, floor_sequence, _, _ = work.order
         work.begin_stage()
         cursor = self._ages.get(age, (0, 0))
         for entry, number in _groups_from(work, cursor):
@@ -323,7 +413,7 @@ class Retention:
             if found.time_ms > now_ms - age or found.last_sequence >= floor_sequence:
                 break
             name = entry.group(number).name
-            if rules.limits(name).age_ms_max == age and not self._is_held(work, name, found):
+            if rules.shared_age(name) == age and not self._is_held(work, name, found):
                 self._drop_through(work, name, found)
         else:
             cursor = (work.marks.flushed_index + 1, 0)
@@ -374,13 +464,13 @@ class Retention:
 
     # ── Dropping ──────────────────────────────────────────────────────────────────────────────
 
-    def _topic(self, work: _Slice, name: bytes) -> _Topic:
+    def _topic(self, work: _Slice, name: bytes) -> _Topic | None:
         topic = work.topics.get(name)
         if topic is None:
             state = self._topics.get(name)
             state = state.copy() if state else self._reader.row_state(work.snapshot, name)
-            assert state is not None, "a topic in the journal has a state"
-            topic = work.topics[name] = _Topic(state, self._topics.deleted(name))
+            if state is not None:
+                topic = work.topics[name] = _Topic(state, self._topics.deleted(name))
         return topic
 
     def _references(self, work: _Slice, topic: _Topic) -> Iterator[Reference]:
@@ -404,6 +494,7 @@ class Retention:
     def _drop_through(self, work: _Slice, name: bytes, last: Reference) -> None:
         """Drop a group and whatever the topic has before it."""
         topic = self._topic(work, name)
+        assert topic is not None, "a topic in the journal has a state"
         for found in self._references(work, topic):
             if found.first_offset > last.first_offset:
                 break
@@ -448,6 +539,11 @@ class Retention:
             if row_span(cursor.value())[1] > state.first_offset:
                 return
             work.transaction.delete(bytes(cursor.key()), db=self._environment["index"])
+
+
+def _shared(rules: RetentionRules) -> tuple[object, ...]:
+    """What the rules say of more than one topic."""
+    return (rules.default, rules.rules, rules.total_bytes_max)
 
 
 def _groups_from(work: _Slice, cursor: Cursor) -> Iterator[tuple[Entry, int]]:

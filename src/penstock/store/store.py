@@ -15,10 +15,13 @@ Two things hold retention up. Messages from a *sequence* on, of any topic, may s
 and of ``Spared`` topics, messages from an *offset* on have yet to be worked through. The first
 stops every limit of a topic, the second those limits that nobody chose for the topic itself.
 Neither stops the total: a full disk would refuse what is new to keep what is old.
+
+The other way round, what lies below a topic's *low* need not be kept whatever the limits say.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -32,6 +35,7 @@ from penstock.store.producers import Note
 __all__ = [
     "CLOCK_ERROR_MS_MAX",
     "NOTHING_SPARED",
+    "NO_LOWS",
     "Commit",
     "Limits",
     "Order",
@@ -210,23 +214,46 @@ class Spared(msgspec.Struct, frozen=True):
 
 NOTHING_SPARED = Spared()
 
+NO_LOWS: Mapping[bytes, int] = MappingProxyType({})
+
 
 class RetentionRules(msgspec.Struct, frozen=True):
-    """The first rule that matches a topic counts, else the default; and the size of it all."""
+    """What was set for just this topic counts, else the first rule that matches, else the default.
+
+    And the size of it all. ``by_topic`` may be large and change often: a topic costs something when
+    its own limits change, not whenever others do.
+    """
 
     default: Limits = Limits()
     rules: tuple[RetentionRule, ...] = ()
     total_bytes_max: int | None = None
+    by_topic: Mapping[bytes, Limits] = {}
 
     def limits(self, topic: bytes) -> Limits:
         """The limits of one topic."""
+        own = self.by_topic.get(topic)
+        if own is not None:
+            return own
         for rule in self.rules:
             if rule.matches(topic):
                 return rule.limits
         return self.default
 
-    def ages(self) -> set[int]:
-        """Every age limit that occurs."""
+    def is_chosen(self, topic: bytes) -> bool:
+        """Whether the topic's limits were written with the topic in mind."""
+        return topic in self.by_topic or any(rule.matches(topic) for rule in self.rules)
+
+    def shared_age(self, topic: bytes) -> int | None:
+        """The topic's age limit, unless it was set for this topic alone."""
+        return None if topic in self.by_topic else self.limits(topic).age_ms_max
+
+    def own_age(self, topic: bytes) -> int | None:
+        """The age limit that was set for this topic alone."""
+        own = self.by_topic.get(topic)
+        return own.age_ms_max if own else None
+
+    def shared_ages(self) -> set[int]:
+        """Every age limit of the rules and the default."""
         limits = (self.default, *(rule.limits for rule in self.rules))
         return {limit.age_ms_max for limit in limits if limit.age_ms_max is not None}
 
@@ -238,14 +265,15 @@ class Order(NamedTuple):
     now_ms: int
     floor_sequence: int
     spared: Spared
+    lows: Mapping[bytes, int]
 
     def floor(self, topic: bytes) -> int | None:
         """The first offset that the topic's limits must leave; None: they may take all.
 
-        A rule that matches was written with the topic in mind, and is obeyed.
+        Limits that were written with the topic in mind are obeyed.
         """
         floor = self.spared.floor(topic)
-        if floor is not None and any(rule.matches(topic) for rule in self.rules.rules):
+        if floor is not None and self.rules.is_chosen(topic):
             return None
         return floor
 
@@ -253,6 +281,10 @@ class Order(NamedTuple):
         """Whether something before an offset is beyond the reach of the topic's limits."""
         floor = self.floor(topic)
         return floor is not None and next_offset > floor
+
+    def is_low(self, topic: bytes, next_offset: int) -> bool:
+        """Whether everything before an offset need not be kept, whatever the limits."""
+        return next_offset <= self.lows.get(topic, 0)
 
 
 _Name: TypeAlias = bytes
@@ -349,12 +381,15 @@ class Store(Protocol):
         now_ms: int,
         floor_sequence: int,
         spared: Spared = NOTHING_SPARED,
+        lows: Mapping[bytes, int] = NO_LOWS,
     ) -> Removed:
         """Do a bounded slice of retention. Writer thread only.
 
         Messages from ``floor_sequence`` on are still needed: only ``total_bytes_max`` may remove
-        them. So are those that are ``spared``, unless a rule names their topic. Raises a
-        StorageError, having removed nothing.
+        them. So are those that are ``spared``, unless limits were set or a rule written for their
+        topic. Of the topics in ``lows``, groups that end at or before that offset are removed in
+        any case, once they are not needed for their sequence. Raises a StorageError, having
+        removed nothing.
         """
 
     def trim(self, topic: bytes, offset: int) -> int:
