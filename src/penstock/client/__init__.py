@@ -1,4 +1,4 @@
-"""Clients in plain Python: a small one for MQTT 3.1.1, and those of the binary protocol.
+"""Clients in plain Python: for MQTT 3.1.1, for the binary protocol, and for work queues.
 
 **MQTT**, blocking:
 
@@ -16,16 +16,27 @@
 ==============  ================================================================================
 
 **The binary protocol**, blocking and asynchronous: ``Publisher``, ``Subscriber``,
-``QueueProducer``, ``Worker``, and the same with ``Async`` in front; see ``edge``. For both
-``errors`` has what can go wrong, and what to do about it, and ``dial`` opens connections.
+``QueueProducer``, ``Worker``, and the same with ``Async`` in front; see ``edge``.
 
-Nothing here loads the broker or its libraries, and asyncio only for those who ask for it, so that a
-producer on a small machine starts fast.
+**Work queues**, blocking and asynchronous, when ``connect`` is given a *list* of addresses; see
+``queue``:
+
+>>> with connect(["127.0.0.1:1883"]) as client:  # doctest: +SKIP
+...     client.produce("images", b"cat.png", priority=5)
+...     for job in client.poll("images", "resize", wait_s=20):
+...         client.ack(job)
+
+For all of them ``errors`` has what can go wrong, and what to do about it, and ``dial`` opens
+connections.
+
+Nothing here loads the broker or its libraries, and asyncio and protobuf only for those who ask for
+them, so that a producer on a small machine starts fast.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
-from penstock.client.blocking import Client, connect
+from penstock.client.blocking import Client
+from penstock.client.blocking import connect as connect_to_mqtt
 from penstock.client.edge import (
     Backoff,
     Lost,
@@ -37,10 +48,17 @@ from penstock.client.edge import (
     Worker,
 )
 from penstock.client.errors import (
+    BadRequestError,
+    BootstrapFailedError,
+    BrokerFailedError,
     BrokerProtocolError,
     ClientError,
     ConnectionLostError,
     FailedJobsError,
+    NotLeaderError,
+    PayloadTooLargeError,
+    QueueRefusedError,
+    RateLimitedError,
     RefusedError,
     ReplyTimeoutError,
     TakenOverError,
@@ -56,39 +74,140 @@ if TYPE_CHECKING:
         AsyncSubscriber,
         AsyncWorker,
     )
+    from penstock.client.queue import (
+        AsyncQueueClient,
+        AsyncSubscription,
+        Group,
+        Item,
+        Job,
+        QueueClient,
+        Record,
+        Result,
+        Slice,
+        Stats,
+        Subscription,
+        Topic,
+    )
 
 __all__ = [
     "AsyncPublisher",
+    "AsyncQueueClient",
     "AsyncQueueProducer",
     "AsyncSubscriber",
+    "AsyncSubscription",
     "AsyncWorker",
     "Backoff",
+    "BadRequestError",
+    "BootstrapFailedError",
+    "BrokerFailedError",
     "BrokerProtocolError",
     "Client",
     "ClientError",
     "ConnectionLostError",
     "Delivery",
     "FailedJobsError",
+    "Group",
+    "Item",
+    "Job",
     "Lost",
     "Message",
+    "NotLeaderError",
+    "PayloadTooLargeError",
     "Publisher",
+    "QueueClient",
     "QueueProducer",
+    "QueueRefusedError",
+    "RateLimitedError",
+    "Record",
     "RefusedError",
     "ReplyTimeoutError",
+    "Result",
     "SigningKey",
+    "Slice",
+    "Stats",
     "Subscriber",
+    "Subscription",
     "TakenOverError",
+    "Topic",
     "UnreachableError",
     "Will",
     "Worker",
     "connect",
+    "connect_async",
 ]
 
 
+@overload
+def connect(
+    host: str = "127.0.0.1",
+    port: int = 1883,
+    client_id: str = "",
+    *,
+    clean_session: bool = True,
+    keep_alive: int = 60,
+    will: Will | None = None,
+    username: str | None = None,
+    password: bytes | None = None,
+    timeout_s: float = 10.0,
+) -> Client: ...
+
+
+@overload
+def connect(
+    nodes: list[str] | tuple[str, ...],
+    /,
+    *,
+    producer_id: str | None = None,
+    timeout_s: float = 10.0,
+) -> "QueueClient": ...
+
+
+def connect(
+    host: str | list[str] | tuple[str, ...] = "127.0.0.1", *arguments: Any, **keywords: Any
+) -> "Client | QueueClient":
+    """Open a connection, to be used in a ``with`` statement.
+
+    To a **host**: for MQTT, see ``blocking.connect``. To a **list of addresses** such as
+    ``["127.0.0.1:1883"]``: for work queues, see ``QueueClient``. ``timeout_s`` is then how long a
+    call may take, lost connections and elections included. With a ``producer_id`` the broker
+    recognises what this client produces also over its restarts, by the ``seq`` that each message
+    must then be given.
+    """
+    if isinstance(host, str):
+        return connect_to_mqtt(host, *arguments, **keywords)
+    from penstock.client.queue.blocking import QueueClient  # noqa: PLC0415 - see above
+
+    return QueueClient(host, *arguments, **keywords).open()
+
+
+def connect_async(
+    nodes: list[str] | tuple[str, ...],
+    *,
+    producer_id: str | None = None,
+    timeout_s: float = 10.0,
+) -> "AsyncQueueClient":
+    """Make a client of work queues for a loop, to be used in an ``async with`` statement.
+
+    >>> async with connect_async(["127.0.0.1:1883"]) as client:  # doctest: +SKIP
+    ...     await client.produce("images", b"cat.png")
+    """
+    from penstock.client.queue.asynchronous import AsyncQueueClient  # noqa: PLC0415 - see above
+
+    return AsyncQueueClient(nodes, producer_id=producer_id, timeout_s=timeout_s)
+
+
 def __getattr__(name: str) -> Any:
-    """Load asyncio for those who ask for it."""
-    if not name.startswith("Async"):
+    """Load asyncio and protobuf for those who ask for them."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from penstock.client import queue  # noqa: PLC0415 - see above
+
+    if name in queue.__all__:
+        return getattr(queue, name)
     from penstock.client.edge import asynchronous  # noqa: PLC0415 - see above
 
     return getattr(asynchronous, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -5,6 +5,13 @@
     ClientError
     ├── UnreachableError      no connection could be made
     ├── RefusedError          the broker answered, and said no (also a ``Refused``)
+    │   └── QueueRefusedError     with a code of the queue protocol; those it knows have classes:
+    │       ├── BadRequestError       it does not understand the request
+    │       ├── NotLeaderError        another node of the cluster has to be asked
+    │       ├── RateLimitedError      there are messages, but the topic's rate allows none now
+    │       ├── PayloadTooLargeError  more than the broker takes in one message
+    │       ├── BootstrapFailedError  the list of nodes does not fit the one that was asked
+    │       └── BrokerFailedError     the code ``internal``: something is wrong inside the broker
     ├── BrokerProtocolError   what answers does not speak our protocol (a ``RemoteProtocolError``)
     ├── ConnectionLostError   the connection ended in the middle of something
     ├── ReplyTimeoutError     the broker is silent
@@ -18,15 +25,23 @@ the *caller* did wrong (a wildcard in a topic, a QoS of 3) is a ``LocalProtocolE
 from penstock.errors import PenstockError, Refused, RemoteProtocolError
 
 __all__ = [
+    "BadRequestError",
+    "BootstrapFailedError",
+    "BrokerFailedError",
     "BrokerProtocolError",
     "ClientError",
     "ConnectionLostError",
     "FailedJobsError",
+    "NotLeaderError",
+    "PayloadTooLargeError",
+    "QueueRefusedError",
+    "RateLimitedError",
     "RefusedError",
     "ReplyTimeoutError",
     "TakenOverError",
     "UnreachableError",
     "connect_refused",
+    "queue_refused",
 ]
 
 
@@ -79,3 +94,87 @@ def connect_refused(return_code: int) -> RefusedError:
     """Put a CONNACK that refuses into words."""
     reason, advice = _REFUSALS.get(return_code, (f"it gave code {return_code}", ""))
     return RefusedError(f"the broker refused the connection: {reason}", advice)
+
+
+# ── The queue protocol ────────────────────────────────────────────────────────────────────────
+
+
+class QueueRefusedError(RefusedError):
+    """An error of the queue protocol; ``code`` is the broker's word for it."""
+
+    code = ""
+    guidance = ""
+    """What to do about it, unless the instance knows better."""
+
+    def __init__(self, message: str, advice: str = "") -> None:
+        super().__init__(message, advice or self.guidance)
+
+
+class BadRequestError(QueueRefusedError):
+    """The broker does not understand the request."""
+
+    code = "bad_request"
+    guidance = "is the broker older than this client?"
+
+
+class NotLeaderError(QueueRefusedError):
+    """The node that was asked does not lead; ``leader_addr`` does, empty if it knows of none."""
+
+    code = "not_leader"
+    leader_addr = ""
+    guidance = "is the cluster electing a leader? Then try again; else name more of its nodes"
+
+
+class RateLimitedError(QueueRefusedError):
+    """There is something, but the topic's rate allows none for ``retry_after_s``."""
+
+    code = "rate_limited"
+    retry_after_s = 0.0
+    guidance = "poll again later, or with a wait_s: then the client waits for you"
+
+
+class PayloadTooLargeError(QueueRefusedError):
+    """One message may not be so large."""
+
+    code = "payload_too_large"
+    guidance = "split it, or keep it elsewhere and send where"
+
+
+class BootstrapFailedError(QueueRefusedError):
+    """The node cannot begin a cluster of these nodes."""
+
+    code = "bootstrap_failed"
+    guidance = "the list must name the node that is asked, by its id"
+
+
+class BrokerFailedError(QueueRefusedError):
+    """Something went wrong inside the broker."""
+
+    code = "internal"
+    guidance = "its log says why; try again later"
+
+
+_BY_CODE = {
+    kind.code: kind
+    for kind in (
+        BadRequestError,
+        NotLeaderError,
+        RateLimitedError,
+        PayloadTooLargeError,
+        BootstrapFailedError,
+        BrokerFailedError,
+    )
+}
+
+
+def queue_refused(
+    code: str, message: str, leader_addr: str = "", retry_after_ms: int = 0
+) -> QueueRefusedError:
+    """Put an error of the queue protocol into words."""
+    error = _BY_CODE.get(code, QueueRefusedError)(f"the broker refused ({code}): {message}")
+    error.code = code
+    if isinstance(error, NotLeaderError):
+        error.leader_addr = leader_addr
+    elif isinstance(error, RateLimitedError):
+        error.retry_after_s = retry_after_ms / 1000
+    return error

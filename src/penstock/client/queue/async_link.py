@@ -1,0 +1,203 @@
+"""The asynchronous driver: a transport, a task and a clock around ``Session``, for one loop.
+
+What was asked in one turn of the loop leaves at its end in one write. Answers are dealt with as the
+transport brings them. A task exists only while there is no connection and somebody wants one, and
+the clock runs only while an answer is due.
+"""
+
+import asyncio
+from contextlib import suppress
+from random import random
+from typing import Any, TypeVar
+
+from penstock.client.dial import unreachable
+from penstock.client.errors import ClientError, ConnectionLostError
+from penstock.client.queue.lines import connect_timeout_s, connection_lost, keep_alive
+from penstock.client.queue.plans import Begin, Pause, Plan
+from penstock.client.queue.route import Route
+from penstock.client.queue.session import Call, Session
+
+__all__ = ["AsyncLink"]
+
+T = TypeVar("T")
+
+
+class AsyncLink(asyncio.Protocol):
+    """One client's connection, or the next one; for one loop."""
+
+    def __init__(self, route: Route, session: Session) -> None:
+        self._route = route
+        self._session = session
+        self._transport: asyncio.Transport | None = None
+        self._is_open = False
+        self._is_sending = False
+        self._pause_s = 0.0
+        """To be made before the next attempt to connect."""
+        self._trouble: ClientError | None = None
+        """Why the connection is being left, if that was our decision."""
+        self._task: asyncio.Task[None] | None = None
+        self._clock: asyncio.TimerHandle | None = None
+
+    # ── Beginning and end ─────────────────────────────────────────────────────────────────────
+
+    async def open(self) -> None:
+        """Connect to one of the addresses; an error if there is none for ``timeout_s``."""
+        loop = self._loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._session.timeout_s
+        self._is_open = True
+        while True:
+            try:
+                return await self._dial()
+            except ClientError as error:
+                self._fail(error)
+                if loop.time() + self._pause_s >= deadline:
+                    self._is_open = False
+                    raise
+                await asyncio.sleep(self._pause_s)
+
+    async def close(self) -> None:
+        """Hang up; whoever waits for an answer gets an error."""
+        self._is_open = False
+        self._session.close(_closed())
+        if self._clock is not None:
+            self._clock.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+            await asyncio.sleep(0)  # the transport closes its socket in the next turn
+
+    # ── Asking ────────────────────────────────────────────────────────────────────────────────
+
+    async def call(self, call: Call[T]) -> T:
+        """Ask, and wait for the answer."""
+        self.begin(call)
+        return await self.wait(call)
+
+    def begin(self, call: Call[Any]) -> None:
+        """Ask."""
+        if not self._is_open:
+            raise _closed()
+        self._session.ask(call, self._loop.time())
+        if not self._is_sending:
+            self._is_sending = True
+            self._loop.call_soon(self._send)
+
+    async def wait(self, call: Call[T]) -> T:
+        """Wait for the answer."""
+        if not call.is_done:
+            future = self._loop.create_future()
+            call.when_done = lambda: None if future.done() else future.set_result(None)
+            await future
+        return call.result()
+
+    async def run(self, plan: Plan[T]) -> T:
+        """Do what a plan needs."""
+        answer: Any = None
+        error: ClientError | None = None
+        while True:
+            try:
+                step = plan.send(answer) if error is None else plan.throw(error)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return] # what the plan returns, by its type
+            answer, error = None, None
+            try:
+                answer = await self._do(step)
+            except ClientError as failure:
+                error = failure
+
+    async def _do(self, step: Call[Any] | Begin | Pause) -> Any:
+        match step:
+            case Begin(call):
+                return self.begin(call)
+            case Pause(seconds, until):
+                await asyncio.sleep(max(0.0, min(seconds, until - self._loop.time())))
+                return self._loop.time()
+            case Call(number=0):
+                return await self.call(step)
+            case Call():
+                return await self.wait(step)
+
+    def _look(self) -> None:
+        """Give up what takes too long, and look again for as long as anything is under way."""
+        self._clock = None
+        if self._session.tick(self._loop.time()) and self._transport is not None:
+            self._transport.abort()
+        self._start_clock()
+
+    def _start_clock(self) -> None:
+        if self._clock is None and not self._session.is_idle:
+            self._clock = self._loop.call_later(self._session.timeout_s / 8, self._look)
+
+    # ── Bytes ─────────────────────────────────────────────────────────────────────────────────
+
+    def _send(self) -> None:
+        self._is_sending = False
+        self._start_clock()
+        if self._transport is not None:
+            self._transport.write(self._session.data_to_send(self._loop.time()))
+        else:
+            self._want_connection()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what the broker sent."""
+        try:
+            self._session.receive(data, self._loop.time())
+        except ClientError as error:
+            self._trouble = error
+            if self._transport is not None:
+                self._transport.abort()
+        else:
+            self._route.succeeded()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send what waits for a connection."""
+        assert isinstance(transport, asyncio.Transport)
+        with suppress(OSError):
+            keep_alive(transport.get_extra_info("socket"))
+        self._transport = transport
+        self._session.connected(self._loop.time())
+        self._send()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """Come back if anybody wants it."""
+        self._transport = None
+        error, self._trouble = self._trouble or connection_lost(), None
+        self._fail(error)
+        if self._session.is_wanting:
+            self._want_connection()
+
+    def _fail(self, error: ClientError) -> None:
+        self._session.disconnected(error)
+        self._pause_s = self._route.failed(error, random())  # noqa: S311 - no secret
+
+    def _want_connection(self) -> None:
+        if self._is_open and self._task is None:
+            self._task = self._loop.create_task(self._come_back())
+
+    async def _come_back(self) -> None:
+        """Try again, at growing intervals, for as long as somebody waits for it."""
+        try:
+            while self._transport is None and self._session.is_wanting:
+                await asyncio.sleep(self._pause_s)
+                try:
+                    await self._dial()
+                except ClientError as error:
+                    self._fail(error)
+        finally:
+            self._task = None
+
+    async def _dial(self) -> None:
+        address = self._route.address
+        timeout_s = connect_timeout_s(self._session.timeout_s)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._loop.create_connection(lambda: self, address.host, address.port)
+        except OSError as error:
+            raise unreachable(error, address.host, address.port, timeout_s) from error
+
+
+def _closed() -> ConnectionLostError:
+    return ConnectionLostError("the client is not open", "use it in an `async with` statement")

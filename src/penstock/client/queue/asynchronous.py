@@ -1,0 +1,343 @@
+"""The asynchronous client of work queues: the same as ``blocking``, in terms of an ``AsyncLink``.
+
+Any number of tasks of one loop may use one client. A task that is cancelled while it waits takes
+nothing back: a message that it was producing is stored all the same, or is not.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Self, Unpack
+
+from penstock.client.queue import plans, requests
+from penstock.client.queue.async_link import AsyncLink
+from penstock.client.queue.async_subscription import AsyncSubscription
+from penstock.client.queue.columns import Record, Slice
+from penstock.client.queue.plans import Reading
+from penstock.client.queue.producer import Producer, as_bytes
+from penstock.client.queue.push import PushSession
+from penstock.client.queue.reports import OnError
+from penstock.client.queue.route import PUSH_BACKOFF, Route
+from penstock.client.queue.session import Session
+from penstock.client.queue.values import (
+    Group,
+    GroupSettings,
+    Item,
+    Job,
+    LeaseSettings,
+    MessageSettings,
+    PollSettings,
+    Result,
+    Start,
+    Stats,
+    Topic,
+    TopicSettings,
+    dead_letter_topic,
+)
+
+__all__ = ["AsyncQueueClient"]
+
+
+class AsyncQueueClient:
+    """A client of work queues, for any number of tasks; made by ``connect_async([...])``.
+
+    >>> from penstock.client import connect_async
+    >>> async with connect_async(["127.0.0.1:1883"]) as client:  # doctest: +SKIP
+    ...     await client.produce("images", b"cat.png", priority=5)  # returns once the disk has it
+    ...     for job in await client.poll("images", "resize", wait_s=20):
+    ...         await client.ack(job)
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[str],
+        *,
+        producer_id: str | None = None,
+        timeout_s: float = 10.0,
+    ) -> None:
+        self._nodes = nodes
+        self._producer = Producer(producer_id)
+        self._link = AsyncLink(Route(nodes), Session(timeout_s))
+
+    @property
+    def producer_id(self) -> str:
+        """Under which the broker knows what this client produces."""
+        return self._producer.producer_id
+
+    async def open(self) -> Self:
+        """Connect; the ``async with`` statement does so."""
+        await self._link.open()
+        return self
+
+    async def close(self) -> None:
+        """Hang up; subscriptions have connections of their own, and go on."""
+        await self._link.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # ── Producing ─────────────────────────────────────────────────────────────────────────────
+
+    async def produce(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        seq: int | None = None,
+        **settings: Unpack[MessageSettings],
+    ) -> int:
+        """Put a message into a topic, once; returns its offset when the broker's disk has it.
+
+        If the connection is lost meanwhile it is sent again, and stored once. ``seq`` is for
+        clients that were given a ``producer_id``, and for them only.
+
+        >>> await client.produce("mail", b"...", delay_s=60)  # doctest: +SKIP
+        """
+        first = self._producer.take(topic, seq)
+        producer_id = self._producer.producer_id
+        call = requests.produce(topic, as_bytes(payload), producer_id, first, **settings)
+        return await self._link.call(call)
+
+    async def produce_many(
+        self,
+        topic: str,
+        items: Iterable[bytes | Item],
+        *,
+        seq: int | None = None,
+        **settings: Unpack[MessageSettings],
+    ) -> list[Result]:
+        """Put many messages into a topic; tell for each its offset, or why it has none.
+
+        An ``Item`` has settings of its own, bytes those that are given here. ``seq`` is that of
+        the first.
+
+        >>> results = await client.produce_many("images", [b"a.png", b"b.png"])  # doctest: +SKIP
+        >>> [result.offset for result in results if result.error is None]  # doctest: +SKIP
+        """
+        return await self._link.run(plans.produce_many(self._producer, topic, items, seq, settings))
+
+    # ── Consuming ─────────────────────────────────────────────────────────────────────────────
+
+    async def poll(
+        self, topic: str, group: str, *, wait_s: float = 0.0, **settings: Unpack[PollSettings]
+    ) -> list[Job]:
+        """Take jobs for a group; waits for the first for up to ``wait_s``.
+
+        Each is ours for ``visibility_s``; not acknowledged by then, it is handed out again. If the
+        answer is lost with the connection we ask again, and what the lost one held comes again in
+        that time too. With ``ack_mode="auto"`` it would not: then ``ConnectionLostError`` is raised
+        instead. ``RateLimitedError``: there is something, but the topic's rate allows none now;
+        with a ``wait_s`` the client waits instead.
+
+        >>> jobs = await client.poll("images", "resize", max=100, wait_s=20)  # doctest: +SKIP
+        """
+        return await self._link.run(plans.poll(topic, group, wait_s, settings))
+
+    def subscribe(
+        self,
+        topic: str,
+        group: str,
+        handler: Callable[[Job], Awaitable[object]],
+        *,
+        concurrency: int = 16,
+        on_error: OnError | None = None,
+        **settings: Unpack[LeaseSettings],
+    ) -> AsyncSubscription:
+        """Have ``handler`` awaited with each job, ``concurrency`` at a time, until it is closed.
+
+        A job is acknowledged when the handler returns, and given back when it raises, with the
+        exception's text as the reason. The subscription has a connection of its own and comes back
+        for ever if that is lost. ``on_error`` is called with whatever goes wrong (see
+        ``reports``); without it that is logged.
+
+        >>> async def resize(job): print(job.payload)
+        >>> async with client.subscribe("images", "resize", resize) as work:  # doctest: +SKIP
+        ...     await work.wait()
+        """
+        session = PushSession(requests.subscribe(topic, group, concurrency, **settings))
+        route = Route(self._nodes, PUSH_BACKOFF)
+        return AsyncSubscription(route, session, handler, concurrency, on_error)
+
+    async def ack(self, jobs: Job | Iterable[Job]) -> None:
+        """Say that jobs are done. One whose lease is over is left to whoever has it now.
+
+        >>> await client.ack(jobs)  # doctest: +SKIP
+        """
+        await self._link.run(plans.settle(jobs, requests.ack_many))
+
+    async def nack(
+        self, jobs: Job | Iterable[Job], *, delay_s: float = 0.0, reason: str = ""
+    ) -> None:
+        """Give jobs back, to be handed out again, not before ``delay_s``.
+
+        The reason is kept with a message that becomes a dead letter.
+
+        >>> await client.nack(job, delay_s=30, reason="out of paper")  # doctest: +SKIP
+        """
+        make = partial(requests.nack_many, delay_s=delay_s, reason=reason)
+        await self._link.run(plans.settle(jobs, make))
+
+    async def extend(self, jobs: Job | Iterable[Job], visibility_s: float) -> None:
+        """Keep jobs for so much time from now on.
+
+        >>> await client.extend(job, 300)  # doctest: +SKIP
+        """
+        await self._link.run(
+            plans.settle(jobs, partial(requests.extend, visibility_s=visibility_s))
+        )
+
+    async def commit(self, topic: str, group: str, offset: int) -> None:
+        """Say that everything below ``offset`` is done for a group.
+
+        >>> await client.commit("images", "resize", job.offset + 1)  # doctest: +SKIP
+        """
+        await self._link.call(requests.commit(topic, group, offset))
+
+    # ── Topics ────────────────────────────────────────────────────────────────────────────────
+
+    async def create_topic(self, topic: str, **settings: Unpack[TopicSettings]) -> None:
+        """Make a topic with its settings, in one step; one that exists takes them on.
+
+        >>> await client.create_topic("mail", rate_per_sec=10, burst=20)  # doctest: +SKIP
+        """
+        await self.configure_topic(topic, **settings)
+
+    async def configure_topic(self, topic: str, **settings: Unpack[TopicSettings]) -> None:
+        """Change what is given, all of it or nothing; makes the topic if need be.
+
+        >>> await client.configure_topic("mail", max_age_s=86_400, keep=True)  # doctest: +SKIP
+        """
+        await self._link.call(requests.configure_topic(topic, **settings))
+
+    async def delete_topic(self, topic: str) -> None:
+        """Remove a topic with its messages, groups and settings; no error if there is none.
+
+        >>> await client.delete_topic("mail")  # doctest: +SKIP
+        """
+        await self._link.call(requests.delete_topic(topic))
+
+    async def set_rate_limit(self, topic: str, rate_per_sec: float, burst: int = 1) -> None:
+        """Hand out so many messages a second, over all groups; 0 is without limit.
+
+        >>> await client.set_rate_limit("mail", 0.5)  # doctest: +SKIP
+        """
+        await self._link.call(requests.set_rate_limit(topic, rate_per_sec, burst))
+
+    async def set_retention(
+        self, topic: str, *, max_messages: int = 0, max_age_s: float = 0.0, max_bytes: int = 0
+    ) -> None:
+        """Limit what a topic keeps; 0 is without limit, and all 0 the broker's default.
+
+        >>> await client.set_retention("mail", max_messages=100_000)  # doctest: +SKIP
+        """
+        await self._link.call(requests.set_retention(topic, max_messages, max_age_s, max_bytes))
+
+    async def topics(self, prefix: str = "") -> list[Topic]:
+        """All topics whose names begin so.
+
+        >>> {topic.name: topic.messages for topic in await client.topics()}  # doctest: +SKIP
+        """
+        return await self._link.run(plans.topics(prefix))
+
+    async def topic(self, name: str) -> Topic | None:
+        """One topic, None if there is none of that name.
+
+        >>> await client.topic("mail")  # doctest: +SKIP
+        """
+        found, _more = await self._link.call(requests.list_topics("", name=name))
+        return found[0] if found else None
+
+    async def stats(self) -> Stats:
+        """What the broker says of itself.
+
+        >>> (await client.stats()).in_flight  # doctest: +SKIP
+        """
+        return await self._link.call(requests.stats())
+
+    # ── Groups ────────────────────────────────────────────────────────────────────────────────
+
+    async def groups(self, topic: str | None = None) -> list[Group]:
+        """The groups of a topic, or of all.
+
+        >>> {group.name: group.lag for group in await client.groups("mail")}  # doctest: +SKIP
+        """
+        return await self._link.run(plans.groups(topic or ""))
+
+    async def create_group(self, topic: str, group: str, *, start: Start = "earliest") -> None:
+        """Make a group that begins there; one that exists stays where it is.
+
+        >>> await client.create_group("mail", "archive", start="latest")  # doctest: +SKIP
+        """
+        await self._link.call(requests.create_group(topic, group, start))
+
+    async def seek(self, topic: str, group: str, start: Start) -> None:
+        """Move a group, forwards or backwards; made if need be.
+
+        >>> await client.seek("mail", "archive", datetime(2030, 1, 1, tzinfo=UTC))  # doctest: +SKIP
+        """
+        await self._link.call(requests.create_group(topic, group, start, seek=True))
+
+    async def configure_group(
+        self, topic: str, group: str, **settings: Unpack[GroupSettings]
+    ) -> None:
+        """Say when messages become dead letters, and how repetitions are spaced.
+
+        >>> await client.configure_group("mail", "send", max_deliveries=5)  # doctest: +SKIP
+        """
+        await self._link.call(requests.configure_group(topic, group, **settings))
+
+    async def delete_group(self, topic: str, group: str) -> None:
+        """Forget a group and what it holds; no error if there is none.
+
+        >>> await client.delete_group("mail", "archive")  # doctest: +SKIP
+        """
+        await self._link.call(requests.delete_group(topic, group))
+
+    # ── Reading ───────────────────────────────────────────────────────────────────────────────
+
+    async def fetch(
+        self, topic: str, offset: int = 0, end_offset: int | None = None
+    ) -> AsyncIterator[Slice]:
+        """Read a topic in bulk, as columns, up to where it ends now; nothing is leased.
+
+        >>> [part.count async for part in client.fetch("mail")]  # doctest: +SKIP
+        """
+        reading = Reading(topic, offset, end_offset)
+        while not reading.is_done:
+            for part in reading.take(await self._link.call(reading.next_call())):
+                yield part
+
+    async def messages(
+        self, topic: str, offset: int = 0, end_offset: int | None = None
+    ) -> AsyncIterator[Record]:
+        """The same, message by message.
+
+        >>> async for record in client.messages("mail", 100):  # doctest: +SKIP
+        ...     print(record.offset, record.payload)
+        """
+        async for part in self.fetch(topic, offset, end_offset):
+            for record in part:
+                yield record
+
+    def dead_letters(self, topic: str, group: str) -> AsyncIterator[Record]:
+        """What a group could not deal with; the headers tell why.
+
+        >>> async for record in client.dead_letters("mail", "send"):  # doctest: +SKIP
+        ...     print(record.payload, dict(record.headers)["dlq-reason"])
+        """
+        return self.messages(dead_letter_topic(topic, group))
+
+    async def redrive(self, topic: str, group: str, *, max: int = 0) -> int:  # noqa: A002 - as in Poll
+        """Put dead letters back into the topic they came from, all unless ``max``; tells how many.
+
+        >>> await client.redrive("mail", "send")  # doctest: +SKIP
+        """
+        return await self._link.call(requests.redrive(topic, group, max))

@@ -1,0 +1,333 @@
+"""The blocking client of work queues: what an application calls, in terms of a ``Link``.
+
+Any number of threads may use one client: their requests share a connection and do not wait for each
+other. Whatever waits, waits through lost connections too, for ``timeout_s`` at most.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Self, Unpack
+
+from penstock.client.queue import plans, requests
+from penstock.client.queue.columns import Record, Slice
+from penstock.client.queue.link import Link
+from penstock.client.queue.plans import Reading
+from penstock.client.queue.producer import Producer, as_bytes
+from penstock.client.queue.push import PushSession
+from penstock.client.queue.reports import OnError
+from penstock.client.queue.route import PUSH_BACKOFF, Route
+from penstock.client.queue.session import Session
+from penstock.client.queue.subscription import Subscription
+from penstock.client.queue.values import (
+    Group,
+    GroupSettings,
+    Item,
+    Job,
+    LeaseSettings,
+    MessageSettings,
+    PollSettings,
+    Result,
+    Start,
+    Stats,
+    Topic,
+    TopicSettings,
+    dead_letter_topic,
+)
+
+__all__ = ["QueueClient"]
+
+
+class QueueClient:
+    """A client of work queues, for any number of threads; made by ``connect([...])``.
+
+    >>> from penstock.client import connect
+    >>> with connect(["127.0.0.1:1883"]) as client:  # doctest: +SKIP
+    ...     client.produce("images", b"cat.png", priority=5)  # returns once the disk has it
+    ...     for job in client.poll("images", "resize", wait_s=20):
+    ...         client.ack(job)
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[str],
+        *,
+        producer_id: str | None = None,
+        timeout_s: float = 10.0,
+    ) -> None:
+        self._nodes = nodes
+        self._producer = Producer(producer_id)
+        self._link = Link(Route(nodes), Session(timeout_s))
+
+    @property
+    def producer_id(self) -> str:
+        """Under which the broker knows what this client produces."""
+        return self._producer.producer_id
+
+    def open(self) -> Self:
+        """Connect; ``connect`` has done so."""
+        self._link.open()
+        return self
+
+    def close(self) -> None:
+        """Hang up; subscriptions have connections of their own, and go on."""
+        self._link.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ── Producing ─────────────────────────────────────────────────────────────────────────────
+
+    def produce(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        seq: int | None = None,
+        **settings: Unpack[MessageSettings],
+    ) -> int:
+        """Put a message into a topic, once; returns its offset when the broker's disk has it.
+
+        If the connection is lost meanwhile it is sent again, and stored once. ``seq`` is for
+        clients that were given a ``producer_id``, and for them only.
+
+        >>> client.produce("mail", b"...", delay_s=60)  # doctest: +SKIP
+        """
+        first = self._producer.take(topic, seq)
+        producer_id = self._producer.producer_id
+        call = requests.produce(topic, as_bytes(payload), producer_id, first, **settings)
+        return self._link.call(call)
+
+    def produce_many(
+        self,
+        topic: str,
+        items: Iterable[bytes | Item],
+        *,
+        seq: int | None = None,
+        **settings: Unpack[MessageSettings],
+    ) -> list[Result]:
+        """Put many messages into a topic; tell for each its offset, or why it has none.
+
+        An ``Item`` has settings of its own, bytes those that are given here. ``seq`` is that of
+        the first.
+
+        >>> results = client.produce_many("images", [b"a.png", b"b.png"])  # doctest: +SKIP
+        >>> [result.offset for result in results if result.error is None]  # doctest: +SKIP
+        """
+        return self._link.run(plans.produce_many(self._producer, topic, items, seq, settings))
+
+    # ── Consuming ─────────────────────────────────────────────────────────────────────────────
+
+    def poll(
+        self, topic: str, group: str, *, wait_s: float = 0.0, **settings: Unpack[PollSettings]
+    ) -> list[Job]:
+        """Take jobs for a group; waits for the first for up to ``wait_s``.
+
+        Each is ours for ``visibility_s``; not acknowledged by then, it is handed out again. If the
+        answer is lost with the connection we ask again, and what the lost one held comes again in
+        that time too. With ``ack_mode="auto"`` it would not: then ``ConnectionLostError`` is raised
+        instead. ``RateLimitedError``: there is something, but the topic's rate allows none now;
+        with a ``wait_s`` the client waits instead.
+
+        >>> jobs = client.poll("images", "resize", max=100, wait_s=20)  # doctest: +SKIP
+        """
+        return self._link.run(plans.poll(topic, group, wait_s, settings))
+
+    def subscribe(
+        self,
+        topic: str,
+        group: str,
+        handler: Callable[[Job], object],
+        *,
+        concurrency: int = 16,
+        on_error: OnError | None = None,
+        **settings: Unpack[LeaseSettings],
+    ) -> Subscription:
+        """Have ``handler`` called with each job, in ``concurrency`` threads, until it is closed.
+
+        A job is acknowledged when the handler returns, and given back when it raises, with the
+        exception's text as the reason. The subscription has a connection of its own and comes back
+        for ever if that is lost. ``on_error`` is called with whatever goes wrong (see
+        ``reports``); without it that is logged.
+
+        >>> def resize(job): print(job.payload)
+        >>> with client.subscribe("images", "resize", resize) as work:  # doctest: +SKIP
+        ...     work.wait()
+        """
+        session = PushSession(requests.subscribe(topic, group, concurrency, **settings))
+        route = Route(self._nodes, PUSH_BACKOFF)
+        return Subscription(route, session, handler, concurrency, on_error)
+
+    def ack(self, jobs: Job | Iterable[Job]) -> None:
+        """Say that jobs are done. One whose lease is over is left to whoever has it now.
+
+        >>> client.ack(jobs)  # doctest: +SKIP
+        """
+        self._link.run(plans.settle(jobs, requests.ack_many))
+
+    def nack(self, jobs: Job | Iterable[Job], *, delay_s: float = 0.0, reason: str = "") -> None:
+        """Give jobs back, to be handed out again, not before ``delay_s``.
+
+        The reason is kept with a message that becomes a dead letter.
+
+        >>> client.nack(job, delay_s=30, reason="out of paper")  # doctest: +SKIP
+        """
+        make = partial(requests.nack_many, delay_s=delay_s, reason=reason)
+        self._link.run(plans.settle(jobs, make))
+
+    def extend(self, jobs: Job | Iterable[Job], visibility_s: float) -> None:
+        """Keep jobs for so much time from now on.
+
+        >>> client.extend(job, 300)  # doctest: +SKIP
+        """
+        self._link.run(plans.settle(jobs, partial(requests.extend, visibility_s=visibility_s)))
+
+    def commit(self, topic: str, group: str, offset: int) -> None:
+        """Say that everything below ``offset`` is done for a group.
+
+        >>> client.commit("images", "resize", job.offset + 1)  # doctest: +SKIP
+        """
+        self._link.call(requests.commit(topic, group, offset))
+
+    # ── Topics ────────────────────────────────────────────────────────────────────────────────
+
+    def create_topic(self, topic: str, **settings: Unpack[TopicSettings]) -> None:
+        """Make a topic with its settings, in one step; one that exists takes them on.
+
+        >>> client.create_topic("mail", rate_per_sec=10, burst=20)  # doctest: +SKIP
+        """
+        self.configure_topic(topic, **settings)
+
+    def configure_topic(self, topic: str, **settings: Unpack[TopicSettings]) -> None:
+        """Change what is given, all of it or nothing; makes the topic if need be.
+
+        >>> client.configure_topic("mail", max_age_s=86_400, keep=True)  # doctest: +SKIP
+        """
+        self._link.call(requests.configure_topic(topic, **settings))
+
+    def delete_topic(self, topic: str) -> None:
+        """Remove a topic with its messages, groups and settings; no error if there is none.
+
+        >>> client.delete_topic("mail")  # doctest: +SKIP
+        """
+        self._link.call(requests.delete_topic(topic))
+
+    def set_rate_limit(self, topic: str, rate_per_sec: float, burst: int = 1) -> None:
+        """Hand out so many messages a second, over all groups; 0 is without limit.
+
+        >>> client.set_rate_limit("mail", 0.5)  # doctest: +SKIP
+        """
+        self._link.call(requests.set_rate_limit(topic, rate_per_sec, burst))
+
+    def set_retention(
+        self, topic: str, *, max_messages: int = 0, max_age_s: float = 0.0, max_bytes: int = 0
+    ) -> None:
+        """Limit what a topic keeps; 0 is without limit, and all 0 the broker's default.
+
+        >>> client.set_retention("mail", max_messages=100_000)  # doctest: +SKIP
+        """
+        self._link.call(requests.set_retention(topic, max_messages, max_age_s, max_bytes))
+
+    def topics(self, prefix: str = "") -> list[Topic]:
+        """All topics whose names begin so.
+
+        >>> {topic.name: topic.messages for topic in client.topics()}  # doctest: +SKIP
+        """
+        return self._link.run(plans.topics(prefix))
+
+    def topic(self, name: str) -> Topic | None:
+        """One topic, None if there is none of that name.
+
+        >>> client.topic("mail")  # doctest: +SKIP
+        """
+        found, _more = self._link.call(requests.list_topics("", name=name))
+        return found[0] if found else None
+
+    def stats(self) -> Stats:
+        """What the broker says of itself.
+
+        >>> client.stats().in_flight  # doctest: +SKIP
+        """
+        return self._link.call(requests.stats())
+
+    # ── Groups ────────────────────────────────────────────────────────────────────────────────
+
+    def groups(self, topic: str | None = None) -> list[Group]:
+        """The groups of a topic, or of all.
+
+        >>> {group.name: group.lag for group in client.groups("mail")}  # doctest: +SKIP
+        """
+        return self._link.run(plans.groups(topic or ""))
+
+    def create_group(self, topic: str, group: str, *, start: Start = "earliest") -> None:
+        """Make a group that begins there; one that exists stays where it is.
+
+        >>> client.create_group("mail", "archive", start="latest")  # doctest: +SKIP
+        """
+        self._link.call(requests.create_group(topic, group, start))
+
+    def seek(self, topic: str, group: str, start: Start) -> None:
+        """Move a group, forwards or backwards; made if need be.
+
+        >>> client.seek("mail", "archive", datetime(2030, 1, 1, tzinfo=UTC))  # doctest: +SKIP
+        """
+        self._link.call(requests.create_group(topic, group, start, seek=True))
+
+    def configure_group(self, topic: str, group: str, **settings: Unpack[GroupSettings]) -> None:
+        """Say when messages become dead letters, and how repetitions are spaced.
+
+        >>> client.configure_group("mail", "send", max_deliveries=5)  # doctest: +SKIP
+        """
+        self._link.call(requests.configure_group(topic, group, **settings))
+
+    def delete_group(self, topic: str, group: str) -> None:
+        """Forget a group and what it holds; no error if there is none.
+
+        >>> client.delete_group("mail", "archive")  # doctest: +SKIP
+        """
+        self._link.call(requests.delete_group(topic, group))
+
+    # ── Reading ───────────────────────────────────────────────────────────────────────────────
+
+    def fetch(self, topic: str, offset: int = 0, end_offset: int | None = None) -> Iterator[Slice]:
+        """Read a topic in bulk, as columns, up to where it ends now; nothing is leased.
+
+        >>> sum(part.count for part in client.fetch("mail"))  # doctest: +SKIP
+        """
+        reading = Reading(topic, offset, end_offset)
+        while not reading.is_done:
+            yield from reading.take(self._link.call(reading.next_call()))
+
+    def messages(
+        self, topic: str, offset: int = 0, end_offset: int | None = None
+    ) -> Iterator[Record]:
+        """The same, message by message.
+
+        >>> for record in client.messages("mail", 100):  # doctest: +SKIP
+        ...     print(record.offset, record.payload)
+        """
+        for part in self.fetch(topic, offset, end_offset):
+            yield from part
+
+    def dead_letters(self, topic: str, group: str) -> Iterator[Record]:
+        """What a group could not deal with; the headers tell why.
+
+        >>> for record in client.dead_letters("mail", "send"):  # doctest: +SKIP
+        ...     print(record.payload, dict(record.headers)["dlq-reason"])
+        """
+        return self.messages(dead_letter_topic(topic, group))
+
+    def redrive(self, topic: str, group: str, *, max: int = 0) -> int:  # noqa: A002 - as in Poll
+        """Put dead letters back into the topic they came from, all unless ``max``; tells how many.
+
+        >>> client.redrive("mail", "send")  # doctest: +SKIP
+        """
+        return self._link.call(requests.redrive(topic, group, max))

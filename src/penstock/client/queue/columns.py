@@ -1,0 +1,118 @@
+"""What ``fetch`` brings: stretches of a topic as the journal has them, in columns.
+
+A ``Slice`` costs nothing per message: its numbers are views of the bytes that came over the wire,
+little-endian as the journal writes them. Who wants messages one by one iterates over it. Offsets in
+a slice are in a row; a gap between two slices is messages that were deleted.
+
+Messages lie in **runs** that have time and flags in common: run *r* covers the messages from
+``run_starts[r]`` up to where the next one begins, counted from the beginning of the slice.
+"""
+
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+
+from penstock.client.queue.values import ContentType, Headers
+from penstock.model.message import FLAG_PRIORITY, PRIORITY_SHIFT, Signature
+from penstock.wire.queue.slices import Columns
+
+__all__ = ["CONTENT_TYPES", "Record", "Slice"]
+
+CONTENT_TYPES: Final[tuple[ContentType, ...]] = ("raw", "text", "json", "msgpack")
+"""By their numbers on the wire, which are those in the journal."""
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """A message as the journal has it; ``sequence`` is its place among all messages of all topics.
+
+    ``due_ms`` and ``expires_ms`` are the times between which groups get it, 0 for none.
+    """
+
+    topic: str
+    offset: int
+    payload: bytes
+    sequence: int
+    ts_ms: int
+    priority: int
+    content_type: ContentType
+    headers: Headers = ()
+    signature: Signature | None = None
+    due_ms: int = 0
+    expires_ms: int = 0
+
+
+class Slice:
+    """Consecutive messages of a topic; iterate over it for ``Record``."""
+
+    def __init__(self, topic: str, columns: Columns) -> None:
+        self.topic = topic
+        self.first_offset = columns.first_offset
+        self.count = columns.count
+        self.base_sequence = columns.base_sequence
+        self.time_ms = columns.time_ms
+        self.payloads = columns.blob
+        """All payloads, one after the other."""
+        self.bounds = _numbers(columns.bounds)
+        """Where payloads begin and end, ``count + 1`` numbers; only differences mean something."""
+        self.run_starts = _numbers(columns.run_starts)
+        self.run_positions = _numbers(columns.run_positions)
+        """Added to ``base_sequence``: the sequence of a run's first message."""
+        self.run_times = _numbers(columns.run_times)
+        """Added to ``time_ms``: when a run was published."""
+        self.run_flags = columns.run_flags
+        self.run_types = columns.run_types or bytes(len(columns.run_flags))
+        self.extras = columns.extras
+        """What few messages carry, by number counted from the beginning of the slice."""
+        self.producers = columns.producers
+        """Number, count, producer id and first seq of messages that producers have numbered."""
+
+    @property
+    def end_offset(self) -> int:
+        """One past the last."""
+        return self.first_offset + self.count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Record]:
+        bounds = list(self.bounds)
+        shift = bounds[0]
+        for run, (start, end) in enumerate(pairwise([*self.run_starts, self.count])):
+            sequence = self.base_sequence + self.run_positions[run] - start
+            ts_ms = self.time_ms + self.run_times[run]
+            priority = (self.run_flags[run] & FLAG_PRIORITY) >> PRIORITY_SHIFT
+            content_type = CONTENT_TYPES[self.run_types[run] & 0b11]
+            for number in range(start, end):
+                record = Record(
+                    self.topic,
+                    self.first_offset + number,
+                    self.payloads[bounds[number] - shift : bounds[number + 1] - shift],
+                    sequence + number,
+                    ts_ms,
+                    priority,
+                    content_type,
+                )
+                yield self._complete(record, number) if number in self.extras else record
+
+    def _complete(self, record: Record, number: int) -> Record:
+        extras = self.extras[number]
+        return msgspec.structs.replace(
+            record,
+            headers=tuple((name.decode(), value) for name, value in extras.headers),
+            signature=extras.signature,
+            due_ms=extras.due_ms,
+            expires_ms=extras.expires_ms,
+        )
+
+
+def _numbers(column: bytes) -> Sequence[int]:
+    """A column of u32, little-endian, as numbers."""
+    if sys.byteorder == "little":
+        return memoryview(column).cast("I")
+    numbers = array("I", column)
+    numbers.byteswap()
+    return numbers

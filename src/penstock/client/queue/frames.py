@@ -1,0 +1,28 @@
+"""Bytes of a broker to responses: ``ClientMachine``, with an exception for what is no answer."""
+
+from penstock.client.errors import BrokerProtocolError
+from penstock.wire.queue._generated.queue_pb2 import Response
+from penstock.wire.queue.client import ClientMachine
+from penstock.wire.queue.events import Violation
+
+__all__ = ["FrameReader"]
+
+
+class FrameReader:
+    """Cuts what one connection brings into responses."""
+
+    def __init__(self) -> None:
+        self._machine = ClientMachine()
+
+    def receive(self, data: bytes) -> list[Response]:
+        """Take bytes; return the responses that are complete."""
+        return [_sound(event) for event in self._machine.receive(data)]
+
+
+def _sound(event: Response | Violation) -> Response:
+    if isinstance(event, Violation):
+        raise BrokerProtocolError(
+            f"the answer is not in the queue protocol ({event.detail})",
+            "is this the address of a broker?",
+        )
+    return event

@@ -1,0 +1,51 @@
+"""What all connections of the queue protocol have in common, blocking or not.
+
+A connection on which nothing is said for hours is the normal state of a subscription to a quiet
+topic, and the protocol has no ping. The system asks the other end instead whether it is still there
+(TCP keep-alive), so that one whose machine lost its power is not waited for until the end of days.
+"""
+
+import socket
+import struct
+from typing import Final
+
+from penstock.client.errors import ConnectionLostError
+
+__all__ = ["connect_timeout_s", "connection_lost", "keep_alive", "keep_watch"]
+
+KEEP_ALIVE_IDLE_S: Final = 20
+KEEP_ALIVE_INTERVAL_S: Final = 5
+KEEP_ALIVE_COUNT: Final = 4
+"""After so many questions without an answer the connection is given up."""
+
+CONNECT_MAX_S: Final = 5.0
+
+
+def connect_timeout_s(timeout_s: float) -> float:
+    """How long one attempt may take, so that there is time for another address."""
+    return min(timeout_s / 2, CONNECT_MAX_S)
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """Have the system find out when the other end is gone."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_IDLE_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEP_ALIVE_INTERVAL_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEP_ALIVE_COUNT)
+
+
+def keep_watch(connection: socket.socket, timeout_s: float) -> None:
+    """Prepare a blocking connection: reading waits for ever, sending as long as is bearable."""
+    connection.settimeout(None)
+    keep_alive(connection)
+    seconds, rest = divmod(timeout_s / 2, 1)
+    limit = struct.pack("ll", int(seconds), int(rest * 1_000_000))
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+
+
+def connection_lost() -> ConnectionLostError:
+    """The other end hung up."""
+    return ConnectionLostError(
+        "the broker closed the connection",
+        "its log or /metrics (penstock_disconnects_total) says why",
+    )

@@ -1,0 +1,215 @@
+"""The blocking driver: a socket, a thread and a clock around ``Session``, for many threads.
+
+Whoever asks also sends, and takes along what others have asked meanwhile. One thread of the client
+reads, wakes those who were answered, and makes the connection again when it breaks. It sleeps while
+nothing is under way, and does not come back to a broker that nobody has anything to say to.
+
+Two locks. ``_lock`` guards session and socket, and is held for moments. ``_sending`` is held while
+the system takes bytes, which may last: reading goes on meanwhile, so that two ends that both have
+much to say do not block each other. Who holds both took ``_sending`` first.
+
+Those who wait look at the clock themselves, every so often: calls whose time is over are given up,
+and a connection on which nothing is heard is shut down, which the reading thread then notices.
+"""
+
+import socket
+import threading
+from contextlib import suppress
+from random import random
+from time import monotonic, sleep
+from typing import Any, TypeVar
+
+from penstock.client.dial import dial
+from penstock.client.edge.course import LINGER_S, READ_BYTES
+from penstock.client.errors import ClientError, ConnectionLostError
+from penstock.client.queue.lines import connect_timeout_s, connection_lost, keep_watch
+from penstock.client.queue.plans import Begin, Pause, Plan
+from penstock.client.queue.route import Route
+from penstock.client.queue.session import Call, Session
+
+__all__ = ["Link"]
+
+T = TypeVar("T")
+
+
+class Link:
+    """One client's connection, or the next one; for any number of threads."""
+
+    def __init__(self, route: Route, session: Session) -> None:
+        self._route = route
+        self._session = session
+        self._lock = threading.Lock()
+        self._sending = threading.Lock()
+        self._wanted = threading.Condition(self._lock)
+        self._socket: socket.socket | None = None
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="penstock-queue", daemon=True)
+
+    # ── Beginning and end ─────────────────────────────────────────────────────────────────────
+
+    def open(self) -> None:
+        """Connect to one of the addresses; an error if there is none for ``timeout_s``."""
+        deadline = monotonic() + self._session.timeout_s
+        while True:
+            try:
+                self._dial()
+                break
+            except ClientError as error:
+                pause_s = self._route.failed(error, random())  # noqa: S311 - no secret
+                if monotonic() + pause_s >= deadline:
+                    raise
+                sleep(pause_s)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Hang up; whoever waits for an answer gets an error."""
+        with self._lock:
+            self._closed.set()
+            self._session.close(_closed())
+            self._wanted.notify_all()
+            self._shut_down()
+        if self._thread.is_alive():
+            self._thread.join(LINGER_S)
+
+    # ── Asking ────────────────────────────────────────────────────────────────────────────────
+
+    def call(self, call: Call[T]) -> T:
+        """Ask, and wait for the answer."""
+        self.begin(call)
+        return self.wait(call)
+
+    def begin(self, call: Call[Any]) -> None:
+        """Ask."""
+        with self._lock:
+            if self._closed.is_set():
+                raise _closed()
+            self._session.ask(call, monotonic())
+            if self._socket is None:
+                self._wanted.notify_all()
+        self._send()
+
+    def wait(self, call: Call[T]) -> T:
+        """Wait for the answer."""
+        arrived = threading.Lock()
+        arrived.acquire()
+        with self._lock:
+            if call.is_done:
+                return call.result()
+            call.when_done = arrived.release
+        while not arrived.acquire(timeout=self._session.timeout_s / 8):
+            self._look()
+        return call.result()
+
+    def run(self, plan: Plan[T]) -> T:
+        """Do what a plan needs."""
+        answer: Any = None
+        error: ClientError | None = None
+        while True:
+            try:
+                step = plan.send(answer) if error is None else plan.throw(error)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return] # what the plan returns, by its type
+            answer, error = None, None
+            try:
+                answer = self._do(step)
+            except ClientError as failure:
+                error = failure
+
+    def _do(self, step: Call[Any] | Begin | Pause) -> Any:
+        match step:
+            case Begin(call):
+                return self.begin(call)
+            case Pause(seconds, until):
+                now = monotonic()
+                self._closed.wait(max(0.0, min(seconds, until - now)))
+                return monotonic()
+            case Call(number=0):
+                return self.call(step)
+            case Call():
+                return self.wait(step)
+
+    def _look(self) -> None:
+        with self._lock:
+            if self._session.tick(monotonic()):
+                self._shut_down()
+
+    # ── Bytes ─────────────────────────────────────────────────────────────────────────────────
+
+    def _send(self) -> None:
+        with self._sending:
+            with self._lock:
+                connection = self._socket
+                data = b"" if connection is None else self._session.data_to_send(monotonic())
+            if data and connection is not None:
+                try:
+                    connection.sendall(data)
+                except OSError:
+                    self._shut_down()
+
+    def _shut_down(self) -> None:
+        """Let everybody who uses the connection find that it is over."""
+        connection = self._socket
+        if connection is not None:
+            with suppress(OSError):  # the other end may have been first
+                connection.shutdown(socket.SHUT_RDWR)
+
+    # ── The thread ────────────────────────────────────────────────────────────────────────────
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._come_back()
+                self._converse()
+            except ClientError as error:
+                self._lose(error)
+        self._hang_up(_closed())
+
+    def _come_back(self) -> None:
+        """See to it that there is a connection, once somebody wants one."""
+        with self._wanted:
+            self._wanted.wait_for(
+                lambda: self._socket or self._closed.is_set() or self._session.is_wanting
+            )
+            is_there = self._socket is not None or self._closed.is_set()
+        if not is_there:
+            self._dial()
+            self._send()
+
+    def _dial(self) -> None:
+        address = self._route.address
+        connection = dial(address.host, address.port, connect_timeout_s(self._session.timeout_s))
+        keep_watch(connection, self._session.timeout_s)
+        with self._lock:
+            self._session.connected(monotonic())
+            self._socket = connection
+
+    def _converse(self) -> None:
+        """Read until the connection is over."""
+        connection = self._socket
+        while connection is not None and not self._closed.is_set():
+            try:
+                data = connection.recv(READ_BYTES)
+            except OSError as error:
+                raise connection_lost() from error
+            if not data:
+                raise connection_lost()
+            with self._lock:
+                self._session.receive(data, monotonic())
+            self._route.succeeded()
+
+    def _lose(self, error: ClientError) -> None:
+        self._hang_up(error)
+        self._closed.wait(self._route.failed(error, random()))  # noqa: S311 - no secret
+
+    def _hang_up(self, error: ClientError) -> None:
+        """Close the socket when nobody is sending on it: the system may give its number again."""
+        self._shut_down()
+        with self._sending, self._lock:
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
+            self._session.disconnected(error)
+
+
+def _closed() -> ConnectionLostError:
+    return ConnectionLostError("the client is closed")

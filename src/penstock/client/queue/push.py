@@ -1,0 +1,107 @@
+"""A subscription's side of a push connection, over as many of them as it takes; no socket here.
+
+The broker pushes messages ahead of what is acknowledged, up to ``prefetch``, and answers nothing
+that is said on such a connection. Acknowledgements therefore gather, and leave together.
+
+**In hand over a lost connection.** The broker gives back what a push connection held when it ends,
+and hands it out again, perhaps to us and while the handler still has it. Such a repetition is not
+given to a handler a second time; it only brings the lease under which the job is then acknowledged.
+It is told by offset *and* content, for a topic that was deleted and made anew counts from 0 again.
+A job that was acknowledged in the moment in which the connection broke may come twice: to deal with
+it twice must do no harm, as with every queue.
+"""
+
+from collections import defaultdict
+
+from penstock.client.errors import BrokerProtocolError
+from penstock.client.queue import requests
+from penstock.client.queue.frames import FrameReader
+from penstock.client.queue.session import refusal
+from penstock.client.queue.values import Job
+from penstock.wire.queue import encode
+from penstock.wire.queue._generated.queue_pb2 import Request, Response
+
+__all__ = ["PushSession"]
+
+REASON_LENGTH_MAX = 1_000
+"""Characters of an exception's text that go along with a nack."""
+
+
+class PushSession:
+    """See the module."""
+
+    def __init__(self, subscribe: Request) -> None:
+        self._subscribe = encode.request(subscribe)
+        self.topic = subscribe.subscribe.topic
+        self.group = subscribe.subscribe.group
+        self.settles = subscribe.subscribe.ack_mode == "manual"
+        """Whether a job must be acknowledged; else it is done when it was handed out."""
+        self._reader = FrameReader()
+        self._begins = False
+        self._in_hand: dict[int, Job] = {}
+        """By offset: what a handler has, with the lease it has now."""
+        self._done: list[int] = []
+        self._failed: defaultdict[str, list[int]] = defaultdict(list)
+        """By reason."""
+        self.unsent = 0
+        """How many acknowledgements wait to be sent."""
+
+    def connected(self) -> None:
+        """Begin on a fresh connection."""
+        self._reader = FrameReader()
+        self._begins = True
+
+    def receive(self, data: bytes) -> list[Job]:
+        """Take what the broker sent; return what is for a handler. ``ClientError``: leave."""
+        jobs: list[Job] = []
+        for response in self._reader.receive(data):
+            jobs += self._pushed(response)
+        return jobs if not self.settles else [job for job in jobs if self._is_news(job)]
+
+    def _pushed(self, response: Response) -> list[Job]:
+        kind = response.WhichOneof("kind")
+        if kind == "polled":
+            return requests.jobs_of(response.polled, self.topic, self.group)
+        if kind == "error":
+            raise refusal(response.error)
+        raise BrokerProtocolError(f"the broker pushed {kind or 'nothing'} instead of messages")
+
+    def _is_news(self, job: Job) -> bool:
+        held = self._in_hand.get(job.offset)
+        self._in_hand[job.offset] = job
+        return held is None or (held.ts_ms, held.payload) != (job.ts_ms, job.payload)
+
+    def succeeded(self, job: Job) -> None:
+        """The handler has returned."""
+        if self.settles:
+            self._done.append(self._let_go(job))
+            self.unsent += 1
+
+    def failed(self, job: Job, reason: str) -> None:
+        """The handler has raised."""
+        if self.settles:
+            self._failed[reason[:REASON_LENGTH_MAX]].append(self._let_go(job))
+            self.unsent += 1
+
+    def _let_go(self, job: Job) -> int:
+        """The lease that a job has now."""
+        held = self._in_hand.get(job.offset)
+        if held is None or (held.ts_ms, held.payload) != (job.ts_ms, job.payload):
+            return job.lease_id
+        return self._in_hand.pop(job.offset).lease_id
+
+    def data_to_send(self) -> bytes:
+        """Hand over what must be sent next, on a connection that is open."""
+        parts = [self._subscribe] if self._begins else []
+        self._begins = False
+        if self._done:
+            parts.append(
+                encode.request(requests.ack_many(self.topic, self.group, self._done).request)
+            )
+        for reason, leases in self._failed.items():
+            call = requests.nack_many(self.topic, self.group, leases, reason=reason)
+            parts.append(encode.request(call.request))
+        self._done = []
+        self._failed.clear()
+        self.unsent = 0
+        return b"".join(parts)

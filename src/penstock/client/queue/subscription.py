@@ -1,0 +1,192 @@
+"""A blocking subscription: one thread reads, others handle, whoever is done sends.
+
+The reading thread owns the connection. It comes back for ever, at growing intervals, and in the end
+sees the handlers out: those that run are waited for, what waits for one is left to the broker,
+which hands it to somebody else. With ``ack_mode="auto"`` it is ours alone, and handled to the last.
+
+Acknowledgements leave together: when there is nothing left to handle, or when a quarter of the
+prefetch is done, so that the broker always has reason to send more.
+"""
+
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, Queue
+from random import random
+from types import TracebackType
+from typing import Self
+
+from penstock.client.dial import dial
+from penstock.client.edge.course import LINGER_S, READ_BYTES
+from penstock.client.errors import ClientError
+from penstock.client.queue.lines import CONNECT_MAX_S, connection_lost, keep_watch
+from penstock.client.queue.push import PushSession
+from penstock.client.queue.reports import OnError, reason_of, report
+from penstock.client.queue.route import Route
+from penstock.client.queue.values import Job
+
+__all__ = ["Subscription"]
+
+
+class Subscription:
+    """Hands jobs to a handler until it is closed; made by ``QueueClient.subscribe``."""
+
+    def __init__(
+        self,
+        route: Route,
+        session: PushSession,
+        handler: Callable[[Job], object],
+        concurrency: int,
+        on_error: OnError | None,
+    ) -> None:
+        self._route = route
+        self._session = session
+        self._handler = handler
+        self._on_error = on_error
+        self._ample = max(1, concurrency // 4)
+        self._jobs: Queue[Job | None] = Queue(concurrency)
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._closing = threading.Event()
+        self._workers = [
+            threading.Thread(target=self._work, name=f"penstock-handler-{number}", daemon=True)
+            for number in range(concurrency)
+        ]
+        self._thread = threading.Thread(target=self._run, name="penstock-push", daemon=True)
+        for thread in (self._thread, *self._workers):
+            thread.start()
+
+    # ── For the application ───────────────────────────────────────────────────────────────────
+
+    def close(self) -> None:
+        """Take no more jobs; returns when running handlers are done and the broker knows.
+
+        Called by a handler it returns at once, and the rest follows.
+        """
+        self._closing.set()
+        with self._lock:
+            if self._socket is not None:
+                with suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RD)
+        if self._session.settles:
+            self._drop_waiting()
+        if threading.current_thread() not in self._workers:
+            self._thread.join()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until somebody closes it; false after ``timeout_s``."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ── Reading ───────────────────────────────────────────────────────────────────────────────
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            try:
+                self._converse()
+            except ClientError as error:
+                self._hang_up()
+                report(self._on_error, error)
+                self._closing.wait(self._route.failed(error, random()))  # noqa: S311 - no secret
+        self._finish()
+
+    def _converse(self) -> None:
+        """Read until the connection is over, or nobody wants more."""
+        address = self._route.address
+        connection = dial(address.host, address.port, CONNECT_MAX_S)
+        keep_watch(connection, 2 * CONNECT_MAX_S)
+        with self._lock:
+            self._socket = connection
+            self._session.connected()
+        self._send()
+        while not self._closing.is_set():
+            for job in self._receive(connection):
+                self._hand_out(job)
+
+    def _receive(self, connection: socket.socket) -> list[Job]:
+        try:
+            data = connection.recv(READ_BYTES)
+        except OSError as error:
+            raise connection_lost() from error
+        if not data and not self._closing.is_set():
+            raise connection_lost()
+        with self._lock:
+            jobs = self._session.receive(data)
+        if jobs:
+            self._route.succeeded()
+        return jobs
+
+    def _hand_out(self, job: Job) -> None:
+        """Wait for a handler, which slows the broker down; unless the job need not be ours."""
+        if not (self._session.settles and self._closing.is_set()):
+            self._jobs.put(job)
+
+    def _drop_waiting(self) -> None:
+        with suppress(Empty):
+            while True:
+                self._jobs.get_nowait()
+
+    def _finish(self) -> None:
+        for _ in self._workers:
+            self._jobs.put(None)
+        for worker in self._workers:
+            worker.join()
+        self._send()
+        self._read_to_the_end()
+        self._hang_up()
+
+    def _read_to_the_end(self) -> None:
+        """Wait until the broker has read our acknowledgements and closed in turn."""
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
+                self._socket.settimeout(LINGER_S)
+                while self._socket.recv(READ_BYTES):
+                    pass
+
+    def _hang_up(self) -> None:
+        with self._lock:
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
+
+    # ── Handling ──────────────────────────────────────────────────────────────────────────────
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            self._handle(job)
+            if self._jobs.empty() or self._session.unsent >= self._ample:
+                self._send()
+
+    def _handle(self, job: Job) -> None:
+        try:
+            self._handler(job)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is about this job
+            with self._lock:
+                self._session.failed(job, reason_of(error))
+            report(self._on_error, error, job)
+        else:
+            with self._lock:
+                self._session.succeeded(job)
+
+    def _send(self) -> None:
+        """Send what there is; if that fails, the reading thread finds that it is over."""
+        with self._lock:
+            if self._socket is not None:
+                try:
+                    self._socket.sendall(self._session.data_to_send())
+                except OSError:
+                    with suppress(OSError):
+                        self._socket.shutdown(socket.SHUT_RDWR)
