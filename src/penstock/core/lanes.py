@@ -21,23 +21,12 @@ in one lane; the worst case, a new priority with every message, costs 16 bytes f
 from array import array
 from bisect import bisect_left, bisect_right
 
+from penstock.core.columns import cut_front
+
 __all__ = ["LANES", "Lane", "Lanes", "Schedule"]
 
 LANES = 8
 """How many priorities there are; 7 is the most urgent."""
-
-
-def _without_front(columns: tuple["array[int]", ...], passed: int) -> int:
-    """Cut ``passed`` entries off all columns once they are most; return how many are left to cut.
-
-    Cutting moves all that stays, so it waits until that is less than what goes: each entry pays for
-    moving one other.
-    """
-    if passed * 2 <= len(columns[0]):
-        return passed
-    for column in columns:
-        del column[:passed]
-    return 0
 
 
 class Schedule:
@@ -88,7 +77,7 @@ class Schedule:
     def forget(self, before: int) -> None:
         """Forget the messages below an offset."""
         passed = bisect_left(self._offsets, before, self._passed)
-        self._passed = _without_front((self._offsets, self._due, self._expires), passed)
+        self._passed = cut_front((self._offsets, self._due, self._expires), passed)
 
 
 class Lane:
@@ -178,7 +167,7 @@ class Lane:
             self._starts[place] = before
         else:
             place += 1
-        self._passed = _without_front((self._starts, self._ranks), place)
+        self._passed = cut_front((self._starts, self._ranks), place)
 
     def _range_end(self, place: int) -> int:
         return self._starts[place] + self._ranks[place + 1] - self._ranks[place]

@@ -27,7 +27,7 @@ A ``Picker`` is one deal: several polls one after the other on a view that nobod
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from heapq import heapify, heapreplace
 
 from penstock.core.lanes import LANES, Lane, Lanes
@@ -52,7 +52,7 @@ class Picker:
     oldest is last; read, never changed. Offsets below ``first`` are gone and are passed over.
     """
 
-    __slots__ = ("_heads", "_lanes", "_streams", "aside", "expired", "now_ms")
+    __slots__ = ("_end", "_heads", "_lanes", "_streams", "aside", "expired", "now_ms")
 
     def __init__(
         self,
@@ -63,6 +63,8 @@ class Picker:
         now_ms: int,
     ) -> None:
         self._lanes = lanes
+        self._end = lanes.end
+        """Where the lanes ended then: by the time somebody asks for the heads they may go on."""
         self._heads = [max(head, first) for head in heads]
         self.now_ms = now_ms
         self.aside: list[tuple[int, int, int]] = []
@@ -106,6 +108,14 @@ class Picker:
             for start, end in stream.hand_over()
         ]
 
+    def put_back(self, offsets: Collection[int]) -> None:
+        """Offsets that were picked, the last ones of their lanes, are not handed out after all."""
+        for stream in self._streams:
+            lowest = stream.put_back(offsets)
+            if lowest is not None:
+                self.aside = [e for e in self.aside if e[2] != stream.priority or e[0] < lowest]
+                self.expired = [o for o in self.expired if not stream.is_ahead(o, lowest)]
+
     def _take_of_many(self, maximum: int, poll_count: int) -> None:
         is_fourth = poll_count % 4 == 3
         reserved = min(maximum, maximum // 4 + is_fourth)
@@ -115,19 +125,22 @@ class Picker:
         self._take_oldest(reserved)
 
     def _take_oldest(self, count: int) -> None:
-        """Take the oldest messages of all lanes: a merge of their fronts, range by range."""
+        """Take the oldest messages of all lanes: a merge of their fronts, range by range.
+
+        No other lane has anything between the messages of a range.
+        """
         fronts = [(stream.front(), place) for place, stream in enumerate(self._streams)]
         heapify(fronts)
         while count and fronts and fronts[0][0] < _NOTHING:
             place = fronts[0][1]
             stream = self._streams[place]
-            count -= stream.take_some(min(fronts[1:3])[0], count)
+            count -= stream.take_some(count)
             heapreplace(fronts, (stream.front(), place))
 
     @property
     def heads(self) -> list[int]:
         """The heads after the picks: the next offset of each lane, or the end if there is none."""
-        heads = [max(head, self._lanes.end) for head in self._heads]
+        heads = [max(head, self._end) for head in self._heads]
         for stream in self._streams:
             found = stream.head()
             if found is not None:
@@ -208,20 +221,33 @@ class _Stream:
         """Take messages; return how many that were."""
         left = count
         while left and self._peeked:
-            left -= self.take_some(_NOTHING, left)
+            left -= self.take_some(left)
         while left and (ranges := self._load(left)):
             left -= _length(ranges)
             self._keep(ranges)
         return count - left
 
-    def take_some(self, limit: int, count: int) -> int:
-        """Take messages of the range at the front that lie below ``limit``."""
+    def take_some(self, count: int) -> int:
+        """Take messages of the range at the front."""
         start, end = self._peeked.pop()
-        stop = min(end, limit, start + count)
+        stop = min(end, start + count)
         if stop < end:
             self._peeked.append((stop, end))
         self._keep([(start, stop)])
         return stop - start
+
+    def put_back(self, offsets: Collection[int]) -> int | None:
+        """Move the head back to the lowest of these that was fresh; None: none was."""
+        fresh = [offset for offset in offsets if self.is_ahead(offset, self._first_fresh)]
+        if not fresh:
+            return None
+        self._peeked = []
+        self._head = min(fresh)
+        return self._head
+
+    def is_ahead(self, offset: int, head: int) -> bool:
+        """Whether an offset is of this lane and not below a head."""
+        return offset >= head and offset in self._lane
 
     def hand_over(self) -> list[tuple[int, int]]:
         """What was taken since the last time."""

@@ -165,6 +165,12 @@ def test_a_message_looked_at_but_not_taken_is_still_to_come():
     assert spread(picker(lanes, deal.heads).pick(9, 0)) == [1, 3, 5, 2, 4]
 
 
+def test_a_returned_message_looked_at_but_not_taken_is_no_head():
+    deal = picker(made([0, 0, 7, 0]), heads=[2] * LANES, returned={0: [0, 1]})
+    assert spread(deal.pick(1, 3)) == [0]
+    assert (deal.heads[0], deal.heads[7], deal.available()) == (3, 2, 3)
+
+
 def test_ahead_counts_what_was_handed_out_above_the_lowest_head():
     deal = picker(made([0, 7, 0, 7, 7, 0]))
     assert deal.ahead == 0
