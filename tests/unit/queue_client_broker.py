@@ -14,7 +14,17 @@ import threading
 from penstock.client import connect, connect_async
 from penstock.wire.queue._generated import queue_pb2 as wire
 
-__all__ = ["Blocking", "Looped", "Peer", "broker", "ok", "polled", "refused", "unused_address"]
+__all__ = [
+    "Blocking",
+    "Looped",
+    "Peer",
+    "be_there",
+    "broker",
+    "ok",
+    "polled",
+    "refused",
+    "unused_address",
+]
 
 
 class Peer:
@@ -55,7 +65,8 @@ class Peer:
 def broker(*conversations, again=None):
     """Listen; each connection gets its own conversation, in the order in which they are made.
 
-    Once these are over, all further connections get the conversation ``again``, if there is one.
+    After these all further connections get the conversation ``again``, if there is one. Each is held
+    in a thread of its own.
     """
     listening = socket.create_server(("127.0.0.1", 0))
     listening.settimeout(20)
@@ -63,11 +74,15 @@ def broker(*conversations, again=None):
     script = itertools.chain(conversations, itertools.repeat(again) if again else ())
 
     def serve():
+        playing = []
         with listening, contextlib.suppress(OSError):
             for converse in script:
                 connection, _ = listening.accept()
                 connection.settimeout(20)
-                play(converse, Peer(connection))
+                playing.append(threading.Thread(target=play, args=(converse, Peer(connection))))
+                playing[-1].start()
+        for thread in playing:
+            thread.join(20)
 
     def play(converse, peer):
         try:
@@ -88,6 +103,11 @@ def broker(*conversations, again=None):
             listening.shutdown(socket.SHUT_RDWR)
         thread.join(20)
     assert not failures, failures[0]
+
+
+def be_there(peer):
+    """A connection on which nothing is said."""
+    assert peer.read() is None
 
 
 def unused_address():

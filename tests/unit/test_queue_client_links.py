@@ -27,6 +27,7 @@ from penstock.client import (
     ReplyTimeoutError,
     UnreachableError,
     connect,
+    connect_async,
 )
 from penstock.errors import LocalProtocolError
 from penstock.wire.queue._generated import queue_pb2 as wire
@@ -686,3 +687,15 @@ def test_addresses_that_cannot_be_are_refused_at_once():
     for nodes in ([], ["127.0.0.1"], ["a b:1"]):
         with pytest.raises(LocalProtocolError):
             connect(nodes)
+
+
+def test_other_loops_than_that_of_the_library_will_do():
+    """uvloop's transports do not derive from asyncio's."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def main(address):
+        async with connect_async([address]) as client:
+            return await client.produce("t", b"")
+
+    with broker(Shelf().serve) as address:
+        assert uvloop.run(main(address)) == 0

@@ -8,7 +8,7 @@ the clock runs only while an answer is due.
 import asyncio
 from contextlib import suppress
 from random import random
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from penstock.client.dial import unreachable
 from penstock.client.errors import ClientError, ConnectionLostError
@@ -154,10 +154,9 @@ class AsyncLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send what waits for a connection."""
-        assert isinstance(transport, asyncio.Transport)
         with suppress(OSError):
             keep_alive(transport.get_extra_info("socket"))
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # those of uvloop do not derive
         self._session.connected(self._loop.time())
         self._send()
 

@@ -1,0 +1,286 @@
+"""The parts of the queue client that know no socket: routes, numbers, batches, plans, pushes."""
+
+import pytest
+
+from penstock.client import ConnectionLostError, Item, NotLeaderError, RateLimitedError
+from penstock.client.errors import BrokerProtocolError, queue_refused
+from penstock.client.queue import plans, requests
+from penstock.client.queue.plans import Begin, Pause
+from penstock.client.queue.producer import BATCH_BYTES_MAX, BATCH_MAX, Producer, batches
+from penstock.client.queue.push import PushSession
+from penstock.client.queue.route import Route
+from penstock.client.queue.session import Call
+from penstock.errors import LocalProtocolError
+from penstock.wire.queue import encode
+from penstock.wire.queue.server import ServerMachine
+
+LOST = ConnectionLostError("gone")
+
+
+# ── Where to go ───────────────────────────────────────────────────────────────────────────────
+
+
+def named_leader(address):
+    return queue_refused("not_leader", "no", leader_addr=address)
+
+
+def test_the_next_address_follows_the_last_and_then_the_first_again():
+    route = Route(["a:1", "b:2"])
+    visited = []
+    for _ in range(3):
+        visited.append(str(route.address))
+        route.failed(LOST, 0.0)
+    assert visited == ["a:1", "b:2", "a:1"]
+
+
+def test_the_leader_that_was_named_is_next_if_we_know_it():
+    route = Route(["a:1", "b:2", "c:3"])
+    route.failed(named_leader("c:3"), 0.0)
+    assert str(route.address) == "c:3"
+    route.failed(named_leader("elsewhere:9"), 0.0)
+    assert str(route.address) == "a:1"
+
+
+def test_pauses_double_up_to_half_a_second_and_are_short_again_after_an_answer():
+    route = Route(["a:1"])
+    assert [route.failed(LOST, 0.0) for _ in range(6)] == [0.05, 0.1, 0.2, 0.4, 0.5, 0.5]
+    route.succeeded()
+    assert route.failed(LOST, 0.0) == 0.05
+
+
+def test_chance_makes_a_pause_up_to_half_shorter():
+    assert Route(["a:1"]).failed(LOST, 0.5) == pytest.approx(0.0375)
+
+
+@pytest.mark.parametrize("nodes", [[], ["a"], ["a:b"], [":1"], ["a:1", "a:99999"]])
+def test_what_is_no_address_is_refused(nodes):
+    with pytest.raises(LocalProtocolError):
+        Route(nodes)
+
+
+# ── Numbers and batches ───────────────────────────────────────────────────────────────────────
+
+
+def test_stretches_of_numbers_do_not_overlap():
+    producer = Producer(None)
+    taken = [producer.take("t", None, count) for count in (1, 256, 3)]
+    assert (taken, producer.take("t", None), producer.take("other", None)) == ([0, 1, 257], 260, 0)
+
+
+def cut(items, **settings):
+    return [(batch.settings, batch.payloads) for batch in batches(items, settings)]
+
+
+def test_batches_are_as_long_as_allowed():
+    lengths = [len(payloads) for _, payloads in cut([b""] * (2 * BATCH_MAX + 1))]
+    assert lengths == [BATCH_MAX, BATCH_MAX, 1]
+
+
+def test_batches_are_as_large_as_allowed_and_what_is_larger_goes_alone():
+    half, huge = b"x" * (BATCH_BYTES_MAX // 2), b"x" * (BATCH_BYTES_MAX + 1)
+    sizes = [list(map(len, payloads)) for _, payloads in cut([half, half, b"y", huge, b"z"])]
+    assert sizes == [[len(half), len(half)], [1], [len(huge)], [1]]
+
+
+def test_a_batch_ends_where_messages_are_not_alike():
+    found = cut([b"a", Item(b"b", priority=7), Item(b"c", priority=7), b"d"], priority=2)
+    assert [(settings["priority"], payloads) for settings, payloads in found] == [
+        (2, [b"a"]),
+        (7, [b"b", b"c"]),
+        (2, [b"d"]),
+    ]
+
+
+def test_nothing_makes_no_batch():
+    assert cut([]) == []
+
+
+def test_bytes_of_other_kinds_are_taken_and_text_is_not():
+    assert cut([bytearray(b"a"), memoryview(b"b")]) == [({}, [b"a", b"b"])]
+    with pytest.raises(TypeError, match="payload must be bytes"):
+        cut(["text"])
+
+
+# ── Plans ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class Player:
+    """Runs a plan at a clock of its own; ``answers`` are given to the calls in their order."""
+
+    def __init__(self, *answers):
+        self.now = 1000.0
+        self.steps = []
+        self._answers = iter(answers)
+
+    def run(self, plan):
+        answer = None
+        while True:
+            try:
+                step = plan.throw(answer) if isinstance(answer, Exception) else plan.send(answer)
+            except StopIteration as end:
+                return end.value
+            self.steps.append(step)
+            answer = self._do(step)
+
+    def _do(self, step):
+        match step:
+            case Begin():
+                return None
+            case Pause(seconds, until):
+                self.now += max(0.0, min(seconds, until - self.now))
+                return self.now
+            case Call():
+                self.now += 1.0  # every answer takes a second
+                return next(self._answers)
+
+    @property
+    def polls(self):
+        return [step.request.poll.wait_ms for step in self.steps if isinstance(step, Call)]
+
+
+def limited(retry_after_ms):
+    return queue_refused("rate_limited", "no", retry_after_ms=retry_after_ms)
+
+
+def test_a_poll_without_a_wait_is_asked_once():
+    player = Player([])
+    assert player.run(plans.poll("t", "g", 0.0, {})) == []
+    assert player.polls == [0]
+
+
+def test_a_poll_that_the_rate_forbids_is_asked_again_for_the_time_that_is_left():
+    player = Player(limited(2000), ["job"])
+    assert player.run(plans.poll("t", "g", 10.0, {})) == ["job"]
+    assert player.polls == [10_000, 7000]
+
+
+def test_a_poll_ends_with_nothing_when_the_rate_forbids_it_to_the_end():
+    player = Player(limited(60_000))
+    assert player.run(plans.poll("t", "g", 10.0, {})) == []
+    assert player.now == 1010.0
+
+
+def test_a_poll_without_a_wait_tells_that_the_rate_forbids_it():
+    with pytest.raises(RateLimitedError):
+        Player(limited(10)).run(plans.poll("t", "g", 0.0, {}))
+
+
+def test_a_poll_that_waits_longer_than_a_broker_lets_it_is_asked_again():
+    player = Player([], ["job"])
+    assert player.run(plans.poll("t", "g", 400.0, {})) == ["job"]
+    assert player.polls == [300_000, 300_000]
+
+
+def test_batches_are_under_way_together_but_not_without_bound():
+    count = plans.WINDOW + 2
+    player = Player(*([["result"]] * count))
+    results = player.run(
+        plans.produce_many(Producer(None), "t", [b""] * (count * BATCH_MAX), None, {})
+    )
+    kinds = ["begin" if isinstance(step, Begin) else "wait" for step in player.steps]
+    assert kinds[: plans.WINDOW] == ["begin"] * plans.WINDOW
+    assert kinds[plans.WINDOW :] == ["wait", "begin", "wait", "begin"] + ["wait"] * plans.WINDOW
+    assert results == ["result"] * count
+
+
+def test_the_seqs_of_a_named_producer_go_on_from_batch_to_batch():
+    player = Player(["result"], ["result"])
+    items = [b""] * (BATCH_MAX + 1)
+    player.run(plans.produce_many(Producer("me"), "t", items, 1000, {}))
+    begun = [step.call.request.produce_many for step in player.steps if isinstance(step, Begin)]
+    assert [(asked.producer_id, asked.seq) for asked in begun] == [("me", 1000), ("me", 1256)]
+
+
+def test_a_batch_that_fails_is_the_error_of_each_of_its_messages():
+    player = Player(LOST, ["fine"])
+    items = [b""] * (BATCH_MAX + 1)
+    results = player.run(plans.produce_many(Producer(None), "t", items, None, {}))
+    assert [result.error for result in results[:-1]] == [LOST] * BATCH_MAX
+    assert results[-1] == "fine"
+
+
+# ── Pushes ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def push():
+    return PushSession(requests.subscribe("t", "g", 4))
+
+
+def pushed(lease, offset, payload=b"", ts_ms=1):
+    return encode.pushed([(lease, offset, 0, 0, payload, ts_ms, 0, ())])
+
+
+def calls(data):
+    return [(event.kind, event.message) for event in ServerMachine().receive(data)]
+
+
+def settled(push):
+    return [
+        (kind, list(message.lease_ids), getattr(message, "reason", ""))
+        for kind, message in calls(push.data_to_send())
+    ]
+
+
+def test_a_connection_begins_with_the_subscription(push):
+    push.connected()
+    assert [kind for kind, _ in calls(push.data_to_send())] == ["subscribe"]
+    assert push.data_to_send() == b""
+
+
+def test_what_is_done_is_told_together(push):
+    jobs = push.receive(pushed(1, 10) + pushed(2, 11) + pushed(3, 12) + pushed(4, 13))
+    assert [(job.topic, job.group, job.offset) for job in jobs[:1]] == [("t", "g", 10)]
+    push.succeeded(jobs[0])
+    push.succeeded(jobs[2])
+    push.failed(jobs[1], "tired")
+    push.failed(jobs[3], "x" * 5000)
+    assert push.unsent == 4
+    assert settled(push) == [
+        ("ack_many", [1, 3], ""),
+        ("nack_many", [2], "tired"),
+        ("nack_many", [4], "x" * 1000),
+    ]
+    assert push.unsent == 0
+
+
+def test_a_repetition_of_what_is_in_hand_brings_only_its_lease(push):
+    (job,) = push.receive(pushed(1, 10, b"slow"))
+    push.connected()
+    assert push.receive(pushed(2, 10, b"slow")) == []
+    push.succeeded(job)
+    subscribe, ack = calls(push.data_to_send())
+    assert (subscribe[0], list(ack[1].lease_ids)) == ("subscribe", [2])
+
+
+def test_a_repetition_of_what_is_done_is_handled_again(push):
+    (job,) = push.receive(pushed(1, 10))
+    push.succeeded(job)
+    (again,) = push.receive(pushed(2, 10))
+    assert again.lease_id == 2
+
+
+def test_an_offset_of_a_topic_made_anew_is_another_message(push):
+    """Nothing may be acknowledged unseen because an older message had the same offset."""
+    (old,) = push.receive(pushed(1, 0, b"old"))
+    (new,) = push.receive(pushed(2, 0, b"new"))
+    push.succeeded(old)
+    assert settled(push) == [("ack_many", [1], "")]
+    push.succeeded(new)
+    assert settled(push) == [("ack_many", [2], "")]
+
+
+def test_with_auto_nothing_is_told_and_nothing_is_held_back():
+    push = PushSession(requests.subscribe("t", "g", 4, ack_mode="auto"))
+    (job,) = push.receive(pushed(1, 10))
+    assert len(push.receive(pushed(1, 10))) == 1
+    push.succeeded(job)
+    push.failed(job, "")
+    assert (push.unsent, push.data_to_send()) == (0, b"")
+
+
+def test_what_is_no_push_ends_the_connection(push):
+    with pytest.raises(NotLeaderError):
+        push.receive(encode.error("not_leader", "no"))
+    with pytest.raises(BrokerProtocolError):
+        push.receive(encode.produced(1))
