@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.core import producers as module
 from penstock.core.producers import CHUNK_RUNS_MAX, WINDOW, Producers
 
 T, P = b"t", b"p"
@@ -237,3 +238,41 @@ def test_a_name_is_kept_once_however_often_it_comes(producers):
         producers.note(T, bytes(bytearray(b"producer")), 5 * offset, offset, 1)
     (chunk,) = producers._chunks.values()
     assert len({id(producer) for producer in chunk._producers}) == 1
+
+
+def test_a_name_is_forgotten_with_its_last_message(producers):
+    for offset in range(50):
+        producers.note(T, b"producer %d" % offset, 0, offset, 1)
+    assert len(producers._topics[T].by_producer) == 10
+
+
+def test_memory_follows_the_window(producers):
+    scattered(producers, 1_000)
+    assert len(producers._topics[T].by_producer[P]._seqs) <= 20
+    assert len(producers._chunks) == 1
+
+
+def test_new_keys_lie_behind_those_that_a_start_finds_though_older_ones_are_gone(producers):
+    for topic in (b"a", b"b", b"c"):
+        producers.note(topic, P, 0, 0, 1)
+    for topic in (b"a", b"b"):
+        producers.forget_topic(topic)
+    rows = take_all(producers)
+    again = reloaded(rows)
+    again.note(b"d", P, 0, 0, 1)
+    assert min(take_all(again)) > max(rows)
+
+
+def test_a_row_of_which_nothing_is_taken_is_deleted_and_in_nobodys_way(producers, monkeypatch):
+    """Two lives of a topic again: the middle row says nothing that the first did not say."""
+    monkeypatch.setattr(module, "CHUNK_RUNS_MAX", 1)
+    producers.note(T, P, 0, 0, 5)
+    rows = take_all(producers)
+    producers.forget_topic(T)
+    producers.note(T, P, 0, 0, 1)
+    producers.note(T, P, 10, 20, 1)
+    rows |= {key: row for key, row in take_all(producers).items() if row is not None}
+    again = reloaded(rows)
+    assert again.take_dirty(9) == [(sorted(rows)[1], None)]
+    again.note(T, b"q", 0, 30, 20)
+    assert (again.find(T, P, 10), again.find(T, b"q", 19)) == (None, 49)
