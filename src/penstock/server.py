@@ -12,6 +12,8 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
+import msgspec
+
 from penstock import __version__
 from penstock.admin.app import create_app
 from penstock.admin.view import JournalView
@@ -34,6 +36,7 @@ from penstock.core.subscriptions import SubscriptionTrie
 from penstock.errors import StorageError
 from penstock.net.binary import BinaryConnection
 from penstock.net.clock import Clock, SystemClock
+from penstock.net.desks import Desks
 from penstock.net.detect import Protocol
 from penstock.net.envelopes import forget_signatures, offer_envelopes
 from penstock.net.http import KEEP_ALIVE_S, HttpDoor
@@ -41,7 +44,8 @@ from penstock.net.hub import Hub, LiveSubscriber, peer_of
 from penstock.net.key_book import KeyBook
 from penstock.net.listener import Door, Listener
 from penstock.net.mqtt import MqttConnection
-from penstock.net.queues import PREFIX, WORKERS, Queues, is_queue
+from penstock.net.produce import Producing
+from penstock.net.queues import PREFIX, WORKERS, is_queue
 from penstock.net.resp.connection import RespConnection
 from penstock.net.sys_topics import SysTopics
 from penstock.obs.counters import Counters
@@ -112,7 +116,7 @@ class Server:
             recover(self.store, self.broker)
             self.counters.drops.update(dict.fromkeys(DropReason, 0))  # counted in an earlier life
             self._build()
-            self.hub.queues.return_all()  # before a worker of this life can come
+            self.hub.desks.return_all()  # before a worker of this life can come
             await self._listen()
         except BaseException:
             await self.abandon()
@@ -152,12 +156,14 @@ class Server:
             request_timeout_s=timeout_s,
             keep_alive_s=min(KEEP_ALIVE_S, timeout_s),
         )
-        self.hub.queues = Queues(self.hub)
+        self.hub.desks = Desks(self.hub)
+        self.hub.producing = Producing(self.hub)
         self.hub.feed.on_extras = partial(offer_envelopes, self.hub)
         self.hub.feed.on_extras_failed = partial(forget_signatures, self.hub)
         self._listener = Listener(self.hub, self._doors())
         self._sys_topics = SysTopics(self.hub, self.version, self.uptime_s)
         self._rules = _retention_rules(self.config)
+        self._rules_version = -1
 
     def _doors(self) -> dict[Protocol, Door]:
         return {
@@ -267,11 +273,35 @@ class Server:
     def _retain(self) -> None:
         floor = self.broker.oldest_needed() or self.hub.pipeline.next_sequence
         now_ms, spared = self._clock.wall_ms(), _spared(self.groups)
-        self.hub.pipeline.run_on_writer(lambda: self._retain_on_writer(now_ms, floor, spared))
+        self.hub.desks.turn()
+        rules, lows = self._current_rules(), dict(self.hub.desks.limits.lows())
+        self.hub.pipeline.run_on_writer(
+            lambda: self._retain_on_writer(rules, now_ms, floor, spared, lows)
+        )
 
-    def _retain_on_writer(self, now_ms: int, floor: int, spared: Spared) -> None:
+    def _current_rules(self) -> RetentionRules:
+        """Those of the configuration, and limits by size that were set for topics since.
+
+        Limits by count and age that were set for a topic are exact, and come as its low offset.
+        """
+        if self._rules_version != self.broker.topics.version:
+            self._rules_version = self.broker.topics.version
+            sizes = {
+                t.name: Limits(bytes_max=t.max_bytes) for t in self.broker.topics if t.max_bytes
+            }
+            self._rules = msgspec.structs.replace(self._rules, by_topic=sizes)
+        return self._rules
+
+    def _retain_on_writer(
+        self,
+        rules: RetentionRules,
+        now_ms: int,
+        floor: int,
+        spared: Spared,
+        lows: dict[bytes, int],
+    ) -> None:
         try:
-            removed = self.store.retain(self._rules, now_ms, floor, spared)
+            removed = self.store.retain(rules, now_ms, floor, spared, lows)
         except StorageError as error:
             _log.warning("retention_failed", error=error.message)
             return
@@ -453,6 +483,10 @@ def recover(store: Store, broker: Broker) -> None:
         broker.subscribers.load(row)
     for key, row in store.rows("groups"):
         broker.groups.load(key, row)
+    for _key, row in store.rows("settings"):
+        broker.topics.load(row)
+    for key, row in store.rows("producers"):
+        broker.producers.load(key, row)
     for _key, row in store.rows("keys"):
         broker.keys.restore(Key.decode(row))
     broker.begin_recovery()
@@ -461,6 +495,8 @@ def recover(store: Store, broker: Broker) -> None:
         broker.begin(entry.index, entry.base_sequence)
         for command in _commands(entry):
             broker.apply(command, None, nobody)
+        for topic, offset, count, producer, seq in entry.producers():
+            broker.producers.note(topic, producer, seq, offset, count)
     broker.index = store.next_index - 1
     broker.settle_recovery()
 

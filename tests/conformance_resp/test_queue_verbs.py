@@ -122,7 +122,7 @@ def test_blocked_pulls_are_served_in_the_order_in_which_they_came(dial):
 
 
 def _waiting(broker: Broker) -> int:
-    return broker.call(broker.server.hub.queues.workers, b"q:jobs")
+    return broker.call(broker.server.hub.desks.workers, b"q:jobs", b"workers")
 
 
 def _until(condition) -> None:
@@ -261,7 +261,7 @@ def test_a_connection_that_ends_while_it_waits_takes_no_job_with_it(dial):
     client = dial()
     push(client, "a")
     assert client.execute_command("PULL", "jobs", "BLOCK", 5_000) == [b"a"]
-    assert dial.broker.server.hub.queues.holders.keys() <= dial.broker.server.hub.clients
+    assert dial.broker.server.hub.desks.holders.keys() <= dial.broker.server.hub.clients
 
 
 def test_pulls_leave_nothing_behind(dial):

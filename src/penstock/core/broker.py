@@ -67,6 +67,7 @@ from penstock.core.effects import (
     UnsubscribeAnswer,
 )
 from penstock.core.groups import GroupCommand, Groups
+from penstock.core.producers import Producers
 from penstock.core.retained import Retained, RetainedMessage
 from penstock.core.routes import Routes
 from penstock.core.session import AWAIT_PUBCOMP, PUBACK, PUBCOMP, PUBREC, PUBREL, Session
@@ -125,6 +126,7 @@ class Broker:
         self.subscribers = Subscribers()
         self.groups = Groups()
         self.topics = Topics()
+        self.producers = Producers()
         self.keys = KeyRing()
         self.sessions: dict[bytes, Session] = {}
         self.away: dict[bytes, Session] = {}
@@ -503,6 +505,7 @@ class Broker:
         known = self.topics.forget(command, self.index, recovering=is_recovering)
         self.groups.forget_topic(command.topic, self.index, recovering=is_recovering)
         self.subscribers.forget_topic(command.topic, self.index, recovering=is_recovering)
+        self.producers.forget_topic(command.topic)
         if outlet is not None:
             effects.controls.append(Outcome(outlet, known))
 

@@ -315,8 +315,6 @@ class Leased(msgspec.Struct, frozen=True, array_like=True, tag=24, gc=False):
     first_lease: int
     """The number of the first lease; the others follow, in the order of ``shares``."""
     now_ms: int
-    settle: bool
-    """Whether the messages count as done at once."""
     shares: list[tuple[bytes, int, list[Run]]]
     """Who gets them (empty: whoever has the lease), until when (0: until it leaves), and which."""
     aside: list[Scheduled] = []
@@ -336,8 +334,7 @@ class LeasesSettled(msgspec.Struct, frozen=True, array_like=True, tag=25, gc=Fal
 class LeasesReturned(msgspec.Struct, frozen=True, array_like=True, tag=26, gc=False):
     """Messages under these leases are to be handed out again, not before ``delay_ms`` from now.
 
-    What ``counts`` not (a connection that ended before its client saw them, perhaps) comes again
-    without the pause that a failure calls for.
+    What ``counts`` not never reached a client: it is as if it had not been handed out.
     """
 
     topic: bytes

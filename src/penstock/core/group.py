@@ -352,8 +352,8 @@ class Group:
     ) -> Share:
         name, until_ms, runs = share
         pending_by_offset, leases, expiries = self.pending, self.leases, self._expiries
-        now_ms, settle = command.now_ms, command.settle
-        holds = self.consumer(name, now_ms).pending if name and not settle else None
+        now_ms = command.now_ms
+        holds = self.consumer(name, now_ms).pending if name else None
         offsets: list[int] = []
         deliveries: list[int] = []
         number = lease
@@ -362,35 +362,33 @@ class Group:
                 known = pending_by_offset.get(offset)
                 times = 1
                 if known is not None:
-                    if known.consumer is not None:
-                        number += 1  # somebody has it: the group was moved back and forth
-                        continue
+                    if not self._is_returned(offset, known):
+                        continue  # the group was moved back, or changed since this was chosen
                     times = known.deliveries + 1
                     self.redeliveries += times > 1
                     taken[priority].add(offset)
                 offsets.append(offset)
                 deliveries.append(times)
-                if settle:
-                    if known is not None:
-                        del pending_by_offset[offset]
-                else:
-                    pending_by_offset[offset] = Pending(
-                        name, now_ms, times, number, until_ms, priority
-                    )
-                    leases[number] = offset
-                    if until_ms:
-                        heappush(expiries, (until_ms, offset))
-                    if holds is not None:
-                        holds.add(offset)
+                pending_by_offset[offset] = Pending(name, now_ms, times, number, until_ms, priority)
+                leases[number] = offset
+                if until_ms:
+                    heappush(expiries, (until_ms, offset))
+                if holds is not None:
+                    holds.add(offset)
                 number += 1
         return Share(name, offsets, deliveries, lease)
 
     def _drop_expired(self, offsets: list[int], taken: list[set[int]]) -> None:
         for offset in offsets:
             known = self.pending.get(offset)
-            if known is not None and known.consumer is None:
+            if known is not None and self._is_returned(offset, known):
                 del self.pending[offset]
                 taken[known.priority].add(offset)
+
+    def _is_returned(self, offset: int, pending: Pending) -> bool:
+        """Whether a message is to be handed out again: nobody has it, and nothing else is due."""
+        is_filed = offset in self.waiting or offset in self.exhausted
+        return pending.consumer is None and not is_filed
 
     def _remove_returned(self, priority: int, offsets: set[int]) -> None:
         """These were returned and are not any more: nearly always the oldest."""
@@ -451,6 +449,8 @@ class Group:
             delay_ms = command.delay_ms
             if command.counts:
                 delay_ms = max(delay_ms, self._backoff_ms(pending.deliveries))
+            else:
+                pending.deliveries -= 1
             pending.reason = command.reason
             pending.until_ms = command.now_ms + delay_ms if delay_ms else 0
             back.append(offset)

@@ -102,7 +102,7 @@ class Groups:
         if group is not None and recovering and group.applied >= index:
             return None
         if isinstance(command, GroupMade):
-            return self._make(command, group)
+            return self._make(command, group, index)
         if group is None:
             return None
         self.dirty[row_key(command.topic, command.group)] = None
@@ -125,11 +125,16 @@ class Groups:
         if not self.by_topic[group.topic]:
             del self.by_topic[group.topic]
 
-    def _make(self, command: GroupMade, group: Group | None) -> bool:
-        """Make a group; tell whether it is new."""
+    def _make(self, command: GroupMade, group: Group | None, index: int) -> bool:
+        """Make a group; tell whether it is new.
+
+        Its version is one that no earlier group of this name had: what was chosen for that one,
+        and is still on its way, is void.
+        """
         if group is not None:
             return False
         group = Group(command.topic, command.group, command.start)
+        group.version = index << 16
         self.by_topic.setdefault(command.topic, {})[command.group] = group
         self.dirty[row_key(command.topic, command.group)] = None
         return True

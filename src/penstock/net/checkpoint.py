@@ -31,6 +31,7 @@ class Checkpointer:
         self._broker = broker
         self._rows: list[_Row] = []
         self._retained_left = 0
+        self._producers_left = 0
         self._round_index: int | None = None
         self._done_index = broker.index
         self._changed_index = broker.index
@@ -61,7 +62,9 @@ class Checkpointer:
         self._fill_retained(batch, ROWS_PER_COMMIT_MAX - len(slice_))
         for row_key, signing_key in self._broker.keys.take_dirty(ROWS_PER_COMMIT_MAX):
             batch.add_row("keys", row_key, signing_key.encode() if signing_key else None)
-        if not (self._rows or self._retained_left or self._broker.keys.dirty_count):
+        self._fill_producers(batch)
+        left = (self._rows, self._retained_left, self._producers_left)
+        if not (any(left) or self._broker.keys.dirty_count):
             batch.checkpoint = self._done_index = self._round_index or 0
             self._round_index = None
             self._next_round_at = now + ROUND_INTERVAL_S
@@ -73,6 +76,7 @@ class Checkpointer:
         for table in _TABLES:
             self._dirty(table).clear()
         self._retained_left = broker.retained.dirty_count
+        self._producers_left = broker.producers.dirty_count
 
     def _dirty(self, table: str) -> dict[bytes, None]:
         """Keys of a table whose rows on disk are older than the state."""
@@ -102,15 +106,27 @@ class Checkpointer:
         for topic, message in rows:
             batch.add_row("retained", topic, message.encode() if message else None)
 
+    def _fill_producers(self, batch: Batch) -> None:
+        """They are taken in the order in which they changed, so what follows is a later round's."""
+        room = min(ROWS_PER_COMMIT_MAX, self._producers_left)
+        rows = self._broker.producers.take_dirty(room)
+        self._producers_left = max(self._producers_left - room, 0) if rows else 0
+        for key, row in rows:
+            batch.add_row("producers", key, row)
+
     def failed(self, batch: Batch) -> None:
         """The commit did not happen: what it carried is still to be written."""
+        producers: list[bytes] = []
         for table, key, _value in batch.rows:
             if table == "retained":
                 self._broker.retained.mark_dirty((key,))
             elif table == "keys":
                 self._broker.keys.mark_dirty((key,))
+            elif table == "producers":
+                producers.append(key)
             else:
                 self._dirty(table)[key] = None
+        self._broker.producers.mark_dirty(producers)
         if batch.checkpoint is not None or self._round_index is not None:
             for table, key in self._rows:
                 self._dirty(table)[key] = None

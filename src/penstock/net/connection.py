@@ -109,6 +109,9 @@ class Connection(asyncio.Protocol):
     def let_go(self) -> None:
         """The connection ends: give up what was held for it."""
 
+    def topic_deleted(self, topic: bytes) -> None:
+        """A topic was deleted: what is remembered by its offsets is void."""
+
     # ── from the socket ───────────────────────────────────────────────────────────────────────
 
     def data_received(self, data: bytes) -> None:

@@ -101,6 +101,12 @@ class Cursor:
         """Send nothing more."""
         self._is_closed = True
 
+    def renewed(self) -> "Cursor":
+        """End, and give one that takes over: the topic was deleted, and its offsets begin anew."""
+        self.close()
+        caught_up, self._caught_up = self._caught_up, None
+        return Cursor(self._hub, self.topic, self._sink, None, caught_up or (lambda: None))
+
     def resume(self) -> None:
         """The sink has room again."""
         self._read()

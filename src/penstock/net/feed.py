@@ -4,7 +4,8 @@ Live subscribers (MQTT QoS 0, Redis pub/sub) get messages before the disk has th
 get them after: with their sequence and offset, which exist only then, and with the promise that
 what they saw is still there after a crash. The subscribers of the binary protocol are followers.
 **Watchers** only want to know that a topic has grown: commands that block until there is something
-to read, and queues that hand jobs to workers.
+to read. A **tap** takes what a topic has grown by: the stock of a topic whose messages are handed
+out.
 
 Nothing here costs anything while nobody follows: one look at a flag per commit.
 """
@@ -15,7 +16,7 @@ from typing import Any
 import msgspec
 
 from penstock.core.routes import Routes
-from penstock.model.message import Extras
+from penstock.model.message import Extras, Message
 from penstock.obs.log import get_logger
 from penstock.store.batch import RUN_WIDTH, Batch, Group
 from penstock.store.store import Commit
@@ -56,6 +57,23 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     def count(self) -> int:
         """How many messages there are."""
         return len(self.group.payloads)
+
+    def messages(self) -> Iterator[Message]:
+        """All messages, one by one."""
+        number = 0
+        runs = iter(self.group.runs)
+        for position, count, time_ms, flags in zip(runs, runs, runs, runs, strict=True):
+            for place in range(count):
+                yield Message(
+                    self.topic,
+                    self.group.payloads[number],
+                    self.base_sequence + position + place,
+                    self.first_offset + number,
+                    time_ms,
+                    flags,
+                    self.extras.get(number),
+                )
+                number += 1
 
     def stretches(self, offset: int = 0) -> Iterator[Stretch]:
         """The messages from ``offset`` on, cut where sequences are not in a row."""
@@ -100,6 +118,7 @@ class Feed:
     def __init__(self) -> None:
         self.routes: Routes[Follower] = Routes()
         self._watchers: dict[bytes, dict[Callable[[], None], None]] = {}
+        self._taps: dict[bytes, Follower] = {}
         self.is_wanted = False
         """Whether there is anybody to be told."""
         self.on_extras: Callable[[Batch], None] | None = None
@@ -136,8 +155,20 @@ class Feed:
             self._watchers.pop(topic, None)
         self._look()
 
+    def tap(self, topic: bytes, tap: Follower) -> None:
+        """Call ``tap`` with what each commit has of this topic; a topic has one tap at most."""
+        assert topic not in self._taps
+        self._taps[topic] = tap
+        self._look()
+
+    def untap(self, topic: bytes) -> None:
+        """Undo ``tap``."""
+        del self._taps[topic]
+        self._look()
+
     def _look(self) -> None:
-        self.is_wanted = bool(self.routes.subscription_count or self._watchers)
+        wanted = self.routes.subscription_count or self._watchers or self._taps
+        self.is_wanted = bool(wanted)
 
     def committed(self, batch: Batch, commit: Commit) -> None:
         """Tell everybody who is concerned of a commit."""
@@ -148,11 +179,14 @@ class Feed:
         grown: list[bytes] = []
         for (topic, group), first in zip(batch.groups.items(), commit.first_offsets, strict=True):
             route = self.routes.cached.get(topic) or self.routes.resolve(topic)
-            if route.targets:
+            tap = self._taps.get(topic)
+            if route.targets or tap:
                 extras = batch.extras.get(topic, _NOTHING)
                 part = Part(topic, first, commit.base_sequence, group, extras)
                 for follower, _ in route.targets:
                     _guarded(follower, part)
+                if tap is not None:
+                    _guarded(tap, part)
             if topic in self._watchers:
                 grown.append(topic)
         for topic in grown:

@@ -54,7 +54,8 @@ from penstock.trust.policy import Policy
 from penstock.trust.replay import ReplayWindow
 
 if TYPE_CHECKING:
-    from penstock.net.queues import Queues
+    from penstock.net.desks import Desks
+    from penstock.net.produce import Producing
 
 __all__ = ["Hub", "LiveSubscriber", "Outlet", "Targets", "peer_of"]
 
@@ -87,6 +88,10 @@ class Outlet(Protocol):
 
     def subscribed(self, packet_id: int, return_codes: list[int]) -> None:
         """Answer a subscription."""
+        ...
+
+    def topic_deleted(self, topic: bytes) -> None:
+        """What is remembered by a topic's offsets is void."""
         ...
 
     def unsubscribed(self, packet_id: int) -> None:
@@ -172,8 +177,9 @@ class Hub:
         self.clients: set[Outlet] = set()
         self.identities: dict[bytes, Any] = {}
         """Client ids of the binary protocol, and the connection that has each."""
-        self.queues: Queues
-        """Set by whoever builds the broker: queues need a hub."""
+        self.desks: Desks
+        """Set by whoever builds the broker: desks need a hub."""
+        self.producing: Producing
         self.opening: dict[bytes, Outlet] = {}
         """Client ids whose ``Opened`` is in the line, and the connection that sent the last one."""
         self._listeners: dict[Any, Any] = {}

@@ -1,15 +1,9 @@
 """The key ring as administrators change it: through the journal, like everything durable."""
 
-from typing import TYPE_CHECKING
-
 from penstock.core.commands import KeyStored
-from penstock.errors import StorageError, StorageFull
 from penstock.net.hub import Hub
-from penstock.obs.reasons import DisconnectReason
+from penstock.net.waiter import Waiter
 from penstock.trust.keys import KEY_ID_MAX, Key
-
-if TYPE_CHECKING:
-    import asyncio
 
 __all__ = ["KeyBook"]
 
@@ -40,28 +34,7 @@ class KeyBook:
 
     async def store_key(self, key: Key) -> None:
         """Journal a key; it is in force when this returns. Raises StorageError."""
-        waiter = _Waiter(self._hub)
+        waiter = Waiter(self._hub, "the key is not stored")
         command = KeyStored(key.id, key.encode())
         self._hub.pipeline.submit(command, waiter, durable=True)
         await waiter.done
-
-
-class _Waiter:
-    """Somebody who waits for a command to be applied."""
-
-    def __init__(self, hub: Hub) -> None:
-        self.done: asyncio.Future[None] = hub.loop.create_future()
-
-    def outcome(self, _value: object) -> None:
-        """It was."""
-        if not self.done.done():
-            self.done.set_result(None)
-
-    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
-        """The disk refused it."""
-        if self.done.done():
-            return
-        if reason is DisconnectReason.STORAGE_FULL:
-            self.done.set_exception(StorageFull("the disk is full: the key is not stored"))
-        else:
-            self.done.set_exception(StorageError("the disk failed: the key is not stored"))

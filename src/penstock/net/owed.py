@@ -63,6 +63,10 @@ class Owed:
         if excess > 0:
             del self._stretches[: excess + STRETCHES_MAX // 64]
 
+    def forget(self, topic: bytes) -> None:
+        """The topic was deleted: acknowledgements of its messages mean nothing any more."""
+        self._stretches = [stretch for stretch in self._stretches if stretch.topic != topic]
+
     def settle(self, first: int, end: int) -> tuple[list[Place], list[tuple[int, int]]]:
         """Sequences ``first … end - 1`` are acknowledged: where they lie, and those not known."""
         stretches = self._stretches

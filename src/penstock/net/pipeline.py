@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.core.broker import Broker
-from penstock.core.commands import Command, Published, Received, to_event
+from penstock.core.commands import Command, Published, Received, TopicGone, to_event
 from penstock.core.effects import Effects, Outcome
 from penstock.errors import StorageError, StorageFull
 from penstock.limits import BATCH_BYTES_MAX, CAPTURE_BESIDE_WAITING_BYTES_MAX
@@ -204,13 +204,15 @@ class Pipeline:
         keep: bool = False,
         extras: list[Extras | None] | None = None,
         is_fields: bool = False,
+        marks: int = 0,
     ) -> None:
         """Journal messages of one topic, then route them and acknowledge ``packet_ids``.
 
         ``keep``: if the commit fails, try again, for nobody else will (a will). ``is_fields``: the
-        payloads are the fields of stream entries.
+        payloads are the fields of stream entries. ``marks``: flags for the priority and the
+        content type.
         """
-        flags = qos | (FLAG_RETAIN if retain else 0) | (FLAG_FIELDS if is_fields else 0)
+        flags = qos | (FLAG_RETAIN if retain else 0) | (FLAG_FIELDS if is_fields else 0) | marks
         position = self._open.batch.append(topic, payloads, now_ms, flags, extras)
         command = Published(topic, payloads, qos, retain, position, now_ms, packet_ids or [], keep)
         self._join(command, outlet, durable=True)
@@ -224,6 +226,19 @@ class Pipeline:
         """
         place = len(self._open.batch.groups[topic].payloads) - count
         self._open.tell.append((topic, place, count, outlet, now_ms))
+
+    def note_producer(self, topic: bytes, count: int, producer: bytes, seq: int) -> None:
+        """The last ``count`` messages of a topic are this producer's, numbered from ``seq`` on.
+
+        To be called right after ``publish`` of as many.
+        """
+        place = len(self._open.batch.groups[topic].payloads) - count
+        self._open.batch.note_producer(topic, place, count, producer, seq)
+
+    def drop_topic(self, topic: bytes, command: TopicGone, outlet: Any) -> None:
+        """Delete a topic with the next commit, before whatever else that commit has of it."""
+        self._open.batch.drop(topic)
+        self.submit(command, outlet, durable=True)
 
     def receive(self, client_id: bytes, packet_ids: list[int], *, record: bool) -> None:
         """Remember the ids of QoS 2 messages, ``record``: in the journal; then ``publish`` them."""
@@ -458,7 +473,17 @@ class Pipeline:
             self._tell_offsets(group, commit)
         if not self._applies_first:
             self._apply_committed(group, commit)
+        if group.batch.producers:
+            self._note_producers(group.batch, commit)
         self._observe_deliveries(group.began_at, sent)
+
+    def _note_producers(self, batch: Batch, commit: Commit) -> None:
+        """Remember where numbered messages lie, whatever the durability: only now it is known."""
+        firsts = dict(zip(batch.groups, commit.first_offsets, strict=True))
+        for topic, runs in batch.producers.items():
+            for place, count, producer, seq in runs:
+                first = firsts[topic] + place
+                self._broker.producers.note(topic, producer, seq, first, count)
 
     def _apply_committed(self, group: _Group, commit: Commit) -> None:
         self.next_sequence = commit.base_sequence + commit.count

@@ -46,6 +46,7 @@ class Counters:
         "commit_failures_total",
         "commit_seconds",
         "connections_total",
+        "dead_letters_total",
         "delivery_seconds",
         "disconnects",
         "drops",
@@ -53,9 +54,11 @@ class Counters:
         "messages_in_total",
         "messages_out_total",
         "publish_seconds",
+        "rate_limited_total",
         "read_failures_total",
         "redelivered_total",
         "refused_total",
+        "returned_total",
         "subscribed_total",
         "unsubscribed_total",
         "workers_connected",
@@ -83,6 +86,12 @@ class Counters:
         """Messages written to the journal."""
         self.acknowledged_total = 0
         """ACK frames of durable subscribers and workers (binary protocol)."""
+        self.rate_limited_total = 0
+        """Times that a topic had messages for somebody, and its rate allowed none yet."""
+        self.returned_total = 0
+        """Messages that consumers gave back."""
+        self.dead_letters_total = 0
+        """Messages put with the dead letters."""
         self.read_failures_total = 0
         """Reads of the journal that failed: damage, or a disk that does."""
         self.redelivered_total = 0

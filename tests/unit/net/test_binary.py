@@ -17,7 +17,7 @@ from penstock.net.binary import BinaryConnection
 from penstock.net.binary import connection as module
 from penstock.net.connection import SIGNED_AT_ONCE
 from penstock.net.hub import Hub
-from penstock.net.queues import Queues
+from penstock.net.desks import Desks
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason
 from penstock.testing import VirtualClock
@@ -129,7 +129,7 @@ class Bench:
             counters=self.counters,
             is_captured=lambda _topic: True,
         )
-        self.hub.queues = Queues(self.hub)
+        self.hub.desks = Desks(self.hub)
 
     def peer(self) -> Peer:
         return Peer(self.hub)

@@ -400,6 +400,15 @@ class BinaryConnection(Connection):
         self._hub.feed.unfollow(topic, self.feed)
         self._hub.unlisten(topic, self)
 
+    def topic_deleted(self, topic: bytes) -> None:
+        """Begin anew with what the name stands for next."""
+        self._acknowledgements.owed.forget(topic)
+        self._worker.forget(topic)
+        cursor = self._cursors.get(topic)
+        if cursor is not None:
+            self._cursors[topic] = cursor.renewed()
+            self._cursors[topic].start()
+
     # ── what leaves ───────────────────────────────────────────────────────────────────────────
 
     def feed(self, part: Part) -> None:

@@ -1,6 +1,6 @@
 """The connection as a worker: jobs of the queues that its client subscribed to.
 
-``net.queues`` deals; here is what one worker has in hand. A client **with a name** (a client id)
+``net.desk`` deals; here is what one worker has in hand. A client **with a name** (a client id)
 must acknowledge its jobs. Until then they are in hand, and there is a window: with that many it is
 given no more. An acknowledgement counts only for jobs in hand; one that comes late, after the
 queue was left and the job went to somebody else, must not take it from them. A client **without a
@@ -17,10 +17,15 @@ from typing import Protocol
 
 from penstock.model.message import Message
 from penstock.net.binary.replies import Replies
+from penstock.net.desk import Job
 from penstock.net.hub import Hub
+from penstock.net.queues import WORKERS
 from penstock.obs.reasons import DisconnectReason
 
 __all__ = ["QueueWorker", "Recipient"]
+
+ON_ITS_WAY_MS = 30_000
+"""How long a job is nobody else's that is about to be sent, and done with that."""
 
 WINDOW = 64
 """Jobs a worker may have in hand."""
@@ -43,7 +48,9 @@ class Recipient(Protocol):
 
 
 class QueueWorker:
-    """One client as ``net.queues`` sees it: a ``Worker``, the same one in all its queues."""
+    """One client as a desk sees it: a ``Worker``, the same one in all its queues."""
+
+    takes_turns = True
 
     __slots__ = (
         "_hub",
@@ -62,8 +69,8 @@ class QueueWorker:
         self._replies = replies
         self._number = hub.next_connection()
         self._must_acknowledge = False
-        self._jobs: set[tuple[bytes, int]] = set()
-        """Jobs in hand: queue and offset."""
+        self._jobs: dict[tuple[bytes, int], int] = {}
+        """Jobs in hand: queue and offset, and the lease under which each is."""
         self.queues: set[bytes] = set()
         """Those it has joined."""
         self.consumer = b"#%d" % self._number
@@ -74,14 +81,18 @@ class QueueWorker:
         """Work for a queue; once more is as good as once."""
         self._hub.counters.workers_connected += topic not in self.queues
         self.queues.add(topic)
-        self._hub.queues.join(topic, self)
+        self._hub.desks.join(topic, WORKERS, self)
 
     def leave(self, topic: bytes) -> None:
         """Work for a queue no longer; jobs in hand go to others."""
         self._hub.counters.workers_connected -= 1
         self.queues.discard(topic)
-        self._jobs = {job for job in self._jobs if job[0] != topic}
-        self._hub.queues.leave(topic, self.consumer)
+        self.forget(topic)
+        self._hub.desks.leave(topic, WORKERS, self.consumer)
+
+    def forget(self, topic: bytes) -> None:
+        """Jobs of a queue are in hand no longer."""
+        self._jobs = {job: lease for job, lease in self._jobs.items() if job[0] != topic}
 
     def leave_all(self) -> None:
         """Work no longer."""
@@ -99,6 +110,16 @@ class QueueWorker:
 
     # ── jobs ──────────────────────────────────────────────────────────────────────────────────
 
+    @property
+    def visibility_ms(self) -> int:
+        """A job is its own until it leaves; without a name, while it is on its way."""
+        return 0 if self._must_acknowledge else ON_ITS_WAY_MS
+
+    @property
+    def settles(self) -> bool:
+        """Without a name a job is done when it leaves."""
+        return not self._must_acknowledge
+
     def room(self) -> int:
         """How many jobs may come now."""
         return 0 if self._recipient.is_full() else WINDOW - len(self._jobs)
@@ -106,30 +127,32 @@ class QueueWorker:
     def ask_for_jobs(self) -> None:
         """There may be room again, for jobs of any queue."""
         for topic in self.queues:
-            self._hub.queues.deal(topic)
+            self._hub.desks.deal(topic, WORKERS)
 
-    def work(self, jobs: list[Message]) -> bool:
-        """Send jobs; tell whether that is all there is to it."""
-        self._recipient.send_jobs(jobs)
+    def work(self, jobs: list[Job]) -> None:
+        """Send jobs."""
+        messages = [job.message for job in jobs]
+        self._recipient.send_jobs(messages)
         if self._must_acknowledge:
-            self._jobs.update((job.topic, job.offset) for job in jobs)
-        return not self._must_acknowledge
+            self._jobs.update(((j.message.topic, j.message.offset), j.lease) for j in jobs)
 
     def idle(self) -> None:
         """There are no jobs: wait."""
 
+    def limited(self, _retry_ms: int) -> None:
+        """There will be some, in time."""
+
     def finish(self, topic: bytes, ranges: list[tuple[int, int]]) -> None:
         """Offsets of a queue were acknowledged: the jobs among them that are in hand are done."""
-        offsets = [
-            offset
+        leases = [
+            self._jobs.pop((topic, offset))
             for start, end in ranges
             for offset in range(start, end)
             if (topic, offset) in self._jobs
         ]
-        if offsets:
-            self._jobs.difference_update((topic, offset) for offset in offsets)
+        if leases:
             self._replies.await_acknowledgement()
-            self._hub.queues.settle(topic, offsets, self)
+            self._hub.desks.settle_leases(topic, WORKERS, leases, self)
             self.ask_for_jobs()
 
     def outcome(self, _value: object) -> None:

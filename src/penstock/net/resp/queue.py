@@ -15,6 +15,7 @@ its connection ends goes to others.
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.model.message import Message
+from penstock.net.desk import Job
 from penstock.net.envelopes import unsigned_refusal
 from penstock.net.queues import PREFIX, WORKERS
 from penstock.net.resp.calls import OK, Call, Commands, Spec
@@ -35,6 +36,9 @@ COUNT_MAX = 1_024
 PENDING_MAX = 100_000
 """Jobs of a queue that may be without an ACK before a PULL gets no more that need one. They are
 kept in memory, and in the row of the queue's group."""
+
+ON_ITS_WAY_MS = 30_000
+"""How long a job is nobody else's that is about to be sent, and done with that."""
 
 BLOCK_MS_MAX = 365 * 24 * 3600 * 1000
 """Longest time that a PULL may wait, short of for ever."""
@@ -134,6 +138,8 @@ def _integer(text: bytes, low: int, high: int) -> int | None:
 class _Puller:
     """One PULL: a worker that takes jobs once."""
 
+    takes_turns = True
+
     def __init__(self, call: Call, topic: bytes, options: _Options) -> None:
         self._call = call
         self._topic = topic
@@ -150,51 +156,67 @@ class _Puller:
         if self._options.block_ms:
             delay_s = self._options.block_ms / 1000
             self._timer = self._hub.loop.call_later(delay_s, self._give_up)
-        self._hub.queues.join(self._topic, self)
+        self._hub.desks.join(self._topic, WORKERS, self)
 
     def room(self) -> int:
         """As many as were asked for, once."""
         return 0 if self._is_answered else self._options.at_most
 
-    def work(self, jobs: list[Message]) -> bool:
-        """Answer with jobs; tell whether they are done with that."""
-        if self._is_answered:
-            return False  # its time ran out meanwhile: they were returned
-        self._hub.counters.messages_out_total[1] += len(jobs)
-        if not self._options.with_ack:
-            self._finish([job.payload for job in jobs])
-            self._hub.loop.call_soon(self._hub.queues.leave, self._topic, self.consumer)
-            return True
-        self._pulls.keep(self._topic, self.consumer, jobs)
-        self._finish([[job.sequence, job.payload] for job in jobs])
-        self._hub.queues.rest(self._topic, self.consumer)
-        return False
+    @property
+    def visibility_ms(self) -> int:
+        """A job is its own until the connection ends, or while it is on its way."""
+        return 0 if self._options.with_ack else ON_ITS_WAY_MS
+
+    @property
+    def settles(self) -> bool:
+        """Without WITHACK a job is done when it leaves."""
+        return not self._options.with_ack
+
+    def work(self, jobs: list[Job]) -> None:
+        """Answer with jobs."""
+        messages = [job.message for job in jobs]
+        self._hub.counters.messages_out_total[1] += len(messages)
+        if self._options.with_ack:
+            self._pulls.keep(self._topic, self.consumer, messages)
+            self._finish([[message.sequence, message.payload] for message in messages])
+        else:
+            self._finish([message.payload for message in messages])
+        self._rest()
+
+    def _rest(self) -> None:
+        self._hub.desks.rest(self._topic, WORKERS, self.consumer)
 
     def idle(self) -> None:
         """There is nothing: say so, unless the client would rather wait."""
         if self._options.block_ms is None:
             self._give_up()
 
+    def limited(self, _retry_ms: int) -> None:
+        """There is something, but not yet: nothing, for who does not wait."""
+        self.idle()
+
     def close(self, reason: DisconnectReason, _detail: str = "") -> None:
         """The disk refused to hand anything out."""
         if not self._is_answered:
             self._is_answered = True
             self._unhook()
-            self._hub.queues.rest(self._topic, self.consumer)
+            self._rest()
             if not self._call.closed:
                 self._call.fail(f"ERR {reason.value}: nothing was pulled, try again later")
 
     def _give_up(self) -> None:
-        if not self._is_answered:
-            self._finish(None)
-            self._hub.queues.leave(self._topic, self.consumer)
+        """Its time is over; but what is on its way to it is still taken."""
+        if self._is_answered or self._hub.desks.is_serving(self._topic, WORKERS, self.consumer):
+            return
+        self._finish(None)
+        self._rest()
 
     def _leave(self) -> None:
         """The connection ended."""
         if not self._is_answered:
             self._is_answered = True
             self._unhook()
-            self._hub.queues.leave(self._topic, self.consumer)
+            self._hub.desks.leave(self._topic, WORKERS, self.consumer)
 
     def _finish(self, answer: "encode.Value") -> None:
         self._is_answered = True
@@ -310,7 +332,8 @@ class _Pulls:
         for topic, jobs in jobs_of.items():
             self._hub.counters.acknowledged_total += len(jobs)
             settling = _Settling(self, jobs, acked)
-            self._hub.queues.settle(topic, [job.offset for job in jobs], settling)
+            offsets = [job.offset for job in jobs]
+            self._hub.desks.settle_offsets(topic, WORKERS, offsets, settling)
 
     def settled(self, jobs: list[_Job]) -> None:
         """The disk has it: a PULL that is done with all of its jobs is nobody any more."""
@@ -320,18 +343,21 @@ class _Pulls:
                 self._left[pull] -= 1
                 if not self._left[pull]:
                     del self._left[pull]
-                    self._hub.queues.leave(*pull)
+                    self._leave(*pull)
 
     def _return_all(self) -> None:
-        del self._hub.queues.holders[self._connection]
+        del self._hub.desks.holders[self._connection]
         for pull in self._left:
-            self._hub.queues.leave(*pull)
+            self._leave(*pull)
         self._left = {}
+
+    def _leave(self, topic: bytes, consumer: bytes) -> None:
+        self._hub.desks.leave(topic, WORKERS, consumer)
 
 
 def pulls_of(connection: "RespConnection") -> _Pulls:
     """What this connection has pulled; made on first use."""
-    holders = connection.hub.queues.holders
+    holders = connection.hub.desks.holders
     if connection not in holders:
         holders[connection] = _Pulls(connection)
     pulls: _Pulls = holders[connection]

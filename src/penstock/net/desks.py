@@ -1,0 +1,365 @@
+"""All desks, and what is asked of groups otherwise: settle, give back, move, make, bury.
+
+Whoever asks for something durable names an *outlet*: its ``outcome`` is called when that is on
+disk and applied, its ``close`` if the disk refused. Things that change nothing (an acknowledgement
+of a lease that is over) are answered without the disk.
+"""
+
+from enum import Enum
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgspec
+
+from penstock.core.commands import (
+    GroupCommitted,
+    GroupMade,
+    GroupMoved,
+    LeasesExtended,
+    LeasesReturned,
+    LeasesSettled,
+    Returned,
+    Settled,
+    TopicConfigured,
+    TopicGone,
+)
+from penstock.errors import StorageError
+from penstock.net.dead_letters import DeadLetters
+from penstock.net.desk import AGAIN_S, Desk, Then, Worker
+from penstock.net.hub import Hub
+from penstock.net.owed import ranges_of
+from penstock.net.stock import Stock
+from penstock.net.topic_limits import TopicLimits
+from penstock.obs.reasons import DisconnectReason, DropReason
+from penstock.store.search import offset_at_time
+
+__all__ = ["Desks", "Start", "StartAt"]
+
+
+class StartAt(Enum):
+    """Where a group begins that is made."""
+
+    EARLIEST = 0
+    LATEST = 1
+    OFFSET = 2
+    TIME = 3
+
+
+class Start(NamedTuple):
+    """Where a group begins that is made; the value is an offset, or a time in ms."""
+
+    at: StartAt = StartAt.EARLIEST
+    value: int = 0
+
+
+class Desks:
+    """The desks that are open, by topic and group."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._stocks: dict[bytes, Stock] = {}
+        self._desks: dict[bytes, dict[bytes, Desk]] = {}
+        self._next_lease = 0
+        self.limits = TopicLimits(hub)
+        self.dead_letters = DeadLetters(hub)
+        self.holders: dict[Any, Any] = {}
+        """Connections that take messages by asking, and what each has not acknowledged."""
+
+    # ── workers ───────────────────────────────────────────────────────────────────────────────
+
+    def join(self, topic: bytes, group: bytes, worker: Worker) -> None:
+        """Give messages of a group to this worker, too."""
+        desk = self.desk(topic, group) or self._open(topic, group)
+        desk.join(worker)
+        desk.deal()
+
+    def desk(self, topic: bytes, group: bytes) -> Desk | None:
+        """A desk that is open."""
+        return self._desks.get(topic, {}).get(group)
+
+    def _open(self, topic: bytes, group: bytes) -> Desk:
+        stock = self._stocks.get(topic)
+        if stock is None:
+            stock = Stock(self._hub, topic, self.limits, lambda: self._deal_all(topic))
+            self._stocks[topic] = stock
+        desk = Desk(self._hub, stock, group)
+        self._desks.setdefault(topic, {})[group] = desk
+        return desk
+
+    def _deal_all(self, topic: bytes) -> None:
+        for desk in list(self._desks.get(topic, {}).values()):
+            desk.deal()
+
+    def deal(self, topic: bytes, group: bytes) -> None:
+        """A worker of this group has room again, or there is something for one."""
+        desk = self.desk(topic, group)
+        if desk is not None:
+            desk.deal()
+
+    def is_serving(self, topic: bytes, group: bytes, consumer: bytes) -> bool:
+        """Whether messages are on their way to this worker: it should wait for them."""
+        desk = self.desk(topic, group)
+        return desk is not None and desk.is_serving(consumer)
+
+    def rest(self, topic: bytes, group: bytes, consumer: bytes) -> None:
+        """A worker takes no more messages, but keeps those it has."""
+        desk = self.desk(topic, group)
+        if desk is None:
+            return
+        desk.leave(consumer)
+        if not desk.workers:
+            self._close(desk)
+
+    def _close(self, desk: Desk) -> None:
+        desk.end()
+        del self._desks[desk.topic][desk.group]
+        if not self._desks[desk.topic]:
+            del self._desks[desk.topic]
+            self._stocks.pop(desk.topic).close()
+
+    def leave(self, topic: bytes, group: bytes, consumer: bytes) -> None:
+        """A worker leaves that has messages until it does; they go to others."""
+        self.rest(topic, group, consumer)
+        _Returning(self._hub, Returned(topic, group, consumer)).submit()
+
+    def workers(self, topic: bytes, group: bytes) -> int:
+        """How many workers a group has now."""
+        desk = self.desk(topic, group)
+        return len(desk.workers) if desk else 0
+
+    def return_all(self) -> None:
+        """After a start: no worker of the last life is there any more, nor is what it had."""
+        for group in self._hub.broker.groups:
+            for consumer, known in group.consumers.items():
+                if any(group.pending[offset].lease >= 0 for offset in islice(known.pending, 1)):
+                    command = Returned(group.topic, group.name, consumer)
+                    _Returning(self._hub, command).submit()
+            self.dead_letters.bury(group.topic, group.name)
+
+    def next_leases(self, count: int) -> int:
+        """Numbers that no lease had before: the first of so many."""
+        first = max(self._next_lease, self._hub.broker.groups.next_lease)
+        self._next_lease = first + count
+        return first
+
+    # ── settling and giving back ──────────────────────────────────────────────────────────────
+
+    def settle_offsets(
+        self, topic: bytes, group: bytes, offsets: list[int], outlet: Any = None
+    ) -> None:
+        """Messages are done with; there may be room for more."""
+        settled = Settled(topic, group, ranges_of(offsets))
+        self._hub.pipeline.submit(settled, outlet, durable=True)
+        self.deal(topic, group)
+
+    def settle_leases(
+        self, topic: bytes, group: bytes, leases: list[int], outlet: Any = None
+    ) -> None:
+        """Messages under leases are done with. Without an outlet it may take a little."""
+        held = self._held(topic, group, leases)
+        if not held:
+            _answer(outlet)
+            return
+        self._hub.counters.acknowledged_total += len(held)
+        command = LeasesSettled(topic, group, ranges_of(held))
+        if outlet is None:
+            self._hub.pipeline.submit_patiently(command, None)
+        else:
+            self._hub.pipeline.submit(command, outlet, durable=True)
+
+    def return_leases(
+        self,
+        topic: bytes,
+        group: bytes,
+        leases: list[int],
+        outlet: Any = None,
+        *,
+        delay_ms: int = 0,
+        reason: bytes = b"",
+        counts: bool = True,
+    ) -> None:
+        """Messages under leases are to be handed out again."""
+        held = self._held(topic, group, leases)
+        if not held:
+            _answer(outlet)
+            return
+        now_ms = self._hub.wall_ms()
+        command = LeasesReturned(
+            topic, group, ranges_of(held), now_ms, delay_ms, reason, counts=counts
+        )
+        self._hub.counters.returned_total += len(held)
+        _Returning(self._hub, command, outlet).submit()
+
+    def extend_leases(
+        self, topic: bytes, group: bytes, leases: list[int], visibility_ms: int, outlet: Any = None
+    ) -> None:
+        """Leases run for some time more, counted from now."""
+        held = self._held(topic, group, leases)
+        if not held:
+            _answer(outlet)
+            return
+        deadline_ms = self._hub.wall_ms() + visibility_ms
+        command = LeasesExtended(topic, group, ranges_of(held), deadline_ms)
+        self._hub.pipeline.submit(command, outlet, durable=True)
+
+    def _held(self, topic: bytes, group: bytes, leases: list[int]) -> list[int]:
+        """Those of some leases that there are: all others are over, and nothing can be done."""
+        known = self._hub.broker.groups.get(topic, group)
+        return [lease for lease in leases if lease in known.leases] if known else []
+
+    # ── groups ────────────────────────────────────────────────────────────────────────────────
+
+    def earliest(self, topic: bytes) -> int:
+        """The oldest message that a new group gets."""
+        info = self._hub.store.topic(topic)
+        return self.limits.low(info) if info else 0
+
+    def messages(self, topic: bytes) -> int:
+        """How many messages a topic has that are not finished, nor beyond its limits."""
+        info = self._hub.store.topic(topic)
+        if info is None:
+            return 0
+        low = self.limits.low(info)
+        deleted = info.deleted if low == info.first_offset else 0
+        return max(info.next_offset - low - deleted, 0)
+
+    def make_group(self, topic: bytes, group: bytes, start: Start, outlet: Any) -> None:
+        """Make a group, if there is none; ``outlet`` learns whether there was none."""
+        if self._hub.broker.groups.get(topic, group) is not None:
+            outlet.outcome(False)
+            return
+        self._locate(topic, start, outlet, lambda offset: GroupMade(topic, group, offset))
+
+    def seek(self, topic: bytes, group: bytes, start: Start, outlet: Any) -> None:
+        """Move a group."""
+        moved = Then(lambda value: self._moved(topic, group, outlet, value), outlet.close)
+        self._locate(topic, start, moved, lambda offset: GroupMoved(topic, group, offset))
+
+    def _moved(self, topic: bytes, group: bytes, outlet: Any, value: object) -> None:
+        outlet.outcome(value)
+        self.deal(topic, group)
+
+    def _locate(self, topic: bytes, start: Start, outlet: Any, command: Any) -> None:
+        """Find out which offset is meant, then submit the command with it."""
+
+        def submit(offset: int) -> None:
+            self._hub.pipeline.submit(command(offset), outlet, durable=True)
+
+        def fail(error: StorageError) -> None:
+            outlet.close(DisconnectReason.STORAGE_FAILED, error.message)
+
+        store = self._hub.store
+        if start.at is StartAt.TIME:
+            self._hub.run_off_loop(lambda: offset_at_time(store, topic, start.value), submit, fail)
+            return
+        info = store.topic(topic)
+        end = info.next_offset if info else 0
+        if start.at is StartAt.EARLIEST:
+            submit(self.earliest(topic))
+        else:
+            submit(end if start.at is StartAt.LATEST else min(start.value, end))
+
+    def commit(self, topic: bytes, group: bytes, offset: int, outlet: Any) -> None:
+        """Everything below an offset is done with; an offset beyond the end is that of the end."""
+        info = self._hub.store.topic(topic)
+        if info is None:
+            _answer(outlet)
+            return
+        known = self._hub.broker.groups.get(topic, group)
+        if known is None:
+            made = GroupMade(topic, group, self.earliest(topic))
+            self._hub.pipeline.submit(made, None, durable=True)
+        offset = min(offset, info.next_offset)
+        ahead = min(known.ahead, info.next_offset - offset) if known else 0
+        committed = GroupCommitted(topic, group, offset, ahead)
+        self._hub.pipeline.submit(committed, outlet, durable=True)
+
+    # ── topics ────────────────────────────────────────────────────────────────────────────────
+
+    def ensure_topic(self, topic: bytes, outlet: Any = None) -> None:
+        """Let a topic exist. One that the journal knows by other doors keeps what it has."""
+        if self._hub.broker.topics.get(topic) is None:
+            self.configure_topic(TopicConfigured(topic), outlet)
+        else:
+            _answer(outlet)
+
+    def configure_topic(self, command: TopicConfigured, outlet: Any = None) -> None:
+        """Make a topic or change its settings."""
+        topic = command.topic
+        if command.keep is None and self._hub.broker.topics.get(topic) is None:
+            is_log = self._hub.store.topic(topic) is not None
+            command = msgspec.structs.replace(command, keep=is_log)
+        applied = Then(lambda value: self._configured(topic, outlet, value), _refusal(outlet))
+        self._hub.pipeline.submit(command, applied, durable=True)
+
+    def _configured(self, topic: bytes, outlet: Any, value: object) -> None:
+        if outlet is not None:
+            outlet.outcome(value)
+        self._deal_all(topic)
+
+    def delete_topic(self, topic: bytes, outlet: Any) -> None:
+        """Delete a topic, its messages, groups and settings."""
+        info = self._hub.store.topic(topic)
+        if info is None and self._hub.broker.topics.get(topic) is None:
+            groups = self._hub.broker.groups.by_topic.get(topic)
+            if not groups:
+                _answer(outlet)
+                return
+        count = info.count if info else 0
+        gone = Then(lambda value: self._topic_gone(topic, count, outlet, value), outlet.close)
+        self._hub.pipeline.drop_topic(topic, TopicGone(topic), gone)
+
+    def _topic_gone(self, topic: bytes, count: int, outlet: Any, value: object) -> None:
+        self._hub.counters.drops[DropReason.TOPIC_DELETED] += count
+        self.limits.forget(topic)
+        stock = self._stocks.get(topic)
+        if stock is not None:
+            stock.forget()
+        for client in list(self._hub.clients):
+            client.topic_deleted(topic)
+        outlet.outcome(value)
+        self._deal_all(topic)  # whoever waits at a desk waits for what the name stands for next
+
+    def turn(self) -> None:
+        """Now and then: forget which priority messages had that every desk is past."""
+        for topic, desks in self._desks.items():
+            lanes = self._stocks[topic].lanes
+            groups = [self._hub.broker.groups.get(topic, name) for name in desks]
+            if lanes is not None and all(groups):
+                lanes.forget(min(group.next for group in groups if group))
+
+
+def _answer(outlet: Any) -> None:
+    if outlet is not None:
+        outlet.outcome(0)
+
+
+def _refusal(outlet: Any) -> Any:
+    return outlet.close if outlet is not None else None
+
+
+class _Returning:
+    """Messages on their way back: tried until the disk takes it, then dealt anew."""
+
+    def __init__(self, hub: Hub, command: Returned | LeasesReturned, outlet: Any = None) -> None:
+        self._hub = hub
+        self._command = command
+        self._outlet = outlet
+
+    def submit(self) -> None:
+        """Put it in the line."""
+        self._hub.pipeline.submit(self._command, self, durable=True)
+
+    def outcome(self, value: object) -> None:
+        """They are back."""
+        if self._outlet is not None:
+            self._outlet.outcome(value)
+        self._hub.desks.dead_letters.bury(self._command.topic, self._command.group)
+        self._hub.desks.deal(self._command.topic, self._command.group)
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+        """The disk refused. Whoever waits can ask again; otherwise nobody will."""
+        if self._outlet is not None:
+            self._outlet.close(reason, detail)
+        else:
+            self._hub.loop.call_later(AGAIN_S, self.submit)

@@ -1,0 +1,96 @@
+"""What is left of topics that have limits of their own, before the disk is rid of the rest.
+
+A limit that was set for a topic holds from one message to the next: a group that is behind passes
+over what is beyond it. Freeing the space is left to retention, which works on whole commits and
+takes its time (``lows``).
+
+Age is that of the newest message: an old message is removed because newer ones came, not because
+time passed, so that what was produced last is there for a consumer that was away for long.
+"""
+
+from collections.abc import Iterator
+
+from penstock.errors import StorageError
+from penstock.net.hub import Hub
+from penstock.store.search import offset_at_time
+from penstock.store.store import Store, TopicInfo
+
+__all__ = ["TopicLimits"]
+
+
+class TopicLimits:
+    """Which is the oldest message of each topic, by the topic's own limits."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._by_age: dict[bytes, tuple[int, int]] = {}
+        """Per topic: where it ended when its messages' age was looked at, and the first to stay."""
+        self._looking: set[bytes] = set()
+
+    def first_offset(self, info: TopicInfo) -> int:
+        """The oldest message that a topic's own limits leave."""
+        settings = self._hub.broker.topics.get(info.name)
+        if settings is None:
+            return info.first_offset
+        by_count = info.next_offset - settings.max_messages if settings.max_messages else 0
+        by_age = self._by_age.get(info.name, (0, 0))[1] if settings.max_age_ms else 0
+        return max(info.first_offset, by_count, by_age)
+
+    def finished(self, topic: bytes) -> int:
+        """What lies below was finished by every group and need not stay; 0: all must.
+
+        A topic that came by other doors is a log, and keeps what it has; so does one without a
+        group, as nobody has begun with it.
+        """
+        settings = self._hub.broker.topics.get(topic)
+        groups = self._hub.broker.groups.by_topic.get(topic)
+        if settings is None or settings.keep or not groups:
+            return 0
+        return min(group.oldest_unsettled for group in groups.values())
+
+    def low(self, info: TopicInfo) -> int:
+        """The oldest message that must stay."""
+        return max(self.first_offset(info), self.finished(info.name))
+
+    def lows(self) -> Iterator[tuple[bytes, int]]:
+        """Of topics that were made or steered: below which offset nothing need stay."""
+        for settings in self._hub.broker.topics:
+            info = self._hub.store.topic(settings.name)
+            if info is not None:
+                self.grown(info)
+                low = self.low(info)
+                if low > info.first_offset:
+                    yield settings.name, low
+
+    def grown(self, info: TopicInfo) -> None:
+        """A topic may have grown: find out which of its messages are too old by now."""
+        topic = info.name
+        settings = self._hub.broker.topics.get(topic)
+        if settings is None or not settings.max_age_ms or topic in self._looking:
+            return
+        if self._by_age.get(topic, (-1, 0))[0] == info.next_offset:
+            return
+        self._looking.add(topic)
+        store, age_ms, end = self._hub.store, settings.max_age_ms, info.next_offset
+
+        def found(offset: int) -> None:
+            self._looking.discard(topic)
+            self._by_age[topic] = (end, offset)
+
+        def failed(_error: StorageError) -> None:
+            self._looking.discard(topic)
+
+        self._hub.run_off_loop(lambda: _offset_at_age(store, topic, age_ms), found, failed)
+
+    def forget(self, topic: bytes) -> None:
+        """The topic was deleted: its offsets begin anew."""
+        self._by_age.pop(topic, None)
+
+
+def _offset_at_age(store: Store, topic: bytes, age_ms: int) -> int:
+    """The first message that is not older than this, compared with the newest."""
+    info = store.topic(topic)
+    if info is None:
+        return 0
+    newest = next(store.read_topic(topic, info.next_offset - 1, 1, 0).messages(), None)
+    return offset_at_time(store, topic, newest.time_ms - age_ms) if newest else info.first_offset

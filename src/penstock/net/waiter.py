@@ -1,0 +1,35 @@
+"""Waiting in a coroutine for a command to be applied: how pages change what is durable."""
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import StorageError, StorageFull
+from penstock.net.hub import Hub
+from penstock.obs.reasons import DisconnectReason
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["Waiter"]
+
+
+class Waiter:
+    """Somebody who waits for what was asked to be durable; an outlet like any other."""
+
+    def __init__(self, hub: Hub, undone: str) -> None:
+        """Say what is to be told if the disk refuses, as in "the key is not stored"."""
+        self.done: asyncio.Future[Any] = hub.loop.create_future()
+        self._undone = undone
+
+    def outcome(self, value: object) -> None:
+        """It is."""
+        if not self.done.done():
+            self.done.set_result(value)
+
+    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
+        """The disk refused it."""
+        if self.done.done():
+            return
+        if reason is DisconnectReason.STORAGE_FULL:
+            self.done.set_exception(StorageFull(f"the disk is full: {self._undone}"))
+        else:
+            self.done.set_exception(StorageError(f"the disk failed: {self._undone}"))
