@@ -279,8 +279,12 @@ def test_with_auto_nothing_is_told_and_nothing_is_held_back():
     assert (push.unsent, push.data_to_send()) == (0, b"")
 
 
-def test_what_is_no_push_ends_the_connection(push):
+def test_what_is_no_push_ends_the_connection_after_what_came_before_it(push):
+    assert len(push.receive(pushed(1, 10) + encode.error("not_leader", "no"))) == 1
     with pytest.raises(NotLeaderError):
-        push.receive(encode.error("not_leader", "no"))
+        push.check()
+    push.connected()
+    push.check()
+    push.receive(encode.produced(1))
     with pytest.raises(BrokerProtocolError):
-        push.receive(encode.produced(1))
+        push.check()

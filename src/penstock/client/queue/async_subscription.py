@@ -114,6 +114,7 @@ class AsyncSubscription:
                 self._route.succeeded()
             self._arrived += jobs
             await self._hand_out()
+            self._session.check()
 
     async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         address = self._route.address

@@ -101,9 +101,9 @@ class QueueClient:
 
         >>> client.produce("mail", b"...", delay_s=60)  # doctest: +SKIP
         """
-        first = self._producer.take(topic, seq)
-        producer_id = self._producer.producer_id
-        call = requests.produce(topic, as_bytes(payload), producer_id, first, **settings)
+        body = as_bytes(payload)
+        number = self._producer.take(topic, seq)
+        call = requests.produce(topic, body, self._producer.producer_id, number, **settings)
         return self._link.call(call)
 
     def produce_many(

@@ -13,7 +13,7 @@ it twice must do no harm, as with every queue.
 
 from collections import defaultdict
 
-from penstock.client.errors import BrokerProtocolError
+from penstock.client.errors import BrokerProtocolError, ClientError
 from penstock.client.queue import requests
 from penstock.client.queue.frames import FrameReader
 from penstock.client.queue.session import refusal
@@ -37,6 +37,7 @@ class PushSession:
         self.settles = subscribe.subscribe.ack_mode == "manual"
         """Whether a job must be acknowledged; else it is done when it was handed out."""
         self._reader = FrameReader()
+        self._farewell: ClientError | None = None
         self._begins = False
         self._in_hand: dict[int, Job] = {}
         """By offset: what a handler has, with the lease it has now."""
@@ -49,10 +50,11 @@ class PushSession:
     def connected(self) -> None:
         """Begin on a fresh connection."""
         self._reader = FrameReader()
+        self._farewell = None
         self._begins = True
 
     def receive(self, data: bytes) -> list[Job]:
-        """Take what the broker sent; return what is for a handler. ``ClientError``: leave."""
+        """Take what the broker sent; return what is for a handler, and then ``check``."""
         jobs: list[Job] = []
         for response in self._reader.receive(data):
             jobs += self._pushed(response)
@@ -63,8 +65,19 @@ class PushSession:
         if kind == "polled":
             return requests.jobs_of(response.polled, self.topic, self.group)
         if kind == "error":
-            raise refusal(response.error)
-        raise BrokerProtocolError(f"the broker pushed {kind or 'nothing'} instead of messages")
+            self._farewell = refusal(response.error)
+        else:
+            said = kind or "nothing"
+            self._farewell = BrokerProtocolError(f"the broker pushed {said} instead of messages")
+        return []
+
+    def check(self) -> None:
+        """Raise what the broker said instead of messages, if it did: leave this connection.
+
+        Messages that came before are ours all the same, and are handed out first.
+        """
+        if self._farewell is not None:
+            raise self._farewell
 
     def _is_news(self, job: Job) -> bool:
         held = self._in_hand.get(job.offset)

@@ -114,6 +114,7 @@ class Subscription:
         while not self._closing.is_set():
             for job in self._receive(connection):
                 self._hand_out(job)
+            self._session.check()
 
     def _receive(self, connection: socket.socket) -> list[Job]:
         try:

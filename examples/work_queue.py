@@ -1,0 +1,77 @@
+"""A work queue: priorities, leases, retries with a growing pause, dead letters.
+
+Run a broker (``make serve``), then, the second line in as many terminals as you like::
+
+    .venv/bin/python examples/work_queue.py produce --jobs 20
+    .venv/bin/python examples/work_queue.py work
+    .venv/bin/python examples/work_queue.py dead
+
+A job whose handler raises comes again, later each time. After three attempts it is set aside as a
+dead letter; ``dead`` shows those, with the reason, and ``dead --redrive`` puts them back. Kill a
+worker in the middle (``kill -9``): its jobs go to the others. Kill the broker and start it again:
+nothing is lost, nothing is stored twice.
+"""
+
+import argparse
+
+from penstock.client import Item, Job, QueueClient, connect
+
+TOPIC, GROUP = "thumbnails", "resize"
+
+
+def produce(client: QueueClient, jobs: int) -> None:
+    """Put jobs in, every fifth of them urgent and every seventh beyond hope."""
+    items = [
+        Item(
+            b"image-%d.%s" % (number, b"broken" if number % 7 == 6 else b"png"),
+            priority=7 if number % 5 == 0 else 0,
+        )
+        for number in range(jobs)
+    ]
+    results = client.produce_many(TOPIC, items)
+    print(f"{sum(result.error is None for result in results)} jobs are on the broker's disk")
+
+
+def resize(job: Job) -> None:
+    """Deal with one job. It may come twice, so doing it twice must do no harm."""
+    if job.payload.endswith(b".broken"):
+        raise ValueError(f"cannot read {job.payload.decode()}")
+    print(f"done: {job.payload.decode()} (priority {job.priority})")
+
+
+def work(client: QueueClient, seconds: float | None) -> None:
+    """Work, four jobs at a time."""
+    client.configure_group(TOPIC, GROUP, max_deliveries=3, backoff_s=0.1)
+
+    def report(error: Exception, job: Job | None) -> None:
+        attempt = "" if job is None else f" (attempt {job.redeliveries + 1})"
+        print(f"failed: {error}{attempt}")
+
+    with client.subscribe(TOPIC, GROUP, resize, concurrency=4, on_error=report) as subscription:
+        subscription.wait(seconds)
+
+
+def dead(client: QueueClient, redrive: bool) -> None:
+    """Show what could not be done, and why."""
+    for record in client.dead_letters(TOPIC, GROUP):
+        reason = dict(record.headers)["dlq-reason"].decode()
+        print(f"dead: {record.payload.decode()}: {reason}")
+    if redrive:
+        print(f"put back: {client.redrive(TOPIC, GROUP)}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["produce", "work", "dead"])
+    parser.add_argument("--address", default="127.0.0.1:1883")
+    parser.add_argument("--jobs", type=int, default=20)
+    parser.add_argument("--seconds", type=float, help="how long to work; without end unless given")
+    parser.add_argument("--redrive", action="store_true", help="put dead letters back")
+    arguments = parser.parse_args()
+    with connect([arguments.address]) as made:
+        if arguments.what == "produce":
+            produce(made, arguments.jobs)
+        elif arguments.what == "work":
+            work(made, arguments.seconds)
+        else:
+            dead(made, arguments.redrive)
