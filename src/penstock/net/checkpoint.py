@@ -34,8 +34,12 @@ class Checkpointer:
         self._producers_left = 0
         self._round_index: int | None = None
         self._done_index = broker.index
-        self._changed_index = broker.index
+        self._changed_index = self._committed_index = broker.index
         self._next_round_at = 0.0
+
+    def committed(self, index: int) -> None:
+        """An entry is on disk. Where applying comes first, less is known of those that are not."""
+        self._committed_index = index
 
     def changed(self, index: int) -> None:
         """An entry with messages or events was applied: there is something to write down.
@@ -71,7 +75,7 @@ class Checkpointer:
 
     def _begin(self) -> None:
         broker = self._broker
-        self._round_index = broker.index
+        self._round_index = min(broker.index, self._committed_index)
         self._rows = [(table, key) for table in _TABLES for key in self._dirty(table)]
         for table in _TABLES:
             self._dirty(table).clear()

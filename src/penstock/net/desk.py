@@ -107,6 +107,8 @@ class _Deal(NamedTuple):
     shares: list[tuple[Worker, list[Run]]]
     tokens: int
     """How many the topic's rate was asked for; what is not dealt goes back."""
+    version: int
+    """That of the group when they were chosen."""
 
     def offsets(self) -> list[int]:
         """All offsets, in the order of dealing."""
@@ -225,7 +227,7 @@ class Desk:
             if not want:
                 self._tell_limited(bucket.retry_s(self._hub.monotonic()))
                 return
-        deal = _Deal(picker, self._shares(group, picker, want), want)
+        deal = _Deal(picker, self._shares(group, picker, want), want, group.version)
         self._gone.clear()
         if deal.shares or picker.aside or picker.expired:
             self._deal = deal
@@ -315,7 +317,7 @@ class Desk:
         leased = Leased(
             self.topic,
             self.group,
-            group.version,
+            deal.version,
             self._stock.first_offset(info),
             _compact(picker.heads),
             picker.ahead,

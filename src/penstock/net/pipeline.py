@@ -464,6 +464,7 @@ class Pipeline:
         if self.failure is not None:
             _log.warning("storage_recovered")
             self.failure = None
+        self._checkpointer.committed(commit.index)
         if group.batch.count or group.batch.events:
             self._checkpointer.changed(commit.index)
         sent = self._sent()
