@@ -45,6 +45,7 @@ from penstock.net.key_book import KeyBook
 from penstock.net.listener import Door, Listener
 from penstock.net.mqtt import MqttConnection
 from penstock.net.produce import Producing
+from penstock.net.queue_book import QueueBook
 from penstock.net.queues import PREFIX, WORKERS, is_queue
 from penstock.net.resp.connection import RespConnection
 from penstock.net.sys_topics import SysTopics
@@ -151,7 +152,7 @@ class Server:
         )
         timeout_s = self.config.limits.connect_timeout_s
         self._http = HttpDoor(
-            create_app(self, KeyBook(self.hub), self.config.admin.token),
+            create_app(self, KeyBook(self.hub), self.config.admin.token, QueueBook(self.hub)),
             self._http_closed,
             request_timeout_s=timeout_s,
             keep_alive_s=min(KEEP_ALIVE_S, timeout_s),

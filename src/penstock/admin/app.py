@@ -1,10 +1,11 @@
-"""The pages: ``/health``, ``/ready``, ``/metrics``, ``/topics``, and an index that names them.
+"""The pages: ``/health``, ``/ready``, ``/metrics``, ``/topics`` and more; an index names them.
 
 They tell two questions apart that are often mixed up. *Health* is "does the event loop turn?": the
 answer is yes whenever there is one, and a supervisor restarts the broker when there is none.
 *Ready* is "should new work come here?": no while the storage is full or failing or the broker is
-stopping, and a restart would not help. ``/topics`` is in :mod:`penstock.admin.topics`; ``/keys`` in
-:mod:`penstock.admin.keys`, and is all that changes anything. There is no hidden page.
+stopping, and a restart would not help. ``/topics`` is in :mod:`penstock.admin.topics`. What changes
+anything is for administrators: :mod:`~penstock.admin.keys`, :mod:`~penstock.admin.queues`,
+:mod:`~penstock.admin.groups` and :mod:`~penstock.admin.dead_letters`. There is no hidden page.
 """
 
 from typing import TYPE_CHECKING
@@ -14,13 +15,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from penstock.admin import keys, metrics, topics
+from penstock.admin import dead_letters, groups, keys, metrics, queues, topics
 from penstock.admin.exchange import Refusal
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from penstock.admin.view import KeyBook, View
+    from penstock.admin.view import KeyBook, QueueBook, View
 
 __all__ = ["create_app"]
 
@@ -28,11 +29,16 @@ NO_STORE = {"cache-control": "no-store"}
 """Every answer is about this very moment."""
 
 
-def create_app(view: "View", key_book: "KeyBook | None" = None, token: str = "") -> Starlette:
+def create_app(
+    view: "View",
+    key_book: "KeyBook | None" = None,
+    token: str = "",
+    queue_book: "QueueBook | None" = None,
+) -> Starlette:
     """Return the ASGI application that answers for ``view``.
 
-    With a ``key_book`` there is ``/keys``, for those who present ``token``, or for everybody on
-    this machine if it is empty.
+    With a ``key_book`` there is ``/keys``, with a ``queue_book`` there are ``/queues``, ``/groups``
+    and ``/dlq``: for those who present ``token``, or for everybody on this machine if it is empty.
     """
 
     async def index(request: "Request") -> Response:
@@ -60,16 +66,22 @@ def create_app(view: "View", key_book: "KeyBook | None" = None, token: str = "")
             Route("/metrics/", metrics_page),
             *topics.routes(view),
             *(keys.routes(key_book, token) if key_book else []),
+            *(_queue_routes(queue_book, token) if queue_book else []),
         ],
         exception_handlers={HTTPException: _refusal},
     )
+
+
+def _queue_routes(book: "QueueBook", token: str) -> list[Route]:
+    parts = (queues, groups, dead_letters)
+    return [route for part in parts for route in part.routes(book, token)]
 
 
 def _index_line(version: str, server: tuple[str, int | None] | None) -> str:
     port = f" {server[1]}" if server and server[1] else ""
     return (
         f"Penstock {version}: MQTT 3.1.1, RESP (Redis), the binary protocol and HTTP on this same"
-        f" port{port}; pages: /health /ready /metrics /topics /keys\n"
+        f" port{port}; pages: /health /ready /metrics /topics /keys /queues /groups /dlq\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""What pages have in common: who may ask, what may be sent, how a refusal looks.
+"""What pages have in common: who may ask, what may be sent, how answers and refusals look.
 
 **Browsers** reach loopback addresses too, on behalf of any web page. Pages of other origins cannot
 read the answers, unless they make their own name point here (DNS rebinding); so where an address is
@@ -11,22 +11,40 @@ is refused is in the log, a few lines a second at most, by address and never wit
 presented: an administrator's slip of the finger is nearly the token.
 """
 
+import base64
 import hmac
 import re
+from datetime import UTC, datetime
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
+from penstock.errors import PenstockError
 from penstock.limits import KIB
 from penstock.obs.log import ThrottledLogger, get_logger
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from starlette.requests import Request
 
-__all__ = ["JsonLine", "Refusal", "check_administrator", "check_host", "read_body"]
+__all__ = [
+    "JsonLine",
+    "Refusal",
+    "administrators_page",
+    "check_administrator",
+    "check_host",
+    "kept",
+    "number",
+    "payload_fields",
+    "read_body",
+    "text_of",
+    "time_of",
+]
 
 BODY_BYTES_MAX = 16 * KIB
 """Largest body of a request; a key with the longest list of topics is a quarter of it."""
@@ -34,6 +52,7 @@ BODY_BYTES_MAX = 16 * KIB
 _PORT = re.compile(r":[0-9]*\Z")
 
 _Body = TypeVar("_Body")
+_Value = TypeVar("_Value")
 
 _log = ThrottledLogger(get_logger("admin"))
 
@@ -54,6 +73,21 @@ class Refusal(HTTPException):
     ) -> None:
         super().__init__(status, error, headers)
         self.advice = advice
+
+
+# ── who may ask ───────────────────────────────────────────────────────────────────────────────
+
+
+def administrators_page(
+    path: str, method: str, token: str, answer: "Callable[[Request], Awaitable[Any]]"
+) -> Route:
+    """Make a page for administrators, who present ``token``; its answer is JSON."""
+
+    async def endpoint(request: "Request") -> Response:
+        check_administrator(request, token)
+        return JsonLine(await answer(request), headers={"cache-control": "no-store"})
+
+    return Route(path, endpoint, methods=[method])
 
 
 def check_host(request: "Request") -> None:
@@ -92,7 +126,7 @@ def _check_administrator(request: "Request", token: str) -> None:
         raise Refusal(
             403,
             "requests of web pages are not taken",
-            "use penstock keys, or a program that sends no Origin header",
+            "use the penstock command, or a program that sends no Origin header",
         )
     if token:
         _check_token(request, token)
@@ -114,7 +148,7 @@ def _check_token(request: "Request", token: str) -> None:
         raise Refusal(
             401,
             f"the administrator's token is {'wrong' if presented else 'missing'}",
-            "send it as Authorization: Bearer TOKEN (penstock keys: --token)",
+            "send it as Authorization: Bearer TOKEN (the penstock command: --token)",
             {"www-authenticate": "Bearer"},
         )
 
@@ -131,6 +165,19 @@ def _is_loopback(request: "Request") -> bool:
     return address.is_loopback
 
 
+# ── what may be sent ──────────────────────────────────────────────────────────────────────────
+
+
+def number(request: "Request", name: str, default: int, maximum: int) -> int:
+    """Return a parameter of the query that is a number."""
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdecimal()) or int(text) > maximum:
+        raise HTTPException(400, f"{name} must be a number from 0 to {maximum}")
+    return int(text)
+
+
 async def read_body(request: "Request", kind: type[_Body]) -> _Body:
     """Return the body, JSON of the given kind; no more is read than the bound allows."""
     body = bytearray()
@@ -145,3 +192,34 @@ async def read_body(request: "Request", kind: type[_Body]) -> _Body:
         raise Refusal(
             400, f"the request's body cannot be used: {error}", f"send JSON with {fields}"
         ) from None
+
+
+async def kept(change: "Awaitable[_Value]") -> _Value:
+    """Wait for something to be durable; if the disk refuses, so does the answer."""
+    try:
+        return await change
+    except PenstockError as error:
+        raise Refusal(503, error.message, error.advice or "try again") from error
+
+
+# ── what is answered ──────────────────────────────────────────────────────────────────────────
+
+
+def text_of(data: bytes) -> str:
+    """Whatever a client chose, as text."""
+    return data.decode("utf-8", "backslashreplace")
+
+
+def time_of(time_ms: int) -> str | None:
+    """A time in UTC; None for none."""
+    if not time_ms:
+        return None
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def payload_fields(payload: bytes) -> dict[str, str]:
+    """A payload as text, if it is UTF-8."""
+    try:
+        return {"payload": payload.decode()}
+    except UnicodeDecodeError:
+        return {"payload_base64": base64.b64encode(payload).decode()}

@@ -10,24 +10,25 @@ made it: revoking one would leave the other open.
 """
 
 import asyncio
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
-from starlette.responses import Response
 from starlette.routing import Route
 
-from penstock.admin.exchange import JsonLine, Refusal, check_administrator, read_body
-from penstock.errors import PenstockError
+from penstock.admin.exchange import (
+    Refusal,
+    administrators_page,
+    kept,
+    read_body,
+    time_of,
+)
 from penstock.obs.log import get_logger
 from penstock.trust.faults import SignatureFault
 from penstock.trust.keys import KEYS_MAX, Key, key_fault, rotate
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from starlette.requests import Request
 
     from penstock.admin.view import KeyBook
@@ -67,21 +68,12 @@ class _Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def routes(book: "KeyBook", token: str) -> list[Route]:
     """The pages of one broker; ``token`` is the administrators', empty if there is none."""
     desk = _Desk(book)
-
-    def page(path: str, method: str, answer: "Callable[[Request], Awaitable[Any]]") -> Route:
-        async def endpoint(request: "Request") -> Response:
-            check_administrator(request, token)
-            content = await answer(request)
-            return JsonLine(content, headers={"cache-control": "no-store"})
-
-        return Route(path, endpoint, methods=[method])
-
     return [
-        page("/keys", "GET", desk.show_all),
-        page("/keys", "POST", desk.add),
-        page("/keys/{key_id:int}/revoke", "POST", desk.revoke),
-        page("/keys/{key_id:int}/enable", "POST", desk.enable),
-        page("/keys/{key_id:int}/rotate", "POST", desk.rotate),
+        administrators_page("/keys", "GET", token, desk.show_all),
+        administrators_page("/keys", "POST", token, desk.add),
+        administrators_page("/keys/{key_id:int}/revoke", "POST", token, desk.revoke),
+        administrators_page("/keys/{key_id:int}/enable", "POST", token, desk.enable),
+        administrators_page("/keys/{key_id:int}/rotate", "POST", token, desk.rotate),
     ]
 
 
@@ -173,10 +165,7 @@ class _Desk:
                 )
 
     async def _store(self, event: str, key: Key) -> None:
-        try:
-            await self._book.store_key(key)
-        except PenstockError as error:
-            raise Refusal(503, error.message, error.advice or "try again") from error
+        await kept(self._book.store_key(key))
         _log.info(event, key_id=key.id, device=key.device)
 
 
@@ -185,7 +174,7 @@ def _check_lasting(key: Key, now_ms: int) -> None:
     if key.fault(now_ms) is not None:
         raise Refusal(
             409,
-            f"key {key.id} has expired, at {_time(key.expires_ms)}, and cannot be enabled",
+            f"key {key.id} has expired, at {time_of(key.expires_ms)}, and cannot be enabled",
             f"give the device a new one: penstock keys new {key.device}",
         )
 
@@ -222,14 +211,8 @@ def _show(key: Key, now_ms: int) -> dict[str, Any]:
         "topics": key.topics,
         "public_key": key.public_key.hex(),
         "state": _STATES[key.fault(now_ms)],
-        "created": _time(key.created_ms),
-        "expires": _time(key.expires_ms),
-        "revoked": _time(key.revoked_ms),
+        "created": time_of(key.created_ms),
+        "expires": time_of(key.expires_ms),
+        "revoked": time_of(key.revoked_ms),
         "successor": key.successor or None,
     }
-
-
-def _time(time_ms: int) -> str | None:
-    if not time_ms:
-        return None
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")

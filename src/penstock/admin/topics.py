@@ -8,14 +8,19 @@ A request must name an address or ``localhost`` as its host; :mod:`penstock.admi
 why.
 """
 
-import base64
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
-from penstock.admin.exchange import JsonLine, check_host
+from penstock.admin.exchange import (
+    JsonLine,
+    check_host,
+    number,
+    payload_fields,
+    text_of,
+    time_of,
+)
 from penstock.limits import MIB
 
 if TYPE_CHECKING:
@@ -44,7 +49,7 @@ def routes(view: "View") -> list[Route]:
     def topics(request: "Request") -> "Response":
         check_host(request)
         prefix = request.query_params.get("prefix", "").encode()
-        limit = _number(request, "limit", LISTED_DEFAULT, LISTED_MAX)
+        limit = number(request, "limit", LISTED_DEFAULT, LISTED_MAX)
         listed = [_describe(info) for info, _ in zip(view.store.topics(prefix), range(limit))]  # noqa: B905
         return JsonLine({"topics": listed})
 
@@ -60,9 +65,9 @@ def _messages(request: "Request", store: "Store") -> dict[str, Any]:
     info = store.topic(name.encode())
     if info is None:
         raise HTTPException(404, f"nothing was ever journaled for the topic {name!r}")
-    limit = _number(request, "limit", MESSAGES_DEFAULT, MESSAGES_MAX)
+    limit = number(request, "limit", MESSAGES_DEFAULT, MESSAGES_MAX)
     last = max(info.first_offset, info.next_offset - limit)
-    offset = _number(request, "offset", last, 2**63)
+    offset = number(request, "offset", last, 2**63)
     found = store.read_topic(name.encode(), offset, limit, BYTES_MAX)
     return {**_describe(info), "messages": [_show(message) for message in found.messages()]}
 
@@ -77,15 +82,14 @@ def _describe(info: "TopicInfo") -> dict[str, Any]:
 
 
 def _show(message: "Message") -> dict[str, Any]:
-    time = datetime.fromtimestamp(message.time_ms / 1000, UTC)
     return {
         "offset": message.offset,
         "sequence": message.sequence,
-        "time": time.isoformat(timespec="milliseconds"),
+        "time": time_of(message.time_ms),
         "qos": message.qos,
         "retain": message.retain,
         **_extras(message.extras),
-        **_payload(message.payload),
+        **payload_fields(message.payload),
     }
 
 
@@ -96,25 +100,5 @@ def _extras(extras: "Extras | None") -> dict[str, Any]:
         shown["key_id"] = extras.signature.key_id
         shown["signature_version"] = extras.signature.version
     if extras is not None and extras.headers:
-        shown["headers"] = [[_text(name), _text(value)] for name, value in extras.headers]
+        shown["headers"] = [[text_of(name), text_of(value)] for name, value in extras.headers]
     return shown
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "backslashreplace")
-
-
-def _payload(payload: bytes) -> dict[str, str]:
-    try:
-        return {"payload": payload.decode()}
-    except UnicodeDecodeError:
-        return {"payload_base64": base64.b64encode(payload).decode()}
-
-
-def _number(request: "Request", name: str, default: int, maximum: int) -> int:
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdecimal()) or int(text) > maximum:
-        raise HTTPException(400, f"{name} must be a number from 0 to {maximum}")
-    return int(text)

@@ -1,6 +1,7 @@
-"""What the administration pages may know of a running broker, and the one thing they may change.
+"""What the administration pages may know of a running broker, and what they may change.
 
-A ``View`` is read only. The keys of devices can be changed too, through a ``KeyBook``.
+A ``View`` is read only. The keys of devices can be changed too, through a ``KeyBook``; topics,
+groups and dead letters through a ``QueueBook``.
 
 What a ``View`` tells is in memory, and to be asked for on the event loop; the answer comes at once.
 ``store``, ``journal`` and ``queue_pending`` may need the disk, and may be asked in any thread: do
@@ -9,13 +10,15 @@ so in one that nobody else waits for.
 
 from typing import NamedTuple, Protocol
 
+from penstock.core.commands import GroupConfigured, TopicConfigured
 from penstock.core.groups import Groups
+from penstock.core.topics import Topics
 from penstock.obs.counters import Counters
 from penstock.store.store import Store
 from penstock.trust.gate import Gate
 from penstock.trust.keys import Key
 
-__all__ = ["JournalView", "KeyBook", "View"]
+__all__ = ["JournalView", "KeyBook", "QueueBook", "View"]
 
 
 class JournalView(NamedTuple):
@@ -114,3 +117,65 @@ class KeyBook(Protocol):
 
     async def store_key(self, key: Key) -> None:
         """Register a key or replace the one of its id; durable and in force when it returns."""
+
+
+class QueueBook(Protocol):
+    """Topics, their groups and their dead letters, as the pages see and change them.
+
+    Whatever is awaited is durable and in force when it returns.
+    """
+
+    @property
+    def store(self) -> Store:
+        """The journal; its reading methods may be called from any thread."""
+
+    @property
+    def topics(self) -> Topics:
+        """Topics that were made or steered."""
+
+    @property
+    def groups(self) -> Groups:
+        """All groups of all topics."""
+
+    def first_offset(self, topic: bytes) -> int:
+        """The oldest message of a topic that some group is not done with, within its limits."""
+
+    def messages(self, topic: bytes) -> int:
+        """How many messages a topic has from there on."""
+
+    def consumers(self, topic: bytes, group: bytes) -> int:
+        """How many consumers a group has now."""
+
+    def first_letter(self, letters: bytes) -> int:
+        """The oldest message of a dead-letter topic that was neither sent back nor dropped."""
+
+    def letter_count(self, letters: bytes) -> int:
+        """How many messages a dead-letter topic has from there on."""
+
+    async def configure_topic(self, command: TopicConfigured) -> None:
+        """Make a topic or change its settings."""
+
+    async def delete_topic(self, topic: bytes) -> None:
+        """Delete a topic with its messages, groups and settings."""
+
+    async def make_group(self, topic: bytes, group: bytes, at: str, value: int) -> bool:
+        """Make a group; tell whether there was none.
+
+        It begins ``at`` "earliest", "latest", "offset" or "time"; the value is the offset or, in
+        milliseconds, the time.
+        """
+
+    async def move_group(self, topic: bytes, group: bytes, at: str, value: int) -> None:
+        """Have a group go on from somewhere else."""
+
+    async def configure_group(self, command: GroupConfigured) -> None:
+        """Change how a group repeats what failed."""
+
+    async def delete_group(self, topic: bytes, group: bytes) -> None:
+        """Forget a group."""
+
+    async def redrive(self, topic: bytes, group: bytes, maximum: int) -> int:
+        """Send dead letters back to the topic they came from; return how many were sent."""
+
+    async def drop(self, topic: bytes, group: bytes) -> int:
+        """Be done with the dead letters of a group; return how many there were."""

@@ -1,14 +1,12 @@
 """``/keys``: registered, revoked and rotated while the broker runs, by administrators only."""
 
 import asyncio
-import json
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import pytest
+from asking import Api
 
 from penstock.admin import exchange
-from penstock.admin.app import create_app
 from penstock.errors import StorageFull
 from penstock.obs.log import Throttle, ThrottledLogger
 from penstock.trust import keys as trust_keys
@@ -42,55 +40,6 @@ class MemoryBook:
         if self.error:
             raise self.error
         self.ring.put(key)
-
-
-class Answer(NamedTuple):
-    status: int
-    headers: dict
-    document: dict
-
-
-class Api:
-    """The application of a book, asked without a socket."""
-
-    def __init__(self, view, book, token=""):
-        self.app = create_app(view, book, token)
-
-    async def ask_soon(self, method, path, body=None, client="127.0.0.1", **headers):
-        sent = []
-        raw = body if isinstance(body, bytes) else json.dumps(body).encode() if body else b""
-        pieces = [raw[i : i + 4096] for i in range(0, len(raw), 4096)] or [b""]
-
-        async def receive():
-            piece = pieces.pop(0)
-            return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
-
-        async def send(message):
-            sent.append(message)
-
-        given = {"host": "localhost:1883"} | headers
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": method,
-            "scheme": "http",
-            "path": path,
-            "raw_path": path.encode(),
-            "root_path": "",
-            "query_string": b"",
-            "headers": [(name.encode(), value.encode()) for name, value in given.items()],
-            "server": ("127.0.0.1", 1883),
-            "client": client and (client, 50_000),
-        }
-        await self.app(scope, receive, send)
-        start, *bodies = sent
-        found = {name.decode(): value.decode() for name, value in start["headers"]}
-        content = b"".join(piece.get("body", b"") for piece in bodies)
-        return Answer(start["status"], found, json.loads(content))
-
-    def ask(self, *arguments, **options):
-        return asyncio.run(self.ask_soon(*arguments, **options))
 
 
 @pytest.fixture

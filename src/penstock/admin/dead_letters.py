@@ -1,0 +1,199 @@
+"""``/dlq``: messages that failed as often as their group allows, looked at, sent back, dropped.
+
+They lie in a topic of their own, whose name is made of the topic's and the group's. Where the one
+ends and the other begins cannot always be told from it, as both may contain a slash: here the group
+that exists decides. Nothing depends on it; each letter says in its headers where it comes from.
+
+One request sends back a limited number of letters, as an answer has its time; whoever wants all of
+them asks again.
+"""
+
+import codecs
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta
+from starlette.concurrency import run_in_threadpool
+from starlette.routing import Route
+
+from penstock.admin.exchange import (
+    Refusal,
+    administrators_page,
+    kept,
+    number,
+    payload_fields,
+    read_body,
+    text_of,
+    time_of,
+)
+from penstock.admin.groups import names
+from penstock.admin.queues import LETTERS_PREFIX
+from penstock.limits import KIB, MIB
+from penstock.obs.log import get_logger
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from penstock.admin.view import QueueBook
+    from penstock.core.groups import Groups
+    from penstock.model.message import Message
+
+__all__ = ["routes"]
+
+LISTED_DEFAULT, LISTED_MAX = 100, 1_000
+"""Dead-letter topics in one answer."""
+
+LETTERS_DEFAULT, LETTERS_MAX = 10, 1_000
+"""Letters in one answer."""
+
+READ_BYTES_MAX = 4 * MIB
+PREVIEW_BYTES = 1 * KIB
+"""Payload read for one answer, and shown of one letter."""
+
+REDRIVEN_MAX = 10_000
+"""Letters sent back by one request: a matter of a second."""
+
+_HEADER_PREFIX = b"dlq-"
+
+_log = get_logger("queues")
+
+
+class _Redrive(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whose letters to send back, and how many of them."""
+
+    topic: str
+    group: str
+    max: Annotated[int, Meta(ge=1, le=REDRIVEN_MAX)] = REDRIVEN_MAX
+
+
+def routes(book: "QueueBook", token: str) -> list[Route]:
+    """The pages of one broker; ``token`` is the administrators', empty if there is none."""
+    pages = _Pages(book)
+    return [
+        administrators_page("/dlq", "GET", token, pages.show_all),
+        administrators_page("/dlq", "DELETE", token, pages.drop),
+        administrators_page("/dlq/letters", "GET", token, pages.show_letters),
+        administrators_page("/dlq/redrive", "POST", token, pages.redrive),
+    ]
+
+
+class _Pages:
+    """Answers the requests. Whoever gets here may do everything."""
+
+    def __init__(self, book: "QueueBook") -> None:
+        self._book = book
+
+    async def show_all(self, request: "Request") -> dict[str, Any]:
+        after = request.query_params.get("after", "").encode()
+        limit = number(request, "limit", LISTED_DEFAULT, LISTED_MAX)
+        found = {
+            name: count
+            for name in self._book.topics.by_name
+            if name.startswith(LETTERS_PREFIX)
+            and name > after
+            and (count := self._book.letter_count(name))
+        }
+        page = nsmallest(limit, found)
+        return {
+            "dead_letters": [self._describe(name, found[name]) for name in page],
+            "more": len(found) > len(page),
+        }
+
+    def _describe(self, letters: bytes, count: int) -> dict[str, Any]:
+        topic, group = _origin(letters, self._book.groups)
+        return {
+            "topic": text_of(topic),
+            "group": text_of(group),
+            "letters_topic": text_of(letters),
+            "letters": count,
+        }
+
+    async def show_letters(self, request: "Request") -> dict[str, Any]:
+        letters = _letters_topic(*names(request))
+        count = self._book.letter_count(letters)
+        first = self._book.first_letter(letters)
+        offset = max(number(request, "offset", first, 2**63 - 1), first)
+        limit = number(request, "limit", LETTERS_DEFAULT, LETTERS_MAX)
+        shown = []
+        if count:
+            store = self._book.store
+            found = await run_in_threadpool(
+                store.read_topic, letters, offset, limit, READ_BYTES_MAX
+            )
+            shown = [_show(message) for message in found.messages()]
+        return {"letters_topic": text_of(letters), "letters": count, "shown": shown}
+
+    async def redrive(self, request: "Request") -> dict[str, Any]:
+        wanted = await read_body(request, _Redrive)
+        letters = _letters_topic(wanted.topic, wanted.group)
+        before = self._book.letter_count(letters)
+        topic, group = wanted.topic.encode(), wanted.group.encode()
+        redriven = await kept(self._book.redrive(topic, group, wanted.max))
+        left = self._book.letter_count(letters)
+        _check_moved(letters, redriven, before, left)
+        _log.info("letters_redriven", topic=wanted.topic, group=wanted.group, letters=redriven)
+        return {"redriven": redriven, "left": left}
+
+    async def drop(self, request: "Request") -> dict[str, Any]:
+        topic, group = names(request)
+        letters = _letters_topic(topic, group)
+        before = self._book.letter_count(letters)
+        dropped = await kept(self._book.drop(topic.encode(), group.encode()))
+        _check_moved(letters, dropped, before, self._book.letter_count(letters))
+        _log.info("letters_dropped", topic=topic, group=group, letters=dropped)
+        return {"dropped": dropped}
+
+
+def _letters_topic(topic: str, group: str) -> bytes:
+    return LETTERS_PREFIX + topic.encode() + b"/" + group.encode()
+
+
+def _check_moved(letters: bytes, moved: int, before: int, left: int) -> None:
+    """Say so if nothing happened to letters that are there: somebody else has them in hand."""
+    if not moved and before and left >= before:
+        raise Refusal(
+            409,
+            f"the letters of {text_of(letters)!r} are being sent back already",
+            "ask again when that has ended",
+        )
+
+
+def _origin(letters: bytes, groups: "Groups") -> tuple[bytes, bytes]:
+    """Return the topic and the group whose letters these are."""
+    name = letters.removeprefix(LETTERS_PREFIX)
+    levels = name.split(b"/")
+    for end in range(len(levels) - 1, 0, -1):
+        topic, group = b"/".join(levels[:end]), b"/".join(levels[end:])
+        if groups.get(topic, group) is not None:
+            return topic, group
+    topic, _, group = name.rpartition(b"/")
+    return topic, group
+
+
+def _show(message: "Message") -> dict[str, Any]:
+    headers = message.extras.headers if message.extras else ()
+    story = dict(headers)
+    own = [[text_of(n), text_of(v)] for n, v in headers if not n.startswith(_HEADER_PREFIX)]
+    return {
+        "offset": message.offset,
+        "time": time_of(message.time_ms),
+        "topic": text_of(story.get(b"dlq-topic", b"")),
+        "topic_offset": int(story.get(b"dlq-offset", b"0")),
+        "attempts": int(story.get(b"dlq-attempts", b"0")),
+        "reason": text_of(story.get(b"dlq-reason", b"")),
+        **({"headers": own} if own else {}),
+        "payload_bytes": len(message.payload),
+        **_preview(message.payload),
+    }
+
+
+def _preview(payload: bytes) -> dict[str, str]:
+    """Show the beginning of a payload: as text if it is, though the cut be amid a character."""
+    if len(payload) <= PREVIEW_BYTES:
+        return payload_fields(payload)
+    head = payload[:PREVIEW_BYTES]
+    try:
+        return {"payload": codecs.getincrementaldecoder("utf-8")().decode(head)}
+    except UnicodeDecodeError:
+        return payload_fields(head)

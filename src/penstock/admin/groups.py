@@ -1,0 +1,212 @@
+"""``/groups``: who works on which topic and how far they are; made, moved, steered and deleted.
+
+A group is named by two names that may contain anything, so both are parameters of the query, or
+fields of the body, and never parts of the path.
+
+Looking at a group costs what it has in flight, so a long list is made in slices: others have a turn
+between them.
+"""
+
+import asyncio
+from datetime import UTC, datetime
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta
+from starlette.routing import Route
+
+from penstock.admin.exchange import (
+    Refusal,
+    administrators_page,
+    kept,
+    number,
+    read_body,
+    text_of,
+)
+from penstock.admin.queues import Count, Seconds, known_topic
+from penstock.core.commands import GroupConfigured
+from penstock.core.groups import Group
+from penstock.limits import TOPIC_BYTES_MAX
+from penstock.obs.log import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from starlette.requests import Request
+
+    from penstock.admin.view import QueueBook
+
+__all__ = ["names", "routes"]
+
+LISTED_DEFAULT, LISTED_MAX = 100, 1_000
+"""Groups in one answer."""
+
+AT_ONCE = 20
+"""Groups described before others have a turn."""
+
+_Place = Annotated[int, Meta(ge=0, le=2**63 - 1)] | str
+"""An offset; "earliest" or "latest"; or a time, as in "2030-01-01T00:00:00Z"."""
+
+_log = get_logger("queues")
+
+
+class _Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What makes, moves or steers a group."""
+
+    topic: str
+    group: str
+    start: _Place | None = None
+    """Where it begins if there is none yet: at the earliest unless said."""
+    seek: _Place | None = None
+    """Where it goes on from."""
+    max_deliveries: Count | None = None
+    backoff_s: Seconds | None = None
+    backoff_max_s: Seconds | None = None
+
+
+def routes(book: "QueueBook", token: str) -> list[Route]:
+    """The pages of one broker; ``token`` is the administrators', empty if there is none."""
+    pages = _Pages(book)
+    return [
+        administrators_page("/groups", "GET", token, pages.show_all),
+        administrators_page("/groups", "PUT", token, pages.put),
+        administrators_page("/groups", "DELETE", token, pages.delete),
+    ]
+
+
+def names(request: "Request") -> tuple[str, str]:
+    """Return the topic and the group that a request's query names."""
+    topic, group = request.query_params.get("topic"), request.query_params.get("group")
+    if topic is None or group is None:
+        raise Refusal(400, "which group is meant?", "name it: ?topic=TOPIC&group=GROUP")
+    return topic, group
+
+
+class _Pages:
+    """Answers the requests. Whoever gets here may do everything."""
+
+    def __init__(self, book: "QueueBook") -> None:
+        self._book = book
+
+    async def show_all(self, request: "Request") -> dict[str, Any]:
+        if "group" in request.query_params:
+            return {"groups": [self._describe(self._known(*names(request)))], "more": False}
+        asked = request.query_params
+        after = (asked.get("after_topic", "").encode(), asked.get("after_group", "").encode())
+        limit = number(request, "limit", LISTED_DEFAULT, LISTED_MAX)
+        candidates = self._candidates(asked.get("topic"))
+        found = [group for group in candidates if (group.topic, group.name) > after]
+        page = nsmallest(limit, found, key=lambda group: (group.topic, group.name))
+        return {"groups": await self._described(page), "more": len(found) > len(page)}
+
+    def _candidates(self, topic: str | None) -> "Iterable[Group]":
+        if topic is not None:
+            name = known_topic(self._book, topic)
+            return self._book.groups.by_topic.get(name, {}).values()
+        return (group for group in self._book.groups if not group.topic.startswith(b"$"))
+
+    async def _described(self, page: list[Group]) -> list[dict[str, Any]]:
+        described = []
+        for place, group in enumerate(page):
+            if place % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
+            described.append(self._describe(group))
+        return described
+
+    async def put(self, request: "Request") -> dict[str, Any]:
+        wanted = await read_body(request, _Wanted)
+        start = _place("start", "earliest" if wanted.start is None else wanted.start)
+        seek = None if wanted.seek is None else _place("seek", wanted.seek)
+        topic, group = known_topic(self._book, wanted.topic), _lawful(wanted.group)
+        if seek is not None:
+            self._known(wanted.topic, wanted.group)
+        if await kept(self._book.make_group(topic, group, *start)):
+            _log.info("group_made", topic=wanted.topic, group=wanted.group)
+        await self._configure(topic, group, wanted)
+        if seek is not None:
+            await kept(self._book.move_group(topic, group, *seek))
+            _log.info("group_moved", topic=wanted.topic, group=wanted.group, to=wanted.seek)
+        return self._describe(self._known(wanted.topic, wanted.group))
+
+    async def _configure(self, topic: bytes, group: bytes, wanted: _Wanted) -> None:
+        pause_ms, longest_ms = _milliseconds(wanted.backoff_s), _milliseconds(wanted.backoff_max_s)
+        settings = (wanted.max_deliveries, pause_ms, longest_ms)
+        if settings != (None, None, None):
+            await kept(self._book.configure_group(GroupConfigured(topic, group, *settings)))
+            _log.info("group_configured", topic=wanted.topic, group=wanted.group)
+
+    async def delete(self, request: "Request") -> dict[str, Any]:
+        topic, name = names(request)
+        group = self._known(topic, name)
+        consumers = self._book.consumers(group.topic, group.name)
+        if consumers:
+            raise Refusal(
+                409,
+                f"the group {name!r} of {topic!r} has consumers now: {consumers}",
+                "stop them first; they would make it anew, from the beginning",
+            )
+        deleted = self._describe(group)
+        await kept(self._book.delete_group(group.topic, group.name))
+        _log.info("group_deleted", topic=topic, group=name)
+        return deleted
+
+    def _known(self, topic: str, name: str) -> Group:
+        group = self._book.groups.get(topic.encode(), name.encode())
+        if group is None:
+            raise Refusal(
+                404,
+                f"there is no group {name!r} of the topic {topic!r}",
+                "penstock groups list shows all groups; penstock groups create makes one",
+            )
+        return group
+
+    def _describe(self, group: Group) -> dict[str, Any]:
+        info = self._book.store.topic(group.topic)
+        end = info.next_offset if info else 0
+        gone = max(self._book.first_offset(group.topic) - group.next, 0)
+        return {
+            "topic": text_of(group.topic),
+            "group": text_of(group.name),
+            "position": group.oldest_unsettled,
+            "lag": max(group.lag(end) - gone, len(group.pending)),
+            "in_flight": group.in_hand,
+            "returned": group.returned_count,
+            "delayed": len(group.waiting),
+            "dead_letters": group.dead_letters,
+            "redeliveries": group.redeliveries,
+            "consumers": self._book.consumers(group.topic, group.name),
+            "max_deliveries": group.max_deliveries,
+            "backoff_s": group.backoff_ms / 1000,
+            "backoff_max_s": group.backoff_max_ms / 1000,
+        }
+
+
+def _lawful(name: str) -> bytes:
+    group = name.encode()
+    if len(group) > TOPIC_BYTES_MAX:
+        raise Refusal(400, f"longer than {TOPIC_BYTES_MAX} bytes: {name!r}", "choose another name")
+    return group
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)
+
+
+def _place(field: str, place: int | str) -> tuple[str, int]:
+    """Return where a group is to begin, as a ``QueueBook`` takes it."""
+    if isinstance(place, int):
+        return "offset", place
+    if place in ("earliest", "latest"):
+        return place, 0
+    try:
+        time = datetime.fromisoformat(place)
+        aware = time if time.tzinfo else time.replace(tzinfo=UTC)
+        return "time", max(round(aware.timestamp() * 1000), 0)
+    except (ValueError, OverflowError):
+        raise Refusal(
+            400,
+            f"{field} is no place in a topic: {place!r}",
+            'send "earliest", "latest", an offset as a number, or a time as in'
+            ' "2030-01-01T00:00:00Z"',
+        ) from None
