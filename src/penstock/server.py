@@ -484,6 +484,9 @@ def recover(store: Store, broker: Broker) -> None:
         broker.subscribers.load(row)
     for key, row in store.rows("groups"):
         broker.groups.load(key, row)
+    for key, row in store.rows("pending"):
+        broker.groups.load_chunk(key, row)
+    broker.groups.end_loading()
     for _key, row in store.rows("settings"):
         broker.topics.load(row)
     for key, row in store.rows("producers"):

@@ -19,6 +19,7 @@ from penstock.core.commands import (
     to_event,
 )
 from penstock.core.groups import Groups, row_key
+from tests.group_rows import RowsOnDisk, state_of
 
 T, G = b"t", b"g"
 KEY = row_key(T, G)
@@ -92,7 +93,7 @@ class GroupMachine(RuleBasedStateMachine):
     def begin(self, start):
         self.groups = Groups()
         self.model: Model | None = None
-        self.rows: dict[bytes, bytes] = {}
+        self.disk = RowsOnDisk()
         self.entries: list[tuple[int, tuple]] = []
         self.index = 0
         self.first = self.end = 0
@@ -207,26 +208,22 @@ class GroupMachine(RuleBasedStateMachine):
     @rule()
     def checkpoint(self):
         """The row is taken now; the entries before it need not be there for a start any more."""
-        row = self.groups.row(KEY, self.index)
-        self.rows = {KEY: row} if row else {}
+        self.disk.write(self.groups, KEY, self.index)
         self.entries.clear()
 
     @rule()
     def row_without_mark(self):
         """The row is newer than the mark: replay meets entries that it contains."""
-        row = self.groups.row(KEY, self.index)
-        self.rows = {KEY: row} if row else {}
+        self.disk.write(self.groups, KEY, self.index)
 
     @rule()
     def die(self):
         """Rows and entries give the state again."""
-        before = self.groups.row(KEY, 0)
-        self.groups = Groups()
-        for key, row in self.rows.items():
-            self.groups.load(key, row)
+        before = state_of(self.groups.get(T, G))
+        self.groups = self.disk.load()
         for index, event in deepcopy(self.entries):
             self.groups.apply(from_event(event), index, recovering=True)
-        assert self.groups.row(KEY, 0) == before
+        assert state_of(self.groups.get(T, G)) == before
 
     @invariant()
     def the_group_is_what_the_model_says(self):

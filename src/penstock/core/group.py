@@ -50,6 +50,9 @@ PRIORITIES = 8
 SWEPT_AT_ONCE = 10_000
 """Leases that one ``Swept`` takes back; the rest is left to the next: others have a turn."""
 
+CHUNK_BITS = 10
+"""Pending messages are written down by so many offsets at a time, and only where they changed."""
+
 NO_LEASE = -1
 
 
@@ -98,6 +101,7 @@ class _Row(msgspec.Struct, array_like=True):
     next: int
     applied: int
     pending: list[tuple[int, Pending]]
+    """Where a former version wrote them."""
     consumers: list[tuple[bytes, int, int]]
     heads: list[int] = []
     ahead: int = 0
@@ -111,6 +115,7 @@ class _Row(msgspec.Struct, array_like=True):
 
 
 _decoder = msgspec.msgpack.Decoder(_Row)
+_chunk_decoder = msgspec.msgpack.Decoder(list[tuple[int, Pending]])
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -152,6 +157,10 @@ class Group:
         self.redeliveries = 0
         self.applied = 0
         """Index of the last journal entry that this state contains; replay skips up to it."""
+        self.changed: set[int] = set()
+        """Chunks of pending messages that differ from their rows on disk."""
+        self._unchunked: list[int] = []
+        """Offsets that were read from the row of a former version, which had no chunks."""
 
     # ── what there is ─────────────────────────────────────────────────────────────────────────
 
@@ -241,9 +250,14 @@ class Group:
         """Forget returned messages that retention has taken since; skip what it took before."""
         for offsets in self.returned:
             while offsets and -offsets[-1] < first:
-                del self.pending[-offsets.pop()]
+                self._drop(-offsets.pop())
         if min(self.heads) < first:
             self.heads = [max(head, first) for head in self.heads]
+
+    def _drop(self, offset: int) -> Pending:
+        """A message is pending no more."""
+        self.changed.add(offset >> CHUNK_BITS)
+        return self.pending.pop(offset)
 
     def _set_aside(self, aside: Iterable[Scheduled], now_ms: int) -> None:
         """Keep messages that the heads passed until their time comes."""
@@ -251,6 +265,7 @@ class Group:
             if offset not in self.pending:
                 pending = Pending(None, now_ms, 0, until_ms=due_ms, priority=priority)
                 self.pending[offset] = pending
+                self.changed.add(offset >> CHUNK_BITS)
                 self._wait(offset, due_ms)
 
     def _wait(self, offset: int, until_ms: int) -> None:
@@ -299,7 +314,7 @@ class Group:
                 pending = Pending(name, command.now_ms, times, priority=priority)
                 self._assign(offset, known, pending)
             elif is_returned:
-                del self.pending[offset]
+                self._drop(offset)
         return Share(name, offsets, deliveries)
 
     def _assign(self, offset: int, known: Pending | None, pending: Pending) -> None:
@@ -309,6 +324,7 @@ class Group:
         assert pending.consumer
         self.consumers[pending.consumer].pending.add(offset)
         self.pending[offset] = pending
+        self.changed.add(offset >> CHUNK_BITS)
 
     def _take_from(self, pending: Pending, offset: int) -> None:
         """Take a message from whoever has it."""
@@ -352,12 +368,15 @@ class Group:
     ) -> Share:
         name, until_ms, runs = share
         pending_by_offset, leases, expiries = self.pending, self.leases, self._expiries
-        now_ms = command.now_ms
+        now_ms, changed = command.now_ms, self.changed
         holds = self.consumer(name, now_ms).pending if name else None
         offsets: list[int] = []
         deliveries: list[int] = []
         number = lease
         for priority, start, end in runs:
+            changed.add(start >> CHUNK_BITS)
+            if end - start > 1:
+                changed.update(range(start >> CHUNK_BITS, (end - 1 >> CHUNK_BITS) + 1))
             for offset in range(start, end):
                 known = pending_by_offset.get(offset)
                 times = 1
@@ -382,7 +401,7 @@ class Group:
         for offset in offsets:
             known = self.pending.get(offset)
             if known is not None and self._is_returned(offset, known):
-                del self.pending[offset]
+                self._drop(offset)
                 taken[known.priority].add(offset)
 
     def _is_returned(self, offset: int, pending: Pending) -> bool:
@@ -410,28 +429,35 @@ class Group:
             else:
                 offsets = [offset for offset in range(start, end) if offset in self.pending]
             settled += len(offsets)
-            for offset in offsets:
-                self._let_go(offset, self.pending.pop(offset))
+            self._let_go(offsets)
         return settled
 
-    def _let_go(self, offset: int, pending: Pending) -> None:
-        """Take a message that is pending no more from wherever it is."""
-        if pending.consumer is not None:
-            self._take_from(pending, offset)
-        elif offset in self.exhausted:
-            del self.exhausted[offset]
-        elif self.waiting.pop(offset, None) is None:
-            self._remove_returned(pending.priority, {offset})
+    def _let_go(self, offsets: list[int]) -> None:
+        """Messages are pending no more: take them from wherever they are."""
+        returned: list[set[int]] = [set() for _ in range(PRIORITIES)]
+        for offset in offsets:
+            pending = self._drop(offset)
+            if pending.consumer is not None:
+                self._take_from(pending, offset)
+            elif offset in self.exhausted:
+                del self.exhausted[offset]
+            elif self.waiting.pop(offset, None) is None:
+                returned[pending.priority].add(offset)
+        for priority, those in enumerate(returned):
+            if those:
+                self._remove_returned(priority, those)
 
     def settle_leases(self, stretches: Iterable[tuple[int, int]]) -> int:
         """Messages under these leases are done with; return how many there were."""
         pop_lease, pop_pending = self.leases.pop, self.pending.pop
+        changed = self.changed.add
         settled = 0
         for lease in _leases(stretches, self.leases):
             offset = pop_lease(lease, None)
             if offset is None:
                 continue
             settled += 1
+            changed(offset >> CHUNK_BITS)
             pending = pop_pending(offset)
             if pending.consumer:
                 self._take_from(pending, offset)
@@ -473,6 +499,7 @@ class Group:
                 continue
             extended += 1
             self.pending[offset].until_ms = command.deadline_ms
+            self.changed.add(offset >> CHUNK_BITS)
             heappush(self._expiries, (command.deadline_ms, offset))
         return extended
 
@@ -502,6 +529,7 @@ class Group:
         for offset in offsets:
             pending = self.pending[offset]
             pending.consumer, pending.lease = None, NO_LEASE
+            self.changed.add(offset >> CHUNK_BITS)
             if 0 < self.max_deliveries <= pending.deliveries:
                 self.exhausted[offset] = None
             elif pending.until_ms:
@@ -533,7 +561,7 @@ class Group:
         if consumer is None:
             return 0
         for offset in consumer.pending:
-            self.leases.pop(self.pending.pop(offset).lease, None)
+            self.leases.pop(self._drop(offset).lease, None)
         return len(consumer.pending)
 
     def bury(self, command: DeadLettered) -> int:
@@ -565,7 +593,7 @@ class Group:
         self.consumer(command.consumer, command.now_ms)
         priority = known.priority if known else 0
         if known is not None:
-            self._let_go(offset, known)
+            self._let_go([offset])
         pending = Pending(command.consumer, command.taken_ms, times, priority=priority)
         self._assign(offset, None, pending)
         return True
@@ -615,7 +643,7 @@ class Group:
         self._place(free)
 
     def to_row(self, applied: int) -> bytes:
-        """Everything durable of this group; it contains all entries up to ``applied``."""
+        """What is durable of this group, but for what is pending, up to entry ``applied``."""
         self.applied = applied
         return _encoder.encode(
             _Row(
@@ -623,7 +651,7 @@ class Group:
                 self.name,
                 self.next,
                 applied,
-                list(self.pending.items()),
+                [],
                 [(name, c.seen_ms, c.active_ms) for name, c in self.consumers.items()],
                 self.heads,
                 self.ahead,
@@ -637,9 +665,29 @@ class Group:
             )
         )
 
+    def chunk_row(self, chunk: int) -> bytes | None:
+        """The pending messages of one chunk; None: there are none."""
+        start = chunk << CHUNK_BITS
+        offsets = range(start, start + (1 << CHUNK_BITS))
+        found = [(offset, self.pending[offset]) for offset in offsets if offset in self.pending]
+        return _encoder.encode(found) if found else None
+
+    def load_chunk(self, row: bytes) -> None:
+        """Take what ``chunk_row`` gave."""
+        self.pending.update(_chunk_decoder.decode(row))
+
+    def end_loading(self) -> None:
+        """All that is pending is there: file it."""
+        for offset, pending in self.pending.items():
+            if pending.consumer:
+                self.consumers[pending.consumer].pending.add(offset)
+        self._file_all()
+        self.changed = {offset >> CHUNK_BITS for offset in self._unchunked}
+        self._unchunked = []
+
     @classmethod
     def from_row(cls, row: bytes) -> "Group":
-        """The group that ``to_row`` described."""
+        """The group that ``to_row`` described; its chunks are to follow, then ``end_loading``."""
         data = _decoder.decode(row)
         group = cls(data.topic, data.name, data.next)
         group.applied = data.applied
@@ -649,12 +697,9 @@ class Group:
         group.backoff_ms, group.backoff_max_ms = data.backoff_ms, data.backoff_max_ms
         group.dead_letters, group.redeliveries = data.dead_letters, data.redeliveries
         group.pending = dict(data.pending)
+        group._unchunked = list(group.pending)
         for name, seen_ms, active_ms in data.consumers:
             group.consumers[name] = Consumer(seen_ms, active_ms, set())
-        for offset, pending in data.pending:
-            if pending.consumer:
-                group.consumers[pending.consumer].pending.add(offset)
-        group._file_all()
         return group
 
 

@@ -63,6 +63,15 @@ def _names(key: bytes) -> tuple[bytes, bytes]:
     return key[4:end], key[end:]
 
 
+def _chunk_key(key: bytes, chunk: int) -> bytes:
+    """The key of a chunk's row: its group's, and its number."""
+    return key + chunk.to_bytes(8, "big")
+
+
+def _chunk_of(key: bytes) -> tuple[bytes, int]:
+    return key[:-8], int.from_bytes(key[-8:], "big")
+
+
 class Groups:
     """All groups of all topics, and what commands do to them."""
 
@@ -70,6 +79,10 @@ class Groups:
         self.by_topic: dict[bytes, dict[bytes, Group]] = {}
         self.dirty: dict[bytes, None] = {}
         """Keys (``row_key``) of groups whose row on disk is older than the state here."""
+        self._stored: dict[bytes, set[int]] = {}
+        """Chunks of pending messages that have a row on disk, by the key of their group."""
+        self._deleted: dict[bytes, set[int]] = {}
+        """Those of groups that are no more: their rows are to be deleted."""
         self.next_lease = 0
         """The number of the next lease. One count for all groups, so that no lease of a group that
         was deleted can be taken for one of another by the same name."""
@@ -120,7 +133,9 @@ class Groups:
                 self._remove(group)
 
     def _remove(self, group: Group) -> None:
-        self.dirty[row_key(group.topic, group.name)] = None
+        key = row_key(group.topic, group.name)
+        self.dirty[key] = None
+        self._deleted.setdefault(key, set()).update(self._stored.get(key, ()))
         del self.by_topic[group.topic][group.name]
         if not self.by_topic[group.topic]:
             del self.by_topic[group.topic]
@@ -183,17 +198,66 @@ class Groups:
                 self._remove(group)
         return True
 
-    def row(self, key: bytes, index: int) -> bytes | None:
-        """The checkpoint row of a group as of entry ``index``; None: it has none."""
+    # ── checkpoint ────────────────────────────────────────────────────────────────────────────
+
+    def rows(self, key: bytes, index: int) -> Iterator[tuple[str, bytes, bytes | None]]:
+        """The rows of a group that changed, as of entry ``index``: table, key, row (None: none).
+
+        They belong into one commit: together they say up to which entry they are complete.
+        """
         if key == _LEASE_KEY:
-            return self.next_lease.to_bytes(8, "big")
+            yield "groups", key, self.next_lease.to_bytes(8, "big")
+            return
         group = self.get(*_names(key))
-        return group.to_row(index) if group else None
+        stored = self._stored.setdefault(key, set())
+        changed = self._deleted.pop(key, set())
+        yield "groups", key, group.to_row(index) if group else None
+        if group is not None:
+            changed |= group.changed
+            group.changed = set()
+        for chunk in sorted(changed):
+            row = group.chunk_row(chunk) if group else None
+            if row is not None:
+                stored.add(chunk)
+            elif chunk in stored:
+                stored.discard(chunk)
+            else:
+                continue
+            yield "pending", _chunk_key(key, chunk), row
+        if not stored:
+            del self._stored[key]
+
+    def failed(self, table: str, key: bytes) -> None:
+        """A row was not written after all."""
+        if table == "groups":
+            self.dirty[key] = None
+            return
+        key, chunk = _chunk_of(key)
+        self.dirty[key] = None
+        self._stored.setdefault(key, set()).add(chunk)  # or not: writing it again does no harm
+        group = self.get(*_names(key))
+        changed = group.changed if group else self._deleted.setdefault(key, set())
+        changed.add(chunk)
 
     def load(self, key: bytes, row: bytes) -> None:
-        """Take a row of the checkpoint, before any replay."""
+        """Take a row of the checkpoint, before any replay; then ``load_chunk``."""
         if key == _LEASE_KEY:
             self.next_lease = int.from_bytes(row, "big")
             return
         group = Group.from_row(row)
         self.by_topic.setdefault(group.topic, {})[group.name] = group
+
+    def load_chunk(self, key: bytes, row: bytes) -> None:
+        """Take a chunk of what is pending; then ``end_loading``."""
+        key, chunk = _chunk_of(key)
+        self._stored.setdefault(key, set()).add(chunk)
+        group = self.get(*_names(key))
+        if group is not None:
+            group.load_chunk(row)
+
+    def end_loading(self) -> None:
+        """All rows are there."""
+        for group in self:
+            group.end_loading()
+            if group.changed:
+                self.dirty[row_key(group.topic, group.name)] = None

@@ -62,7 +62,11 @@ class Checkpointer:
             self._begin()
         slice_, self._rows = self._rows[:ROWS_PER_COMMIT_MAX], self._rows[ROWS_PER_COMMIT_MAX:]
         for table, key in slice_:
-            batch.add_row(table, key, self._row(table, key))
+            if table == "groups":
+                for row in self._broker.groups.rows(key, self._broker.index):
+                    batch.add_row(*row)
+            else:
+                batch.add_row(table, key, self._row(table, key))
         self._fill_retained(batch, ROWS_PER_COMMIT_MAX - len(slice_))
         for row_key, signing_key in self._broker.keys.take_dirty(ROWS_PER_COMMIT_MAX):
             batch.add_row("keys", row_key, signing_key.encode() if signing_key else None)
@@ -100,9 +104,7 @@ class Checkpointer:
             return broker.session_row(key)
         if table == "subscribers":
             return broker.subscribers.row(key, broker.index)
-        if table == "settings":
-            return broker.topics.row(key, broker.index)
-        return broker.groups.row(key, broker.index)
+        return broker.topics.row(key, broker.index)
 
     def _fill_retained(self, batch: Batch, room: int) -> None:
         rows = self._broker.retained.take_dirty(min(room, self._retained_left))
@@ -128,6 +130,8 @@ class Checkpointer:
                 self._broker.keys.mark_dirty((key,))
             elif table == "producers":
                 producers.append(key)
+            elif table in {"groups", "pending"}:
+                self._broker.groups.failed(table, key)
             else:
                 self._dirty(table)[key] = None
         self._broker.producers.mark_dirty(producers)

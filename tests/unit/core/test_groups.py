@@ -1,6 +1,8 @@
 """Groups: what each verb does, and what it says."""
 
+import msgspec
 import pytest
+from tests.group_rows import RowsOnDisk, state_of
 
 from penstock.core.commands import (
     Claimed,
@@ -13,7 +15,7 @@ from penstock.core.commands import (
     Settled,
     Taken,
 )
-from penstock.core.groups import Group, Groups, Pending, Share, row_key
+from penstock.core.groups import Groups, Pending, Share, row_key
 
 T, G = b"t", b"g"
 
@@ -215,7 +217,7 @@ def test_a_group_is_made_once_and_gone_once(groups):
     assert do(groups, GroupGone(T, G)) is None
     assert T not in groups.by_topic
     assert groups.count == 0
-    assert groups.row(row_key(T, G), 2) is None
+    assert list(groups.rows(row_key(T, G), 2)) == [("groups", row_key(T, G), None)]
 
 
 def test_a_verb_for_no_group_says_so(groups):
@@ -229,24 +231,73 @@ def test_a_verb_for_no_group_says_so(groups):
 
 def test_replay_skips_what_the_row_contains(groups):
     take(groups, (b"a", 2))
-    row = groups.row(row_key(T, G), 7)
-    loaded = Groups()
-    loaded.load(row_key(T, G), row)
+    disk = RowsOnDisk()
+    disk.write(groups, row_key(T, G), 7)
+    loaded = disk.load()
     taken = Taken(T, G, [(b"a", 1)], 0, 10, 100, settle=False)
     assert loaded.apply(taken, 7, recovering=True) is None
     assert loaded.get(T, G).next == 2
     assert loaded.apply(taken, 8, recovering=True) == [Share(b"a", [2], [1])]
 
 
-def test_a_row_keeps_everything():
-    group = Group(T, G, 3)
+def test_rows_keep_everything(groups):
+    group = groups.get(T, G)
     group.consumer(b"idle", 5)
-    group.take(Taken(T, G, [(b"a", 2), (b"b", 2)], 0, 9, 100, settle=False))
-    group.give_back(b"b")
-    again = Group.from_row(group.to_row(4))
-    assert again.to_row(4) == group.to_row(4)
-    assert (again.next, again.returned_offsets(), again.applied) == (7, [5, 6], 4)
+    take(groups, (b"a", 2), (b"b", 2))
+    do(groups, Returned(T, G, b"b"))
+    disk = RowsOnDisk()
+    disk.write(groups, row_key(T, G), 4)
+    again = disk.load().get(T, G)
+    assert state_of(again) == state_of(group)
+    assert (again.next, again.returned_offsets(), again.applied) == (4, [2, 3], 4)
     assert again.consumers == group.consumers
+
+
+def test_only_chunks_of_pending_messages_that_changed_are_written_again(groups):
+    take(groups, (b"a", 3_000), end=3_000)
+    key = row_key(T, G)
+    disk = RowsOnDisk()
+    disk.write(groups, key, 1)
+    do(groups, Settled(T, G, [(1_500, 1_501)]))
+    written = [(table, row_key_) for table, row_key_, _ in groups.rows(key, 2)]
+    assert written == [("groups", key), ("pending", key + (1).to_bytes(8, "big"))]
+
+
+def test_a_group_that_is_gone_leaves_no_chunk_to_the_next_of_its_name(groups):
+    take(groups, (b"a", 3_000), end=3_000)
+    key = row_key(T, G)
+    disk = RowsOnDisk()
+    disk.write(groups, key, 1)
+    do(groups, GroupGone(T, G))
+    do(groups, GroupMade(T, G, 0))
+    take(groups, (b"b", 1))
+    disk.write(groups, key, 2)
+    assert state_of(disk.load().get(T, G)) == state_of(groups.get(T, G))
+    do(groups, GroupGone(T, G))
+    disk.write(groups, key, 3)
+    assert disk.rows == {}
+
+
+def test_rows_that_could_not_be_written_are_written_with_the_next_checkpoint(groups):
+    take(groups, (b"a", 3_000), end=3_000)
+    key = row_key(T, G)
+    groups.dirty.clear()
+    for table, failed, _ in list(groups.rows(key, 1)):
+        groups.failed(table, failed)
+    assert list(groups.dirty) == [key]
+    disk = RowsOnDisk()
+    disk.write(groups, key, 2)
+    assert state_of(disk.load().get(T, G)) == state_of(groups.get(T, G))
+
+
+def test_a_row_of_the_former_version_is_read_and_its_messages_get_chunks():
+    old = ["t", "g", 7, 3, [[5, [None, 100, 1]], [6, ["a", 100, 1]]], [["a", 1, 1]]]
+    row = msgspec.msgpack.encode([p.encode() if isinstance(p, str) else p for p in old])
+    groups = Groups()
+    groups.load(row_key(T, G), row.replace(b"\xa1a", b"\xc4\x01a"))
+    groups.end_loading()
+    assert groups.get(T, G).returned_offsets() == [5]
+    assert [table for table, _, _ in groups.rows(row_key(T, G), 4)] == ["groups", "pending"]
 
 
 # ── what is not done yet ──────────────────────────────────────────────────────────────────────
