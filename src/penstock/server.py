@@ -46,6 +46,7 @@ from penstock.net.listener import Door, Listener
 from penstock.net.mqtt import MqttConnection
 from penstock.net.produce import Producing
 from penstock.net.queue_book import QueueBook
+from penstock.net.queue import QueueConnection
 from penstock.net.queues import PREFIX, WORKERS, is_queue
 from penstock.net.resp.connection import RespConnection
 from penstock.net.sys_topics import SysTopics
@@ -151,8 +152,9 @@ class Server:
             signed_until_ms=signed_until_ms(self.store),
         )
         timeout_s = self.config.limits.connect_timeout_s
+        self.queues = QueueBook(self.hub)
         self._http = HttpDoor(
-            create_app(self, KeyBook(self.hub), self.config.admin.token, QueueBook(self.hub)),
+            create_app(self, KeyBook(self.hub), self.config.admin.token, self.queues),
             self._http_closed,
             request_timeout_s=timeout_s,
             keep_alive_s=min(KEEP_ALIVE_S, timeout_s),
@@ -171,6 +173,7 @@ class Server:
             Protocol.MQTT: self._mqtt_door,
             Protocol.BINARY: self._binary_door,
             Protocol.RESP: self._resp_door,
+            Protocol.QUEUE: self._queue_door,
             Protocol.HTTP: self._http_door,
         }
 
@@ -182,6 +185,9 @@ class Server:
 
     def _resp_door(self, transport: asyncio.Transport, data: bytes, accepted_at: float) -> None:
         RespConnection(self.hub, transport, accepted_at).data_received(data)
+
+    def _queue_door(self, transport: asyncio.Transport, data: bytes, accepted_at: float) -> None:
+        QueueConnection(self.hub, transport, accepted_at).data_received(data)
 
     def _http_door(self, transport: asyncio.Transport, data: bytes, _accepted_at: float) -> None:
         self.hub.connections.add(transport)
@@ -273,7 +279,7 @@ class Server:
 
     def _retain(self) -> None:
         floor = self.broker.oldest_needed() or self.hub.pipeline.next_sequence
-        now_ms, spared = self._clock.wall_ms(), _spared(self.groups)
+        now_ms, spared = self._clock.wall_ms(), _spared(self.broker)
         self.hub.desks.turn()
         rules, lows = self._current_rules(), dict(self.hub.desks.limits.lows())
         self.hub.pipeline.run_on_writer(
@@ -561,16 +567,22 @@ def _capture_policy(config: Config) -> Callable[[bytes], bool]:
     return lambda topic: not topic.startswith(b"$") and not excluded.match(topic)
 
 
-def _spared(groups: Groups) -> Spared:
-    """Jobs that are not done are kept, whatever the limits by default; see ``net/queues``."""
-    queues = (
-        found[WORKERS] for topic, found in groups.by_topic.items() if _is_worked(topic, found)
-    )
-    return Spared(PREFIX, {queue.topic: queue.oldest_unsettled for queue in queues})
+def _spared(broker: Broker) -> Spared:
+    """Work that is not done is kept, whatever the limits by default.
 
-
-def _is_worked(topic: bytes, groups: dict[bytes, Group]) -> bool:
-    return is_queue(topic) and WORKERS in groups
+    That is of queues, and of topics that were made for it: those of the queue protocol.
+    """
+    by_topic = broker.groups.by_topic
+    floors = {
+        topic: groups[WORKERS].oldest_unsettled
+        for topic, groups in by_topic.items()
+        if is_queue(topic) and WORKERS in groups
+    }
+    for settings in broker.topics:
+        if not settings.keep:
+            groups = by_topic.get(settings.name, {}).values()
+            floors[settings.name] = min((g.oldest_unsettled for g in groups), default=0)
+    return Spared(PREFIX, floors)
 
 
 def _retention_rules(config: Config) -> RetentionRules:

@@ -16,7 +16,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from penstock.admin import dead_letters, groups, keys, metrics, queues, topics
-from penstock.admin.exchange import Refusal
+from penstock.admin.exchange import Refusal, number
+from penstock.admin.survey import SERIES_DEFAULT, SERIES_MAX
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -54,7 +55,11 @@ def create_app(
         return JSONResponse({"status": "not ready", "reason": why_not}, 503, headers=NO_STORE)
 
     async def metrics_page(request: "Request") -> Response:
-        text = await metrics.render_off_loop(view, with_topics="topics" in request.query_params)
+        text = await metrics.render_off_loop(
+            view,
+            with_topics="topics" in request.query_params,
+            group_series=number(request, "groups", SERIES_DEFAULT, SERIES_MAX),
+        )
         return Response(text, media_type=metrics.CONTENT_TYPE, headers=NO_STORE)
 
     return Starlette(

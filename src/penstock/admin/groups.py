@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from penstock.admin.view import QueueBook
 
-__all__ = ["names", "routes"]
+__all__ = ["lag", "names", "routes"]
 
 LISTED_DEFAULT, LISTED_MAX = 100, 1_000
 """Groups in one answer."""
@@ -81,6 +81,12 @@ def names(request: "Request") -> tuple[str, str]:
     if topic is None or group is None:
         raise Refusal(400, "which group is meant?", "name it: ?topic=TOPIC&group=GROUP")
     return topic, group
+
+
+def lag(group: Group, first: int, end: int) -> int:
+    """How many messages a group has not done, of a topic that has those from ``first`` on."""
+    gone = max(first - group.next, 0)
+    return max(group.lag(end) - gone, len(group.pending))
 
 
 class _Pages:
@@ -164,12 +170,12 @@ class _Pages:
     def _describe(self, group: Group) -> dict[str, Any]:
         info = self._book.store.topic(group.topic)
         end = info.next_offset if info else 0
-        gone = max(self._book.first_offset(group.topic) - group.next, 0)
+        first = self._book.first_offset(group.topic)
         return {
             "topic": text_of(group.topic),
             "group": text_of(group.name),
             "position": group.oldest_unsettled,
-            "lag": max(group.lag(end) - gone, len(group.pending)),
+            "lag": lag(group, first, end),
             "in_flight": group.in_hand,
             "returned": group.returned_count,
             "delayed": len(group.waiting),

@@ -4,17 +4,18 @@ Counting happens elsewhere, in plain integers (``obs.counters``); nothing here i
 somebody asks. A scrape walks the table, reads each number and lets ``prometheus_client`` write the
 text (:mod:`penstock.admin.metrics_form`). Two brokers in one process do not see each other, and a
 metric cannot be forgotten in a second place. Every label value that can occur is always there, with
-0 if need be, so that a rate over a first event is not lost. Behind ours come the same figures under
-MetricMQ's names (:mod:`penstock.admin.metrics_seed`).
+0 if need be, so that a rate over a first event is not lost. What concerns queues has a table of its
+own (:mod:`penstock.admin.metrics_queues`). Behind ours come the same figures under the names of
+MetricMQ (:mod:`penstock.admin.metrics_seed`) and HermesMQ (:mod:`penstock.admin.metrics_hermesmq`).
 
 Names follow the Prometheus conventions: prefix, subject, unit last, ``_total`` for what only grows.
 """
 
 import ast
+import asyncio
 import inspect
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from itertools import islice
 
 from prometheus_client import ProcessCollector
 from starlette.concurrency import run_in_threadpool
@@ -27,7 +28,10 @@ from penstock.admin.metrics_form import (
     families,
     read_stored,
 )
+from penstock.admin.metrics_hermesmq import HERMESMQ
+from penstock.admin.metrics_queues import QUEUES
 from penstock.admin.metrics_seed import PER_TOPIC, SEED
+from penstock.admin.survey import SERIES_DEFAULT, Survey
 from penstock.admin.view import View
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.trust.faults import SignatureFault
@@ -39,9 +43,6 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 PROTOCOLS = ("mqtt", "binary", "resp", "http")
 """Values of the label ``protocol`` that are always present."""
-
-GROUPS_SUMMED_MAX = 10_000
-"""Groups whose pending messages are added up: some milliseconds of work, on the loop."""
 
 
 def _by_protocol(scrape: Scrape) -> Mapping[str, float]:
@@ -58,10 +59,6 @@ def _by_reason(
     | Mapping[SignatureFault, int],
 ) -> Mapping[str, float]:
     return {reason.value: count for reason, count in counts.items()}
-
-
-def _group_pending(scrape: Scrape) -> int:
-    return sum(len(group.pending) for group in islice(scrape.view.groups, GROUPS_SUMMED_MAX))
 
 
 METRICS: tuple[Metric, ...] = (
@@ -260,18 +257,6 @@ METRICS: tuple[Metric, ...] = (
         lambda scrape: scrape.view.durable_subscribers(),
     ),
     Metric(
-        "penstock_groups",
-        "gauge",
-        "Groups of all topics: of streams, and one for each queue that was ever worked on.",
-        lambda scrape: sum(map(len, scrape.view.groups.by_topic.values())),
-    ),
-    Metric(
-        "penstock_group_pending",
-        "gauge",
-        f"Messages handed out by groups and not settled, of {GROUPS_SUMMED_MAX:,} groups at most.",
-        _group_pending,
-    ),
-    Metric(
         "penstock_queue_pending",
         "gauge",
         "Jobs that wait in queues or are being done, of 1,000 queues at most.",
@@ -299,7 +284,7 @@ METRICS: tuple[Metric, ...] = (
 )
 
 
-_ALWAYS = (*METRICS, *SEED)
+_ALWAYS = (*METRICS, *QUEUES, *SEED, *HERMESMQ)
 
 
 # ── The exposition ────────────────────────────────────────────────────────────────────────────
@@ -308,14 +293,22 @@ _ALWAYS = (*METRICS, *SEED)
 def render(view: View) -> bytes:
     """Return all metrics in the Prometheus text format, at once; for tests and small programs."""
     stored = read_stored(view, with_topics=False)
-    return exposition(families(_ALWAYS, Scrape(view, stored)))
+    survey = Survey(view.queues)
+    for _ in survey.slices():
+        pass
+    return exposition(families(_ALWAYS, Scrape(view, stored, survey)))
 
 
-async def render_off_loop(view: View, *, with_topics: bool = False) -> bytes:
+async def render_off_loop(
+    view: View, *, with_topics: bool = False, group_series: int = SERIES_DEFAULT
+) -> bytes:
     """Return the same, and series by topic if asked for; the event loop goes on meanwhile."""
     table = (*_ALWAYS, *PER_TOPIC) if with_topics else _ALWAYS
     stored = await run_in_threadpool(read_stored, view, with_topics=with_topics)
-    return await run_in_threadpool(exposition, families(table, Scrape(view, stored)))
+    survey = Survey(view.queues, group_series)
+    for _ in survey.slices():
+        await asyncio.sleep(0)
+    return await run_in_threadpool(exposition, families(table, Scrape(view, stored, survey)))
 
 
 # ── The reference page ────────────────────────────────────────────────────────────────────────
@@ -330,6 +323,10 @@ worry, is in [monitoring](../operating/monitoring.md).
 
 {metrics}
 
+## Queues and groups
+
+{queues}
+
 Histograms have the usual series `_bucket`, `_sum` and `_count`. Every reason is always present, as
 0 until it occurs.
 
@@ -343,6 +340,12 @@ an error, is in [monitoring](../operating/monitoring.md#metricmqs-dashboards).
 Only in `/metrics?topics=1`:
 
 {per_topic}
+
+## Under HermesMQ's names
+
+For those who have dashboards for it. One broker is a cluster of one node, whose id is 1.
+
+{hermesmq}
 
 ## Reasons in `penstock_disconnects_total`
 
@@ -368,8 +371,10 @@ def markdown() -> str:
     """Return the page ``docs/reference/metrics.md``."""
     return PAGE.format(
         metrics=_metrics_table(METRICS),
+        queues=_metrics_table(QUEUES),
         seed=_metrics_table(SEED),
         per_topic=_metrics_table(PER_TOPIC),
+        hermesmq=_metrics_table(HERMESMQ),
         disconnects=_table(("reason", "meaning"), _reasons(DisconnectReason)),
         drops=_table(("reason", "meaning"), _reasons(DropReason)),
         faults=_table(("fault", "meaning"), _reasons(SignatureFault)),

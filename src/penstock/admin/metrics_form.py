@@ -1,12 +1,13 @@
 """What a metric is, what a scrape looks at, and how one becomes text.
 
 A table of metrics is a tuple of ``Metric`` rows; each says how to read its number from a
-``Scrape``. A scrape has two sides, taken by two threads:
+``Scrape``. A scrape has three sides:
 
 * **what is stored** (``Stored``) may need the disk, so a worker thread reads it, first;
-* **what is in memory** belongs to the event loop, which reads it in one go, without waiting.
+* **what is in memory** belongs to the event loop, which reads it in one go, without waiting; but
+  groups can be many, so what is to be known of them is gathered before, in slices (``Survey``).
 
-Both are bounded: neither grows with what the journal holds. The text is made in a worker thread
+All are bounded: none grows with what the journal holds. The text is made in a worker thread
 again, from numbers that nobody changes any more.
 """
 
@@ -22,6 +23,7 @@ from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from penstock.admin.survey import Survey
 from penstock.admin.view import JournalView, View
 from penstock.obs.counters import Counters, Histogram
 
@@ -47,8 +49,8 @@ TOPICS_COUNTED_MAX = 10_000
 
 Kind = Literal["counter", "gauge", "histogram"]
 
-Reading = float | Mapping[str, float] | Histogram
-"""A number; or one number per value of the label; or a histogram."""
+Reading = float | Mapping[str, float] | Mapping[tuple[str, ...], float] | Histogram
+"""A number; or one number per value of the label (or values of the labels); or a histogram."""
 
 
 class Stored(NamedTuple):
@@ -66,6 +68,7 @@ class Scrape(NamedTuple):
 
     view: View
     stored: Stored
+    survey: Survey
 
     @property
     def counters(self) -> Counters:
@@ -74,7 +77,10 @@ class Scrape(NamedTuple):
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """One row of a table. ``label`` is set when ``read`` returns a mapping."""
+    """One row of a table. ``label`` is set when ``read`` returns a mapping.
+
+    It is one name, or several by commas; keys of the mapping are tuples then.
+    """
 
     name: str
     kind: Kind
@@ -145,9 +151,9 @@ def _family(metric: Metric, reading: Reading) -> Family:
     make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     if not isinstance(reading, Mapping):
         return make(metric.name, metric.help, value=reading)
-    family = make(metric.name, metric.help, labels=[metric.label])
-    for value, number in reading.items():
-        family.add_metric([value], number)
+    family = make(metric.name, metric.help, labels=metric.label.split(", "))
+    for values, number in reading.items():
+        family.add_metric([values] if isinstance(values, str) else values, number)
     return family
 
 

@@ -18,7 +18,7 @@ from penstock.store.store import Store
 from penstock.trust.gate import Gate
 from penstock.trust.keys import Key
 
-__all__ = ["JournalView", "KeyBook", "QueueBook", "View"]
+__all__ = ["JournalView", "KeyBook", "QueueBook", "QueueView", "View"]
 
 
 class JournalView(NamedTuple):
@@ -32,6 +32,37 @@ class JournalView(NamedTuple):
     messages: int
     oldest_sequence: int
     newest_sequence: int
+
+
+class QueueView(Protocol):
+    """Topics, their groups and their dead letters, as the pages see them."""
+
+    @property
+    def store(self) -> Store:
+        """The journal; its reading methods may be called from any thread."""
+
+    @property
+    def topics(self) -> Topics:
+        """Topics that were made or steered."""
+
+    @property
+    def groups(self) -> Groups:
+        """All groups of all topics."""
+
+    def first_offset(self, topic: bytes) -> int:
+        """The oldest message that a new group of a topic would get."""
+
+    def messages(self, topic: bytes) -> int:
+        """How many messages a topic has from there on."""
+
+    def consumers(self, topic: bytes, group: bytes) -> int:
+        """How many consumers a group has now."""
+
+    def first_letter(self, letters: bytes) -> int:
+        """The oldest message of a dead-letter topic that was neither sent back nor dropped."""
+
+    def letter_count(self, letters: bytes) -> int:
+        """How many messages a dead-letter topic has from there on."""
 
 
 class View(Protocol):
@@ -54,8 +85,8 @@ class View(Protocol):
         """Who judges signatures, and counts what was judged."""
 
     @property
-    def groups(self) -> Groups:
-        """All groups of all topics."""
+    def queues(self) -> QueueView:
+        """Topics that are worked on, and their groups."""
 
     def connections(self) -> int:
         """Open connections of clients; who asks by HTTP is none."""
@@ -119,38 +150,8 @@ class KeyBook(Protocol):
         """Register a key or replace the one of its id; durable and in force when it returns."""
 
 
-class QueueBook(Protocol):
-    """Topics, their groups and their dead letters, as the pages see and change them.
-
-    Whatever is awaited is durable and in force when it returns.
-    """
-
-    @property
-    def store(self) -> Store:
-        """The journal; its reading methods may be called from any thread."""
-
-    @property
-    def topics(self) -> Topics:
-        """Topics that were made or steered."""
-
-    @property
-    def groups(self) -> Groups:
-        """All groups of all topics."""
-
-    def first_offset(self, topic: bytes) -> int:
-        """The oldest message of a topic that some group is not done with, within its limits."""
-
-    def messages(self, topic: bytes) -> int:
-        """How many messages a topic has from there on."""
-
-    def consumers(self, topic: bytes, group: bytes) -> int:
-        """How many consumers a group has now."""
-
-    def first_letter(self, letters: bytes) -> int:
-        """The oldest message of a dead-letter topic that was neither sent back nor dropped."""
-
-    def letter_count(self, letters: bytes) -> int:
-        """How many messages a dead-letter topic has from there on."""
+class QueueBook(QueueView, Protocol):
+    """The same, to be changed; whatever is awaited is durable and in force when it returns."""
 
     async def configure_topic(self, command: TopicConfigured) -> None:
         """Make a topic or change its settings."""

@@ -1,10 +1,10 @@
 """A broker made of fixed numbers, for the pages to show."""
 
 import pytest
+from queue_bench import Book
 
 from penstock.admin.view import JournalView
 from penstock.config.schema import Signing
-from penstock.core.groups import Groups
 from penstock.obs.counters import Counters
 from penstock.store.store import TopicInfo
 from penstock.trust.gate import Gate
@@ -14,6 +14,8 @@ from penstock.trust.replay import ReplayWindow
 
 
 class FixedStore:
+    next_index = 19
+
     def __init__(self):
         self.counts = {}
 
@@ -30,7 +32,7 @@ class FixedView:
         self.readiness = (True, "")
         self.store = FixedStore()
         self.gate = Gate(KeyRing(), Policy(Signing()), ReplayWindow(60_000, 8, 0))
-        self.groups = Groups()
+        self.queues = Book()
         self.audiences = {}
 
     def connections(self):

@@ -15,7 +15,7 @@ class Answer(NamedTuple):
     body: bytes
 
 
-PAGES = ("/health", "/ready", "/metrics", "/topics", "/keys")
+PAGES = ("/health", "/ready", "/metrics", "/topics", "/keys", "/queues", "/groups", "/dlq")
 
 
 def ask(view, path, method="GET"):
