@@ -5,7 +5,6 @@ reports and what the library says must be equal.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import repeat
 
 from google.protobuf.message import DecodeError
 
@@ -40,7 +39,8 @@ def _plain(event: Event) -> Iterator[tuple]:
         case ProduceRun(topic, priority, content_type, producer, payloads, seqs, request_ids):
             assert payloads
             assert len(seqs) == (len(payloads) if producer else 0)
-            rows = zip(payloads, seqs if producer else repeat(0), _ids(request_ids, payloads))
+            numbers = seqs or [0] * len(payloads)
+            rows = zip(payloads, numbers, _ids(request_ids, payloads), strict=True)
             for payload, seq, request_id in rows:
                 common = (topic, priority, content_type, producer)
                 yield ("produce", *common, payload, seq, request_id)

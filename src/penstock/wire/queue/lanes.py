@@ -129,11 +129,14 @@ class ProduceLane:
         return position
 
     def _seq(self, piece: bytes) -> int:
-        """Read what stands behind the payload; -1 if it is not this producer and a seq."""
+        """Read what stands behind the payload; -1 if it is not this producer and a seq.
+
+        Where there is no producer, a seq says nothing, but it may be there.
+        """
         if piece == self._suffix:
             return 0
         names = len(self._suffix)
-        if not names or not piece.startswith(self._suffix) or piece[names] != _SEQ:
+        if not piece.startswith(self._suffix) or piece[names] != _SEQ:
             return -1
         return number_in(piece[names + 1 :])
 
