@@ -2,8 +2,9 @@
 
 Run as ``python -m tests.anomaly.store_script live DIRECTORY`` it lives once and writes an
 acknowledgement to standard output after each commit, as a broker would. As ``… campaign
-DIRECTORY`` it forks one such life per n = 1, 2, 3 …, kills it at its n-th step on the disk, checks
-the remains in another fork, and prints one line per life, until a life reaches its end.
+DIRECTORY FIRST STRIDE`` it forks one such life per n = FIRST, FIRST + STRIDE …, kills it at its
+n-th step on the disk, checks the remains in another fork, and prints one line per life, until a
+life reaches its end.
 """
 
 import os
@@ -13,7 +14,8 @@ from pathlib import Path
 
 import lmdb
 
-from penstock.store import index
+from penstock.model.message import Message
+from penstock.store import index, retention
 from penstock.store.batch import Batch
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import Limits, RetentionRule, RetentionRules
@@ -22,21 +24,24 @@ from penstock.store.verify import verify
 MAP_BYTES = 128 * 1024
 KILLED = 77
 ERASED = b"t/1"
+DROPPED = b"t/2"
 RULES = RetentionRules(
     rules=(RetentionRule(lambda topic: topic == b"short", Limits(messages_max=3)),)
 )
 
 
 def live(path: Path, acknowledge) -> None:
-    """Create a store, commit, delete, trim, retain, close, open: a bit of everything."""
+    """Create a store, commit, delete, trim, drop, retain, close, open: a bit of everything."""
     index.ROUND_ENTRIES, index.SLICE_TOPICS = 3, 2  # rounds and slices within a short life
+    retention.SLICE_STEPS = 3
     for _ in range(2):
         store = LmdbStore(path, MAP_BYTES)
-        for _ in range(8):
+        for _ in range(6):
             batch = scripted_batch(store)
             commit = store.commit(batch)
             acknowledge(f"{commit.base_sequence} {commit.count}\n")
         remove(store, acknowledge)
+        drop(store, acknowledge)
         store.retain(RULES, 0, 10**9)
         store.retain(RULES, 0, 10**9)
         store.close()
@@ -49,6 +54,20 @@ def remove(store: LmdbStore, acknowledge) -> None:
     acknowledge(f"gone {oldest.sequence}\ngone {newest.sequence}\n")
     assert store.trim(ERASED, newest.offset) == len(between)
     acknowledge("".join(f"gone {message.sequence}\n" for message in between))
+
+
+def drop(store: LmdbStore, acknowledge) -> None:
+    """Drop a topic, begin it anew at once, drop that as well, begin it once more later."""
+    for _ in range(2):
+        gone = [message.sequence for message in store.read_topic(DROPPED, 0, 99, 9_999).messages()]
+        assert gone
+        acknowledge("".join(f"doomed {sequence}\n" for sequence in gone))
+        batch = scripted_batch(store)
+        batch.drop(DROPPED)
+        batch.append(DROPPED, [b"%d" % (store.next_sequence + batch.count)], 1, 1)
+        commit = store.commit(batch)
+        acknowledge(f"{commit.base_sequence} {commit.count}\n")
+        acknowledge("".join(f"gone {sequence}\n" for sequence in gone))
 
 
 def scripted_batch(store: LmdbStore) -> Batch:
@@ -70,11 +89,11 @@ def check(path: Path, acknowledged: str) -> None:
     store = LmdbStore(path, MAP_BYTES)
     end = 1
     lines = [line.split() for line in acknowledged.splitlines()]
-    for base, count in ((int(a), int(b)) for a, b in lines if a != "gone"):
+    for base, count in ((int(a), int(b)) for a, b in lines if a.isdigit()):
         assert base == end, f"sequence {base} was given where {end} was due"
         end = base + count
     assert store.next_sequence >= end, f"{end} was acknowledged, {store.next_sequence} is next"
-    check_messages(store)
+    check_messages(store, {int(sequence) for word, sequence in lines if word == "doomed"})
     gone = [int(sequence) for word, sequence in lines if word == "gone"]
     assert store.read(gone) == [None] * len(gone), f"of {gone} some came back"
     check_rows(store)
@@ -84,10 +103,11 @@ def check(path: Path, acknowledged: str) -> None:
     assert report.is_sound, report.faults
 
 
-def check_messages(store: LmdbStore) -> None:
+def check_messages(store: LmdbStore, doomed: set[int]) -> None:
     for sequence, message in enumerate(store.read(range(1, store.next_sequence)), start=1):
         if message is None:
-            assert sequence % 3 == 0 or sequence % 5 == 1, f"sequence {sequence} is gone"
+            may_be_gone = sequence % 3 == 0 or sequence % 5 == 1 or sequence in doomed
+            assert may_be_gone, f"sequence {sequence} is gone"
         else:
             assert message.payload.split()[0] == b"%d" % sequence
     seen = []
@@ -98,7 +118,15 @@ def check_messages(store: LmdbStore) -> None:
         assert offsets <= set(range(topic.first_offset, topic.next_offset))
         assert topic.name == ERASED or not topic.deleted
         seen += [message.sequence for message in messages]
+        check_life(topic.name, messages, doomed)
     assert len(seen) == len(set(seen)) == store.size().messages
+
+
+def check_life(topic: bytes, messages: list[Message], doomed: set[int]) -> None:
+    """A topic that was to be dropped is either whole or a new one, which begins at offset 0."""
+    left = [message.sequence in doomed for message in messages]
+    assert topic != DROPPED or left == sorted(left, reverse=True)
+    assert topic != DROPPED or messages[0].offset == 0
 
 
 def check_rows(store: LmdbStore) -> None:
@@ -174,8 +202,8 @@ def in_a_fork(job) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def campaign(directory: Path) -> None:
-    for steps in range(1, 10_000):
+def campaign(directory: Path, first: int, stride: int) -> None:
+    for steps in range(first, 10_000, stride):
         path, log = directory / f"{steps}", directory / f"{steps}.log"
 
         def life(path=path, log=log, steps=steps) -> None:
@@ -193,7 +221,7 @@ def campaign(directory: Path) -> None:
 def main() -> None:
     command, directory = sys.argv[1], Path(sys.argv[2])
     if command == "campaign":
-        campaign(directory)
+        campaign(directory, *map(int, sys.argv[3:]))
     elif command == "check":
         check(directory, sys.stdin.read())
     else:

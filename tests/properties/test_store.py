@@ -1,6 +1,6 @@
 """The store on LMDB against the plain one: any history, the same answers.
 
-The machine commits, retains, trims, deletes, closes, opens, and crashes (abandons the file without a word), with
+The machine commits, drops, retains, trims, deletes, closes, opens, and crashes (abandons the file without a word), with
 rounds and slices made so small that every seam of the index is crossed within a few steps. Tables
 and topics are few, so that they collide.
 """
@@ -160,10 +160,13 @@ class StoreMachine(RuleBasedStateMachine):
         rows=st.dictionaries(st.sampled_from(TOPICS), st.none() | st.binary(max_size=4)),
         event=st.none() | st.integers(0, 9),
         back=st.none() | st.integers(0, 3),
+        drops=st.just([]) | st.lists(st.sampled_from(TOPICS), max_size=2),
     )
-    def commit(self, appended, rows, event, back):
+    def commit(self, appended, rows, event, back, drops):
         self.now_ms += 10
         batch = Batch()
+        for topic in drops:
+            batch.drop(topic)
         for run in appended:
             append(batch, run, self.now_ms)
         for key, value in rows.items():

@@ -36,7 +36,7 @@ class Group:
 
 
 class Batch:
-    """Messages by topic, events, checkpoint rows: all or nothing on disk.
+    """Topics to drop, messages by topic, events, checkpoint rows: all or nothing on disk.
 
     ``checkpoint``, when set, makes replay begin after that entry index from this commit on.
     """
@@ -48,6 +48,7 @@ class Batch:
         "_topic",
         "checkpoint",
         "count",
+        "drops",
         "events",
         "extras",
         "groups",
@@ -65,6 +66,7 @@ class Batch:
         """By topic, then by number within the topic's group; only of messages that have any."""
         self.producers: dict[bytes, list[Note]] = {}
         """By topic; numbers are those within the topic's group."""
+        self.drops: dict[bytes, None] = {}
         self.events: list[tuple[int, tuple[Any, ...]]] = []
         self.rows: list[tuple[str, bytes, bytes | None]] = []
         self.checkpoint: int | None = None
@@ -121,6 +123,13 @@ class Batch:
         notes.append(note)
         self.payload_bytes += size
 
+    def drop(self, topic: bytes) -> None:
+        """Make a topic cease to exist, if it does, before the messages of this batch.
+
+        Those that have its name, appended to this batch before or after, begin it anew.
+        """
+        self.drops[topic] = None
+
     def add_event(self, event: tuple[Any, ...]) -> None:
         """Add an event; it is ordered after the messages appended so far."""
         self.events.append((self.count, event))
@@ -132,7 +141,8 @@ class Batch:
     @property
     def is_empty(self) -> bool:
         """Whether a commit of this batch would write nothing."""
-        return not (self.count or self.events or self.rows) and self.checkpoint is None
+        has_content = self.count or self.drops or self.events or self.rows
+        return not has_content and self.checkpoint is None
 
     def _note_extras(self, topic: bytes, first: int, extras: Sequence[Extras | None]) -> None:
         for number, found in enumerate(extras, start=first):

@@ -19,7 +19,7 @@ into a dict. On disk each is a row of its own; the topic's name stands before th
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
@@ -171,12 +171,17 @@ def put_deleted(
 
 
 def load_deleted(
-    environment: Environment, transaction: Transaction
+    environment: Environment, transaction: Transaction, dropped: Container[int]
 ) -> dict[int, tuple[bytes, Ranges]]:
-    """The whole table: name and ranges by topic id. Raises StorageDamaged."""
+    """The whole table, without topics that were dropped: name and ranges by topic id.
+
+    Raises StorageDamaged.
+    """
     found: dict[int, tuple[bytes, list[tuple[int, int, int]]]] = {}
     for key, value in transaction.cursor(environment["deleted"]):
         topic_id = int.from_bytes(key[:4], "big")
+        if topic_id in dropped:
+            continue
         if len(key) == len(topic_key(topic_id)):
             found[topic_id] = (bytes(value), [])
         elif topic_id not in found:

@@ -21,7 +21,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
@@ -84,6 +84,9 @@ PRODUCER_COUNTS = 25
 PRODUCER_SEQS = 26
 PRODUCER_NAME_ENDS = 27
 PRODUCER_NAMES = 28
+DROPPED_IDS = 29
+DROPPED_NAME_ENDS = 30
+DROPPED_NAMES = 31
 
 _SIGNATURE_SECTIONS = (SIGNATURE_NUMBERS, SIGNATURES)
 _HEADER_SECTIONS = (HEADER_NUMBERS, HEADER_BOUNDS, HEADER_TEXT_BOUNDS, HEADER_TEXTS)
@@ -102,6 +105,7 @@ _WIDTHS: dict[int, Literal["I", "Q"]] = {
     SIGNATURE_NUMBERS: "I", HEADER_NUMBERS: "I", HEADER_BOUNDS: "I", HEADER_TEXT_BOUNDS: "I",
     SCHEDULE_NUMBERS: "I", SCHEDULE_DUE: "Q", SCHEDULE_EXPIRY: "Q",
     PRODUCER_NUMBERS: "I", PRODUCER_COUNTS: "I", PRODUCER_SEQS: "Q", PRODUCER_NAME_ENDS: "I",
+    DROPPED_IDS: "I", DROPPED_NAME_ENDS: "I",
 }  # fmt: skip
 
 _U32_MAX = 0xFFFF_FFFF
@@ -118,8 +122,17 @@ class Placement(NamedTuple):
     first_offset: int
 
 
-def encode(batch: Batch, index: int, base_sequence: int, placements: Sequence[Placement]) -> bytes:
-    """Write a batch as entry ``index``; ``placements`` go with ``batch.groups``, in their order."""
+def encode(
+    batch: Batch,
+    index: int,
+    base_sequence: int,
+    placements: Sequence[Placement],
+    dropped: Sequence[tuple[int, bytes]] = (),
+) -> bytes:
+    """Write a batch as entry ``index``; ``placements`` go with ``batch.groups``, in their order.
+
+    ``dropped`` are id and name of those of ``batch.drops`` that there are.
+    """
     time_ms, sections = _message_sections(batch, placements) if batch.count else (0, [])
     if batch.events:
         sections.append((EVENTS, _encode_events(batch.events)))
@@ -127,6 +140,8 @@ def encode(batch: Batch, index: int, base_sequence: int, placements: Sequence[Pl
         sections += _extras_sections(batch)
     if batch.producers:
         sections += _producer_sections(batch)
+    if dropped:
+        sections += _dropped_sections(dropped)
     parts: list[bytes] = [
         _BODY.pack(0, index, base_sequence, batch.count, len(batch.groups), time_ms)
     ]
@@ -202,6 +217,13 @@ def _producer_sections(batch: Batch) -> Iterator[tuple[int, bytes]]:
         for place, count, producer, seq in batch.producers.get(topic, ())
     ]
     yield from zip(_PRODUCER_SECTIONS, pack_notes(notes), strict=True)
+
+
+def _dropped_sections(dropped: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    ids, names = zip(*dropped, strict=True)
+    yield DROPPED_IDS, _u32(ids)
+    yield DROPPED_NAME_ENDS, _u32(accumulate(map(len, names)))
+    yield DROPPED_NAMES, b"".join(names)
 
 
 def _group_starts(batch: Batch) -> Iterator[tuple[bytes, int]]:
@@ -339,6 +361,13 @@ class Entry:
         content = self.column(EVENTS)
         return _decode_events(content) if content.nbytes else []
 
+    @cached_property
+    def dropped(self) -> list[tuple[int, bytes]]:
+        """Id and name of the topics that were dropped, before this entry's messages."""
+        ends = [0, *self.column(DROPPED_NAME_ENDS)]
+        names = [bytes(self.column(DROPPED_NAMES)[a:b]) for a, b in pairwise(ends)]
+        return list(zip(self.column(DROPPED_IDS), names, strict=True))
+
     @property
     def end_sequence(self) -> int:
         """The sequence after this entry's last."""
@@ -356,12 +385,17 @@ class Entry:
 
     def message(self, sequence: int) -> Message:
         """The message of one sequence, which must lie in this entry."""
+        return self.located(sequence)[1]
+
+    def located(self, sequence: int) -> tuple[int, Message]:
+        """The same, and the id of its topic before it."""
         position = sequence - self.base_sequence
         place = bisect_right(self.arrival, position, key=self.run_positions.__getitem__) - 1
         run = self.arrival[place]
         group = self.group(bisect_right(self.group_runs, run))
         number = self.run_bounds[run] + position - self.run_positions[run]
-        return self._message(group, run, number, self.extras(number, number + 1).get(0))
+        extras = self.extras(number, number + 1).get(0)
+        return group.topic_id, self._message(group, run, number, extras)
 
     def extras(self, start: int, end: int) -> dict[int, Extras]:
         """Extras of the messages ``start … end - 1``, by number counted from ``start``."""

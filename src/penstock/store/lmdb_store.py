@@ -3,7 +3,8 @@
 Databases: ``journal`` (entries), and derived from it ``index`` (see index.py) and ``topics``;
 ``rows`` (checkpoint rows of the broker's state); ``live`` (how many groups of an entry are left,
 for entries that retention took something from); ``deleted`` (offsets that were deleted from groups
-still there, see deletions.py); ``meta`` (one record, see marks.py).
+still there, see deletions.py); ``meta`` (the marks, see marks.py; topics that were dropped, see
+dropped.py).
 
 **Commit** runs in one write transaction: the entry is appended at the right edge of ``journal``,
 the batch's rows are put, and a slice of the index's current round rides along. Memory (topic
@@ -37,7 +38,8 @@ from penstock.store.deletions import (
     stretches_of,
 )
 from penstock.store.directory import DataDirectory
-from penstock.store.entry import Entry, Placement, decode, encode
+from penstock.store.dropped import Dropped, load_dropped, put_dropped
+from penstock.store.entry import Entry, GroupView, Placement, decode, encode
 from penstock.store.environment import Environment, Transaction
 from penstock.store.index import Memory, references, row_span
 from penstock.store.journal import broken_order
@@ -80,6 +82,7 @@ class _Written(NamedTuple):
     first_offsets: tuple[int, ...]
     states: list[TopicState]
     slice_topics: list[int]
+    gone: list[TopicState]
     marks: Marks
 
 
@@ -111,16 +114,17 @@ class LmdbStore:
         self._verified: dict[int, None] = {}
         with self._environment.reading() as transaction:
             self._marks = get_marks(self._environment, transaction)
-            deleted = load_deleted(self._environment, transaction)
+            self._dropped = load_dropped(self._environment, transaction)
+            deleted = load_deleted(self._environment, transaction, self._dropped)
         with self._topics.lock:
             for name, ranges in deleted.values():
                 self._topics.set_deleted(name, ranges)
         self._round_wanted = True
-        self._next_topic_id = self._marks.next_topic_id
+        self._topics.next_id = self._marks.next_topic_id
         self._next_index = self._marks.flushed_index + 1
         self._next_sequence = self._marks.flushed_sequence
         self._reader = Reader(self._environment, self._topics, self._memory, self._verified)
-        self._retention = Retention(self._environment, self._reader, self._topics)
+        self._retention = Retention(self._environment, self._reader, self._topics, self._dropped)
         self._recover()
         self._load_topics_with_deletions()
         self._sample()
@@ -161,12 +165,14 @@ class LmdbStore:
         self._environment.prepare()
 
     def _write(self, transaction: Transaction, batch: Batch) -> _Written:
+        gone = self._gone(transaction, batch)
         states = self._states(transaction, batch)
         first_offsets = tuple([state.next_offset for state in states])
         placements = [
             Placement(s.id, first) for s, first in zip(states, first_offsets, strict=True)
         ]
-        entry = encode(batch, self._next_index, self._next_sequence, placements)
+        dropped = [(state.id, state.name) for state in gone]
+        entry = encode(batch, self._next_index, self._next_sequence, placements, dropped)
         key = journal_key(self._next_sequence, self._next_index)
         transaction.put(key, entry, db=self._environment["journal"], append=True)
         for table, name, value in batch.rows:
@@ -176,17 +182,34 @@ class LmdbStore:
             assert marks.checkpoint <= batch.checkpoint <= self._next_index
             marks = msgspec.structs.replace(marks, checkpoint=batch.checkpoint)
         slice_topics, marks = self._write_slice(transaction, marks)
+        marks = self._write_drops(transaction, marks, gone)
         if marks is not self._marks:
             put_marks(self._environment, transaction, marks)
-        return _Written(entry, first_offsets, states, slice_topics, marks)
+        return _Written(entry, first_offsets, states, slice_topics, gone, marks)
+
+    def _gone(self, transaction: Transaction, batch: Batch) -> list[TopicState]:
+        """States of the topics that a batch drops, those that there are."""
+        found = [self._load_topic(transaction, name) for name in batch.drops]
+        return [state for state in found if state is not None]
+
+    def _write_drops(self, transaction: Transaction, marks: Marks, gone: list[TopicState]) -> Marks:
+        """Turn topics' rows into records; after the slice of the index, which may put such rows."""
+        for state in gone:
+            transaction.delete(name_key(state.name), db=self._environment["topics"])
+            put_dropped(self._environment, transaction, Dropped(self._next_index, state))
+        counts = [state.info(self._topics.deleted(state.name)).count for state in gone]
+        if not any(counts):
+            return marks
+        removed = marks.removed_messages + sum(counts)
+        return msgspec.structs.replace(marks, removed_messages=removed)
 
     def _states(self, transaction: Transaction, batch: Batch) -> list[TopicState]:
         """States of the batch's topics; new ones get the next ids, not yet remembered."""
         states = []
-        topic_id = self._next_topic_id
+        topic_id = self._topics.next_id
         for name in batch.groups:
             state = self._topics.get(name) or self._load_topic(transaction, name)
-            if state is None:
+            if state is None or name in batch.drops:
                 state = TopicState(topic_id, name)
                 topic_id += 1
             states.append(state)
@@ -217,23 +240,38 @@ class LmdbStore:
         self._marks = written.marks
         self._advance(written.slice_topics)
         entry = decode(written.entry, verify=False)
-        self._fold(entry, len(written.entry), written.states)
+        self._fold(entry, len(written.entry), written.states, written.gone)
 
-    def _fold(self, entry: Entry, entry_bytes: int, states: Sequence[TopicState]) -> None:
+    def _fold(
+        self,
+        entry: Entry,
+        entry_bytes: int,
+        states: Sequence[TopicState],
+        gone: Sequence[TopicState] = (),
+    ) -> None:
         found = references(entry)
         self._memory.add(entry, found, entry_bytes)  # before a reader learns that there is more
         keep = self._topics.keep
         with self._topics.lock:
+            for state in gone:
+                self._forget(state)
             for number, (fields, state) in enumerate(zip(found, states, strict=True)):
                 if state.next_offset == 0:
                     first_run = entry.group_runs[number - 1] if number else 0
                     state.created_ms = entry.time_ms + entry.run_times[first_run]
                 state.fold(first_offset=fields[0], count=fields[-2], size=fields[-1])
-                keep(state)
-        newest_id = max((state.id for state in states), default=0)
-        self._next_topic_id = max(self._next_topic_id, newest_id + 1)
+                if state.id not in self._dropped:
+                    keep(state)
+            newest_id = max((state.id for state in states), default=0)
+            self._topics.next_id = max(self._topics.next_id, newest_id + 1)
         self._next_index = entry.index + 1
         self._next_sequence = entry.end_sequence
+
+    def _forget(self, state: TopicState) -> None:
+        """Make memory say that a topic was dropped."""
+        self._topics.remove(state)
+        self._dropped[state.id] = Dropped(self._next_index, state)
+        self._retention.forget(state.name)
 
     # ── Rounds of the index ───────────────────────────────────────────────────────────────────
 
@@ -254,11 +292,13 @@ class LmdbStore:
             first_offset, _ = row_span(row)
             key = index_key(topic_id, first_offset)
             transaction.put(key, bytes(row), db=self._environment["index"])
-            put_topic(self._environment, transaction, self._topics.by_id(topic_id))
+            state = self._topics.by_id(topic_id)
+            if state is not None:
+                put_topic(self._environment, transaction, state)
         if memory.is_last(len(rows)):
             marks = msgspec.structs.replace(
                 marks,
-                next_topic_id=self._next_topic_id,
+                next_topic_id=self._topics.next_id,
                 flushed_index=memory.round_index,
                 flushed_sequence=memory.round_sequence,
             )
@@ -288,7 +328,9 @@ class LmdbStore:
         if not self._memory.is_writing:
             return
         for topic_id in slice_topics:
-            self._retention.examine(self._topics.by_id(topic_id).name)
+            state = self._topics.by_id(topic_id)
+            if state is not None:
+                self._retention.examine(state.name)
         self._memory.advance(len(slice_topics))
         self._topics.evict(self._memory.holds)
 
@@ -304,6 +346,8 @@ class LmdbStore:
                     entry.index,
                     f"begins at sequence {entry.base_sequence} instead of {self._next_sequence}",
                 )
+            if not self._dropped.keys() >= {topic_id for topic_id, _ in entry.dropped}:
+                raise broken_order(entry.index, "drops a topic that is not on record as dropped")
             self._fold(entry, len(entry.buffer), self._recovered_states(entry))
             if self._memory.fullness >= 1:
                 self._flush_all()
@@ -312,13 +356,17 @@ class LmdbStore:
         states = []
         with self._environment.reading() as transaction:
             for group in entry.groups:
-                state = self._load_topic(transaction, group.name)
-                if state is None:
-                    state = TopicState(group.topic_id, group.name)
-                if (state.id, state.next_offset) < (group.topic_id, group.first_offset):
+                state = self._recovered_state(transaction, group)
+                if state.id != group.topic_id or state.next_offset < group.first_offset:
                     raise broken_order(entry.index, f"leaves a gap in topic {group.name!r}")
                 states.append(state)
         return states
+
+    def _recovered_state(self, transaction: Transaction, group: GroupView) -> TopicState:
+        """The state of a group's topic, which may have been dropped by a later entry."""
+        dropped = self._dropped.get(group.topic_id)
+        state = dropped.state if dropped else self._load_topic(transaction, group.name)
+        return state or TopicState(group.topic_id, group.name)
 
     def _load_topics_with_deletions(self) -> None:
         """Those that the entries just folded did not bring to memory."""
@@ -480,6 +528,7 @@ def _bytes_expected(batch: Batch) -> int:
     return (
         batch.payload_bytes
         + rows
+        + len(batch.drops) * ENTRY_BYTES_PER_GROUP
         + batch.count * ENTRY_BYTES_PER_MESSAGE
         + len(batch.groups) * ENTRY_BYTES_PER_GROUP
     )

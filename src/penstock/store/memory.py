@@ -16,7 +16,7 @@ from penstock.errors import StorageError
 from penstock.model.message import Message
 from penstock.store.batch import Batch
 from penstock.store.deletions import NOTHING, Ranges, Stretch, erase, stretches_of
-from penstock.store.entry import Entry, Placement, decode, encode
+from penstock.store.entry import Entry, GroupView, Placement, decode, encode
 from penstock.store.index import Reference, reference
 from penstock.store.slices import Piece, gather, gather_marks, piece_bytes
 from penstock.store.store import (
@@ -68,6 +68,7 @@ class MemoryStore:
         self._next_index = 1
         self._checkpoint = 0
         self._removed_messages = 0
+        self._next_topic_id = 1
         self._entries: dict[int, Entry] = {}
         self._topics: dict[bytes, _Topic] = {}
         self._rows: dict[str, dict[bytes, bytes]] = {}
@@ -90,7 +91,9 @@ class MemoryStore:
             raise StorageError("the store is closed")
         with self._lock:
             placements = self._placements(batch)
-            data = encode(batch, self._next_index, self._next_sequence, placements)
+            gone = [self._topics[name] for name in batch.drops if name in self._topics]
+            dropped = [(topic.id, topic.name) for topic in gone]
+            data = encode(batch, self._next_index, self._next_sequence, placements, dropped)
             entry = decode(data, verify=False)
             self._fold(entry)
             for table, key, value in batch.rows:
@@ -113,10 +116,10 @@ class MemoryStore:
 
     def _placements(self, batch: Batch) -> list[Placement]:
         placements = []
-        next_id = len(self._topics) + 1
+        next_id = self._next_topic_id
         for name in batch.groups:
             topic = self._topics.get(name)
-            if topic is None:
+            if topic is None or name in batch.drops:
                 placements.append(Placement(next_id, 0))
                 next_id += 1
             else:
@@ -124,10 +127,13 @@ class MemoryStore:
         return placements
 
     def _fold(self, entry: Entry) -> None:
+        for _, name in entry.dropped:
+            self._removed_messages += self._topics.pop(name).view().count
         for group in entry.groups:
             topic = self._topics.get(group.name)
             if topic is None:
                 topic = self._topics[group.name] = _Topic(group.topic_id, group.name)
+                self._next_topic_id = group.topic_id + 1
                 topic.created_ms = entry.time_ms + entry.run_times[group.run_start]
             found = reference(entry, group.number)
             topic.references.append(found)
@@ -163,12 +169,14 @@ class MemoryStore:
             for sequence in sequences:
                 place = bisect_left(ends, sequence + 1)
                 here = place < len(entries) and entries[place].base_sequence <= sequence
-                message = entries[place].message(sequence) if here else None
-                messages.append(message if message and self._is_kept(message) else None)
+                found = entries[place].located(sequence) if here else None
+                messages.append(found[1] if found and self._is_kept(*found) else None)
             return messages
 
-    def _is_kept(self, message: Message) -> bool:
-        topic = self._topics[message.topic]
+    def _is_kept(self, topic_id: int, message: Message) -> bool:
+        topic = self._topics.get(message.topic)
+        if topic is None or topic.id != topic_id:
+            return False
         return message.offset >= topic.first_offset and not topic.deleted.contains(message.offset)
 
     def read_topic(self, topic: bytes, offset: int, count_max: int, bytes_max: int) -> TopicRange:
@@ -325,6 +333,8 @@ class MemoryStore:
                 found = reference(entry, group.number)
                 if found.time_ms > now_ms + CLOCK_ERROR_MS_MAX:
                     continue
+                if self._is_dropped(group):
+                    continue
                 if found.time_ms > now_ms - age or found.last_sequence >= floor_sequence:
                     return
                 is_limited = rules.shared_age(group.name) == age
@@ -337,9 +347,14 @@ class MemoryStore:
             if total is None or entry.index > self._checkpoint or self._used_bytes() <= total:
                 return
             for group in entry.groups:
-                topic = self._topics[group.name]
-                self._drop_through(topic, reference(entry, group.number), removed)
+                if not self._is_dropped(group):
+                    topic = self._topics[group.name]
+                    self._drop_through(topic, reference(entry, group.number), removed)
             self._sweep(removed)
+
+    def _is_dropped(self, group: GroupView) -> bool:
+        topic = self._topics.get(group.name)
+        return topic is None or topic.id != group.topic_id
 
     def _drop_through(self, topic: _Topic, last: Reference, removed: Removed) -> None:
         while topic.references and topic.references[0].first_offset <= last.first_offset:
@@ -357,12 +372,13 @@ class MemoryStore:
         for entry in list(self._entries.values()):
             if entry.index > self._checkpoint:
                 return
-            if not any(self._is_live(entry, group.number) for group in entry.groups):
+            if not any(map(self._is_live, entry.groups)):
                 del self._entries[entry.index]
                 removed.entries += 1
 
-    def _is_live(self, entry: Entry, number: int) -> bool:
-        group = entry.group(number)
+    def _is_live(self, group: GroupView) -> bool:
+        if self._is_dropped(group):
+            return False
         return group.first_offset >= self._topics[group.name].first_offset
 
     def _used_bytes(self) -> int:

@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 
 from penstock.model.message import Message
-from penstock.store.deletions import NOTHING, Ranges, Stretch
+from penstock.store.deletions import NOTHING, OFFSET_MAX, Ranges, Stretch
 from penstock.store.entry import Entry, decode
 from penstock.store.environment import Environment, Transaction
 from penstock.store.index import Memory, Reference, references_from
@@ -58,26 +58,38 @@ class Reader:
 
     def read(self, sequences: Sequence[int]) -> list[Message | None]:
         """See ``Store``."""
-        messages: list[Message | None] = []
+        located: list[tuple[int, Message] | None] = []
         with self._environment.reading() as transaction:
             journal = self.journal(transaction)
             entry: Entry | None = None
             for sequence in sequences:
                 if entry is None or not entry.base_sequence <= sequence < entry.end_sequence:
                     entry = journal.holding(sequence)
-                messages.append(entry.message(sequence) if entry else None)
+                located.append(entry.located(sequence) if entry else None)
         # Topics are asked after the snapshot: what was removed before it must not come back.
-        views: dict[bytes, tuple[int, Ranges]] = {}
-        return [m if m and self._is_kept(m, views) else None for m in messages]
+        views: dict[int, tuple[int, Ranges]] = {}
+        return [
+            found[1] if found is not None and self._is_kept(*found, views) else None
+            for found in located
+        ]
 
-    def _is_kept(self, message: Message, views: dict[bytes, tuple[int, Ranges]]) -> bool:
+    def _is_kept(
+        self, topic_id: int, message: Message, views: dict[int, tuple[int, Ranges]]
+    ) -> bool:
         """Tell whether a message is left whose entry may be there only for others."""
-        view = views.get(message.topic)
+        view = views.get(topic_id)
         if view is None:
-            info, deleted = self.view(message.topic) or (None, NOTHING)
-            view = views[message.topic] = (info.first_offset if info else 0, deleted)
+            view = views[topic_id] = self._kept_from(topic_id, message.topic)
         first_offset, deleted = view
         return message.offset >= first_offset and not deleted.contains(message.offset)
+
+    def _kept_from(self, topic_id: int, name: bytes) -> tuple[int, Ranges]:
+        """Where what is left of a topic begins, and what was deleted from there on."""
+        view = self.view(name)
+        if view is not None and view[0].id == topic_id:
+            return view[0].first_offset, view[1]
+        is_committed_just_now = topic_id >= self._topics.next_id  # else the topic was dropped
+        return (0 if is_committed_just_now else OFFSET_MAX), NOTHING
 
     def read_topic(self, topic: bytes, offset: int, count_max: int, bytes_max: int) -> TopicRange:
         """See ``Store``."""
@@ -90,7 +102,7 @@ class Reader:
         with self._environment.reading() as transaction:
             pieces = self._pieces(transaction, info.id, rows, deleted.living(start))
             slices = gather(pieces, count_max, bytes_max)
-        return self._range(topic, start, deleted, slices)
+        return self._range(info, start, deleted, slices)
 
     def read_marks(self, topic: bytes, offset: int, count_max: int) -> TopicMarks:
         """See ``Store``."""
@@ -114,19 +126,20 @@ class Reader:
         for first, end in living:
             for found in self._references_within(transaction, topic_id, rows, (first, end)):
                 entry = journal.at(found.base_sequence, found.entry_index)
-                if entry is not None:  # else removed since memory was asked; only the oldest can be
+                if entry is not None:  # else removed since memory was asked, as the oldest can be
                     yield found.piece(entry, first, end)
 
     def _range(
-        self, topic: bytes, start: int, deleted: Ranges, slices: list[TopicSlice]
+        self, before: TopicInfo, start: int, deleted: Ranges, slices: list[TopicSlice]
     ) -> TopicRange:
-        info = self.topic(topic)
-        assert info is not None
+        info = self.topic(before.name)
+        if info is None or info.id != before.id:
+            info = before  # dropped meanwhile: the answer is that of before
         if not slices:
-            return TopicRange(topic, info.first_offset, max(start, info.first_offset), slices)
+            return TopicRange(info.name, info.first_offset, max(start, info.first_offset), slices)
         first_offset = min(info.first_offset, slices[0].first_offset)
         end = slices[-1].first_offset + slices[-1].count
-        return TopicRange(topic, first_offset, deleted.skip(end), slices)
+        return TopicRange(info.name, first_offset, deleted.skip(end), slices)
 
     def payload_bytes(self, topic_id: int, stretches: list[Stretch]) -> list[int]:
         """Bytes of payload in each of some stretches; groups that lie within are not opened."""
@@ -192,7 +205,9 @@ class Reader:
             return view
         with self._environment.reading() as transaction:
             state = self.row_state(transaction, name)
-        return (state.info(), NOTHING) if state else None  # with ranges it would be in memory
+        if state is not None:
+            return state.info(), NOTHING  # with ranges it would be in memory
+        return self._topics.view(name)  # it may have been dropped and begun anew between the two
 
     def row_state(self, transaction: Transaction, name: bytes) -> TopicState | None:
         """The state in a topic's row, within a snapshot."""

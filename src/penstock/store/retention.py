@@ -10,7 +10,10 @@ Nothing here grows with what is merely stored:
   topics;
 * the **total** takes the oldest entries, all topics alike;
 * entries that hold **nothing to keep** (events before the checkpoint, groups all gone) are swept
-  once, when the checkpoint has passed them.
+  once, when the checkpoint has passed them;
+* topics that were **dropped** (dropped.py) are freed group by group, once the index has them all.
+  Their messages were counted as removed when they were dropped, and are not again. Whatever follows
+  the journal passes over their groups, which are known by the topic's id.
 
 A topic's oldest groups of which every message was deleted go as well, whatever the limits, and so
 do those below its *low*; limits count what is left.
@@ -38,11 +41,12 @@ from itertools import islice
 import msgspec
 
 from penstock.store.deletions import Ranges, put_deleted
-from penstock.store.entry import Entry
+from penstock.store.dropped import Dropped, delete_dropped, put_dropped
+from penstock.store.entry import Entry, GroupView
 from penstock.store.environment import Environment, Transaction
 from penstock.store.index import Reference, reference, row_span
 from penstock.store.journal import JournalReader
-from penstock.store.keys import index_key, journal_key
+from penstock.store.keys import index_key, journal_key, topic_key
 from penstock.store.marks import Marks, put_marks
 from penstock.store.reader import Reader
 from penstock.store.slices import piece_bytes
@@ -116,6 +120,8 @@ class _Slice:
         self.held: dict[bytes, int] = {}
         self.wakes: dict[bytes, int] = {}
         self.lowered: dict[bytes, int] = {}
+        self.freed: dict[int, Dropped | None] = {}
+        """Dropped topics of which something was freed, by id; None: all of it."""
         self.walk: bytes | None = None
         self.ages: dict[int, Cursor] = {}
         self.oldest: Cursor = (0, 0)
@@ -136,10 +142,17 @@ class _Slice:
 class Retention:
     """The standing state of retention: what was looked at, what is to be looked at."""
 
-    def __init__(self, environment: Environment, reader: Reader, topics: Topics) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        reader: Reader,
+        topics: Topics,
+        dropped: dict[int, Dropped],
+    ) -> None:
         self._environment = environment
         self._reader = reader
         self._topics = topics
+        self._dropped = dropped
         self._order: Order | None = None
         self._rules = RetentionRules()
         self._own: dict[bytes, Limits] = {}
@@ -169,6 +182,13 @@ class Retention:
         if self._order is not None:  # before the first call the walk will see it anyway
             self._queue[topic] = None
 
+    def forget(self, topic: bytes) -> None:
+        """Note that a topic was dropped: what is known of its name holds for it no more."""
+        for known in (self._queue, self._blocked, self._held, self._freed):
+            known.pop(topic, None)
+        self._wakes.pop(topic, None)
+        self._lowered.pop(topic, None)
+
     def slice(self, order: Order, marks: Marks) -> tuple[Removed, Marks]:
         """Do one slice of work; return what was removed, and the marks after it."""
         if order is not self._order:
@@ -183,6 +203,7 @@ class Retention:
             with self._environment.reading() as snapshot:
                 journal = JournalReader(self._environment, snapshot, None)
                 work = _Slice(order, snapshot, journal, transaction, marks)
+                self._free_dropped(work)
                 self._examine_queue(work)
                 self._examine_all(work)
                 self._expire(work)
@@ -250,6 +271,11 @@ class Retention:
             put_topic(self._environment, work.transaction, topic.state)
             if topic.deleted.count:
                 self._forget_deleted(work, topic)
+        for topic_id, dropped in work.freed.items():
+            if dropped is None:
+                delete_dropped(self._environment, work.transaction, topic_id)
+            else:
+                put_dropped(self._environment, work.transaction, dropped)
         if work.removed.messages:
             total = work.marks.removed_messages + work.removed.messages
             work.marks = msgspec.structs.replace(work.marks, removed_messages=total)
@@ -282,6 +308,11 @@ class Retention:
         self._walk = work.walk
         self._ages = work.ages
         self._oldest = work.oldest
+        for topic_id, dropped in work.freed.items():
+            if dropped is None:
+                del self._dropped[topic_id]
+            else:
+                self._dropped[topic_id] = dropped
 
     # ── Count and bytes ───────────────────────────────────────────────────────────────────────
 
@@ -410,10 +441,15 @@ class Retention:
             found = reference(entry, number)
             if found.time_ms > now_ms + CLOCK_ERROR_MS_MAX:
                 continue  # a wrong clock dated it: it must not hold up the others
+            group = entry.group(number)
             if found.time_ms > now_ms - age or found.last_sequence >= floor_sequence:
+                if self._is_dropped(work, group):
+                    continue
                 break
-            name = entry.group(number).name
-            if rules.shared_age(name) == age and not self._is_held(work, name, found):
+            name = group.name
+            if rules.shared_age(name) != age or self._is_dropped(work, group):
+                continue
+            if not self._is_held(work, name, found):
                 self._drop_through(work, name, found)
         else:
             cursor = (work.marks.flushed_index + 1, 0)
@@ -436,7 +472,9 @@ class Retention:
                 return  # a start would replay it; the next checkpoint lets it go
             if not work.step():
                 return
-            self._drop_through(work, entry.group(number).name, reference(entry, number))
+            group = entry.group(number)
+            if not self._is_dropped(work, group):
+                self._drop_through(work, group.name, reference(entry, number))
         work.oldest = (work.marks.flushed_index + 1, 0)
 
     def _freeable_bytes(self, work: _Slice) -> int:
@@ -463,6 +501,11 @@ class Retention:
         return min(work.marks.checkpoint, work.marks.flushed_index)
 
     # ── Dropping ──────────────────────────────────────────────────────────────────────────────
+
+    def _is_dropped(self, work: _Slice, group: GroupView) -> bool:
+        """Whether a group is of a topic that was dropped, though its name may be in use again."""
+        topic = self._topic(work, group.name)
+        return topic is None or topic.state.id != group.topic_id
 
     def _topic(self, work: _Slice, name: bytes) -> _Topic | None:
         topic = work.topics.get(name)
@@ -512,6 +555,10 @@ class Retention:
             topic.state.name, topic.deleted.living(found.first_offset, found.next_offset)
         )
         work.removed.bytes += size
+        self._release_group(work, found)
+
+    def _release_group(self, work: _Slice, found: Reference) -> None:
+        """Note that a group is gone, and delete its entry if it was the last and may go."""
         key = journal_key(found.base_sequence, found.entry_index)
         left = self._live(work, key, found.group_count) - 1
         if left == 0 and found.entry_index <= self._removable(work):
@@ -530,6 +577,40 @@ class Retention:
         work.transaction.delete(key, db=self._environment["live"])
         work.live.pop(key, None)
         work.removed.entries += 1
+
+    # ── Dropped topics ────────────────────────────────────────────────────────────────────────
+
+    def _free_dropped(self, work: _Slice) -> None:
+        work.begin_stage()
+        for topic_id, dropped in self._dropped.items():
+            if dropped.entry_index > work.marks.flushed_index:
+                continue  # the index may lack some of its groups
+            left = Dropped(dropped.entry_index, dropped.state.copy())
+            is_free = self._free_groups(work, left.state) and self._free_ranges(work, topic_id)
+            self._delete_rows(work, left.state)
+            work.freed[topic_id] = None if is_free else left
+            if not is_free:
+                return
+
+    def _free_groups(self, work: _Slice, state: TopicState) -> bool:
+        """Release a dropped topic's groups, oldest first; tell whether that is done."""
+        for found in self._reader.references(work.snapshot, state.id, [], state.first_offset):
+            if not work.step():
+                return False
+            self._release_group(work, found)
+            state.first_offset = found.next_offset
+            state.bytes -= found.bytes
+        return True
+
+    def _free_ranges(self, work: _Slice, topic_id: int) -> bool:
+        """Delete a dropped topic's rows of deleted offsets; tell whether that is done."""
+        cursor = work.transaction.cursor(self._environment["deleted"])
+        prefix = topic_key(topic_id)
+        while cursor.set_range(prefix) and bytes(cursor.key()).startswith(prefix):
+            if not work.step():
+                return False
+            work.transaction.delete(bytes(cursor.key()), db=self._environment["deleted"])
+        return True
 
     def _delete_rows(self, work: _Slice, state: TopicState) -> None:
         """Delete index rows that hold nothing but dropped groups."""

@@ -198,8 +198,8 @@ class RetentionRule(msgspec.Struct, frozen=True):
 class Spared(msgspec.Struct, frozen=True):
     """Topics that the default limits leave alone until their messages were worked through.
 
-    They are known by how their names begin. Offsets from a topic's floor on are still needed; of a
-    topic that has no floor nothing was worked through yet.
+    They have a floor, and offsets from there on are still needed; or they are known by how their
+    names begin, and nothing of them was worked through yet.
     """
 
     prefix: bytes | None = None
@@ -207,9 +207,10 @@ class Spared(msgspec.Struct, frozen=True):
 
     def floor(self, topic: bytes) -> int | None:
         """The first offset that is needed; None if the topic is like any other."""
-        if self.prefix is None or not topic.startswith(self.prefix):
-            return None
-        return self.floors.get(topic, 0)
+        floor = self.floors.get(topic)
+        if floor is None and self.prefix is not None and topic.startswith(self.prefix):
+            return 0
+        return floor
 
 
 NOTHING_SPARED = Spared()

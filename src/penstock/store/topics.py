@@ -106,6 +106,8 @@ class Topics:
         self.lock = threading.Lock()
         """Held while states change, so that a reader's copy is of one moment."""
         self._by_name: OrderedDict[bytes, TopicState] = OrderedDict()
+        self.next_id = 1
+        """The id that the next topic gets. Any thread may read it."""
         self._by_id: dict[int, TopicState] = {}
         self._deleted: dict[bytes, Ranges] = {}
 
@@ -113,15 +115,21 @@ class Topics:
         """A state, if it is in memory. Writer thread."""
         return self._by_name.get(name)
 
-    def by_id(self, topic_id: int) -> TopicState:
-        """A state that must be in memory: one whose row is behind. Writer thread."""
-        return self._by_id[topic_id]
+    def by_id(self, topic_id: int) -> TopicState | None:
+        """A state whose row is behind; None if the topic was dropped. Writer thread."""
+        return self._by_id.get(topic_id)
 
     def keep(self, state: TopicState) -> None:
         """Remember a state, as the most recently used. Writer thread, holding the lock."""
         self._by_name[state.name] = state
         self._by_name.move_to_end(state.name)
         self._by_id[state.id] = state
+
+    def remove(self, state: TopicState) -> None:
+        """Forget a topic that was dropped. Writer thread, holding the lock."""
+        self._by_name.pop(state.name, None)
+        self._by_id.pop(state.id, None)
+        self._deleted.pop(state.name, None)
 
     def deleted(self, name: bytes) -> Ranges:
         """What was deleted from a topic and is still there. Writer thread."""

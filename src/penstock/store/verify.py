@@ -1,7 +1,8 @@
 """Looking at everything a store holds, and saying what is not as it should be.
 
 Every entry's checksum and place in the order; that the index leads to every group that retention
-has left; that topic rows, and the ranges of deleted offsets, agree with the journal. Nothing is
+has left, and that there are as many of those in an entry as there should be; that topic rows, the
+records of dropped topics and the ranges of deleted offsets agree with the journal. Nothing is
 changed. A running broker does not mind: one snapshot is looked at, though while that is open the
 pages it needs are not reused. Run it in a process of its own: LMDB forbids to open a file twice in
 one.
@@ -16,14 +17,16 @@ from penstock.errors import StorageDamaged, StorageForeign
 from penstock.obs.log import printable
 from penstock.store.deletions import NOTHING, Ranges, load_deleted
 from penstock.store.directory import DATA_NAME, marker_missing, read_marker
+from penstock.store.dropped import Dropped, load_dropped
 from penstock.store.entry import Entry, GroupView
 from penstock.store.environment import Environment, Transaction
 from penstock.store.index import Memory, reference
 from penstock.store.journal import JournalReader
+from penstock.store.keys import journal_key
 from penstock.store.marks import Marks, get_marks
 from penstock.store.reader import Reader
 from penstock.store.slices import piece_bytes
-from penstock.store.topics import Topics, unpack_topic
+from penstock.store.topics import Topics, TopicState, unpack_topic
 
 __all__ = ["VerifyReport", "verify"]
 
@@ -89,20 +92,22 @@ class _Examination:
         """Messages found, by topic id, up to the last complete round."""
         self._tail: dict[int, int] = {}
         """The same for the entries after it."""
+        self._dropped: dict[int, Dropped] = {}
         self._deleted: dict[int, tuple[bytes, Ranges]] = {}
         """Names and ranges by topic id, as the table has them."""
         self._found: dict[int, tuple[int, int]] = {}
         """Messages and bytes in those ranges, as the journal has them."""
         self._end_sequence = 1
         self._left = 0
-        """Messages in groups that were not dropped."""
+        """Messages in groups that retention has left, of topics that were not dropped."""
         self._seen = 0
         """Messages in all groups."""
 
     def run(self) -> VerifyReport:
         try:
             self._marks = get_marks(self._environment, self._transaction)
-            self._deleted = load_deleted(self._environment, self._transaction)
+            self._dropped = load_dropped(self._environment, self._transaction)
+            self._deleted = load_deleted(self._environment, self._transaction, self._dropped)
             self._entries()
             self._topic_rows()
             self._deleted_ranges()
@@ -135,8 +140,8 @@ class _Examination:
             self._seen += found.count
             self._order(found, index, sequence)
             index, sequence = found.index, found.end_sequence
-            for group in found.groups:
-                self._group(found, group)
+            self._groups(found)
+            self._drops(found)
         self._end_sequence = max(sequence, self._marks.flushed_sequence)
         if index < self._marks.flushed_index and self._removable < self._marks.flushed_index:
             self._fault(f"the journal ends with entry {index}, before the index does")
@@ -155,18 +160,42 @@ class _Examination:
         """Up to this entry retention may have made gaps."""
         return min(self._marks.flushed_index, self._marks.checkpoint)
 
-    def _group(self, entry: Entry, group: GroupView) -> None:
+    def _groups(self, entry: Entry) -> None:
+        left = sum([self._group(entry, group) for group in entry.groups])
+        key = journal_key(entry.base_sequence, entry.index)
+        record = self._transaction.get(key, db=self._environment["live"])
+        expected = entry.group_count if record is None else int.from_bytes(record, "little")
+        if left != expected:
+            self._fault(f"entry {entry.index} should have {expected} topics left, has {left}")
+
+    def _group(self, entry: Entry, group: GroupView) -> bool:
+        """Tell whether a group is there, neither removed nor freed after its topic was dropped."""
         self._find_deleted(entry, group)
         count = group.message_end - group.message_start
-        state = self._reader.row_state(self._transaction, group.name)
-        if state is None or group.first_offset >= state.first_offset:
+        state = self._state(group)
+        in_tail = entry.index > self._marks.flushed_index  # not in the index, perhaps without a row
+        if not in_tail if state is None else group.first_offset < state.first_offset:
+            return False
+        if group.topic_id not in self._dropped:
             self._left += count
-        if entry.index > self._marks.flushed_index:  # not in the index yet
+        if in_tail:
             self._tail[group.topic_id] = self._tail.get(group.topic_id, 0) + count
-        elif state is None or state.id != group.topic_id:
-            self._fault(f"entry {entry.index} has topic {_quoted(group.name)}, which has no row")
-        elif group.first_offset >= state.first_offset:
+        else:
             self._live_group(entry, group)
+        return True
+
+    def _state(self, group: GroupView) -> TopicState | None:
+        """The state of a group's topic, as its row has it, or its record if it was dropped."""
+        if group.topic_id in self._dropped:
+            return self._dropped[group.topic_id].state
+        state = self._reader.row_state(self._transaction, group.name)
+        return state if state and state.id == group.topic_id else None
+
+    def _drops(self, entry: Entry) -> None:
+        for topic_id, name in entry.dropped:
+            state = self._reader.row_state(self._transaction, name)
+            if state is not None and state.id == topic_id:
+                self._fault(f"topic {_quoted(name)}, dropped by entry {entry.index}, has a row")
 
     def _live_group(self, entry: Entry, group: GroupView) -> None:
         expected = reference(entry, group.number)
@@ -179,9 +208,11 @@ class _Examination:
 
     def _topic_rows(self) -> None:
         cursor = self._transaction.cursor(self._environment["topics"])
+        rows = map(unpack_topic, cursor.iternext(keys=False, values=True))
+        records = (dropped.state for dropped in self._dropped.values())
         topic_ids = set(self._tail)  # a topic gets its row with the next complete round
-        for value in cursor.iternext(keys=False, values=True):
-            info = unpack_topic(value).info()
+        for state in chain(rows, records):
+            info = state.info()
             topic_ids.add(info.id)
             live = self._live.get(info.id, 0)
             # A row may be ahead of the last complete round, by entries after it.
@@ -189,7 +220,7 @@ class _Examination:
                 self._fault(
                     f"topic {_quoted(info.name)} should have {info.count} messages, has {live}"
                 )
-        self._report.topics = len(topic_ids)
+        self._report.topics = len(topic_ids - self._dropped.keys())
 
     def _find_deleted(self, entry: Entry, group: GroupView) -> None:
         name, ranges = self._deleted.get(group.topic_id, (group.name, NOTHING))

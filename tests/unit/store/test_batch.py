@@ -45,11 +45,12 @@ def test_an_event_stands_after_the_messages_so_far():
 
 
 def test_a_batch_with_anything_in_it_is_not_empty():
-    event, row, mark = Batch(), Batch(), Batch()
+    event, row, mark, drop = Batch(), Batch(), Batch(), Batch()
     event.add_event(("e",))
     row.add_row("sessions", b"k", None)
     mark.checkpoint = 0
-    assert not any(batch.is_empty for batch in (event, row, mark))
+    drop.drop(b"a")
+    assert not any(batch.is_empty for batch in (event, row, mark, drop))
 
 
 def test_extras_are_filed_under_the_number_within_the_group():

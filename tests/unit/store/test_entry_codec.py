@@ -10,6 +10,7 @@ from penstock.errors import StorageDamaged, StorageForeign
 from penstock.model.message import Extras, Signature
 from penstock.store.batch import Batch
 from penstock.store.entry import (
+    DROPPED_IDS,
     HEADER_NUMBERS,
     PRODUCER_NUMBERS,
     RUN_TYPES,
@@ -83,6 +84,13 @@ def numbered() -> bytes:
     return encode(batch, 7, 100, PLACEMENTS)
 
 
+def dropping() -> bytes:
+    """Two topics are dropped, one of them begins anew."""
+    batch = Batch()
+    batch.append(b"a", [b"1"], 1_000, 1)
+    return encode(batch, 7, 100, PLACEMENTS[:1], [(1, b"a"), (2, b""), (2**32 - 1, b"n" * 99)])
+
+
 def resealed(data: bytes) -> bytes:
     """The same bytes with a checksum that fits them."""
     checksum = crc32(data[12:], crc32(data[:8]))
@@ -146,6 +154,11 @@ def test_producers_come_back_with_the_offsets_of_their_messages():
     assert not list(decode(sample()).producers())
 
 
+def test_dropped_topics_come_back_with_their_ids():
+    assert decode(dropping()).dropped == [(1, b"a"), (2, b""), (2**32 - 1, b"n" * 99)]
+    assert decode(sample()).dropped == []
+
+
 @pytest.mark.parametrize(
     ("stretch", "expected"),
     [
@@ -168,7 +181,14 @@ def test_entries_of_the_first_release_are_read_and_still_written_byte_for_byte(m
 
 
 def test_sections_for_extras_are_written_only_where_there_are_any():
-    optional = {SIGNATURES, HEADER_NUMBERS, RUN_TYPES, SCHEDULE_NUMBERS, PRODUCER_NUMBERS}
+    optional = {
+        SIGNATURES,
+        HEADER_NUMBERS,
+        RUN_TYPES,
+        SCHEDULE_NUMBERS,
+        PRODUCER_NUMBERS,
+        DROPPED_IDS,
+    }
     assert not optional & decode(sample())._sections.keys()
     batch = Batch()
     batch.append(b"a", [b"1"], 1_000, 1, [SIGNED])
@@ -183,7 +203,7 @@ def test_signatures_are_records_of_one_size_on_multiples_of_eight():
     assert len(entry.column(SIGNATURES)) == 2 * 88
 
 
-@pytest.mark.parametrize("make", [sample, adorned, scheduled, numbered])
+@pytest.mark.parametrize("make", [sample, adorned, scheduled, numbered, dropping])
 def test_every_flipped_bit_is_noticed(make):
     data = make()
     for place in range(len(data)):
