@@ -82,6 +82,23 @@ ROUTES_CACHED_MAX = 262_144
 RETAINED_MAX = 1_000_000
 """Retained messages in all; a further topic's is delivered but not kept, counted."""
 
+# ── Queues ────────────────────────────────────────────────────────────────────────────────────
+QUEUE_PAYLOAD_BYTES_MAX = 1 * MIB
+"""Largest message of the queue protocol, fixed by it."""
+
+PRODUCER_ID_BYTES_MAX = 256
+"""Longest name of a producer; kept with the numbers of its last messages. UUIDs need about 64."""
+
+HEADERS_MAX = 64
+HEADERS_BYTES_MAX = 16 * KIB
+"""Headers of a message, and their bytes together; HTTP servers take about as much."""
+
+GROUP_BYTES_MAX = 256
+"""Longest name of a group."""
+
+GROUPS_MAX = 100_000
+"""Groups of all topics together: each costs memory, and a row of every checkpoint."""
+
 # ── Journal ───────────────────────────────────────────────────────────────────────────────────
 CAPTURE_PENDING_BYTES_MAX = 64 * MIB
 """QoS 0 bytes waiting to be journaled. Beyond it they are delivered but not captured, counted."""

@@ -45,8 +45,8 @@ from penstock.net.key_book import KeyBook
 from penstock.net.listener import Door, Listener
 from penstock.net.mqtt import MqttConnection
 from penstock.net.produce import Producing
-from penstock.net.queue_book import QueueBook
 from penstock.net.queue import QueueConnection
+from penstock.net.queue_book import QueueBook
 from penstock.net.queues import PREFIX, WORKERS, is_queue
 from penstock.net.resp.connection import RespConnection
 from penstock.net.sys_topics import SysTopics

@@ -1,0 +1,234 @@
+"""All requests that come one by one, by kind, and what the plain ones do.
+
+A handler is given the connection, the message of the request and the slot of its response; it
+answers the slot, or gives it to somebody who will. Things that do not exist (a topic, a group, a
+lease that is over) are no error: what was to be done to them is done.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.core.commands import GroupConfigured, GroupGone, TopicConfigured
+from penstock.core.rate import milli_rate
+from penstock.net.desk import Then
+from penstock.net.desks import Start
+from penstock.net.queue import fetch, listing, producing
+from penstock.net.queue.faults import Fault, group_fault, steer_fault
+from penstock.net.queue.poll import Poll, delay_ms, place_of, reason_of, visibility_ms
+from penstock.net.queue.replies import Slot
+from penstock.wire.queue._generated import queue_pb2
+from penstock.wire.queue._generated.queue_pb2 import Redriven, Response
+
+if TYPE_CHECKING:
+    from penstock.net.queue.connection import QueueConnection
+
+__all__ = ["HANDLERS", "Handler"]
+
+Handler = Callable[["QueueConnection", Any, Slot], None]
+
+NUMBER_MAX = (1 << 63) - 1
+"""Largest number that is kept; whoever asks for more means without limit."""
+
+
+def _capped(number: int) -> int:
+    return min(number, NUMBER_MAX)
+
+
+# ── messages in hand ──────────────────────────────────────────────────────────────────────────
+
+
+def _poll(door: "QueueConnection", message: queue_pb2.Poll, slot: Slot) -> None:
+    Poll(door, message, slot).start()
+
+
+def _nack(door: "QueueConnection", message: queue_pb2.Nack, slot: Slot) -> None:
+    _give_back(door, message, [message.lease_id], slot)
+
+
+def _ack_many(door: "QueueConnection", message: queue_pb2.AckMany, slot: Slot) -> None:
+    topic, group = message.topic.encode(), message.group.encode()
+    door.hub.desks.settle_leases(topic, group, list(message.lease_ids), slot)
+
+
+def _nack_many(door: "QueueConnection", message: queue_pb2.NackMany, slot: Slot) -> None:
+    _give_back(door, message, list(message.lease_ids), slot)
+
+
+def _give_back(
+    door: "QueueConnection",
+    message: queue_pb2.Nack | queue_pb2.NackMany,
+    leases: list[int],
+    slot: Slot,
+) -> None:
+    door.hub.desks.return_leases(
+        message.topic.encode(),
+        message.group.encode(),
+        leases,
+        slot,
+        delay_ms=delay_ms(message.delay_ms),
+        reason=reason_of(message),
+    )
+
+
+def _extend(door: "QueueConnection", message: queue_pb2.Extend, slot: Slot) -> None:
+    topic, group, leases = message.topic.encode(), message.group.encode(), list(message.lease_ids)
+    extent_ms = visibility_ms(message.visibility_timeout_ms)
+    door.hub.desks.extend_leases(topic, group, leases, extent_ms, slot)
+
+
+def _commit(door: "QueueConnection", message: queue_pb2.Commit, slot: Slot) -> None:
+    topic, group = message.topic.encode(), message.group.encode()
+    fault = group_fault(door.hub, topic, group)
+    if fault is not None:
+        slot.fail(fault)
+    else:
+        door.hub.desks.commit(topic, group, message.offset, slot)
+
+
+# ── topics ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _create_topic(door: "QueueConnection", message: queue_pb2.CreateTopic, slot: Slot) -> None:
+    topic = message.topic.encode()
+    if not _is_refused(slot, steer_fault(door.hub, topic)):
+        door.hub.desks.ensure_topic(topic, slot)
+
+
+def _delete_topic(door: "QueueConnection", message: queue_pb2.DeleteTopic, slot: Slot) -> None:
+    topic = message.topic.encode()
+    if not _is_refused(slot, steer_fault(door.hub, topic)):
+        door.when_stored(lambda: _delete(door, topic, slot))
+
+
+def _delete(door: "QueueConnection", topic: bytes, slot: Slot) -> None:
+    """Delete a topic that has all that this client produced to it."""
+    door.hub.desks.delete_topic(topic, door.blocking(slot.outcome, slot.close))
+
+
+def _set_rate_limit(door: "QueueConnection", message: queue_pb2.SetRateLimit, slot: Slot) -> None:
+    rate_milli = milli_rate(message.rate_per_sec)
+    settings = {"rate_milli": _capped(rate_milli), "burst": message.burst}
+    _configure(door, message.topic.encode(), settings, slot)
+
+
+def _set_retention(door: "QueueConnection", message: queue_pb2.SetRetention, slot: Slot) -> None:
+    settings = {
+        "max_messages": _capped(message.max_messages),
+        "max_age_ms": _capped(message.max_age_ms),
+        "max_bytes": _capped(message.max_bytes),
+    }
+    _configure(door, message.topic.encode(), settings, slot)
+
+
+def _configure_topic(
+    door: "QueueConnection", message: queue_pb2.ConfigureTopic, slot: Slot
+) -> None:
+    settings: dict[str, int] = {
+        field: _capped(getattr(message, field))
+        for field in ("burst", "max_messages", "max_age_ms", "max_bytes", "keep")
+        if message.HasField(field)
+    }
+    if message.HasField("rate_per_sec"):
+        settings["rate_milli"] = _capped(milli_rate(message.rate_per_sec))
+    if "keep" in settings:
+        settings["keep"] = bool(settings["keep"])
+    _configure(door, message.topic.encode(), settings, slot)
+
+
+def _configure(door: "QueueConnection", topic: bytes, settings: dict[str, Any], slot: Slot) -> None:
+    if not _is_refused(slot, steer_fault(door.hub, topic)):
+        door.hub.desks.configure_topic(TopicConfigured(topic, **settings), slot)
+
+
+# ── groups ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _create_group(door: "QueueConnection", message: queue_pb2.CreateGroup, slot: Slot) -> None:
+    hub, (topic, group, start) = door.hub, place_of(message)
+    if _is_refused(slot, group_fault(hub, topic, group)):
+        return
+    if message.seek and hub.broker.groups.get(topic, group) is not None:
+        hub.desks.seek(topic, group, start, slot)
+    else:
+        hub.desks.make_group(topic, group, start, slot)
+
+
+def _delete_group(door: "QueueConnection", message: queue_pb2.DeleteGroup, slot: Slot) -> None:
+    topic, group = message.topic.encode(), message.group.encode()
+    if door.hub.broker.groups.get(topic, group) is None:
+        slot.ok()
+    else:
+        door.hub.pipeline.submit(GroupGone(topic, group), slot, durable=True)
+
+
+def _configure_group(
+    door: "QueueConnection", message: queue_pb2.ConfigureGroup, slot: Slot
+) -> None:
+    hub, topic, group = door.hub, message.topic.encode(), message.group.encode()
+    if _is_refused(slot, group_fault(hub, topic, group)):
+        return
+
+    def configured(_value: object) -> None:
+        slot.ok()
+        hub.desks.dead_letters.bury(topic, group)  # there may be fewer tries than before
+
+    hub.desks.make_group(topic, group, Start(), Then(lambda _new: None))
+    command = GroupConfigured(
+        topic,
+        group,
+        message.max_deliveries if message.HasField("max_deliveries") else None,
+        _capped(message.backoff_ms) if message.HasField("backoff_ms") else None,
+        _capped(message.backoff_max_ms) if message.HasField("backoff_max_ms") else None,
+    )
+    hub.pipeline.submit(command, Then(configured, slot.close), durable=True)
+
+
+def _redrive(door: "QueueConnection", message: queue_pb2.Redrive, slot: Slot) -> None:
+    def redriven(count: Any) -> None:
+        slot.respond(Response(redriven=Redriven(count=count)))
+
+    topic, group = message.topic.encode(), message.group.encode()
+    outlet = Then(redriven, slot.close)
+    door.hub.desks.dead_letters.redrive(topic, group, message.max, outlet)
+
+
+# ── the rest ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _bootstrap(_door: "QueueConnection", _message: queue_pb2.Bootstrap, slot: Slot) -> None:
+    """A single node needs no other, and has begun already: whatever the list, it is ignored."""
+    slot.ok()
+
+
+def _is_refused(slot: Slot, fault: Fault | None) -> bool:
+    if fault is not None:
+        slot.fail(fault)
+    return fault is not None
+
+
+HANDLERS: dict[str, Handler] = {
+    "produce": producing.produce,
+    "produce_many": producing.produce_many,
+    "poll": _poll,
+    "nack": _nack,
+    "ack_many": _ack_many,
+    "nack_many": _nack_many,
+    "extend": _extend,
+    "commit": _commit,
+    "create_topic": _create_topic,
+    "delete_topic": _delete_topic,
+    "set_rate_limit": _set_rate_limit,
+    "set_retention": _set_retention,
+    "configure_topic": _configure_topic,
+    "create_group": _create_group,
+    "delete_group": _delete_group,
+    "configure_group": _configure_group,
+    "redrive": _redrive,
+    "fetch": fetch.fetch,
+    "locate": fetch.locate,
+    "list_topics": listing.list_topics,
+    "list_groups": listing.list_groups,
+    "stats": listing.stats,
+    "bootstrap": _bootstrap,
+}
+"""By the name of the kind in ``queue.proto``; Ack comes in runs, and Subscribe ends this talk."""

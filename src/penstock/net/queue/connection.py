@@ -1,0 +1,344 @@
+"""One client of the queue protocol: what its requests do, and when.
+
+**Order.** Requests are begun in the order in which they came, one behind the other, answered or
+not; so what changes something joins the one line to the disk in that order. Responses leave in that
+order too (``replies``). Few requests hold up those behind them: deleting a topic waits for earlier
+messages, which would else outlive it, and until it is done; a subscription waits for all earlier
+responses. What has been read meanwhile is **held**.
+
+**A push connection.** After Subscribe the connection is a channel for messages (``push``). Whatever
+the client sends then is read as acknowledgements, and not answered.
+
+**Bounds.** With many requests unanswered nothing more is read. While much is unread by the client,
+polls take nothing, errands are not begun, and nothing is pushed. What is answered with few bytes is
+answered all the same; a client that never reads those is closed.
+
+**The end.** A client that closes its side still gets what it asked for, save that nothing waits for
+messages to come any more. A frame that is too large ends the connection in the same way. There is
+no time-out for silence, once a request has come: consumers may have nothing to say for days. TCP's
+own keep-alive finds the dead.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.net.connection import TURN_S, Connection
+from penstock.net.desk import Then
+from penstock.net.hub import Hub
+from penstock.net.outbox import Outbox
+from penstock.net.queue.calls import HANDLERS
+from penstock.net.queue.errands import Errands
+from penstock.net.queue.faults import BAD_REQUEST, Fault, group_fault
+from penstock.net.queue.producing import produce_run
+from penstock.net.queue.push import Push
+from penstock.net.queue.replies import Replies, Slot
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.queue.events import AckRun, Bad, Call, Event, NackRun, ProduceRun, Violation
+from penstock.wire.queue.server import ServerMachine
+
+if TYPE_CHECKING:
+    from penstock.net.queue.poll import Poll
+
+__all__ = ["QueueConnection"]
+
+Refused = Callable[[DisconnectReason, str], None]
+"""What to do if the disk refuses."""
+
+UNANSWERED_MAX = 1_024
+"""Requests begun and not answered, before nothing more is begun; one run may exceed it."""
+
+KEEP_ALIVE_S = 300
+"""Silence after which TCP asks whether the peer is there."""
+
+
+class QueueConnection(Connection):
+    """One client's connection."""
+
+    __slots__ = (
+        "_ending",
+        "_handlers",
+        "_has_asked",
+        "_held",
+        "_is_blocked",
+        "_is_going_on",
+        "_is_starved",
+        "_is_writing_paused",
+        "_name",
+        "_names",
+        "_push",
+        "_until",
+        "errands",
+        "hub",
+        "polls",
+        "replies",
+    )
+
+    def __init__(self, hub: Hub, transport: asyncio.Transport, accepted_at: float) -> None:
+        outbox = Outbox(hub, transport, self.close)
+        super().__init__(hub, transport, ServerMachine(), outbox, accepted_at)
+        self.hub = hub
+        self.replies = Replies(outbox.send, self._count_refused, self._progressed)
+        self.errands = Errands(hub, self.is_full)
+        self.polls: set[Poll] = set()
+        """Those that are not answered."""
+        self._push: Push | None = None
+        self._held: list[Event] = []
+        """Requests that were read and may not begin yet."""
+        self._is_blocked = False
+        """Whether one that was begun must be done before those are."""
+        self._is_going_on = False
+        """Whether they have a turn to come."""
+        self._until: tuple[Callable[[], bool], Callable[[], None]] | None = None
+        """What the one that blocks waits for, and what it does then."""
+        self._ending: tuple[DisconnectReason, str] | None = None
+        """Why the connection ends when all is answered."""
+        self._has_asked = False
+        self._is_starved = False
+        """Whether somebody was told that there is no room."""
+        self._is_writing_paused = False
+        self._name = b"queue#%d#" % hub.next_connection()
+        self._names = 0
+        self._handlers: dict[type[Any], Callable[[Any, int], None]] = {
+            ProduceRun: self._on_produce,
+            AckRun: self._on_acks,
+            NackRun: self._on_nacks,
+            Call: self._on_call,
+            Bad: self._on_bad,
+            Violation: self._on_violation,
+        }
+        hub.counters.clients_connected += 1
+        _keep_alive(transport)
+        self.file(accepted_at + hub.limits.connect_timeout_s)
+
+    def next_name(self) -> bytes:
+        """A name for a worker that none had before."""
+        self._names += 1
+        return self._name + b"%d" % self._names
+
+    # ── what runs when ────────────────────────────────────────────────────────────────────────
+
+    def handle(self, events: list[Any], now_ms: int) -> None:
+        """Begin requests, until one must be waited for, too many are unanswered or time is up."""
+        self._has_asked = True
+        if self._held or self._is_blocked:
+            self._hold(events)
+            return
+        monotonic, replies = self._hub.monotonic, self.replies
+        turn_ends_at = monotonic() + TURN_S
+        for position, event in enumerate(events):
+            if position and monotonic() > turn_ends_at:
+                self._hold(events[position:])
+                self._go_on_soon()
+                return
+            if self._is_blocked or replies.unanswered >= UNANSWERED_MAX or self.reason:
+                self._hold(events[position:])
+                return
+            self._handlers[type(event)](event, now_ms)
+
+        if self.is_waiting():
+            self.pause_reading()
+
+    def is_waiting(self) -> bool:
+        """Whether nothing more is read for now."""
+        return bool(self._held) or self.replies.unanswered >= UNANSWERED_MAX
+
+    def _hold(self, events: list[Event]) -> None:
+        self._held += events
+        self.pause_reading()
+
+    def _progressed(self) -> None:
+        """Something was answered: others may begin, or the end has come."""
+        if self._until is not None and self._until[0]():
+            then, self._until = self._until[1], None
+            then()
+        if self._is_reading_paused and self.replies.unanswered < UNANSWERED_MAX:
+            self._go_on_soon()
+        if self._is_starved and not self.is_full():
+            self._ask_for_more()
+        self._end_if_done()
+
+    def _go_on_soon(self) -> None:
+        """Go on, but not from here: others may be at work above us."""
+        if not self._is_going_on:
+            self._is_going_on = True
+            self._hub.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_going_on = False
+        if not self._is_blocked and self.reason is None:
+            held, self._held = self._held, []
+            self.handle_later(held)
+            self._end_if_done()
+
+    def when_stored(self, act: Callable[[], None]) -> None:
+        """Act when all messages of this client are on disk; until then nothing else begins."""
+        self._wait(lambda: not self.replies.storing, act)
+
+    def _wait(self, is_over: Callable[[], bool], act: Callable[[], None]) -> None:
+        if is_over():
+            act()
+        else:
+            self._is_blocked = True
+            self._until = is_over, lambda: self._unblock(act)
+
+    def blocking(self, act: Callable[[object], None], refused: Refused) -> Then:
+        """An outlet that calls back; until it does, nothing else begins."""
+        self._is_blocked = True
+        return Then(
+            lambda value: self._unblock(act, value),
+            lambda reason, detail: self._unblock(refused, reason, detail),
+        )
+
+    def _unblock(self, act: Callable[..., None], *arguments: Any) -> None:
+        self._is_blocked = False
+        act(*arguments)
+        if self._held and not self._is_blocked:
+            self._go_on_soon()
+
+    # ── requests ──────────────────────────────────────────────────────────────────────────────
+
+    def _on_produce(self, run: ProduceRun, now_ms: int) -> None:
+        if self._push is None:
+            produce_run(self, run, now_ms)
+
+    def _on_acks(self, run: AckRun, _now_ms: int) -> None:
+        if self._push is not None:
+            self._push.acknowledge(run.leases)
+        else:
+            slot = self.replies.open(len(run.leases), run.request_ids)
+            self.hub.desks.settle_leases(run.topic, run.group, run.leases, slot)
+
+    def _on_nacks(self, run: NackRun, _now_ms: int) -> None:
+        if self._push is not None:
+            self._push.refuse(run.leases)
+        else:
+            slot = self.replies.open(len(run.leases), run.request_ids)
+            self.hub.desks.return_leases(run.topic, run.group, run.leases, slot)
+
+    def _on_call(self, call: Call, _now_ms: int) -> None:
+        if self._push is not None:
+            self._push.read(call)
+            return
+        slot = self.replies.open(1, [call.request_id] if call.request_id else None)
+        if call.kind == "subscribe":
+            self._subscribe(call.message, slot)
+        else:
+            HANDLERS[call.kind](self, call.message, slot)
+
+    def _on_bad(self, bad: Bad, _now_ms: int) -> None:
+        if self._push is None:
+            slot = self.replies.open(1, [bad.request_id] if bad.request_id else None)
+            slot.fail(Fault(BAD_REQUEST, bad.text))
+
+    def _count_refused(self, count: int) -> None:
+        self.hub.counters.refused_total += count
+
+    # ── pushing ───────────────────────────────────────────────────────────────────────────────
+
+    def _subscribe(self, message: Any, slot: Slot) -> None:
+        """Become a channel for messages, when all before it is answered; that is the answer."""
+        hub, push = self.hub, Push(self, message)
+        fault = group_fault(hub, push.topic, push.group)
+        if fault is not None:
+            slot.fail(fault)
+            return
+
+        def begin(_new: object) -> None:
+            self._wait(lambda: self.replies.unanswered == 1, lambda: self._begin(push, slot))
+
+        hub.desks.make_group(push.topic, push.group, push.start, self.blocking(begin, slot.close))
+
+    def _begin(self, push: Push, slot: Slot) -> None:
+        slot.answer(b"")
+        if self._ending is None and self.reason is None:
+            self._push = push
+            push.begin()
+
+    # ── what leaves ───────────────────────────────────────────────────────────────────────────
+
+    def is_full(self) -> bool:
+        """Whether the client has much to read; ``_ask_for_more`` when that has changed."""
+        is_held = self.replies.held_bytes > self.hub.limits.outbound_bytes_max // 2
+        self._is_starved = self._is_writing_paused or is_held or self.outbox.is_full()
+        return self._is_starved
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than we write."""
+        self._is_writing_paused = True
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self._is_writing_paused = False
+        super().resume_writing()
+        self._ask_for_more()
+
+    def _ask_for_more(self) -> None:
+        """There is room again."""
+        self._is_starved = False
+        self.errands.go_on()
+        for poll in list(self.polls):
+            poll.ask()
+        if self._push is not None:
+            self._push.ask()
+
+    def topic_deleted(self, topic: bytes) -> None:
+        """What was pushed of it is no more."""
+        if self._push is not None:
+            self._push.topic_deleted(topic)
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether nothing more will come from the client."""
+        return self._ending is not None
+
+    def eof_received(self) -> bool:
+        """The client will ask nothing more; keep the connection while it is owed something."""
+        if self._push is not None:
+            return False
+        self._end(DisconnectReason.CLIENT_DISCONNECT)
+        return self.reason is None
+
+    def _on_violation(self, event: Violation, _now_ms: int) -> None:
+        self._end(event.reason, event.detail)
+
+    def _end(self, reason: DisconnectReason, detail: str = "") -> None:
+        """Close when all is answered; what waits for messages to come, waits no longer."""
+        self._ending = reason, detail
+        for poll in list(self.polls):
+            poll.stop_waiting()
+        self._end_if_done()
+
+    def _end_if_done(self) -> None:
+        if self._ending is not None and not self.replies.unanswered and not self._held:
+            self.close(*self._ending)
+
+    def deadline(self) -> tuple[float, DisconnectReason]:
+        """The connect time-out, until there was a request."""
+        if self._has_asked:
+            return float("inf"), DisconnectReason.IDLE_TIMEOUT
+        timeout_s = self._hub.limits.connect_timeout_s
+        return self._last_packet_at + timeout_s, DisconnectReason.CONNECT_TIMEOUT
+
+    def let_go(self) -> None:
+        """Take nothing more; what was on its way, or in hand, goes to others."""
+        self._hub.counters.clients_connected -= 1
+        self._until = None
+        self._held.clear()
+        self.replies.clear()
+        self.errands.clear()
+        for poll in list(self.polls):
+            poll.leave()
+        if self._push is not None:
+            self._push.end()
+
+
+def _keep_alive(transport: asyncio.Transport) -> None:
+    opened = transport.get_extra_info("socket")
+    if opened is not None:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)

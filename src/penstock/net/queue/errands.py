@@ -1,0 +1,65 @@
+"""Errands: requests that are answered from the disk, read by a thread, one after the other.
+
+Their responses can be large, and so a connection has one of them in memory at most: the next is
+begun when the client has read most of the one before. A client that asks and does not read waits
+for itself, and for nobody else.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from penstock.errors import StorageError
+from penstock.net.hub import Hub
+from penstock.net.queue.replies import Slot
+from penstock.obs.reasons import DisconnectReason
+
+__all__ = ["Errands"]
+
+
+class _Errand(NamedTuple):
+    slot: Slot
+    job: Callable[[], Any]
+    frames: Callable[[Any], bytes]
+
+
+class Errands:
+    """Those of one connection; ``is_full`` tells whether its client has much to read."""
+
+    __slots__ = ("_hub", "_is_full", "_is_running", "_waiting")
+
+    def __init__(self, hub: Hub, is_full: Callable[[], bool]) -> None:
+        self._hub = hub
+        self._is_full = is_full
+        self._is_running = False
+        self._waiting: deque[_Errand] = deque()
+
+    def run(self, slot: Slot, job: Callable[[], Any], frames: Callable[[Any], bytes]) -> None:
+        """Answer with the frames, made on the loop, of what the job has found off it."""
+        self._waiting.append(_Errand(slot, job, frames))
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Begin with the next, if it is time."""
+        if not self._is_running and self._waiting and not self._is_full():
+            self._is_running = True
+            errand = self._waiting.popleft()
+            self._hub.run_off_loop(
+                errand.job,
+                lambda found: self._done(errand, found),
+                lambda error: self._failed(errand, error),
+            )
+
+    def _done(self, errand: _Errand, found: Any) -> None:
+        self._is_running = False
+        errand.slot.answer(errand.frames(found))
+        self.go_on()
+
+    def _failed(self, errand: _Errand, error: StorageError) -> None:
+        self._is_running = False
+        errand.slot.close(DisconnectReason.STORAGE_FAILED, error.message)
+        self.go_on()
+
+    def clear(self) -> None:
+        """Nobody waits for anything any more."""
+        self._waiting.clear()

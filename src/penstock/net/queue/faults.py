@@ -1,0 +1,100 @@
+"""What a request is refused for, in the codes of the protocol, and who may do what to which topic.
+
+The first codes are those that every client knows; ``forbidden`` and ``limit`` are Penstock's own.
+What a client may read is more than it may write: dead letters are read like any topic, but only
+the broker puts them there.
+"""
+
+from typing import Final, NamedTuple
+
+from penstock.limits import GROUP_BYTES_MAX, GROUPS_MAX
+from penstock.net.admission import topic_refusal
+from penstock.net.dead_letters import PREFIX as DEAD_PREFIX
+from penstock.net.envelopes import Refused, unsigned_refusal
+from penstock.net.hub import Hub
+from penstock.obs.reasons import DisconnectReason
+
+__all__ = [
+    "BAD_REQUEST",
+    "FORBIDDEN",
+    "INTERNAL",
+    "LIMIT",
+    "PAYLOAD_TOO_LARGE",
+    "RATE_LIMITED",
+    "Fault",
+    "group_fault",
+    "produce_fault",
+    "read_fault",
+    "steer_fault",
+    "storage_fault",
+]
+
+BAD_REQUEST: Final = "bad_request"
+PAYLOAD_TOO_LARGE: Final = "payload_too_large"
+RATE_LIMITED: Final = "rate_limited"
+INTERNAL: Final = "internal"
+FORBIDDEN: Final = "forbidden"
+LIMIT: Final = "limit"
+
+
+_TEXTS = {
+    DisconnectReason.STORAGE_FULL: "the broker's disk is full: nothing changed, ask again later",
+    DisconnectReason.STORAGE_FAILED: "the broker's disk failed: nothing changed, ask again later",
+}
+"""What a client is told when the disk refuses."""
+
+
+class Fault(NamedTuple):
+    """Why a request is refused: a code for programs, a text for people."""
+
+    code: str
+    text: str
+    retry_ms: int = 0
+
+
+def read_fault(hub: Hub, topic: bytes) -> Fault | None:
+    """Say why nobody may read a topic; None: it may be read, if it exists."""
+    return _fault(topic_refusal(topic, hub.limits))
+
+
+def steer_fault(hub: Hub, topic: bytes) -> Fault | None:
+    """Say why nobody may make, change or delete a topic."""
+    if topic.startswith(b"$") and not topic.startswith(DEAD_PREFIX):
+        return _reserved(topic)
+    return read_fault(hub, topic)
+
+
+def produce_fault(hub: Hub, topic: bytes, count: int) -> Fault | None:
+    """Say why so many messages without a signature may not be produced to a topic."""
+    if topic.startswith(b"$"):
+        return _reserved(topic)
+    return _fault(unsigned_refusal(hub, topic, count))
+
+
+def group_fault(hub: Hub, topic: bytes, group: bytes) -> Fault | None:
+    """Say why a group of a topic may not be used, which may make it."""
+    if len(group) > GROUP_BYTES_MAX:
+        return Fault(LIMIT, f"the name of a group may have {GROUP_BYTES_MAX} bytes at most")
+    fault = read_fault(hub, topic)
+    groups = hub.broker.groups
+    if fault is None and groups.get(topic, group) is None and groups.count >= GROUPS_MAX:
+        return Fault(LIMIT, f"there are {GROUPS_MAX} groups: delete some that nobody needs")
+    return fault
+
+
+def storage_fault(reason: DisconnectReason, detail: str) -> Fault:
+    """Say that the disk refused, or that we failed."""
+    text = _TEXTS.get(reason) or f"the broker failed: {reason.value}"
+    return Fault(INTERNAL, f"{text} ({detail})" if detail else text)
+
+
+def _reserved(topic: bytes) -> Fault:
+    return Fault(FORBIDDEN, f"{topic.decode()!r}: topics with $ in front are the broker's own")
+
+
+def _fault(refusal: Refused | None) -> Fault | None:
+    if refusal is None:
+        return None
+    reason, text = refusal
+    is_invalid = reason is DisconnectReason.TOPIC_INVALID
+    return Fault(BAD_REQUEST if is_invalid else FORBIDDEN, text)

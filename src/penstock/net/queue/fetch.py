@@ -1,0 +1,120 @@
+"""Fetch and Locate: messages in bulk, and which offset a time has.
+
+What the journal has in columns leaves in columns. The thread that reads also makes the bytes of the
+response; the loop only sends them. Nothing is leased: who fetches keeps its own place, and tells by
+the topic's incarnation whether that place still means anything.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from penstock.limits import MIB
+from penstock.net.queue.faults import LIMIT, Fault, read_fault
+from penstock.net.queue.replies import Slot
+from penstock.store.search import offset_at_time
+from penstock.store.store import Store, TopicInfo, TopicSlice
+from penstock.wire.queue import encode
+from penstock.wire.queue._generated.queue_pb2 import Fetch, Fetched, Locate, Located, Response
+from penstock.wire.queue.slices import slice_of
+
+if TYPE_CHECKING:
+    from penstock.net.queue.connection import QueueConnection
+
+__all__ = ["fetch", "locate"]
+
+MESSAGES_MAX = 65_536
+BYTES_MAX = 8 * MIB
+"""Messages of one response; the last one may exceed the bytes if it is the only one."""
+
+TIMES_MAX = 1_024
+"""Times in one Locate: each costs some twenty reads."""
+
+Result = TypeVar("Result")
+
+
+def fetch(door: "QueueConnection", message: Fetch, slot: Slot) -> None:
+    """Read messages from an offset on."""
+    topic = message.topic.encode()
+    fault = read_fault(door.hub, topic)
+    if fault is not None:
+        slot.fail(fault)
+        return
+    store, request_id = door.hub.store, slot.request_id
+    count_max = min(message.max_messages, MESSAGES_MAX) or MESSAGES_MAX
+    bytes_max = min(message.max_bytes, BYTES_MAX) or BYTES_MAX
+
+    def job() -> bytes:
+        start, end = message.offset, message.end_offset
+        fetched = _consistent(
+            store, topic, lambda info: _fetch(store, info, (start, end), count_max, bytes_max)
+        )
+        return encode.response(Response(fetched=fetched or Fetched(), request_id=request_id))
+
+    door.errands.run(slot, job, lambda frames: frames)
+
+
+def _consistent(store: Store, topic: bytes, read: Callable[[TopicInfo], Result]) -> Result | None:
+    """Read something of one incarnation of a topic; None: there is no such topic."""
+    info = store.topic(topic)
+    while info is not None:
+        found = read(info)
+        again = store.topic(topic)
+        if again is not None and again.id == info.id:
+            return found
+        info = again  # deleted, perhaps made anew, while we read
+    return None
+
+
+def _fetch(
+    store: Store, info: TopicInfo, offsets: tuple[int, int], count_max: int, bytes_max: int
+) -> Fetched:
+    start, end = offsets
+    end = min(end or info.next_offset, info.next_offset)
+    fetched = Fetched(
+        incarnation=info.id,
+        first_offset=info.first_offset,
+        end_offset=info.next_offset,
+        next_offset=max(start, info.first_offset),
+    )
+    if start < end:
+        found = store.read_topic(info.name, start, min(count_max, end - start), bytes_max)
+        slices = _before(store, info.name, found.slices, end)
+        fetched.slices.extend(map(slice_of, slices))
+        fetched.next_offset = min(found.next_offset, end)
+    return fetched
+
+
+def _before(store: Store, topic: bytes, slices: list[TopicSlice], end: int) -> list[TopicSlice]:
+    """The slices up to an offset. There may be more: what was deleted before it made room."""
+    kept = [part for part in slices if part.first_offset < end]
+    if kept and kept[-1].first_offset + kept[-1].count > end:
+        first = kept.pop().first_offset
+        kept += store.read_topic(topic, first, end - first, BYTES_MAX).slices
+    return kept
+
+
+def locate(door: "QueueConnection", message: Locate, slot: Slot) -> None:
+    """Find which offsets times have."""
+    topic, times_ms = message.topic.encode(), list(message.times_ms)
+    fault = read_fault(door.hub, topic)
+    if len(times_ms) > TIMES_MAX:
+        fault = Fault(LIMIT, f"a request may have {TIMES_MAX} times; send several requests")
+    if fault is not None:
+        slot.fail(fault)
+        return
+    store, request_id = door.hub.store, slot.request_id
+
+    def job() -> bytes:
+        located = _consistent(store, topic, lambda info: _locate(store, info, times_ms))
+        return encode.response(Response(located=located or Located(), request_id=request_id))
+
+    door.errands.run(slot, job, lambda frames: frames)
+
+
+def _locate(store: Store, info: TopicInfo, times_ms: list[int]) -> Located:
+    return Located(
+        incarnation=info.id,
+        first_offset=info.first_offset,
+        end_offset=info.next_offset,
+        offsets=[offset_at_time(store, info.name, time_ms) for time_ms in times_ms],
+    )

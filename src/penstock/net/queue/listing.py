@@ -1,0 +1,184 @@
+"""ListTopics, ListGroups and Stats: what there is, in pages and in numbers.
+
+Names come from the journal, which may know a million topics, so a thread looks for those of a page.
+What is known about each of them is the broker's state, and is looked up on the loop, a page of it.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from penstock.core.groups import Group
+from penstock.core.topics import Topic
+from penstock.net.hub import Hub
+from penstock.net.queue.replies import Slot
+from penstock.store.store import Store
+from penstock.wire.queue import encode
+from penstock.wire.queue._generated import queue_pb2
+from penstock.wire.queue._generated.queue_pb2 import (
+    ListGroups,
+    ListTopics,
+    Response,
+    Stats,
+    StatsResult,
+)
+
+if TYPE_CHECKING:
+    from penstock.net.queue.connection import QueueConnection
+
+__all__ = ["list_groups", "list_topics", "stats"]
+
+PAGE_MAX = 500
+"""Topics or groups of one response: some milliseconds of work on the loop."""
+
+NODE = 1
+TERM = 1
+"""What a single node calls itself, and the time since it was born."""
+
+
+# ── topics ────────────────────────────────────────────────────────────────────────────────────
+
+
+def list_topics(door: "QueueConnection", message: ListTopics, slot: Slot) -> None:
+    """Describe topics, by name."""
+    hub = door.hub
+    if message.name:
+        name = message.name.encode()
+        is_known = hub.store.topic(name) is not None or hub.broker.topics.get(name) is not None
+        slot.answer(_topics(hub, [name] if is_known else [], PAGE_MAX, slot.request_id))
+        return
+    prefix, after = message.prefix.encode(), message.after.encode()
+    count = min(message.max, PAGE_MAX) or PAGE_MAX
+    made = list(hub.broker.topics.by_name)
+    door.errands.run(
+        slot,
+        lambda: _names(hub.store, made, prefix, after, count + 1),
+        lambda names: _topics(hub, names, count, slot.request_id),
+    )
+
+
+def _names(store: Store, made: list[bytes], prefix: bytes, after: bytes, count: int) -> list[bytes]:
+    """The first names behind ``after``, of topics with messages and of those that were made."""
+    stored = (info.name for info in store.topics(prefix))
+    empty = sorted(name for name in made if name.startswith(prefix))
+    names = (name for name in _once(merge(stored, empty)) if name > after)
+    return list(islice(names, count))
+
+
+def _once(names: Iterator[bytes]) -> Iterator[bytes]:
+    """Without repetitions of neighbours."""
+    last = None
+    for name in names:
+        if name != last:
+            yield name
+        last = name
+
+
+def _topics(hub: Hub, names: list[bytes], count: int, request_id: int) -> bytes:
+    topics = [_topic(hub, name) for name in names[:count]]
+    page = queue_pb2.Topics(topics=topics, more=len(names) > count)
+    return encode.response(Response(topics=page, request_id=request_id))
+
+
+def _topic(hub: Hub, name: bytes) -> queue_pb2.Topic:
+    settings = hub.broker.topics.get(name) or Topic(name, keep=True)
+    topic = queue_pb2.Topic(
+        name=name.decode(errors="replace"),
+        rate_per_sec=settings.rate_milli / 1000,
+        burst=settings.burst,
+        max_messages=settings.max_messages,
+        max_age_ms=settings.max_age_ms,
+        max_bytes=settings.max_bytes,
+        keep=settings.keep,
+        groups=len(hub.broker.groups.by_topic.get(name, ())),
+    )
+    info = hub.store.topic(name)
+    if info is not None:
+        topic.incarnation = info.id
+        topic.first_offset = info.first_offset
+        topic.end_offset = info.next_offset
+        topic.messages = hub.desks.messages(name)
+        topic.bytes = info.bytes
+        topic.created_ms = info.created_ms
+    return topic
+
+
+# ── groups ────────────────────────────────────────────────────────────────────────────────────
+
+
+def list_groups(door: "QueueConnection", message: ListGroups, slot: Slot) -> None:
+    """Describe groups, by topic and name."""
+    hub, request_id = door.hub, slot.request_id
+    count = min(message.max, PAGE_MAX) or PAGE_MAX
+    after = message.after_topic.encode(), message.after_group.encode()
+    if message.topic:
+        slot.answer(_groups(hub, [message.topic.encode()], after, count, request_id))
+        return
+    topics = list(hub.broker.groups.by_topic)
+    door.errands.run(
+        slot,
+        lambda: _topics_from(topics, after[0], count + 1),
+        lambda names: _groups(hub, names, after, count, request_id),
+    )
+
+
+def _topics_from(topics: list[bytes], first: bytes, count: int) -> list[bytes]:
+    """As many topics as a page can need, for each has a group; the first may be done with."""
+    return sorted(topic for topic in topics if topic >= first)[: count + 1]
+
+
+def _groups(
+    hub: Hub, topics: list[bytes], after: tuple[bytes, bytes], count: int, request_id: int
+) -> bytes:
+    found: list[Group] = []
+    for topic in topics:
+        names = sorted(hub.broker.groups.by_topic.get(topic, {}))
+        first = bisect_right(names, after[1]) if topic == after[0] else 0
+        found += [hub.broker.groups.by_topic[topic][name] for name in names[first:]]
+        if len(found) > count:
+            break
+    groups = [_group(hub, group) for group in found[:count]]
+    page = queue_pb2.Groups(groups=groups, more=len(found) > count)
+    return encode.response(Response(groups=page, request_id=request_id))
+
+
+def _group(hub: Hub, group: Group) -> queue_pb2.Group:
+    info = hub.store.topic(group.topic)
+    return queue_pb2.Group(
+        topic=group.topic.decode(errors="replace"),
+        name=group.name.decode(errors="replace"),
+        position=group.oldest_unsettled,
+        lag=group.lag(info.next_offset) if info else 0,
+        in_flight=group.in_hand,
+        returned=group.returned_count,
+        delayed=len(group.waiting),
+        dead_letters=group.dead_letters,
+        redeliveries=group.redeliveries,
+        consumers=hub.desks.workers(group.topic, group.name),
+        max_deliveries=group.max_deliveries,
+        backoff_ms=group.backoff_ms,
+        backoff_max_ms=group.backoff_max_ms,
+    )
+
+
+# ── the whole ─────────────────────────────────────────────────────────────────────────────────
+
+
+def stats(door: "QueueConnection", _message: Stats, slot: Slot) -> None:
+    """Tell how the broker is: a cluster of one, which leads."""
+    hub = door.hub
+    index = hub.store.next_index - 1
+    topics = hub.broker.topics.by_name
+    result = StatsResult(
+        last_applied=hub.broker.index,
+        current_leader=NODE,
+        current_term=TERM,
+        last_log_index=index,
+        is_leader=True,
+        topics=len(topics),
+        messages=sum(map(hub.desks.messages, topics)),
+        in_flight=sum(group.in_hand for group in hub.broker.groups),
+    )
+    slot.respond(Response(stats=result))

@@ -1,0 +1,229 @@
+"""Poll: a worker that joins a desk, takes messages once, and leaves.
+
+Without anything to take it waits as long as the client said, and what is on its way when that time
+is over is still taken. If there is something, but the topic's rate allows none of it yet, the
+client is told at once when to come again, however long it would have waited.
+
+A response that the client does not read is not made: while much is unread a poll takes nothing,
+and what was on its way to it goes back, as if it had never been handed out.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.model.message import (
+    CONTENT_TYPE_SHIFT,
+    FLAG_CONTENT_TYPE,
+    FLAG_PRIORITY,
+    PRIORITY_SHIFT,
+)
+from penstock.net.desk import AGAIN_S, Job, Then
+from penstock.net.desks import Start, StartAt
+from penstock.net.queue.faults import RATE_LIMITED, Fault, group_fault
+from penstock.net.queue.replies import Slot
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.queue import encode
+from penstock.wire.queue._generated import queue_pb2
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from penstock.net.queue.connection import QueueConnection
+
+__all__ = [
+    "AUTO",
+    "Place",
+    "Poll",
+    "delay_ms",
+    "items_of",
+    "place_of",
+    "reason_of",
+    "visibility_ms",
+]
+
+AUTO = "auto"
+"""The mode in which a message is done when it was handed out; any other word is manual."""
+
+MESSAGES_DEFAULT = 16
+MESSAGES_MAX = 1_024
+VISIBILITY_MS_DEFAULT = 30_000
+VISIBILITY_MS_MAX = 1 << 48
+"""Some eight thousand years: the time of a lease's end must remain a number."""
+WAIT_MS_MAX = 300_000
+REASON_BYTES_MAX = 1_024
+
+_STARTS = {start.value for start in StartAt}
+
+
+class Place(NamedTuple):
+    """Which messages somebody asks for, and where the group begins if it is new."""
+
+    topic: bytes
+    group: bytes
+    start: Start
+
+
+def place_of(message: queue_pb2.Poll | queue_pb2.Subscribe | queue_pb2.CreateGroup) -> Place:
+    """Read the place from a request; a start that we do not know is the earliest."""
+    known = message.start in _STARTS
+    start = Start(StartAt(message.start), message.start_value) if known else Start()
+    return Place(message.topic.encode(), message.group.encode(), start)
+
+
+def visibility_ms(asked: int) -> int:
+    """How long a lease runs."""
+    return min(asked, VISIBILITY_MS_MAX) or VISIBILITY_MS_DEFAULT
+
+
+def delay_ms(asked: int) -> int:
+    """How long a message is not handed out that is given back."""
+    return min(asked, VISIBILITY_MS_MAX)
+
+
+def reason_of(message: queue_pb2.Nack | queue_pb2.NackMany) -> bytes:
+    """Why a message is given back, as far as that is kept."""
+    return message.reason.encode()[:REASON_BYTES_MAX]
+
+
+def items_of(jobs: list[Job]) -> list[encode.Item]:
+    """Messages as they are handed out."""
+    items: list[encode.Item] = []
+    for message, lease, deliveries in jobs:
+        flags = message.flags
+        items.append(
+            (
+                lease,
+                message.offset,
+                (flags & FLAG_PRIORITY) >> PRIORITY_SHIFT,
+                (flags & FLAG_CONTENT_TYPE) >> CONTENT_TYPE_SHIFT,
+                message.payload,
+                message.time_ms,
+                deliveries - 1,
+                message.extras.headers if message.extras else (),
+            )
+        )
+    return items
+
+
+class Poll:
+    """One Poll request, as a desk sees it: a ``Worker``."""
+
+    takes_turns = False
+
+    __slots__ = (
+        "_door",
+        "_maximum",
+        "_place",
+        "_slot",
+        "_timer",
+        "_wait_ms",
+        "consumer",
+        "is_over",
+        "settles",
+        "visibility_ms",
+    )
+
+    def __init__(self, door: "QueueConnection", message: queue_pb2.Poll, slot: Slot) -> None:
+        self._door = door
+        self._slot = slot
+        self._place = place_of(message)
+        self._maximum = min(message.max, MESSAGES_MAX) or MESSAGES_DEFAULT
+        self._wait_ms = 0 if door.is_ending else min(message.wait_ms, WAIT_MS_MAX)
+        self.visibility_ms = visibility_ms(message.visibility_timeout_ms)
+        self.settles = message.ack_mode == AUTO
+        self.consumer = door.next_name()
+        self._timer: asyncio.TimerHandle | None = None
+        self.is_over = False
+
+    def start(self) -> None:
+        """Make the group, if it begins elsewhere than the desk would have it; then join."""
+        hub, (topic, group, start) = self._door.hub, self._place
+        fault = group_fault(hub, topic, group)
+        if fault is not None:
+            self.is_over = True
+            self._slot.fail(fault)
+            return
+        self._door.polls.add(self)
+        if self._wait_ms:
+            self._set_timer(self._wait_ms / 1000)
+        if start.at is StartAt.EARLIEST or hub.broker.groups.get(topic, group) is not None:
+            self._join()
+        else:
+            hub.desks.make_group(topic, group, start, Then(lambda _new: self._join(), self.close))
+
+    def _join(self) -> None:
+        if not self.is_over:
+            self._door.hub.desks.join(self._place.topic, self._place.group, self)
+
+    # ── a worker ──────────────────────────────────────────────────────────────────────────────
+
+    def room(self) -> int:
+        """As many as were asked for, once; none while the client does not read."""
+        return 0 if self.is_over or self._door.is_full() else self._maximum
+
+    def work(self, jobs: list[Job]) -> None:
+        """Respond with messages."""
+        if self._door.is_full():
+            self._give_back(jobs)
+            return
+        self._door.hub.counters.messages_out_total[1] += len(jobs)
+        self._answer(encode.polled(items_of(jobs), self._slot.request_id))
+
+    def _give_back(self, jobs: list[Job]) -> None:
+        """Nobody reads: let others have them."""
+        topic, group, _ = self._place
+        leases = [job.lease for job in jobs]
+        self._door.hub.desks.return_leases(topic, group, leases, counts=False)
+
+    def idle(self) -> None:
+        """There is nothing: say so, unless the client would rather wait."""
+        if not self._wait_ms:
+            self.stop_waiting()
+
+    def limited(self, retry_ms: int) -> None:
+        """There is something, but not yet."""
+        text = "the topic's rate allows no message now"
+        self._finish()
+        self._slot.fail(Fault(RATE_LIMITED, text, retry_ms))
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+        """The disk refused to hand anything out."""
+        if not self.is_over:
+            self._finish()
+            self._slot.close(reason, detail)
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────
+
+    def ask(self) -> None:
+        """There may be room again."""
+        self._door.hub.desks.deal(self._place.topic, self._place.group)
+
+    def stop_waiting(self) -> None:
+        """Its time is over: respond with nothing, unless something is on its way."""
+        hub, (topic, group, _) = self._door.hub, self._place
+        if self.is_over:
+            return
+        if hub.desks.is_serving(topic, group, self.consumer):
+            self._set_timer(AGAIN_S)  # it may come to nothing, if the group is moved
+        else:
+            self._answer(encode.polled([], self._slot.request_id))
+
+    def _set_timer(self, delay_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._door.hub.loop.call_later(delay_s, self.stop_waiting)
+
+    def leave(self) -> None:
+        """The connection ended; what is on its way goes to others."""
+        if not self.is_over:
+            self._finish()
+
+    def _answer(self, frames: bytes) -> None:
+        self._finish()
+        self._slot.answer(frames)
+
+    def _finish(self) -> None:
+        self.is_over = True
+        self._door.polls.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._door.hub.desks.rest(self._place.topic, self._place.group, self.consumer)
