@@ -22,7 +22,6 @@ __all__ = [
     "length_at",
     "number",
     "number_in",
-    "size_of",
     "tag",
     "varint",
 ]
@@ -68,13 +67,8 @@ def number(tag: int, value: int) -> bytes:
 
 
 def blob(tag: int, value: bytes) -> bytes:
-    """A field with bytes, or with a message that is not left out when empty: see the caller."""
+    """A field with bytes, or with a message that is not empty."""
     return b"".join((_LAST[tag], varint(len(value)), value)) if value else b""
-
-
-def size_of(value: int) -> int:
-    """How many bytes a number takes."""
-    return (value.bit_length() + 6) // 7 or 1
 
 
 # ── Reading ───────────────────────────────────────────────────────────────────────────────────
