@@ -22,11 +22,10 @@ The queues of the binary protocol, PULL, the queue protocol and the groups of Re
 this. Every verb returns what the one who asked wants to know; ``Broker`` makes an effect of it.
 """
 
-from bisect import bisect_right, insort
-from collections.abc import Iterable, Iterator
+from bisect import insort
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from operator import itemgetter
-from typing import NamedTuple
 
 import msgspec
 
@@ -42,6 +41,16 @@ from penstock.core.commands import (
     Swept,
     Taken,
 )
+from penstock.core.pending import (
+    NO_LEASE,
+    Consumer,
+    Pending,
+    Share,
+    contains,
+    leases,
+    living,
+    may_claim,
+)
 
 __all__ = ["PRIORITIES", "Consumer", "Group", "Pending", "Share"]
 
@@ -52,45 +61,6 @@ SWEPT_AT_ONCE = 10_000
 
 CHUNK_BITS = 10
 """Pending messages are written down by so many offsets at a time, and only where they changed."""
-
-NO_LEASE = -1
-
-
-class Pending(msgspec.Struct, array_like=True, gc=False):
-    """A message handed out and not settled.
-
-    ``consumer`` is empty where a lease says whose it is, None if nobody has it (any more).
-    """
-
-    consumer: bytes | None
-    taken_ms: int
-    deliveries: int
-    lease: int = NO_LEASE
-    until_ms: int = 0
-    """With somebody: until when, 0 for no end. With nobody: not before."""
-    priority: int = 0
-    reason: bytes = b""
-    """Why it was last given back."""
-
-
-class Consumer(msgspec.Struct, array_like=True):
-    """A consumer of a group: when it last asked, when it last got something, what it holds."""
-
-    seen_ms: int
-    active_ms: int
-    pending: set[int]
-
-
-class Share(NamedTuple):
-    """What one consumer got: offsets, each with how often it was delivered by now.
-
-    ``lease`` is the number of the first one's lease; those of the others follow.
-    """
-
-    consumer: bytes
-    offsets: list[int]
-    deliveries: list[int]
-    lease: int = NO_LEASE
 
 
 class _Row(msgspec.Struct, array_like=True):
@@ -206,7 +176,7 @@ class Group:
         start_of_new = self.next
         ahead = sum(max(end - max(start, start_of_new), 0) for start, end in stretches)
         handed_out = (offset for offset in self.pending if offset < start_of_new)
-        return ahead + sum(_contains(stretches, offset) for offset in handed_out)
+        return ahead + sum(contains(stretches, offset) for offset in handed_out)
 
     def wakes_ms(self) -> int | None:
         """When a lease ends next or a message becomes due; None: nothing depends on time."""
@@ -275,7 +245,7 @@ class Group:
     def _next_offsets(self, count: int, command: Taken) -> list[int]:
         offsets = self._take_returned(count)
         start_of_new = self.next
-        for start, end in _living(start_of_new, command.end, command.gone):
+        for start, end in living(start_of_new, command.end, command.gone):
             if len(offsets) == count:
                 break
             start_of_new = min(end, start + count - len(offsets))
@@ -452,7 +422,7 @@ class Group:
         pop_lease, pop_pending = self.leases.pop, self.pending.pop
         changed = self.changed.add
         settled = 0
-        for lease in _leases(stretches, self.leases):
+        for lease in leases(stretches, self.leases):
             offset = pop_lease(lease, None)
             if offset is None:
                 continue
@@ -466,7 +436,7 @@ class Group:
     def return_leases(self, command: LeasesReturned) -> int:
         """Messages under these leases are to be handed out again; return how many there were."""
         back: list[int] = []
-        for lease in _leases(command.leases, self.leases):
+        for lease in leases(command.leases, self.leases):
             offset = self.leases.pop(lease, None)
             if offset is None:
                 continue
@@ -493,7 +463,7 @@ class Group:
     def extend_leases(self, command: LeasesExtended) -> int:
         """These leases run until another time; return how many there were."""
         extended = 0
-        for lease in _leases(command.leases, self.leases):
+        for lease in leases(command.leases, self.leases):
             offset = self.leases.get(lease)
             if offset is None:
                 continue
@@ -584,7 +554,7 @@ class Group:
 
     def _claim_one(self, offset: int, command: Claimed) -> bool:
         known = self.pending.get(offset)
-        if not _may_claim(known, command):
+        if not may_claim(known, command):
             return False
         times = command.deliveries
         if times is None:
@@ -701,37 +671,3 @@ class Group:
         for name, seen_ms, active_ms in data.consumers:
             group.consumers[name] = Consumer(seen_ms, active_ms, set())
         return group
-
-
-def _leases(stretches: Iterable[tuple[int, int]], known: dict[int, int]) -> Iterator[int]:
-    """Lease numbers in some stretches; a wide one costs what is there, not its width."""
-    for start, end in stretches:
-        if end - start > len(known):
-            yield from [lease for lease in known if start <= lease < end]
-        else:
-            yield from range(start, end)
-
-
-def _living(start: int, end: int, gone: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The stretches of ``start … end - 1`` that are left without those that are gone."""
-    for gone_start, gone_end in gone:
-        if start < min(gone_start, end):
-            yield start, min(gone_start, end)
-        start = max(start, gone_end)
-    if start < end:
-        yield start, end
-
-
-def _contains(stretches: list[tuple[int, int]], offset: int) -> bool:
-    """Whether an offset lies in one of the stretches, which ascend."""
-    place = bisect_right(stretches, offset, key=itemgetter(0)) - 1
-    return place >= 0 and offset < stretches[place][1]
-
-
-def _may_claim(pending: Pending | None, command: Claimed) -> bool:
-    if pending is None:
-        return command.forces
-    if command.renews and pending.consumer != command.consumer:
-        return False
-    idle_ms = command.now_ms - pending.taken_ms
-    return pending.consumer is None or idle_ms >= command.min_idle_ms
