@@ -343,7 +343,7 @@ def test_closing_fails_what_is_under_way(clients):
             client.stats()
         errors.append(met.value)
 
-    with broker(converse) as address, clients.connect(address) as client:
+    with broker(converse) as address, clients.connect(address, timeout_s=1000) as client:
         caller = threading.Thread(target=call, args=(client,))
         caller.start()
         assert asked.wait(20)

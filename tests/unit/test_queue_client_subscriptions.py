@@ -16,6 +16,7 @@ from tests.unit.queue_client_broker import (
 )
 
 from penstock.client import connect, connect_async
+from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2 as wire
 
 
@@ -108,7 +109,7 @@ def test_what_was_asked_for_is_what_is_subscribed_to(subscribe):
 
 
 def test_with_auto_nothing_is_acknowledged_and_all_is_handled(clients):
-    """What has arrived when the subscription is closed is nobody else's, and is handled too."""
+    """What the broker has sent when it learns that we leave is nobody else's, and is handled."""
     handled, said = [], []
     first = threading.Event()
 
@@ -127,7 +128,7 @@ def test_with_auto_nothing_is_acknowledged_and_all_is_handled(clients):
         assert first.wait(20)
         subscription.close()
     assert said == []
-    assert sorted(handled) == [b"%d" % lease for lease in range(len(handled))]
+    assert sorted(handled) == [b"%d" % lease for lease in range(10)]
 
 
 def test_handlers_run_side_by_side_as_many_as_allowed(subscribe):
@@ -241,14 +242,47 @@ def test_closing_waits_for_handlers_and_tells_the_broker(clients):
     assert acked == [0]
 
 
+def test_no_more_handlers_run_at_once_than_were_asked_for(clients):
+    """Not even when the broker pushes more, as it does with ``auto``."""
+    running, most = [], []
+    entered, finished = threading.Semaphore(0), threading.Semaphore(0)
+    go = threading.Event()
+
+    def push(peer):
+        peer.read()
+        for lease in range(20):
+            peer.say(**polled((lease, b"")))
+        assert peer.read() is None
+
+    def handle(job):
+        running.append(job)
+        entered.release()
+        assert go.wait(20)
+        most.append(len(running))
+        running.remove(job)
+        finished.release()
+
+    with (
+        broker(be_there, push) as address,
+        clients.connect(address) as client,
+        client.subscribe("t", "g", handle, ack_mode="auto", concurrency=2),
+    ):
+        for _ in range(2):
+            assert entered.acquire(timeout=20)
+        go.set()
+        for _ in range(20):
+            assert finished.acquire(timeout=20)
+    assert max(most) <= 2
+
+
 @pytest.fixture
-def pushing_one():
-    """A broker that pushes one job and notes which leases were acknowledged when it is left."""
+def pushing_three():
+    """A broker that pushes three jobs and notes which leases are acknowledged until it is left."""
     acked = []
 
     def push(peer):
         peer.read()
-        peer.say(**polled((0, b"")))
+        peer.send(b"".join(encode.pushed([(n, n, 0, 0, b"", 1, 0, ())]) for n in range(3)))
         for request in peer.requests():
             acked.extend(request.ack_many.lease_ids)
 
@@ -256,18 +290,22 @@ def pushing_one():
         yield address, acked
 
 
-def test_a_handler_may_close_its_subscription(pushing_one):
-    address, acked = pushing_one
+def test_a_handler_may_close_its_subscription_and_leave_the_rest_to_the_broker(pushing_three):
+    address, acked = pushing_three
     box = queue.Queue()
     with connect([address]) as client:
-        subscription = client.subscribe("t", "g", lambda _: box.get(timeout=20).close())
+
+        def handle(_job):
+            box.get(timeout=20).close()
+
+        subscription = client.subscribe("t", "g", handle, concurrency=1)
         box.put(subscription)
         assert subscription.wait(20) is True
     assert acked == [0]
 
 
-def test_a_handler_in_a_loop_may_close_its_subscription(pushing_one):
-    address, acked = pushing_one
+def test_a_handler_in_a_loop_may_close_its_subscription_too(pushing_three):
+    address, acked = pushing_three
 
     async def main():
         made = asyncio.get_running_loop().create_future()
@@ -276,7 +314,7 @@ def test_a_handler_in_a_loop_may_close_its_subscription(pushing_one):
             await (await made).close()
 
         async with connect_async([address]) as client:
-            subscription = client.subscribe("t", "g", handle)
+            subscription = client.subscribe("t", "g", handle, concurrency=1)
             made.set_result(subscription)
             assert await subscription.wait(20) is True
 

@@ -51,7 +51,7 @@ class AsyncSubscription:
     # ── For the application ───────────────────────────────────────────────────────────────────
 
     async def close(self) -> None:
-        """Take no more jobs; returns when running handlers are done and the broker knows.
+        """Take no more jobs; returns when running handlers are done and the broker was told.
 
         Called by a handler it returns at once, and the rest follows.
         """
@@ -79,13 +79,18 @@ class AsyncSubscription:
 
     async def _run(self) -> None:
         await asyncio.wait([self._reading])
-        if not self._session.settles:
+        if self._session.settles:
+            await self._see_handlers_out()  # whose acknowledgements left in the turn they ended
+            await self._read_to_the_end()
+        else:
+            await self._read_to_the_end()
             await self._hand_out()
+            await self._see_handlers_out()
+        self._hang_up()
+
+    async def _see_handlers_out(self) -> None:
         if self._handling:
             await asyncio.wait(self._handling)
-        self._send()
-        await self._read_to_the_end()
-        self._hang_up()
 
     async def _read_on(self) -> None:
         while True:
@@ -103,18 +108,21 @@ class AsyncSubscription:
         self._session.connected()
         self._send()
         while True:
-            try:
-                data = await reader.read(READ_BYTES)
-            except OSError as error:
-                raise connection_lost() from error
-            if not data:
-                raise connection_lost()
-            jobs = self._session.receive(data)
-            if jobs:
-                self._route.succeeded()
-            self._arrived += jobs
+            await self._read(reader)
             await self._hand_out()
             self._session.check()
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        try:
+            data = await reader.read(READ_BYTES)
+        except OSError as error:
+            raise connection_lost() from error
+        if not data:
+            raise connection_lost()
+        jobs = self._session.receive(data)
+        if jobs:
+            self._route.succeeded()
+        self._arrived += jobs
 
     async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         address = self._route.address
@@ -133,14 +141,14 @@ class AsyncSubscription:
             task.add_done_callback(self._handling.discard)
 
     async def _read_to_the_end(self) -> None:
-        """Wait until the broker has read our acknowledgements and closed in turn."""
+        """Close our direction; wait until the broker has read what we sent and closes in turn."""
         if self._streams is not None:
             reader, writer = self._streams
-            with suppress(OSError):
+            with suppress(OSError, ClientError):
                 writer.write_eof()
                 async with asyncio.timeout(LINGER_S):
-                    while await reader.read(READ_BYTES):
-                        pass
+                    while True:
+                        await self._read(reader)
 
     def _hang_up(self) -> None:
         if self._streams is not None:

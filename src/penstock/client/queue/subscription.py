@@ -1,19 +1,26 @@
 """A blocking subscription: one thread reads, others handle, whoever is done sends.
 
 The reading thread owns the connection. It comes back for ever, at growing intervals, and in the end
-sees the handlers out: those that run are waited for, what waits for one is left to the broker,
-which hands it to somebody else. With ``ack_mode="auto"`` it is ours alone, and handled to the last.
+sees the handlers out: those that run are waited for, and their acknowledgements brought home; what
+waits for one is left to the broker, which hands it to somebody else. With ``ack_mode="auto"`` that
+would be the end of it: then the broker is told first that we leave, and what it has sent until it
+hangs up is handled to the last.
+
+Hanging up means to close our direction and to read to the end. To close a socket with unread data
+in it would tell the broker to throw away what it has not read yet, acknowledgements for instance.
 
 Acknowledgements leave together: when there is nothing left to handle, or when a quarter of the
 prefetch is done, so that the broker always has reason to send more.
 """
 
+import select
 import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from queue import Empty, Queue
+from queue import Queue
 from random import random
+from time import monotonic
 from types import TracebackType
 from typing import Self
 
@@ -45,10 +52,12 @@ class Subscription:
         self._handler = handler
         self._on_error = on_error
         self._ample = max(1, concurrency // 4)
-        self._jobs: Queue[Job | None] = Queue(concurrency)
+        self._jobs: Queue[Job | None] = Queue(0 if session.settles else concurrency)
+        """What waits for a handler: bounded by the prefetch, or else here."""
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._closing = threading.Event()
+        self._wake, self._waker = socket.socketpair()
         self._workers = [
             threading.Thread(target=self._work, name=f"penstock-handler-{number}", daemon=True)
             for number in range(concurrency)
@@ -60,17 +69,13 @@ class Subscription:
     # ── For the application ───────────────────────────────────────────────────────────────────
 
     def close(self) -> None:
-        """Take no more jobs; returns when running handlers are done and the broker knows.
+        """Take no more jobs; returns when running handlers are done and the broker was told.
 
         Called by a handler it returns at once, and the rest follows.
         """
         self._closing.set()
-        with self._lock:
-            if self._socket is not None:
-                with suppress(OSError):
-                    self._socket.shutdown(socket.SHUT_RD)
-        if self._session.settles:
-            self._drop_waiting()
+        with suppress(OSError):  # closed already
+            self._waker.send(b"!")
         if threading.current_thread() not in self._workers:
             self._thread.join()
 
@@ -111,51 +116,58 @@ class Subscription:
             self._socket = connection
             self._session.connected()
         self._send()
-        while not self._closing.is_set():
-            for job in self._receive(connection):
-                self._hand_out(job)
-            self._session.check()
+        while self._is_ready(connection):
+            self._read(connection)
 
-    def _receive(self, connection: socket.socket) -> list[Job]:
+    def _is_ready(self, connection: socket.socket) -> bool:
+        """Wait for the broker; false if the application was first."""
+        poll = select.poll()
+        poll.register(connection, select.POLLIN)
+        poll.register(self._wake, select.POLLIN)
+        return self._wake.fileno() not in dict(poll.poll())
+
+    def _read(self, connection: socket.socket) -> None:
         try:
             data = connection.recv(READ_BYTES)
         except OSError as error:
             raise connection_lost() from error
-        if not data and not self._closing.is_set():
+        if not data:
             raise connection_lost()
         with self._lock:
             jobs = self._session.receive(data)
         if jobs:
             self._route.succeeded()
-        return jobs
-
-    def _hand_out(self, job: Job) -> None:
-        """Wait for a handler, which slows the broker down; unless the job need not be ours."""
-        if not (self._session.settles and self._closing.is_set()):
+        for job in jobs:
             self._jobs.put(job)
-
-    def _drop_waiting(self) -> None:
-        with suppress(Empty):
-            while True:
-                self._jobs.get_nowait()
+        self._session.check()
 
     def _finish(self) -> None:
+        if self._session.settles:
+            self._dismiss_workers()
+            self._send()
+            self._read_to_the_end()
+        else:
+            self._read_to_the_end()
+            self._dismiss_workers()
+        self._hang_up()
+        self._wake.close()
+        self._waker.close()
+
+    def _dismiss_workers(self) -> None:
         for _ in self._workers:
             self._jobs.put(None)
         for worker in self._workers:
             worker.join()
-        self._send()
-        self._read_to_the_end()
-        self._hang_up()
 
     def _read_to_the_end(self) -> None:
-        """Wait until the broker has read our acknowledgements and closed in turn."""
-        if self._socket is not None:
-            with suppress(OSError):
-                self._socket.shutdown(socket.SHUT_WR)
-                self._socket.settimeout(LINGER_S)
-                while self._socket.recv(READ_BYTES):
-                    pass
+        """Close our direction; wait until the broker has read what we sent and closes in turn."""
+        connection, deadline = self._socket, monotonic() + LINGER_S
+        if connection is not None:
+            with suppress(OSError, ClientError):
+                connection.shutdown(socket.SHUT_WR)
+                connection.settimeout(LINGER_S)
+                while monotonic() < deadline:
+                    self._read(connection)
 
     def _hang_up(self) -> None:
         with self._lock:
@@ -167,6 +179,8 @@ class Subscription:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
+            if self._closing.is_set() and self._session.settles:
+                continue  # the broker hands it to somebody else
             self._handle(job)
             if self._jobs.empty() or self._session.unsent >= self._ample:
                 self._send()
