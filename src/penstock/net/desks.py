@@ -36,6 +36,11 @@ from penstock.store.search import offset_at_time
 __all__ = ["Desks", "Start", "StartAt"]
 
 
+REST_S = 10.0
+RESTING_MAX = 256
+"""How long a desk stays open that nobody comes to, and how many of them."""
+
+
 class StartAt(Enum):
     """Where a group begins that is made."""
 
@@ -59,6 +64,16 @@ class Desks:
         self._hub = hub
         self._stocks: dict[bytes, Stock] = {}
         self._desks: dict[bytes, dict[bytes, Desk]] = {}
+        self._resting: dict[tuple[bytes, bytes], float] = {}
+        """Desks without workers, and since when; longest first.
+
+        Who asks once leaves each time and comes back for more, and to open a desk costs reading.
+        """
+        self._making: set[bytes] = set()
+        """Topics whose making is in the line. What they keep is decided: once the first of their
+        messages is on disk, and that not known here yet, they would look like another door's."""
+        self._dropping: set[bytes] = set()
+        """Topics whose end is in the line: whoever needs one makes it anew."""
         self._next_lease = 0
         self.limits = TopicLimits(hub)
         self.dead_letters = DeadLetters(hub)
@@ -70,6 +85,7 @@ class Desks:
     def join(self, topic: bytes, group: bytes, worker: Worker) -> None:
         """Give messages of a group to this worker, too."""
         desk = self.desk(topic, group) or self._open(topic, group)
+        self._resting.pop((topic, group), None)
         desk.join(worker)
         desk.deal()
 
@@ -107,8 +123,16 @@ class Desks:
         if desk is None:
             return
         desk.leave(consumer)
-        if not desk.workers:
-            self._close(desk)
+        if not desk.workers and (topic, group) not in self._resting:
+            self._resting[topic, group] = self._hub.monotonic()
+            if len(self._resting) > RESTING_MAX:
+                self._close_resting()
+
+    def _close_resting(self) -> None:
+        """Close the desk that nobody came to for longest."""
+        topic, group = next(iter(self._resting))
+        del self._resting[topic, group]
+        self._close(self._desks[topic][group])
 
     def _close(self, desk: Desk) -> None:
         desk.end()
@@ -278,24 +302,42 @@ class Desks:
 
     def ensure_topic(self, topic: bytes, outlet: Any = None) -> None:
         """Let a topic exist. One that the journal knows by other doors keeps what it has."""
-        if self._hub.broker.topics.get(topic) is None:
-            self.configure_topic(TopicConfigured(topic), outlet)
-        else:
+        is_made = topic in self._making and outlet is None
+        if is_made or self._is_known(topic):
             _answer(outlet)
+        else:
+            self.configure_topic(TopicConfigured(topic), outlet)
 
     def configure_topic(self, command: TopicConfigured, outlet: Any = None) -> None:
         """Make a topic or change its settings."""
         topic = command.topic
-        if command.keep is None and self._hub.broker.topics.get(topic) is None:
-            is_log = self._hub.store.topic(topic) is not None
-            command = msgspec.structs.replace(command, keep=is_log)
-        applied = Then(lambda value: self._configured(topic, outlet, value), _refusal(outlet))
+        if not self._is_known(topic):
+            if command.keep is None and topic not in self._making:
+                is_log = topic not in self._dropping and self._hub.store.topic(topic) is not None
+                command = msgspec.structs.replace(command, keep=is_log)
+            self._making.add(topic)
+        applied = Then(
+            lambda value: self._configured(topic, outlet, value),
+            lambda reason, detail: self._not_configured(topic, outlet, reason, detail),
+        )
         self._hub.pipeline.submit(command, applied, durable=True)
 
+    def _is_known(self, topic: bytes) -> bool:
+        """Whether a topic was made, and will still be there when the line has moved on."""
+        return self._hub.broker.topics.get(topic) is not None and topic not in self._dropping
+
     def _configured(self, topic: bytes, outlet: Any, value: object) -> None:
+        self._making.discard(topic)
         if outlet is not None:
             outlet.outcome(value)
         self._deal_all(topic)
+
+    def _not_configured(
+        self, topic: bytes, outlet: Any, reason: DisconnectReason, detail: str
+    ) -> None:
+        self._making.discard(topic)
+        if outlet is not None:
+            outlet.close(reason, detail)
 
     def delete_topic(self, topic: bytes, outlet: Any) -> None:
         """Delete a topic, its messages, groups and settings."""
@@ -306,10 +348,20 @@ class Desks:
                 _answer(outlet)
                 return
         count = info.count if info else 0
-        gone = Then(lambda value: self._topic_gone(topic, count, outlet, value), outlet.close)
+        self._dropping.add(topic)
+        self._making.discard(topic)
+        gone = Then(
+            lambda value: self._topic_gone(topic, count, outlet, value),
+            lambda reason, detail: self._not_gone(topic, outlet, reason, detail),
+        )
         self._hub.pipeline.drop_topic(topic, TopicGone(topic), gone)
 
+    def _not_gone(self, topic: bytes, outlet: Any, reason: DisconnectReason, detail: str) -> None:
+        self._dropping.discard(topic)
+        outlet.close(reason, detail)
+
     def _topic_gone(self, topic: bytes, count: int, outlet: Any, value: object) -> None:
+        self._dropping.discard(topic)
         self._hub.counters.drops[DropReason.TOPIC_DELETED] += count
         self.limits.forget(topic)
         stock = self._stocks.get(topic)
@@ -321,7 +373,10 @@ class Desks:
         self._deal_all(topic)  # whoever waits at a desk waits for what the name stands for next
 
     def turn(self) -> None:
-        """Now and then: forget which priority messages had that every desk is past."""
+        """Now and then: close desks that nobody comes to, forget what every desk is past."""
+        rested_before = self._hub.monotonic() - REST_S
+        while self._resting and next(iter(self._resting.values())) < rested_before:
+            self._close_resting()
         for topic, desks in self._desks.items():
             lanes = self._stocks[topic].lanes
             groups = [self._hub.broker.groups.get(topic, name) for name in desks]
@@ -332,10 +387,6 @@ class Desks:
 def _answer(outlet: Any) -> None:
     if outlet is not None:
         outlet.outcome(0)
-
-
-def _refusal(outlet: Any) -> Any:
-    return outlet.close if outlet is not None else None
 
 
 class _Returning:

@@ -1,14 +1,15 @@
 """The stock of one topic: what its desks have to hand out, and how fast they may.
 
-Three things that all groups of a topic share:
+What all groups of a topic share:
 
 * which offsets have which priority, and which are scheduled (``core/lanes``). That is nowhere
   stored but with the messages themselves, so it is read from the journal when the first desk
   opens, a stretch at a time and off the loop, and kept up with every commit. Until all is read,
   what is known so far is handed out;
 * the messages of the last commits, as most are handed out while they are fresh: reading them from
-  disk would cost a thread's round for each deal;
-* the bucket of tokens that paces delivery.
+  disk would cost a thread's round for each deal.
+
+Limits, on what there is and on how fast it leaves, are those of the topic (``topic_limits``).
 """
 
 from collections import deque
@@ -73,7 +74,6 @@ class Stock:
         self._is_reading = False
         self._recent: deque[_Recent] = deque()
         self._recent_bytes = 0
-        self._bucket: TokenBucket | None = None
         hub.feed.tap(topic, self._committed)
 
     def close(self) -> None:
@@ -177,13 +177,7 @@ class Stock:
 
     def bucket(self, now: float) -> TokenBucket | None:
         """The tokens that deliveries take; None: there is no limit."""
-        settings = self._hub.broker.topics.get(self.topic)
-        if settings is None or not settings.rate_milli:
-            return None
-        if self._bucket is None:
-            self._bucket = TokenBucket(settings.rate_milli, settings.burst, now)
-        self._bucket.configure(settings.rate_milli, settings.burst)
-        return self._bucket
+        return self._limits.bucket(self.topic, now)
 
     def first_offset(self, info: TopicInfo) -> int:
         """The oldest message that the topic's own limits leave; others go when there is time."""

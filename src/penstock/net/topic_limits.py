@@ -1,4 +1,4 @@
-"""What is left of topics that have limits of their own, before the disk is rid of the rest.
+"""Limits of single topics: what is left of them before the disk is rid of the rest, and how fast.
 
 A limit that was set for a topic holds from one message to the next: a group that is behind passes
 over what is beyond it. Freeing the space is left to retention, which works on whole commits and
@@ -6,10 +6,13 @@ takes its time (``lows``).
 
 Age is that of the newest message: an old message is removed because newer ones came, not because
 time passed, so that what was produced last is there for a consumer that was away for long.
+
+A rate is that of a topic, whoever its messages go to: all groups take tokens from one bucket.
 """
 
 from collections.abc import Iterator
 
+from penstock.core.rate import TokenBucket
 from penstock.errors import StorageError
 from penstock.net.hub import Hub
 from penstock.store.search import offset_at_time
@@ -26,6 +29,8 @@ class TopicLimits:
         self._by_age: dict[bytes, tuple[int, int]] = {}
         """Per topic: where it ended when its messages' age was looked at, and the first to stay."""
         self._looking: set[bytes] = set()
+        self._buckets: dict[bytes, TokenBucket] = {}
+        """Tokens of topics that have a rate: they outlast those who take them."""
 
     def first_offset(self, info: TopicInfo) -> int:
         """The oldest message that a topic's own limits leave."""
@@ -62,6 +67,19 @@ class TopicLimits:
                 if low > info.first_offset:
                     yield settings.name, low
 
+    def bucket(self, topic: bytes, now: float) -> TokenBucket | None:
+        """The tokens that deliveries take; None: there is no limit."""
+        settings = self._hub.broker.topics.get(topic)
+        if settings is None or not settings.rate_milli:
+            self._buckets.pop(topic, None)
+            return None
+        bucket = self._buckets.get(topic)
+        if bucket is None:
+            bucket = TokenBucket(settings.rate_milli, settings.burst, now)
+            self._buckets[topic] = bucket
+        bucket.configure(settings.rate_milli, settings.burst)
+        return bucket
+
     def grown(self, info: TopicInfo) -> None:
         """A topic may have grown: find out which of its messages are too old by now."""
         topic = info.name
@@ -85,6 +103,7 @@ class TopicLimits:
     def forget(self, topic: bytes) -> None:
         """The topic was deleted: its offsets begin anew."""
         self._by_age.pop(topic, None)
+        self._buckets.pop(topic, None)
 
 
 def _offset_at_age(store: Store, topic: bytes, age_ms: int) -> int:
