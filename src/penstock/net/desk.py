@@ -182,7 +182,8 @@ class Desk:
             self._make_group()
             return
         now_ms = self._hub.wall_ms()
-        self._sweep(group, now_ms)
+        if self._sweeps(group, now_ms):
+            return  # what comes back may have to go before all that is there
         info = self._hub.store.topic(self.topic)
         picker = self._picker(group, info, now_ms)
         room = self._room()
@@ -190,7 +191,7 @@ class Desk:
             self._choose(group, picker, room)
             return
         is_all = info is None or self._stock.knows_all_of(info)
-        if room and is_all and not self._is_sweeping:
+        if room and is_all:
             self._tell_idle()
         self._wake_at(group.wakes_ms())
 
@@ -397,23 +398,24 @@ class Desk:
 
     # ── time ──────────────────────────────────────────────────────────────────────────────────
 
-    def _sweep(self, group: Group, now_ms: int) -> None:
-        """Take back leases that ran out; messages that are due by now are to be handed out."""
+    def _sweeps(self, group: Group, now_ms: int) -> bool:
+        """Take back leases that ran out, hand out what is due by now; whether that is under way."""
         wakes_ms = group.wakes_ms()
-        if wakes_ms is None or wakes_ms > now_ms or self._is_sweeping:
-            return
-        self._is_sweeping = True
-        swept = Swept(self.topic, self.group, now_ms)
-        self._hub.pipeline.submit(swept, Then(self._swept, self._not_swept), durable=True)
+        if not self._is_sweeping and wakes_ms is not None and wakes_ms <= now_ms:
+            self._is_sweeping = True
+            swept = Swept(self.topic, self.group, now_ms)
+            self._hub.pipeline.submit(swept, Then(self._swept, self._not_swept), durable=True)
+        return self._is_sweeping
 
     def _swept(self, _value: object) -> None:
         self._is_sweeping = False
         self._hub.desks.dead_letters.bury(self.topic, self.group)
         self.deal()
 
-    def _not_swept(self, _reason: DisconnectReason, _detail: str = "") -> None:
+    def _not_swept(self, reason: DisconnectReason, detail: str = "") -> None:
         self._is_sweeping = False
         self._wake_in(AGAIN_S)
+        self.close(reason, detail)
 
     def _wake_at(self, when_ms: int | None) -> None:
         if when_ms is not None:
