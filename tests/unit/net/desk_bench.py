@@ -1,0 +1,188 @@
+"""Desks on a store that commits when the test lets it, and workers that only take notes."""
+
+import asyncio
+import threading
+from typing import Any
+
+import msgspec
+from line_bench import GatedStore, turns
+
+from penstock.config.schema import Config
+from penstock.core.broker import Broker
+from penstock.core.groups import Group
+from penstock.model.message import PRIORITY_SHIFT, Extras
+from penstock.net.desk import Job
+from penstock.net.desks import REST_S, Desks
+from penstock.net.hub import READERS, Hub
+from penstock.obs.counters import Counters
+from penstock.obs.reasons import DisconnectReason
+from penstock.testing import VirtualClock
+
+TOPIC, GROUP = b"jobs", b"workers"
+
+LEASE_MS = 30_000
+"""Longer than any test takes, by the clock of the loop."""
+
+
+class Worker:
+    """Takes as many jobs as it has room for. With a lease of its own time it has no name."""
+
+    def __init__(
+        self,
+        name: str,
+        room: int = 10,
+        *,
+        visibility_ms: int = 0,
+        settles: bool = False,
+        takes_turns: bool = True,
+    ) -> None:
+        self.consumer = name.encode()
+        self.capacity = room
+        self.visibility_ms = visibility_ms
+        self.settles = settles
+        self.takes_turns = takes_turns
+        self.jobs: list[Job] = []
+        self.closed: list[DisconnectReason] = []
+        self.limits: list[int] = []
+        self.asked = 0
+        self.idled = 0
+
+    @property
+    def payloads(self) -> list[bytes]:
+        return [job.message.payload for job in self.jobs]
+
+    @property
+    def offsets(self) -> list[int]:
+        return [job.message.offset for job in self.jobs]
+
+    @property
+    def leases(self) -> list[int]:
+        return [job.lease for job in self.jobs]
+
+    def room(self) -> int:
+        self.asked += 1
+        return self.capacity
+
+    def work(self, jobs: list[Job]) -> None:
+        self.jobs += jobs
+        self.capacity -= 0 if self.settles else len(jobs)
+
+    def idle(self) -> None:
+        self.idled += 1
+
+    def limited(self, retry_ms: int) -> None:
+        self.limits.append(retry_ms)
+
+    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
+        self.closed.append(reason)
+
+
+class Told:
+    """An outlet that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.values: list[object] = []
+        self.refusals: list[DisconnectReason] = []
+
+    def outcome(self, value: object) -> None:
+        self.values.append(value)
+
+    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
+        self.refusals.append(reason)
+
+
+class Bench:
+    """A hub with desks; nothing is on disk, and time stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.store = GatedStore()
+        self.clock = VirtualClock()
+        counters = Counters()
+        self.hub = Hub(
+            config=msgspec.convert({}, Config),
+            broker=Broker(counters),
+            store=self.store,
+            clock=self.clock,
+            counters=counters,
+            is_captured=lambda _topic: True,
+        )
+        self.desks = self.hub.desks = Desks(self.hub)
+
+    def push(
+        self,
+        *jobs: bytes,
+        topic: bytes = TOPIC,
+        priority: int = 0,
+        extras: Extras | None = None,
+    ) -> None:
+        self.hub.pipeline.publish(
+            topic,
+            list(jobs),
+            self.hub.wall_ms(),
+            qos=1,
+            retain=False,
+            extras=[extras] * len(jobs) if extras else None,
+            marks=priority << PRIORITY_SHIFT,
+        )
+
+    def join(self, *workers: Worker, group: bytes = GROUP) -> None:
+        for worker in workers:
+            self.desks.join(TOPIC, group, worker)
+
+    def leave(self, worker: Worker) -> None:
+        self.desks.leave(TOPIC, GROUP, worker.consumer)
+
+    def deal(self) -> None:
+        self.desks.deal(TOPIC, GROUP)
+
+    async def submitted(self, command: Any) -> object:
+        """Have a command applied; what came of it."""
+        told = Told()
+        self.hub.pipeline.submit(command, told, durable=True)
+        await self.rest()
+        return told.values[0]
+
+    async def rest(self) -> None:
+        """Wait until nothing moves any more."""
+        for _ in range(10):
+            await self.hub.pipeline.drain()
+            await turns(3)
+            await self._readers_rest()
+
+    async def _readers_rest(self) -> None:
+        """Have all threads that read meet: whatever they were reading is read then."""
+        meeting = threading.Barrier(READERS)
+        run = self.hub.loop.run_in_executor
+        await asyncio.gather(*[run(self.hub._readers, meeting.wait, 10) for _ in range(READERS)])
+
+    async def later(self, seconds: float) -> None:
+        """Let time pass; whoever has a date in that time keeps it."""
+        self.clock.advance(seconds)
+        self.deal()
+        await self.rest()
+
+    def close_desks(self) -> None:
+        """Let time pass until desks without workers are closed."""
+        self.clock.advance(REST_S + 1)
+        self.desks.turn()
+
+    async def close(self) -> None:
+        self.store.gate.set()
+        self.store.error = None
+        for topic, desks in list(self.desks._desks.items()):
+            for desk in list(desks.values()):
+                for consumer in list(desk.workers):
+                    self.desks.rest(topic, desk.group, consumer)
+        await self.rest()
+        self.hub.close()
+        await turns()
+
+    @property
+    def group(self) -> Group:
+        group = self.hub.broker.groups.get(TOPIC, GROUP)
+        assert group is not None
+        return group
+
+
+def numbered(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]
