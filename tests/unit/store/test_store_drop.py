@@ -164,6 +164,16 @@ def test_the_space_of_a_dropped_topic_is_freed_but_not_counted_again(store):
     assert store.size().entries == 3
 
 
+def rows_on_disk(store):
+    """How many rows the databases have that a dropped topic leaves something in."""
+    names = ("index", "topics", "live", "deleted", "meta")
+    with store._environment.reading() as transaction:
+        return [transaction.stat(store._environment[name])["entries"] for name in names]
+
+
+MARKS_ONLY = [0, 0, 0, 0, 1]
+
+
 @pytest.mark.usefixtures("small")
 def test_nothing_is_left_on_disk(open_store):
     store = open_store()
@@ -173,13 +183,21 @@ def test_nothing_is_left_on_disk(open_store):
     drop(store, b"a")
     checkpoint(store)
     retain(store)
-    with store._environment.reading() as transaction:
-        left = {
-            name: transaction.stat(store._environment[name])["entries"]
-            for name in ("journal", "index", "topics", "live", "deleted", "meta")
-        }
-    assert left == {"journal": 1, "index": 0, "topics": 0, "live": 0, "deleted": 0, "meta": 1}
+    assert rows_on_disk(store) == MARKS_ONLY
+    assert store.size().entries == 1
     assert not store._dropped
+
+
+def test_a_dropped_topic_is_freed_when_the_index_has_all_of_it(open_store, monkeypatch):
+    """Its references may be written after retention has looked for the first time."""
+    monkeypatch.setattr(index, "SLICE_TOPICS", 1)
+    store = open_store()
+    names = [b"t/%d" % number for number in range(6)]
+    fill(store, *names)
+    drop(store, *names)
+    checkpoint(store)
+    retain(store)
+    assert rows_on_disk(store) == MARKS_ONLY
 
 
 def test_entries_that_a_start_replays_stay(store):
@@ -244,8 +262,9 @@ def test_lows_and_floors_of_the_dropped_topic_do_not_bind_its_successor(store):
     assert store.topic(b"a").first_offset == 4
     drop(store, b"a")
     fill(store, b"a", entries=6)
-    retain(store, rules, spared=Spared(b"a", {b"a": 1}), lows={b"a": 3})
-    assert store.topic(b"a").first_offset == 3
+    for lows, expected in [({b"b": 1}, 1), ({b"a": 2}, 2)]:
+        retain(store, rules, spared=Spared(b"a", {b"a": 1}), lows=lows)
+        assert store.topic(b"a").first_offset == expected
 
 
 # ── Starts, rounds, damage ────────────────────────────────────────────────────────────────────
@@ -356,6 +375,42 @@ def test_reads_in_other_threads_see_one_life_at_a_time(open_store):
     for reader in readers:
         reader.join()
     assert failures == []
+
+
+def drop_after(monkeypatch, store, owner, method):
+    """Drop a topic and begin it anew right after a method was called for the first time."""
+    called = getattr(owner, method)
+
+    def call(*arguments):
+        monkeypatch.setattr(owner, method, called)
+        result = called(*arguments)
+        drop(store, b"a", then=[(b"a", b"new")])
+        return result
+
+    monkeypatch.setattr(owner, method, call)
+
+
+def test_a_topic_is_found_though_it_begins_anew_while_it_is_looked_up(open_store, monkeypatch):
+    """It was not in memory when that was asked, and is nowhere else afterwards."""
+    with monkeypatch.context() as patch:
+        patch.setattr("penstock.store.topics.TOPICS_CACHED_MAX", 0)
+        store = open_store()
+        fill(store, b"a")
+        flush(store)
+    drop_after(monkeypatch, store, store._topics, "view")
+    assert store.topic(b"a").next_offset == 1
+
+
+def test_a_topic_that_begins_anew_while_it_is_read_is_read_as_it_was(open_store, monkeypatch):
+    store = open_store()
+    fill(store, b"a", entries=5)
+    retain(store, RetentionRules(Limits(messages_max=3)))
+    drop_after(monkeypatch, store, store._memory, "rows")
+    found = store.read_topic(b"a", 0, 10, 10)
+    assert (found.first_offset, found.next_offset) == (2, 5)
+    assert [message.payload for message in found.messages()] == [b"2", b"3", b"4"]
+    drop_after(monkeypatch, store, store._memory, "rows")
+    assert store.read_marks(b"a", 0, 10).runs == [(0, 1, 0)]
 
 
 @pytest.fixture

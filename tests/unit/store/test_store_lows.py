@@ -67,7 +67,7 @@ def test_what_was_waited_for_goes_when_the_low_is_passed_again(store):
     """Though the low is the same, and though it was not passed for a while."""
     fill(store, b"a")
     retain(store, floor_sequence=4, lows={b"a": 8})
-    retain(store, floor_sequence=6)
+    retain(store, floor_sequence=6, lows={b"b": 1})
     assert first_offset(store) == 3
     retain(store, floor_sequence=6, lows={b"a": 8})
     assert first_offset(store) == 5
@@ -77,6 +77,18 @@ def test_lows_follow_the_work_though_nothing_is_written(store):
     fill(store, b"a")
     for low, expected in [(0, 0), (2, 2), (5, 5), (3, 5), (20, 10)]:
         retain(store, lows={b"a": low})
+        assert first_offset(store) == expected
+
+
+def test_a_low_that_reaches_beyond_the_index_is_looked_at_again(open_store):
+    """Under load a round is not written for every call."""
+    store = open_store()
+    fill(store, b"a", entries=3)
+    retain(store)
+    fill(store, b"a", entries=3)
+    store._round_wanted = False
+    for lows, expected in [({b"a": 6}, 3), ({b"b": 1}, 3), ({b"a": 6}, 6)]:
+        retain(store, lows=lows)
         assert first_offset(store) == expected
 
 
@@ -181,6 +193,14 @@ def test_a_wrong_clock_does_not_hold_up_the_age_of_a_topic(store):
     assert first_offset(store) == 1
     retain(store, rules, now_ms=1_110)
     assert first_offset(store) == 3
+
+
+def test_what_a_wrong_clock_dated_stays_when_its_topic_loses_its_limits(store):
+    publish(store, CLOCK_ERROR_MS_MAX * 9)
+    default = Limits(age_ms_max=100)
+    retain(store, own(Limits(), default=default))
+    retain(store, RetentionRules(default))
+    assert first_offset(store) == 0
 
 
 def test_as_many_ages_as_topics_cost_no_cursor_each(open_store):
