@@ -1,21 +1,35 @@
 """Asking a broker's administration pages: one request each, and errors that say what to do.
 
 The token stands in one header of the request and nowhere else; no error repeats it.
+
+What is answered is printed for people or, with ``--json``, as it came. What cannot be undone is
+asked for first, unless ``--yes`` is given.
 """
 
 import http.client
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
+from urllib.parse import urlencode
 
 import click
 import msgspec
 
 from penstock.cli.connection import connection_options
 from penstock.config.address import Address, parse_listen
+from penstock.config.units import without_unit
 from penstock.errors import PenstockError, Refused
 
-__all__ = ["Administration", "administered"]
+__all__ = [
+    "Administration",
+    "administered",
+    "confirm",
+    "duration",
+    "json_option",
+    "moment",
+    "say",
+    "yes_option",
+]
 
 TIMEOUT_S = 30.0
 """How long to wait for the broker; its disk may be busy."""
@@ -73,21 +87,41 @@ class Administration:
     """The administration pages of one broker."""
 
     def __init__(self, server: Address, token: str) -> None:
-        self._server = server
+        self.server = server
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
 
-    def get(self, path: str) -> Any:
+    def get(self, path: str, **query: Any) -> Any:
         """Return the document of a page."""
-        return self._ask("GET", path, None)
+        return self._ask("GET", _with_query(path, query), None)
+
+    def pages(self, path: str, key: str, after: dict[str, str], **query: Any) -> Iterator[Any]:
+        """Yield what a list has, over all its pages.
+
+        ``after`` says which parameters name the last one seen, and of which of its fields they are.
+        """
+        while True:
+            page = self.get(path, **query)
+            yield from page[key]
+            if not page["more"]:
+                return
+            last = page[key][-1]
+            query |= {parameter: last[field] for parameter, field in after.items()}
 
     def post(self, path: str, **fields: Any) -> Any:
         """Ask for a change and return what it led to; fields of None are left out."""
-        given = {name: value for name, value in fields.items() if value is not None}
-        return self._ask("POST", path, msgspec.json.encode(given))
+        return self._ask("POST", path, msgspec.json.encode(_given(fields)))
+
+    def put(self, path: str, **fields: Any) -> Any:
+        """Ask for things to be so and return what they are; fields of None are left out."""
+        return self._ask("PUT", path, msgspec.json.encode(_given(fields)))
+
+    def delete(self, path: str, **query: Any) -> Any:
+        """Ask for something to be no more and return what it was."""
+        return self._ask("DELETE", _with_query(path, query), None)
 
     def _ask(self, method: str, path: str, body: bytes | None) -> Any:
         connection = http.client.HTTPConnection(
-            self._server.host, self._server.port, timeout=TIMEOUT_S
+            self.server.host, self.server.port, timeout=TIMEOUT_S
         )
         try:
             connection.request(method, path, body, self._headers)
@@ -95,7 +129,7 @@ class Administration:
             status, content = response.status, response.read()
         except (OSError, http.client.HTTPException) as error:
             raise PenstockError(
-                f"no broker answers at {self._server}: {error or type(error).__name__}",
+                f"no broker answers at {self.server}: {error or type(error).__name__}",
                 "start one (penstock serve), or say where it is (-h HOST -p PORT)",
             ) from error
         finally:
@@ -110,7 +144,65 @@ class Administration:
             error, advice = document["error"], document.get("advice", "")
         except (msgspec.DecodeError, TypeError, KeyError):
             raise PenstockError(
-                f"what answers at {self._server} is not a Penstock broker (status {status})",
+                f"what answers at {self.server} is not a Penstock broker (status {status})",
                 "say where the broker is: -h HOST -p PORT",
             ) from None
-        raise Refused(f"the broker at {self._server} refused: {error}", advice)
+        raise Refused(f"the broker at {self.server} refused: {error}", advice)
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _with_query(path: str, query: dict[str, Any]) -> str:
+    given = _given(query)
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+# ── What is said, and what is asked ───────────────────────────────────────────────────────────
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+yes_option = click.option("-y", "--yes", "is_sure", is_flag=True, help="Do not ask whether to.")
+
+
+def say(document: Any, text: str, *, as_json: bool) -> None:
+    """Print a document for programs, or what it means for people."""
+    shown = msgspec.json.format(msgspec.json.encode(document), indent=2) if as_json else text
+    click.echo(shown)
+
+
+def moment(time: str | None) -> str:
+    """Write a time of the broker's, or that there is none, for people."""
+    return "never" if time is None else f"{time[:10]} {time[11:19]} UTC"
+
+
+def confirm(question: str, *, is_sure: bool) -> None:
+    """Go on only if the user says so, here or by ``--yes``."""
+    try:
+        if is_sure or click.confirm(question, err=True):
+            return
+    except click.Abort:
+        raise PenstockError(
+            "nothing was changed: nobody answered", "--yes does it unasked"
+        ) from None
+    raise PenstockError("nothing was changed")
+
+
+def duration(
+    _context: click.Context, _parameter: click.Parameter, text: str | None
+) -> float | None:
+    """Take seconds, as in 90d, 12h, 500ms (a click callback).
+
+    A unit is demanded, for a bare 90 would be read as days and be seconds; nothing needs none.
+    """
+    if text is None:
+        return None
+    try:
+        seconds = without_unit(text, "s")
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} {error}") from None
+    if seconds and not text.strip()[-1].isalpha():
+        raise click.BadParameter(f"{text!r} has no unit: write {text}d for days, or h, m, s")
+    if seconds < 0:
+        raise click.BadParameter(f"{text!r} is less than nothing")
+    return seconds

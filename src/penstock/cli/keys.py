@@ -14,13 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
-from penstock.cli.administration import Administration, administered
+from penstock.cli.administration import (
+    Administration,
+    administered,
+    duration,
+    json_option,
+    moment,
+    say,
+)
 from penstock.cli.columns import columns
 from penstock.cli.connection import CONTEXT
 from penstock.cli.key_files import DeviceKey, KeyFiles
-from penstock.config.units import with_unit, without_unit
+from penstock.config.units import with_unit
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
 from penstock.trust.keys import KEY_ID_MAX, Key, key_fault
@@ -29,21 +35,15 @@ from penstock.trust.signatures import SEED_BYTES, KeyPair, is_valid, key_pair, s
 __all__ = ["keys"]
 
 
-def _duration(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int | None:
-    """Take seconds, as in 90d, 12h, 30m (a click callback).
-
-    A unit is demanded, for a bare 90 would be read as days and be seconds; nothing needs none.
-    """
-    if text is None:
+def _whole_duration(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> int | None:
+    """Take whole seconds (a click callback)."""
+    seconds = duration(context, parameter, text)
+    if seconds is None:
         return None
-    try:
-        seconds = without_unit(text, "s")
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r} {error}") from None
-    if seconds and not text.strip()[-1].isalpha():
-        raise click.BadParameter(f"{text!r} has no unit: write {text}d for days, or h, m, s")
-    if seconds != int(seconds) or seconds < 0:
-        raise click.BadParameter(f"{text!r} is not a whole number of seconds, 0 or more")
+    if seconds != int(seconds):
+        raise click.BadParameter(f"{text!r} is not a whole number of seconds")
     return int(seconds)
 
 
@@ -55,7 +55,10 @@ _topics_option = click.option(
     help="Topics it may publish to: names, filters (+ and #) or a prefix and *, by commas.",
 )
 _expires_option = click.option(
-    "--expires", callback=_duration, metavar="TIME", help="How long it is valid, as in 90d or 12h."
+    "--expires",
+    callback=_whole_duration,
+    metavar="TIME",
+    help="How long it is valid, as in 90d or 12h.",
 )
 _out_option = click.option(
     "--out",
@@ -65,7 +68,6 @@ _out_option = click.option(
     help="Where to write the files of the key; here unless given.",
 )
 _force_option = click.option("--force", is_flag=True, help="Overwrite files that are there.")
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 _key_id_argument = click.argument("key_id", type=click.IntRange(1, KEY_ID_MAX), metavar="ID")
 
 
@@ -74,18 +76,8 @@ def keys() -> None:
     """Make, register, revoke and replace the keys that devices sign with."""
 
 
-def _say(document: Any, text: str, *, as_json: bool) -> None:
-    shown = msgspec.json.format(msgspec.json.encode(document), indent=2) if as_json else text
-    click.echo(shown)
-
-
-def _moment(time: str | None) -> str:
-    """Write a time of the broker's, or that there is none, for people."""
-    return "never" if time is None else f"{time[:10]} {time[11:19]} UTC"
-
-
 def _expiry(key: dict[str, Any]) -> str:
-    return f"expires: {_moment(key['expires'])}"
+    return f"expires: {moment(key['expires'])}"
 
 
 # ── New keys ──────────────────────────────────────────────────────────────────────────────────
@@ -98,7 +90,7 @@ def _expiry(key: dict[str, Any]) -> str:
 @_out_option
 @_force_option
 @click.option("--offline", is_flag=True, help="Ask no broker; print how to register it later.")
-@_json_option
+@json_option
 @administered
 def new(
     device: str,
@@ -127,11 +119,11 @@ def new(
             "/keys", device=device, topics=topics, public_key=public_key, expires_s=expires
         )
     key = DeviceKey(device, made["id"], topics, *pair)
-    until = _after_registration(expires) if offline else _moment(made["expires"])
+    until = _after_registration(expires) if offline else moment(made["expires"])
     wrote = _hand_out(files, key, until, as_json=as_json)
     if offline:
         wrote += f"\nNot registered yet. To register it:\n  {made['register']}"
-    _say(made | {"files": files.names}, wrote, as_json=as_json)
+    say(made | {"files": files.names}, wrote, as_json=as_json)
 
 
 def _new_pair() -> KeyPair:
@@ -210,7 +202,7 @@ def _hand_out(files: KeyFiles, key: DeviceKey, until: str, *, as_json: bool) -> 
 @_topics_option
 @click.option("--id", "key_id", type=click.IntRange(1, KEY_ID_MAX), help="An id of your choice.")
 @_expires_option
-@_json_option
+@json_option
 @administered
 def add(
     device: str,
@@ -231,19 +223,19 @@ def add(
         key_id=key_id,
         expires_s=expires,
     )
-    _say(key, f"registered key {key['id']} of {device} ({_expiry(key)})", as_json=as_json)
+    say(key, f"registered key {key['id']} of {device} ({_expiry(key)})", as_json=as_json)
 
 
 # ── Keys that are there ───────────────────────────────────────────────────────────────────────
 
 
 @keys.command(name="list", context_settings=CONTEXT)
-@_json_option
+@json_option
 @administered
 def list_keys(as_json: bool, broker: Administration) -> None:
     """List all keys, those that are not in force any more too."""
     found = broker.get("/keys")["keys"]
-    _say(found, _table(found), as_json=as_json)
+    say(found, _table(found), as_json=as_json)
 
 
 def _table(found: list[dict[str, Any]]) -> str:
@@ -255,27 +247,27 @@ def _table(found: list[dict[str, Any]]) -> str:
 def _row(key: dict[str, Any]) -> tuple[str, ...]:
     state = f"{key['state']}, then {key['successor']}" if key["successor"] else key["state"]
     topics = printable(key["topics"], 400)
-    return str(key["id"]), key["device"], state, _moment(key["expires"]), topics
+    return str(key["id"]), key["device"], state, moment(key["expires"]), topics
 
 
 @keys.command(context_settings=CONTEXT)
 @_key_id_argument
-@_json_option
+@json_option
 @administered
 def revoke(key_id: int, as_json: bool, broker: Administration) -> None:
     """Refuse what is signed with key ID from now on."""
     key = broker.post(f"/keys/{key_id}/revoke")
-    _say(key, f"key {key_id} of {key['device']} is {key['state']}", as_json=as_json)
+    say(key, f"key {key_id} of {key['device']} is {key['state']}", as_json=as_json)
 
 
 @keys.command(context_settings=CONTEXT)
 @_key_id_argument
-@_json_option
+@json_option
 @administered
 def enable(key_id: int, as_json: bool, broker: Administration) -> None:
     """Put a revoked key ID back in force."""
     key = broker.post(f"/keys/{key_id}/enable")
-    _say(key, f"key {key_id} of {key['device']} is {key['state']}", as_json=as_json)
+    say(key, f"key {key_id} of {key['device']} is {key['state']}", as_json=as_json)
 
 
 @keys.command(context_settings=CONTEXT)
@@ -283,7 +275,7 @@ def enable(key_id: int, as_json: bool, broker: Administration) -> None:
 @click.option("--public-key", metavar="HEX", help="Of a pair made elsewhere; else one is made.")
 @click.option(
     "--overlap",
-    callback=_duration,
+    callback=_whole_duration,
     default="7d",
     show_default=True,
     metavar="TIME",
@@ -291,7 +283,7 @@ def enable(key_id: int, as_json: bool, broker: Administration) -> None:
 )
 @_out_option
 @_force_option
-@_json_option
+@json_option
 @administered
 def rotate(
     key_id: int,
@@ -316,17 +308,17 @@ def rotate(
         outcome = broker.post(path, public_key=pair.public_key.hex(), overlap_s=overlap)
         made = outcome["key"]
         key = DeviceKey(made["device"], made["id"], made["topics"], *pair)
-        wrote = _hand_out(files, key, _moment(made["expires"]), as_json=as_json)
+        wrote = _hand_out(files, key, moment(made["expires"]), as_json=as_json)
         outcome["files"] = files.names
         if not as_json:
             click.echo(wrote)
-    _say(outcome, _succession(outcome["key"], outcome["previous"]), as_json=as_json)
+    say(outcome, _succession(outcome["key"], outcome["previous"]), as_json=as_json)
 
 
 def _succession(new_key: dict[str, Any], previous: dict[str, Any]) -> str:
     return (
         f"key {new_key['id']} of {new_key['device']} is valid now ({_expiry(new_key)}),"
-        f" key {previous['id']} until {_moment(previous['expires'])}"
+        f" key {previous['id']} until {moment(previous['expires'])}"
     )
 
 

@@ -19,12 +19,11 @@ import click
 import msgspec
 
 from penstock.cli.connection import CONTEXT, checked_topic, client_id_option, connection_options
+from penstock.cli.lines import READ_BYTES, in_lines
 from penstock.client import Client, ClientError, ConnectionLostError, connect
 from penstock.errors import PenstockError
 
 __all__ = ["pub"]
-
-READ_BYTES: Final = 1 << 20
 
 SIGNED_PREFIX: Final = "secure/"
 """Topics that begin so demand a signature, unless the broker is configured otherwise."""
@@ -86,7 +85,7 @@ def pub(
     outcome = _Outcome(topic, qos, retain)
     try:
         with connect(host, port, client_id) as client:
-            batches = _lines(client) if payload is None else [[payload]]
+            batches = in_lines(_chunks(client)) if payload is None else [[payload]]
             _publish(client, batches, outcome)
     except ClientError as error:
         outcome.error = _failure(error, outcome)
@@ -123,19 +122,15 @@ def _payload(
     return None
 
 
-def _lines(client: Client) -> Iterator[list[bytes]]:
-    """Yield the lines of standard input, by the chunk; the last needs no end of line."""
+def _chunks(client: Client) -> Iterator[bytes]:
+    """Yield what standard input has, by the chunk."""
     descriptor = sys.stdin.fileno()
-    rest = b""
     while True:
         client.idle(until=descriptor)
         chunk = os.read(descriptor, READ_BYTES)
         if not chunk:
             break
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield lines
-    if rest:
-        yield [rest]
+        yield chunk
 
 
 def _publish(client: Client, batches: Iterable[list[bytes]], outcome: _Outcome) -> None:

@@ -1,0 +1,150 @@
+"""``penstock dlq``: messages that failed as often as their group allows.
+
+Sending them back is done some at a time, as long as it takes. How many is settled at the beginning:
+those that fail again meanwhile, and come back, are left for another time.
+"""
+
+import sys
+from typing import Any
+
+import click
+
+from penstock.cli.administration import (
+    Administration,
+    administered,
+    confirm,
+    json_option,
+    moment,
+    say,
+    yes_option,
+)
+from penstock.cli.columns import columns
+from penstock.cli.connection import CONTEXT
+from penstock.obs.log import printable
+
+__all__ = ["dlq"]
+
+REDRIVEN_AT_ONCE = 1_000
+"""Letters sent back by one request: the progress is seen, and no answer takes long."""
+
+PREVIEW_CHARACTERS = 60
+"""How much of a payload a table shows."""
+
+
+@click.group()
+def dlq() -> None:
+    """Look at dead letters, send them back or drop them."""
+
+
+@dlq.command(name="list", context_settings=CONTEXT)
+@json_option
+@administered
+def list_letters(as_json: bool, broker: Administration) -> None:
+    """List the groups that have dead letters, and how many."""
+    found = list(broker.pages("/dlq", "dead_letters", after={"after": "letters_topic"}))
+    say(found, _table(found), as_json=as_json)
+
+
+def _table(found: list[dict[str, Any]]) -> str:
+    if not found:
+        return "there are no dead letters"
+    rows = [
+        (printable(row["topic"], 400), printable(row["group"], 400), f"{row['letters']:,}")
+        for row in found
+    ]
+    return columns([("TOPIC", "GROUP", "LETTERS"), *rows])
+
+
+@dlq.command(context_settings=CONTEXT)
+@click.argument("topic")
+@click.argument("group")
+@click.option("-n", "--max", "count", type=click.IntRange(1, 1_000), default=10, show_default=True)
+@click.option("--offset", type=click.IntRange(0), help="Where to begin; else with the oldest.")
+@json_option
+@administered
+def show(
+    topic: str,
+    group: str,
+    *,
+    count: int,
+    offset: int | None,
+    as_json: bool,
+    broker: Administration,
+) -> None:
+    """Show dead letters of GROUP of TOPIC, the oldest first, and why they failed."""
+    query = {"topic": topic, "group": group, "limit": count, "offset": offset}
+    found = broker.get("/dlq/letters", **query)
+    say(found, _letters(found), as_json=as_json)
+
+
+def _letters(found: dict[str, Any]) -> str:
+    if not found["shown"]:
+        return "no dead letters there; penstock dlq list shows who has some"
+    head = ("OFFSET", "DIED", "ATTEMPTS", "REASON", "PAYLOAD")
+    rest = found["letters"] - len(found["shown"])
+    more = f"\n... {found['letters']:,} in all" if rest > 0 else ""
+    return columns([head, *map(_row, found["shown"])]) + more
+
+
+def _row(letter: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        str(letter["offset"]),
+        moment(letter["time"]),
+        str(letter["attempts"]),
+        printable(letter["reason"], PREVIEW_CHARACTERS) or "-",
+        printable(letter.get("payload", "(not text)"), PREVIEW_CHARACTERS),
+    )
+
+
+@dlq.command(context_settings=CONTEXT)
+@click.argument("topic")
+@click.argument("group")
+@click.option("-n", "--max", "most", type=click.IntRange(1), help="No more than so many.")
+@json_option
+@administered
+def redrive(
+    topic: str, group: str, *, most: int | None, as_json: bool, broker: Administration
+) -> None:
+    """Send dead letters of GROUP back to the end of TOPIC, the oldest first.
+
+    Every group of TOPIC gets them, as it gets any new message.
+    """
+    there = _count(broker, topic, group)
+    total = min(there, most or there)
+    sent, left = 0, there
+    while sent < total:
+        count = min(total - sent, REDRIVEN_AT_ONCE)
+        answer = broker.post("/dlq/redrive", topic=topic, group=group, max=count)
+        sent, left = sent + answer["redriven"], answer["left"]
+        _tell_progress(sent, total)
+        if not answer["redriven"]:
+            break
+    outcome = {"topic": topic, "group": group, "redriven": sent, "left": left}
+    text = f"sent {sent:,} back to {printable(topic)}; {left:,} left"
+    say(outcome, text if there else "there are no dead letters to send back", as_json=as_json)
+
+
+def _count(broker: Administration, topic: str, group: str) -> int:
+    return int(broker.get("/dlq/letters", topic=topic, group=group, limit=0)["letters"])
+
+
+def _tell_progress(sent: int, total: int) -> None:
+    """Say how far it is, to whoever watches, if there is more than one step."""
+    if total > REDRIVEN_AT_ONCE and sys.stderr.isatty():
+        click.echo(f"\rsent back {sent:,} of {total:,}", err=True, nl=sent >= total)
+
+
+@dlq.command(context_settings=CONTEXT)
+@click.argument("topic")
+@click.argument("group")
+@yes_option
+@json_option
+@administered
+def drop(topic: str, group: str, *, is_sure: bool, as_json: bool, broker: Administration) -> None:
+    """Be done with all dead letters of GROUP of TOPIC, for good."""
+    there = _count(broker, topic, group)
+    if there:
+        name = f"{printable(group)} of {printable(topic)}"
+        confirm(f"Drop {there:,} dead letters of {name}?", is_sure=is_sure)
+    dropped = broker.delete("/dlq", topic=topic, group=group)
+    say(dropped, f"dropped {dropped['dropped']:,} dead letters", as_json=as_json)

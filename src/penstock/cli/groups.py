@@ -1,0 +1,244 @@
+"""``penstock groups``: those who work on topics, how far they are, and how to steer them.
+
+A place in a topic is an end (``earliest``, ``latest``), an offset, or a time.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from penstock.cli.administration import (
+    Administration,
+    administered,
+    confirm,
+    duration,
+    json_option,
+    say,
+    yes_option,
+)
+from penstock.cli.columns import columns
+from penstock.cli.connection import CONTEXT
+from penstock.config.units import with_unit
+from penstock.obs.log import printable
+
+__all__ = ["groups"]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_PLACE = "earliest|latest|OFFSET|TIME"
+
+
+@click.group()
+def groups() -> None:
+    """Look at and steer those who work on topics."""
+
+
+def _place(
+    _context: click.Context, _parameter: click.Parameter, text: str | None
+) -> int | str | None:
+    """Take a place as the broker does: numbers are offsets (a click callback)."""
+    return int(text) if text and text.isascii() and text.isdecimal() else text
+
+
+def _named(command: _Command) -> _Command:
+    return click.argument("topic")(click.argument("group")(command))
+
+
+_start_option = click.option(
+    "--from",
+    "start",
+    callback=_place,
+    metavar=_PLACE,
+    help="Where it begins, if it is new: at the earliest unless given. Times as in"
+    " 2030-01-31T12:00:00Z.",
+)
+_SETTINGS = (
+    click.option(
+        "--max-deliveries",
+        type=click.IntRange(0),
+        metavar="NUMBER",
+        help="Handed out so often in vain, a message is a dead letter; 0: never.",
+    ),
+    click.option(
+        "--backoff",
+        callback=duration,
+        metavar="TIME",
+        help="Pause before a message is handed out again, as in 500ms; it doubles each time.",
+    ),
+    click.option(
+        "--backoff-max",
+        callback=duration,
+        metavar="TIME",
+        help="The longest such pause; 0: no limit.",
+    ),
+)
+
+
+def _settings_options(command: _Command) -> _Command:
+    for option in reversed(_SETTINGS):  # click lists options from the last applied
+        command = option(command)
+    return command
+
+
+def _fields(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings as the page names them."""
+    names = {"backoff": "backoff_s", "backoff_max": "backoff_max_s"}
+    return {names.get(name, name): value for name, value in settings.items()}
+
+
+# ── Looking ───────────────────────────────────────────────────────────────────────────────────
+
+
+@groups.command(name="list", context_settings=CONTEXT)
+@click.argument("topic", required=False)
+@json_option
+@administered
+def list_groups(topic: str | None, as_json: bool, broker: Administration) -> None:
+    """List the groups of TOPIC, or of all topics."""
+    after = {"after_topic": "topic", "after_group": "group"}
+    found = list(broker.pages("/groups", "groups", after=after, topic=topic))
+    say(found, _table(found), as_json=as_json)
+
+
+def _table(found: list[dict[str, Any]]) -> str:
+    if not found:
+        return "there are no groups; one is made by the first consumer, or by groups create"
+    head = ("TOPIC", "GROUP", "LAG", "IN FLIGHT", "TO REPEAT", "DEAD", "CONSUMERS")
+    return columns([head, *map(_row, found)])
+
+
+def _row(found: dict[str, Any]) -> tuple[str, ...]:
+    to_repeat = found["returned"] + found["delayed"]
+    numbers = (found["lag"], found["in_flight"], to_repeat, found["dead_letters"])
+    names = (printable(found["topic"], 400), printable(found["group"], 400))
+    return (*names, *(f"{number:,}" for number in numbers), f"{found['consumers']:,}")
+
+
+@groups.command(context_settings=CONTEXT)
+@_named
+@json_option
+@administered
+def show(topic: str, group: str, as_json: bool, broker: Administration) -> None:
+    """Show GROUP of TOPIC: how far it is, and how it repeats what failed."""
+    found = _find(broker, topic, group)
+    say(found, _facts(found), as_json=as_json)
+
+
+def _find(broker: Administration, topic: str, group: str) -> dict[str, Any]:
+    found: dict[str, Any] = broker.get("/groups", topic=topic, group=group)["groups"][0]
+    return found
+
+
+def _facts(found: dict[str, Any]) -> str:
+    return columns(
+        [
+            ("topic", printable(found["topic"], 400)),
+            ("group", printable(found["group"], 400)),
+            ("position", f"{found['position']:,} (all before is done)"),
+            ("lag", f"{found['lag']:,}"),
+            ("in flight", f"{found['in_flight']:,}"),
+            ("to repeat", f"{found['returned']:,} now, {found['delayed']:,} later"),
+            ("redeliveries", f"{found['redeliveries']:,} ever"),
+            ("dead letters", f"{found['dead_letters']:,} ever"),
+            ("consumers", f"{found['consumers']:,}"),
+            ("deliveries", _deliveries(found)),
+            ("back-off", _backoff(found)),
+        ]
+    )
+
+
+def _deliveries(found: dict[str, Any]) -> str:
+    most = found["max_deliveries"]
+    return f"{most:,}, then a dead letter" if most else "as many as it takes"
+
+
+def _backoff(found: dict[str, Any]) -> str:
+    if not found["backoff_s"]:
+        return "none"
+    longest = found["backoff_max_s"]
+    pause = f"{with_unit(found['backoff_s'], 's')}, doubled each time"
+    return f"{pause} up to {with_unit(longest, 's')}" if longest else pause
+
+
+# ── Steering ──────────────────────────────────────────────────────────────────────────────────
+
+
+@groups.command(context_settings=CONTEXT)
+@_named
+@_start_option
+@_settings_options
+@json_option
+@administered
+def create(
+    topic: str,
+    group: str,
+    *,
+    start: int | str | None,
+    as_json: bool,
+    broker: Administration,
+    **settings: Any,
+) -> None:
+    """Make GROUP of TOPIC, so that no message passes it by before its first consumer comes.
+
+    One that is there stays where it is, and takes on what is given.
+    """
+    made = broker.put("/groups", topic=topic, group=group, start=start, **_fields(settings))
+    say(made, _facts(made), as_json=as_json)
+
+
+@groups.command(name="set", context_settings=CONTEXT)
+@_named
+@_settings_options
+@json_option
+@administered
+def set_group(
+    topic: str, group: str, *, as_json: bool, broker: Administration, **settings: Any
+) -> None:
+    """Change what is given of GROUP, which is there; all else stays as it is."""
+    if all(value is None for value in settings.values()):
+        raise click.UsageError("nothing to change: give --max-deliveries or --backoff")
+    _find(broker, topic, group)  # refused if there is none: a slip must not make one
+    changed = broker.put("/groups", topic=topic, group=group, **_fields(settings))
+    say(changed, _facts(changed), as_json=as_json)
+
+
+@groups.command(context_settings=CONTEXT)
+@_named
+@click.argument("place", metavar=_PLACE, callback=_place)
+@yes_option
+@json_option
+@administered
+def seek(
+    topic: str,
+    group: str,
+    *,
+    place: int | str,
+    is_sure: bool,
+    as_json: bool,
+    broker: Administration,
+) -> None:
+    """Have GROUP of TOPIC go on from another place.
+
+    Moved back, it does again what it has done; moved forward, it never does what lies between.
+    What consumers have in hand stays theirs.
+    """
+    found = _find(broker, topic, group)
+    question = f"Move {printable(group)} of {printable(topic)} from {found['position']} to {place}?"
+    confirm(question, is_sure=is_sure)
+    moved = broker.put("/groups", topic=topic, group=group, seek=place)
+    say(moved, _facts(moved), as_json=as_json)
+
+
+@groups.command(context_settings=CONTEXT)
+@_named
+@yes_option
+@json_option
+@administered
+def delete(topic: str, group: str, *, is_sure: bool, as_json: bool, broker: Administration) -> None:
+    """Forget GROUP of TOPIC and how far it was; messages and dead letters stay."""
+    found = _find(broker, topic, group)
+    name = f"{printable(group)} of {printable(topic)}"
+    confirm(f"Delete {name}, which is behind by {found['lag']:,} messages?", is_sure=is_sure)
+    deleted = broker.delete("/groups", topic=topic, group=group)
+    say(deleted, f"deleted {name}", as_json=as_json)

@@ -1,0 +1,103 @@
+"""What commands that ask the administration pages have in common."""
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from penstock.cli.administration import Administration, confirm, duration
+from penstock.cli.lines import in_lines
+from penstock.config.address import Address
+from penstock.errors import PenstockError
+
+
+class Pages(Administration):
+    """A broker whose pages are given."""
+
+    def __init__(self, *pages):
+        super().__init__(Address("127.0.0.1", 1), "")
+        self.pages_left = list(pages)
+        self.asked = []
+
+    def _ask(self, method, path, body):
+        self.asked.append((method, path, body))
+        return self.pages_left.pop(0)
+
+
+def test_a_list_is_read_to_its_end_page_by_page():
+    pages = Pages(
+        {"queues": [{"topic": "a"}, {"topic": "b c"}], "more": True},
+        {"queues": [{"topic": "d"}], "more": False},
+    )
+    found = list(pages.pages("/queues", "queues", after={"after": "topic"}, prefix="x", limit=None))
+    assert [queue["topic"] for queue in found] == ["a", "b c", "d"]
+    assert [path for _, path, _ in pages.asked] == [
+        "/queues?prefix=x",
+        "/queues?prefix=x&after=b+c",
+    ]
+
+
+def test_names_in_a_query_are_escaped_and_what_is_none_is_left_out():
+    pages = Pages({}, {})
+    pages.delete("/groups", topic="a/b&c", group="ä", offset=None)
+    pages.put("/groups", topic="a", start=None, seek=0)
+    assert pages.asked == [
+        ("DELETE", "/groups?topic=a%2Fb%26c&group=%C3%A4", None),
+        ("PUT", "/groups", b'{"topic":"a","seek":0}'),
+    ]
+
+
+# ── Asking first
+
+
+@click.command()
+@click.option("--yes", "is_sure", is_flag=True)
+def deleting(is_sure):
+    confirm("Delete it?", is_sure=is_sure)
+    click.echo("deleted")
+
+
+def test_what_cannot_be_undone_is_done_when_the_user_says_so():
+    assert CliRunner().invoke(deleting, input="y\n").stdout == "deleted\n"
+
+
+def test_whoever_is_sure_is_not_asked():
+    result = CliRunner().invoke(deleting, ["--yes"])
+    assert result.output == "deleted\n"
+
+
+@pytest.mark.parametrize(("said", "why"), [("n\n", "nothing was changed"), ("", "nobody answered")])
+def test_nothing_is_done_when_the_user_says_no_or_nothing(said, why):
+    result = CliRunner().invoke(deleting, input=said)
+    assert isinstance(result.exception, PenstockError)
+    assert why in str(result.exception)
+    assert "deleted" not in result.stdout
+
+
+# ── What is taken
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90d", 7_776_000), ("500ms", 0.5), ("0", 0)])
+def test_durations_have_units(text, seconds):
+    assert duration(None, None, text) == seconds
+    assert duration(None, None, None) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [("90", "no unit"), ("-5s", "less than nothing"), ("soon", "a duration")]
+)
+def test_what_is_no_duration_is_refused(text, why):
+    with pytest.raises(click.BadParameter, match=why):
+        duration(None, None, text)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "batches"),
+    [
+        ([], []),
+        ([b"a\nb\n"], [[b"a", b"b"]]),
+        ([b"a\nb", b"c\n", b"d"], [[b"a"], [b"bc"], [], [b"d"]]),
+        ([b"\n\n"], [[b"", b""]]),
+    ],
+)
+def test_lines_are_given_on_as_soon_as_they_are_complete(chunks, batches):
+    assert list(in_lines(chunks)) == batches
