@@ -7,6 +7,7 @@ Iterators take a fresh snapshot for every chunk: none stays open while the calle
 
 import heapq
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from penstock.model.message import Message
 from penstock.store.deletions import NOTHING, OFFSET_MAX, Ranges, Stretch
@@ -97,10 +98,8 @@ class Reader:
         if view is None:
             return TopicRange(topic, 0, 0, [])
         info, deleted = view
-        rows = self._memory.rows(info.id)
         start = deleted.skip(max(offset, info.first_offset))
-        with self._environment.reading() as transaction:
-            pieces = self._pieces(transaction, info.id, rows, deleted.living(start))
+        with self._pieces_from(info.id, deleted.living(start)) as pieces:
             slices = gather(pieces, count_max, bytes_max)
         return self._range(info, start, deleted, slices)
 
@@ -110,18 +109,23 @@ class Reader:
         if view is None:
             return TopicMarks(0, [], {})
         info, deleted = view
-        rows = self._memory.rows(info.id)
         start = deleted.skip(max(offset, info.first_offset))
-        with self._environment.reading() as transaction:
-            pieces = self._pieces(transaction, info.id, rows, deleted.living(start))
+        with self._pieces_from(info.id, deleted.living(start)) as pieces:
             found = gather_marks(pieces, start, count_max)
         found.next_offset = deleted.skip(found.next_offset)
         return found
 
+    @contextmanager
+    def _pieces_from(self, topic_id: int, living: Iterator[Stretch]) -> Iterator[Iterator[Piece]]:
+        """What is there of some stretches, within one snapshot."""
+        rows = self._memory.rows(topic_id)
+        with self._environment.reading() as transaction:
+            yield self._pieces(transaction, topic_id, rows, living)
+
     def _pieces(
         self, transaction: Transaction, topic_id: int, rows: list[bytes], living: Iterator[Stretch]
     ) -> Iterator[Piece]:
-        """What is there of some stretches, group by group."""
+        """The same, group by group."""
         journal = self.journal(transaction)
         for first, end in living:
             for found in self._references_within(transaction, topic_id, rows, (first, end)):

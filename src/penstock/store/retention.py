@@ -122,6 +122,8 @@ class _Slice:
         self.lowered: dict[bytes, int] = {}
         self.freed: dict[int, Dropped | None] = {}
         """Dropped topics of which something was freed, by id; None: all of it."""
+        self.is_freeing = False
+        """Whether a dropped topic is to be freed further in the next slice."""
         self.walk: bytes | None = None
         self.ages: dict[int, Cursor] = {}
         self.oldest: Cursor = (0, 0)
@@ -462,8 +464,8 @@ class Retention:
         total = work.order.rules.total_bytes_max
         work.begin_stage()
         work.oldest = self._oldest
-        if total is None:
-            return
+        if total is None or (work.is_freeing and work.removed.entries):
+            return  # there is no limit, or room is being made without this
         for entry, number in _groups_from(work, self._oldest):
             work.oldest = (entry.index, number)
             if number == 0 and self._freeable_bytes(work) <= total:
@@ -586,10 +588,15 @@ class Retention:
             if dropped.entry_index > work.marks.flushed_index:
                 continue  # the index may lack some of its groups
             left = Dropped(dropped.entry_index, dropped.state.copy())
-            is_free = self._free_groups(work, left.state) and self._free_ranges(work, topic_id)
+            is_free = (
+                work.step()  # each topic costs something, though nothing be left of it
+                and self._free_groups(work, left.state)
+                and self._free_ranges(work, topic_id)
+            )
             self._delete_rows(work, left.state)
             work.freed[topic_id] = None if is_free else left
             if not is_free:
+                work.is_freeing = True
                 return
 
     def _free_groups(self, work: _Slice, state: TopicState) -> bool:

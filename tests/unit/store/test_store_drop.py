@@ -200,6 +200,21 @@ def test_a_dropped_topic_is_freed_when_the_index_has_all_of_it(open_store, monke
     assert rows_on_disk(store) == MARKS_ONLY
 
 
+@pytest.mark.usefixtures("small")
+def test_many_dropped_topics_that_were_empty_are_freed_in_slices(open_store, monkeypatch):
+    monkeypatch.setattr("penstock.store.lmdb_store.RETAIN_S", 0)
+    store = open_store()
+    names = [b"t/%d" % number for number in range(10)]
+    fill(store, *names, entries=1)
+    retain(store, RetentionRules(Limits(messages_max=0)))
+    drop(store, *names)
+    flush(store)
+    assert store.retain(RetentionRules(), 0, NOBODY_WAITS).more
+    assert len(store._dropped) == 8
+    retain(store)
+    assert not store._dropped
+
+
 def test_entries_that_a_start_replays_stay(store):
     fill(store, b"a", entries=4)
     checkpoint(store, 2)
@@ -242,6 +257,17 @@ def test_a_total_that_is_exceeded_does_not_take_the_successor_for_the_dropped_to
     checkpoint(store)
     retain(store, RetentionRules(total_bytes_max=150_000))
     assert payloads(store, b"a") == [b"new"]
+
+
+@pytest.mark.usefixtures("small")
+def test_a_total_that_is_exceeded_takes_nothing_while_a_dropped_topic_makes_room(store):
+    store.commit(batch_of((b"b", b"kept")))
+    for _ in range(20):
+        store.commit(batch_of((b"a", b"x" * 20_000)))
+    drop(store, b"a")
+    checkpoint(store)
+    assert retain(store, RetentionRules(total_bytes_max=150_000)) == (0, 21)
+    assert payloads(store, b"b") == [b"kept"]
 
 
 def test_a_young_dropped_topic_does_not_hold_up_the_age_of_others(store):
