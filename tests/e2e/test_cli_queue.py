@@ -121,7 +121,7 @@ def test_nothing_is_deleted_unless_the_user_is_sure(kit):
     kit.client.produce("mail", b"x")
     result = kit.run("queue", "delete", "mail", input="n\n")
     assert result.exit_code == 1
-    assert "Delete mail with 1 messages and 0 groups?" in result.stderr
+    assert "Delete mail with 1 message and 0 groups?" in result.stderr
     assert kit.client.topic("mail").messages == 1
 
 
@@ -142,7 +142,7 @@ def test_lines_are_pushed_one_message_each(kit):
     words = [sys.executable, "-m", "penstock", "queue", "push", "mail", *kit.where]
     lines = b"".join(b"line %d\n" % number for number in range(3_000)) + b"last"
     done = subprocess.run(words, input=lines, capture_output=True, timeout=60, check=True)
-    assert done.stdout == b"pushed 3,001 to mail\n"
+    assert done.stdout == b"pushed 3,001 messages to mail\n"
     payloads = [record.payload for record in kit.client.messages("mail")]
     assert payloads == lines.split(b"\n")
 
@@ -246,7 +246,7 @@ def test_dead_letters_are_sent_back_in_steps(kit, monkeypatch):
     kit.bury(5)
     answer = kit.ask("dlq", "redrive", "mail", "send", "--max", "3")
     assert answer == {"topic": "mail", "group": "send", "redriven": 3, "left": 2}
-    assert kit.say("dlq", "redrive", "mail", "send") == "sent 2 back to mail; 0 left\n"
+    assert kit.say("dlq", "redrive", "mail", "send") == "sent 2 letters back to mail; 0 left\n"
     assert "no dead letters" in kit.say("dlq", "redrive", "mail", "send")
     payloads = [job.payload for job in kit.client.poll("mail", "send")]
     assert payloads == [b"letter %d" % number for number in range(5)]

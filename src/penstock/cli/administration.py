@@ -23,6 +23,7 @@ from penstock.errors import PenstockError, Refused
 __all__ = [
     "Administration",
     "administered",
+    "amount",
     "confirm",
     "duration",
     "json_option",
@@ -169,6 +170,11 @@ def say(document: Any, text: str, *, as_json: bool) -> None:
     """Print a document for programs, or what it means for people."""
     shown = msgspec.json.format(msgspec.json.encode(document), indent=2) if as_json else text
     click.echo(shown)
+
+
+def amount(count: int, noun: str) -> str:
+    """Write how many of something there are."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def moment(time: str | None) -> str:

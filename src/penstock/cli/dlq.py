@@ -12,6 +12,7 @@ import click
 from penstock.cli.administration import (
     Administration,
     administered,
+    amount,
     confirm,
     json_option,
     moment,
@@ -20,6 +21,7 @@ from penstock.cli.administration import (
 )
 from penstock.cli.columns import columns
 from penstock.cli.connection import CONTEXT
+from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
 __all__ = ["dlq"]
@@ -58,7 +60,15 @@ def _table(found: list[dict[str, Any]]) -> str:
 @dlq.command(context_settings=CONTEXT)
 @click.argument("topic")
 @click.argument("group")
-@click.option("-n", "--max", "count", type=click.IntRange(1, 1_000), default=10, show_default=True)
+@click.option(
+    "-n",
+    "--max",
+    "count",
+    type=click.IntRange(1, 1_000),
+    default=10,
+    show_default=True,
+    help="How many.",
+)
 @click.option("--offset", type=click.IntRange(0), help="Where to begin; else with the oldest.")
 @json_option
 @administered
@@ -110,18 +120,27 @@ def redrive(
     Every group of TOPIC gets them, as it gets any new message.
     """
     there = _count(broker, topic, group)
-    total = min(there, most or there)
-    sent, left = 0, there
+    sent, left = _redrive(broker, topic, group, min(there, most or there))
+    outcome = {"topic": topic, "group": group, "redriven": sent, "left": left}
+    text = f"sent {amount(sent, 'letter')} back to {printable(topic)}; {left:,} left"
+    say(outcome, text if there else "there are no dead letters to send back", as_json=as_json)
+
+
+def _redrive(broker: Administration, topic: str, group: str, total: int) -> tuple[int, int]:
+    """Send letters back, step by step; return how many, and how many are left."""
+    sent = left = 0
     while sent < total:
         count = min(total - sent, REDRIVEN_AT_ONCE)
-        answer = broker.post("/dlq/redrive", topic=topic, group=group, max=count)
+        try:
+            answer = broker.post("/dlq/redrive", topic=topic, group=group, max=count)
+        except PenstockError as error:
+            so_far = f"sent {amount(sent, 'letter')} back, then {error.message}"
+            raise PenstockError(so_far, error.advice) from error
         sent, left = sent + answer["redriven"], answer["left"]
         _tell_progress(sent, total)
         if not answer["redriven"]:
             break
-    outcome = {"topic": topic, "group": group, "redriven": sent, "left": left}
-    text = f"sent {sent:,} back to {printable(topic)}; {left:,} left"
-    say(outcome, text if there else "there are no dead letters to send back", as_json=as_json)
+    return sent, left
 
 
 def _count(broker: Administration, topic: str, group: str) -> int:
@@ -145,6 +164,6 @@ def drop(topic: str, group: str, *, is_sure: bool, as_json: bool, broker: Admini
     there = _count(broker, topic, group)
     if there:
         name = f"{printable(group)} of {printable(topic)}"
-        confirm(f"Drop {there:,} dead letters of {name}?", is_sure=is_sure)
+        confirm(f"Drop {amount(there, 'dead letter')} of {name}?", is_sure=is_sure)
     dropped = broker.delete("/dlq", topic=topic, group=group)
-    say(dropped, f"dropped {dropped['dropped']:,} dead letters", as_json=as_json)
+    say(dropped, f"dropped {amount(dropped['dropped'], 'dead letter')}", as_json=as_json)

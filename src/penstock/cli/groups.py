@@ -11,6 +11,7 @@ import click
 from penstock.cli.administration import (
     Administration,
     administered,
+    amount,
     confirm,
     duration,
     json_option,
@@ -239,6 +240,7 @@ def delete(topic: str, group: str, *, is_sure: bool, as_json: bool, broker: Admi
     """Forget GROUP of TOPIC and how far it was; messages and dead letters stay."""
     found = _find(broker, topic, group)
     name = f"{printable(group)} of {printable(topic)}"
-    confirm(f"Delete {name}, which is behind by {found['lag']:,} messages?", is_sure=is_sure)
+    behind = amount(found["lag"], "message")
+    confirm(f"Delete {name}, which is behind by {behind}?", is_sure=is_sure)
     deleted = broker.delete("/groups", topic=topic, group=group)
     say(deleted, f"deleted {name}", as_json=as_json)

@@ -17,6 +17,7 @@ import msgspec
 from penstock.cli.administration import (
     Administration,
     administered,
+    amount,
     confirm,
     duration,
     json_option,
@@ -87,7 +88,7 @@ def _limits(found: dict[str, Any]) -> str:
     """Say how much is kept, and whether also what is done."""
     limits = []
     if found["max_messages"]:
-        limits.append(f"{found['max_messages']:,} messages")
+        limits.append(amount(found["max_messages"], "message"))
     if found["max_age_s"]:
         limits.append(with_unit(found["max_age_s"], "s"))
     if found["max_bytes"]:
@@ -222,13 +223,11 @@ def set_queue(topic: str, as_json: bool, broker: Administration, **settings: Any
 def delete(topic: str, is_sure: bool, as_json: bool, broker: Administration) -> None:
     """Delete TOPIC, its messages, its groups and its settings."""
     found = broker.get(_path(topic))
-    confirm(
-        f"Delete {printable(topic)} with {found['messages']:,} messages"
-        f" and {found['groups']:,} groups?",
-        is_sure=is_sure,
-    )
+    holds = f"{amount(found['messages'], 'message')} and {amount(found['groups'], 'group')}"
+    confirm(f"Delete {printable(topic)} with {holds}?", is_sure=is_sure)
     deleted = broker.delete(_path(topic))
-    say(deleted, f"deleted {printable(topic)} ({deleted['messages']:,} messages)", as_json=as_json)
+    gone = amount(deleted["messages"], "message")
+    say(deleted, f"deleted {printable(topic)} with {gone}", as_json=as_json)
 
 
 # ── Messages ──────────────────────────────────────────────────────────────────────────────────
@@ -249,9 +248,16 @@ def _headers(
 @click.argument("topic")
 @click.option("--payload", metavar="TEXT", help="The one message; else each line of the input is.")
 @click.option("--priority", type=click.IntRange(0, 7), default=0, help="The greater, the sooner.")
-@click.option("--delay", callback=duration, metavar="TIME", help="Hand it to nobody before.")
-@click.option("--ttl", callback=duration, metavar="TIME", help="Hand it to nobody after.")
-@click.option("--header", "headers", multiple=True, callback=_headers, metavar="NAME=VALUE")
+@click.option("--delay", callback=duration, metavar="TIME", help="Not to be handed out before.")
+@click.option("--ttl", callback=duration, metavar="TIME", help="Not to be handed out after.")
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    callback=_headers,
+    metavar="NAME=VALUE",
+    help="A header; may be repeated.",
+)
 @json_option
 @administered
 def push(
@@ -268,7 +274,8 @@ def push(
     offsets = _push(broker, topic, batches, settings)
     last = offsets[-1] if offsets else None
     outcome = {"topic": topic, "pushed": len(offsets), "last_offset": last}
-    say(outcome, f"pushed {len(offsets):,} to {printable(topic)}", as_json=as_json)
+    pushed = amount(len(offsets), "message")
+    say(outcome, f"pushed {pushed} to {printable(topic)}", as_json=as_json)
 
 
 def _standard_input() -> Iterator[bytes]:
@@ -289,13 +296,21 @@ def _push(
             offsets += [result.offset for result in results if result.offset is not None]
             error = next((result.error for result in results if result.error), None)
             if error is not None:
-                raise PenstockError(f"{len(offsets):,} messages were stored, then: {error}")
+                raise PenstockError(f"stored {amount(len(offsets), 'message')}, then: {error}")
     return offsets
 
 
 @queue.command(context_settings=CONTEXT)
 @click.argument("topic")
-@click.option("-n", "--max", "count", type=click.IntRange(1, 10_000), default=10, show_default=True)
+@click.option(
+    "-n",
+    "--max",
+    "count",
+    type=click.IntRange(1, 10_000),
+    default=10,
+    show_default=True,
+    help="How many.",
+)
 @click.option("--offset", type=click.IntRange(0), help="Where to begin; else the last are shown.")
 @json_option
 @administered
