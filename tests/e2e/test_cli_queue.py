@@ -68,7 +68,10 @@ def test_a_queue_is_made_changed_shown_and_deleted(kit):
     topic = kit.client.topic("mail/out")
     assert (topic.rate_per_sec, topic.burst, topic.keep) == (0.5, 3, True)
     assert (topic.max_age_ms, topic.max_bytes) == (90 * 86_400_000, 64 << 20)
+    assert "none; the next is 0" in kit.say("queue", "show", "mail/out")
+    kit.client.produce_many("mail/out", [b"a", b"b"])
     shown = kit.say("queue", "show", "mail/out")
+    assert "0 to 1" in shown
     assert "0.5/s, burst 3" in shown
     assert "90d, 64MiB, keeps what is done" in shown
     kit.say("queue", "delete", "mail/out", "--yes")
@@ -175,7 +178,7 @@ def test_groups_are_listed_with_what_they_have_not_done(kit):
     kit.client.create_group("mail", "archive", start="latest")
     lines = kit.say("groups", "list", "mail").splitlines()
     assert [cells(line) for line in lines] == [
-        ["TOPIC", "GROUP", "LAG", "IN FLIGHT", "TO REPEAT", "DEAD", "CONSUMERS"],
+        ["TOPIC", "GROUP", "LAG", "IN FLIGHT", "TO REPEAT", "DEAD EVER", "CONSUMERS"],
         ["mail", "archive", "0", "0", "0", "0", "0"],
         ["mail", "send", "5", "1", "2", "0", "0"],
     ]

@@ -105,7 +105,7 @@ def list_groups(topic: str | None, as_json: bool, broker: Administration) -> Non
 def _table(found: list[dict[str, Any]]) -> str:
     if not found:
         return "there are no groups; one is made by the first consumer, or by groups create"
-    head = ("TOPIC", "GROUP", "LAG", "IN FLIGHT", "TO REPEAT", "DEAD", "CONSUMERS")
+    head = ("TOPIC", "GROUP", "LAG", "IN FLIGHT", "TO REPEAT", "DEAD EVER", "CONSUMERS")
     return columns([head, *map(_row, found)])
 
 

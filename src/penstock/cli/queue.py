@@ -113,13 +113,18 @@ def _facts(found: dict[str, Any]) -> str:
         [
             ("topic", printable(found["topic"], 400)),
             ("messages", f"{found['messages']:,}"),
-            ("offsets", f"{found['first_offset']:,} up to {found['end_offset']:,}"),
+            ("offsets", _offsets(found)),
             ("bytes", f"{found['bytes']:,}"),
             ("groups", f"{found['groups']:,}"),
             ("rate", _rate(found)),
             ("limits", _limits(found)),
         ]
     )
+
+
+def _offsets(found: dict[str, Any]) -> str:
+    first, end = found["first_offset"], found["end_offset"]
+    return f"{first:,} to {end - 1:,}" if first < end else f"none; the next is {end:,}"
 
 
 # ── Steering ──────────────────────────────────────────────────────────────────────────────────
