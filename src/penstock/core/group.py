@@ -24,7 +24,7 @@ this. Every verb returns what the one who asked wants to know; ``Broker`` makes 
 
 from bisect import insort
 from collections.abc import Iterable
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from operator import itemgetter
 
 import msgspec
@@ -115,8 +115,11 @@ class Group:
         """Offsets that are not to be handed out before some time."""
         self._dues: list[tuple[int, int]] = []
         """Heap of times and offsets; void where the message is not waiting for that time."""
-        self._expiries: list[tuple[int, int]] = []
-        """Heap of times and offsets; void where there is no lease that ends then."""
+        self._expiries: list[tuple[int, int, int]] = []
+        """Heap of times and stretches of leases that end then, as far as they still do.
+
+        What is handed out together has one entry: most of it is settled long before.
+        """
         self.exhausted: dict[int, None] = {}
         self.consumers: dict[bytes, Consumer] = {}
         self.max_deliveries = 0
@@ -180,18 +183,28 @@ class Group:
 
     def wakes_ms(self) -> int | None:
         """When a lease ends next or a message becomes due; None: nothing depends on time."""
-        while self._expiries and not self._is_leased_until(*self._expiries[0]):
-            heappop(self._expiries)
+        self._pass_settled()
         while self._dues and self.waiting.get(self._dues[0][1]) != self._dues[0][0]:
             heappop(self._dues)
         times = [heap[0][0] for heap in (self._expiries, self._dues) if heap]
         return min(times, default=None)
 
-    def _is_leased_until(self, until_ms: int, offset: int) -> bool:
-        pending = self.pending.get(offset)
-        if pending is None or pending.consumer is None:
-            return False
-        return pending.until_ms == until_ms
+    def _pass_settled(self) -> None:
+        """Let the heap begin with a lease that does end then."""
+        while self._expiries:
+            until_ms, first, end = self._expiries[0]
+            lease = next((n for n in range(first, end) if self._ends(n, until_ms)), end)
+            if lease == first:
+                return
+            if lease < end:
+                heapreplace(self._expiries, (until_ms, lease, end))
+                return
+            heappop(self._expiries)
+
+    def _ends(self, lease: int, until_ms: int) -> bool:
+        """Whether there is this lease, and it ends then."""
+        offset = self.leases.get(lease)
+        return offset is not None and self.pending[offset].until_ms == until_ms
 
     def consumer(self, name: bytes, now_ms: int) -> Consumer:
         """A consumer by name, made on first use."""
@@ -337,7 +350,7 @@ class Group:
         taken: list[set[int]],
     ) -> Share:
         name, until_ms, runs = share
-        pending_by_offset, leases, expiries = self.pending, self.leases, self._expiries
+        pending_by_offset, leases = self.pending, self.leases
         now_ms, changed = command.now_ms, self.changed
         holds = self.consumer(name, now_ms).pending if name else None
         offsets: list[int] = []
@@ -360,11 +373,11 @@ class Group:
                 deliveries.append(times)
                 pending_by_offset[offset] = Pending(name, now_ms, times, number, until_ms, priority)
                 leases[number] = offset
-                if until_ms:
-                    heappush(expiries, (until_ms, offset))
                 if holds is not None:
                     holds.add(offset)
                 number += 1
+        if until_ms:
+            heappush(self._expiries, (until_ms, lease, number))
         return Share(name, offsets, deliveries, lease)
 
     def _drop_expired(self, offsets: list[int], taken: list[set[int]]) -> None:
@@ -470,7 +483,7 @@ class Group:
             extended += 1
             self.pending[offset].until_ms = command.deadline_ms
             self.changed.add(offset >> CHUNK_BITS)
-            heappush(self._expiries, (command.deadline_ms, offset))
+            heappush(self._expiries, (command.deadline_ms, lease, lease + 1))
         return extended
 
     def sweep(self, command: Swept) -> int:
@@ -478,12 +491,9 @@ class Group:
         now_ms = command.now_ms
         back: list[int] = []
         while self._expiries and self._expiries[0][0] <= now_ms and len(back) < SWEPT_AT_ONCE:
-            until_ms, offset = heappop(self._expiries)
-            if self._is_leased_until(until_ms, offset):
-                pending = self.pending[offset]
-                self._take_from(pending, offset)
-                pending.consumer, pending.until_ms, pending.reason = None, 0, b"lease expired"
-                back.append(offset)
+            until_ms, first, end = heappop(self._expiries)
+            ended = [lease for lease in range(first, end) if self._ends(lease, until_ms)]
+            back += map(self._end_lease, ended)
         while self._dues and self._dues[0][0] <= now_ms and len(back) < SWEPT_AT_ONCE:
             until_ms, offset = heappop(self._dues)
             if self.waiting.get(offset) == until_ms:
@@ -492,6 +502,14 @@ class Group:
                 back.append(offset)
         self._place(back)
         return len(back)
+
+    def _end_lease(self, lease: int) -> int:
+        """A lease ran out; return the offset of its message."""
+        offset = self.leases[lease]
+        pending = self.pending[offset]
+        self._take_from(pending, offset)
+        pending.consumer, pending.until_ms, pending.reason = None, 0, b"lease expired"
+        return offset
 
     def _place(self, offsets: Iterable[int]) -> None:
         """File messages that nobody has under what is to happen to them."""
@@ -608,7 +626,7 @@ class Group:
             if pending.lease != NO_LEASE:
                 self.leases[pending.lease] = offset
             if pending.until_ms:
-                self._expiries.append((pending.until_ms, offset))
+                self._expiries.append((pending.until_ms, pending.lease, pending.lease + 1))
         heapify(self._expiries)
         self._place(free)
 

@@ -33,6 +33,7 @@ from penstock.core.selection import Picker
 from penstock.model.message import Message
 from penstock.net.hub import Hub
 from penstock.net.owed import ranges_of
+from penstock.net.read_ahead import ReadAhead
 from penstock.net.stock import Stock
 from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import TopicInfo
@@ -134,6 +135,7 @@ class Desk:
         """The messages of the deal."""
         self._gone: set[bytes] = set()
         """Workers who left since messages were chosen for them, even if they came back."""
+        self._ahead = ReadAhead(hub, stock.topic)
         self._timer: asyncio.TimerHandle | None = None
         self._is_making = False
         self._is_sweeping = False
@@ -168,8 +170,13 @@ class Desk:
     def end(self) -> None:
         """Nobody wants anything here any more."""
         self.is_closed = True
+        self.forget()
         if self._timer is not None:
             self._timer.cancel()
+
+    def forget(self) -> None:
+        """The topic was deleted, or nobody is here: what was read is of no use."""
+        self._ahead.forget()
 
     # ── choosing ──────────────────────────────────────────────────────────────────────────────
 
@@ -285,7 +292,7 @@ class Desk:
     def _gather(self, deal: _Deal) -> None:
         """Have the chosen messages at hand."""
         offsets = deal.offsets()
-        self._messages = self._stock.at_hand(offsets)
+        self._messages = self._at_hand(offsets)
         missing = [offset for offset in offsets if offset not in self._messages]
         if not missing:
             self._lease(deal)
@@ -297,6 +304,23 @@ class Desk:
             lambda error: self.close(DisconnectReason.STORAGE_FAILED, error.message),
         )
 
+    def _at_hand(self, offsets: list[int]) -> dict[int, Message]:
+        """Messages that need not be read, of the last commits or read ahead.
+
+        If messages of the topic were deleted, only the disk knows which.
+        """
+        info = self._hub.store.topic(self.topic)
+        if info is None or info.deleted or not offsets:
+            return {}
+        messages = self._stock.at_hand(offsets)
+        if len(messages) == len(offsets):
+            return messages
+        messages |= self._ahead.take(offsets)
+        is_in_order = offsets[-1] - offsets[0] == len(offsets) - 1
+        if is_in_order and self._hub.desks.may_read_ahead(self):
+            self._ahead.go_on(offsets[-1] + 1, info.next_offset)
+        return messages
+
     def _gathered(self, deal: _Deal, lot: "Lot") -> None:
         self._messages |= lot.messages
         self._lease(deal if lot.is_whole else _cut(deal, lot.unread))
@@ -306,7 +330,8 @@ class Desk:
     def _lease(self, deal: _Deal) -> None:
         group = self._hub.broker.groups.get(self.topic, self.group)
         info = self._hub.store.topic(self.topic)
-        if group is None or info is None:  # deleted meanwhile
+        is_void = any(worker.consumer in self._gone for worker, _ in deal.shares)
+        if is_void or group is None or info is None:  # somebody left, or it was deleted, meanwhile
             self._end_deal(0)
             self.deal()
             return

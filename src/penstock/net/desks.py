@@ -41,6 +41,10 @@ RESTING_MAX = 256
 """How long a desk stays open that nobody comes to, and how many of them."""
 
 
+AHEAD_MAX = 64
+"""Desks that may read ahead: what they have at hand is in memory."""
+
+
 class StartAt(Enum):
     """Where a group begins that is made."""
 
@@ -74,6 +78,8 @@ class Desks:
         messages is on disk, and that not known here yet, they would look like another door's."""
         self._dropping: set[bytes] = set()
         """Topics whose end is in the line: whoever needs one makes it anew."""
+        self._ahead: set[Desk] = set()
+        """Desks that read ahead."""
         self._next_lease = 0
         self.limits = TopicLimits(hub)
         self.dead_letters = DeadLetters(hub)
@@ -134,8 +140,15 @@ class Desks:
         del self._resting[topic, group]
         self._close(self._desks[topic][group])
 
+    def may_read_ahead(self, desk: Desk) -> bool:
+        """Whether this desk is one of those that may: there is memory for some."""
+        if desk not in self._ahead and len(self._ahead) < AHEAD_MAX:
+            self._ahead.add(desk)
+        return desk in self._ahead
+
     def _close(self, desk: Desk) -> None:
         desk.end()
+        self._ahead.discard(desk)
         del self._desks[desk.topic][desk.group]
         if not self._desks[desk.topic]:
             del self._desks[desk.topic]
@@ -367,6 +380,8 @@ class Desks:
         stock = self._stocks.get(topic)
         if stock is not None:
             stock.forget()
+        for desk in self._desks.get(topic, {}).values():
+            desk.forget()
         for client in list(self._hub.clients):
             client.topic_deleted(topic)
         outlet.outcome(value)

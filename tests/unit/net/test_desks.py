@@ -282,7 +282,6 @@ async def test_a_worker_that_rests_keeps_what_it_has_and_gets_no_more(bench):
     assert sorted(bench.group.pending) == [0, 1]
 
 
-@pytest.mark.xfail(reason="noted for one by name after it has given back all, so nobody does")
 async def test_jobs_of_one_who_left_while_they_were_read_go_to_the_next(bench, reading):
     staying = Worker("staying")
     bench.leave(reading.worker)
@@ -455,7 +454,6 @@ async def test_jobs_that_retention_took_are_passed_over_and_the_rest_is_dealt(be
     assert sorted(bench.group.pending) == [2, 3, 4]
 
 
-@pytest.mark.xfail(reason="what is at hand of the last commits is not looked at for deletions")
 async def test_jobs_that_are_deleted_between_choosing_and_reading_are_settled(bench):
     worker = Worker("w", 0)
     bench.push(*numbered(4))
