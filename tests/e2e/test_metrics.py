@@ -9,7 +9,7 @@ import pytest
 import redis
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.client import connect
+from penstock.client import RateLimitedError, connect
 from penstock.model.message import Signature
 from penstock.testing import Broker
 from penstock.wire.binary import client as binary
@@ -318,3 +318,27 @@ def test_what_redis_clients_ask_for_counts_too():
     assert metrics["metricmq_subscriptions_total"] == 3
     assert metrics["metricmq_unsubscriptions_total"] == 1
     assert metrics["metricmq_errors_total"] == before + 1
+
+
+def test_queues_and_their_groups_are_measured(broker):
+    with connect([f"{broker.host}:{broker.port}"]) as client:
+        client.create_topic("mail", rate_per_sec=0.001, burst=4)
+        client.create_group("mail", "send")
+        client.configure_group("mail", "send", max_deliveries=1)
+        client.produce_many("mail", [b"x"] * 10)
+        jobs = client.poll("mail", "send", max=4)
+        client.ack(jobs[0])
+        client.nack(jobs[1], reason="no paper")
+        with pytest.raises(RateLimitedError):
+            client.poll("mail", "send")
+        wait_until(lambda: scrape(broker)["penstock_groups_lag",] == 8)
+        stats = client.stats()
+    shown = scrape(broker)
+    assert shown["penstock_queue_topics",] == shown["hermesmq_topics", "1"] == 1
+    assert shown["penstock_queue_messages",] == shown["hermesmq_messages", "1"] == 8
+    assert shown["penstock_group_in_flight",] == shown["hermesmq_in_flight", "1"] == 2
+    assert shown["penstock_group_lag", "send", "mail"] == 8
+    assert ("penstock_group_lag", "send", "mail") not in scrape(broker, "/metrics?groups=0")
+    assert shown["penstock_dead_letters_total",] == shown["penstock_returned_total",] == 1
+    assert shown["penstock_rate_limited_total",] > 0
+    assert shown["hermesmq_raft_last_log_index", "1"] == stats.last_log_index
