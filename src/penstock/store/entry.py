@@ -91,6 +91,7 @@ DROPPED_NAMES = 31
 _SIGNATURE_SECTIONS = (SIGNATURE_NUMBERS, SIGNATURES)
 _HEADER_SECTIONS = (HEADER_NUMBERS, HEADER_BOUNDS, HEADER_TEXT_BOUNDS, HEADER_TEXTS)
 _SCHEDULE_SECTIONS = (SCHEDULE_NUMBERS, SCHEDULE_DUE, SCHEDULE_EXPIRY)
+_EXTRAS_SECTIONS = (SIGNATURES, HEADER_TEXTS, SCHEDULE_NUMBERS)
 _PRODUCER_SECTIONS = (
     PRODUCER_NUMBERS,
     PRODUCER_COUNTS,
@@ -108,6 +109,7 @@ _WIDTHS: dict[int, Literal["I", "Q"]] = {
     DROPPED_IDS: "I", DROPPED_NAME_ENDS: "I",
 }  # fmt: skip
 
+_EMPTY = memoryview(b"")
 _U32_MAX = 0xFFFF_FFFF
 _PADDING = tuple(bytes(n) for n in (0, 7, 6, 5, 4, 3, 2, 1))
 
@@ -274,8 +276,10 @@ class Entry:
         """A section, typed; empty where the entry has none."""
         found = self._columns.get(section)
         if found is None:
-            start, end = self._sections.get(section, (0, 0))
-            found = self.buffer[start:end].cast(_WIDTHS.get(section, "B"))
+            span = self._sections.get(section)
+            if span is None:
+                return _EMPTY
+            found = self.buffer[span[0] : span[1]].cast(_WIDTHS.get(section, "B"))
             self._columns[section] = found
         return found
 
@@ -299,15 +303,15 @@ class Entry:
         """The low byte of the flags, per run."""
         return self.column(RUN_FLAGS)
 
-    @cached_property
+    @property
     def run_types(self) -> memoryview:
         """The high byte of the flags, per run; empty if all are zero."""
         return self.column(RUN_TYPES)
 
     def flags(self, run: int) -> int:
         """The flags of a run."""
-        low = int(self.run_flags[run])
-        return low | self.run_types[run] << 8 if self.run_types else low
+        types = self.run_types
+        return self.run_flags[run] | types[run] << 8 if types else self.run_flags[run]
 
     @cached_property
     def arrival(self) -> Sequence[int]:
@@ -399,6 +403,8 @@ class Entry:
 
     def extras(self, start: int, end: int) -> dict[int, Extras]:
         """Extras of the messages ``start … end - 1``, by number counted from ``start``."""
+        if self._sections.keys().isdisjoint(_EXTRAS_SECTIONS):
+            return {}
         signatures, headers, schedule = {}, {}, self.schedule(start, end)
         if SIGNATURES in self._sections:
             numbers, records = map(self.column, _SIGNATURE_SECTIONS)

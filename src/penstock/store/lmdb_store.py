@@ -165,7 +165,7 @@ class LmdbStore:
         self._environment.prepare()
 
     def _write(self, transaction: Transaction, batch: Batch) -> _Written:
-        gone = self._gone(transaction, batch)
+        gone = self._gone(transaction, batch) if batch.drops else []
         states = self._states(transaction, batch)
         first_offsets = tuple([state.next_offset for state in states])
         placements = [
@@ -194,12 +194,12 @@ class LmdbStore:
 
     def _write_drops(self, transaction: Transaction, marks: Marks, gone: list[TopicState]) -> Marks:
         """Turn topics' rows into records; after the slice of the index, which may put such rows."""
+        if not gone:
+            return marks
         for state in gone:
             transaction.delete(name_key(state.name), db=self._environment["topics"])
             put_dropped(self._environment, transaction, Dropped(self._next_index, state))
-        counts = [state.info(self._topics.deleted(state.name)).count for state in gone]
-        if not any(counts):
-            return marks
+        counts = (state.info(self._topics.deleted(state.name)).count for state in gone)
         removed = marks.removed_messages + sum(counts)
         return msgspec.structs.replace(marks, removed_messages=removed)
 

@@ -123,6 +123,7 @@ class TopicSlice(msgspec.Struct, frozen=True):
         times = memoryview(self.run_times).cast("I")
         types = self.run_types or bytes(len(times))
         for run, (start, end) in enumerate(pairwise(starts)):
+            flags = self.run_flags[run] | types[run] << 8
             for number in range(start, end):
                 yield Message(
                     topic=topic,
@@ -130,7 +131,7 @@ class TopicSlice(msgspec.Struct, frozen=True):
                     sequence=self.base_sequence + positions[run] + number - start,
                     offset=self.first_offset + number,
                     time_ms=self.time_ms + times[run],
-                    flags=self.run_flags[run] | types[run] << 8,
+                    flags=flags,
                     extras=self.extras.get(number),
                 )
 
