@@ -9,7 +9,8 @@ every such call that has returned.
 must be *kept*: with ``messages_max=10`` at least the newest ten stay, and what lies in the same
 group as the tenth stays with it. An entry is deleted when all its groups are gone and no start
 will replay it any more. **Trimming and deleting** are exact: a message is gone at once, wherever it
-lies in its group, though its bytes are freed with the group.
+lies in its group, though its bytes are freed with the group. **Dropping** a topic is part of a
+batch: with its commit all messages are gone and the name is free, the bytes are freed by retention.
 
 Two things hold retention up. Messages from a *sequence* on, of any topic, may still be waited for;
 and of ``Spared`` topics, messages from an *offset* on have yet to be worked through. The first
@@ -372,7 +373,7 @@ class Store(Protocol):
         """
 
     def topic(self, name: bytes) -> TopicInfo | None:
-        """One topic, or None if nothing was ever journaled for it."""
+        """One topic, or None if nothing was journaled for it, ever or since it was dropped."""
 
     def topics(self, prefix: bytes = b"") -> Iterator[TopicInfo]:
         """All topics whose names begin with ``prefix``, sorted by name."""
