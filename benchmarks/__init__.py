@@ -5,16 +5,19 @@ carry.
 
 ::
 
-    workloads   what is asked of a broker, which figure counts, with whom it is compared, the target
-    generator   compiles and runs mqload*.c, reads the line that it prints
-    brokers     starts and stops one broker per measurement, on a free port, in an empty directory
-    signing     signed publishes made beforehand; how fast the library alone verifies them
-    machine     processors, disk, versions, and how much of the machine others took meanwhile
-    rounds      one measurement after the other, the brokers in turn
-    comparison  best, median, ratio, verdict
-    capture     what became of QoS 0 messages in Penstock's journal
-    table       the comparisons as text
-    growth      the one measurement that needs a broker with a past: a journal that fills up
-    profile     where one workload spends its time
-    sampler     the profiler that sees all threads, loaded into the broker's process
+    workloads     what is asked of a broker, which figure counts, with whom it is compared, the target
+    generator     compiles and runs mqload*.c, reads the line that it prints
+    brokers       starts and stops one broker per measurement, on a free port, in an empty directory
+    queue_client  our own client of work queues as the driver, in mqload's place
+    signing       signed publishes made beforehand; how fast the library alone verifies them
+    machine       processors, disk, versions, and how much of the machine others took meanwhile
+    rounds        one measurement after the other, the brokers in turn
+    comparison    best, median, ratio, verdict
+    capture       what became of QoS 0 messages in Penstock's journal
+    table         the comparisons as text
+    growth        a measurement that needs a broker with a past: a journal that fills up
+    curve         another one: a work queue of several lengths
+    micro_...     single functions; micro_queue is the state machine of work queues alone
+    profile       where one workload spends its time
+    sampler       the profiler that sees all threads, loaded into the broker's process
 """

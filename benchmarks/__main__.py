@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks import generator, machine
 from benchmarks.brokers import BROKERS, Broker, BrokerError
 from benchmarks.comparison import Comparison, compare
+from benchmarks.curve import measure_curve, render_curve
 from benchmarks.generator import GeneratorError
 from benchmarks.growth import measure_growth, render_growth
 from benchmarks.rounds import Bench, Contender, Measurement, interleaved
@@ -31,7 +32,12 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         "Mosquitto for MQTT, Redis for RESP, the bare library for signatures.",
     )
     add = parser.add_argument
-    add("workloads", nargs="*", default=["core"], help="ids, letters, core, edge, scale or all")
+    add(
+        "workloads",
+        nargs="*",
+        default=["core"],
+        help="ids, letters, core, edge, queue, scale or all",
+    )
     add("--list", action="store_true", help="say what the workloads are, and stop")
     add("--rounds", type=int, default=5, help="measurements of each broker per workload (5)")
     add("--seconds", type=float, default=2.0, help="duration of one measurement (2)")
@@ -39,6 +45,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     add("--ours", choices=BROKERS, default="penstock", help="the broker under test")
     add("--theirs", choices=(*BROKERS, "none"), help="beside it, instead of each workload's peer")
     add("--grow-to", type=int, metavar="N", help="then fill a journal up to N messages")
+    add("--curve", action="store_true", help="then polls at lengths of a queue up to a million")
     add("--data-dir", type=Path, default=HERE / "build" / "data", help="on a disk, not in memory")
     add("--results", type=Path, help="file for the figures (results/DATE.local.jsonl)")
     return parser.parse_args(arguments)
@@ -61,7 +68,7 @@ def main(arguments: list[str]) -> int:
 
 def list_workloads(workloads: list[Workload]) -> str:
     """The workloads with what mqload is told."""
-    return "\n".join(f"{w.id:6} {w.title:26} mqload {w.load}" for w in workloads)
+    return "\n".join(f"{w.id:6} {w.title:26} {w.driver} {w.load}" for w in workloads)
 
 
 def run(options: argparse.Namespace, workloads: list[Workload]) -> int:
@@ -89,6 +96,8 @@ def run(options: argparse.Namespace, workloads: list[Workload]) -> int:
         print("\n" + tables(comparisons, bench))
         if options.grow_to:
             run_growth(options.grow_to, bench, write)
+        if options.curve:
+            run_curve(bench, write)
     print(f"\nfigures: {path}")
     return int(any(comparison.ours.best is None for comparison in comparisons))
 
@@ -170,6 +179,17 @@ def run_growth(longest: int, bench: Bench, write: Write) -> None:
         points.append(point)
         print(f"{point.stored:>12,} stored: {compact(max(point.per_s))} msg/s", flush=True)
     print("\n" + render_growth(points))
+
+
+def run_curve(bench: Bench, write: Write) -> None:
+    """A work queue at several lengths, each told as it is measured."""
+    points = []
+    for point in measure_curve(bench):
+        write(point.record())
+        points.append(point)
+        name = f"{point.backlog:>9,} waiting, {point.in_flight:>7,} in flight"
+        print(f"{name}: {compact(min(point.batch_us))} us", flush=True)
+    print("\n" + render_curve(points))
 
 
 if __name__ == "__main__":

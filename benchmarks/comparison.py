@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.rounds import Measurement
-from benchmarks.workloads import Target, Workload
+from benchmarks.workloads import MEMORY, Target, Workload
 
 __all__ = ["Comparison", "compare"]
 
@@ -54,7 +54,7 @@ class Comparison:
             "theirs_median": self.theirs.median,
             "best_ratio": self.best_ratio,
             "median_ratio": self.median_ratio,
-            "target": self.workload.target and self.workload.target._asdict(),
+            "targets": [target._asdict() for target in self.workload.targets],
             "met": self.met,
             "notes": self.notes,
         }
@@ -99,10 +99,15 @@ def _ratio(ours: float | None, theirs: float | None) -> float | None:
 def _verdict(
     workload: Workload, ours: Side, best_ratio: float | None, median_ratio: float | None
 ) -> str:
-    target = workload.target
-    if target is None:
-        return ""
-    pair = (ours.best, ours.median) if target.absolute else (best_ratio, median_ratio)
+    verdicts = [
+        _judged(workload, target, pair)
+        for target in workload.targets
+        for pair in [(ours.best, ours.median) if target.absolute else (best_ratio, median_ratio)]
+    ]
+    return next((worst for worst in ("no", "?", "close", "yes") if worst in verdicts), "")
+
+
+def _judged(workload: Workload, target: Target, pair: tuple[float | None, ...]) -> str:
     kept = {_keeps(value, target, workload) for value in pair}
     if None in kept:
         return "?"
@@ -111,7 +116,7 @@ def _verdict(
 
 def _doubt(workload: Workload, measurements: list[Measurement]) -> str:
     """A question mark if others had most of these measurements to themselves; memory is no race."""
-    if workload.target is None or workload.target.absolute:
+    if not workload.targets or workload.figure == MEMORY:
         return ""
     return "?" if 2 * sum(m.noisy for m in measurements) > len(measurements) else ""
 
@@ -132,7 +137,10 @@ def _notes(workload: Workload, measurements: list[Measurement]) -> Iterable[str]
     if workload.is_flushed:
         yield f"p50 {_both_sides(measurements, 'p50_us', '.0f')} us"
         yield from _flush_note(measurements)
-    if workload.group in ("edge", "scale"):
+    if workload.group == "queue" and workload.figure.smaller_is_better:
+        for name, key in (("p99", "p99_us"), ("p99.9", "p999_us"), ("reply", "reply_p50_us")):
+            yield f"{name} {_both_sides(measurements, key, '.0f')} us"
+    if workload.group != "core":
         yield f"CPU {_both_sides(measurements, 'broker_us_per_message', '.2f')} us/msg"
     bound = {m.side for m in measurements if m.load and m.load.generator_bound}
     if bound and not workload.figure.smaller_is_better:

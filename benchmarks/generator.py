@@ -1,7 +1,8 @@
 """The load generator: ``mqload*.c``, compiled when newer than its program, and run.
 
 All brokers are driven by this one program. It is written in C so that the generator is not what is
-measured; where it is the limit all the same, :attr:`Load.generator_bound` says so.
+measured; where it is the limit all the same, :attr:`Load.generator_bound` says so. The exception
+are workloads that ask what our own client can do: there it is the driver.
 """
 
 import json
@@ -9,13 +10,19 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+from benchmarks.workloads import CLIENT, MQLOAD
 
 __all__ = ["GeneratorError", "Load", "compiled", "run"]
 
 HERE = Path(__file__).parent
 PROGRAM = HERE / "build" / "mqload"
+
+DRIVERS = {CLIENT: "benchmarks.queue_client"}
+"""Drivers that are modules. They take the generator's options, and answer as it does."""
 
 EXIT_LOSS = 5
 """The exit status of a run that ended as it should, but with messages missing."""
@@ -95,9 +102,10 @@ def _compile(compiler: str, sources: list[str]) -> None:
     fresh.replace(PROGRAM)
 
 
-def run(load: str, *, port: int, broker_pid: int, seed: int) -> Load:
-    """Put ``load`` (options of mqload) on the broker at ``port``; returns when it is over."""
-    command = [str(compiled()), "-p", str(port), "-B", str(broker_pid), "-e", str(seed)]
+def run(load: str, *, port: int, broker_pid: int, seed: int, driver: str = MQLOAD) -> Load:
+    """Put ``load`` (options of the driver) on the broker at ``port``; returns when it is over."""
+    program = [str(compiled())] if driver == MQLOAD else [sys.executable, "-m", DRIVERS[driver]]
+    command = [*program, "-p", str(port), "-B", str(broker_pid), "-e", str(seed)]
     command += shlex.split(load)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, EXIT_LOSS):

@@ -10,9 +10,15 @@
  *   binary-publish    binary protocol: PUBLISH and its ACK, -P x -w (32); no subscribers
  *   binary-subscribe  binary protocol: PUBLISH -w 256 to MESSAGE; with -a acknowledged
  *   binary-signed     as binary-publish, frames signed beforehand and read from -f FILE
+ *   queue-produce     queue protocol: Produce, -P x -w (32); ProduceMany with -k; no subscribers
+ *   queue-subscribe   queue protocol: Produce -w 32 to Subscribe, each subscriber in a group of its
+ *                     own; every push is acknowledged
+ *   queue-push        a backlog is made, then -S consumers of one group Subscribe and Ack
+ *   queue-poll        the same with Poll, and Ack or AckMany as -A says
+ *   xreadgroup        the same of Redis: XADD, then XREADGROUP and XACK
  *   After xadd, binary-publish and binary-signed everything that was answered is read back, outside
  *   of the time measured; after binary-subscribe -a each subscriber comes back under its client id
- *   and must be sent nothing.
+ *   and must be sent nothing. After a backlog was emptied nothing must be in flight but -l.
  *
  * Who connects
  *   -H HOST   IPv4 address of the broker (127.0.0.1)
@@ -30,8 +36,18 @@
  *   -e SEED   of the random numbers (1)
  *   -a        subscribers give a client id and acknowledge each message (binary-subscribe)
  *   -f FILE   signed frames, one behind the other (binary-signed)
+ *   -k N      messages per frame (queue modes: ProduceMany, if more than 1)
+ *   -y        with a producer id and numbers, by which the broker knows repetitions (queue modes)
+ * What is consumed
+ *   -j N      jobs at a time: prefetch, or the most that one poll may get (64; polls: 256)
+ *   -A STYLE  each: every job has its own Ack, and the next poll follows behind them (the default)
+ *             many: one request acknowledges all, and the next poll follows behind it
+ *             turn: one request acknowledges all, and the next poll waits for its answer
+ *             one:  every Ack waits for the answer to the last, and so does the poll
+ *   -l N      that many further jobs are handed out before, and stay in flight to the end (0)
+ *   -u N      the backlog stays at N: what was settled is replaced, out of the time (-A turn)
  * How fast
- *   -n N      messages in all, or
+ *   -n N      messages in all (of a backlog: 100,000 unless told), or
  *   -d SECS   duration (5)
  *   -b N      at most N messages per write; 1 is what ordinary clients do; 0 fills 64 KiB (0)
  *   -w N      unanswered publishes per publisher (QoS 1 and 2: 100; resp-pubsub: 1000)
@@ -47,7 +63,8 @@
  *
  * A payload is: send time in ns (u64) | publisher (u32) | sequence (u32) | filler. From it follow
  * latency, and losses, duplicates and reorderings per pair of publisher and subscriber. Without
- * subscribers the latency is that of the replies.
+ * subscribers the latency is that of the replies. Of a backlog it is that of a batch, from the poll
+ * to the last answer.
  * Exit status: 0 all delivered, 5 something was lost, 1 usage, 2 refused, 3 cut off, 4 watchdog.
  */
 #include "mqload.h"
@@ -68,20 +85,20 @@
 
 enum { WRITE_BYTES = 65536, SIZES_SPREAD = 32, CONNECTING_MAX = 64 };
 
-static const protocol *const MODES[] = {&MQTT,           &RESP_PUBSUB,      &XADD,
-                                        &BINARY_PUBLISH, &BINARY_SUBSCRIBE, &BINARY_SIGNED};
-static const protocol *mode = &MQTT;
+static const protocol *const MODES[] = {
+    &MQTT,          &RESP_PUBSUB,   &XADD,            &XREADGROUP, &BINARY_PUBLISH, &BINARY_SUBSCRIBE,
+    &BINARY_SIGNED, &QUEUE_PRODUCE, &QUEUE_SUBSCRIBE, &QUEUE_POLL, &QUEUE_PUSH};
+const protocol *mode = &MQTT;
 
 struct options opt = {.host = "127.0.0.1", .prefix = "bench", .publishers = 1, .subscribers = -1,
                       .topics = 1, .payload_min = 64, .payload_max = 64, .wall_max = 60,
-                      .credit = -1, .drain = 2};
+                      .credit = -1, .drain = 2, .per_frame = 1};
 struct totals sum;
-conn *subscribers;
+conn *publishers, *subscribers;
 frame *frames;                     /* frames[topic * sizes + size], ready but for ids and stamps */
 
 static int epoll, sizes = 1;
 static bool answered;              /* whether publishes are, in this mode and at this QoS */
-static conn *publishers;
 
 void fail(int status, const char *format, ...) {
   va_list args;
@@ -116,7 +133,7 @@ static void watch(conn *c, bool writable) {
   epoll_ctl(epoll, EPOLL_CTL_MOD, c->fd, &event);
 }
 
-static void flush(conn *c) {
+void flush(conn *c) {
   while (c->out_sent < c->out_len) {
     ssize_t n = send(c->fd, c->out + c->out_sent, c->out_len - c->out_sent, MSG_NOSIGNAL);
     if (n >= 0) {
@@ -182,18 +199,18 @@ static void put_stamp(const conn *c, u8 *payload, u64 stamp) {
   memcpy(payload + 12, &c->sequence, 4);
 }
 
-static void put_publish(conn *c, u64 stamp) {
+void put_publish(conn *c, u64 stamp) {
   const frame *f = next_frame(c);
   u8 *out = memcpy(reserve(c, f->len), f->bytes, f->len);
   if (mode->number) mode->number(c, out, f->payload_at);
-  if (!mode->load) put_stamp(c, out + f->payload_at, stamp);
   if (answered) {
-    c->sent_at[c->sent % opt.window] = stamp;
+    c->sent_at[c->asked++ % opt.window] = stamp;
     c->inflight++;
   }
-  c->sequence++;
-  c->sent++;
-  sum.sent++;
+  for (int k = 0; k < opt.per_frame; k++, c->sequence++)
+    if (!mode->load) put_stamp(c, out + f->payload_at + k * f->stride, stamp);
+  c->sent += opt.per_frame;
+  sum.sent += opt.per_frame;
 }
 
 /* ---- The books ------------------------------------------------------------------------------ */
@@ -201,9 +218,9 @@ static void put_publish(conn *c, u64 stamp) {
 void count_reply(conn *c, u64 now) {
   if (!c->inflight) fail(EXIT_CUT_OFF, "p%d was sent a reply that it did not ask for", c->id);
   u64 stamp = c->sent_at[c->answered++ % opt.window];
-  if (!opt.subscribers) record_latency(now > stamp ? now - stamp : 0);
+  record(&reply_latencies, now > stamp ? now - stamp : 0);
   c->inflight--;
-  sum.acked++;
+  sum.acked += opt.per_frame;
 }
 
 void count_id(conn *c, u64 high, u64 low) {
@@ -214,7 +231,7 @@ void count_id(conn *c, u64 high, u64 low) {
   c->last_id[1] = low;
 }
 
-static bool is_ours(const u8 *payload, size_t len, u32 id) {
+bool is_ours(const u8 *payload, size_t len, u32 id) {
   if ((int)len < opt.payload_min || (int)len > opt.payload_max) return false;
   if (id >= (u32)opt.publishers) return false;
   return len == PAYLOAD_BYTES_MIN || payload[len - 1] == filler(len - 1);
@@ -242,7 +259,7 @@ void count_delivery(conn *c, const u8 *payload, size_t len, u64 now) {
   }
   sum.delivered++;
   publishers[id].delivered++;
-  record_latency(now > stamp ? now - stamp : 0);
+  record(&latencies, now > stamp ? now - stamp : 0);
 }
 
 /* ---- Receiving ------------------------------------------------------------------------------ */
@@ -253,7 +270,7 @@ static void on_readable(conn *c) {
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) break;
     if (n <= 0)
       fail(EXIT_CUT_OFF, "the broker closed %c%d after %llu sent, %llu delivered",
-           "psba"[c->role], c->id, (unsigned long long)sum.sent, (unsigned long long)sum.delivered);
+           "psbach"[c->role], c->id, (unsigned long long)sum.sent, (unsigned long long)sum.delivered);
     c->in_len += n;
     size_t used = mode->parse(c, now_ns());
     memmove(c->in, c->in + used, c->in_len - used);
@@ -275,10 +292,10 @@ void pump(int wait_ms) {
 
 /* ---- Connecting ----------------------------------------------------------------------------- */
 
-static size_t room_for(enum role role) {  /* an auditor is sent whole pages */
-  static const size_t least[] = {65536, 262144, 1024, PAGE_ENTRIES * 128};
-  size_t messages = role == BACKGROUND ? 0 : role == AUDITOR ? PAGE_ENTRIES : 3;
-  return least[role] + messages * opt.payload_max;
+static size_t room_for(enum role role) {  /* some are sent whole pages, or as many jobs as fit */
+  static const size_t least[] = {65536, 262144, 1024, 262144, 262144, 262144};
+  static const size_t messages[] = {3, 3, 0, JOBS_MAX, JOBS_MAX, JOBS_MAX};
+  return least[role] + messages[role] * opt.payload_max;
 }
 
 void open_conn(conn *c, enum role role, int id) {
@@ -370,6 +387,10 @@ static long long outstanding(const conn *c) {
   return c->sent - c->forgiven - c->delivered / opt.subscribers;
 }
 
+static long long in_frames(long long messages) {
+  return messages > 0 ? (messages + opt.per_frame - 1) / opt.per_frame : 0;
+}
+
 static bool publish_saturated(u64 now) {  /* returns whether any publisher could go on at once */
   static int first;
   bool going = false;
@@ -378,8 +399,8 @@ static bool publish_saturated(u64 now) {  /* returns whether any publisher could
     if (c->blocked || c->out_len) continue;
     long long allowed = opt.per_write ? opt.per_write : INT32_MAX;
     if (answered) allowed = least(allowed, opt.window - c->inflight);
-    if (opt.credit) allowed = least(allowed, opt.credit - outstanding(c));
-    if (opt.messages) allowed = least(allowed, (long long)(opt.messages - sum.sent));
+    if (opt.credit) allowed = least(allowed, in_frames(opt.credit - outstanding(c)));
+    if (opt.messages) allowed = least(allowed, in_frames(opt.messages - sum.sent));
     if (allowed <= 0) continue;
     while (allowed-- > 0 && c->out_len < WRITE_BYTES) put_publish(c, now);
     flush(c);
@@ -416,9 +437,7 @@ static void forgive(void) {  /* credit that never came back: the broker has drop
   }
 }
 
-typedef struct { u64 start, published, last_delivery, end; } times;
-
-static times run(void) {
+times run(void) {
   times t = {.start = now_ns()};
   u64 stop = opt.seconds > 0 ? t.start + (u64)(opt.seconds * 1e9) : UINT64_MAX;
   u64 progress = t.start, seen_delivered = 0, seen_acked = 0;
@@ -446,9 +465,19 @@ static times run(void) {
 }
 
 static long long losses(void) {
+  if (mode->poll) return (long long)(opt.messages - sum.delivered);
   if (opt.subscribers) return (long long)(sum.sent * opt.subscribers - sum.delivered);
   if (!answered || sum.acked < sum.sent) return (long long)(answered ? sum.sent - sum.acked : 0);
   return mode->audit ? (long long)(sum.sent - sum.stored) : 0;
+}
+
+static void report_latency(const histogram *h) {
+  printf("\"p50_us\":%.1f,\"p90_us\":%.1f,\"p99_us\":%.1f,\"p999_us\":%.1f,\"max_us\":%.1f,",
+         percentile_us(h, 50), percentile_us(h, 90), percentile_us(h, 99), percentile_us(h, 99.9),
+         h->max / 1e3);
+  double reply = percentile_us(&reply_latencies, 50);
+  printf("\"reply_p50_us\":%.1f,\"beyond_reply_p50_us\":%.1f,", reply,
+         percentile_us(h, 50) - reply);
 }
 
 static void report(times t, usage broker, usage generator) {
@@ -457,11 +486,11 @@ static void report(times t, usage broker, usage generator) {
   double delivering = (t.last_delivery - t.start) / 1e9;
   u64 units = sum.delivered ? sum.delivered : sum.sent ? sum.sent : 1;
   printf("\"sent\":%llu,\"sent_per_s\":%.0f,\"delivered\":%llu,\"delivered_per_s\":%.0f,"
-         "\"acked\":%llu,\"acked_per_s\":%.0f,",
+         "\"acked\":%llu,\"acked_per_s\":%.0f,\"settled\":%llu,\"settled_per_s\":%.0f,",
          (unsigned long long)sum.sent, sum.sent / publishing, (unsigned long long)sum.delivered,
-         sum.delivered / delivering, (unsigned long long)sum.acked, sum.acked / seconds);
-  printf("\"p50_us\":%.1f,\"p90_us\":%.1f,\"p99_us\":%.1f,\"max_us\":%.1f,", percentile_us(50),
-         percentile_us(90), percentile_us(99), latency_max_us());
+         sum.delivered / delivering, (unsigned long long)sum.acked, sum.acked / seconds,
+         (unsigned long long)sum.settled, sum.settled / seconds);
+  report_latency(latencies.count ? &latencies : &reply_latencies);
   printf("\"seconds\":%.3f,\"broker_cpu_s\":%.3f,\"broker_wait_s\":%.3f,"
          "\"generator_cpu_s\":%.3f,\"generator_wait_s\":%.3f,\"broker_us_per_message\":%.4f,",
          seconds, broker.cpu_s, broker.wait_s, generator.cpu_s, generator.wait_s,
@@ -502,9 +531,10 @@ static long long measure(void) {
   else build_frames();
   set_credit();
   open_all();
+  if (mode->poll) make_backlog();
   nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
   usage broker = usage_of(opt.broker), generator = usage_of(getpid());
-  times t = run();
+  times t = mode->poll ? drain() : run();
   report(t, usage_since(opt.broker, broker), usage_since(getpid(), generator));
   if (mode->audit) mode->audit();
   return report_flaws();
@@ -526,6 +556,28 @@ static const protocol *mode_named(const char *name) {
   fail(EXIT_USAGE, "-m %s: there is no such mode", name);
 }
 
+static void check_queue_options(void) {
+  bool queue = mode->greet == QUEUE_PRODUCE.greet;
+  if (opt.per_frame < 1 || (opt.per_frame > 1 && (!queue || opt.rate > 0)))
+    fail(EXIT_USAGE, "-k: only queue modes have it, and not with -r");
+  if (opt.producer_ids && !queue) fail(EXIT_USAGE, "-y: only queue modes have it");
+  if (opt.producer_ids && opt.payload_min < opt.payload_max)
+    fail(EXIT_USAGE, "-y: payloads of one size only");
+  if (opt.jobs < 0 || opt.jobs > JOBS_MAX) fail(EXIT_USAGE, "-j: 1 to %d", JOBS_MAX);
+  if (opt.jobs && !mode->jobs) fail(EXIT_USAGE, "-j: not with %s", mode->name);
+  if ((opt.held || opt.kept) && (!mode->poll || mode->pushes))
+    fail(EXIT_USAGE, "-l, -u: only with polls");
+  if (opt.kept && (opt.style != TURN || opt.subscribers > 1 || opt.per_frame != opt.jobs))
+    fail(EXIT_USAGE, "-u: with -A turn, one consumer, and as many messages per frame as jobs");
+}
+
+static enum style style_named(const char *name) {
+  static const char *const names[] = {"each", "many", "turn", "one"};
+  for (enum style style = EACH; style <= ONE; style++)
+    if (!strcmp(names[style], name)) return style;
+  fail(EXIT_USAGE, "-A %s: there is no such style", name);
+}
+
 static void check_options(void) {
   if (!opt.port) fail(EXIT_USAGE, "-p PORT is needed");
   if (strlen(opt.prefix) > 32) fail(EXIT_USAGE, "-x: at most 32 bytes");
@@ -534,13 +586,16 @@ static void check_options(void) {
   if (opt.acknowledge && mode != &BINARY_SUBSCRIBE) fail(EXIT_USAGE, "-a: binary-subscribe only");
   if (opt.subscribers && !mode->subscribers) fail(EXIT_USAGE, "-S: none with %s", mode->name);
   if (mode->audit && opt.topics > 1) fail(EXIT_USAGE, "-t: one topic with %s", mode->name);
-  if (mode->load && opt.publishers > 1) fail(EXIT_USAGE, "-P: one with %s", mode->name);
+  if ((mode->load || mode->poll) && opt.publishers > 1)
+    fail(EXIT_USAGE, "-P: one with %s", mode->name);
   if (opt.window < 1) fail(EXIT_USAGE, "-w: at least 1");
+  check_queue_options();
 }
 
 static void read_options(int argc, char **argv) {
-  const char *letters = "B:D:F:H:I:P:RS:W:ab:c:d:e:f:i:m:n:p:q:r:s:t:w:x:";
+  const char *letters = "A:B:D:F:H:I:P:RS:W:ab:c:d:e:f:i:j:k:l:m:n:p:q:r:s:t:u:w:x:y";
   for (int letter; (letter = getopt(argc, argv, letters)) != -1;) switch (letter) {
+    case 'A': opt.style = style_named(optarg); break;
     case 'B': opt.broker = atoi(optarg); break;
     case 'D': opt.drain = atof(optarg); break;
     case 'F': opt.wildcard = optarg[0] == 'w'; break;
@@ -557,6 +612,9 @@ static void read_options(int argc, char **argv) {
     case 'e': random_state = strtoul(optarg, NULL, 10) * 2654435761u | 1; break;
     case 'f': opt.frames = optarg; break;
     case 'i': opt.filters = atoi(optarg); break;
+    case 'j': opt.jobs = atoi(optarg); break;
+    case 'k': opt.per_frame = atoi(optarg); break;
+    case 'l': opt.held = strtoull(optarg, NULL, 10); break;
     case 'm': mode = mode_named(optarg); break;
     case 'n': opt.messages = strtoull(optarg, NULL, 10); break;
     case 'p': opt.port = atoi(optarg); break;
@@ -564,14 +622,22 @@ static void read_options(int argc, char **argv) {
     case 'r': opt.rate = atof(optarg); break;
     case 's': read_sizes(optarg); break;
     case 't': opt.topics = atoi(optarg); break;
+    case 'u': opt.kept = strtoull(optarg, NULL, 10); break;
     case 'w': opt.window = atoi(optarg); break;
     case 'x': opt.prefix = optarg; break;
+    case 'y': opt.producer_ids = true; break;
     default: fail(EXIT_USAGE, "the options are listed at the top of mqload.c");
   }
   if (opt.subscribers < 0) opt.subscribers = mode->subscribers;
   if (!opt.window) opt.window = mode->window;
   answered = mode->answers || opt.qos;
   check_options();
+  if (!opt.jobs) opt.jobs = mode->jobs;
+  if (mode->poll) {                /* the backlog comes first: nobody subscribes while it grows */
+    opt.consumers = opt.subscribers;
+    opt.subscribers = opt.seconds = 0;
+    if (!opt.messages) opt.messages = 100000;
+  }
   if (!opt.messages && opt.seconds <= 0) opt.seconds = 5;
 }
 

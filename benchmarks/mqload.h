@@ -1,10 +1,13 @@
 /* What the parts of mqload share. mqload.c says what the program does and how it is used.
  *
  *   mqload.c          the run: connections, windows, credit, the books, the command line
- *   mqload_measure.c  latency histogram; CPU time and memory of a process
+ *   mqload_drain.c    the other run: a backlog is made first, consumers then empty it
+ *   mqload_measure.c  latency histograms; CPU time and memory of a process
  *   mqload_mqtt.c     MQTT 3.1.1            one `protocol` each: how to greet, to subscribe, to
- *   mqload_resp.c     RESP: PUBLISH, XADD   publish and to read, and nothing about rates
+ *   mqload_resp.c     RESP: PUBLISH, XADD,  publish, to consume and to read, and nothing about
+ *                     XREADGROUP            rates
  *   mqload_binary.c   the 16-byte frames of the binary protocol
+ *   mqload_queue.c    the protobuf frames of the queue protocol
  */
 #ifndef MQLOAD_H
 #define MQLOAD_H
@@ -18,11 +21,19 @@ typedef uint32_t u32;
 typedef uint64_t u64;
 
 #define SECOND 1000000000ull
-enum { PAYLOAD_BYTES_MIN = 16, NAME_BYTES_MAX = 96, PAGE_ENTRIES = 500 };
+enum { PAYLOAD_BYTES_MIN = 16, NAME_BYTES_MAX = 96, PAGE_ENTRIES = 500, JOBS_MAX = 1024 };
 enum { EXIT_USAGE = 1, EXIT_REFUSED = 2, EXIT_CUT_OFF = 3, EXIT_WATCHDOG = 4, EXIT_LOSS = 5 };
 
-/* An auditor connects when the run is over and looks at what the broker has kept. */
-enum role { PUBLISHER, SUBSCRIBER, BACKGROUND, AUDITOR };
+/* A consumer takes what waits in a group, and settles it; a holder takes it and keeps it. An
+ * auditor connects when the run is over and looks at what the broker has kept. */
+enum role { PUBLISHER, SUBSCRIBER, BACKGROUND, AUDITOR, CONSUMER, HOLDER };
+
+/* How a consumer settles a batch: each job or all in one request, with the request for the next
+ * batch right behind it; all, and the next batch when that is answered; one job after the other,
+ * each when the last is answered. */
+enum style { EACH, MANY, TURN, ONE };
+
+typedef struct { u64 high, low; } job;   /* the id by which it is settled: a lease, or a-b */
 
 typedef struct {
   int fd, id, subacks_due;
@@ -34,12 +45,17 @@ typedef struct {
   uint16_t packet_id;
   u32 sequence;
   u64 sent, delivered, forgiven;   /* delivered: over all subscribers; forgiven: taken for lost */
-  u64 answered, *sent_at;          /* publisher: replies so far; send times of the unanswered */
+  u64 asked, answered, *sent_at;   /* publisher: frames and replies so far; when frames left */
   u64 last_id[2];                  /* newest id that the broker gave; ids must rise */
   u32 *next_expected;              /* subscriber and auditor: next sequence, by publisher */
+  job *jobs;                       /* consumer: the batch at hand, and how much of it is settled */
+  int jobs_len, jobs_settled;
+  bool busy, settling;             /* consumer: asked for a batch; has it, and settles it */
+  u64 asked_at, polled_at;         /* consumer: when it asked last, and for the batch at hand */
 } conn;
 
-typedef struct { u8 *bytes; int len, payload_at; } frame;
+/* payload_at: of the first message; each further one of a frame begins a stride later. */
+typedef struct { u8 *bytes; int len, payload_at, stride; } frame;
 
 typedef struct {
   const char *name;                /* as -m has it */
@@ -53,26 +69,38 @@ typedef struct {
   void (*number)(conn *, u8 *bytes, int payload_at);  /* what differs besides the payload */
   size_t (*parse)(conn *, u64 now);                   /* returns how many bytes were whole */
   void (*audit)(void);                                /* NULL: the broker need not keep anything */
+  int jobs;                                           /* default of -j; 0: there are none */
+  bool pushes;                                        /* jobs come by themselves; no answers */
+  void (*prepare)(conn *);                            /* once, before anybody consumes; or NULL */
+  void (*poll)(conn *, int most);                     /* not NULL: the run is a drain. Ask for jobs */
+  void (*settle)(conn *, const job *, int count);     /* so many with one request */
 } protocol;
 
 extern const protocol MQTT, RESP_PUBSUB, XADD, BINARY_PUBLISH, BINARY_SUBSCRIBE, BINARY_SIGNED;
+extern const protocol XREADGROUP, QUEUE_PRODUCE, QUEUE_SUBSCRIBE, QUEUE_POLL, QUEUE_PUSH;
+extern const protocol *mode;               /* the one that is spoken */
 
 extern struct options {
   const char *host, *prefix, *frames;
   int port, publishers, subscribers, background, filters, topics, qos, per_write, window, broker;
-  int payload_min, payload_max, wall_max;
-  bool random_topics, wildcard, acknowledge;
-  u64 messages;
+  int payload_min, payload_max, wall_max, per_frame, jobs, consumers;
+  bool random_topics, wildcard, acknowledge, producer_ids;
+  enum style style;
+  u64 messages, held, kept;
   long long credit;
   double seconds, rate, drain;
 } opt;
 
-/* stored: messages that the auditor found; replayed: acknowledged ones that came again */
+/* stored: messages that the auditor found; replayed: acknowledged ones that came again, or would;
+ * settled: of the jobs delivered, those that are done */
 extern struct totals {
-  u64 sent, delivered, acked, duplicated, reordered, damaged, forgiven, stored, replayed;
+  u64 sent, delivered, acked, duplicated, reordered, damaged, forgiven, stored, replayed,
+      settled;
 } sum;
 
-extern conn *subscribers;
+typedef struct { u64 start, published, last_delivery, end; } times;
+
+extern conn *publishers, *subscribers;
 extern frame *frames;
 
 /* mqload.c */
@@ -85,18 +113,31 @@ void open_conn(conn *c, enum role role, int id);
 void close_conn(conn *c);
 void subscribe_to(conn *c, const char *topic);
 void settle(conn *c);
+void flush(conn *c);
+void put_publish(conn *c, u64 stamp);
+times run(void);
 void name_topic(char *name, int topic);
 void fill_payload(u8 *payload, int bytes);
 void count_reply(conn *c, u64 now);
 void count_delivery(conn *c, const u8 *payload, size_t len, u64 now);
 void count_id(conn *c, u64 high, u64 low);
+bool is_ours(const u8 *payload, size_t len, u32 id);
+
+/* mqload_drain.c */
+void make_backlog(void);
+times drain(void);
+void on_job(conn *c, job id, const u8 *payload, size_t len);
+void on_batch_end(conn *c);
+void on_settled(conn *c, int count);
 
 /* mqload_measure.c */
+enum { BUCKETS = 64 * 60 };
+typedef struct { u64 buckets[BUCKETS], count, max; } histogram;   /* of nanoseconds */
 typedef struct { double cpu_s, wait_s; } usage;   /* wait: runnable, but another had the core */
+extern histogram latencies, reply_latencies;      /* of deliveries or batches; of replies */
 u64 now_ns(void);
-void record_latency(u64 ns);
-double percentile_us(double percent);
-double latency_max_us(void);
+void record(histogram *h, u64 ns);
+double percentile_us(const histogram *h, double percent);
 usage usage_of(int pid);
 usage usage_since(int pid, usage before);
 long resident_kib(int pid);

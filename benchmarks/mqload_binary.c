@@ -190,7 +190,7 @@ static void load_frames(void) {
         memcmp(bytes + at + HEADER_BYTES, name, topic))
       fail(EXIT_USAGE, "%s must hold signed publishes to %s, and nothing else", opt.frames, name);
     if (count == most) frames = grown(frames, (most = most * 2 + 64) * sizeof *frames);
-    frames[count++] = (frame){bytes + at, whole, HEADER_BYTES + topic};
+    frames[count++] = (frame){bytes + at, whole, HEADER_BYTES + topic, 0};
     if ((int)payload > opt.payload_max) opt.payload_max = payload;
     if ((int)payload < opt.payload_min) opt.payload_min = payload;
   }

@@ -11,31 +11,28 @@ u64 now_ns(void) {
   return t.tv_sec * SECOND + t.tv_nsec;
 }
 
-/* ---- Latency histogram: 64 buckets per power of two, so within 1.6 % ------------------------ */
+/* ---- Latency histograms: 64 buckets per power of two, so within 1.6 % ----------------------- */
 
-enum { BUCKETS = 64 * 60 };
-static u64 buckets[BUCKETS], latencies, latency_max;
+histogram latencies, reply_latencies;
 
-void record_latency(u64 ns) {
-  latencies++;
-  if (ns > latency_max) latency_max = ns;
+void record(histogram *h, u64 ns) {
+  h->count++;
+  if (ns > h->max) h->max = ns;
   int shift = ns < 128 ? 0 : 63 - __builtin_clzll(ns) - 6;
   int bucket = ns < 128 ? (int)ns : (shift << 6) + (int)(ns >> shift);
-  buckets[bucket < BUCKETS ? bucket : BUCKETS - 1]++;
+  h->buckets[bucket < BUCKETS ? bucket : BUCKETS - 1]++;
 }
 
-double percentile_us(double percent) {
-  u64 wanted = percent / 100 * latencies, seen = 0;
+double percentile_us(const histogram *h, double percent) {
+  u64 wanted = percent / 100 * h->count, seen = 0;
   for (int bucket = 0; bucket < BUCKETS; bucket++) {
-    seen += buckets[bucket];
+    seen += h->buckets[bucket];
     if (seen <= wanted) continue;
     if (bucket < 128) return bucket / 1e3;
     return ((u64)(64 + (bucket & 63)) << ((bucket >> 6) - 1)) / 1e3;
   }
-  return latency_max / 1e3;
+  return h->max / 1e3;
 }
-
-double latency_max_us(void) { return latency_max / 1e3; }
 
 /* ---- What a process used -------------------------------------------------------------------- */
 

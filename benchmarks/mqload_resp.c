@@ -1,8 +1,9 @@
-/* RESP2, as Redis speaks it: PUBLISH to SUBSCRIBE (resp-pubsub), and XADD (xadd).
+/* RESP2, as Redis speaks it: PUBLISH to SUBSCRIBE (resp-pubsub), XADD (xadd), and XREADGROUP with
+ * XACK (xreadgroup).
  *
  * A reply to PUBLISH must be the number of our subscribers. Replies to XADD must be ids that rise;
  * when the run is over, the stream is read from end to end (XRANGE), and what is in it is counted
- * as deliveries are.
+ * as deliveries are. After XREADGROUP nothing must be pending.
  */
 #include "mqload.h"
 
@@ -19,6 +20,14 @@ static void put_command(conn *c, int arguments, const char *const *argument) {
     len += snprintf(text + len, sizeof text - len, "$%zu\r\n%s\r\n", strlen(argument[i]),
                     argument[i]);
   memcpy(reserve(c, len), text, len);
+}
+
+static void put_id(conn *c, job id) {
+  char text[64], whole[96];
+  int len = snprintf(text, sizeof text, "%llu-%llu", (unsigned long long)id.high,
+                     (unsigned long long)id.low);
+  len = snprintf(whole, sizeof whole, "$%d\r\n%s\r\n", len, text);
+  memcpy(reserve(c, len), whole, len);
 }
 
 static void greet(conn *c) { put_command(c, 1, (const char *[]){"PING"}); }
@@ -76,19 +85,21 @@ static const u8 *bulk(const u8 *at, size_t *len) {  /* the bytes of a whole bulk
   return (const u8 *)memchr(at, '\n', 24) + 1;
 }
 
-static void on_id(conn *c, const u8 *value) {
+static job id_at(const u8 *value) {
   size_t len;
   char *dash;
   u64 milliseconds = strtoull((const char *)bulk(value, &len), &dash, 10);
-  if (*dash != '-') fail(EXIT_CUT_OFF, "XADD was answered with no id: %.20s", value);
-  count_id(c, milliseconds, strtoull(dash + 1, NULL, 10));
+  if (*dash != '-') fail(EXIT_CUT_OFF, "expected the id of an entry, not %.20s", value);
+  return (job){milliseconds, strtoull(dash + 1, NULL, 10)};
 }
 
 static void on_publisher_reply(conn *c, const u8 *value, u64 now) {
-  if (*value == '$')
-    on_id(c, value);
-  else if (*value != ':' || number_at(value) != opt.subscribers)
+  if (*value == '$') {
+    job id = id_at(value);
+    count_id(c, id.high, id.low);
+  } else if (*value != ':' || number_at(value) != opt.subscribers) {
     fail(EXIT_CUT_OFF, "PUBLISH reached %ld subscribers of %d", number_at(value), opt.subscribers);
+  }
   count_reply(c, now);
 }
 
@@ -125,10 +136,37 @@ static void on_page(conn *c, const u8 *value, const u8 *end) {  /* entries: [id,
   c->subacks_due--;
 }
 
+static void on_jobs(conn *c, const u8 *value, const u8 *end) {  /* [[key, entries]], or nothing */
+  size_t len;
+  if (number_at(value) > 0) {
+    const u8 *key = line_end(line_end(value, end), end), *entries = value_end(key, end);
+    const u8 *at = line_end(entries, end);
+    for (long i = number_at(entries); i > 0; i--, at = value_end(at, end)) {
+      const u8 *id = line_end(at, end), *name = line_end(value_end(id, end), end);
+      const u8 *payload = bulk(value_end(name, end), &len);
+      on_job(c, id_at(id), payload, len);
+    }
+  }
+  on_batch_end(c);
+}
+
+static void on_consumer_reply(conn *c, const u8 *value, const u8 *end) {
+  if (*value == ':') on_settled(c, number_at(value));
+  else on_jobs(c, value, end);
+}
+
+static void on_pending(conn *c, const u8 *value, const u8 *end) {  /* [how many, ...] */
+  long pending = number_at(line_end(value, end));
+  sum.replayed = labs(pending - (long)opt.held);
+  c->subacks_due--;
+}
+
 static void on_value(conn *c, const u8 *value, const u8 *end, u64 now) {
   if (*value == '-') fail(EXIT_REFUSED, "%.*s", (int)(end - value - 2), value + 1);
   if (*value == '+') c->ready = true;
   else if (c->role == PUBLISHER) on_publisher_reply(c, value, now);
+  else if (c->role == CONSUMER || c->role == HOLDER) on_consumer_reply(c, value, end);
+  else if (c->role == AUDITOR && mode == &XREADGROUP) on_pending(c, value, end);
   else if (c->role == AUDITOR) on_page(c, value, end);
   else on_push(c, value, end, now);
 }
@@ -155,6 +193,44 @@ static void read_stream(void) {
   } while (!page_was_last);
 }
 
+/* ---- Consuming ------------------------------------------------------------------------------ */
+
+static void make_group(conn *c) {
+  char key[NAME_BYTES_MAX];
+  name_topic(key, 0);
+  c->ready = false;
+  put_command(c, 5, (const char *[]){"XGROUP", "CREATE", key, "g", "0"});
+  settle(c);
+}
+
+static void poll_jobs(conn *c, int most) {
+  char key[NAME_BYTES_MAX], count[16], name[16];
+  name_topic(key, 0);
+  snprintf(count, sizeof count, "%d", most);
+  snprintf(name, sizeof name, "%c%d", "psbach"[c->role], c->id);
+  put_command(c, 9, (const char *[]){"XREADGROUP", "GROUP", "g", name, "COUNT", count, "STREAMS",
+                                     key, ">"});
+}
+
+static void settle_jobs(conn *c, const job *jobs, int count) {
+  char key[NAME_BYTES_MAX], head[2 * NAME_BYTES_MAX];
+  name_topic(key, 0);
+  int len = snprintf(head, sizeof head, "*%d\r\n$4\r\nXACK\r\n$%zu\r\n%s\r\n$1\r\ng\r\n",
+                     3 + count, strlen(key), key);
+  memcpy(reserve(c, len), head, len);
+  for (int k = 0; k < count; k++) put_id(c, jobs[k]);
+}
+
+static void read_pending(void) {
+  conn *auditor = zeroed(1, sizeof *auditor);
+  char key[NAME_BYTES_MAX];
+  name_topic(key, 0);
+  open_conn(auditor, AUDITOR, 0);
+  put_command(auditor, 3, (const char *[]){"XPENDING", key, "g"});
+  auditor->subacks_due++;
+  settle(auditor);
+}
+
 const protocol RESP_PUBSUB = {
     .name = "resp-pubsub", .answers = true, .window = 1000, .subscribers = 1, .greet = greet,
     .subscribe = subscribe, .build = build_publish, .parse = parse};
@@ -162,3 +238,8 @@ const protocol RESP_PUBSUB = {
 const protocol XADD = {
     .name = "xadd", .answers = true, .window = 32, .greet = greet, .subscribe = subscribe,
     .build = build_xadd, .parse = parse, .audit = read_stream};
+
+const protocol XREADGROUP = {
+    .name = "xreadgroup", .answers = true, .window = 1000, .subscribers = 1, .jobs = 256,
+    .greet = greet, .build = build_xadd, .parse = parse, .prepare = make_group,
+    .poll = poll_jobs, .settle = settle_jobs, .audit = read_pending};

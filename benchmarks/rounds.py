@@ -85,9 +85,9 @@ class Measurement:
 
 
 def options_for(workload: Workload, bench: Bench) -> str:
-    """The generator's options, with a duration unless no messages flow."""
+    """The driver's options, with a duration unless a number is given or no messages flow."""
     patience = f"-W {bench.seconds + 60:.0f}"
-    if "-P 0" in workload.load:
+    if "-P 0" in workload.load or "-n " in workload.load:
         return f"{workload.load} {patience}"
     return f"{workload.load} -d {bench.seconds:g} {patience}"
 
@@ -126,7 +126,13 @@ def _fill_in(result: Measurement, workload: Workload, broker: Broker, bench: Ben
         result.flush_us = machine.flush_us(broker.directory)
     try:
         with Tenancy(broker.pid) as tenancy, pinned(bench.cores.generator):
-            load = generator.run(options, port=broker.port, broker_pid=broker.pid, seed=bench.seed)
+            load = generator.run(
+                options,
+                port=broker.port,
+                broker_pid=broker.pid,
+                seed=bench.seed,
+                driver=workload.driver,
+            )
     except GeneratorError as error:
         raise BrokerError(f"{error}\n{broker.name}: {broker.last_words()}") from error
     result.load = load

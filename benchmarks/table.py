@@ -69,8 +69,8 @@ def _times(ratio: float | None) -> str:
 
 
 def _target(workload: Workload) -> str:
-    if workload.target is None:
-        return ""
     sign = "<=" if workload.figure.smaller_is_better else ">="
-    bound, absolute = workload.target
-    return f"{sign} {bound:,.0f}" if absolute else f"{sign} {bound:g}x"
+    return ", ".join(
+        f"{sign} {bound:,.0f}" if absolute else f"{sign} {bound:g}x"
+        for bound, absolute in workload.targets
+    )

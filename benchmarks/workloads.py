@@ -1,10 +1,12 @@
 """What is asked of a broker: the load, the figure that counts, and what it should be.
 
-``load`` is what ``mqload`` is told, in its own options, so that a workload can be repeated by hand.
-Workloads that end after ``--seconds`` leave ``-d`` and ``-n`` out.
+``load`` is what the driver (``mqload``, or our own client) is told, in its own options, so that a
+workload can be repeated by hand. Workloads that end after ``--seconds`` leave out ``-d`` and
+``-n``.
 
-Targets are relative to the workload's peer in the same run, save memory, which is absolute. A
-target without a number is not a goal of the project: the figure is shown and not judged.
+Targets are relative to the workload's peer in the same run, or absolute. A workload without one is
+no goal of the project: the figure is shown and not judged. The absolute targets of the workloads
+called ``tcp_...`` and ``lat`` are what HermesMQ published of itself, on a machine of its own.
 
 The peer is another broker under the same load; or this broker under a lighter load, which tells
 what the difference between the two costs; or, for signatures, the library alone.
@@ -15,8 +17,11 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 __all__ = [
+    "CLIENT",
     "FRAMES",
     "GROUPS",
+    "MEMORY",
+    "MQLOAD",
     "WORKLOADS",
     "Figure",
     "Peer",
@@ -26,7 +31,11 @@ __all__ = [
     "select",
 ]
 
-GROUPS = ("core", "edge", "scale")
+GROUPS = ("core", "edge", "queue", "scale")
+
+MQLOAD = "mqload"
+CLIENT = "client"
+"""Who puts the load on a broker: the generator, or :mod:`benchmarks.queue_client`."""
 
 FRAMES = "FRAMES"
 """Stands in a load for the file of signed frames that the run has made."""
@@ -61,12 +70,17 @@ MOSQUITTO = Peer("mosquitto")
 RATE = Figure("delivered_per_s", "msg/s")
 ANSWERED = Figure("acked_per_s", "replies/s")
 LATENCY = Figure("p50_us", "us p50", smaller_is_better=True)
+SETTLED = Figure("settled_per_s", "jobs/s")
+BEYOND_REPLY = Figure("beyond_reply_p50_us", "us p50", smaller_is_better=True)
 MEMORY = Figure("bytes_per_connection", "B/client", smaller_is_better=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One line of the table. ``settings`` are those of our side; the peer has none."""
+    """One line of the table. ``settings`` are those of our side; the peer has none.
+
+    If there is a ``floor`` beside the target, a figure must reach both.
+    """
 
     id: str
     title: str
@@ -76,18 +90,25 @@ class Workload:
     settings: Mapping[str, str] = field(default_factory=dict)
     group: str = "core"
     peer: Peer | None = MOSQUITTO
+    floor: Target | None = None
+    driver: str = MQLOAD
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """All bounds that the figure should keep."""
+        return tuple(bound for bound in (self.target, self.floor) if bound is not None)
 
     @property
     def is_fire_and_forget(self) -> bool:
         """Whether messages flow, and nobody waits for the journal: it may drop, and has books."""
-        if "-m" in self.load:
+        if "-m" in self.load or self.driver == CLIENT:
             return "-m resp-pubsub" in self.load
         return "-P 0" not in self.load and "-q" not in self.load
 
     @property
     def is_flushed(self) -> bool:
-        """Whether every reply waits for the disk, and the replies are what is counted."""
-        return self.figure == ANSWERED
+        """Whether every reply waits for the disk, and so the disk is part of the figure."""
+        return self.figure == ANSWERED or self.group == "queue"
 
     @property
     def is_signed(self) -> bool:
@@ -97,7 +118,7 @@ class Workload:
     def of_peer(self) -> "Workload":
         """The same as the peer is to do it."""
         load = self.peer and self.peer.load
-        return replace(self, load=load or self.load, settings={})
+        return replace(self, load=load or self.load, settings={}, driver=MQLOAD)
 
 
 _BATCHED = Target(4.0)
@@ -188,6 +209,154 @@ _EDGE = (
 )
 
 
+def _synced(load: str) -> Peer:
+    return Peer("redis-synced", f"-m {load}")
+
+
+_XADD_50 = "xadd -P 50 -s 100"
+_BACKLOG = "-n 100000 -s 100"
+
+
+def _queue(
+    id_: str,
+    title: str,
+    load: str,
+    figure: Figure,
+    *,
+    peer: str | None = None,
+    target: float | None = None,
+    floor: float | None = None,
+    driver: str = MQLOAD,
+) -> Workload:
+    """``peer`` is what Redis does; ``target`` a multiple of that, ``floor`` a figure of our own."""
+    return Workload(
+        id_,
+        title,
+        f"-m {load}" if driver == MQLOAD else load,
+        figure,
+        target=target and Target(target),
+        floor=floor and Target(floor, absolute=True),
+        group="queue",
+        peer=_synced(peer) if peer else None,
+        driver=driver,
+    )
+
+
+_PRODUCED = (
+    _queue("Q1", "produce 1 x 1", "queue-produce -s 100 -w 1", ANSWERED, peer="xadd -s 100 -w 1"),
+    _queue(
+        "Q32",
+        "produce 1 x 32",
+        "queue-produce -s 100",
+        ANSWERED,
+        peer="xadd -s 100",
+        target=0.5,
+        floor=20_000,
+    ),
+    _queue(
+        "Q50",
+        "produce 50 x 32",
+        "queue-produce -P 50 -s 100",
+        ANSWERED,
+        peer=_XADD_50,
+        target=1.0,
+        floor=120_000,
+    ),
+    _queue(
+        "QM",
+        "produce_many, 4 x 256",
+        "queue-produce -k 256 -w 4 -s 100",
+        ANSWERED,
+        peer=_XADD_50,
+        target=1.5,
+    ),
+    _queue("QD", "1 x 32, numbered", "queue-produce -y -s 100", ANSWERED, peer="xadd -s 100"),
+)
+
+_CONSUMED = (
+    _queue(
+        "QPE",
+        "poll 256, ack each",
+        f"queue-poll {_BACKLOG}",
+        SETTLED,
+        peer=f"xreadgroup {_BACKLOG}",
+        floor=100_000,
+    ),
+    _queue(
+        "QPM",
+        "poll 256, ack many",
+        f"queue-poll -A many {_BACKLOG}",
+        SETTLED,
+        peer=f"xreadgroup -A many {_BACKLOG}",
+        floor=100_000,
+    ),
+    _queue(
+        "QPT",
+        "QPM, waiting in turn",
+        f"queue-poll -A turn {_BACKLOG}",
+        SETTLED,
+        peer=f"xreadgroup -A turn {_BACKLOG}",
+    ),
+    _queue(
+        "QU1",
+        "push 64, ack each",
+        f"queue-push {_BACKLOG}",
+        SETTLED,
+        peer=f"xreadgroup -j 64 {_BACKLOG}",
+        floor=20_000,
+    ),
+    _queue(
+        "QU50",
+        "QU1, 50 consumers",
+        f"queue-push -S 50 {_BACKLOG}",
+        SETTLED,
+        peer=f"xreadgroup -j 64 -S 50 {_BACKLOG}",
+    ),
+    _queue("QF1", "produce to 1 group", "queue-subscribe -s 100", RATE),
+    _queue("QF4", "produce to 4 groups", "queue-subscribe -S 4 -s 100", RATE),
+    _queue(
+        "QL",
+        "push, beyond the reply",
+        "queue-subscribe -w 1 -c 1 -s 100",
+        BEYOND_REPLY,
+        floor=1_000,
+    ),
+)
+
+_OWN_CLIENT = (
+    _queue("QC32", "our client, 1 x 32", "--op produce -s 100 -w 32", ANSWERED, driver=CLIENT),
+    _queue("QCM", "our client, many x 256", "--op many -s 100 -w 4", ANSWERED, driver=CLIENT),
+    _queue("QCS", "our client, subscribe", "--op subscribe -s 100", SETTLED, driver=CLIENT),
+)
+
+_PUBLISHED = (
+    _queue("tcp_seq", "1 x 1, 300", "queue-produce -s 256 -w 1 -n 300", ANSWERED, floor=461),
+    _queue(
+        "tcp_conc", "4 x 1, 1,000", "queue-produce -P 4 -s 256 -w 1 -n 1000", ANSWERED, floor=934
+    ),
+    _queue(
+        "tcp_pipe", "1 x all, 2,000", "queue-produce -s 256 -w 2000 -n 2000", ANSWERED, floor=7_949
+    ),
+    _queue(
+        "tcp_drain",
+        "poll 256, ack one by one",
+        "queue-poll -A one -s 256 -n 1300",
+        SETTLED,
+        floor=451,
+    ),
+    _queue("tcp_sub", "push 64, ack each", "queue-push -s 256 -n 1000", SETTLED, floor=8_532),
+    _queue(
+        "lat",
+        "produce to push",
+        "queue-subscribe -w 1 -c 1 -j 16 -s 256 -n 2000",
+        LATENCY,
+        floor=6_206,
+    ),
+)
+
+_QUEUE = (*_PRODUCED, *_CONSUMED, *_OWN_CLIENT, *_PUBLISHED)
+
+
 def _scale() -> Iterable[Workload]:
     mixed = "-t 100 -R -s 64 -F wild"
     for clients, name in ((1, "1k"), (10, "10k"), (100, "100k")):
@@ -199,7 +368,7 @@ def _scale() -> Iterable[Workload]:
         yield Workload(f"T{name}", f"{name} topics", f"-t {topics} -R -F wild", group="scale")
 
 
-WORKLOADS = {workload.id: workload for workload in (*_CORE, *_EDGE, *_scale())}
+WORKLOADS = {workload.id: workload for workload in (*_CORE, *_EDGE, *_QUEUE, *_scale())}
 
 
 class UnknownWorkloadError(Exception):

@@ -1,4 +1,4 @@
-"""Brokers of a page: a binary and a RESP door that keep all in memory, and can be told to cheat.
+"""Brokers of a page: doors of three protocols that keep all in memory, and can be told to cheat.
 
 The generator must notice every cheat: a benchmark that believes whatever it is told measures how
 fast a broker lies.
@@ -8,6 +8,8 @@ import socketserver
 import struct
 import threading
 from contextlib import contextmanager
+
+from penstock.wire.queue._generated.queue_pb2 import Request, Response
 
 HEADER = struct.Struct("!BBQHI")
 SUBSCRIBE, PUBLISH, MESSAGE, ACK, PING, PONG, ERROR = 1, 3, 4, 5, 6, 7, 8
@@ -130,6 +132,91 @@ class RespDoor(Door):
         return b"*%d\r\n" % len(page) + b"".join(entries)
 
 
+class QueueDoor(Door):
+    """Groups with leases that never end. Messages are pushed as long as there is room for them."""
+
+    group = None
+    room = 0
+
+    def serve_one(self):
+        length = self.rfile.read(4)
+        if len(length) < 4:
+            return False
+        request = Request.FromString(self.rfile.read(int.from_bytes(length, "big")))
+        kind = request.WhichOneof("kind")
+        with self.server.lock:
+            getattr(self, f"on_{kind}")(getattr(request, kind))
+            for worker in self.server.subscribers:
+                worker.push()
+        return True
+
+    def send(self, **kind):
+        body = Response(**kind).SerializeToString()
+        self.wfile.write(len(body).to_bytes(4, "big") + body)
+
+    def on_stats(self, _):
+        self.send(stats={"in_flight": len(self.server.leases)})
+
+    def on_produce(self, produce):
+        offset = self.append(produce.payload)
+        if self.cheats("refuse"):
+            self.send(error={"code": "internal", "message": "not today"})
+        else:
+            self.send(produced={"offset": 0 if self.cheats("answer another") else offset})
+
+    def on_produce_many(self, many):
+        first, *_ = [self.append(payload) for payload in many.payloads]
+        count = len(many.payloads) - (self.server.cheat == "answer for less")
+        self.send(produced_many={"stretches": [{"offset": first, "count": count}]})
+
+    def append(self, payload):
+        offset = self.server.next_sequence() - 1
+        if self.cheats("damage"):
+            payload = payload[:-1] + b"!"
+        self.server.log += [payload] * (0 if self.cheats("lose") else 1 + self.cheats("double"))
+        return offset
+
+    def take(self, group, count, *, settles=False):
+        """Items of a group, from where it stands."""
+        server, start = self.server, self.server.positions.get(group, 0)
+        payloads = server.log[start : start + count]
+        server.positions[group] = start + len(payloads)
+        first = server.next_lease
+        server.next_lease += len(payloads)
+        if not settles:
+            server.leases.update(range(first, server.next_lease))
+        return [
+            {"lease_id": first + n, "offset": start + n, "payload": payload, "ts_ms": 1}
+            for n, payload in enumerate(payloads)
+        ]
+
+    def on_poll(self, poll):
+        items = self.take(poll.group, poll.max, settles=poll.ack_mode == "auto")
+        self.send(polled={"items": items})
+
+    def on_subscribe(self, subscribe):
+        self.group, self.room = subscribe.group, subscribe.prefetch
+        self.server.subscribers.append(self)
+
+    def push(self):
+        for item in self.take(self.group, self.room):
+            self.room -= 1
+            self.send(polled={"items": [item]})
+
+    def on_ack(self, ack):
+        self.settle([ack.lease_id])
+
+    def on_ack_many(self, many):
+        self.settle(many.lease_ids)
+
+    def settle(self, leases):
+        if self.server.cheat != "forget acknowledgements":
+            self.server.leases.difference_update(leases)
+        if self.group is None:
+            self.send(ok={})
+        self.room += len(leases)
+
+
 def bulk(data):
     return b"$%d\r\n%s\r\n" % (len(data), data)
 
@@ -146,6 +233,9 @@ class FakeBroker(socketserver.ThreadingTCPServer):
         self.log = []
         self.subscribers = []
         self.acknowledged = set()
+        self.positions = {}
+        self.leases = set()
+        self.next_lease = 0
         self.sequence = 0
 
     @property

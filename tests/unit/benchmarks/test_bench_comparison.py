@@ -9,6 +9,7 @@ from benchmarks.workloads import LATENCY, MEMORY, RATE, Target, Workload
 
 FASTER = Workload("X", "faster", "-s 64", RATE, Target(2.0))
 SOONER = Workload("Y", "sooner", "-r 5000", LATENCY, Target(1.5))
+BOTH = Workload("W", "both", "-s 64", RATE, Target(2.0), floor=Target(300, absolute=True))
 SMALLER = Workload("Z", "smaller", "-I 10 -P 0", MEMORY, Target(4096, absolute=True))
 
 
@@ -50,6 +51,12 @@ def test_for_a_latency_the_best_is_the_least():
         (SOONER, (61,), (40,), "no"),
         (SMALLER, (4096,), (), "yes"),
         (SMALLER, (4097,), (700,), "no"),
+        (BOTH, (300,), (100,), "yes"),
+        (BOTH, (299,), (100,), "no"),
+        (BOTH, (300,), (200,), "no"),
+        (BOTH, (300, 250), (100, 100), "close"),
+        (BOTH, (300,), (), "?"),
+        (BOTH, (299,), (), "no"),
         (FASTER, (200,), (), "?"),
         (FASTER, (), (100,), "?"),
     ],
@@ -63,6 +70,19 @@ def test_a_verdict_from_a_noisy_machine_is_in_doubt(noisy_sides, met):
     ours = measured(FASTER, "ours", 200, 200, others_cores=1.0)
     theirs = measured(FASTER, "theirs", 100, 100, others_cores=noisy_sides - 1.0)
     assert compare(FASTER, ours + theirs).met == met
+
+
+def test_a_floor_is_in_doubt_as_a_ratio_is_but_memory_is_not():
+    floor = Workload("V", "floor", "-s 64", RATE, floor=Target(1, absolute=True))
+    assert compare(floor, measured(floor, "ours", 5, others_cores=1.0)).met == "yes?"
+    assert compare(SMALLER, measured(SMALLER, "ours", 5, others_cores=1.0)).met == "yes"
+
+
+def test_a_latency_of_the_queue_is_told_with_its_tail_and_the_reply():
+    queue = Workload("U", "queue", "-m queue-subscribe", LATENCY, group="queue", peer=None)
+    figures = {"p50_us": 2.0, "p90_us": 3.0, "p99_us": 4.0, "p999_us": 5.0, "reply_p50_us": 1.0}
+    notes = compare(queue, [Measurement("U", "ours", "any", 1, Load(figures))]).notes
+    assert {"p50 2 / - us", "p99 4 / - us", "p99.9 5 / - us", "reply 1 / - us"} <= set(notes)
 
 
 def test_without_a_target_there_is_no_verdict():
@@ -100,7 +120,7 @@ def test_a_busy_machine_is_noted():
 
 def test_a_record_can_be_written_as_json():
     record = compared(SMALLER, (4000,), (700,)).record()
-    assert record["target"] == {"bound": 4096, "absolute": True}
+    assert record["targets"] == [{"bound": 4096, "absolute": True}]
     assert record["ours_best"] == 4000
 
 

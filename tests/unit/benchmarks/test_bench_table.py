@@ -2,6 +2,8 @@
 
 import pytest
 from benchmarks.comparison import compare
+from benchmarks.curve import Point as CurvePoint
+from benchmarks.curve import render_curve
 from benchmarks.generator import Load
 from benchmarks.growth import FIRST_LENGTH, Point, journal_lengths, render_growth
 from benchmarks.rounds import Measurement
@@ -63,3 +65,18 @@ def test_growth_is_told_relative_to_the_empty_journal():
     ]
     last = render_growth(points).splitlines()[-1]
     assert last.split() == ["1,000", "150", "(120)", "5.00", "2.00", "10.0", "0.75x"]
+
+
+def test_two_targets_stand_side_by_side():
+    assert ">= 0.5x, >= 20,000" in render([compare(WORKLOADS["Q32"], [])], "us", "them")
+
+
+def test_a_curve_compares_with_the_shortest_queue_and_tells_flaws():
+    points = [
+        CurvePoint(1_000, 0, [200.0, 100.0], [9.0], [1.0], [50.0], 1024.0, []),
+        CurvePoint(1_000_000, 100_000, [150.0], [9.0], [1.0], [50.0], 2048.0, ["lost 1"]),
+    ]
+    _, _, first, last = render_curve(points).splitlines()
+    assert first.split() == ["1,000", "0", "100", "9.00", "1.00", "50.0", "1.00", "1.00x"]
+    assert last.split()[:3] == ["1,000,000", "100,000", "150"]
+    assert last.endswith("1.50x  lost 1")

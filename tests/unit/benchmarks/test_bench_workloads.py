@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 from benchmarks.machine import Cores
 from benchmarks.rounds import Bench, options_for
-from benchmarks.workloads import GROUPS, WORKLOADS, UnknownWorkloadError, select
+from benchmarks.workloads import (
+    CLIENT,
+    GROUPS,
+    MQLOAD,
+    WORKLOADS,
+    UnknownWorkloadError,
+    select,
+)
 
 
 def ids(*names):
@@ -28,7 +35,7 @@ def test_groups_part_the_workloads():
     assert [id_ for group in GROUPS for id_ in ids(group)] == ids("all") == list(WORKLOADS)
 
 
-@pytest.mark.parametrize("name", ["Q", "", "A2", "cor"])
+@pytest.mark.parametrize("name", ["Z", "", "A2", "cor"])
 def test_an_unknown_name_is_refused(name):
     with pytest.raises(UnknownWorkloadError, match="there are"):
         select([name])
@@ -53,7 +60,34 @@ def test_the_goals_of_the_doors_are_those_of_the_issue():
     assert WORKLOADS["BP1"].target is None
 
 
+def test_the_goals_of_the_queue_are_those_of_the_issue():
+    goals = {id_: [bound for bound, _ in WORKLOADS[id_].targets] for id_ in ids("queue")}
+    assert goals["Q32"] == [0.5, 20_000]
+    assert goals["Q50"] == [1.0, 120_000]
+    assert goals["QM"] == [1.5]
+    assert goals["QPE"] == goals["QPM"] == [100_000]
+    assert goals["QU1"] == [20_000]
+    assert goals["QL"] == [1_000]
+    assert goals["QD"] == []
+
+
+def test_batches_are_compared_with_single_messages_of_many_connections():
+    peer = WORKLOADS["QM"].of_peer()
+    assert peer.load == WORKLOADS["Q50"].of_peer().load == "-m xadd -P 50 -s 100"
+
+
+def test_only_our_own_client_drives_our_own_client():
+    own = {id_ for id_ in WORKLOADS if WORKLOADS[id_].driver == CLIENT}
+    assert own == {"QC32", "QCM", "QCS"}
+    assert {WORKLOADS[id_].of_peer().driver for id_ in own} == {MQLOAD}
+
+
+def test_the_disk_stands_beside_every_figure_of_the_queue():
+    assert all(workload.is_flushed for workload in select(["queue"]))
+
+
 def test_a_duration_is_added_only_where_messages_flow():
     bench = Bench(None, {}, 1, 0.5, 1, Cores(None, None), Path())
     assert options_for(WORKLOADS["A"], bench) == "-s 64 -d 0.5 -W 60"
     assert "-d" not in options_for(WORKLOADS["G2k"], bench)
+    assert "-d" not in options_for(WORKLOADS["QPM"], bench)

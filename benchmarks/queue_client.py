@@ -1,0 +1,158 @@
+"""What our own client of work queues can do: a driver in the generator's place.
+
+``python -m benchmarks.queue_client -p PORT --op produce`` puts a load on a broker by
+``penstock.client.connect_async`` and prints one line of JSON, with the generator's names. Broker
+and client are both Python, each on a core of its own, so the client is often the limit: the figure
+is the client's, and compares with that of the generator for the same load.
+
+produce
+    single messages, ``-w`` tasks with one call each.
+many
+    batches of 256, ``-w`` tasks with one call each.
+subscribe
+    a backlog of ``-n`` is made first; then a handler that does nothing is given all of it.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from statistics import median
+
+import uvloop
+
+from penstock.client import connect_async
+from penstock.client.queue import AsyncQueueClient, Job
+
+HOST = "127.0.0.1"
+TOPIC, GROUP = "bench/t0", "g"
+BATCH = 256
+BACKLOG = 30_000
+CONCURRENCY = 64
+
+Figures = dict[str, float]
+Step = Callable[[], Awaitable[int]]
+"""Does something, and says how many messages that were."""
+
+
+def parse_arguments(arguments: list[str]) -> argparse.Namespace:
+    """The generator's options, as far as they mean something here."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.queue_client")
+    parser.add_argument("-p", dest="port", type=int, required=True)
+    parser.add_argument("-B", dest="broker", type=int, required=True, help="the broker's process")
+    parser.add_argument("-e", dest="seed", help="nothing is random here")
+    parser.add_argument("-W", dest="wall", type=float, default=60.0)
+    parser.add_argument("-d", dest="seconds", type=float, default=2.0)
+    parser.add_argument("-n", dest="messages", type=int, default=BACKLOG)
+    parser.add_argument("-s", dest="size", type=int, default=100)
+    parser.add_argument("-w", dest="window", type=int, default=32)
+    parser.add_argument("--op", choices=("produce", "many", "subscribe"), default="produce")
+    return parser.parse_args(arguments)
+
+
+async def repeat(step: Step, tasks: int, seconds: float) -> tuple[int, list[float]]:
+    """Have ``tasks`` do it over and over; how many messages that were, and what each call took."""
+    end = time.monotonic() + seconds
+    latencies: list[float] = []
+
+    async def work() -> int:
+        done = 0
+        while (start := time.monotonic()) < end:
+            done += await step()
+            latencies.append(time.monotonic() - start)
+        return done
+
+    return sum(await asyncio.gather(*(work() for _ in range(tasks)))), latencies
+
+
+async def produce(client: AsyncQueueClient, options: argparse.Namespace) -> Figures:
+    """Single messages, or batches."""
+    payload = bytes(options.size)
+
+    async def one() -> int:
+        await client.produce(TOPIC, payload)
+        return 1
+
+    async def many() -> int:
+        results = await client.produce_many(TOPIC, [payload] * BATCH)
+        return sum(result.error is None for result in results)
+
+    step = one if options.op == "produce" else many
+    start = time.monotonic()
+    acked, latencies = await repeat(step, options.window, options.seconds)
+    seconds = time.monotonic() - start
+    stored = await stored_messages(client)
+    return {
+        "sent": acked,
+        "acked": acked,
+        "acked_per_s": acked / seconds,
+        "p50_us": median(latencies) * 1e6,
+        "seconds": seconds,
+        "lost": acked - stored,
+    }
+
+
+async def stored_messages(client: AsyncQueueClient) -> int:
+    """How many messages the broker has."""
+    return (await client.stats()).messages
+
+
+async def subscribe(client: AsyncQueueClient, options: argparse.Namespace) -> Figures:
+    """All of a backlog, by a handler that does nothing."""
+    payload = bytes(options.size)
+    for _ in range(0, options.messages, BATCH):
+        await client.produce_many(TOPIC, [payload] * BATCH)
+    wanted = await stored_messages(client)
+    done: set[int] = set()
+    is_over = asyncio.Event()
+
+    async def handle(job: Job) -> None:
+        done.add(job.offset)
+        if len(done) == wanted:
+            is_over.set()
+
+    start = time.monotonic()
+    async with client.subscribe(TOPIC, GROUP, handle, concurrency=CONCURRENCY):
+        await asyncio.wait_for(is_over.wait(), options.wall)
+        seconds = time.monotonic() - start
+    return {
+        "delivered": len(done),
+        "settled": len(done),
+        "settled_per_s": len(done) / seconds,
+        "seconds": seconds,
+        "lost": wanted - len(done),
+    }
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a process, all threads."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+
+
+async def measure(options: argparse.Namespace) -> Figures:
+    """Run, and add what both processes used."""
+    async with connect_async([f"{HOST}:{options.port}"]) as client:
+        broker, ours = cpu_s(options.broker), time.process_time()
+        figures = await (subscribe if options.op == "subscribe" else produce)(client, options)
+        used = cpu_s(options.broker) - broker
+    count = max(figures.get("settled", 0), figures.get("acked", 0), 1)
+    return figures | {
+        "broker_cpu_s": used,
+        "generator_cpu_s": time.process_time() - ours,
+        "broker_us_per_message": used * 1e6 / count,
+    }
+
+
+def main(arguments: list[str]) -> None:
+    """Run one load and print what came of it."""
+    options = parse_arguments(arguments)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        print(json.dumps(runner.run(measure(options))))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
