@@ -5,7 +5,7 @@ carry.
 
 ::
 
-    workloads     what is asked of a broker, which figure counts, with whom it is compared, the target
+    workloads     what is asked of a broker, which figure counts, with whom it is compared, targets
     generator     compiles and runs mqload*.c, reads the line that it prints
     brokers       starts and stops one broker per measurement, on a free port, in an empty directory
     queue_client  our own client of work queues as the driver, in mqload's place

@@ -86,8 +86,9 @@
 enum { WRITE_BYTES = 65536, SIZES_SPREAD = 32, CONNECTING_MAX = 64 };
 
 static const protocol *const MODES[] = {
-    &MQTT,          &RESP_PUBSUB,   &XADD,            &XREADGROUP, &BINARY_PUBLISH, &BINARY_SUBSCRIBE,
-    &BINARY_SIGNED, &QUEUE_PRODUCE, &QUEUE_SUBSCRIBE, &QUEUE_POLL, &QUEUE_PUSH};
+    &MQTT,            &RESP_PUBSUB,      &XADD,          &XREADGROUP,
+    &BINARY_PUBLISH,  &BINARY_SUBSCRIBE, &BINARY_SIGNED, &QUEUE_PRODUCE,
+    &QUEUE_SUBSCRIBE, &QUEUE_POLL,      &QUEUE_PUSH};
 const protocol *mode = &MQTT;
 
 struct options opt = {.host = "127.0.0.1", .prefix = "bench", .publishers = 1, .subscribers = -1,
@@ -270,7 +271,8 @@ static void on_readable(conn *c) {
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) break;
     if (n <= 0)
       fail(EXIT_CUT_OFF, "the broker closed %c%d after %llu sent, %llu delivered",
-           "psbach"[c->role], c->id, (unsigned long long)sum.sent, (unsigned long long)sum.delivered);
+           "psbach"[c->role], c->id, (unsigned long long)sum.sent,
+           (unsigned long long)sum.delivered);
     c->in_len += n;
     size_t used = mode->parse(c, now_ns());
     memmove(c->in, c->in + used, c->in_len - used);

@@ -72,7 +72,7 @@ typedef struct {
   int jobs;                                           /* default of -j; 0: there are none */
   bool pushes;                                        /* jobs come by themselves; no answers */
   void (*prepare)(conn *);                            /* once, before anybody consumes; or NULL */
-  void (*poll)(conn *, int most);                     /* not NULL: the run is a drain. Ask for jobs */
+  void (*poll)(conn *, int most);                     /* ask for jobs; if there is one: a drain */
   void (*settle)(conn *, const job *, int count);     /* so many with one request */
 } protocol;
 
