@@ -13,10 +13,16 @@ nothing is lost, nothing is stored twice.
 """
 
 import argparse
+import sys
 
 from penstock.client import Item, Job, QueueClient, connect
 
 TOPIC, GROUP = "thumbnails", "resize"
+
+
+def say(line: str) -> None:
+    """Print in one piece: handlers run in several threads."""
+    sys.stdout.write(f"{line}\n")
 
 
 def produce(client: QueueClient, jobs: int) -> None:
@@ -29,35 +35,41 @@ def produce(client: QueueClient, jobs: int) -> None:
         for number in range(jobs)
     ]
     results = client.produce_many(TOPIC, items)
-    print(f"{sum(result.error is None for result in results)} jobs are on the broker's disk")
+    say(f"{sum(result.error is None for result in results)} jobs are on the broker's disk")
 
 
 def resize(job: Job) -> None:
     """Deal with one job. It may come twice, so doing it twice must do no harm."""
     if job.payload.endswith(b".broken"):
         raise ValueError(f"cannot read {job.payload.decode()}")
-    print(f"done: {job.payload.decode()} (priority {job.priority})")
+    say(f"done: {job.payload.decode()} (priority {job.priority})")
 
 
-def work(client: QueueClient, seconds: float | None) -> None:
-    """Work, four jobs at a time."""
+def work(client: QueueClient, drain: bool) -> None:
+    """Work, four jobs at a time; without end, or until nothing is left to do."""
     client.configure_group(TOPIC, GROUP, max_deliveries=3, backoff_s=0.1)
 
     def report(error: Exception, job: Job | None) -> None:
         attempt = "" if job is None else f" (attempt {job.redeliveries + 1})"
-        print(f"failed: {error}{attempt}")
+        say(f"failed: {error}{attempt}")
 
     with client.subscribe(TOPIC, GROUP, resize, concurrency=4, on_error=report) as subscription:
-        subscription.wait(seconds)
+        while not subscription.wait(0.1) and not (drain and is_drained(client)):
+            pass
+
+
+def is_drained(client: QueueClient) -> bool:
+    """Tell whether the group has finished everything, one way or the other."""
+    return all(group.lag == 0 for group in client.groups(TOPIC))
 
 
 def dead(client: QueueClient, redrive: bool) -> None:
     """Show what could not be done, and why."""
     for record in client.dead_letters(TOPIC, GROUP):
         reason = dict(record.headers)["dlq-reason"].decode()
-        print(f"dead: {record.payload.decode()}: {reason}")
+        say(f"dead: {record.payload.decode()}: {reason}")
     if redrive:
-        print(f"put back: {client.redrive(TOPIC, GROUP)}")
+        say(f"put back: {client.redrive(TOPIC, GROUP)}")
 
 
 if __name__ == "__main__":
@@ -65,13 +77,13 @@ if __name__ == "__main__":
     parser.add_argument("what", choices=["produce", "work", "dead"])
     parser.add_argument("--address", default="127.0.0.1:1883")
     parser.add_argument("--jobs", type=int, default=20)
-    parser.add_argument("--seconds", type=float, help="how long to work; without end unless given")
+    parser.add_argument("--drain", action="store_true", help="leave when nothing is left to do")
     parser.add_argument("--redrive", action="store_true", help="put dead letters back")
     arguments = parser.parse_args()
     with connect([arguments.address]) as made:
         if arguments.what == "produce":
             produce(made, arguments.jobs)
         elif arguments.what == "work":
-            work(made, arguments.seconds)
+            work(made, arguments.drain)
         else:
             dead(made, arguments.redrive)
