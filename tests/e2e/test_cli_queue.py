@@ -103,6 +103,14 @@ def test_a_slip_does_not_make_a_queue(kit):
     assert kit.ask("queue", "list") == []
 
 
+def test_a_slip_does_not_make_a_group(kit):
+    kit.client.produce("mail", b"x")
+    result = kit.run("groups", "set", "mail", "sned", "--max-deliveries", "1")
+    assert result.exit_code == 1
+    assert "there is no group 'sned'" in result.stderr
+    assert kit.client.groups("mail") == []
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -242,6 +250,13 @@ def test_dead_letters_are_listed_and_tell_their_story(kit):
     assert lines[3:] == ["... 3 in all"]
     document = kit.ask("dlq", "show", "mail", "send", "--offset", "2")
     assert [letter["payload"] for letter in document["shown"]] == ["letter 2"]
+
+
+def test_what_has_failed_too_often_by_a_new_limit_is_a_dead_letter_at_once(kit):
+    kit.client.produce("mail", b"x")
+    kit.client.nack(kit.client.poll("mail", "send"), delay_s=3_600)
+    kit.say("groups", "set", "mail", "send", "--max-deliveries", "1")
+    wait_until(lambda: kit.letters() == 1)
 
 
 def test_dead_letters_are_sent_back_in_steps(kit, monkeypatch):

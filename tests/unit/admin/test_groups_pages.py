@@ -1,5 +1,7 @@
 """``/groups``: who is how far, and how to steer them."""
 
+import time
+
 import pytest
 from asking import Api
 from queue_bench import Book
@@ -140,6 +142,16 @@ def test_a_group_is_moved_to_an_end_an_offset_or_a_time(api, book, place, meant)
     book.apply(GroupMade(MAIL, SEND, 4))
     assert api.ask("PUT", "/groups", NAMED | {"seek": place}).status == 200
     assert book.moved_to[-1] == meant
+
+
+def test_a_time_without_a_zone_is_utc_wherever_the_broker_stands(api, book, monkeypatch):
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    book.apply(GroupMade(MAIL, SEND, 4))
+    api.ask("PUT", "/groups", NAMED | {"seek": "2030-01-01T00:00:00"})
+    monkeypatch.undo()
+    time.tzset()
+    assert book.moved_to[-1] == ("time", 1_893_456_000_000)
 
 
 def test_a_group_that_is_not_there_cannot_be_moved(api, book):

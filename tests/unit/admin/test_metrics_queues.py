@@ -76,7 +76,7 @@ def test_the_groups_furthest_behind_have_series_of_their_own(view, book, monkeyp
     for number in range(10):
         make_group(book, b"t%d" % number, b"g", end=100, done=number * 7 % 10)
     survey = Survey(book, series_max=3)
-    assert len(list(survey.slices())) == 6
+    assert [len(survey._lags) for _ in survey.slices()] == [1, 3, 3, 3, 3, 3]
     assert survey.largest_lags == {("t0", "g"): 100, ("t3", "g"): 99, ("t6", "g"): 98}
     assert survey.lag == sum(range(91, 101))
 
