@@ -22,7 +22,7 @@ from penstock.wire.queue._generated.queue_pb2 import Redriven, Response
 if TYPE_CHECKING:
     from penstock.net.queue.connection import QueueConnection
 
-__all__ = ["HANDLERS", "Handler"]
+__all__ = ["HANDLERS", "LOOKS_AT_MESSAGES", "LOOKS_AT_STATE", "Handler"]
 
 Handler = Callable[["QueueConnection", Any, Slot], None]
 
@@ -232,3 +232,6 @@ HANDLERS: dict[str, Handler] = {
     "bootstrap": _bootstrap,
 }
 """By the name of the kind in ``queue.proto``; Ack comes in runs, and Subscribe ends this talk."""
+
+LOOKS_AT_MESSAGES = frozenset({"poll", "fetch", "locate"})
+LOOKS_AT_STATE = frozenset({"stats", "list_topics", "list_groups"})

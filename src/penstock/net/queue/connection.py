@@ -2,8 +2,10 @@
 
 **Order.** Requests are begun in the order in which they came, one behind the other, answered or
 not; so what changes something joins the one line to the disk in that order. Responses leave in that
-order too (``replies``). Few requests hold up those behind them: deleting a topic waits for earlier
-messages, which would else outlive it, and until it is done; a subscription waits for all earlier
+order too (``replies``). Few requests hold up those behind them. What looks at messages waits for
+those produced before it, what looks at the broker's state for all that is asked before it; unless
+it has an id, by which a client says that it does not care. Deleting a topic waits for earlier
+messages, which would else outlive it, and until it is done. A subscription waits for all earlier
 responses. What has been read meanwhile is **held**.
 
 **A push connection.** After Subscribe the connection is a channel for messages (``push``). Whatever
@@ -28,7 +30,7 @@ from penstock.net.connection import TURN_S, Connection
 from penstock.net.desk import Then
 from penstock.net.hub import Hub
 from penstock.net.outbox import Outbox
-from penstock.net.queue.calls import HANDLERS
+from penstock.net.queue.calls import HANDLERS, LOOKS_AT_MESSAGES, LOOKS_AT_STATE
 from penstock.net.queue.errands import Errands
 from penstock.net.queue.faults import BAD_REQUEST, Fault, group_fault
 from penstock.net.queue.producing import produce_run
@@ -176,6 +178,14 @@ class QueueConnection(Connection):
         """Act when all messages of this client are on disk; until then nothing else begins."""
         self._wait(lambda: not self.replies.storing, act)
 
+    def _when_applied(self, act: Callable[[], None]) -> None:
+        """Act when all that this client asked for before has happened; others wait."""
+        if self.replies.unanswered == 1:
+            act()
+        else:
+            done = self.blocking(lambda _value: act(), lambda _reason, _detail: act())
+            self.hub.pipeline.barrier(done)
+
     def _wait(self, is_over: Callable[[], bool], act: Callable[[], None]) -> None:
         if is_over():
             act()
@@ -224,6 +234,10 @@ class QueueConnection(Connection):
         slot = self.replies.open(1, [call.request_id] if call.request_id else None)
         if call.kind == "subscribe":
             self._subscribe(call.message, slot)
+        elif call.kind in LOOKS_AT_MESSAGES and not call.request_id:
+            self.when_stored(lambda: HANDLERS[call.kind](self, call.message, slot))
+        elif call.kind in LOOKS_AT_STATE and not call.request_id:
+            self._when_applied(lambda: HANDLERS[call.kind](self, call.message, slot))
         else:
             HANDLERS[call.kind](self, call.message, slot)
 

@@ -279,14 +279,14 @@ class Push:
     def _look(self) -> None:
         """Time has passed: extend leases, let go of those that were extended often enough."""
         self._timer = None
-        now_ms = self._hub.wall_ms()
+        now_ms, in_hand = self._hub.wall_ms(), self._in_hand
         due = [pushed for pushed in self._by_offset.values() if pushed.look_ms <= now_ms]
         stuck = [pushed for pushed in due if pushed.refreshes == REFRESHES_MAX]
         self._refresh([pushed for pushed in due if pushed.refreshes < REFRESHES_MAX])
         for pushed in stuck:
             self._let_lapse(pushed, now_ms)
         self._watch()
-        if stuck:
+        if self._in_hand < in_hand:
             self.ask()
 
     def _refresh(self, pushed: list[_Pushed]) -> None:

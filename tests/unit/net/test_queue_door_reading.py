@@ -1,0 +1,268 @@
+"""What the queue protocol tells of topics and groups, and messages in bulk."""
+
+from array import array
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from queue_door_bench import GROUP, TOPIC, Bench, ack, delete_topic, poll, produce, stats
+
+from penstock.net.queue import fetch as fetch_module
+from penstock.net.queue import listing
+from penstock.wire.queue._generated import queue_pb2 as wire
+from penstock.wire.queue.slices import columns_of
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest_asyncio.fixture
+async def bench() -> AsyncIterator[Bench]:
+    made = Bench()
+    yield made
+    await made.close()
+
+
+def payloads_of(fetched):
+    found = []
+    for part in map(columns_of, fetched.slices):
+        bounds = array("I", part.bounds)
+        found += [
+            part.blob[bounds[n] - bounds[0] : bounds[n + 1] - bounds[0]] for n in range(part.count)
+        ]
+    return found
+
+
+async def filled(bench, count, topic=TOPIC):
+    peer = bench.peer()
+    for number in range(count):
+        peer.send(produce(b"%d" % number, topic=topic))
+        await bench.rest()
+    return peer
+
+
+def fetch(**fields):
+    return wire.Request(fetch=wire.Fetch(topic=TOPIC, **fields))
+
+
+# ── in bulk
+
+
+async def test_messages_are_fetched_in_columns_from_an_offset_to_another(bench):
+    peer = await filled(bench, 6)
+    fetched = (await peer.ask(fetch(offset=2, end_offset=5))).fetched
+    assert payloads_of(fetched) == [b"2", b"3", b"4"]
+    assert (fetched.first_offset, fetched.end_offset, fetched.next_offset) == (0, 6, 5)
+    assert fetched.incarnation == bench.store.topic(TOPIC.encode()).id
+
+
+@pytest.mark.parametrize("bound", [{"max_messages": 2}, {"max_bytes": 2}])
+async def test_a_fetch_says_where_to_go_on(bench, bound):
+    peer = await filled(bench, 5)
+    found, offset = [], 0
+    while offset < 5:
+        fetched = (await peer.ask(fetch(offset=offset, **bound))).fetched
+        found.append(payloads_of(fetched))
+        offset = fetched.next_offset
+    assert found == [[b"0", b"1"], [b"2", b"3"], [b"4"]]
+
+
+async def test_a_fetch_passes_over_what_was_deleted_and_not_over_its_end(bench):
+    peer = bench.peer()
+    peer.send(*[produce(b"%d" % number) for number in range(8)])
+    await bench.rest()
+    bench.store.delete(TOPIC.encode(), [1, 2])
+    fetched = (await peer.ask(fetch(end_offset=5))).fetched
+    assert payloads_of(fetched) == [b"0", b"3", b"4"]
+    assert fetched.next_offset == 5
+
+
+async def test_there_is_nothing_to_fetch_beyond_the_end_or_of_no_topic(bench):
+    peer = await filled(bench, 2)
+    beyond = (await peer.ask(fetch(offset=9))).fetched
+    assert (beyond.next_offset, beyond.end_offset, len(beyond.slices)) == (9, 2, 0)
+    nothing = (await peer.ask(wire.Request(fetch=wire.Fetch(topic="none")))).fetched
+    assert nothing == wire.Fetched()
+
+
+async def test_a_topic_made_anew_is_told_by_its_incarnation(bench):
+    peer = await filled(bench, 2)
+    before = (await peer.ask(fetch())).fetched
+    await peer.ask(delete_topic())
+    await peer.ask(produce(b"new"))
+    after = (await peer.ask(fetch())).fetched
+    assert before.incarnation != after.incarnation
+    assert payloads_of(after) == [b"new"]
+
+
+async def test_what_was_read_of_a_topic_that_is_gone_by_then_is_not_sent(bench, monkeypatch):
+    peer = await filled(bench, 2)
+    infos = iter([bench.store.topic(TOPIC.encode()), None])
+    monkeypatch.setattr(bench.store, "topic", lambda _name: next(infos))
+    assert (await peer.ask(fetch())).fetched == wire.Fetched()
+
+
+async def test_a_client_has_one_response_in_bulk_to_read_at_a_time(bench):
+    peer = await filled(bench, 3)
+    peer.stop_reading()
+    peer.send(fetch(), fetch(), stats())
+    await bench.rest()
+    assert len(peer.connection.errands._waiting) == 2
+    peer.read_on()
+    await bench.rest()
+    assert peer.kinds()[3:] == ["fetched", "fetched", "stats"]
+
+
+async def test_times_are_found_in_a_topic(bench):
+    peer = bench.peer()
+    for payload in (b"0", b"1"):
+        await peer.ask(produce(payload))
+        bench.clock.advance(10)
+    start_ms = bench.clock.wall_ms() - 20_000
+    times = [0, start_ms, start_ms + 1, start_ms + 99_000]
+    located = (
+        await peer.ask(wire.Request(locate=wire.Locate(topic=TOPIC, times_ms=times)))
+    ).located
+    assert list(located.offsets) == [0, 0, 1, 2]
+    assert (located.first_offset, located.end_offset) == (0, 2)
+
+
+# ── topics
+
+
+def list_topics(**fields):
+    return wire.Request(list_topics=wire.ListTopics(**fields))
+
+
+def list_groups(**fields):
+    return wire.Request(list_groups=wire.ListGroups(**fields))
+
+
+async def test_topics_are_listed_whether_they_were_made_or_only_have_messages(bench):
+    peer = await filled(bench, 2, topic="b")
+    await peer.ask(wire.Request(create_topic=wire.CreateTopic(topic="a")))
+    bench.push(b"m", topic=b"c")  # through another door
+    await bench.rest()
+    topics = (await peer.ask(list_topics())).topics.topics
+    assert [(t.name, t.messages, t.keep) for t in topics] == [
+        ("a", 0, False),
+        ("b", 2, False),
+        ("c", 1, True),
+    ]
+
+
+async def test_topics_come_in_pages(bench, monkeypatch):
+    monkeypatch.setattr(listing, "PAGE_MAX", 2)
+    peer = bench.peer()
+    for name in ("x", "a3", "a1", "a2", "b"):
+        await peer.ask(wire.Request(create_topic=wire.CreateTopic(topic=name)))
+    first = (await peer.ask(list_topics(prefix="a", max=9))).topics
+    second = (await peer.ask(list_topics(prefix="a", after="a2"))).topics
+    assert [t.name for t in first.topics] == ["a1", "a2"]
+    assert [t.name for t in second.topics] == ["a3"]
+    assert (first.more, second.more) == (True, False)
+
+
+async def test_one_topic_is_described_with_its_settings(bench):
+    peer = await filled(bench, 3)
+    settings = {"rate_per_sec": 0.5, "burst": 4, "max_messages": 2, "max_age_ms": 9, "keep": True}
+    configure = wire.ConfigureTopic(topic=TOPIC, **settings)
+    await peer.ask(wire.Request(configure_topic=configure))
+    await peer.ask(poll())
+    (topic,) = (await peer.ask(list_topics(name=TOPIC))).topics.topics
+    assert {name: getattr(topic, name) for name in settings} == settings
+    assert (topic.end_offset, topic.messages, topic.groups, topic.bytes) == (3, 2, 1, 3)
+    assert not (await peer.ask(list_topics(name="none"))).topics.topics
+
+
+async def test_only_settings_that_are_given_change(bench):
+    peer = bench.peer()
+    limit = wire.SetRateLimit(topic=TOPIC, rate_per_sec=2, burst=3)
+    await peer.ask(wire.Request(set_rate_limit=limit))
+    retention = wire.SetRetention(topic=TOPIC, max_messages=10, max_bytes=2**64 - 1)
+    await peer.ask(wire.Request(set_retention=retention))
+    await peer.ask(wire.Request(configure_topic=wire.ConfigureTopic(topic=TOPIC, burst=9)))
+    (topic,) = (await peer.ask(list_topics(name=TOPIC))).topics.topics
+    assert (topic.rate_per_sec, topic.burst, topic.max_messages) == (2, 9, 10)
+
+
+# ── groups
+
+
+async def test_groups_are_listed_with_what_they_have_to_do(bench):
+    peer = await filled(bench, 4)
+    (first, *_) = (await peer.ask(poll(max=3))).polled.items
+    await peer.ask(ack(first.lease_id))
+    configure = wire.ConfigureGroup(topic=TOPIC, group=GROUP, max_deliveries=5, backoff_ms=7)
+    await peer.ask(wire.Request(configure_group=configure))
+    (group,) = (await peer.ask(list_groups(topic=TOPIC))).groups.groups
+    assert (group.topic, group.name) == (TOPIC, GROUP)
+    assert (group.position, group.lag, group.in_flight) == (1, 3, 2)
+    assert (group.max_deliveries, group.backoff_ms, group.consumers) == (5, 7, 0)
+
+
+async def test_groups_of_all_topics_come_in_pages(bench, monkeypatch):
+    monkeypatch.setattr(listing, "PAGE_MAX", 2)
+    peer = bench.peer()
+    made = [("b", "1"), ("a", "2"), ("a", "1"), ("a", "3"), ("c", "1")]
+    for topic, group in made:
+        create = wire.CreateGroup(topic=topic, group=group)
+        await peer.ask(wire.Request(create_group=create))
+    found, more, after = [], True, {}
+    while more:
+        page = (await peer.ask(list_groups(**after))).groups
+        found.append([(group.topic, group.name) for group in page.groups])
+        after = {"after_topic": found[-1][-1][0], "after_group": found[-1][-1][1]}
+        more = page.more
+    assert found == [[("a", "1"), ("a", "2")], [("a", "3"), ("b", "1")], [("c", "1")]]
+
+
+async def test_a_group_is_moved_and_deleted(bench):
+    peer = await filled(bench, 3)
+    await peer.ask(poll(ack_mode="auto"))
+    await bench.rest()
+    place = {"topic": TOPIC, "group": GROUP, "start": wire.OFFSET, "start_value": 1}
+    await peer.ask(wire.Request(create_group=wire.CreateGroup(**place)))
+    assert not (await peer.ask(poll())).polled.items
+    await peer.ask(wire.Request(create_group=wire.CreateGroup(**place, seek=True)))
+    assert [item.offset for item in (await peer.ask(poll())).polled.items] == [1, 2]
+    await peer.ask(wire.Request(delete_group=wire.DeleteGroup(topic=TOPIC, group=GROUP)))
+    assert not list(bench.hub.broker.groups)
+    gone = wire.DeleteGroup(topic=TOPIC, group=GROUP)
+    assert (await peer.ask(wire.Request(delete_group=gone))).HasField("ok")
+
+
+async def test_dead_letters_are_read_and_sent_back(bench):
+    peer = await filled(bench, 1)
+    names = {"topic": TOPIC, "group": GROUP}
+    configure = wire.ConfigureGroup(**names, max_deliveries=1)
+    await peer.ask(wire.Request(configure_group=configure))
+    (item,) = (await peer.ask(poll())).polled.items
+    nack = wire.Nack(**names, lease_id=item.lease_id, reason="too hot")
+    await peer.ask(wire.Request(nack=nack))
+    await bench.rest()
+    (letter,) = (await peer.ask(poll(topic=f"$dlq/{TOPIC}/{GROUP}", group="reader"))).polled.items
+    assert b"too hot" in [header.value for header in letter.headers]
+    redriven = (await peer.ask(wire.Request(redrive=wire.Redrive(**names)))).redriven
+    assert redriven.count == 1
+    assert [item.payload for item in (await peer.ask(poll())).polled.items] == [b"0"]
+
+
+# ── the whole
+
+
+async def test_a_single_broker_is_a_cluster_of_one_that_leads(bench):
+    peer = await filled(bench, 3)
+    nodes = [wire.Node(id=5, peer_addr="somewhere:1")]
+    assert (await peer.ask(wire.Request(bootstrap=wire.Bootstrap(nodes=nodes)))).HasField("ok")
+    await peer.ask(poll(max=2))
+    told = (await peer.ask(stats())).stats
+    assert (told.current_leader, told.current_term, told.is_leader) == (1, 1, True)
+    assert told.last_applied == told.last_log_index == bench.store.next_index - 1
+    assert (told.topics, told.messages, told.in_flight) == (1, 3, 2)
+
+
+async def test_bulk_reads_are_bounded_whatever_is_asked_for(bench, monkeypatch):
+    monkeypatch.setattr(fetch_module, "MESSAGES_MAX", 2)
+    peer = await filled(bench, 3)
+    fetched = (await peer.ask(fetch(max_messages=2**32 - 1))).fetched
+    assert len(payloads_of(fetched)) == 2
