@@ -20,6 +20,7 @@ from starlette.routing import Route
 from penstock.admin.exchange import (
     Refusal,
     administrators_page,
+    in_turns,
     kept,
     number,
     payload_fields,
@@ -87,18 +88,16 @@ class _Pages:
     async def show_all(self, request: "Request") -> dict[str, Any]:
         after = request.query_params.get("after", "").encode()
         limit = number(request, "limit", LISTED_DEFAULT, LISTED_MAX)
-        found = {
-            name: count
+        names = [
+            name
             for name in self._book.topics.by_name
-            if name.startswith(LETTERS_PREFIX)
-            and name > after
-            and (count := self._book.letter_count(name))
-        }
+            if name.startswith(LETTERS_PREFIX) and name > after
+        ]
+        counts = await in_turns(names, self._book.letter_count)
+        found = {name: count for name, count in zip(names, counts, strict=True) if count}
         page = nsmallest(limit, found)
-        return {
-            "dead_letters": [self._describe(name, found[name]) for name in page],
-            "more": len(found) > len(page),
-        }
+        shown = [self._describe(name, found[name]) for name in page]
+        return {"dead_letters": shown, "more": len(found) > len(page)}
 
     def _describe(self, letters: bytes, count: int) -> dict[str, Any]:
         topic, group = _origin(letters, self._book.groups)

@@ -11,6 +11,7 @@ is refused is in the log, a few lines a second at most, by address and never wit
 presented: an administrator's slip of the finger is nearly the token.
 """
 
+import asyncio
 import base64
 import hmac
 import re
@@ -28,7 +29,7 @@ from penstock.limits import KIB
 from penstock.obs.log import ThrottledLogger, get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from starlette.requests import Request
 
@@ -38,6 +39,7 @@ __all__ = [
     "administrators_page",
     "check_administrator",
     "check_host",
+    "in_turns",
     "kept",
     "number",
     "payload_fields",
@@ -49,9 +51,13 @@ __all__ = [
 BODY_BYTES_MAX = 16 * KIB
 """Largest body of a request; a key with the longest list of topics is a quarter of it."""
 
+SHOWN_AT_ONCE = 20
+"""Topics or groups described before others have a turn."""
+
 _PORT = re.compile(r":[0-9]*\Z")
 
 _Body = TypeVar("_Body")
+_Item = TypeVar("_Item")
 _Value = TypeVar("_Value")
 
 _log = ThrottledLogger(get_logger("admin"))
@@ -203,6 +209,16 @@ async def kept(change: "Awaitable[_Value]") -> _Value:
 
 
 # ── what is answered ──────────────────────────────────────────────────────────────────────────
+
+
+async def in_turns(items: "Iterable[_Item]", show: "Callable[[_Item], _Value]") -> list[_Value]:
+    """Show items one by one; in a long list others have a turn now and then."""
+    shown = []
+    for place, item in enumerate(items, 1):
+        shown.append(show(item))
+        if place % SHOWN_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return shown
 
 
 def text_of(data: bytes) -> str:

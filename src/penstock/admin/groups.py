@@ -2,13 +2,10 @@
 
 A group is named by two names that may contain anything, so both are parameters of the query, or
 fields of the body, and never parts of the path.
-
-Looking at a group costs what it has in flight, so a long list is made in slices: others have a turn
-between them.
 """
 
-import asyncio
 from datetime import UTC, datetime
+from functools import cache
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +16,7 @@ from starlette.routing import Route
 from penstock.admin.exchange import (
     Refusal,
     administrators_page,
+    in_turns,
     kept,
     number,
     read_body,
@@ -41,9 +39,6 @@ __all__ = ["lag", "names", "routes"]
 
 LISTED_DEFAULT, LISTED_MAX = 100, 1_000
 """Groups in one answer."""
-
-AT_ONCE = 20
-"""Groups described before others have a turn."""
 
 _Place = Annotated[int, Meta(ge=0, le=2**63 - 1)] | str
 """An offset; "earliest" or "latest"; or a time, as in "2030-01-01T00:00:00Z"."""
@@ -104,21 +99,15 @@ class _Pages:
         candidates = self._candidates(asked.get("topic"))
         found = [group for group in candidates if (group.topic, group.name) > after]
         page = nsmallest(limit, found, key=lambda group: (group.topic, group.name))
-        return {"groups": await self._described(page), "more": len(found) > len(page)}
+        first_offset = cache(self._book.first_offset)  # which may look at all groups of a topic
+        shown = await in_turns(page, lambda group: self._describe(group, first_offset(group.topic)))
+        return {"groups": shown, "more": len(found) > len(page)}
 
     def _candidates(self, topic: str | None) -> "Iterable[Group]":
         if topic is not None:
             name = known_topic(self._book, topic)
             return self._book.groups.by_topic.get(name, {}).values()
         return (group for group in self._book.groups if not group.topic.startswith(b"$"))
-
-    async def _described(self, page: list[Group]) -> list[dict[str, Any]]:
-        described = []
-        for place, group in enumerate(page):
-            if place % AT_ONCE == AT_ONCE - 1:
-                await asyncio.sleep(0)
-            described.append(self._describe(group))
-        return described
 
     async def put(self, request: "Request") -> dict[str, Any]:
         wanted = await read_body(request, _Wanted)
@@ -167,10 +156,11 @@ class _Pages:
             )
         return group
 
-    def _describe(self, group: Group) -> dict[str, Any]:
+    def _describe(self, group: Group, first: int | None = None) -> dict[str, Any]:
         info = self._book.store.topic(group.topic)
         end = info.next_offset if info else 0
-        first = self._book.first_offset(group.topic)
+        if first is None:
+            first = self._book.first_offset(group.topic)
         return {
             "topic": text_of(group.topic),
             "group": text_of(group.name),

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from penstock.admin.exchange import (
     Refusal,
     administrators_page,
+    in_turns,
     kept,
     number,
     read_body,
@@ -93,10 +94,8 @@ class _Pages:
             if name > after and name.startswith(prefix) and _is_shown(name, prefix)
         }
         page = nsmallest(limit, listed)
-        return {
-            "queues": [_describe(self._book, name) for name in page],
-            "more": len(listed) > len(page),
-        }
+        shown = await in_turns(page, lambda name: _describe(self._book, name))
+        return {"queues": shown, "more": len(listed) > len(page)}
 
     async def show(self, request: "Request") -> dict[str, Any]:
         return _describe(self._book, known_topic(self._book, request.path_params["topic"]))
