@@ -1,19 +1,22 @@
 /* The queue protocol: u32 length, big-endian, then one protobuf message, Request or Response.
  *
- *   Request   1 Produce   2 Poll     3 Ack   8 Stats   12 Subscribe   16 ProduceMany   17 AckMany
- *   Response  1 Produced  2 Polled   3 Ok    4 Error    5 StatsResult 16 ProducedMany
+ *   Request   1 Produce   2 Poll     3 Ack   8 Stats   12 Subscribe
+ *             16 ProduceMany   17 AckMany    20 Fetch
+ *   Response  1 Produced  2 Polled   3 Ok    4 Error    5 StatsResult
+ *             16 ProducedMany  17 Fetched
  *
  * Frames of produces are made beforehand, but for stamps and numbers. Offsets that a publisher is
- * told must rise. When produces were all that was measured, an auditor polls (and so takes away)
- * everything that was answered; when jobs were, Stats must say that none is in flight.
+ * told must rise. When produces were all that was measured, an auditor fetches everything that was
+ * answered; when jobs were, Stats must say that none is in flight.
  */
 #include "mqload.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { PRODUCE = 1, POLL, ACK, STATS = 8, SUBSCRIBE = 12, PRODUCE_MANY = 16, ACK_MANY };
-enum { PRODUCED = 1, POLLED, OK, ERROR, STATS_RESULT, PRODUCED_MANY = 16 };
+enum { PRODUCE = 1, POLL, ACK, STATS = 8, SUBSCRIBE = 12, PRODUCE_MANY = 16, ACK_MANY,
+       FETCH = 20 };
+enum { PRODUCED = 1, POLLED, OK, ERROR, STATS_RESULT, PRODUCED_MANY = 16, FETCHED };
 enum { LENGTH_BYTES = 4, VISIBILITY_MS = 600000 };
 
 /* Numbers from here on take five bytes each, so that frames of any number have the same length. */
@@ -95,7 +98,7 @@ static u8 *put_names(u8 *at, const conn *c) {  /* topic and group; subscribers h
 static void ask_for_jobs(conn *c, int kind, int most) {
   u8 body[4 * NAME_BYTES_MAX];
   u8 *end = put_number(put_number(put_names(body, c), 3, most), 4, VISIBILITY_MS);
-  end = put_text(end, 5, c->role == AUDITOR ? "auto" : "manual");
+  end = put_text(end, 5, "manual");
   put_request(c, kind, body, end - body);
 }
 
@@ -152,7 +155,7 @@ static void number(conn *c, u8 *bytes, int payload_at) {
 /* ---- Responses ------------------------------------------------------------------------------ */
 
 static u64 in_flight;              /* as Stats had it last */
-static bool page_was_last;
+static u64 next_offset, end_offset;  /* as Fetched had them last */
 
 static void on_produced(conn *c, span message, u64 now) {
   field f = {0};
@@ -196,10 +199,38 @@ static void on_item(conn *c, span item, u64 now) {
 }
 
 static void on_polled(conn *c, span message, u64 now) {
-  page_was_last = message.at == message.end;
   for (field f; next_field(&message, &f);) on_item(c, f.bytes, now);
   if (c->role == CONSUMER || c->role == HOLDER) on_batch_end(c);
-  c->subacks_due -= c->role == AUDITOR;
+}
+
+static u32 bound_at(span bounds, u64 k) {  /* where payload k begins: u32, little-endian */
+  const u8 *at = bounds.at + 4 * k;
+  if (at + 4 > bounds.end) fail(EXIT_CUT_OFF, "a slice with too few bounds");
+  return (u32)at[3] << 24 | at[2] << 16 | at[1] << 8 | at[0];
+}
+
+static void on_slice(conn *c, span slice) {
+  u64 count = 0;
+  span bounds = {NULL, NULL}, payloads = {NULL, NULL};
+  for (field f; next_field(&slice, &f);) {
+    if (f.number == 2) count = f.value;
+    if (f.number == 5) bounds = f.bytes;
+    if (f.number == 6) payloads = f.bytes;
+  }
+  for (u64 k = 0; k < count; k++) {
+    u32 start = bound_at(bounds, k), end = bound_at(bounds, k + 1);
+    if (start > end || end > payloads.end - payloads.at) fail(EXIT_CUT_OFF, "bounds beyond bytes");
+    count_delivery(c, payloads.at + start, end - start, 0);
+  }
+}
+
+static void on_fetched(conn *c, span message) {
+  for (field f; next_field(&message, &f);) {
+    if (f.number == 3) end_offset = f.value;
+    if (f.number == 4) next_offset = f.value;
+    if (f.number == 5) on_slice(c, f.bytes);
+  }
+  c->subacks_due--;
 }
 
 static void on_stats(conn *c, span message) {
@@ -226,6 +257,7 @@ static void on_response(conn *c, span body, u64 now) {
     case POLLED: on_polled(c, f.bytes, now); break;
     case OK: on_settled(c, opt.style == MANY || opt.style == TURN ? c->jobs_len : 1); break;
     case ERROR: on_error(f.bytes); break;
+    case FETCHED: on_fetched(c, f.bytes); break;
     case STATS_RESULT: on_stats(c, f.bytes); break;
     default: fail(EXIT_CUT_OFF, "a response of kind %u", f.number);
   }
@@ -248,12 +280,18 @@ static size_t parse(conn *c, u64 now) {
 
 static void read_topic(void) {
   conn *auditor = zeroed(1, sizeof *auditor);
+  char topic[NAME_BYTES_MAX];
+  u8 body[2 * NAME_BYTES_MAX];
+  name_topic(topic, 0);
   open_conn(auditor, AUDITOR, 0);
+  u64 from;
   do {
-    poll_jobs(auditor, JOBS_MAX);
+    from = next_offset;
+    u8 *end = put_number(put_number(put_text(body, 1, topic), 2, from), 4, JOBS_MAX);
+    put_request(auditor, FETCH, body, end - body);
     auditor->subacks_due++;
     settle(auditor);
-  } while (!page_was_last);
+  } while (from < next_offset && next_offset < end_offset);
 }
 
 static void read_in_flight(void) {  /* the last acknowledgements may still be on their way */

@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,6 +102,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profile")
     parser.add_argument("workload", nargs="?", default="M")
     parser.add_argument("--tool", choices=TOOLS, default="sample")
+    parser.add_argument("--load", help="instead of the workload's own: a longer backlog, for one")
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--top", type=int, default=25)
     options = parser.parse_args(arguments)
@@ -109,6 +111,7 @@ def main(arguments: list[str]) -> int:
     try:
         generator.compiled()
         (workload,) = select([options.workload])[:1]
+        workload = replace(workload, load=options.load or workload.load)
         path = profile(workload, TOOLS[options.tool], options.seconds)
     except (BrokerError, GeneratorError, UnknownWorkloadError) as error:
         print(f"profile: {error}", file=sys.stderr)

@@ -8,6 +8,7 @@ import socketserver
 import struct
 import threading
 from contextlib import contextmanager
+from itertools import accumulate
 
 from penstock.wire.queue._generated.queue_pb2 import Request, Response
 
@@ -176,23 +177,29 @@ class QueueDoor(Door):
         self.server.log += [payload] * (0 if self.cheats("lose") else 1 + self.cheats("double"))
         return offset
 
-    def take(self, group, count, *, settles=False):
+    def on_fetch(self, fetch):
+        """In columns, two slices at most: a reader must be able to put them together."""
+        page = self.server.log[fetch.offset : fetch.offset + 60]
+        half = len(page) // 2
+        slices = [columns(part) for part in (page[:half], page[half:]) if part]
+        place = {"next_offset": fetch.offset + len(page), "end_offset": len(self.server.log)}
+        self.send(fetched={**place, "slices": slices})
+
+    def take(self, group, count):
         """Items of a group, from where it stands."""
         server, start = self.server, self.server.positions.get(group, 0)
         payloads = server.log[start : start + count]
         server.positions[group] = start + len(payloads)
         first = server.next_lease
         server.next_lease += len(payloads)
-        if not settles:
-            server.leases.update(range(first, server.next_lease))
+        server.leases.update(range(first, server.next_lease))
         return [
             {"lease_id": first + n, "offset": start + n, "payload": payload, "ts_ms": 1}
             for n, payload in enumerate(payloads)
         ]
 
     def on_poll(self, poll):
-        items = self.take(poll.group, poll.max, settles=poll.ack_mode == "auto")
-        self.send(polled={"items": items})
+        self.send(polled={"items": self.take(poll.group, poll.max)})
 
     def on_subscribe(self, subscribe):
         self.group, self.room = subscribe.group, subscribe.prefetch
@@ -215,6 +222,13 @@ class QueueDoor(Door):
         if self.group is None:
             self.send(ok={})
         self.room += len(leases)
+
+
+def columns(payloads):
+    """Payloads as a slice of Fetched has them."""
+    bounds = accumulate(map(len, payloads), initial=0)
+    bounds = struct.pack(f"<{len(payloads) + 1}I", *bounds)
+    return {"count": len(payloads), "bounds": bounds, "payloads": b"".join(payloads)}
 
 
 def bulk(data):
