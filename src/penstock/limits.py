@@ -93,6 +93,9 @@ HEADERS_MAX = 64
 HEADERS_BYTES_MAX = 16 * KIB
 """Headers of a message, and their bytes together; HTTP servers take about as much."""
 
+LEASES_MAX = 65_536
+"""Leases named in one request: each costs a little time."""
+
 GROUP_BYTES_MAX = 256
 """Longest name of a group."""
 

@@ -165,6 +165,16 @@ async def test_others_have_a_turn_while_many_requests_are_begun(bench, monkeypat
         (wire.Request(configure_group=wire.ConfigureGroup(topic="+")), "bad_request"),
         (wire.Request(fetch=wire.Fetch(topic="$SYS")), "forbidden"),
         (wire.Request(locate=wire.Locate(topic="t", times_ms=[0] * 2_000)), "limit"),
+        (wire.Request(ack_many=wire.AckMany(lease_ids=[0] * 65_537)), "limit"),
+        (wire.Request(nack_many=wire.NackMany(lease_ids=[0] * 65_537)), "limit"),
+        (wire.Request(extend=wire.Extend(lease_ids=[0] * 65_537)), "limit"),
+        (wire.Request(produce_many=wire.ProduceMany(topic="t", payloads=[b""] * 65_537)), "limit"),
+        (
+            wire.Request(
+                produce_many=wire.ProduceMany(topic="t", payloads=[b""] * 2, seq=2**64 - 1)
+            ),
+            "bad_request",
+        ),
     ],
 )
 async def test_a_refusal_has_a_code_and_the_connection_goes_on(bench, request_, code):
@@ -407,6 +417,15 @@ async def test_a_client_that_closes_its_side_gets_what_it_asked_for(bench):
     await bench.rest()
     assert peer.kinds() == ["produced", "polled", "produced"]
     assert peer.connection.reason is DisconnectReason.CLIENT_DISCONNECT
+
+
+async def test_a_poll_that_waits_does_so_no_longer_when_the_client_closes_its_side(bench):
+    peer = bench.peer()
+    peer.send(poll(wait_ms=60_000))
+    await bench.rest()
+    peer.connection.eof_received()
+    assert peer.kinds() == ["polled"]
+    assert peer.transport.is_closed
 
 
 async def test_what_was_held_when_the_client_closed_its_side_is_still_done(bench):

@@ -68,6 +68,16 @@ async def test_earlier_responses_leave_before_the_first_message(bench):
     assert [len(response.polled.items) for response in peer.heard()[2:]] == [1, 1]
 
 
+async def test_a_subscription_waits_for_a_poll_before_it(bench):
+    peer = bench.peer()
+    await peer.ask(produce())
+    peer.send(poll(topic="empty", wait_ms=1_000), subscribe())
+    await bench.wait(0.9)
+    assert peer.kinds() == ["produced"]
+    await bench.wait(0.2)
+    assert [len(response.polled.items) for response in peer.heard()[1:]] == [0, 1]
+
+
 async def test_a_client_has_as_many_messages_as_it_wants_ahead(bench):
     peer = await subscribed(bench, 5, prefetch=2)
     assert peer.offsets() == [0, 1]

@@ -261,6 +261,16 @@ async def test_a_single_broker_is_a_cluster_of_one_that_leads(bench):
     assert (told.topics, told.messages, told.in_flight) == (1, 3, 2)
 
 
+async def test_many_topics_and_groups_are_counted_in_several_turns(bench, monkeypatch):
+    monkeypatch.setattr(listing, "COUNTED_AT_ONCE", 2)
+    peer = bench.peer()
+    for topic in ("a", "b", "c", "d", "e"):
+        await peer.ask(produce(topic=topic))
+        await peer.ask(poll(topic=topic))
+    told = (await peer.ask(stats())).stats
+    assert (told.topics, told.messages, told.in_flight) == (5, 5, 5)
+
+
 async def test_bulk_reads_are_bounded_whatever_is_asked_for(bench, monkeypatch):
     monkeypatch.setattr(fetch_module, "MESSAGES_MAX", 2)
     peer = await filled(bench, 3)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core.commands import GroupConfigured, GroupGone, TopicConfigured
 from penstock.core.rate import milli_rate
+from penstock.limits import LEASES_MAX
 from penstock.net.desk import Then
 from penstock.net.desks import Start
 from penstock.net.queue import fetch, listing, producing
-from penstock.net.queue.faults import Fault, group_fault, steer_fault
+from penstock.net.queue.faults import Fault, group_fault, steer_fault, too_many
 from penstock.net.queue.poll import Poll, delay_ms, place_of, reason_of, visibility_ms
 from penstock.net.queue.replies import Slot
 from penstock.wire.queue._generated import queue_pb2
@@ -46,12 +47,15 @@ def _nack(door: "QueueConnection", message: queue_pb2.Nack, slot: Slot) -> None:
 
 
 def _ack_many(door: "QueueConnection", message: queue_pb2.AckMany, slot: Slot) -> None:
+    if _is_refused(slot, _leases_fault(message)):
+        return
     topic, group = message.topic.encode(), message.group.encode()
     door.hub.desks.settle_leases(topic, group, list(message.lease_ids), slot)
 
 
 def _nack_many(door: "QueueConnection", message: queue_pb2.NackMany, slot: Slot) -> None:
-    _give_back(door, message, list(message.lease_ids), slot)
+    if not _is_refused(slot, _leases_fault(message)):
+        _give_back(door, message, list(message.lease_ids), slot)
 
 
 def _give_back(
@@ -70,7 +74,15 @@ def _give_back(
     )
 
 
+def _leases_fault(
+    message: queue_pb2.AckMany | queue_pb2.NackMany | queue_pb2.Extend,
+) -> Fault | None:
+    return too_many(message.lease_ids, LEASES_MAX, "leases")
+
+
 def _extend(door: "QueueConnection", message: queue_pb2.Extend, slot: Slot) -> None:
+    if _is_refused(slot, _leases_fault(message)):
+        return
     topic, group, leases = message.topic.encode(), message.group.encode(), list(message.lease_ids)
     extent_ms = visibility_ms(message.visibility_timeout_ms)
     door.hub.desks.extend_leases(topic, group, leases, extent_ms, slot)
@@ -78,10 +90,7 @@ def _extend(door: "QueueConnection", message: queue_pb2.Extend, slot: Slot) -> N
 
 def _commit(door: "QueueConnection", message: queue_pb2.Commit, slot: Slot) -> None:
     topic, group = message.topic.encode(), message.group.encode()
-    fault = group_fault(door.hub, topic, group)
-    if fault is not None:
-        slot.fail(fault)
-    else:
+    if not _is_refused(slot, group_fault(door.hub, topic, group)):
         door.hub.desks.commit(topic, group, message.offset, slot)
 
 

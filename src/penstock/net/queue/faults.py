@@ -5,6 +5,7 @@ What a client may read is more than it may write: dead letters are read like any
 the broker puts them there.
 """
 
+from collections.abc import Sized
 from typing import Final, NamedTuple
 
 from penstock.limits import GROUP_BYTES_MAX, GROUPS_MAX
@@ -27,6 +28,7 @@ __all__ = [
     "read_fault",
     "steer_fault",
     "storage_fault",
+    "too_many",
 ]
 
 BAD_REQUEST: Final = "bad_request"
@@ -80,6 +82,13 @@ def group_fault(hub: Hub, topic: bytes, group: bytes) -> Fault | None:
     if fault is None and groups.get(topic, group) is None and groups.count >= GROUPS_MAX:
         return Fault(LIMIT, f"there are {GROUPS_MAX} groups: delete some that nobody needs")
     return fault
+
+
+def too_many(values: Sized, maximum: int, what: str) -> Fault | None:
+    """Say that a request has too many of something, if so."""
+    if len(values) <= maximum:
+        return None
+    return Fault(LIMIT, f"a request may have {maximum} {what}; send several requests")
 
 
 def storage_fault(reason: DisconnectReason, detail: str) -> Fault:

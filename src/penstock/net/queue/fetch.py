@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.limits import MIB
-from penstock.net.queue.faults import LIMIT, Fault, read_fault
+from penstock.net.queue.faults import read_fault, too_many
 from penstock.net.queue.replies import Slot
 from penstock.store.search import offset_at_time
 from penstock.store.store import Store, TopicInfo, TopicSlice
@@ -95,13 +95,12 @@ def _before(store: Store, topic: bytes, slices: list[TopicSlice], end: int) -> l
 
 def locate(door: "QueueConnection", message: Locate, slot: Slot) -> None:
     """Find which offsets times have."""
-    topic, times_ms = message.topic.encode(), list(message.times_ms)
-    fault = read_fault(door.hub, topic)
-    if len(times_ms) > TIMES_MAX:
-        fault = Fault(LIMIT, f"a request may have {TIMES_MAX} times; send several requests")
+    topic = message.topic.encode()
+    fault = read_fault(door.hub, topic) or too_many(message.times_ms, TIMES_MAX, "times")
     if fault is not None:
         slot.fail(fault)
         return
+    times_ms = list(message.times_ms)
     store, request_id = door.hub.store, slot.request_id
 
     def job() -> bytes:

@@ -33,6 +33,9 @@ __all__ = ["list_groups", "list_topics", "stats"]
 PAGE_MAX = 500
 """Topics or groups of one response: some milliseconds of work on the loop."""
 
+COUNTED_AT_ONCE = 500
+"""Topics, and groups, that are counted before others have a turn."""
+
 NODE = 1
 TERM = 1
 """What a single node calls itself, and the time since it was born."""
@@ -150,7 +153,7 @@ def _group(hub: Hub, group: Group) -> queue_pb2.Group:
         topic=group.topic.decode(errors="replace"),
         name=group.name.decode(errors="replace"),
         position=group.oldest_unsettled,
-        lag=group.lag(info.next_offset) if info else 0,
+        lag=group.lag(info.next_offset, info.first_offset) if info else 0,
         in_flight=group.in_hand,
         returned=group.returned_count,
         delayed=len(group.waiting),
@@ -168,17 +171,39 @@ def _group(hub: Hub, group: Group) -> queue_pb2.Group:
 
 def stats(door: "QueueConnection", _message: Stats, slot: Slot) -> None:
     """Tell how the broker is: a cluster of one, which leads."""
-    hub = door.hub
-    index = hub.store.next_index - 1
-    topics = hub.broker.topics.by_name
-    result = StatsResult(
-        last_applied=hub.broker.index,
-        current_leader=NODE,
-        current_term=TERM,
-        last_log_index=index,
-        is_leader=True,
-        topics=len(topics),
-        messages=sum(map(hub.desks.messages, topics)),
-        in_flight=sum(group.in_hand for group in hub.broker.groups),
-    )
-    slot.respond(Response(stats=result))
+    _Count(door.hub, slot).go_on()
+
+
+class _Count:
+    """Counts messages and leases, some topics and groups in each turn of the loop."""
+
+    def __init__(self, hub: Hub, slot: Slot) -> None:
+        self._hub = hub
+        self._slot = slot
+        self._topics = iter(list(hub.broker.topics.by_name))
+        self._groups = iter(list(hub.broker.groups))
+        self._messages = self._in_flight = 0
+
+    def go_on(self) -> None:
+        """Count some more, and respond if that was all."""
+        topics = list(islice(self._topics, COUNTED_AT_ONCE))
+        groups = list(islice(self._groups, COUNTED_AT_ONCE))
+        self._messages += sum(map(self._hub.desks.messages, topics))
+        self._in_flight += sum([group.in_hand for group in groups])
+        if len(topics) == COUNTED_AT_ONCE or len(groups) == COUNTED_AT_ONCE:
+            self._hub.loop.call_soon(self.go_on)
+        else:
+            self._respond()
+
+    def _respond(self) -> None:
+        result = StatsResult(
+            last_applied=self._hub.broker.index,
+            current_leader=NODE,
+            current_term=TERM,
+            last_log_index=self._hub.store.next_index - 1,
+            is_leader=True,
+            topics=len(self._hub.broker.topics),
+            messages=self._messages,
+            in_flight=self._in_flight,
+        )
+        self._slot.respond(Response(stats=result))

@@ -26,6 +26,7 @@ from penstock.net.queue.faults import (
     PAYLOAD_TOO_LARGE,
     Fault,
     produce_fault,
+    too_many,
 )
 from penstock.net.queue.replies import Slot
 from penstock.obs.reasons import DisconnectReason
@@ -191,12 +192,9 @@ def produce_many(door: "QueueConnection", message: ProduceMany, slot: Slot) -> N
 
 
 def _many_fault(message: ProduceMany) -> Fault | None:
-    count = len(message.payloads)
-    if count > PAYLOADS_MAX:
-        return Fault(LIMIT, f"a request may have {PAYLOADS_MAX} payloads; send several requests")
-    if message.seq + count > SEQ_END:
+    if message.seq + len(message.payloads) > SEQ_END:
         return Fault(BAD_REQUEST, f"there is no seq beyond {SEQ_END - 1}")
-    return None
+    return too_many(message.payloads, PAYLOADS_MAX, "payloads")
 
 
 class _Many:

@@ -27,6 +27,7 @@ is in hand goes to others at once.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from penstock.limits import LEASES_MAX
 from penstock.net.desk import Job
 from penstock.net.queue.faults import storage_fault
 from penstock.net.queue.poll import (
@@ -212,13 +213,14 @@ class Push:
         message: Any = call.message
         match call.kind:
             case "ack_many":
-                self.acknowledge(message.lease_ids)
+                self.acknowledge(message.lease_ids[:LEASES_MAX])
             case "nack":
                 self.refuse([message.lease_id], delay_ms(message.delay_ms), reason_of(message))
             case "nack_many":
-                self.refuse(message.lease_ids, delay_ms(message.delay_ms), reason_of(message))
+                leases, pause_ms = message.lease_ids[:LEASES_MAX], delay_ms(message.delay_ms)
+                self.refuse(leases, pause_ms, reason_of(message))
             case "extend":
-                self.extend(message.lease_ids, message.visibility_timeout_ms)
+                self.extend(message.lease_ids[:LEASES_MAX], message.visibility_timeout_ms)
 
     def acknowledge(self, leases: Iterable[int]) -> None:
         """Messages are done with, whatever lease of theirs is named; others do no harm."""
