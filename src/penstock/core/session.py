@@ -18,6 +18,10 @@ Looking at one after the other is quick while few are taken. With nearly all of 
 that acknowledges one at a time would have us walk the whole circle for each, so after
 ``_LOOKS_MAX`` looks in vain a table of all ids takes over (``_TakenIds``), until so few are in
 flight that the walk is short again. Both choose the same id.
+
+Only the lower half of all ids is given out here. What a client gets of a shared subscription is not
+of its session, so no command tells which of those are in flight, and a choice that looked at them
+would be another when the journal is replayed. They have the upper half to themselves.
 """
 
 from collections import deque
@@ -33,6 +37,7 @@ __all__ = [
     "AWAIT_PUBACK",
     "AWAIT_PUBCOMP",
     "AWAIT_PUBREC",
+    "PACKET_ID_MAX",
     "PUBACK",
     "PUBCOMP",
     "PUBREC",
@@ -50,7 +55,9 @@ _EXPECTED = {PUBACK: AWAIT_PUBACK, PUBREC: AWAIT_PUBREC, PUBCOMP: AWAIT_PUBCOMP}
 _STATE = 0b011
 _RETAIN = 0b100
 _SHIFT = 3
-_PACKET_ID_MAX = 65_535
+
+PACKET_ID_MAX = 32_767
+"""The highest packet id of a session's own deliveries, and so the most that can be in flight."""
 
 _LOOKS_MAX = 1_024
 """Longest walk in search of a free packet id. As many deliveries weigh as much as the table."""
@@ -90,7 +97,7 @@ class _TakenIds:
     __slots__ = ("_marks", "count")
 
     def __init__(self, inflight: dict[int, int]) -> None:
-        self._marks = bytearray(_PACKET_ID_MAX + 1)
+        self._marks = bytearray(1 << 16)  # earlier versions have left higher ids in flight
         self._marks[0] = 1  # 0 is no packet id [MQTT-2.3.1-1]
         for packet_id in inflight:
             self._marks[packet_id] = 1
@@ -98,7 +105,7 @@ class _TakenIds:
 
     def first_free(self, start: int) -> int:
         """The first free id from ``start`` on, around the circle. The caller knows of one."""
-        found = self._marks.find(0, start)
+        found = self._marks.find(0, start, PACKET_ID_MAX + 1)
         return found if found >= 0 else self._marks.find(0)
 
     def take(self, first: int, count: int) -> None:
@@ -180,7 +187,7 @@ class Session:
         return (
             self.connected
             and not self.queue
-            and (len(self.inflight) if self.inflight else 0) + count <= window
+            and (len(self.inflight) if self.inflight else 0) + count <= min(window, PACKET_ID_MAX)
         )
 
     def begin(self, sequence: int, qos: int, *, retain: bool = False) -> int:
@@ -191,7 +198,7 @@ class Session:
         packet_id = self.next_packet_id
         if packet_id in inflight:
             packet_id = self._first_free(inflight, packet_id)
-        self.next_packet_id = packet_id + 1 if packet_id < _PACKET_ID_MAX else 1
+        self.next_packet_id = packet_id + 1 if packet_id < PACKET_ID_MAX else 1
         inflight[packet_id] = sequence << _SHIFT | (_RETAIN if retain else 0) | qos
         if self._taken_ids is not None:
             self._taken_ids.take(packet_id, 1)
@@ -201,7 +208,7 @@ class Session:
         """The first id from ``packet_id`` on that is not in flight; the caller knows of one."""
         if self._taken_ids is None:
             for _ in range(_LOOKS_MAX):
-                packet_id = packet_id + 1 if packet_id < _PACKET_ID_MAX else 1
+                packet_id = packet_id + 1 if packet_id < PACKET_ID_MAX else 1
                 if packet_id not in inflight:
                     return packet_id
         if self._taken_ids is None or self._taken_ids.count != len(inflight):
@@ -215,7 +222,7 @@ class Session:
             inflight = self.inflight = {}
         first = self.next_packet_id
         after = first + count
-        if after > _PACKET_ID_MAX or (
+        if after > PACKET_ID_MAX or (
             inflight and not inflight.keys().isdisjoint(range(first, after))
         ):
             return [self.begin(sequence + number, qos) for number in range(count)]
@@ -235,7 +242,7 @@ class Session:
 
     def dequeue(self, window: int) -> Iterator[tuple[int, int, int, bool]]:
         """Put waiting messages in flight while there is room: packet id, sequence, QoS, retain."""
-        while self.queue and self.inflight_count < window:
+        while self.queue and self.inflight_count < min(window, PACKET_ID_MAX):
             packed = self.queue.popleft()
             sequence, retain, qos = packed >> _SHIFT, bool(packed & _RETAIN), packed & _STATE
             yield self.begin(sequence, qos, retain=retain), sequence, qos, retain
@@ -376,7 +383,7 @@ class Session:
         session.connected = data.connected
         session.connection = data.connection
         session.away_since_ms = data.away_since_ms
-        session.next_packet_id = data.next_packet_id
+        session.next_packet_id = (data.next_packet_id - 1) % PACKET_ID_MAX + 1
         session.applied = data.applied
         session.will = data.will
         session.subscriptions = data.subscriptions or None

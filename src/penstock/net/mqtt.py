@@ -10,6 +10,7 @@ client sent behind it waits here and nothing more is read.
 
 import asyncio
 import secrets
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec.structs import replace
@@ -28,7 +29,7 @@ from penstock.core.commands import (
 )
 from penstock.core.effects import Delivery, Effects
 from penstock.core.routes import Route
-from penstock.core.session import PUBCOMP, PUBREC, PUBREL, Session
+from penstock.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL, Session
 from penstock.limits import KEEP_ALIVE_FACTOR, KEEP_ALIVE_S_MAX
 from penstock.model.message import Extras
 from penstock.model.topic import filter_fault
@@ -39,6 +40,7 @@ from penstock.net.envelopes import open_envelopes, refuse_unsigned
 from penstock.net.hub import Hub, Outlet, Targets
 from penstock.net.live import Live
 from penstock.net.mqtt_outbox import MqttOutbox
+from penstock.net.share import SHARED_QOS_MAX, Sharing, is_shared, parse_share
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.mqtt import encode
@@ -93,6 +95,8 @@ class MqttConnection(Connection):
         "_later",
         "_number",
         "_session",
+        "_shares_asked",
+        "_sharing",
         "_subscribing",
         "_will",
         "forward",
@@ -115,6 +119,10 @@ class MqttConnection(Connection):
         """Events behind a CONNECT that is not answered yet; None at any other time."""
         self._later: list[Any] | None = None
         """Events that were put off, until others have had their turn."""
+        self._sharing: Sharing | None = None
+        """Its shared subscriptions, if it has any."""
+        self._shares_asked: dict[int, list[tuple[bytes, int | None]]] = {}
+        """By packet id, those in the line: with their QoS, or None where they are to end."""
         self._subscribing = 0
         """Filters in the line: granted, but not yet among the session's."""
         self.forward = outbox.forward
@@ -242,6 +250,7 @@ class MqttConnection(Connection):
             return
         self._hub.counters.clients_connected += 1
         self.send(encode.connack(session_present, CONNACK_ACCEPTED))
+        self._share_all((session.subscriptions or {}).items())
         if self._keep_alive_s:
             self.file(min(self.deadline()[0], self._last_packet_at + ASK_INTERVAL_S))
         if held or self._is_reading_paused:
@@ -427,6 +436,8 @@ class MqttConnection(Connection):
     def _may_publish(self, topic: bytes) -> bool:
         """Whether anybody may publish to ``topic``; if not, the connection was closed."""
         refusal = topic_refusal(topic, self._hub.limits)
+        if is_shared(topic):
+            refusal = DisconnectReason.TOPIC_RESERVED, f"topic {printable(topic)}"
         if refusal is not None:
             self.close(*refusal)
         return refusal is None
@@ -447,6 +458,10 @@ class MqttConnection(Connection):
         if kind == PUBREL:
             self._on_release(session, packet_ids)
             return
+        if self._sharing is not None:
+            packet_ids = self._settle_shared(self._sharing, kind, packet_ids)
+            if not packet_ids:
+                return
         wrong = session.fault_of(kind, packet_ids)
         if wrong:
             detail = f"acknowledgement {kind} does not fit the QoS of packet {wrong}"
@@ -484,14 +499,22 @@ class MqttConnection(Connection):
                 return
             if topic_filter not in known:
                 new.add(topic_filter)
-            if self._is_affordable(topic_filter, len(known) + self._subscribing + len(new)):
-                requests.append((topic_filter, qos))
-            else:
+            granted = self._grant(topic_filter, qos, len(known) + self._subscribing + len(new))
+            if granted == SUBSCRIBE_FAILED:
                 new.discard(topic_filter)
-                requests.append((topic_filter, SUBSCRIBE_FAILED))
+            requests.append((topic_filter, granted))
+        self._note_shares(event.packet_id, requests)
         self._subscribing += sum(qos != SUBSCRIBE_FAILED for _, qos in requests)
         command = Subscribed(self._client_id, event.packet_id, requests)
         self._hub.pipeline.submit(command, self, durable=session.durable)
+
+    def _grant(self, topic_filter: bytes, qos: int, count: int) -> int:
+        """The QoS of a subscription, or that it fails; ``count``: with it there are so many."""
+        if not self._is_affordable(topic_filter, count):
+            return SUBSCRIBE_FAILED
+        if not is_shared(topic_filter):
+            return qos
+        return min(qos, SHARED_QOS_MAX) if parse_share(topic_filter) else SUBSCRIBE_FAILED
 
     def _is_affordable(self, topic_filter: bytes, count: int) -> bool:
         limits = self._hub.limits
@@ -502,6 +525,7 @@ class MqttConnection(Connection):
     def _on_unsubscribe(self, event: Unsubscribe) -> None:
         session = self._session
         assert session is not None
+        self._note_shares(event.packet_id, [(name, None) for name in event.filters])
         command = Unsubscribed(self._client_id, event.packet_id, event.filters)
         self._hub.pipeline.submit(command, self, durable=session.durable)
 
@@ -509,10 +533,57 @@ class MqttConnection(Connection):
         """Answer SUBACK [MQTT-3.8.4-1]."""
         self._subscribing -= sum(code != SUBSCRIBE_FAILED for code in return_codes)
         self.send(encode.suback(packet_id, return_codes))
+        self._share_all(self._shares_asked.pop(packet_id, ()))
 
     def unsubscribed(self, packet_id: int) -> None:
         """Answer UNSUBACK [MQTT-3.10.4-4]."""
         self.send(encode.unsuback(packet_id))
+        self._share_all(self._shares_asked.pop(packet_id, ()))
+
+    # ── shared subscriptions ──────────────────────────────────────────────────────────────────
+
+    def _note_shares(self, packet_id: int, requests: Iterable[tuple[bytes, int | None]]) -> None:
+        """Note what is to be shared, or no longer, once the session has it so."""
+        shares = [(n, qos) for n, qos in requests if is_shared(n) and qos != SUBSCRIBE_FAILED]
+        if shares:
+            self._shares_asked.setdefault(packet_id, []).extend(shares)
+
+    def _share_all(self, requests: Iterable[tuple[bytes, int | None]]) -> None:
+        """Share what there is to share among the session's subscriptions, or no longer."""
+        for name, qos in requests:
+            share = parse_share(name) if is_shared(name) else None
+            if share is not None and self._sharing is None:
+                self._sharing = Sharing(self._hub, self, self._number)
+            if share is not None and self._sharing is not None:
+                if qos is None:
+                    self._sharing.unsubscribe(name)
+                else:
+                    self._sharing.subscribe(name, share, qos)
+
+    def _settle_shared(self, sharing: Sharing, kind: int, packet_ids: list[int]) -> list[int]:
+        """Take acknowledgements of shared messages; the others are the session's."""
+        shared = [packet_id for packet_id in packet_ids if sharing.holds(packet_id)]
+        if shared and kind != PUBACK:
+            detail = f"acknowledgement {kind} does not fit the QoS of packet {shared[0]}"
+            self.close(DisconnectReason.PROTOCOL_VIOLATION, detail)
+            return []
+        sharing.settle(shared)
+        return [packet_id for packet_id in packet_ids if packet_id not in shared]
+
+    def may_take(self) -> bool:
+        """Whether the client reads fast enough to be given shared messages."""
+        return not self.outbox.is_full()
+
+    def is_id_taken(self, packet_id: int) -> bool:
+        """Whether its session has a packet id in flight."""
+        session = self._session
+        return session is not None and packet_id in (session.inflight or ())
+
+    def resume_writing(self) -> None:
+        """The client has caught up: there may be room for shared messages, too."""
+        super().resume_writing()
+        if self._sharing is not None:
+            self._sharing.ask()
 
     # ── the rest of what clients say ──────────────────────────────────────────────────────────
 
@@ -539,7 +610,9 @@ class MqttConnection(Connection):
 
     def _lose(self, packet_ids: list[int]) -> None:
         """Messages owed to the client are no longer in the journal."""
-        if self._session is not None:
+        if self._sharing is not None:
+            packet_ids = self._settle_shared(self._sharing, PUBACK, packet_ids)
+        if self._session is not None and packet_ids:
             command = Lost(self._client_id, self._number, packet_ids)
             self._hub.pipeline.submit(command, None, durable=self._session.durable)
 
@@ -565,6 +638,8 @@ class MqttConnection(Connection):
 
     def let_go(self) -> None:
         """Publish the will where it is due, and let go of the session."""
+        if self._sharing is not None:
+            self._sharing.leave_all()
         if self._session is not None:
             self._hub.counters.clients_connected -= 1
             self._leave(self._session)

@@ -76,32 +76,32 @@ def test_a_delivery_keeps_its_sequence_and_retain_flag_through_the_handshake():
 # ── packet ids ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_packet_ids_begin_at_one_and_wrap_after_65535():
+def test_packet_ids_begin_at_one_and_wrap_after_32767():
     session = connected()
-    session.next_packet_id = 65_534
-    assert [session.begin(1, 1) for _ in range(4)] == [65_534, 65_535, 1, 2]
+    session.next_packet_id = 32_766
+    assert [session.begin(1, 1) for _ in range(4)] == [32_766, 32_767, 1, 2]
 
 
 def test_a_packet_id_in_use_is_passed_over():
     session = connected()
-    session.next_packet_id = 65_535
-    assert [session.begin(1, 1) for _ in range(2)] == [65_535, 1]
-    session.next_packet_id = 65_535
+    session.next_packet_id = 32_767
+    assert [session.begin(1, 1) for _ in range(2)] == [32_767, 1]
+    session.next_packet_id = 32_767
     assert session.begin(2, 1) == 2
 
 
-def test_all_65535_packet_ids_can_be_in_flight_and_a_freed_one_is_found_again():
+def test_all_32767_packet_ids_can_be_in_flight_and_a_freed_one_is_found_again():
     session = connected()
-    assert session.begin_run(1, 1, 65_535) == list(range(1, 65_536))
-    assert not session.has_room(65_535)
+    assert session.begin_run(1, 1, 32_767) == list(range(1, 32_768))
+    assert not session.has_room(32_767)
     session.acknowledge(PUBACK, 30_000)
-    assert session.has_room(65_535)
+    assert session.has_room(32_767)
     assert session.begin(70_000, 1) == 30_000
 
 
 @given(
-    first=st.sampled_from([1, 5, 65_530, 65_535]),
-    taken=st.sets(st.sampled_from([1, 2, 3, 7, 8, 65_531, 65_535])),
+    first=st.sampled_from([1, 5, 32_762, 32_767]),
+    taken=st.sets(st.sampled_from([1, 2, 3, 7, 8, 32_763, 32_767])),
     count=st.integers(1, 12),
     qos=st.integers(1, 2),
 )
@@ -122,13 +122,13 @@ def test_a_run_gets_the_same_ids_as_its_messages_one_by_one(first, taken, count,
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), max_size=60))
 def test_an_id_is_never_given_out_while_it_is_in_use(steps):
     session = connected()
-    session.next_packet_id = 65_533
+    session.next_packet_id = 32_765
     in_use: list[int] = []
     for is_new, which in steps:
         if is_new or not in_use:
             packet_id = session.begin(1, 1)
             assert packet_id not in in_use
-            assert 1 <= packet_id <= 65_535
+            assert 1 <= packet_id <= 32_767
             in_use.append(packet_id)
         else:
             packet_id = in_use.pop(which % len(in_use))
@@ -153,7 +153,7 @@ def naive_choice(session: Session, ids: int) -> int:
 def test_the_id_chosen_is_the_first_free_one_however_it_is_found(first, filled, steps):
     """Few ids and short walks, so that the table comes and goes and the circle closes often."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("penstock.core.session._PACKET_ID_MAX", 24)
+        patch.setattr("penstock.core.session.PACKET_ID_MAX", 24)
         patch.setattr("penstock.core.session._LOOKS_MAX", 4)
         session = connected()
         session.next_packet_id = first
@@ -184,7 +184,7 @@ class CountedIds(dict):
 
 def test_a_client_that_frees_the_id_last_taken_costs_no_walk_around_the_circle():
     session = connected()
-    session.begin_run(1, 1, 65_535)
+    session.begin_run(1, 1, 32_767)
     session.inflight = CountedIds(session.inflight)
     for _ in range(100):
         assert session.acknowledge(PUBACK, 30_000)
@@ -195,13 +195,33 @@ def test_a_client_that_frees_the_id_last_taken_costs_no_walk_around_the_circle()
 def test_the_table_of_taken_ids_goes_when_few_are_in_flight():
     """A session costs nothing but what it uses."""
     session = connected()
-    session.begin_run(1, 1, 65_535)
+    session.begin_run(1, 1, 32_767)
     session.acknowledge(PUBACK, 30_000)
     session.begin(70_000, 1)
     assert session._taken_ids is not None
-    for packet_id in range(1, 65_535):
+    for packet_id in range(1, 32_767):
         session.acknowledge(PUBACK, packet_id)
     assert session._taken_ids is None
+
+
+def test_the_window_is_no_wider_than_there_are_ids():
+    session = connected()
+    session.begin_run(1, 1, 32_767)
+    assert not session.has_room(65_535)
+    session.enqueue(40_000, 1)
+    assert list(session.dequeue(65_535)) == []
+
+
+def test_ids_that_an_earlier_version_left_in_flight_are_finished_and_not_given_out_again():
+    """It gave out all 65,535."""
+    before = connected()
+    before.inflight = {60_000: 7 << 3 | 1}
+    before.next_packet_id = 60_001
+    session = Session.from_row(before.to_row(1))
+    session.connected = True
+    assert session.begin(8, 1) == 60_001 - 32_767
+    assert session.acknowledge(PUBACK, 60_000)
+    assert session.inflight_count == 1
 
 
 # ── room, queue, order ────────────────────────────────────────────────────────────────────────
@@ -233,11 +253,11 @@ def test_the_queue_leaves_in_order_as_far_as_the_window_allows():
 
 def test_unfinished_deliveries_are_repeated_oldest_first_whatever_their_ids():
     session = connected()
-    session.next_packet_id = 65_535
+    session.next_packet_id = 32_767
     for sequence in (10, 11, 12):
         session.begin(sequence, 2)
-    session.acknowledge(PUBREC, 65_535)
-    assert [(i, s) for i, s, _, _ in session.unfinished()] == [(65_535, 10), (1, 11), (2, 12)]
+    session.acknowledge(PUBREC, 32_767)
+    assert [(i, s) for i, s, _, _ in session.unfinished()] == [(32_767, 10), (1, 11), (2, 12)]
 
 
 def test_an_empty_session_has_nothing():
@@ -332,7 +352,7 @@ def sessions(draw: st.DrawFn) -> Session:
         st.none()
         | st.builds(WillMessage, st.binary(), st.binary(), st.integers(0, 2), st.booleans())
     )
-    session.next_packet_id = draw(packet_ids)
+    session.next_packet_id = draw(st.integers(1, 32_767))
     session.subscriptions = draw(st.dictionaries(st.binary(), st.integers(0, 2))) or None
     session.inflight = draw(st.dictionaries(packet_ids, packed)) or None
     for entry in draw(st.lists(packed)):
