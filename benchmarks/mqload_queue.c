@@ -203,7 +203,7 @@ static void on_polled(conn *c, span message, u64 now) {
   if (c->role == CONSUMER || c->role == HOLDER) on_batch_end(c);
 }
 
-static u32 bound_at(span bounds, u64 k) {  /* where payload k begins: u32, little-endian */
+static u32 bound_at(span bounds, u64 k) {  /* u32, little-endian; only differences count */
   const u8 *at = bounds.at + 4 * k;
   if (at + 4 > bounds.end) fail(EXIT_CUT_OFF, "a slice with too few bounds");
   return (u32)at[3] << 24 | at[2] << 16 | at[1] << 8 | at[0];
@@ -218,7 +218,8 @@ static void on_slice(conn *c, span slice) {
     if (f.number == 6) payloads = f.bytes;
   }
   for (u64 k = 0; k < count; k++) {
-    u32 start = bound_at(bounds, k), end = bound_at(bounds, k + 1);
+    u32 shift = bound_at(bounds, 0), start = bound_at(bounds, k) - shift;
+    u32 end = bound_at(bounds, k + 1) - shift;
     if (start > end || end > payloads.end - payloads.at) fail(EXIT_CUT_OFF, "bounds beyond bytes");
     count_delivery(c, payloads.at + start, end - start, 0);
   }

@@ -225,8 +225,8 @@ class QueueDoor(Door):
 
 
 def columns(payloads):
-    """Payloads as a slice of Fetched has them."""
-    bounds = accumulate(map(len, payloads), initial=0)
+    """Payloads as a slice of Fetched has them; bounds may begin anywhere."""
+    bounds = accumulate(map(len, payloads), initial=SPOILED)
     bounds = struct.pack(f"<{len(payloads) + 1}I", *bounds)
     return {"count": len(payloads), "bounds": bounds, "payloads": b"".join(payloads)}
 
