@@ -117,6 +117,7 @@ class Server:
             self.broker = self._make_broker()
             recover(self.store, self.broker)
             self.counters.drops.update(dict.fromkeys(DropReason, 0))  # counted in an earlier life
+            self.broker.groups.redeliveries = 0
             self._build()
             self.hub.desks.return_all()  # before a worker of this life can come
             await self._listen()

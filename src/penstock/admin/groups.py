@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from penstock.admin.view import QueueBook
 
-__all__ = ["lag", "names", "routes"]
+__all__ = ["names", "routes"]
 
 LISTED_DEFAULT, LISTED_MAX = 100, 1_000
 """Groups in one answer."""
@@ -76,12 +76,6 @@ def names(request: "Request") -> tuple[str, str]:
     if topic is None or group is None:
         raise Refusal(400, "which group is meant?", "name it: ?topic=TOPIC&group=GROUP")
     return topic, group
-
-
-def lag(group: Group, first: int, end: int) -> int:
-    """How many messages a group has not done, of a topic that has those from ``first`` on."""
-    gone = max(first - group.next, 0)
-    return max(group.lag(end) - gone, len(group.pending))
 
 
 class _Pages:
@@ -165,7 +159,7 @@ class _Pages:
             "topic": text_of(group.topic),
             "group": text_of(group.name),
             "position": group.oldest_unsettled,
-            "lag": lag(group, first, end),
+            "lag": group.lag(end, first),
             "in_flight": group.in_hand,
             "returned": group.returned_count,
             "delayed": len(group.waiting),

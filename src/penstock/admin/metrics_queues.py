@@ -57,8 +57,8 @@ QUEUES: tuple[Metric, ...] = (
     Metric(
         "penstock_group_redeliveries_total",
         "counter",
-        "Messages that those groups handed out again; falls when a group is deleted.",
-        lambda scrape: scrape.survey.redeliveries,
+        "Messages that groups handed out again.",
+        lambda scrape: scrape.view.queues.groups.redeliveries,
     ),
     counted(
         "penstock_returned_total",

@@ -13,7 +13,6 @@ from heapq import nlargest
 from itertools import chain, islice
 
 from penstock.admin.exchange import text_of
-from penstock.admin.groups import lag
 from penstock.admin.view import QueueView
 from penstock.core.groups import Group
 
@@ -43,7 +42,6 @@ class Survey:
         self.pending = 0
         self.in_flight = 0
         self.lag = 0
-        self.redeliveries = 0
 
     def slices(self) -> Iterator[None]:
         """Gather it all, a slice with each step."""
@@ -71,11 +69,10 @@ class Survey:
                 yield
 
     def _add(self, group: Group, first: int, end: int) -> None:
-        behind = lag(group, first, end)
+        behind = group.lag(end, first)
         self.groups += 1
         self.pending += len(group.pending)
         self.in_flight += group.in_hand
-        self.redeliveries += group.redeliveries
         self.lag += behind
         self._lags.append((behind, group.topic, group.name))
 

@@ -157,17 +157,17 @@ class Group:
         nobodys = self.returned_count + len(self.exhausted) + len(self.waiting)
         return len(self.pending) - nobodys
 
-    def unhanded(self, end: int) -> int:
-        """How many messages were never handed out, if the topic ends at ``end``."""
-        return max(end - self.next - self.ahead, 0)
+    def unhanded(self, end: int, first: int = 0) -> int:
+        """How many messages were never handed out, if the topic has ``first … end - 1``."""
+        return max(end - max(self.next, first) - self.ahead, 0)
 
     def available(self, end: int) -> int:
         """How many messages could be handed out, if the topic ends at ``end``."""
         return self.returned_count + self.unhanded(end)
 
-    def lag(self, end: int) -> int:
-        """How many messages are not done."""
-        return self.unhanded(end) + len(self.pending)
+    def lag(self, end: int, first: int = 0) -> int:
+        """How many messages are not done, if the topic has ``first … end - 1``."""
+        return self.unhanded(end, first) + len(self.pending)
 
     @property
     def oldest_unsettled(self) -> int:

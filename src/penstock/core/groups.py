@@ -79,6 +79,8 @@ class Groups:
         self.by_topic: dict[bytes, dict[bytes, Group]] = {}
         self.dirty: dict[bytes, None] = {}
         """Keys (``row_key``) of groups whose row on disk is older than the state here."""
+        self.redeliveries = 0
+        """How often a message was handed out that had been handed out before."""
         self._stored: dict[bytes, set[int]] = {}
         """Chunks of pending messages that have a row on disk, by the key of their group."""
         self._deleted: dict[bytes, set[int]] = {}
@@ -119,7 +121,10 @@ class Groups:
         if group is None:
             return None
         self.dirty[row_key(command.topic, command.group)] = None
-        return self._change(group, command)
+        before = group.redeliveries
+        value = self._change(group, command)
+        self.redeliveries += group.redeliveries - before
+        return value
 
     def _count_leases(self, command: Leased) -> None:
         count = sum(end - start for _, _, runs in command.shares for _, start, end in runs)
