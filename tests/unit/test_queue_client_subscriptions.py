@@ -1,6 +1,7 @@
 """Subscriptions of both queue clients over real sockets, with scripted brokers at the other end."""
 
 import asyncio
+import contextlib
 import logging
 import queue
 import threading
@@ -275,19 +276,31 @@ def test_no_more_handlers_run_at_once_than_were_asked_for(clients):
     assert max(most) <= 2
 
 
-@pytest.fixture
-def pushing_three():
-    """A broker that pushes three jobs and notes which leases are acknowledged until it is left."""
+@contextlib.contextmanager
+def pushing(count):
+    """A broker that pushes so many jobs and notes which leases are acknowledged until it is left."""
     acked = []
 
     def push(peer):
         peer.read()
-        peer.send(b"".join(encode.pushed([(n, n, 0, 0, b"", 1, 0, ())]) for n in range(3)))
+        peer.send(encode.pushed([(n, n, 0, 0, b"", 1, 0, ()) for n in range(count)]))
         for request in peer.requests():
             acked.extend(request.ack_many.lease_ids)
 
     with broker(be_there, push) as address:
         yield address, acked
+
+
+@pytest.fixture
+def pushing_one():
+    with pushing(1) as made:
+        yield made
+
+
+@pytest.fixture
+def pushing_three():
+    with pushing(3) as made:
+        yield made
 
 
 def test_a_handler_may_close_its_subscription_and_leave_the_rest_to_the_broker(pushing_three):
@@ -320,6 +333,54 @@ def test_a_handler_in_a_loop_may_close_its_subscription_too(pushing_three):
 
     asyncio.run(main())
     assert acked == [0]
+
+
+def test_the_last_acknowledgement_is_sent_when_all_other_handlers_are_gone(pushing_one):
+    """Nobody else is there to gather it with."""
+    address, acked = pushing_one
+    box = queue.Queue()
+
+    def handle(_job):
+        box.get(timeout=20).close()
+        for thread in threading.enumerate():
+            is_other = thread is not threading.current_thread()
+            if is_other and thread.name.startswith("penstock-handler"):
+                thread.join(20)
+
+    with connect([address]) as client:
+        subscription = client.subscribe("t", "g", handle, concurrency=16)
+        box.put(subscription)
+        assert subscription.wait(20) is True
+    assert acked == [0]
+
+
+def test_with_auto_what_is_pushed_while_we_leave_is_handled():
+    """The broker counts it as done; it goes on until it learns that we leave."""
+    leaving, pushed = threading.Event(), threading.Event()
+    handled = []
+    box = queue.Queue()
+
+    def push(peer):
+        peer.read()
+        peer.say(**polled((0, b"")))
+        assert leaving.wait(20)
+        for lease in range(1, 6):
+            peer.say(**polled((lease, b"")))
+        pushed.set()
+        assert peer.read() is None
+
+    def handle(job):
+        handled.append(job.lease_id)
+        if job.lease_id == 0:
+            box.get(timeout=20).close()
+            leaving.set()
+            assert pushed.wait(20)
+
+    with broker(be_there, push) as address, connect([address]) as client:
+        subscription = client.subscribe("t", "g", handle, ack_mode="auto", concurrency=1)
+        box.put(subscription)
+        assert subscription.wait(20) is True
+    assert handled == [0, 1, 2, 3, 4, 5]
 
 
 def test_acknowledgements_of_a_burst_leave_together(subscribe):
