@@ -264,8 +264,8 @@ _PRODUCED = (
     ),
     _queue(
         "QM",
-        "produce_many, 4 x 256",
-        "queue-produce -k 256 -w 4 -s 100",
+        "produce_many, 8 x 256",
+        "queue-produce -k 256 -w 8 -s 100",
         ANSWERED,
         peer=_XADD_50,
         target=1.5,
@@ -325,7 +325,7 @@ _CONSUMED = (
 
 _OWN_CLIENT = (
     _queue("QC32", "our client, 1 x 32", "--op produce -s 100 -w 32", ANSWERED, driver=CLIENT),
-    _queue("QCM", "our client, many x 256", "--op many -s 100 -w 4", ANSWERED, driver=CLIENT),
+    _queue("QCM", "our client, many x 256", "--op many -s 100 -w 8", ANSWERED, driver=CLIENT),
     _queue("QCS", "our client, subscribe", "--op subscribe -s 100", SETTLED, driver=CLIENT),
 )
 
