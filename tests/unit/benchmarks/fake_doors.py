@@ -23,6 +23,8 @@ SPOILED = 7
 class Door(socketserver.StreamRequestHandler):
     """One connection; everything that connections share is on the server."""
 
+    disable_nagle_algorithm = True
+
     def handle(self):
         try:
             while self.serve_one():
