@@ -168,6 +168,12 @@ class Bench(DeskBench):
             await self.rest()
         self.clock.advance(end - self.clock.monotonic())
 
+    def ring(self, seconds: float) -> None:
+        """Let time pass at once, whatever is under way."""
+        self.clock.advance(seconds)
+        while (due := self.loop.due(self.clock.monotonic())) is not None:
+            due[1]()
+
     async def close(self) -> None:
         for client in list(self.hub.clients):
             client.connection_lost(None)  # type: ignore[attr-defined]

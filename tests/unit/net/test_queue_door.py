@@ -269,21 +269,16 @@ async def test_a_poll_that_waits_gets_what_comes(bench):
 
 async def test_what_is_on_its_way_when_the_time_is_over_is_still_taken(bench):
     peer, other = bench.peer(), bench.peer()
-    peer.send(poll(wait_ms=1_000))
-    await bench.rest()
-    other.send(produce())
-    await bench.rest()
-    peer.send(poll(wait_ms=100), produce())
-    await bench.rest()
+    await other.ask(poll())
+    await other.ask(produce())
     bench.shut()
-    bench.desks.deal(TOPIC.encode(), GROUP.encode())
+    peer.send(poll(wait_ms=1_000))
     await turns(5)
-    bench.clock.advance(2)
-    for poll_ in list(peer.connection.polls):
-        poll_.stop_waiting()
+    bench.ring(1)
+    assert peer.heard() == []
     bench.open()
-    await bench.wait(1)
-    assert len(peer.pushed()) == 2
+    await bench.rest()
+    assert peer.offsets() == [0]
 
 
 async def test_a_message_of_a_poll_whose_client_left_goes_to_the_next(bench):

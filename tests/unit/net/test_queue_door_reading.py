@@ -247,6 +247,17 @@ async def test_dead_letters_are_read_and_sent_back(bench):
     assert [item.payload for item in (await peer.ask(poll())).polled.items] == [b"0"]
 
 
+async def test_what_failed_often_enough_by_a_new_rule_is_a_dead_letter_at_once(bench):
+    peer = await filled(bench, 1)
+    names = {"topic": TOPIC, "group": GROUP}
+    (item,) = (await peer.ask(poll())).polled.items
+    await peer.ask(wire.Request(nack=wire.Nack(**names, lease_id=item.lease_id)))
+    configure = wire.ConfigureGroup(**names, max_deliveries=1)
+    await peer.ask(wire.Request(configure_group=configure))
+    await bench.rest()
+    assert bench.store.topic(f"$dlq/{TOPIC}/{GROUP}".encode()).next_offset == 1
+
+
 # ── the whole
 
 
