@@ -138,7 +138,6 @@ class QueueConnection(Connection):
                 self._hold(events[position:])
                 return
             self._handlers[type(event)](event, now_ms)
-
         if self.is_waiting():
             self.pause_reading()
 
