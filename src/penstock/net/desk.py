@@ -20,6 +20,8 @@ becomes due or a token has grown, and says so in a command (``Swept``).
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import msgspec
+
 from penstock.core.commands import (
     GroupMade,
     Leased,
@@ -53,7 +55,7 @@ AGAIN_S = 0.5
 """Pause before something is tried again that the disk refused."""
 
 
-class Job(NamedTuple):
+class Job(msgspec.Struct, frozen=True, gc=False):
     """A message as it is handed out: its lease, and how often that has happened by now."""
 
     message: Message
@@ -389,13 +391,7 @@ class Desk:
         self.deal()
 
     def _pass_on(self, worker: Worker, share: Share, messages: dict[int, Message]) -> None:
-        found = [
-            Job(messages[offset], share.lease + number, times)
-            for number, (offset, times) in enumerate(
-                zip(share.offsets, share.deliveries, strict=True)
-            )
-            if offset in messages
-        ]
+        found = _jobs(share, messages)
         if len(found) < len(share.offsets):
             self._settle_removed([o for o in share.offsets if o not in messages])
         if worker.consumer in self._gone:
@@ -477,6 +473,13 @@ class Then:
 
 def _count(runs: Iterable[Run]) -> int:
     return sum([end - start for _, start, end in runs])
+
+
+def _jobs(share: Share, messages: dict[int, Message]) -> list[Job]:
+    """What was handed out, as far as it is there; nearly always it all is."""
+    leases = range(share.lease, share.lease + len(share.offsets))
+    rows = zip(map(messages.get, share.offsets), leases, share.deliveries, strict=True)
+    return [Job(message, lease, times) for message, lease, times in rows if message is not None]
 
 
 def _compact(heads: list[int]) -> list[int]:

@@ -87,17 +87,18 @@ def reason_of(message: queue_pb2.Nack | queue_pb2.NackMany) -> bytes:
 def items_of(jobs: list[Job]) -> list[encode.Item]:
     """Messages as they are handed out."""
     items: list[encode.Item] = []
-    for message, lease, deliveries in jobs:
+    for job in jobs:
+        message = job.message
         flags = message.flags
         items.append(
             (
-                lease,
+                job.lease,
                 message.offset,
                 (flags & FLAG_PRIORITY) >> PRIORITY_SHIFT,
                 (flags & FLAG_CONTENT_TYPE) >> CONTENT_TYPE_SHIFT,
                 message.payload,
                 message.time_ms,
-                deliveries - 1,
+                job.deliveries - 1,
                 message.extras.headers if message.extras else (),
             )
         )

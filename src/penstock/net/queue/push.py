@@ -184,13 +184,14 @@ class Push:
         until_ms = self._hub.wall_ms() + self.visibility_ms
         look_ms = until_ms - self.visibility_ms // 3
         by_offset, by_lease = self._by_offset, self._by_lease
-        for message, lease, _ in jobs:
-            pushed = _Pushed(message.offset, lease, look_ms, until_ms)
-            known = by_offset.get(message.offset)
+        for job in jobs:
+            offset, lease = job.message.offset, job.lease
+            pushed = _Pushed(offset, lease, look_ms, until_ms)
+            known = by_offset.get(offset)
             if known is not None:
                 self._untrack(known)
                 self._remember(pushed, known.leases)
-            by_offset[message.offset] = by_lease[lease] = pushed
+            by_offset[offset] = by_lease[lease] = pushed
         self._in_hand += len(jobs)
         self._watch()
 
