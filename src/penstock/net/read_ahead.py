@@ -12,7 +12,6 @@ from penstock.errors import StorageError
 from penstock.limits import MIB
 from penstock.model.message import Message
 from penstock.net.hub import Hub
-from penstock.store.store import TopicRange
 
 __all__ = ["ReadAhead"]
 
@@ -37,9 +36,8 @@ class ReadAhead:
 
     def take(self, offsets: Iterable[int]) -> dict[int, Message]:
         """Those of some messages that were read; they are not kept any longer."""
-        pop = self._messages.pop
-        found = {offset: pop(offset, None) for offset in offsets} if self._messages else {}
-        return {offset: message for offset, message in found.items() if message is not None}
+        messages, pop = self._messages, self._messages.pop
+        return {offset: pop(offset) for offset in offsets if offset in messages}
 
     def go_on(self, offset: int, end: int) -> None:
         """See that what lies between is at hand before it is asked for."""
@@ -53,19 +51,24 @@ class ReadAhead:
 
     def _read(self, start: int) -> None:
         reading = self._reading = object()
-        read, topic = self._hub.store.read_topic, self._topic
+        store, topic = self._hub.store, self._topic
 
-        def found(messages: TopicRange) -> None:
+        def read() -> tuple[dict[int, Message], int]:
+            part = store.read_topic(topic, start, MESSAGES_MAX, BYTES_MAX)
+            return {message.offset: message for message in part.messages()}, part.next_offset
+
+        def found(messages_and_end: tuple[dict[int, Message], int]) -> None:
             if self._reading is reading:
                 self._reading = None
-                self._messages.update((m.offset, m) for m in messages.messages())
-                self._end = max(messages.next_offset, start)
+                messages, end = messages_and_end
+                self._messages |= messages
+                self._end = max(end, start)
 
         def failed(_error: StorageError) -> None:
             if self._reading is reading:
                 self._reading = None  # who needs the messages will meet the error
 
-        self._hub.run_off_loop(lambda: read(topic, start, MESSAGES_MAX, BYTES_MAX), found, failed)
+        self._hub.run_off_loop(read, found, failed)
 
     def forget(self) -> None:
         """Nothing that was read is of use any more."""
