@@ -193,7 +193,8 @@ class Group:
         """Let the heap begin with a lease that does end then."""
         while self._expiries:
             until_ms, first, end = self._expiries[0]
-            lease = next((n for n in range(first, end) if self._ends(n, until_ms)), end)
+            held = filter(self.leases.__contains__, range(first, end))
+            lease = next((n for n in held if self._ends(n, until_ms)), end)
             if lease == first:
                 return
             if lease < end:
