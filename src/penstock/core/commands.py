@@ -344,6 +344,8 @@ class LeasesReturned(msgspec.Struct, frozen=True, array_like=True, tag=26, gc=Fa
     delay_ms: int = 0
     reason: bytes = b""
     counts: bool = True
+    is_failure: bool = True
+    """Whether the pause is due that a failure calls for. Who vanished may not have failed."""
 
 
 class LeasesExtended(msgspec.Struct, frozen=True, array_like=True, tag=27, gc=False):

@@ -214,6 +214,7 @@ class Desks:
         delay_ms: int = 0,
         reason: bytes = b"",
         counts: bool = True,
+        is_failure: bool = True,
     ) -> None:
         """Messages under leases are to be handed out again."""
         held = self._held(topic, group, leases)
@@ -222,7 +223,7 @@ class Desks:
             return
         now_ms = self._hub.wall_ms()
         command = LeasesReturned(
-            topic, group, ranges_of(held), now_ms, delay_ms, reason, counts=counts
+            topic, group, ranges_of(held), now_ms, delay_ms, reason, counts, is_failure
         )
         self._hub.counters.returned_total += len(held)
         _Returning(self._hub, command, outlet).submit()

@@ -120,7 +120,10 @@ class Push:
         held = [held.leases[-1] for held in self._by_offset.values() if not held.is_lapsed]
         self._forget_all()
         if held:
-            self._hub.desks.return_leases(self.topic, self.group, held, counts=False)
+            # They count as delivered: one of them may be what the client died of.
+            self._hub.desks.return_leases(
+                self.topic, self.group, held, reason=b"connection ended", is_failure=False
+            )
 
     def topic_deleted(self, topic: bytes) -> None:
         """What was pushed is no more, and its offsets will be those of others."""
