@@ -4,7 +4,11 @@
 
     PUSH queue job                              the job's number in its queue, from 1, once stored
     PULL queue [COUNT n] [BLOCK ms] [WITHACK]   jobs, or null if there are none
+    PULL topic GROUP group …                    messages of a group of any topic
     ACK sequence                                OK, once that is stored
+
+A queue is a topic and its workers are a group, both by names that are not said. With ``GROUP`` the
+topic is the one that is named, without a prefix, and the group begins with its oldest message.
 
 A PULL stands in the same circle as the workers of the binary protocol until it has got something or
 its time is over. A job is done when it leaves, unless the client asks for ``WITHACK``: then each
@@ -15,6 +19,7 @@ its connection ends goes to others.
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.model.message import Message
+from penstock.model.topic import topic_fault
 from penstock.net.desk import Job
 from penstock.net.envelopes import unsigned_refusal
 from penstock.net.queues import PREFIX, WORKERS
@@ -29,6 +34,9 @@ if TYPE_CHECKING:
     from penstock.net.resp.connection import RespConnection
 
 __all__ = ["COMMANDS"]
+
+GROUP_BYTES_MAX = 256
+"""Longest name of a group; as for streams."""
 
 COUNT_MAX = 1_024
 """Jobs that one PULL may ask for."""
@@ -84,24 +92,39 @@ class _Pushed:
 # ── PULL ──────────────────────────────────────────────────────────────────────────────────────
 
 
+class _Source(NamedTuple):
+    """What is pulled from."""
+
+    topic: bytes
+    group: bytes
+
+
 class _Options(NamedTuple):
     at_most: int = 1
     block_ms: int | None = None
     with_ack: bool = False
+    group: bytes | None = None
 
 
 def _pull(call: Call) -> None:
-    """Take jobs of a queue: PULL queue [COUNT n] [BLOCK ms] [WITHACK]."""
+    """Take jobs of a queue: PULL queue [GROUP group] [COUNT n] [BLOCK ms] [WITHACK]."""
     options = _parsed(call.args[2:])
     if isinstance(options, str):
         call.fail(options)
         return
-    topic = PREFIX + call.args[1]
-    group = call.connection.hub.broker.groups.get(topic, WORKERS)
+    hub = call.connection.hub
+    source = _Source(PREFIX + call.args[1], WORKERS)
+    if options.group is not None:
+        source = _Source(call.args[1], options.group)
+    fault = topic_fault(source.topic, hub.limits.topic_bytes_max, hub.limits.topic_levels_max)
+    if fault and options.group is not None:
+        call.fail(f"ERR {DisconnectReason.TOPIC_INVALID.value}: {fault}")
+        return
+    group = hub.broker.groups.get(*source)
     if options.with_ack and group is not None and len(group.pending) >= PENDING_MAX:
         call.fail(f"ERR {len(group.pending)} jobs of this queue wait for an ACK, give some first")
         return
-    _Puller(call, topic, options).start()
+    _Puller(call, source, options).start()
 
 
 def _parsed(arguments: list[bytes]) -> _Options | str:
@@ -112,6 +135,11 @@ def _parsed(arguments: list[bytes]) -> _Options | str:
         name = word.upper()
         if name == b"WITHACK":
             options = options._replace(with_ack=True)
+        elif name == b"GROUP":
+            group = next(words, b"")
+            if not 0 < len(group) <= GROUP_BYTES_MAX:
+                return f"ERR GROUP is a name of 1 to {GROUP_BYTES_MAX} bytes"
+            options = options._replace(group=group)
         elif name == b"COUNT":
             count = _integer(next(words, b""), 1, COUNT_MAX)
             if count is None:
@@ -140,9 +168,9 @@ class _Puller:
 
     takes_turns = True
 
-    def __init__(self, call: Call, topic: bytes, options: _Options) -> None:
+    def __init__(self, call: Call, source: _Source, options: _Options) -> None:
         self._call = call
-        self._topic = topic
+        self._source = source
         self._options = options
         self._hub = call.connection.hub
         self._pulls = pulls_of(call.connection)
@@ -156,7 +184,7 @@ class _Puller:
         if self._options.block_ms:
             delay_s = self._options.block_ms / 1000
             self._timer = self._hub.loop.call_later(delay_s, self._give_up)
-        self._hub.desks.join(self._topic, WORKERS, self)
+        self._hub.desks.join(*self._source, self)
 
     def room(self) -> int:
         """As many as were asked for, once."""
@@ -177,14 +205,14 @@ class _Puller:
         messages = [job.message for job in jobs]
         self._hub.counters.messages_out_total[1] += len(messages)
         if self._options.with_ack:
-            self._pulls.keep(self._topic, self.consumer, messages)
+            self._pulls.keep(self._source, self.consumer, messages)
             self._finish([[message.sequence, message.payload] for message in messages])
         else:
             self._finish([message.payload for message in messages])
         self._rest()
 
     def _rest(self) -> None:
-        self._hub.desks.rest(self._topic, WORKERS, self.consumer)
+        self._hub.desks.rest(*self._source, self.consumer)
 
     def idle(self) -> None:
         """There is nothing: say so, unless the client would rather wait."""
@@ -206,7 +234,7 @@ class _Puller:
 
     def _give_up(self) -> None:
         """Its time is over; but what is on its way to it is still taken."""
-        if self._is_answered or self._hub.desks.is_serving(self._topic, WORKERS, self.consumer):
+        if self._is_answered or self._hub.desks.is_serving(*self._source, self.consumer):
             return
         self._finish(None)
         self._rest()
@@ -216,7 +244,7 @@ class _Puller:
         if not self._is_answered:
             self._is_answered = True
             self._unhook()
-            self._hub.desks.leave(self._topic, WORKERS, self.consumer)
+            self._hub.desks.leave(*self._source, self.consumer)
 
     def _finish(self, answer: "encode.Value") -> None:
         self._is_answered = True
@@ -268,7 +296,7 @@ class _Job(NamedTuple):
     """A job with a client: its place, and the PULL that brought it there."""
 
     sequence: int
-    topic: bytes
+    source: _Source
     offset: int
     consumer: bytes
 
@@ -302,10 +330,10 @@ class _Pulls:
         self._connection = connection
         self._hub = connection.hub
         self._count = 0
-        self._jobs: dict[int, _Job] = {}
-        """By sequence."""
-        self._left: dict[tuple[bytes, bytes], int] = {}
-        """How many are left of each PULL: topic and name. On disk; their ACK may be on its way."""
+        self._jobs: dict[int, list[_Job]] = {}
+        """By sequence: one message may be with the client on account of several groups."""
+        self._left: dict[tuple[_Source, bytes], int] = {}
+        """How many are left of each PULL, by its name. On disk; their ACK may be on its way."""
         connection.on_close(self._return_all)
 
     def next_name(self) -> bytes:
@@ -313,32 +341,32 @@ class _Pulls:
         self._count += 1
         return b"pull#%d#%d" % (self._connection.number, self._count)
 
-    def keep(self, topic: bytes, consumer: bytes, jobs: list[Message]) -> None:
+    def keep(self, source: _Source, consumer: bytes, jobs: list[Message]) -> None:
         """Jobs are with the client."""
-        self._left[topic, consumer] = len(jobs)
-        self.hold([_Job(job.sequence, topic, job.offset, consumer) for job in jobs])
+        self._left[source, consumer] = len(jobs)
+        self.hold([_Job(job.sequence, source, job.offset, consumer) for job in jobs])
 
     def hold(self, jobs: list[_Job]) -> None:
         """These may be acknowledged."""
-        self._jobs.update((job.sequence, job) for job in jobs)
+        for job in jobs:
+            self._jobs.setdefault(job.sequence, []).append(job)
 
     def settle(self, sequences: list[int], acked: _Acked) -> None:
         """The client is done with jobs; a number we know nothing of does no harm."""
-        jobs_of: dict[bytes, list[_Job]] = {}
+        jobs_of: dict[_Source, list[_Job]] = {}
         for sequence in sequences:
-            job = self._jobs.pop(sequence, None)
-            if job is not None:
-                jobs_of.setdefault(job.topic, []).append(job)
-        for topic, jobs in jobs_of.items():
+            for job in self._jobs.pop(sequence, ()):
+                jobs_of.setdefault(job.source, []).append(job)
+        for source, jobs in jobs_of.items():
             self._hub.counters.acknowledged_total += len(jobs)
             settling = _Settling(self, jobs, acked)
             offsets = [job.offset for job in jobs]
-            self._hub.desks.settle_offsets(topic, WORKERS, offsets, settling)
+            self._hub.desks.settle_offsets(*source, offsets, settling)
 
     def settled(self, jobs: list[_Job]) -> None:
         """The disk has it: a PULL that is done with all of its jobs is nobody any more."""
         for job in jobs:
-            pull = (job.topic, job.consumer)
+            pull = (job.source, job.consumer)
             if pull in self._left:  # else the connection has ended
                 self._left[pull] -= 1
                 if not self._left[pull]:
@@ -351,8 +379,8 @@ class _Pulls:
             self._leave(*pull)
         self._left = {}
 
-    def _leave(self, topic: bytes, consumer: bytes) -> None:
-        self._hub.desks.leave(topic, WORKERS, consumer)
+    def _leave(self, source: _Source, consumer: bytes) -> None:
+        self._hub.desks.leave(*source, consumer)
 
 
 def pulls_of(connection: "RespConnection") -> _Pulls:

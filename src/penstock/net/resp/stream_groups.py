@@ -29,8 +29,9 @@ from penstock.net.resp.stream_faults import (
     no_group_of_key,
     not_stored,
 )
-from penstock.net.resp.stream_lines import Lines, Place
+from penstock.net.resp.stream_lines import Lines
 from penstock.net.resp.stream_options import Read, Source, makes_stream, read_options
+from penstock.net.resp.stream_places import Place
 from penstock.net.resp.stream_reading import (
     entries_at,
     exists,

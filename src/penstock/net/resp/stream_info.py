@@ -12,6 +12,7 @@ from penstock.net.hub import Hub
 from penstock.net.resp.calls import Call, Spec
 from penstock.net.resp.stream_faults import StreamFault, no_group_of_key
 from penstock.net.resp.stream_options import integer
+from penstock.net.resp.stream_pending import delivered
 from penstock.net.resp.stream_reading import (
     entries_back_from,
     entries_from,
@@ -140,7 +141,8 @@ async def _entries(hub: Hub, topic: bytes, count_max: int) -> list[bytes]:
 
 async def _full_group(hub: Hub, group: Group, count_max: int) -> Value:
     """A group with its consumers, and for both some of what is pending."""
-    listed = _first_of(group.pending, count_max)
+    delivered_ones = list(delivered(group))
+    listed = _first_of(delivered_ones, count_max)
     held = {name: _first_of(c.pending, count_max) for name, c in sorted(group.consumers.items())}
     wanted = {*listed, *(offset for offsets in held.values() for offset in offsets)}
     names = await ids_at(hub, group.topic, wanted)
@@ -166,7 +168,7 @@ async def _full_group(hub: Hub, group: Group, count_max: int) -> Value:
     return {
         "name": group.name,
         **await _progress(hub, group),
-        "pel-count": len(group.pending),
+        "pel-count": len(delivered_ones),
         "pending": pending,
         "consumers": consumers,
     }
@@ -183,16 +185,17 @@ async def _progress(hub: Hub, group: Group) -> dict[Value, Value]:
     info = topic_info(hub, group.topic)
     return {
         "last-delivered-id": names.get(last, NO_ID),
-        "entries-read": group.next,
-        "lag": _lag(info, group.next),
+        "entries-read": group.next + group.ahead,
+        "lag": _lag(info, group),
     }
 
 
-def _lag(info: TopicInfo | None, following: int) -> int | None:
+def _lag(info: TopicInfo | None, group: Group) -> int | None:
     """How many entries the group has yet to hand out; None if some of them may be deleted."""
-    if info is None or following >= info.next_offset:
+    if info is None or group.next >= info.next_offset:
         return 0
-    return None if info.deleted else info.next_offset - max(following, info.first_offset)
+    following = max(group.next, info.first_offset)
+    return None if info.deleted else max(info.next_offset - following - group.ahead, 0)
 
 
 # ── XINFO GROUPS, XINFO CONSUMERS ─────────────────────────────────────────────────────────────
@@ -205,7 +208,7 @@ async def _groups(call: Call) -> bytes:
         {
             "name": name,
             "consumers": len(group.consumers),
-            "pending": len(group.pending),
+            "pending": sum(1 for _ in delivered(group)),
             **await _progress(hub, group),
         }
         for name, group in sorted(hub.broker.groups.by_topic.get(topic, {}).items())

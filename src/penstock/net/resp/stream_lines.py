@@ -12,10 +12,14 @@ line of each, and is served by one of them.
 
 What is promised by ``Taken`` is delivered: a consumer whose time is over while it is being served
 gets its entries all the same, since they are its own by then.
+
+All this is for groups that only streams use, where a message is next because of its offset. In a
+group that workers of other doors use as well, or on a topic with messages that have a time, others
+may have taken what lies ahead, leases run out and delays pass. There the consumers go to the
+group's desk (``stream_desk``), which sees to all that.
 """
 
 import asyncio
-from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from penstock.core.commands import Settled, Taken
@@ -23,75 +27,17 @@ from penstock.core.groups import Group, Share
 from penstock.errors import StorageError
 from penstock.net.hub import Hub
 from penstock.net.owed import ranges_of
+from penstock.net.resp.stream_desk import DeskPlace
 from penstock.net.resp.stream_faults import StreamFault, no_group
+from penstock.net.resp.stream_places import ROUND_COUNT_MAX, Found, Place
 from penstock.net.resp.stream_reading import Gathered, entries_at, entries_from, topic_info
 from penstock.net.resp.stream_steps import submitted
 from penstock.obs.log import get_logger
 from penstock.store.store import TopicInfo
 
-__all__ = ["Found", "Lines", "Place"]
-
-ROUND_COUNT_MAX = 10_000
-"""Entries that one round hands out at most; those who want more ask again."""
+__all__ = ["Lines"]
 
 _log = get_logger("streams")
-
-
-class Found(NamedTuple):
-    """What a consumer got, and from which stream."""
-
-    topic: bytes
-    entries: list[bytes]
-
-
-class Place:
-    """A consumer's place, in one line or in several."""
-
-    def __init__(
-        self, hub: Hub, consumer: bytes, count_max: int | None, *, settle: bool, waits: bool
-    ) -> None:
-        self.consumer = consumer
-        self.count_max = ROUND_COUNT_MAX if count_max is None else count_max
-        self.settle = settle
-        self.waits = waits
-        """Whether it stays when there is nothing for it."""
-        self.lines: list[_Line] = []
-        self.found: asyncio.Future[Found | None] = hub.loop.create_future()
-        self._is_served = False
-
-    @property
-    def is_free(self) -> bool:
-        """Whether a round may serve it: none else does, and it did not get anything yet."""
-        return not self._is_served and not self.found.done()
-
-    def reserve(self) -> None:
-        """A round is about to give it something: no other may, then."""
-        self._is_served = True
-
-    def release(self) -> None:
-        """The round is over; if it brought nothing, another may serve it."""
-        self._is_served = False
-        if not self.waits:
-            self.answer(None)
-        elif self.is_free:
-            for line in self.lines:
-                line.serve()
-
-    def answer(self, found: Found | None) -> None:
-        """It has what it came for, or leaves without."""
-        if not self.found.done():
-            self.found.set_result(found)
-
-    def fail(self, error: Exception) -> None:
-        """It cannot be served."""
-        if not self.found.done():
-            self.found.set_exception(error)
-
-    def expire(self) -> None:
-        """Its time is over; a round that serves it is still awaited."""
-        self.waits = False
-        if not self._is_served:
-            self.answer(None)
 
 
 class _Line:
@@ -102,6 +48,8 @@ class _Line:
         self.topic = topic
         self.group = group
         self.places: dict[Place, None] = {}
+        self._at_desk: dict[Place, DeskPlace] = {}
+        """Those of them who are served by the group's desk, until they leave."""
         self._round_task: asyncio.Task[None] | None = None
 
     def close(self) -> None:
@@ -124,11 +72,33 @@ class _Line:
             self.fail(no_group(self.topic, self.group))
             return
         info = topic_info(self._hub, self.topic)
+        if not self._is_plain(group):
+            self._go_to_desk()
+            return
         if info is None or not group.available(info.next_offset):
             self._dismiss()
             return
         self._round_task = self._hub.loop.create_task(self._round(group, info))
         self._round_task.add_done_callback(self._ended)
+
+    def _is_plain(self, group: Group) -> bool:
+        """Whether only streams use the group: its next message is that of the next offset."""
+        is_worked_on = self._hub.desks.workers(self.topic, self.group) or group.wakes_ms()
+        return not (is_worked_on or group.ahead or group.returned_count)
+
+    def _go_to_desk(self) -> None:
+        """Have all who stand here served by the group's desk."""
+        for place in self.places:
+            if place.is_free and place not in self._at_desk:
+                worker = self._at_desk[place] = DeskPlace(self._hub, self.topic, self.group, place)
+                worker.join()
+
+    def leave(self, place: Place) -> None:
+        """One has got what it wanted, or gives up."""
+        self.places.pop(place, None)
+        worker = self._at_desk.pop(place, None)
+        if worker is not None:
+            worker.rest()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._round_task = None
@@ -148,7 +118,12 @@ class _Line:
     async def _round(self, group: Group, info: TopicInfo) -> None:
         start = max(group.next, info.first_offset)
         wanted = min(sum(place.count_max for place in self._free()), ROUND_COUNT_MAX)
-        seen = await entries_from(self._hub, self.topic, start, info.next_offset, wanted)
+        seen = await entries_from(
+            self._hub, self.topic, start, info.next_offset, wanted, stops_at_times=True
+        )
+        if not self._is_plain(group) or (seen.is_timed and not seen.entries):
+            self._go_to_desk()
+            return
         served = self._shares(len(seen.entries) + group.returned_count)
         if not served:
             self._dismiss()
@@ -168,13 +143,13 @@ class _Line:
 
     def _free(self) -> list[Place]:
         """Those who may be served, as far as they want messages in the same way as the first."""
-        free = [place for place in self.places if place.is_free]
+        free = [place for place in self.places if place.is_free and place not in self._at_desk]
         return [place for place in free if place.settle == free[0].settle]
 
     def _dismiss(self) -> None:
         """There is nothing: who does not wait leaves."""
-        for place in self.places:
-            if place.is_free and not place.waits:
+        for place in self._free():
+            if not place.waits:
                 place.answer(None)
 
     def _shares(self, available: int) -> dict[Place, int]:
@@ -255,17 +230,17 @@ class Lines:
 
         Raises StreamFault if the group is gone or the disk refuses.
         """
-        place.lines = [self._line(topic, group) for topic in topics]
+        place.lines = lines = [self._line(topic, group) for topic in topics]
         timer = self._hub.loop.call_later(timeout_s, place.expire) if timeout_s else None
         try:
-            for line in place.lines:
+            for line in lines:
                 line.places[place] = None
                 line.serve()
             return await place.found
         finally:
             if timer is not None:
                 timer.cancel()
-            for line in place.lines:
+            for line in lines:
                 self._leave(line, place)
 
     def serve(self, topic: bytes, group: bytes) -> None:
@@ -288,7 +263,7 @@ class Lines:
         return line
 
     def _leave(self, line: _Line, place: Place) -> None:
-        line.places.pop(place, None)
+        line.leave(place)
         if not line.places and self._lines.get((line.topic, line.group)) is line:
             del self._lines[line.topic, line.group]
             self._hub.feed.unwatch(line.topic, line.serve)

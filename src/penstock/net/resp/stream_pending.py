@@ -3,6 +3,11 @@
 Who has what is the broker's state; whether an entry still exists, and the time in its id, only the
 journal knows. An entry that is gone cannot be claimed: it is settled instead, as there is nothing
 left that anybody could do about it.
+
+In a group that clients of other protocols use as well, entries may be pending without a consumer by
+name: under a lease, or given back. They are shown under the empty name, and can be claimed. What
+waits for its time (it is delayed, or to be repeated later) cannot; what was never delivered is not
+pending as Redis means it, and is not shown.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,7 +33,10 @@ from penstock.net.resp.stream_reading import entries_at, ids_at, offset_of, too_
 from penstock.net.resp.stream_steps import encoded_off_loop, stepwise, submitted
 from penstock.wire.resp import encode
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "delivered"]
+
+NAMELESS = b""
+"""Stands for whoever has an entry that no consumer has."""
 
 ATTEMPTS = 10
 """Pending entries that XAUTOCLAIM looks at for each that it may claim; as in Redis."""
@@ -40,6 +48,15 @@ def _group(call: Call) -> Group:
     if group is None:
         raise no_group(topic, name)
     return group
+
+
+def delivered(group: Group) -> Iterator[int]:
+    """The entries of a group that are pending as Redis means it, in no order."""
+    return (
+        offset
+        for offset, found in group.pending.items()
+        if found.deliveries or found.consumer is not None
+    )
 
 
 # ── XPENDING ──────────────────────────────────────────────────────────────────────────────────
@@ -55,7 +72,7 @@ async def _pending(call: Call) -> bytes:
     listed = dict(islice(_listed(group, options, start, end, now_ms), options.count_max))
     names = await ids_at(hub, group.topic, listed)
     rows: list[encode.Value] = [
-        [names[offset], found.consumer or b"", _idle_ms(found, now_ms), found.deliveries]
+        [names[offset], found.consumer or NAMELESS, _idle_ms(found, now_ms), found.deliveries]
         for offset, found in listed.items()
     ]
     return await encoded_off_loop(hub, rows, call.connection.protocol)
@@ -63,24 +80,27 @@ async def _pending(call: Call) -> bytes:
 
 async def _summary(call: Call, group: Group) -> encode.Value:
     """How many entries are pending, the first and the last, and how many each consumer has."""
-    if not group.pending:
+    pending = list(delivered(group))
+    if not pending:
         return [0, None, None, None]
-    first, last = min(group.pending), max(group.pending)
+    first, last = min(pending), max(pending)
+    held = {name: len(consumer.pending) for name, consumer in group.consumers.items()}
+    held[NAMELESS] = len(pending) - sum(held.values())
     counts: list[encode.Value] = [
-        [name, b"%d" % len(consumer.pending)]
-        for name, consumer in sorted(group.consumers.items())
-        if consumer.pending
+        [name, b"%d" % count] for name, count in sorted(held.items()) if count
     ]
     names = await ids_at(call.connection.hub, group.topic, (first, last))
-    return [len(group.pending), names[first], names[last], counts]
+    return [len(pending), names[first], names[last], counts]
 
 
 def _listed(
     group: Group, options: Pending, start: int, end: int, now_ms: int
 ) -> Iterator[tuple[int, PendingEntry]]:
     """Pending entries that the long form asks for, ascending."""
-    offsets: Iterable[int] = group.pending
-    if options.consumer is not None:
+    offsets: Iterable[int] = delivered(group)
+    if options.consumer == NAMELESS:
+        offsets = (offset for offset in offsets if not group.pending[offset].consumer)
+    elif options.consumer is not None:
         consumer = group.consumers.get(options.consumer)
         offsets = consumer.pending if consumer else ()
     for offset in sorted(offset for offset in offsets if start <= offset < end):
@@ -109,7 +129,7 @@ async def _claim(call: Call) -> bytes:
     await _settle_gone(hub, group, [o for o in options.offsets if o not in entries])
     if options.last is not None and options.last >= group.next:
         await submitted(hub, GroupMoved(group.topic, group.name, options.last + 1))
-    present = [offset for offset in options.offsets if offset in entries]
+    present = [o for o in options.offsets if o in entries and o not in group.waiting]
     claimed = await _claim_present(call, group, options, present)
     return await _claimed_reply(call, group, claimed, entries, ids_only=options.ids_only)
 
@@ -162,7 +182,7 @@ async def _autoclaim(call: Call) -> bytes:
     hub, now_ms, protocol = call.connection.hub, call.now_ms, call.connection.protocol
     check_consumer(group, call.args[3])
     start = await offset_of(hub, group.topic, options.start)
-    offsets = sorted(offset for offset in group.pending if offset >= start)
+    offsets = sorted(o for o in delivered(group) if o >= start and o not in group.waiting)
     window = offsets[: options.count_max * ATTEMPTS]
     idle = [o for o in window if _idle_ms(group.pending[o], now_ms) >= options.min_idle_ms]
     wanted = idle[: options.count_max]

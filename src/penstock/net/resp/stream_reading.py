@@ -58,6 +58,8 @@ class Gathered(NamedTuple):
     """Everything before this offset was looked at."""
     is_whole: bool
     """Whether the bound was not reached: what was asked for is all there."""
+    is_timed: bool = False
+    """Whether it ends before a message that is not to be handed out at every time."""
 
 
 def topic_info(hub: Hub, topic: bytes) -> TopicInfo | None:
@@ -95,30 +97,59 @@ def too_large(hub: Hub) -> StreamFault:
 
 
 async def entries_from(
-    hub: Hub, topic: bytes, start: int, end: int, count: int | None = None
+    hub: Hub,
+    topic: bytes,
+    start: int,
+    end: int,
+    count: int | None = None,
+    *,
+    stops_at_times: bool = False,
 ) -> Gathered:
-    """The entries of offsets ``start … end - 1``, at most ``count``, ascending."""
+    """The entries of offsets ``start … end - 1``, at most ``count``, ascending.
+
+    ``stops_at_times``: end before the first message that is delayed or expires.
+    """
     entries: list[Entry] = []
     room = hub.limits.outbound_bytes_max
-    while start < end and (count is None or len(entries) < count):
+    timed: int | None = None
+    while timed is None and start < end and (count is None or len(entries) < count):
         wanted = end - start if count is None else min(end - start, count - len(entries))
-        lot, following = await off_loop(hub, partial(_lot, hub.store, topic, start, end, wanted))
-        if following <= start:
+        found = await off_loop(hub, partial(_lot, hub.store, topic, start, end, wanted))
+        timed = found.timed if stops_at_times else None
+        lot = [entry for entry in found.entries if timed is None or entry[0] < timed]
+        if found.end <= start:
             break
         fitting = _fitting(lot, room, is_first=not entries)
         entries += lot[:fitting]
         if fitting < len(lot):
             return Gathered(entries, lot[fitting][0], is_whole=False)
         room -= sum(len(data) for _, data in lot)
-        start = following
-    return Gathered(entries, min(start, end), is_whole=True)
+        start = found.end if timed is None else timed
+    return Gathered(entries, min(start, end), is_whole=True, is_timed=timed is not None)
 
 
-def _lot(store: Store, topic: bytes, start: int, end: int, count: int) -> tuple[list[Entry], int]:
-    """A lot of entries from ``start`` on, and where the next begins."""
+class _Lot(NamedTuple):
+    """Entries read at a time."""
+
+    entries: list[Entry]
+    end: int
+    """Where the next lot begins."""
+    timed: int | None
+    """The first that is delayed or expires."""
+
+
+def _lot(store: Store, topic: bytes, start: int, end: int, count: int) -> _Lot:
+    """A lot of entries from ``start`` on."""
     found = store.read_topic(topic, start, min(count, LOT_COUNT), LOT_BYTES)
-    lot = [(message.offset, encoded(message)) for message in found.messages()]
-    return [entry for entry in lot if entry[0] < end], found.next_offset
+    messages = [message for message in found.messages() if message.offset < end]
+    entries = [(message.offset, encoded(message)) for message in messages]
+    timed = next((message.offset for message in messages if _is_timed(message)), None)
+    return _Lot(entries, found.next_offset, timed)
+
+
+def _is_timed(message: Message) -> bool:
+    extras = message.extras
+    return extras is not None and bool(extras.due_ms or extras.expires_ms)
 
 
 def _fitting(lot: list[Entry], room: int, *, is_first: bool) -> int:
