@@ -95,6 +95,11 @@ def _xadd(fields: dict[bytes, bytes]) -> WayIn:
     return publish
 
 
+def _produce(broker: Broker, topic: bytes, payload: bytes) -> None:
+    with connect([f"127.0.0.1:{broker.port}"]) as client:
+        client.produce(topic.decode(), payload)
+
+
 def _binary(sign: Sign | None = None) -> WayIn:
     def publish(broker: Broker, topic: bytes, payload: bytes) -> None:
         frame = binary.publish(topic, payload, 1)
@@ -117,6 +122,7 @@ WAYS_IN: dict[str, WayIn] = {
     "resp publish": _resp_publish,
     "xadd": _xadd({}),
     "xadd with headers": _xadd({b"unit": b"C", b"site": b"north"}),
+    "queue produce": _produce,
     "binary": _binary(),
     "binary signed 1": _binary(signature_1),
     "binary signed 2": _binary(signature_2),
@@ -173,6 +179,13 @@ class MqttQos1(_Mqtt):
 
 class MqttQos2(_Mqtt):
     qos = 2
+
+
+class MqttShared(_Mqtt):
+    """The only member of a group."""
+
+    qos = 1
+    prefix = "$share/crossing/"
 
 
 class MqttEnvelope(_Mqtt):
@@ -273,6 +286,42 @@ class XReadGroup(_Stream):
         return self._redis.xreadgroup("crossing", "me", streams, block=int(TIMEOUT_S * 900))
 
 
+class Pull(WayOut):
+    """PULL from a group of the topic."""
+
+    def __init__(self, broker: Broker, topic: bytes) -> None:
+        self._redis = _redis(broker)
+        self._topic = topic
+
+    def next(self) -> Got:
+        block_ms = int(TIMEOUT_S * 900)
+        command = ("PULL", self._topic, "GROUP", "crossing", "BLOCK", block_ms)
+        (payload,) = self._redis.execute_command(*command)
+        return Got(self._topic, payload)
+
+    def close(self) -> None:
+        self._redis.close()
+
+
+class QueuePoll(WayOut):
+    """The queue protocol: headers, but no signatures."""
+
+    carries_headers = True
+
+    def __init__(self, broker: Broker, topic: bytes) -> None:
+        self._client = connect([f"127.0.0.1:{broker.port}"])
+        self._topic = topic.decode()
+        self._client.create_group(self._topic, "crossing")
+
+    def next(self) -> Got:
+        (job,) = self._client.poll(self._topic, "crossing", wait_s=TIMEOUT_S)
+        headers = {name.encode(): value for name, value in job.headers}
+        return Got(job.topic.encode(), job.payload, headers)
+
+    def close(self) -> None:
+        self._client.close()
+
+
 class _Binary(WayOut):
     client_id = b""
     accepts_version_2 = False
@@ -322,12 +371,15 @@ WAYS_OUT: dict[str, type[WayOut]] = {
     "mqtt qos 0": MqttQos0,
     "mqtt qos 1": MqttQos1,
     "mqtt qos 2": MqttQos2,
+    "mqtt shared": MqttShared,
     "mqtt envelopes": MqttEnvelope,
     "resp 2": Resp2,
     "resp 3": Resp3,
     "resp pattern": RespPattern,
     "xread": XRead,
     "xreadgroup": XReadGroup,
+    "pull": Pull,
+    "queue poll": QueuePoll,
     "binary": BinaryExact,
     "binary durable": BinaryDurable,
     "binary filter": BinaryFilter,
