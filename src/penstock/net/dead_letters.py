@@ -70,6 +70,10 @@ class DeadLetters:
 
     def _bury(self, group: Group, offsets: list[int], lot: Lot) -> None:
         topic, name = group.topic, group.name
+        if self._hub.broker.groups.get(topic, name) is not group:
+            self._burying.discard((topic, name))  # it ended, and its messages are nobody's
+            self.bury(topic, name)
+            return
         unread = set(lot.unread)
         dead = [o for o in offsets if o not in unread and o in group.exhausted]
         letters = dead_letter_topic(topic, name)
@@ -112,13 +116,13 @@ class DeadLetters:
     def first(self, letters: bytes) -> int:
         """The oldest letter of a dead-letter topic that was neither sent back nor dropped."""
         group = self._hub.broker.groups.get(letters, REDRIVE)
-        info = self._hub.store.topic(letters)
+        info = self._hub.desks.info(letters)
         oldest = info.first_offset if info else 0
         return max(group.next, oldest) if group else oldest
 
     def count(self, letters: bytes) -> int:
         """How many letters a dead-letter topic has."""
-        info = self._hub.store.topic(letters)
+        info = self._hub.desks.info(letters)
         return max(info.next_offset - self.first(letters), 0) if info else 0
 
     def redrive(self, topic: bytes, group: bytes, maximum: int, outlet: Any) -> None:
@@ -161,6 +165,7 @@ class DeadLetters:
             start = self.first(letters)
             made = GroupMade(letters, REDRIVE, start)
             self._hub.pipeline.submit(made, None, durable=True)
+        end = min(end, self._hub.desks.end(letters))  # if it ended, others come to these offsets
         committed = GroupCommitted(letters, REDRIVE, end, 0)
         self._hub.pipeline.submit(committed, outlet, durable=True)
 
@@ -185,7 +190,7 @@ class _Redrive:
     def go_on(self) -> None:
         """Read the next letters, if there are any."""
         start = self._dead_letters.first(self._letters)
-        if start >= self._end:
+        if start >= min(self._end, self._hub.desks.end(self._letters)):  # the topic may be gone
             self._dead_letters.finished(self._letters)
             self._outlet.outcome(self._sent)
             return

@@ -25,7 +25,6 @@ import msgspec
 from penstock.core.commands import (
     GroupMade,
     Leased,
-    LeasesReturned,
     Run,
     Settled,
     Swept,
@@ -186,6 +185,8 @@ class Desk:
         """Hand messages to workers with room, as far as both go."""
         if self._deal is not None or self.is_closed or not self.workers:
             return
+        if self._hub.pipeline.is_dropping(self.topic):
+            return  # what there is counts no more; dealing goes on with what comes next
         group = self._hub.broker.groups.get(self.topic, self.group)
         if group is None:
             self._make_group()
@@ -411,11 +412,8 @@ class Desk:
 
     def _give_back(self, share: Share) -> None:
         """Their worker has left before they reached it. A worker by name has given back all."""
-        end = share.lease + len(share.offsets)
-        back = LeasesReturned(
-            self.topic, self.group, [(share.lease, end)], self._hub.wall_ms(), counts=False
-        )
-        self._hub.pipeline.submit(back, Then(lambda _value: self.deal()), durable=True)
+        leases = list(range(share.lease, share.lease + len(share.offsets)))
+        self._hub.desks.return_leases(self.topic, self.group, leases, counts=False)
 
     # ── time ──────────────────────────────────────────────────────────────────────────────────
 

@@ -6,6 +6,7 @@ of a lease that is over) are answered without the disk.
 """
 
 from enum import Enum
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ from penstock.net.stock import Stock
 from penstock.net.topic_limits import TopicLimits
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.search import offset_at_time
+from penstock.store.store import TopicInfo
 
 __all__ = ["Desks", "Start", "StartAt"]
 
@@ -76,8 +78,6 @@ class Desks:
         self._making: set[bytes] = set()
         """Topics whose making is in the line. What they keep is decided: once the first of their
         messages is on disk, and that not known here yet, they would look like another door's."""
-        self._dropping: set[bytes] = set()
-        """Topics whose end is in the line: whoever needs one makes it anew."""
         self._ahead: set[Desk] = set()
         """Desks that read ahead."""
         self._next_lease = 0
@@ -85,6 +85,7 @@ class Desks:
         self.dead_letters = DeadLetters(hub)
         self.holders: dict[Any, Any] = {}
         """Connections that take messages by asking, and what each has not acknowledged."""
+        hub.feed.on_dropped = self._dropped
 
     # ── workers ───────────────────────────────────────────────────────────────────────────────
 
@@ -247,14 +248,26 @@ class Desks:
 
     # ── groups ────────────────────────────────────────────────────────────────────────────────
 
+    def info(self, topic: bytes) -> TopicInfo | None:
+        """What there is of a topic; None also if its end is in the line.
+
+        Whoever is told an offset now will use it behind that end, where offsets begin anew.
+        """
+        return None if self._hub.pipeline.is_dropping(topic) else self._hub.store.topic(topic)
+
+    def end(self, topic: bytes) -> int:
+        """The offset of the next message of a topic."""
+        info = self.info(topic)
+        return info.next_offset if info else 0
+
     def earliest(self, topic: bytes) -> int:
         """The oldest message that a new group gets."""
-        info = self._hub.store.topic(topic)
+        info = self.info(topic)
         return self.limits.low(info) if info else 0
 
     def messages(self, topic: bytes) -> int:
         """How many messages a topic has that are not finished, nor beyond its limits."""
-        info = self._hub.store.topic(topic)
+        info = self.info(topic)
         if info is None:
             return 0
         low = self.limits.low(info)
@@ -281,6 +294,7 @@ class Desks:
         """Find out which offset is meant, then submit the command with it."""
 
         def submit(offset: int) -> None:
+            offset = min(offset, self.end(topic))  # which may be another topic's by now
             self._hub.pipeline.submit(command(offset), outlet, durable=True)
 
         def fail(error: StorageError) -> None:
@@ -290,16 +304,14 @@ class Desks:
         if start.at is StartAt.TIME:
             self._hub.run_off_loop(lambda: offset_at_time(store, topic, start.value), submit, fail)
             return
-        info = store.topic(topic)
-        end = info.next_offset if info else 0
         if start.at is StartAt.EARLIEST:
             submit(self.earliest(topic))
         else:
-            submit(end if start.at is StartAt.LATEST else min(start.value, end))
+            submit(self.end(topic) if start.at is StartAt.LATEST else start.value)
 
     def commit(self, topic: bytes, group: bytes, offset: int, outlet: Any) -> None:
         """Everything below an offset is done with; an offset beyond the end is that of the end."""
-        info = self._hub.store.topic(topic)
+        info = self.info(topic)
         if info is None:
             _answer(outlet)
             return
@@ -327,7 +339,7 @@ class Desks:
         topic = command.topic
         if not self._is_known(topic):
             if command.keep is None and topic not in self._making:
-                is_log = topic not in self._dropping and self._hub.store.topic(topic) is not None
+                is_log = self.info(topic) is not None
                 command = msgspec.structs.replace(command, keep=is_log)
             self._making.add(topic)
         applied = Then(
@@ -338,7 +350,8 @@ class Desks:
 
     def _is_known(self, topic: bytes) -> bool:
         """Whether a topic was made, and will still be there when the line has moved on."""
-        return self._hub.broker.topics.get(topic) is not None and topic not in self._dropping
+        is_made = self._hub.broker.topics.get(topic) is not None
+        return is_made and not self._hub.pipeline.is_dropping(topic)
 
     def _configured(self, topic: bytes, outlet: Any, value: object) -> None:
         self._making.discard(topic)
@@ -362,7 +375,6 @@ class Desks:
                 _answer(outlet)
                 return
         count = info.count if info else 0
-        self._dropping.add(topic)
         self._making.discard(topic)
         gone = Then(
             lambda value: self._topic_gone(topic, count, outlet, value),
@@ -371,18 +383,26 @@ class Desks:
         self._hub.pipeline.drop_topic(topic, TopicGone(topic), gone)
 
     def _not_gone(self, topic: bytes, outlet: Any, reason: DisconnectReason, detail: str) -> None:
-        self._dropping.discard(topic)
         outlet.close(reason, detail)
+        self._deal_all(topic)
 
-    def _topic_gone(self, topic: bytes, count: int, outlet: Any, value: object) -> None:
-        self._dropping.discard(topic)
-        self._hub.counters.drops[DropReason.TOPIC_DELETED] += count
+    def _dropped(self, topic: bytes) -> None:
+        """A topic is no more on disk: what is derived from its messages must not outlast them."""
+        self._hub.broker.producers.forget_topic(topic)
         self.limits.forget(topic)
         stock = self._stocks.get(topic)
         if stock is not None:
             stock.forget()
         for desk in self._desks.get(topic, {}).values():
             desk.forget()
+
+    def _topic_gone(self, topic: bytes, count: int, outlet: Any, value: object) -> None:
+        """Nobody knows of a topic any more. Where that comes before the disk, wait for the disk."""
+        if self._hub.pipeline.is_dropping(topic):
+            again = partial(self._topic_gone, topic, count, outlet, value)
+            self._hub.pipeline.when_committed(again)
+            return
+        self._hub.counters.drops[DropReason.TOPIC_DELETED] += count
         for client in list(self._hub.clients):
             client.topic_deleted(topic)
         outlet.outcome(value)

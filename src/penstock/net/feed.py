@@ -125,6 +125,8 @@ class Feed:
         """Who is told of commits with signed messages, or ones with headers."""
         self.on_extras_failed: Callable[[Batch], None] | None = None
         """Who is told of such commits that failed."""
+        self.on_dropped: Callable[[bytes], None] | None = None
+        """Who is told of topics that are no more, before anybody hears of the next of that name."""
 
     def follow(self, topic_filter: bytes, follower: Follower) -> None:
         """Call ``follower`` with messages that the filter matches, each once."""
@@ -172,6 +174,8 @@ class Feed:
 
     def committed(self, batch: Batch, commit: Commit) -> None:
         """Tell everybody who is concerned of a commit."""
+        for topic in batch.drops if self.on_dropped is not None else ():
+            _guarded(self.on_dropped, topic)
         if batch.extras and self.on_extras is not None:
             _guarded(self.on_extras, batch)
         if not self.is_wanted:

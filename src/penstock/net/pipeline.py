@@ -240,6 +240,11 @@ class Pipeline:
         self._open.batch.drop(topic)
         self.submit(command, outlet, durable=True)
 
+    def is_dropping(self, topic: bytes) -> bool:
+        """Whether the end of a topic is in the line: what the store has of it counts no more."""
+        in_flight = self._in_flight.batch.drops if self._in_flight else ()
+        return topic in self._open.batch.drops or topic in in_flight
+
     def receive(self, client_id: bytes, packet_ids: list[int], *, record: bool) -> None:
         """Remember the ids of QoS 2 messages, ``record``: in the journal; then ``publish`` them."""
         command = Received(client_id, packet_ids)
@@ -468,7 +473,7 @@ class Pipeline:
         if group.batch.count or group.batch.events:
             self._checkpointer.changed(commit.index)
         sent = self._sent()
-        if group.batch.count:
+        if group.batch.count or group.batch.drops:
             self._feed.committed(group.batch, commit)
         if group.tell:
             self._tell_offsets(group, commit)

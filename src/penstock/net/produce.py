@@ -114,13 +114,14 @@ class _Numbered:
     def start(self, now_ms: int) -> None:
         """Find out which messages are new, and journal those."""
         lot = self._lot
+        is_ending = self._hub.pipeline.is_dropping(lot.topic)
         find = self._hub.broker.producers.find
         line = self._in_line.setdefault((lot.topic, lot.producer), {})
         fresh: list[int] = []
         payloads: list[bytes] = []
         first_copies: dict[_Numbered, None] = {}
         for seq, payload in zip(lot.seqs, lot.payloads, strict=True):
-            known = find(lot.topic, lot.producer, seq)
+            known = None if is_ending else find(lot.topic, lot.producer, seq)
             if known is not None:
                 self._offsets[seq] = known
             elif seq in line:

@@ -113,7 +113,7 @@ class Stock:
         self._hub.run_off_loop(
             lambda: store.read_marks(topic, start, MARKS_AT_ONCE),
             lambda marks: self._read(lanes, marks),
-            lambda _error: self._read_failed(lanes),
+            lambda _error: self._read_failed(),
         )
 
     def _read(self, lanes: Lanes, marks: TopicMarks) -> None:
@@ -124,17 +124,20 @@ class Stock:
             return
         for first, count, flags in marks.runs:
             _extend(lanes, first, count, flags)
-        self._known_to = marks.next_offset
+        self._known_to = max(marks.next_offset, lanes.start)
         for offset, (due_ms, expires_ms) in marks.schedule.items():
             lanes.schedule(offset, due_ms, expires_ms)
         self._read_on(lanes)
         self._grown()
 
-    def _read_failed(self, lanes: Lanes) -> None:
+    def _read_failed(self) -> None:
         """It was counted and logged; the disk may recover."""
         self._is_reading = False
-        if lanes is self.lanes:
-            self._hub.loop.call_later(READ_AGAIN_S, self._read_on, lanes)
+        self._hub.loop.call_later(READ_AGAIN_S, self._read_again)
+
+    def _read_again(self) -> None:
+        if self.lanes is not None:
+            self._read_on(self.lanes)
 
     def _committed(self, part: Part) -> None:
         self._keep(part)
@@ -185,7 +188,10 @@ class Stock:
 
 
 def _extend(lanes: Lanes, first: int, count: int, flags: int) -> None:
-    lanes.extend(first, count, (flags & FLAG_PRIORITY) >> PRIORITY_SHIFT)
+    """Add messages, as far as they are not known, nor forgotten as every group is past them."""
+    known = max(lanes.end - first, 0)
+    if known < count:
+        lanes.extend(first + known, count - known, (flags & FLAG_PRIORITY) >> PRIORITY_SHIFT)
 
 
 def _extend_by_part(lanes: Lanes, part: Part) -> None:
@@ -193,9 +199,7 @@ def _extend_by_part(lanes: Lanes, part: Part) -> None:
     first = part.first_offset
     counts, flags = part.group.runs[1::RUN_WIDTH], part.group.runs[3::RUN_WIDTH]
     for count, flag in zip(counts, flags, strict=True):
-        known = max(lanes.end - first, 0)
-        if known < count:
-            _extend(lanes, first + known, count - known, flag)
+        _extend(lanes, first, count, flag)
         first += count
     for number, extras in part.extras.items():
         if extras.due_ms or extras.expires_ms:

@@ -28,7 +28,8 @@ class TopicLimits:
         self._hub = hub
         self._by_age: dict[bytes, tuple[int, int]] = {}
         """Per topic: where it ended when its messages' age was looked at, and the first to stay."""
-        self._looking: set[bytes] = set()
+        self._looking: dict[bytes, object] = {}
+        """Topics whose messages are being looked at, and what stands for the look that counts."""
         self._buckets: dict[bytes, TokenBucket] = {}
         """Tokens of topics that have a rate: they outlast those who take them."""
 
@@ -60,7 +61,7 @@ class TopicLimits:
     def lows(self) -> Iterator[tuple[bytes, int]]:
         """Of topics that were made or steered: below which offset nothing need stay."""
         for settings in self._hub.broker.topics:
-            info = self._hub.store.topic(settings.name)
+            info = self._hub.desks.info(settings.name)
             if info is not None:
                 self.grown(info)
                 low = self.low(info)
@@ -88,20 +89,23 @@ class TopicLimits:
             return
         if self._by_age.get(topic, (-1, 0))[0] == info.next_offset:
             return
-        self._looking.add(topic)
+        look = self._looking[topic] = object()
         store, age_ms, end = self._hub.store, settings.max_age_ms, info.next_offset
 
         def found(offset: int) -> None:
-            self._looking.discard(topic)
-            self._by_age[topic] = (end, offset)
+            if self._looking.get(topic) is look:
+                del self._looking[topic]
+                self._by_age[topic] = (end, offset)
 
         def failed(_error: StorageError) -> None:
-            self._looking.discard(topic)
+            if self._looking.get(topic) is look:
+                del self._looking[topic]
 
         self._hub.run_off_loop(lambda: _offset_at_age(store, topic, age_ms), found, failed)
 
     def forget(self, topic: bytes) -> None:
         """The topic was deleted: its offsets begin anew."""
+        self._looking.pop(topic, None)
         self._by_age.pop(topic, None)
         self._buckets.pop(topic, None)
 

@@ -94,12 +94,12 @@ class Told:
 class Bench:
     """A hub with desks; nothing is on disk, and time stands still until it is moved."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: object) -> None:
         self.store = GatedStore()
         self.clock = VirtualClock()
         counters = Counters()
         self.hub = Hub(
-            config=msgspec.convert({}, Config),
+            config=msgspec.convert(settings, Config),
             broker=Broker(counters),
             store=self.store,
             clock=self.clock,
