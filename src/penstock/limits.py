@@ -41,8 +41,9 @@ CLIENTS_MAX = 10_000
 CLIENT_ID_BYTES_MAX = 256
 """Longest client id. The standard asks for 23 at least; UUIDs with a prefix need about 64."""
 
-INFLIGHT_MAX = 65_535
-"""Unacknowledged QoS 1 and 2 deliveries per client; also the number of packet ids there are."""
+INFLIGHT_MAX = 32_767
+"""Unacknowledged QoS 1 and 2 deliveries per client. There are as many packet ids for them; the
+upper half is for shared subscriptions."""
 
 QUEUE_MESSAGES_MAX = 1_000
 """Messages kept per session beyond those in flight: while away, or while its window is full."""

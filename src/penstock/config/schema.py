@@ -101,7 +101,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int, _between(23, 65_535, "Longest client id; MQTT asks for 23 bytes at least.")
     ] = limits.CLIENT_ID_BYTES_MAX
     inflight_max: Annotated[
-        int, _between(1, 65_535, "Deliveries of QoS 1 and 2 a client may leave unacknowledged.")
+        int, _between(1, 32_767, "Deliveries of QoS 1 and 2 a client may leave unacknowledged.")
     ] = limits.INFLIGHT_MAX
     queue_messages_max: Annotated[
         int,

@@ -33,8 +33,8 @@ FORBIDDEN = 8
 ENVELOPE_PREFIX = b"$signed/"
 """What goes before a topic when a signature travels within the payload: MQTT has no other place."""
 
-RESERVED = b"$SYS"
-"""First level of the topics that only the broker writes."""
+RESERVED = (b"$SYS", b"$dlq", b"$share")
+"""First levels of topics that only the broker writes, or nobody: those of shared subscriptions."""
 
 
 def topic_refusal(topic: bytes, limits: Limits) -> tuple[DisconnectReason, str] | None:
@@ -43,7 +43,7 @@ def topic_refusal(topic: bytes, limits: Limits) -> tuple[DisconnectReason, str] 
     fault = fault or _utf8_fault(topic)
     if fault:
         return DisconnectReason.TOPIC_INVALID, f"topic {printable(topic)}: {fault}"
-    if topic == RESERVED or topic.startswith(RESERVED + b"/"):
+    if topic.startswith(b"$") and topic.partition(b"/")[0] in RESERVED:
         return DisconnectReason.TOPIC_RESERVED, f"topic {printable(topic)}"
     return None
 
