@@ -228,6 +228,8 @@ class Group:
             if offsets:
                 consumer.active_ms = command.now_ms
                 shares.append(self._hand_out(name, offsets, command))
+        if command.settle and shares:
+            self.version += 1  # nothing else would tell what a desk has chosen that it is done
         return shares
 
     def _drop_removed(self, first: int) -> None:

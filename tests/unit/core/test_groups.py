@@ -11,6 +11,7 @@ from penstock.core.commands import (
     GroupGone,
     GroupMade,
     GroupMoved,
+    Leased,
     Returned,
     Settled,
     Taken,
@@ -238,6 +239,14 @@ def test_replay_skips_what_the_row_contains(groups):
     assert loaded.apply(taken, 7, recovering=True) is None
     assert loaded.get(T, G).next == 2
     assert loaded.apply(taken, 8, recovering=True) == [Share(b"a", [2], [1])]
+
+
+def test_what_was_chosen_before_others_took_it_for_good_is_not_handed_out(groups):
+    version = groups.get(T, G).version
+    take(groups, (b"a", 2), settle=True)
+    chosen = Leased(T, G, version, 0, [2], 0, 0, 100, [(b"", 200, [(0, 0, 2)])])
+    assert do(groups, chosen) is None
+    assert groups.get(T, G).pending == {}
 
 
 def test_rows_keep_everything(groups):
