@@ -156,6 +156,7 @@ def _all_delivered(items: Iterable[Item], head_of: Callable[[int], bytes]) -> by
     return b"".join(pieces)
 
 
+@lru_cache(maxsize=1024)
 def _item_head(size: int) -> bytes:
     """What stands before an item of so many bytes."""
     return bytes((_BYTES[1],)) + varint(size)
@@ -266,7 +267,11 @@ def _sound(frame: bytes) -> bytes:
 
 
 def _frame(kind: int, message: bytes, request_id: int) -> bytes:
-    return _framed(_message(kind, message) + number(REQUEST_ID, request_id))
+    """A frame with one message in it, copied once: it may be large."""
+    head = bytes((kind,)) + varint(len(message))
+    end = number(REQUEST_ID, request_id)
+    length = LENGTH.pack(len(head) + len(message) + len(end))
+    return b"".join((length, head, message, end))
 
 
 def _message(tag: int, message: bytes) -> bytes:
