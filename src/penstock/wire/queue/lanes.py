@@ -192,9 +192,16 @@ class SettleLane:
         start = data[position : position + head]
         last = len(data) - frame
         has_ids = self.key[-1]
+        upper, above = b"", -1
         while position <= last and data.startswith(start, position):
-            lease = number_in(data[position + head : position + message])
-            request_id = _request_id(data[position + message : position + frame])
+            at, end = position + head, position + message
+            # Leases come in rows: all but the lowest byte is mostly that of the one before.
+            if upper and data[at] > 127 and data.startswith(upper, at + 1):
+                lease = above | data[at] & 127
+            else:
+                lease = number_in(data[at:end])
+                upper, above = data[at + 1 : end], lease & ~127
+            request_id = _request_id(data[end : position + frame]) if message < frame else 0
             if lease < 0 or request_id < 0 or (request_id > 0) is not has_ids:
                 break
             leases.append(lease)
