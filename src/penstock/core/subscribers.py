@@ -49,6 +49,8 @@ class Subscribers:
         self.by_id: dict[bytes, Subscriber] = {}
         self.dirty: dict[bytes, None] = {}
         """Client ids whose row on disk is older than the state here."""
+        self._readers: dict[bytes, dict[bytes, Progress]] = {}
+        """The same progress by topic, then by client id."""
 
     def topic_count(self, client_id: bytes) -> int:
         """Of how many topics this client has acknowledged anything."""
@@ -59,6 +61,24 @@ class Subscribers:
         """What this client has acknowledged of a topic; None if nothing ever."""
         subscriber = self.by_id.get(client_id)
         return subscriber.progress.get(topic) if subscriber else None
+
+    def oldest_unacknowledged(self, topic: bytes) -> int | None:
+        """All messages of a topic below are done with by everybody; None: nobody reads it."""
+        readers = self._readers.get(topic, {})
+        return min((progress.mark for progress in readers.values()), default=None)
+
+    def _read(self, subscriber: Subscriber, topic: bytes, progress: Progress) -> None:
+        """A subscriber has begun with a topic."""
+        subscriber.progress[topic] = progress
+        self._readers.setdefault(topic, {})[subscriber.client_id] = progress
+
+    def _unread(self, subscriber: Subscriber, topic: bytes) -> None:
+        """What a subscriber acknowledged of a topic is of no matter any more."""
+        del subscriber.progress[topic]
+        readers = self._readers[topic]
+        del readers[subscriber.client_id]
+        if not readers:
+            del self._readers[topic]
 
     def progressed(self, command: Progressed, index: int, *, recovering: bool) -> int:
         """Note acknowledgements; return how many messages a bound made us give up."""
@@ -72,7 +92,8 @@ class Subscribers:
             return 0  # it was only seen
         progress = subscriber.progress.get(command.topic)
         if progress is None:
-            progress = subscriber.progress[command.topic] = Progress()
+            progress = Progress()
+            self._read(subscriber, command.topic, progress)
         return sum([progress.add(start, end) for start, end in command.ranges])
 
     def forgotten(self, command: Forgotten, index: int, *, recovering: bool) -> None:
@@ -82,14 +103,17 @@ class Subscribers:
             return
         if subscriber.seen_ms <= command.seen_ms:
             del self.by_id[command.client_id]
+            for topic in list(subscriber.progress):
+                self._unread(subscriber, topic)
             self.dirty[command.client_id] = None
 
     def forget_topic(self, topic: bytes, index: int, *, recovering: bool) -> None:
         """A topic is gone: whatever its offsets meant, they begin anew."""
-        for subscriber in self.by_id.values():
-            if topic in subscriber.progress and not (recovering and subscriber.applied >= index):
-                del subscriber.progress[topic]
-                self.dirty[subscriber.client_id] = None
+        for client_id in list(self._readers.get(topic, ())):
+            subscriber = self.by_id[client_id]
+            if not (recovering and subscriber.applied >= index):
+                self._unread(subscriber, topic)
+                self.dirty[client_id] = None
 
     def row(self, client_id: bytes, index: int) -> bytes | None:
         """The checkpoint row of a subscriber as of entry ``index``; None: it has none."""
@@ -110,7 +134,7 @@ class Subscribers:
         subscriber.seen_ms = data.seen_ms
         subscriber.applied = data.applied
         for topic, mark, ranges in data.progress:
-            subscriber.progress[topic] = Progress(mark, ranges)
+            self._read(subscriber, topic, Progress(mark, ranges))
 
     def settle(self) -> None:
         """After recovery: put them in the order in which they were seen."""

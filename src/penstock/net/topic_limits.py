@@ -42,17 +42,24 @@ class TopicLimits:
         by_age = self._by_age.get(info.name, (0, 0))[1] if settings.max_age_ms else 0
         return max(info.first_offset, by_count, by_age)
 
+    def is_used_up(self, topic: bytes) -> bool:
+        """Whether messages go when they are done with; a topic of other doors is a log."""
+        settings = self._hub.broker.topics.get(topic)
+        return settings is not None and not settings.keep
+
     def finished(self, topic: bytes) -> int:
         """What lies below was finished by every group and need not stay; 0: all must.
 
-        A topic that came by other doors is a log, and keeps what it has; so does one without a
-        group, as nobody has begun with it.
+        Durable subscribers count as groups do. A topic without a group keeps what it has, as
+        nobody has begun with it.
         """
-        settings = self._hub.broker.topics.get(topic)
-        groups = self._hub.broker.groups.by_topic.get(topic)
-        if settings is None or settings.keep or not groups:
+        broker = self._hub.broker
+        groups = broker.groups.by_topic.get(topic)
+        if not groups or not self.is_used_up(topic):
             return 0
-        return min(group.oldest_unsettled for group in groups.values())
+        finished = min(group.oldest_unsettled for group in groups.values())
+        acknowledged = broker.subscribers.oldest_unacknowledged(topic)
+        return finished if acknowledged is None else min(finished, acknowledged)
 
     def low(self, info: TopicInfo) -> int:
         """The oldest message that must stay."""

@@ -115,3 +115,20 @@ def test_what_the_bound_gives_up_is_told(bench, monkeypatch):
     monkeypatch.setattr("penstock.core.progress.RANGES_MAX", 1)
     assert bench.progress(b"ann", b"a", (5, 6)) == 0
     assert bench.progress(b"ann", b"a", (9, 10)) == 5
+
+
+def test_of_a_topic_that_several_read_the_slowest_says_what_is_done(bench):
+    assert bench.subscribers.oldest_unacknowledged(b"a") is None
+    bench.progress(b"ann", b"a", (0, 7))
+    bench.progress(b"bob", b"a", (0, 3), (5, 6), now_ms=2_000)
+    bench.progress(b"bob", b"b", (0, 1), now_ms=2_000)
+    assert bench.subscribers.oldest_unacknowledged(b"a") == 3
+    again = Bench()
+    for name in (b"ann", b"bob"):
+        again.subscribers.load(bench.subscribers.row(name, bench.index))
+    assert again.subscribers.oldest_unacknowledged(b"a") == 3
+    bench.forget(b"bob", 2_000)
+    assert bench.subscribers.oldest_unacknowledged(b"a") == 7
+    assert bench.subscribers.oldest_unacknowledged(b"b") is None
+    bench.subscribers.forget_topic(b"a", bench.index, recovering=False)
+    assert bench.subscribers.oldest_unacknowledged(b"a") is None

@@ -16,8 +16,9 @@ from penstock.limits import BATCH_BYTES_MAX
 from penstock.net.binary import BinaryConnection
 from penstock.net.binary import connection as module
 from penstock.net.connection import SIGNED_AT_ONCE
-from penstock.net.hub import Hub
+from penstock.net.desk import Then
 from penstock.net.desks import Desks
+from penstock.net.hub import Hub
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason
 from penstock.testing import VirtualClock
@@ -275,6 +276,20 @@ async def test_a_late_acknowledgement_does_not_take_a_job_from_the_next_worker(b
     dying.connection.connection_lost(None)
     last.send(client.subscribe(1, b"q:t", b"last"))
     await last.hears(1, "job")
+
+
+async def test_an_acknowledgement_of_a_topic_that_ends_says_nothing_of_the_next(bench):
+    peer, again, told = bench.peer(), bench.peer(), []
+    peer.send(client.publish(b"t", b"old", 1), client.subscribe(2, b"t", b"name"))
+    await peer.hears(1, "old", 2)
+    bench.shut()
+    bench.hub.desks.delete_topic(b"t", Then(told.append))
+    peer.send(encode.ack(1), client.ping())
+    await turns()
+    bench.open()
+    await until(lambda: bool(told))
+    again.send(client.publish(b"t", b"new", 1), client.subscribe(2, b"t", b"name"))
+    await again.hears(1, "new", 2)
 
 
 # ── bounds

@@ -129,8 +129,20 @@ class Acknowledgements:
             or topic_count(self.client_id) < self._hub.limits.subscriptions_max
         )
 
+    def begin(self, topic: bytes, now_ms: int) -> None:
+        """Let it be known that this client reads a topic, where messages go that nobody needs."""
+        desks, progress = self._hub.desks, self._hub.broker.subscribers.progress
+        if desks.limits.is_used_up(topic) and progress(self.client_id, topic) is None:
+            begun = Progressed(self.client_id, topic, [(0, desks.earliest(topic))], now_ms)
+            self._hub.pipeline.submit_patiently(begun, None)
+
     def _progress(self, topic: bytes, stretches: list[tuple[int, int]], now_ms: int) -> None:
-        """Journal acknowledgements, without those that are known: repeating them costs no disk."""
+        """Journal acknowledgements, without those that are known: repeating them costs no disk.
+
+        If the end of the topic is in the line, the next messages have these offsets.
+        """
+        if self._hub.pipeline.is_dropping(topic):
+            return
         known = self._hub.broker.subscribers.progress(self.client_id, topic)
         if known is not None:
             stretches = [new for start, end in stretches for new in known.missing(start, end)]

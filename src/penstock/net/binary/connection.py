@@ -374,6 +374,7 @@ class BinaryConnection(Connection):
         progress = None
         if self._client_id:
             progress = hub.broker.subscribers.progress(self._client_id, topic)
+            self._acknowledgements.begin(topic, hub.wall_ms())
         cursor = Cursor(hub, topic, self, progress, lambda: self._done(event.sequence))
         self._cursors[topic] = cursor
         hub.feed.follow(topic, self.feed)
