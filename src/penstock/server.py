@@ -581,8 +581,7 @@ def _spared(broker: Broker) -> Spared:
     }
     for settings in broker.topics:
         if not settings.keep:
-            groups = by_topic.get(settings.name, {}).values()
-            floors[settings.name] = min((g.oldest_unsettled for g in groups), default=0)
+            floors[settings.name] = broker.groups.floor(settings.name) or 0
     return Spared(PREFIX, floors)
 
 

@@ -24,7 +24,7 @@ this. Every verb returns what the one who asked wants to know; ``Broker`` makes 
 
 from bisect import insort
 from collections.abc import Iterable
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heappop, heappush
 from operator import itemgetter
 
 import msgspec
@@ -41,6 +41,7 @@ from penstock.core.commands import (
     Swept,
     Taken,
 )
+from penstock.core.expiries import VOID_MAX, Expiries
 from penstock.core.pending import (
     NO_LEASE,
     Consumer,
@@ -49,6 +50,7 @@ from penstock.core.pending import (
     contains,
     leases,
     living,
+    lowest,
     may_claim,
 )
 
@@ -115,11 +117,7 @@ class Group:
         """Offsets that are not to be handed out before some time."""
         self._dues: list[tuple[int, int]] = []
         """Heap of times and offsets; void where the message is not waiting for that time."""
-        self._expiries: list[tuple[int, int, int]] = []
-        """Heap of times and stretches of leases that end then, as far as they still do.
-
-        What is handed out together has one entry: most of it is settled long before.
-        """
+        self._expiries = Expiries(self.leases, self.pending)
         self.exhausted: dict[int, None] = {}
         self.consumers: dict[bytes, Consumer] = {}
         self.max_deliveries = 0
@@ -130,6 +128,8 @@ class Group:
         self.redeliveries = 0
         self.applied = 0
         """Index of the last journal entry that this state contains; replay skips up to it."""
+        self._low = 0
+        """Nothing below is unsettled."""
         self.changed: set[int] = set()
         """Chunks of pending messages that differ from their rows on disk."""
         self._unchunked: list[int] = []
@@ -172,7 +172,8 @@ class Group:
     @property
     def oldest_unsettled(self) -> int:
         """The lowest offset that is pending or not handed out; all before it is done."""
-        return min(self.next, *self.pending) if self.pending else self.next
+        self._low = lowest(self.pending, self._low, self.next)
+        return self._low
 
     def unsettled(self, stretches: list[tuple[int, int]]) -> int:
         """How many of these offsets are pending or not handed out."""
@@ -183,29 +184,10 @@ class Group:
 
     def wakes_ms(self) -> int | None:
         """When a lease ends next or a message becomes due; None: nothing depends on time."""
-        self._pass_settled()
         while self._dues and self.waiting.get(self._dues[0][1]) != self._dues[0][0]:
             heappop(self._dues)
-        times = [heap[0][0] for heap in (self._expiries, self._dues) if heap]
-        return min(times, default=None)
-
-    def _pass_settled(self) -> None:
-        """Let the heap begin with a lease that does end then."""
-        while self._expiries:
-            until_ms, first, end = self._expiries[0]
-            held = filter(self.leases.__contains__, range(first, end))
-            lease = next((n for n in held if self._ends(n, until_ms)), end)
-            if lease == first:
-                return
-            if lease < end:
-                heapreplace(self._expiries, (until_ms, lease, end))
-                return
-            heappop(self._expiries)
-
-    def _ends(self, lease: int, until_ms: int) -> bool:
-        """Whether there is this lease, and it ends then."""
-        offset = self.leases.get(lease)
-        return offset is not None and self.pending[offset].until_ms == until_ms
+        times = (self._expiries.next_ms(), self._dues[0][0] if self._dues else None)
+        return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
     def consumer(self, name: bytes, now_ms: int) -> Consumer:
         """A consumer by name, made on first use."""
@@ -257,6 +239,8 @@ class Group:
     def _wait(self, offset: int, until_ms: int) -> None:
         self.waiting[offset] = until_ms
         heappush(self._dues, (until_ms, offset))
+        if len(self._dues) > 2 * len(self.waiting) + VOID_MAX:
+            self._dues = sorted((due_ms, number) for number, due_ms in self.waiting.items())
 
     def _next_offsets(self, count: int, command: Taken) -> list[int]:
         offsets = self._take_returned(count)
@@ -380,7 +364,7 @@ class Group:
                     holds.add(offset)
                 number += 1
         if until_ms:
-            heappush(self._expiries, (until_ms, lease, number))
+            self._expiries.add(until_ms, lease, number)
         return Share(name, offsets, deliveries, lease)
 
     def _drop_expired(self, offsets: list[int], taken: list[set[int]]) -> None:
@@ -486,17 +470,13 @@ class Group:
             extended += 1
             self.pending[offset].until_ms = command.deadline_ms
             self.changed.add(offset >> CHUNK_BITS)
-            heappush(self._expiries, (command.deadline_ms, lease, lease + 1))
+            self._expiries.add(command.deadline_ms, lease, lease + 1)
         return extended
 
     def sweep(self, command: Swept) -> int:
         """Leases that ran out are void, messages whose time has come are due; how many in all."""
         now_ms = command.now_ms
-        back: list[int] = []
-        while self._expiries and self._expiries[0][0] <= now_ms and len(back) < SWEPT_AT_ONCE:
-            until_ms, first, end = heappop(self._expiries)
-            ended = [lease for lease in range(first, end) if self._ends(lease, until_ms)]
-            back += map(self._end_lease, ended)
+        back = list(map(self._end_lease, self._expiries.take(now_ms, SWEPT_AT_ONCE)))
         while self._dues and self._dues[0][0] <= now_ms and len(back) < SWEPT_AT_ONCE:
             until_ms, offset = heappop(self._dues)
             if self.waiting.get(offset) == until_ms:
@@ -587,6 +567,7 @@ class Group:
             self._let_go([offset])
         pending = Pending(command.consumer, command.taken_ms, times, priority=priority)
         self._assign(offset, None, pending)
+        self._low = min(self._low, offset)
         return True
 
     # ── moving ────────────────────────────────────────────────────────────────────────────────
@@ -596,6 +577,7 @@ class Group:
         self.heads = [start] * PRIORITIES
         self.ahead = 0
         self.version += 1
+        self._low = min(self._low, start)
 
     def commit(self, command: GroupCommitted) -> None:
         """Everything below an offset is done with."""
@@ -619,8 +601,9 @@ class Group:
     def _file_all(self) -> None:
         """File everything that is pending anew."""
         self.returned = [[] for _ in range(PRIORITIES)]
-        self.exhausted, self.waiting, self.leases = {}, {}, {}
-        self._dues, self._expiries = [], []
+        self.exhausted, self.waiting = {}, {}
+        self._dues = []
+        self.leases.clear()
         free = []
         for offset, pending in self.pending.items():
             if pending.consumer is None:
@@ -628,9 +611,7 @@ class Group:
                 continue
             if pending.lease != NO_LEASE:
                 self.leases[pending.lease] = offset
-            if pending.until_ms:
-                self._expiries.append((pending.until_ms, pending.lease, pending.lease + 1))
-        heapify(self._expiries)
+        self._expiries.renew()
         self._place(free)
 
     def to_row(self, applied: int) -> bytes:
@@ -687,7 +668,7 @@ class Group:
         group.max_deliveries = data.max_deliveries
         group.backoff_ms, group.backoff_max_ms = data.backoff_ms, data.backoff_max_ms
         group.dead_letters, group.redeliveries = data.dead_letters, data.redeliveries
-        group.pending = dict(data.pending)
+        group.pending.update(data.pending)
         group._unchunked = list(group.pending)
         for name, seen_ms, active_ms in data.consumers:
             group.consumers[name] = Consumer(seen_ms, active_ms, set())

@@ -25,6 +25,7 @@ from penstock.core.commands import (
     Swept,
     Taken,
 )
+from penstock.core.floors import Floors
 from penstock.core.group import Consumer, Group, Pending, Share
 
 __all__ = ["Consumer", "Group", "GroupCommand", "Groups", "Pending", "Share", "row_key"]
@@ -77,6 +78,9 @@ class Groups:
 
     def __init__(self) -> None:
         self.by_topic: dict[bytes, dict[bytes, Group]] = {}
+        self.count = 0
+        """How many groups there are."""
+        self._floors = Floors(self.by_topic)
         self.dirty: dict[bytes, None] = {}
         """Keys (``row_key``) of groups whose row on disk is older than the state here."""
         self.redeliveries = 0
@@ -93,10 +97,9 @@ class Groups:
         """A group, or None if there is none."""
         return self.by_topic.get(topic, {}).get(name)
 
-    @property
-    def count(self) -> int:
-        """How many groups there are."""
-        return sum(map(len, self.by_topic.values()))
+    def floor(self, topic: bytes) -> int | None:
+        """Everything below is done by every group of the topic; None: it has no group."""
+        return self._floors.floor(topic)
 
     def __iter__(self) -> Iterator[Group]:
         for groups in self.by_topic.values():
@@ -141,6 +144,7 @@ class Groups:
         key = row_key(group.topic, group.name)
         self.dirty[key] = None
         self._deleted.setdefault(key, set()).update(self._stored.get(key, ()))
+        self.count -= 1
         del self.by_topic[group.topic][group.name]
         if not self.by_topic[group.topic]:
             del self.by_topic[group.topic]
@@ -156,6 +160,8 @@ class Groups:
         group = Group(command.topic, command.group, command.start)
         group.version = index << 16
         self.by_topic.setdefault(command.topic, {})[command.group] = group
+        self.count += 1
+        self._floors.lower(group)
         self.dirty[row_key(command.topic, command.group)] = None
         return True
 
@@ -180,7 +186,9 @@ class Groups:
             case Returned():
                 return group.give_back(command.consumer)
             case Claimed():
-                return group.claim(command)
+                claimed = group.claim(command)
+                self._floors.lower(group)
+                return claimed
             case ConsumerMade():
                 known = command.consumer in group.consumers
                 group.consumer(command.consumer, command.now_ms)
@@ -195,6 +203,7 @@ class Groups:
         match command:
             case GroupMoved():
                 group.move(command.start)
+                self._floors.lower(group)
             case GroupCommitted():
                 group.commit(command)
             case GroupConfigured():
@@ -251,6 +260,7 @@ class Groups:
             return
         group = Group.from_row(row)
         self.by_topic.setdefault(group.topic, {})[group.name] = group
+        self.count += 1
 
     def load_chunk(self, key: bytes, row: bytes) -> None:
         """Take a chunk of what is pending; then ``end_loading``."""

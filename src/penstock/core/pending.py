@@ -9,7 +9,17 @@ import msgspec
 
 from penstock.core.commands import Claimed
 
-__all__ = ["NO_LEASE", "Consumer", "Pending", "Share", "contains", "leases", "living", "may_claim"]
+__all__ = [
+    "NO_LEASE",
+    "Consumer",
+    "Pending",
+    "Share",
+    "contains",
+    "leases",
+    "living",
+    "lowest",
+    "may_claim",
+]
 
 NO_LEASE = -1
 
@@ -68,6 +78,18 @@ def living(start: int, end: int, gone: list[tuple[int, int]]) -> Iterator[tuple[
         start = max(start, gone_end)
     if start < end:
         yield start, end
+
+
+def lowest(pending: dict[int, Pending], low: int, end: int) -> int:
+    """The lowest offset that is pending, or ``end``; nothing below ``low`` is.
+
+    Nearly always it is found a few steps from ``low``, where messages were settled since. Looking
+    through all that is pending is left for when that would take more steps than there are messages.
+    """
+    for offset in range(low, min(end, low + len(pending) + 1)):
+        if offset in pending:
+            return offset
+    return min(end, min(pending, default=end))
 
 
 def contains(stretches: list[tuple[int, int]], offset: int) -> bool:

@@ -54,10 +54,9 @@ class TopicLimits:
         nobody has begun with it.
         """
         broker = self._hub.broker
-        groups = broker.groups.by_topic.get(topic)
-        if not groups or not self.is_used_up(topic):
+        finished = broker.groups.floor(topic) if self.is_used_up(topic) else None
+        if finished is None:
             return 0
-        finished = min(group.oldest_unsettled for group in groups.values())
         acknowledged = broker.subscribers.oldest_unacknowledged(topic)
         return finished if acknowledged is None else min(finished, acknowledged)
 

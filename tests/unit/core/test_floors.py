@@ -1,0 +1,71 @@
+"""Up to where all groups of a topic are done: the heap says what asking each would say."""
+
+from random import Random
+
+import pytest
+
+from penstock.core.commands import Claimed, GroupCommitted, GroupGone, GroupMade, GroupMoved, Leased
+from penstock.core.group import Group
+from penstock.core.groups import Groups
+
+TOPIC = b"jobs"
+
+
+def asked_of_all(groups):
+    known = groups.by_topic.get(TOPIC, {}).values()
+    return min((min(group.next, *group.pending, 1_000) for group in known), default=None)
+
+
+def leased(groups, name, start, end):
+    group = groups.get(TOPIC, name)
+    shares = [(b"", 1_000, [(0, start, end)])]
+    return Leased(TOPIC, name, group.version, 0, [end], 0, groups.next_lease, 0, shares, [], [])
+
+
+def some_command(groups, random):
+    name = b"g%d" % random.randrange(5)
+    if groups.get(TOPIC, name) is None:
+        return GroupMade(TOPIC, name, random.randrange(100))
+    match random.randrange(5):
+        case 0:
+            return GroupMoved(TOPIC, name, random.randrange(100))
+        case 1:
+            return GroupCommitted(TOPIC, name, random.randrange(100), 0)
+        case 2:
+            return GroupGone(TOPIC, name)
+        case 3:
+            offsets = [random.randrange(100)]
+            return Claimed(TOPIC, name, b"c", offsets, 0, 0, 0, None, counts=True, forces=True)
+        case _:
+            start = groups.get(TOPIC, name).next
+            return leased(groups, name, start, start + random.randrange(1, 9))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_floor_is_the_lowest_of_all_groups_whatever_happens_to_them(seed):
+    random, groups = Random(seed), Groups()
+    for index in range(300):
+        groups.apply(some_command(groups, random), index, recovering=False)
+        if random.randrange(3):
+            assert groups.floor(TOPIC) == asked_of_all(groups)
+        assert groups.count == len(groups.by_topic.get(TOPIC, {}))
+
+
+def test_a_topic_without_groups_has_no_floor():
+    assert Groups().floor(TOPIC) is None
+
+
+def test_making_a_group_beside_many_asks_few_of_them(monkeypatch):
+    groups = Groups()
+    for number in range(1_000):
+        groups.apply(GroupMade(TOPIC, b"%d" % number, 7), number, recovering=False)
+    assert groups.floor(TOPIC) == 7
+    asked = []
+    oldest = Group.oldest_unsettled.fget
+    monkeypatch.setattr(
+        Group, "oldest_unsettled", property(lambda group: asked.append(group) or oldest(group))
+    )
+    for number in range(1_000, 1_100):
+        groups.apply(GroupMade(TOPIC, b"%d" % number, 7), number, recovering=False)
+        assert groups.floor(TOPIC) == 7
+    assert len(asked) < 500
