@@ -1,0 +1,1 @@
+"""The queue protocol over real sockets: frames in, frames out."""

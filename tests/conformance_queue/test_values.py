@@ -1,0 +1,171 @@
+"""What becomes of values that are absent, too large or odd."""
+
+import math
+
+import pytest
+
+from tests.conformance_queue.wire_client import GROUP, offsets_of, request
+
+PAYLOAD_MAX = 1 << 20
+
+
+def fill(client, topic, count):
+    response = client.ask(produce_many={"topic": topic, "payloads": [b"x"] * count})
+    assert response.produced_many.stretches[0].count == count
+
+
+@pytest.mark.parametrize(("asked", "granted"), [(0, 16), (1, 1), (1_024, 1_024), (5_000, 1_024)])
+def test_how_many_a_poll_gets(client, topic, asked, granted):
+    fill(client, topic, 1_100)
+    assert offsets_of(client.poll(topic, maximum=asked)) == list(range(granted))
+
+
+def test_a_lease_runs_for_30_seconds_unless_something_else_is_said(client, broker, topic):
+    client.produce(topic, b"x")
+    [item] = client.poll(topic)
+    broker.clock.advance(29.9)
+    assert client.poll(topic) == []
+    broker.clock.advance(0.2)
+    [again] = client.poll(topic)
+    assert (again.offset, again.redeliveries) == (item.offset, 1)
+    assert again.lease_id > item.lease_id
+
+
+def test_a_lease_may_run_for_longer_than_anybody_lives(dial, own_broker, topic):
+    broker = own_broker()
+    client = dial(at=broker)
+    client.produce(topic, b"x")
+    [item] = client.poll(topic, visibility_timeout_ms=(1 << 64) - 1)
+    broker.clock.advance(100 * 365 * 86_400)
+    assert client.poll(topic) == []
+    client.ack(topic, [item])
+    assert client.stats().in_flight == 0
+
+
+def test_a_poll_may_ask_to_wait_for_longer_than_it_is_let(dial, client, topic):
+    client.send(request(poll={"topic": topic, "group": GROUP, "wait_ms": (1 << 64) - 1}))
+    dial().produce(topic, b"x")
+    assert len(client.receive().polled.items) == 1
+
+
+@pytest.mark.parametrize(("asked", "granted"), [(0, 1), (1, 1), (7, 7), (5_000, 1_024)])
+def test_how_many_are_pushed_ahead(client, topic, asked, granted):
+    """One that is acknowledged makes room for one: so nothing more was on its way."""
+    fill(client, topic, 1_100)
+    client.subscribe(topic, prefetch=asked)
+    items = client.pushed(granted)
+    client.settle(items[0])
+    assert offsets_of([*items, *client.pushed()]) == list(range(granted + 1))
+
+
+@pytest.mark.parametrize(("asked", "kept"), [(0, 0), (7, 7), (8, 7), (99, 7), ((1 << 32) - 1, 7)])
+def test_priorities_beyond_the_highest_are_the_highest(client, topic, asked, kept):
+    client.produce(topic, b"x", priority=asked)
+    assert [item.priority for item in client.poll(topic)] == [kept]
+
+
+@pytest.mark.parametrize(("asked", "kept"), [(0, 0), (1, 1), (2, 2), (3, 3), (4, 0), (9, 0)])
+def test_content_types_that_nobody_knows_are_raw(client, topic, asked, kept):
+    client.produce(topic, b"x", content_type=asked)
+    assert [item.content_type for item in client.poll(topic)] == [kept]
+
+
+@pytest.mark.parametrize("mode", ["", "manual", "AUTO", "Auto", "auto ", "none"])
+def test_every_mode_but_auto_is_manual(client, topic, mode):
+    client.produce(topic, b"x")
+    [item] = client.poll(topic, ack_mode=mode)
+    client.ok(nack={"topic": topic, "group": GROUP, "lease_id": item.lease_id})
+    assert len(client.poll(topic, ack_mode=mode)) == 1
+
+
+def test_what_is_polled_in_auto_mode_is_done(client, topic):
+    client.produce(topic, b"x", b"y")
+    items = client.poll(topic, ack_mode="auto")
+    assert offsets_of(items) == [0, 1]
+    client.ok(nack={"topic": topic, "group": GROUP, "lease_id": items[0].lease_id})
+    assert client.poll(topic) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "kept"),
+    [
+        (0.0, 0.0),
+        (-1.0, 0.0),
+        (math.nan, 0.0),
+        (0.0004, 0.001),  # elsewhere this would be without limit
+        (0.0005, 0.001),
+        (0.0015, 0.002),
+        (0.4, 0.4),
+        (12.3456, 12.346),
+        (1e6, 1e6),
+    ],
+)
+def test_rates_are_kept_in_thousandths(client, topic, asked, kept):
+    client.ok(set_rate_limit={"topic": topic, "rate_per_sec": asked, "burst": 3})
+    described = client.describe(topic)
+    assert (described.rate_per_sec, described.burst) == (kept, 3)
+
+
+def test_a_burst_is_never_less_than_one(client, topic):
+    client.produce(topic, b"x", b"y")
+    client.ok(set_rate_limit={"topic": topic, "rate_per_sec": 0.001, "burst": 0})
+    assert len(client.poll(topic)) == 1
+    assert client.refusal(poll={"topic": topic, "group": GROUP}) == "rate_limited"
+
+
+def test_a_payload_may_have_one_mebibyte(client, topic):
+    client.produce(topic, bytes(PAYLOAD_MAX))
+    refused = {"topic": topic, "payload": bytes(PAYLOAD_MAX + 1)}
+    assert client.refusal(produce=refused) == "payload_too_large"
+    assert [len(item.payload) for item in client.poll(topic)] == [PAYLOAD_MAX]
+
+
+def test_a_payload_may_be_empty(client, topic):
+    client.produce(topic, b"")
+    assert [item.payload for item in client.poll(topic)] == [b""]
+
+
+@pytest.mark.parametrize("name", ["", "a/#", "+/b", "a\0b", "x" * 1_025])
+def test_topics_are_those_of_mqtt(client, name):
+    """Elsewhere any text will do; here the same topics are there for every protocol."""
+    assert client.refusal(produce={"topic": name}) == "bad_request"
+    assert client.refusal(poll={"topic": name, "group": GROUP}) == "bad_request"
+    assert client.refusal(create_topic={"topic": name}) == "bad_request"
+
+
+@pytest.mark.parametrize("name", ["$SYS/broker", "$queue/x", "$dlq/t/g"])
+def test_topics_of_the_broker_are_not_produced_to(client, name):
+    assert client.refusal(produce={"topic": name}) == "forbidden"
+
+
+@pytest.mark.parametrize("name", ["", "größe 🐘", "#", "$group", "x" * 256])
+def test_groups_have_any_name(client, topic, name):
+    client.produce(topic, b"x")
+    items = client.poll(topic, name)
+    assert offsets_of(items) == [0]
+    client.ack(topic, items, name)
+    assert client.poll(topic, name) == []
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"poll": {"topic": "t", "group": "x" * 257}},
+        {"produce": {"topic": "t", "producer_id": "x" * 257}},
+        {"produce": {"topic": "t", "headers": [{"name": "n"}] * 65}},
+        {"produce": {"topic": "t", "headers": [{"name": "n", "value": bytes(16 << 10)}]}},
+        {"locate": {"topic": "t", "times_ms": [0] * 1_025}},
+    ],
+)
+def test_what_has_a_bound_is_refused_beyond_it(client, kind):
+    assert client.refusal(**kind) == "limit"
+
+
+def test_an_answer_has_some_four_mebibytes_of_payload(client, topic):
+    """Elsewhere the answer would be too large for a frame, and the poll fail for ever."""
+    client.produce(topic, *[bytes(PAYLOAD_MAX)] * 7)
+    sizes = []
+    while items := client.poll(topic, maximum=1_024):
+        sizes.append(len(items))
+    assert sum(sizes) == 7
+    assert max(sizes) <= 5
