@@ -18,6 +18,7 @@ becomes due or a token has grown, and says so in a command (``Swept``).
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
@@ -196,8 +197,9 @@ class Desk:
             return  # what comes back may have to go before all that is there
         info = self._hub.store.topic(self.topic)
         picker = self._picker(group, info, now_ms)
-        room = self._room()
-        if room and picker.available():
+        available = picker.available()
+        room = self._room(available)
+        if room and available:
             self._choose(group, picker, room)
             return
         is_all = info is None or self._stock.knows_all_of(info)
@@ -221,17 +223,20 @@ class Desk:
         lanes = self._stock.cover(max(group.next, first))
         return Picker(lanes, group.heads, group.returned, first, now_ms)
 
-    def _room(self) -> int:
-        """How many messages all workers can take together, as far as that matters."""
+    def _room(self, available: int) -> int:
+        """How many messages workers can take together, as far as that matters.
+
+        No more are asked than need be: there may be many, and few messages.
+        """
+        enough = min(max(available, 1), DEAL_MAX)
         total = 0
         for worker in self.workers.values():
             total += max(worker.room(), 0)
-            if total >= DEAL_MAX:
-                return DEAL_MAX
+            if total >= enough:
+                return enough
         return total
 
-    def _choose(self, group: Group, picker: Picker, room: int) -> None:
-        want = min(room, picker.available())
+    def _choose(self, group: Group, picker: Picker, want: int) -> None:
         bucket = self._stock.bucket(self._hub.monotonic())
         if bucket is not None:
             want = bucket.take(want, self._hub.monotonic())
@@ -251,8 +256,8 @@ class Desk:
 
         Each gets its part at once, unless somebody expects messages to go around one by one.
         """
-        ready = {worker.consumer: worker.room() for worker in self.workers.values()}
-        ready = {name: room for name, room in ready.items() if room > 0}
+        rooms = ((worker.consumer, worker.room()) for worker in self.workers.values())
+        ready = dict(islice((pair for pair in rooms if pair[1] > 0), want))
         goes_round = len(ready) > 1 and any(self.workers[n].takes_turns for n in ready)
         runs_of: dict[bytes, list[Run]] = {}
         polls = group.polls
