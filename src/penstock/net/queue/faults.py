@@ -56,7 +56,10 @@ class Fault(NamedTuple):
 
 def read_fault(hub: Hub, topic: bytes) -> Fault | None:
     """Say why nobody may read a topic; None: it may be read, if it exists."""
-    return _fault(topic_refusal(topic, hub.limits))
+    refusal = topic_refusal(topic, hub.limits)
+    if refusal and refusal[0] is DisconnectReason.TOPIC_RESERVED and topic.startswith(DEAD_PREFIX):
+        return None  # only the broker writes dead letters, but they are there to be read
+    return _fault(refusal)
 
 
 def steer_fault(hub: Hub, topic: bytes) -> Fault | None:
