@@ -304,6 +304,8 @@ class Group:
             consumer = self.consumers.get(pending.consumer)
             if consumer is not None:
                 consumer.pending.discard(offset)
+                if not consumer.pending and pending.lease != NO_LEASE:
+                    del self.consumers[pending.consumer]  # a worker: it is here by what it has
 
     # ── handing out by lease ──────────────────────────────────────────────────────────────────
 

@@ -14,7 +14,8 @@ A deal has four steps, and only one deal of a desk is under way:
 
 A message is a worker's for the time of its **lease**, or, where the protocol has no such thing,
 until the worker leaves. Time is looked at here: a desk wakes when a lease ends, a delayed message
-becomes due or a token has grown, and says so in a command (``Swept``).
+becomes due or a token has grown, and says so in a command (``Swept``). It is the time of a steady
+clock: were the wall clock set back by an hour, nobody would get what a dead worker has for an hour.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -192,7 +193,7 @@ class Desk:
         if group is None:
             self._make_group()
             return
-        now_ms = self._hub.wall_ms()
+        now_ms = self._hub.steady_ms()
         if self._sweeps(group, now_ms):
             return  # what comes back may have to go before all that is there
         info = self._hub.store.topic(self.topic)
@@ -343,7 +344,7 @@ class Desk:
             self._end_deal(0)
             self.deal()
             return
-        now_ms = self._hub.wall_ms()
+        now_ms = self._hub.steady_ms()
         deal, expired = self._without_expired(deal, now_ms)
         self._deal = deal
         picker = deal.picker
@@ -443,7 +444,7 @@ class Desk:
 
     def _wake_at(self, when_ms: int | None) -> None:
         if when_ms is not None:
-            self._wake_in(max(when_ms - self._hub.wall_ms(), 1) / 1000)
+            self._wake_in(max(when_ms - self._hub.steady_ms(), 1) / 1000)
 
     def _wake_in(self, delay_s: float) -> None:
         if self._timer is not None:

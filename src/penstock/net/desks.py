@@ -80,7 +80,10 @@ class Desks:
         messages is on disk, and that not known here yet, they would look like another door's."""
         self._ahead: set[Desk] = set()
         """Desks that read ahead."""
-        self._next_lease = 0
+        is_forgetful = hub.config.durability == "interval"
+        self._next_lease = hub.next_connection() if is_forgetful else 0
+        """A crash may take back that leases were given, but not from those who have them. So each
+        life has numbers of its own there, lest they settle what somebody else has."""
         self.limits = TopicLimits(hub)
         self.dead_letters = DeadLetters(hub)
         self.holders: dict[Any, Any] = {}
@@ -166,12 +169,21 @@ class Desks:
         return len(desk.workers) if desk else 0
 
     def return_all(self) -> None:
-        """After a start: no worker of the last life is there any more, nor is what it had."""
+        """After a start: no worker of the last life is there any more, nor is what it had.
+
+        Leases go on. But one that is from the future would do so for as long as the clock was set
+        back while nobody looked.
+        """
+        now_ms = self._hub.steady_ms()
         for group in self._hub.broker.groups:
             for consumer, known in group.consumers.items():
                 if any(group.pending[offset].lease >= 0 for offset in islice(known.pending, 1)):
                     command = Returned(group.topic, group.name, consumer)
                     _Returning(self._hub, command).submit()
+            early = [
+                p.lease for p in group.pending.values() if p.lease >= 0 and p.taken_ms > now_ms
+            ]
+            self.return_leases(group.topic, group.name, early, reason=b"clock set back")
             self.dead_letters.bury(group.topic, group.name)
 
     def next_leases(self, count: int) -> int:
@@ -222,7 +234,7 @@ class Desks:
         if not held:
             _answer(outlet)
             return
-        now_ms = self._hub.wall_ms()
+        now_ms = self._hub.steady_ms()
         command = LeasesReturned(
             topic, group, ranges_of(held), now_ms, delay_ms, reason, counts, is_failure
         )
@@ -237,7 +249,7 @@ class Desks:
         if not held:
             _answer(outlet)
             return
-        deadline_ms = self._hub.wall_ms() + visibility_ms
+        deadline_ms = self._hub.steady_ms() + visibility_ms
         command = LeasesExtended(topic, group, ranges_of(held), deadline_ms)
         self._hub.pipeline.submit(command, outlet, durable=True)
 

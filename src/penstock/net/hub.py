@@ -307,8 +307,8 @@ class Hub:
     def steady_ms(self) -> int:
         """The wall clock of our start, moved on by a clock that nobody sets.
 
-        For durations that outlast a life (a session's absence): a clock that jumps by days when
-        the network comes up must not let every session expire at once.
+        For durations that outlast a life (a session's absence, a lease): a clock that jumps by days
+        when the network comes up must not let every session expire at once, nor a lease never.
         """
         return self._steady_offset_ms + int(self.monotonic() * 1000)
 

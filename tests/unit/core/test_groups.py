@@ -12,6 +12,8 @@ from penstock.core.commands import (
     GroupMade,
     GroupMoved,
     Leased,
+    LeasesExtended,
+    LeasesSettled,
     Returned,
     Settled,
     Taken,
@@ -344,3 +346,51 @@ def test_every_group_of_a_topic_misses_what_it_has_not_done(groups):
     do(groups, GroupMade(T, b"other", 8))
     assert groups.missed(T, [(5, 10)]) == 5 + 2
     assert groups.missed(b"topic without groups", [(5, 10)]) == 0
+
+
+# ── bounds ────────────────────────────────────────────────────────────────────────────────────
+
+
+def lease(groups, offset, name=b"", until_ms=0):
+    """Hand out one message; its lease has the number of its offset."""
+    group = groups.get(T, G)
+    share = (name, until_ms, [(0, offset, offset + 1)])
+    do(groups, Leased(T, G, group.version, 0, [offset + 1], 0, offset, 100, [share]))
+
+
+def test_a_worker_is_known_as_long_as_it_has_something(groups):
+    """One that died with nothing in hand would be remembered for ever."""
+    lease(groups, 0, b"w")
+    lease(groups, 1, b"w")
+    do(groups, LeasesSettled(T, G, [(0, 1)]))
+    assert list(groups.get(T, G).consumers) == [b"w"]
+    do(groups, LeasesSettled(T, G, [(1, 2)]))
+    assert list(groups.get(T, G).consumers) == []
+
+
+def test_a_consumer_of_a_stream_is_known_until_it_is_removed(groups):
+    take(groups, (b"c", 2))
+    do(groups, Settled(T, G, [(0, 2)]))
+    assert list(groups.get(T, G).consumers) == [b"c"]
+
+
+def test_ends_of_leases_that_are_settled_are_forgotten_although_an_older_one_goes_on(groups):
+    group = groups.get(T, G)
+    lease(groups, 0, until_ms=200)
+    for offset in range(1, 5_000):
+        lease(groups, offset, until_ms=1_000 + offset)
+        do(groups, LeasesSettled(T, G, [(offset, offset + 1)]))
+    assert len(group._expiries) < 2_000
+    assert group.wakes_ms() == 200
+
+
+def test_a_lease_that_is_extended_often_ends_when_it_was_last_said(groups):
+    group = groups.get(T, G)
+    lease(groups, 0, until_ms=200)
+    lease(groups, 1, until_ms=150)
+    for number in range(5_000):
+        do(groups, LeasesExtended(T, G, [(0, 1)], 1_000 + number))
+    assert len(group._expiries) < 2_000
+    assert group.wakes_ms() == 150
+    do(groups, LeasesSettled(T, G, [(1, 2)]))
+    assert group.wakes_ms() == 5_999

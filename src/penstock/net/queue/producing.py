@@ -127,7 +127,7 @@ def produce(door: "QueueConnection", message: Produce, slot: Slot) -> None:
         return
     now_ms = door.hub.wall_ms()
     seqs = [message.seq] if message.producer_id else []
-    _journal(door, _lot(message, [message.payload], seqs, now_ms), now_ms, slot)
+    _journal(door, _lot(door.hub, message, [message.payload], seqs), now_ms, slot)
 
 
 def _common_fault(hub: Hub, message: Produce | ProduceMany, count: int) -> Fault | None:
@@ -143,20 +143,21 @@ def _headers_fault(headers: Iterable[Header]) -> Fault | None:
     return None
 
 
-def _lot(message: Produce | ProduceMany, payloads: list[bytes], seqs: list[int], now: int) -> Lot:
+def _lot(hub: Hub, message: Produce | ProduceMany, payloads: list[bytes], seqs: list[int]) -> Lot:
     content_type = message.content_type if message.content_type <= CONTENT_TYPE_MAX else 0
     priority = min(message.priority, PRIORITY_MAX)
     return Lot(
         message.topic.encode(),
         payloads,
         priority << PRIORITY_SHIFT | content_type << CONTENT_TYPE_SHIFT,
-        _extras(message, now),
+        _extras(message, hub.steady_ms()),
         message.producer_id.encode(),
         seqs,
     )
 
 
 def _extras(message: Produce | ProduceMany, now_ms: int) -> Extras | None:
+    """Headers and times; ``now_ms`` is that of the clock by which desks hand out."""
     if not (message.headers or message.delay_ms or message.ttl_ms):
         return None
     return Extras(
@@ -186,7 +187,7 @@ def produce_many(door: "QueueConnection", message: ProduceMany, slot: Slot) -> N
     many = _Many(slot, refused)
     if payloads:
         now_ms = door.hub.wall_ms()
-        _journal(door, _lot(message, payloads, seqs, now_ms), now_ms, many)
+        _journal(door, _lot(door.hub, message, payloads, seqs), now_ms, many)
     else:
         many.produced([])
 

@@ -174,7 +174,7 @@ class Push:
 
     def _without_late(self, jobs: list[Job]) -> list[Job]:
         """Settle those that were acknowledged already, when their lease was over."""
-        now_ms = self._hub.wall_ms()
+        now_ms = self._hub.steady_ms()
         late = self._late
         while late and next(iter(late.values())) <= now_ms:
             del late[next(iter(late))]
@@ -184,7 +184,7 @@ class Push:
         return [job for job in jobs if job.message.offset not in late]
 
     def _track(self, jobs: list[Job]) -> None:
-        until_ms = self._hub.wall_ms() + self.visibility_ms
+        until_ms = self._hub.steady_ms() + self.visibility_ms
         look_ms = until_ms - self.visibility_ms // 3
         by_offset, by_lease = self._by_offset, self._by_lease
         for job in jobs:
@@ -231,7 +231,7 @@ class Push:
         ended = self._ended(leases)
         if not ended:
             return
-        now_ms = self._hub.wall_ms()
+        now_ms = self._hub.steady_ms()
         for pushed in ended:
             if pushed.is_lapsed or pushed.until_ms - now_ms < LATE_MS:
                 self._note_late(pushed.offset, now_ms)
@@ -279,13 +279,13 @@ class Push:
         if self._timer is None and self._by_offset:
             next_ms = min([pushed.look_ms for pushed in self._by_offset.values()])
             grain_ms = max(self.visibility_ms // LOOKS_PER_VISIBILITY, 1)
-            delay_ms = max(next_ms - self._hub.wall_ms(), grain_ms)
+            delay_ms = max(next_ms - self._hub.steady_ms(), grain_ms)
             self._timer = self._hub.loop.call_later(delay_ms / 1000, self._look)
 
     def _look(self) -> None:
         """Time has passed: extend leases, let go of those that were extended often enough."""
         self._timer = None
-        now_ms, in_hand = self._hub.wall_ms(), self._in_hand
+        now_ms, in_hand = self._hub.steady_ms(), self._in_hand
         due = [pushed for pushed in self._by_offset.values() if pushed.look_ms <= now_ms]
         stuck = [pushed for pushed in due if pushed.refreshes == REFRESHES_MAX]
         self._refresh([pushed for pushed in due if pushed.refreshes < REFRESHES_MAX])
@@ -311,7 +311,7 @@ class Push:
     def _extend(self, pushed: list[_Pushed], extent_ms: int) -> None:
         leases = [one.leases[-1] for one in pushed]
         self._hub.desks.extend_leases(self.topic, self.group, leases, extent_ms)
-        until_ms = self._hub.wall_ms() + extent_ms
+        until_ms = self._hub.steady_ms() + extent_ms
         for one in pushed:
             one.until_ms = until_ms
             is_last = one.refreshes == REFRESHES_MAX
