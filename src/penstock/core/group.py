@@ -23,6 +23,7 @@ this. Every verb returns what the one who asked wants to know; ``Broker`` makes 
 """
 
 from bisect import insort
+from collections import defaultdict
 from collections.abc import Iterable
 from heapq import heappop, heappush
 from operator import itemgetter
@@ -315,19 +316,18 @@ class Group:
             return None
         self._drop_removed(command.first)
         heads = command.heads if len(command.heads) > 1 else command.heads * PRIORITIES
-        self.heads = [max(pair) for pair in zip(self.heads, heads, strict=True)]
+        self.heads = list(map(max, self.heads, heads))
         self.ahead = command.ahead
         self.polls += len(command.shares)
-        taken: list[set[int]] = [set() for _ in range(PRIORITIES)]
+        taken: defaultdict[int, set[int]] = defaultdict(set)
         shares = []
         lease = command.first_lease
         for share in command.shares:
             shares.append(self._lease_share(share, lease, command, taken))
             lease += sum([end - start for _, start, end in share[2]])
         self._drop_expired(command.expired, taken)
-        for priority, offsets in enumerate(taken):
-            if offsets:
-                self._remove_returned(priority, offsets)
+        for priority, offsets in taken.items():
+            self._remove_returned(priority, offsets)
         self._set_aside(command.aside, command.now_ms)
         return shares
 
@@ -336,7 +336,7 @@ class Group:
         share: tuple[bytes, int, list[tuple[int, int, int]]],
         lease: int,
         command: Leased,
-        taken: list[set[int]],
+        taken: defaultdict[int, set[int]],
     ) -> Share:
         name, until_ms, runs = share
         pending_by_offset, leases = self.pending, self.leases
@@ -369,7 +369,7 @@ class Group:
             self._expiries.add(until_ms, lease, number)
         return Share(name, offsets, deliveries, lease)
 
-    def _drop_expired(self, offsets: list[int], taken: list[set[int]]) -> None:
+    def _drop_expired(self, offsets: list[int], taken: defaultdict[int, set[int]]) -> None:
         for offset in offsets:
             known = self.pending.get(offset)
             if known is not None and self._is_returned(offset, known):
