@@ -87,6 +87,10 @@ RETAINED_MAX = 1_000_000
 QUEUE_PAYLOAD_BYTES_MAX = 1 * MIB
 """Largest message of the queue protocol, fixed by it."""
 
+QUEUE_REQUEST_BYTES_MAX = 4 * MIB
+"""Largest request of the queue protocol that is read. Its frames may have 64 MiB, but nothing needs
+so much: a larger one is passed over as it comes, not kept, and answered with an error."""
+
 PRODUCER_ID_BYTES_MAX = 256
 """Longest name of a producer; kept with the numbers of its last messages. UUIDs need about 64."""
 

@@ -19,9 +19,22 @@ def padded(size: int) -> bytes:
     return frame(body + length + bytes([rest >> 21]) + bytes(rest))
 
 
-def test_a_body_may_have_64_mib(client):
+def test_a_request_may_have_4_mib(client):
+    client.send(request(produce_many={"topic": "large", "payloads": [bytes(1 << 20)] * 3}))
+    assert client.receive().produced_many.stretches[0].count == 3
+
+
+def test_a_body_may_have_64_mib_and_is_answered_though_it_is_not_read(client):
     client.expect_nothing()
-    client.send(padded(BODY_MAX))
+    client.send(padded(BODY_MAX), STATS)
+    assert client.receive().error.code == "bad_request"
+    assert client.receive().HasField("stats")
+
+
+def test_a_payload_that_is_much_too_large_is_told_so_like_any_other(client, topic):
+    client.expect_nothing()
+    client.send(request(produce={"topic": topic, "payload": bytes(BODY_MAX - 100)}), STATS)
+    assert client.receive().error.code == "payload_too_large"
     assert client.receive().HasField("stats")
 
 

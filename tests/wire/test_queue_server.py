@@ -191,8 +191,8 @@ def test_a_body_at_the_limit_is_taken_and_one_beyond_is_the_end(before):
     assert machine.pending_bytes == 0
 
 
-def test_by_default_a_body_of_64_mib_is_taken_and_one_byte_more_is_refused_unseen():
-    machine = ServerMachine()
+def test_a_body_of_64_mib_can_be_taken_and_one_byte_more_is_refused_unseen():
+    machine = ServerMachine(request_bytes_max=64 * MIB)
     body = request(produce={"topic": "t", "payload": bytes(64 * MIB - 13)})
     assert len(body) == 64 * MIB + 4
     (run,) = feed(machine, cuts(body, 8 * MIB))
@@ -201,7 +201,7 @@ def test_by_default_a_body_of_64_mib_is_taken_and_one_byte_more_is_refused_unsee
 
 
 def test_what_is_held_grows_with_what_came_and_not_with_what_was_announced():
-    machine = ServerMachine()
+    machine = ServerMachine(request_bytes_max=64 * MIB)
     tracemalloc.start()
     try:
         assert machine.receive((64 * MIB).to_bytes(4, "big") + bytes(1_000)) == []

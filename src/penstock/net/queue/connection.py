@@ -32,12 +32,21 @@ from penstock.net.hub import Hub
 from penstock.net.outbox import Outbox
 from penstock.net.queue.calls import HANDLERS, LOOKS_AT_MESSAGES, LOOKS_AT_STATE
 from penstock.net.queue.errands import Errands
-from penstock.net.queue.faults import BAD_REQUEST, Fault, group_fault
+from penstock.net.queue.faults import BAD_REQUEST, OVERSIZED, TOO_LARGE, Fault, group_fault
 from penstock.net.queue.producing import produce_run
 from penstock.net.queue.push import Push
 from penstock.net.queue.replies import Replies, Slot
 from penstock.obs.reasons import DisconnectReason
-from penstock.wire.queue.events import AckRun, Bad, Call, Event, NackRun, ProduceRun, Violation
+from penstock.wire.queue.events import (
+    AckRun,
+    Bad,
+    Call,
+    Event,
+    NackRun,
+    Oversized,
+    ProduceRun,
+    Violation,
+)
 from penstock.wire.queue.server import ServerMachine
 
 if TYPE_CHECKING:
@@ -108,6 +117,7 @@ class QueueConnection(Connection):
             NackRun: self._on_nacks,
             Call: self._on_call,
             Bad: self._on_bad,
+            Oversized: self._on_oversized,
             Violation: self._on_violation,
         }
         hub.counters.clients_connected += 1
@@ -244,6 +254,10 @@ class QueueConnection(Connection):
         if self._push is None:
             slot = self.replies.open(1, [bad.request_id] if bad.request_id else None)
             slot.fail(Fault(BAD_REQUEST, bad.text))
+
+    def _on_oversized(self, event: Oversized, _now_ms: int) -> None:
+        if self._push is None:
+            self.replies.open().fail(TOO_LARGE if event.is_produce else OVERSIZED)
 
     def _count_refused(self, count: int) -> None:
         self.hub.counters.refused_total += count

@@ -8,7 +8,12 @@ the broker puts them there.
 from collections.abc import Sized
 from typing import Final, NamedTuple
 
-from penstock.limits import GROUP_BYTES_MAX, GROUPS_MAX
+from penstock.limits import (
+    GROUP_BYTES_MAX,
+    GROUPS_MAX,
+    QUEUE_PAYLOAD_BYTES_MAX,
+    QUEUE_REQUEST_BYTES_MAX,
+)
 from penstock.net.admission import topic_refusal
 from penstock.net.dead_letters import PREFIX as DEAD_PREFIX
 from penstock.net.envelopes import Refused, unsigned_refusal
@@ -20,8 +25,10 @@ __all__ = [
     "FORBIDDEN",
     "INTERNAL",
     "LIMIT",
+    "OVERSIZED",
     "PAYLOAD_TOO_LARGE",
     "RATE_LIMITED",
+    "TOO_LARGE",
     "Fault",
     "group_fault",
     "produce_fault",
@@ -52,6 +59,14 @@ class Fault(NamedTuple):
     code: str
     text: str
     retry_ms: int = 0
+
+
+TOO_LARGE: Final = Fault(
+    PAYLOAD_TOO_LARGE, f"a payload may have {QUEUE_PAYLOAD_BYTES_MAX} bytes; store it elsewhere"
+)
+OVERSIZED: Final = Fault(
+    BAD_REQUEST, f"a request may have {QUEUE_REQUEST_BYTES_MAX} bytes; send several requests"
+)
 
 
 def read_fault(hub: Hub, topic: bytes) -> Fault | None:

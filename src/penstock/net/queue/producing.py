@@ -23,7 +23,7 @@ from penstock.net.produce import Lot
 from penstock.net.queue.faults import (
     BAD_REQUEST,
     LIMIT,
-    PAYLOAD_TOO_LARGE,
+    TOO_LARGE,
     Fault,
     produce_fault,
     too_many,
@@ -58,10 +58,6 @@ SEQ_END = 1 << 64
 TIME_MS_MAX = 1 << 48
 """Latest time that a message can be scheduled for: some eight thousand years from now."""
 
-_TOO_LARGE = Fault(
-    PAYLOAD_TOO_LARGE, f"a payload may have {QUEUE_PAYLOAD_BYTES_MAX} bytes; store it elsewhere"
-)
-
 
 def produce_run(door: "QueueConnection", run: ProduceRun, now_ms: int) -> None:
     """Take a run of plain Produce requests."""
@@ -75,7 +71,7 @@ def produce_run(door: "QueueConnection", run: ProduceRun, now_ms: int) -> None:
         part = _part(run, first, end)
         first = end
         if is_too_large:
-            door.replies.open(len(part.payloads), part.request_ids).fail(_TOO_LARGE)
+            door.replies.open(len(part.payloads), part.request_ids).fail(TOO_LARGE)
         else:
             _take(door, part, now_ms)
 
@@ -120,7 +116,7 @@ def _journal(door: "QueueConnection", lot: Lot, now_ms: int, outlet: "Slot | _Ma
 
 def produce(door: "QueueConnection", message: Produce, slot: Slot) -> None:
     """Take one Produce request that has a schedule or headers."""
-    fault = _TOO_LARGE if len(message.payload) > QUEUE_PAYLOAD_BYTES_MAX else None
+    fault = TOO_LARGE if len(message.payload) > QUEUE_PAYLOAD_BYTES_MAX else None
     fault = fault or _common_fault(door.hub, message, 1)
     if fault is not None:
         slot.fail(fault)
@@ -213,7 +209,7 @@ class _Many:
 
     def produced(self, stretches: list[tuple[int, int]]) -> None:
         """All that were not refused are on disk."""
-        error = Error(code=_TOO_LARGE.code, message=_TOO_LARGE.text)
+        error = Error(code=TOO_LARGE.code, message=TOO_LARGE.text)
         many = ProducedMany(
             stretches=[Stretch(offset=offset, count=count) for offset, count in stretches],
             refusals=[Refusal(index=number, error=error) for number in self._refused],

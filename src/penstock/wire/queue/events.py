@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 
 from penstock.obs.reasons import DisconnectReason
 
-__all__ = ["AckRun", "Bad", "Call", "Event", "NackRun", "ProduceRun", "Violation"]
+__all__ = ["AckRun", "Bad", "Call", "Event", "NackRun", "Oversized", "ProduceRun", "Violation"]
 
 
 class ProduceRun(msgspec.Struct, frozen=True, gc=False):
@@ -68,6 +68,15 @@ class Bad(msgspec.Struct, frozen=True, gc=False):
     request_id: int
 
 
+class Oversized(msgspec.Struct, frozen=True, gc=False):
+    """A frame within the protocol's bound that is larger than any request need be.
+
+    It was not kept, so nothing is known of it but whether it began as a Produce.
+    """
+
+    is_produce: bool
+
+
 class Violation(msgspec.Struct, frozen=True, gc=False):
     """The peer broke the protocol; ``detail`` is one bounded line for the log."""
 
@@ -75,5 +84,5 @@ class Violation(msgspec.Struct, frozen=True, gc=False):
     detail: str
 
 
-Event: TypeAlias = ProduceRun | AckRun | NackRun | Call | Bad | Violation
+Event: TypeAlias = ProduceRun | AckRun | NackRun | Call | Bad | Oversized | Violation
 """Whatever ``receive`` of a server's machine may return."""

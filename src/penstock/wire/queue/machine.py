@@ -4,6 +4,9 @@ A frame is the length of a body, u32 big-endian, and the body. The length is jud
 four bytes are there, before anything is kept for it; beyond the limit there is nothing to go on
 with, for nobody will read past so much. What is in a body, the two ends decide (``_take``).
 
+A frame that is larger than the end cares to keep is passed over as it comes: ``_pass_over`` reports
+it when its first byte is there, and the rest is let go.
+
 **Memory.** A machine between frames holds no bytes. An incomplete frame is kept in a ``bytearray``
 that grows with what has arrived, never with what was announced. Since the length needed is
 remembered, a frame that trickles in is looked at three times at most and copied once.
@@ -28,13 +31,18 @@ Event = TypeVar("Event")
 
 
 class Machine(ABC, Generic[Event]):
-    """The shared part; see the module. ``frame_bytes_max`` does not count the length itself."""
+    """The shared part; see the module. Neither bound counts the length itself."""
 
-    __slots__ = ("_closed", "_needed", "_tail", "frame_bytes_max")
+    __slots__ = ("_closed", "_kept_bytes_max", "_needed", "_passing", "_tail", "frame_bytes_max")
 
-    def __init__(self, frame_bytes_max: int = BODY_BYTES_MAX) -> None:
+    def __init__(
+        self, frame_bytes_max: int = BODY_BYTES_MAX, kept_bytes_max: int = BODY_BYTES_MAX
+    ) -> None:
         self.frame_bytes_max = frame_bytes_max
+        self._kept_bytes_max = min(kept_bytes_max, frame_bytes_max)
         self._closed = False
+        self._passing = 0
+        """Bytes to come of a frame that is passed over."""
         self._tail: bytearray | None = None
         self._needed = 0
 
@@ -52,6 +60,10 @@ class Machine(ABC, Generic[Event]):
         """Take what a socket gave, report the frames that it completes. Never raises."""
         if self._closed:
             return []
+        if self._passing:
+            passed = min(self._passing, len(data))
+            self._passing -= passed
+            data = data[passed:]
         if self._tail is not None:
             if len(self._tail) + len(data) < self._needed:
                 self._tail += data
@@ -81,10 +93,27 @@ class Machine(ABC, Generic[Event]):
             detail = f"a frame of {length} bytes, where {self.frame_bytes_max} are allowed"
             self._end(events, DisconnectReason.PACKET_TOO_LARGE, detail)
             return position
+        if length > self._kept_bytes_max:
+            return self._let_pass(data, position, length, events)
         if start + length > len(data):
             self._needed = LENGTH.size + length
             return position
         return self._take(data, position, start + length, events)
+
+    def _let_pass(
+        self, data: bytes, position: int, length: int, events: list[Event | Violation]
+    ) -> int:
+        start = position + LENGTH.size
+        if start == len(data):
+            self._needed = LENGTH.size + 1
+            return position
+        self._pass_over(data[start], events)
+        end = min(start + length, len(data))
+        self._passing = start + length - end
+        return end
+
+    def _pass_over(self, first_byte: int, events: list[Event | Violation]) -> None:
+        """Report a frame that is too large to be kept."""
 
     def _end(self, events: list[Event | Violation], reason: DisconnectReason, detail: str) -> None:
         self._closed = True

@@ -9,6 +9,7 @@ Produce without delay, ttl, headers    joins or begins a ``ProduceRun``
 Ack; Nack without delay and reason     joins or begins an ``AckRun`` or ``NackRun``
 any other kind                         a ``Call``
 not a request, or of no kind we know   ``Bad``: it has its response like any other
+larger than any request need be        ``Oversized``: it is not kept, but has its response
 =====================================  ============================================================
 
 Two values are made sound here, so that nobody need ask later: a priority beyond 7 is 7, and a
@@ -19,8 +20,9 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from penstock.limits import QUEUE_REQUEST_BYTES_MAX
 from penstock.wire.queue._generated.queue_pb2 import Ack, Nack, Produce, Request
-from penstock.wire.queue.events import AckRun, Bad, Call, Event, NackRun
+from penstock.wire.queue.events import AckRun, Bad, Call, Event, NackRun, Oversized
 from penstock.wire.queue.lanes import (
     NAMES_BYTES_MAX,
     PRODUCE,
@@ -31,6 +33,7 @@ from penstock.wire.queue.lanes import (
     settle_lane,
 )
 from penstock.wire.queue.machine import BODY_BYTES_MAX, LENGTH, Machine
+from penstock.wire.queue.weight import is_too_heavy
 
 __all__ = ["ServerMachine"]
 
@@ -43,8 +46,12 @@ class ServerMachine(Machine[Event]):
 
     __slots__ = ("_lanes",)
 
-    def __init__(self, frame_bytes_max: int = BODY_BYTES_MAX) -> None:
-        super().__init__(frame_bytes_max)
+    def __init__(
+        self,
+        frame_bytes_max: int = BODY_BYTES_MAX,
+        request_bytes_max: int = QUEUE_REQUEST_BYTES_MAX,
+    ) -> None:
+        super().__init__(frame_bytes_max, request_bytes_max)
         self._lanes: dict[int, Lane] = {}
         """By the first byte of a request."""
 
@@ -52,14 +59,20 @@ class ServerMachine(Machine[Event]):
         start = position + LENGTH.size
         lane = self._lanes.get(data[start]) if start < end else None
         if lane is not None:
-            following = lane.read(data, position, self.frame_bytes_max, events)
+            following = lane.read(data, position, self._kept_bytes_max, events)
             if following > position:
                 return following
         self._parse(data[start:end], events)
         return end
 
+    def _pass_over(self, first_byte: int, events: list[Event]) -> None:
+        events.append(Oversized(is_produce=first_byte == PRODUCE))
+
     def _parse(self, body: bytes, events: list[Event]) -> None:
         """Let the library read one request, and report it."""
+        if is_too_heavy(body):
+            events.append(Bad("more in one request than any kind of them may have", 0))
+            return
         try:
             request = Request.FromString(body)
         except DecodeError:
