@@ -361,19 +361,20 @@ class QueueMachine(RuleBasedStateMachine):
         places=places,
         delay_ms=st.sampled_from([0, 0, 60]),
         counts=st.sampled_from([True, True, False]),
+        fails=st.sampled_from([True, True, False]),
     )
-    def nack(self, name, places, delay_ms, counts) -> None:
+    def nack(self, name, places, delay_ms, counts, fails) -> None:
         stretches, held = self._some(name, places)
-        back = LeasesReturned(T, name, stretches, self.now_ms, delay_ms, b"why", counts)
+        back = LeasesReturned(T, name, stretches, self.now_ms, delay_ms, b"why", counts, fails)
         assert self.do(back) == len(held)
         model = self.groups[name]
         for offset in held:
             record = model.records[offset]
             pause_ms = delay_ms
-            if counts:
-                pause_ms = max(pause_ms, model.backoff(record.deliveries))
-            else:
+            if not counts:
                 record.deliveries -= 1
+            elif fails:
+                pause_ms = max(pause_ms, model.backoff(record.deliveries))
             model.give_back(offset, self.now_ms + pause_ms if pause_ms else 0)
 
     @rule(name=names, places=places, visibility_ms=st.sampled_from([1, 300]))
@@ -448,7 +449,7 @@ class QueueMachine(RuleBasedStateMachine):
         if verb == 0:
             self.ack(name, places)
         elif verb == 1:
-            self.nack(name, places, 0, True)
+            self.nack(name, places, 0, True, True)
         elif verb == 2:
             self.extend(name, places, 300)
         elif verb == 3:
