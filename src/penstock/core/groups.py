@@ -83,6 +83,8 @@ class Groups:
         self._floors = Floors(self.by_topic)
         self.dirty: dict[bytes, None] = {}
         """Keys (``row_key``) of groups whose row on disk is older than the state here."""
+        self.timed: dict[Group, None] = {}
+        """Groups in which something happens when time passes."""
         self.redeliveries = 0
         """How often a message was handed out that had been handed out before."""
         self._stored: dict[bytes, set[int]] = {}
@@ -127,7 +129,14 @@ class Groups:
         before = group.redeliveries
         value = self._change(group, command)
         self.redeliveries += group.redeliveries - before
+        self._note_time(group)
         return value
+
+    def _note_time(self, group: Group) -> None:
+        if group.leases or group.waiting:
+            self.timed[group] = None
+        else:
+            self.timed.pop(group, None)
 
     def _count_leases(self, command: Leased) -> None:
         count = sum(end - start for _, _, runs in command.shares for _, start, end in runs)
@@ -141,6 +150,7 @@ class Groups:
                 self._remove(group)
 
     def _remove(self, group: Group) -> None:
+        self.timed.pop(group, None)
         key = row_key(group.topic, group.name)
         self.dirty[key] = None
         self._deleted.setdefault(key, set()).update(self._stored.get(key, ()))
@@ -274,5 +284,6 @@ class Groups:
         """All rows are there."""
         for group in self:
             group.end_loading()
+            self._note_time(group)
             if group.changed:
                 self.dirty[row_key(group.topic, group.name)] = None

@@ -21,9 +21,11 @@ from penstock.core.commands import (
     LeasesSettled,
     Returned,
     Settled,
+    Swept,
     TopicConfigured,
     TopicGone,
 )
+from penstock.core.groups import Group
 from penstock.errors import StorageError
 from penstock.net.dead_letters import DeadLetters
 from penstock.net.desk import AGAIN_S, Desk, Then, Worker
@@ -42,6 +44,9 @@ REST_S = 10.0
 RESTING_MAX = 256
 """How long a desk stays open that nobody comes to, and how many of them."""
 
+
+SWEPT_PER_TURN = 1_024
+"""Groups without workers that are looked after at a time."""
 
 AHEAD_MAX = 64
 """Desks that may read ahead: what they have at hand is in memory."""
@@ -84,6 +89,8 @@ class Desks:
         self._next_lease = hub.next_connection() if is_forgetful else 0
         """A crash may take back that leases were given, but not from those who have them. So each
         life has numbers of its own there, lest they settle what somebody else has."""
+        self._unattended: list[Group] = []
+        """Groups in which time may have passed, still to be looked at."""
         self.limits = TopicLimits(hub)
         self.dead_letters = DeadLetters(hub)
         self.holders: dict[Any, Any] = {}
@@ -420,8 +427,32 @@ class Desks:
         outlet.outcome(value)
         self._deal_all(topic)  # whoever waits at a desk waits for what the name stands for next
 
+    def _sweep_unattended(self) -> None:
+        """Leases end and messages fall due where nobody asks for any, too."""
+        now_ms = self._hub.steady_ms()
+        looked_at, self._unattended = (
+            self._unattended[:SWEPT_PER_TURN],
+            self._unattended[SWEPT_PER_TURN:],
+        )
+        for group in looked_at:
+            wakes_ms = group.wakes_ms()
+            if wakes_ms is not None and wakes_ms <= now_ms and not self._is_attended(group):
+                swept = Swept(group.topic, group.name, now_ms)
+                bury = partial(self._swept, group)
+                self._hub.pipeline.submit(swept, Then(bury), durable=True)
+        if not self._unattended:
+            self._unattended = list(self._hub.broker.groups.timed)
+
+    def _is_attended(self, group: Group) -> bool:
+        return bool(self.workers(group.topic, group.name))
+
+    def _swept(self, group: Group, _value: object) -> None:
+        self.dead_letters.bury(group.topic, group.name)
+        self.deal(group.topic, group.name)
+
     def turn(self) -> None:
-        """Now and then: close desks that nobody comes to, forget what every desk is past."""
+        """Now and then: look after groups without workers, close desks, forget what is past."""
+        self._sweep_unattended()
         rested_before = self._hub.monotonic() - REST_S
         while self._resting and next(iter(self._resting.values())) < rested_before:
             self._close_resting()

@@ -174,8 +174,9 @@ class Feed:
 
     def committed(self, batch: Batch, commit: Commit) -> None:
         """Tell everybody who is concerned of a commit."""
-        for topic in batch.drops if self.on_dropped is not None else ():
-            _guarded(self.on_dropped, topic)
+        if batch.drops and self.on_dropped is not None:
+            for topic in batch.drops:
+                _guarded(self.on_dropped, topic)
         if batch.extras and self.on_extras is not None:
             _guarded(self.on_extras, batch)
         if not self.is_wanted:

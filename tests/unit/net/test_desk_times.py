@@ -60,6 +60,21 @@ async def test_a_desk_wakes_by_itself_when_a_lease_ends(bench):
     await until(lambda: worker.offsets == [0, 0])
 
 
+async def test_leases_end_where_nobody_asks_for_messages_any_more(bench):
+    worker = Worker("w", visibility_ms=1_000)
+    bench.join(worker)
+    bench.push(b"0")
+    await bench.rest()
+    bench.desks.rest(TOPIC, GROUP, worker.consumer)
+    bench.clock.advance(1.1)
+    for _ in range(2):  # one to find out which groups to look at
+        bench.desks.turn()
+        await bench.rest()
+    assert bench.group.in_hand == 0
+    assert bench.group.returned_offsets() == [0]
+    assert not bench.hub.broker.groups.timed
+
+
 async def test_a_late_acknowledgement_counts_until_the_message_was_taken_back(bench):
     """What ran out is over when a ``Swept`` says so, not before."""
     worker, told = Worker("w", visibility_ms=1_000), Told()

@@ -114,6 +114,20 @@ async def test_the_same_acknowledgement_twice_frees_one_place(bench):
     assert peer.offsets() == [0, 1]
 
 
+async def test_leases_of_an_earlier_connection_can_be_settled(bench):
+    """A worker that outlived a crash of the broker has them, and they are good still."""
+    taker = bench.peer()
+    taker.send(produce(), produce(), produce())
+    await bench.rest()
+    (item,) = (await taker.ask(poll(max=1))).polled.items
+    peer = await subscribed(bench, 0, prefetch=1)
+    assert await in_flight(bench) == 2
+    peer.send(ack(item.lease_id))
+    await bench.rest()
+    assert await in_flight(bench) == 1
+    assert peer.offsets() == [1]
+
+
 async def test_acknowledgements_name_any_topic_they_like(bench):
     """Only the lease counts: a subscription has one topic and one group."""
     peer = await subscribed(bench, 3, prefetch=1)

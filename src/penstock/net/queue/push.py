@@ -228,16 +228,15 @@ class Push:
 
     def acknowledge(self, leases: Iterable[int]) -> None:
         """Messages are done with, whatever lease of theirs is named; others do no harm."""
-        ended = self._ended(leases)
-        if not ended:
-            return
+        ended, others = self._ended(leases)
         now_ms = self._hub.steady_ms()
         for pushed in ended:
             if pushed.is_lapsed or pushed.until_ms - now_ms < LATE_MS:
                 self._note_late(pushed.offset, now_ms)
         done = [pushed.leases[-1] for pushed in ended]
-        self._hub.desks.settle_leases(self.topic, self.group, done)
-        self.ask()
+        self._hub.desks.settle_leases(self.topic, self.group, done + others)
+        if ended:
+            self.ask()
 
     def _note_late(self, offset: int, now_ms: int) -> None:
         self._late.pop(offset, None)
@@ -247,10 +246,11 @@ class Push:
 
     def refuse(self, leases: Iterable[int], pause_ms: int = 0, reason: bytes = b"") -> None:
         """Messages are to be handed out again."""
-        back = [pushed.leases[-1] for pushed in self._ended(leases)]
-        if back:
-            desks = self._hub.desks
-            desks.return_leases(self.topic, self.group, back, delay_ms=pause_ms, reason=reason)
+        ended, others = self._ended(leases)
+        back = [pushed.leases[-1] for pushed in ended] + others
+        desks = self._hub.desks
+        desks.return_leases(self.topic, self.group, back, delay_ms=pause_ms, reason=reason)
+        if ended:
             self.ask()
 
     def extend(self, leases: Iterable[int], asked_ms: int) -> None:
@@ -262,15 +262,21 @@ class Push:
             self._stop_timer()  # something may be due earlier now
             self._watch()
 
-    def _ended(self, leases: Iterable[int]) -> list[_Pushed]:
-        """The messages of some leases, which are tracked no longer."""
-        ended = []
+    def _ended(self, leases: Iterable[int]) -> tuple[list[_Pushed], list[int]]:
+        """The messages of some leases, which are tracked no longer; and leases we know nothing of.
+
+        They may be from a connection before this one, and live: leases outlast a broker's crash.
+        """
+        ended: list[_Pushed] = []
+        others: list[int] = []
         for lease in leases:
             pushed = self._by_lease.get(lease)
-            if pushed is not None:
+            if pushed is None:
+                others.append(lease)
+            else:
                 self._untrack(pushed)
                 ended.append(pushed)
-        return ended
+        return ended, others
 
     # ── time ──────────────────────────────────────────────────────────────────────────────────
 
