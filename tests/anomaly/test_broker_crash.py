@@ -49,15 +49,15 @@ class Disk(MemoryStore):
 
     def __init__(self, deadly: int, *, takes_effect: bool) -> None:
         super().__init__()
-        self._left = deadly
+        self._commits_left = deadly
         self._takes_effect = takes_effect
         self.is_dead = False
 
     def commit(self, batch: Batch) -> Commit:
         if self.is_dead:
             raise StorageError("dead")
-        self._left -= 1
-        if self._left == 0:
+        self._commits_left -= 1
+        if self._commits_left == 0:
             self.is_dead = True
             if self._takes_effect:
                 super().commit(batch)
@@ -68,7 +68,7 @@ class Disk(MemoryStore):
         """A broker starts on it; after its death the machine is up again, for good."""
         if self.is_dead:
             self.is_dead = False
-            self._left = 0
+            self._commits_left = 0
         return self
 
     def close(self) -> None:
