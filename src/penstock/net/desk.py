@@ -39,7 +39,6 @@ from penstock.net.owed import ranges_of
 from penstock.net.read_ahead import ReadAhead
 from penstock.net.stock import Stock
 from penstock.obs.reasons import DisconnectReason
-from penstock.store.store import TopicInfo
 
 if TYPE_CHECKING:
     import asyncio
@@ -197,13 +196,16 @@ class Desk:
         if self._sweeps(group, now_ms):
             return  # what comes back may have to go before all that is there
         info = self._hub.store.topic(self.topic)
-        picker = self._picker(group, info, now_ms)
+        first = self._stock.first_offset(info) if info else 0
+        start = max(group.next, first)
+        lanes = self._stock.cover(start)
+        picker = Picker(lanes, group.heads, group.returned, first, now_ms)
         available = picker.available()
         room = self._room(available)
         if room and available:
             self._choose(group, picker, room)
             return
-        is_all = info is None or self._stock.knows_all_of(info)
+        is_all = info is None or self._stock.knows_all_of(info, start)
         if room and is_all:
             self._tell_idle()
         self._wake_at(group.wakes_ms())
@@ -218,11 +220,6 @@ class Desk:
     def _made(self, _value: object) -> None:
         self._is_making = False
         self.deal()
-
-    def _picker(self, group: Group, info: TopicInfo | None, now_ms: int) -> Picker:
-        first = self._stock.first_offset(info) if info else 0
-        lanes = self._stock.cover(max(group.next, first))
-        return Picker(lanes, group.heads, group.returned, first, now_ms)
 
     def _room(self, available: int) -> int:
         """How many messages workers can take together, as far as that matters.

@@ -1,5 +1,6 @@
 """Topics that end while their desks are at work: nothing old is handed out, nothing new missed."""
 
+import threading
 from collections.abc import AsyncIterator
 
 import pytest
@@ -8,7 +9,7 @@ from desk_bench import GROUP, LEASE_MS, TOPIC, Bench, Told, Worker, numbered
 from line_bench import turns, until
 
 from penstock.errors import StorageFull
-from penstock.net import stock as stock_module
+from penstock.net import catalogue as catalogue_module
 from penstock.net.desks import Start, StartAt
 from penstock.net.produce import Lot, Producing
 
@@ -179,7 +180,7 @@ async def test_a_topic_that_the_disk_does_not_let_go_is_served_on(bench):
 
 async def test_a_group_may_be_moved_on_while_its_topic_is_still_looked_through(bench, monkeypatch):
     """What lies before is forgotten by then, and is read all the same."""
-    monkeypatch.setattr(stock_module, "MARKS_AT_ONCE", 1)
+    monkeypatch.setattr(catalogue_module, "MARKS_AT_ONCE", 1)
     for number in range(40):
         bench.push(b"%d" % number)
         await bench.hub.pipeline.drain()
@@ -195,3 +196,28 @@ async def test_a_group_may_be_moved_on_while_its_topic_is_still_looked_through(b
     bench.push(b"new")
     await bench.rest()
     assert worker.payloads == [b"new"]
+
+
+async def test_a_group_that_begins_further_back_holds_up_no_other(bench, monkeypatch):
+    """The topic is looked through once more for it; the others have what they need."""
+    bench.push(*numbered(5))
+    await bench.rest()
+    bench.desks.make_group(TOPIC, b"new", Start(StartAt.LATEST), Told())
+    await bench.rest()
+    newest, oldest = Worker("newest"), Worker("oldest")
+    bench.join(newest, group=b"new")
+    await bench.rest()
+    looking, read_marks = threading.Event(), bench.store.read_marks
+
+    def slowly(topic, offset, count_max):
+        looking.wait(10)
+        return read_marks(topic, offset, count_max)
+
+    monkeypatch.setattr(bench.store, "read_marks", slowly)
+    bench.join(oldest, group=b"old")
+    await bench.hub.pipeline.drain()
+    bench.push(b"5")
+    await until(lambda: newest.payloads == [b"5"])
+    assert oldest.payloads == []
+    looking.set()
+    await until(lambda: oldest.payloads == numbered(6))
