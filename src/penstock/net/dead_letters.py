@@ -14,16 +14,14 @@ from typing import Any
 from penstock.core.commands import DeadLettered, GroupCommitted, GroupMade
 from penstock.core.groups import Group
 from penstock.errors import StorageError
+from penstock.model.dead_letters import dead_letter_topic
 from penstock.model.message import FLAG_CONTENT_TYPE, FLAG_PRIORITY, Extras, Message
 from penstock.net.desk import AGAIN_S, Lot, Then, read_messages
 from penstock.net.hub import Hub
 from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import TopicRange
 
-__all__ = ["PREFIX", "DeadLetters", "dead_letter_topic"]
-
-PREFIX = b"$dlq/"
-"""How the names of topics with dead letters begin."""
+__all__ = ["DeadLetters"]
 
 REDRIVE = b"redrive"
 """The group of such a topic that knows which letters were sent back, or dropped."""
@@ -35,11 +33,6 @@ BYTES_AT_ONCE = 4 << 20
 """Letters moved by one commit."""
 
 _MARKS = FLAG_PRIORITY | FLAG_CONTENT_TYPE
-
-
-def dead_letter_topic(topic: bytes, group: bytes) -> bytes:
-    """Where the dead letters of a group go."""
-    return PREFIX + topic + b"/" + group
 
 
 class DeadLetters:

@@ -11,7 +11,7 @@ from penstock.core.commands import DeadLettered, GroupConfigured, TopicConfigure
 from penstock.errors import StorageFull
 from penstock.model.message import Extras
 from penstock.net import dead_letters as letters_module
-from penstock.net.dead_letters import dead_letter_topic
+from penstock.model.dead_letters import dead_letter_topic
 from penstock.net.desk import Then
 from penstock.net.desks import Start
 from penstock.obs.reasons import DropReason

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias, TypedDict
 import msgspec
 
 from penstock.client.errors import ClientError
+from penstock.model.dead_letters import dead_letter_topic as letters_of
 
 __all__ = [
     "AckMode",
@@ -188,4 +189,4 @@ class Group(msgspec.Struct, frozen=True):
 
 def dead_letter_topic(topic: str, group: str) -> str:
     """Where the broker puts what a group could not deal with."""
-    return f"$dlq/{topic}/{group}"
+    return letters_of(topic.encode(), group.encode()).decode()

@@ -15,7 +15,7 @@ from penstock.limits import (
     QUEUE_REQUEST_BYTES_MAX,
 )
 from penstock.net.admission import topic_refusal
-from penstock.net.dead_letters import PREFIX as DEAD_PREFIX
+from penstock.model.dead_letters import PREFIX as DEAD_PREFIX
 from penstock.net.envelopes import Refused, unsigned_refusal
 from penstock.net.hub import Hub
 from penstock.obs.reasons import DisconnectReason

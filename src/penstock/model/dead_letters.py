@@ -1,0 +1,23 @@
+"""Where dead letters are: a topic for each topic and group, named after both.
+
+The name of a group may be any text. In the name of a topic it is one level, and what could not
+stand there, or would make two names one, is percent-encoded.
+"""
+
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+__all__ = ["PREFIX", "dead_letter_topic", "origin"]
+
+PREFIX = b"$dlq/"
+"""How the names of topics with dead letters begin."""
+
+
+def dead_letter_topic(topic: bytes, group: bytes) -> bytes:
+    """Where the dead letters of a group go."""
+    return PREFIX + topic + b"/" + quote_from_bytes(group, safe="").encode()
+
+
+def origin(letters: bytes) -> tuple[bytes, bytes]:
+    """The topic and the group whose dead letters a topic holds."""
+    topic, _, group = letters.removeprefix(PREFIX).rpartition(b"/")
+    return topic, unquote_to_bytes(group)
