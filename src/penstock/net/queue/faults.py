@@ -14,8 +14,8 @@ from penstock.limits import (
     QUEUE_PAYLOAD_BYTES_MAX,
     QUEUE_REQUEST_BYTES_MAX,
 )
-from penstock.net.admission import topic_refusal
 from penstock.model.dead_letters import PREFIX as DEAD_PREFIX
+from penstock.net.admission import topic_refusal
 from penstock.net.envelopes import Refused, unsigned_refusal
 from penstock.net.hub import Hub
 from penstock.obs.reasons import DisconnectReason
