@@ -38,7 +38,8 @@ from penstock.net.hub import Hub
 from penstock.net.owed import ranges_of
 from penstock.net.read_ahead import ReadAhead
 from penstock.net.stock import Stock
-from penstock.obs.reasons import DisconnectReason
+from penstock.obs.reasons import DisconnectReason, DropReason
+from penstock.store.store import TopicInfo
 
 if TYPE_CHECKING:
     import asyncio
@@ -346,11 +347,14 @@ class Desk:
         self._deal = deal
         picker = deal.picker
         count = _count(run for _, runs in deal.shares for run in runs)
+        first = self._stock.first_offset(info)
+        if group.next < first:
+            self._count_passed(group, info, first)
         leased = Leased(
             self.topic,
             self.group,
             deal.version,
-            self._stock.first_offset(info),
+            first,
             _compact(picker.heads),
             picker.ahead,
             self._hub.desks.next_leases(count),
@@ -360,6 +364,11 @@ class Desk:
             picker.expired + expired,
         )
         self._hub.pipeline.submit(leased, self, durable=True)
+
+    def _count_passed(self, group: Group, info: TopicInfo, first: int) -> None:
+        """The topic's own limits take messages from the group before retention finds them."""
+        passed = group.unsettled([(info.first_offset, first)])
+        self._hub.counters.drops[DropReason.RETENTION] += passed
 
     def _without_expired(self, deal: _Deal, now_ms: int) -> tuple[_Deal, list[int]]:
         """The deal without messages whose time is over, and those.

@@ -9,9 +9,9 @@ from line_bench import until
 
 from penstock.core.commands import DeadLettered, GroupConfigured, TopicConfigured, to_event
 from penstock.errors import StorageFull
+from penstock.model.dead_letters import dead_letter_topic
 from penstock.model.message import Extras
 from penstock.net import dead_letters as letters_module
-from penstock.model.dead_letters import dead_letter_topic
 from penstock.net.desk import Then
 from penstock.net.desks import Start
 from penstock.obs.reasons import DropReason
@@ -353,3 +353,16 @@ async def test_when_the_disk_refuses_dead_letters_they_are_buried_later(bench, m
     await until(lambda: bench.store.topic(letters) is not None)
     await bench.rest()
     assert bench.store.topic(letters).count == 1
+
+
+async def test_what_a_limit_of_the_topic_takes_from_a_group_is_counted(bench):
+    bench.desks.configure_topic(TopicConfigured(TOPIC, max_messages=3), Told())
+    worker = Worker("w", 0)
+    bench.join(worker)
+    bench.push(*numbered(10))
+    await bench.rest()
+    worker.capacity = 10
+    bench.deal()
+    await bench.rest()
+    assert worker.payloads == [b"7", b"8", b"9"]
+    assert bench.hub.counters.drops[DropReason.RETENTION] == 7
