@@ -336,7 +336,7 @@ def test_queues_and_their_groups_are_measured(broker):
     shown = scrape(broker)
     assert shown["penstock_queue_topics",] == shown["hermesmq_topics", "1"] == 1
     assert shown["penstock_queue_messages",] == shown["hermesmq_messages", "1"] == 8
-    assert shown["penstock_group_in_flight",] == shown["hermesmq_in_flight", "1"] == 2
+    assert shown["penstock_groups_in_flight",] == shown["hermesmq_in_flight", "1"] == 2
     assert shown["penstock_group_lag", "send", "mail"] == 8
     assert ("penstock_group_lag", "send", "mail") not in scrape(broker, "/metrics?groups=0")
     assert shown["penstock_dead_letters_total",] == shown["penstock_returned_total",] == 1

@@ -85,8 +85,9 @@ def _queue_routes(book: "QueueBook", token: str) -> list[Route]:
 def _index_line(version: str, server: tuple[str, int | None] | None) -> str:
     port = f" {server[1]}" if server and server[1] else ""
     return (
-        f"Penstock {version}: MQTT 3.1.1, RESP (Redis), the binary protocol and HTTP on this same"
-        f" port{port}; pages: /health /ready /metrics /topics /keys /queues /groups /dlq\n"
+        f"Penstock {version}: MQTT 3.1.1, RESP (Redis), the binary protocol, the queue protocol and"
+        f" HTTP on this same port{port};"
+        " pages: /health /ready /metrics /topics /keys /queues /groups /dlq\n"
     )
 
 

@@ -28,16 +28,16 @@ from penstock.admin.exchange import (
     text_of,
     time_of,
 )
-from penstock.admin.groups import names
-from penstock.admin.queues import LETTERS_PREFIX
+from penstock.admin.groups import known_group, names
+from penstock.admin.queues import is_topic
 from penstock.limits import KIB, MIB
+from penstock.model.dead_letters import PREFIX, dead_letter_topic, origin
 from penstock.obs.log import get_logger
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from penstock.admin.view import QueueBook
-    from penstock.core.groups import Groups
     from penstock.model.message import Message
 
 __all__ = ["routes"]
@@ -91,7 +91,7 @@ class _Pages:
         names = [
             name
             for name in self._book.topics.by_name
-            if name.startswith(LETTERS_PREFIX) and name > after
+            if name.startswith(PREFIX) and name > after
         ]
         counts = await in_turns(names, self._book.letter_count)
         found = {name: count for name, count in zip(names, counts, strict=True) if count}
@@ -100,7 +100,7 @@ class _Pages:
         return {"dead_letters": shown, "more": len(found) > len(page)}
 
     def _describe(self, letters: bytes, count: int) -> dict[str, Any]:
-        topic, group = _origin(letters, self._book.groups)
+        topic, group = origin(letters)
         return {
             "topic": text_of(topic),
             "group": text_of(group),
@@ -109,7 +109,7 @@ class _Pages:
         }
 
     async def show_letters(self, request: "Request") -> dict[str, Any]:
-        letters = _letters_topic(*names(request))
+        letters = self._letters_topic(*names(request))
         count = self._book.letter_count(letters)
         first = self._book.first_letter(letters)
         offset = max(number(request, "offset", first, 2**63 - 1), first)
@@ -125,7 +125,7 @@ class _Pages:
 
     async def redrive(self, request: "Request") -> dict[str, Any]:
         wanted = await read_body(request, _Redrive)
-        letters = _letters_topic(wanted.topic, wanted.group)
+        letters = self._letters_topic(wanted.topic, wanted.group)
         before = self._book.letter_count(letters)
         topic, group = wanted.topic.encode(), wanted.group.encode()
         redriven = await kept(self._book.redrive(topic, group, wanted.max))
@@ -136,16 +136,19 @@ class _Pages:
 
     async def drop(self, request: "Request") -> dict[str, Any]:
         topic, group = names(request)
-        letters = _letters_topic(topic, group)
+        letters = self._letters_topic(topic, group)
         before = self._book.letter_count(letters)
         dropped = await kept(self._book.drop(topic.encode(), group.encode()))
         _check_moved(letters, dropped, before, self._book.letter_count(letters))
         _log.info("letters_dropped", topic=topic, group=group, letters=dropped)
         return {"dropped": dropped}
 
-
-def _letters_topic(topic: str, group: str) -> bytes:
-    return LETTERS_PREFIX + topic.encode() + b"/" + group.encode()
+    def _letters_topic(self, topic: str, group: str) -> bytes:
+        """Return where a group's letters are; they may outlast the group and its topic."""
+        letters = dead_letter_topic(topic.encode(), group.encode())
+        if not is_topic(self._book, letters):
+            known_group(self._book, topic, group)
+        return letters
 
 
 def _check_moved(letters: bytes, moved: int, before: int, left: int) -> None:
@@ -156,18 +159,6 @@ def _check_moved(letters: bytes, moved: int, before: int, left: int) -> None:
             f"the letters of {text_of(letters)!r} are being sent back already",
             "ask again when that has ended",
         )
-
-
-def _origin(letters: bytes, groups: "Groups") -> tuple[bytes, bytes]:
-    """Return the topic and the group whose letters these are."""
-    name = letters.removeprefix(LETTERS_PREFIX)
-    levels = name.split(b"/")
-    for end in range(len(levels) - 1, 0, -1):
-        topic, group = b"/".join(levels[:end]), b"/".join(levels[end:])
-        if groups.get(topic, group) is not None:
-            return topic, group
-    topic, _, group = name.rpartition(b"/")
-    return topic, group
 
 
 def _show(message: "Message") -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """``/groups``: who works on which topic and how far they are; made, moved, steered and deleted.
 
 A group is named by two names that may contain anything, so both are parameters of the query, or
-fields of the body, and never parts of the path.
+fields of the body, and never parts of the path. It may be there before its topic is: so nothing
+passes it by.
 """
 
 from datetime import UTC, datetime
@@ -22,10 +23,11 @@ from penstock.admin.exchange import (
     read_body,
     text_of,
 )
-from penstock.admin.queues import Count, Seconds, known_topic
+from penstock.admin.queues import Count, Seconds, is_topic, known_topic, lawful_topic
+from penstock.config.units import with_unit
 from penstock.core.commands import GroupConfigured
 from penstock.core.groups import Group
-from penstock.limits import TOPIC_BYTES_MAX
+from penstock.limits import GROUP_BYTES_MAX, GROUPS_MAX
 from penstock.obs.log import get_logger
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from penstock.admin.view import QueueBook
 
-__all__ = ["names", "routes"]
+__all__ = ["known_group", "names", "routes"]
 
 LISTED_DEFAULT, LISTED_MAX = 100, 1_000
 """Groups in one answer."""
@@ -86,7 +88,8 @@ class _Pages:
 
     async def show_all(self, request: "Request") -> dict[str, Any]:
         if "group" in request.query_params:
-            return {"groups": [self._describe(self._known(*names(request)))], "more": False}
+            group = known_group(self._book, *names(request))
+            return {"groups": [self._describe(group)], "more": False}
         asked = request.query_params
         after = (asked.get("after_topic", "").encode(), asked.get("after_group", "").encode())
         limit = number(request, "limit", LISTED_DEFAULT, LISTED_MAX)
@@ -107,16 +110,27 @@ class _Pages:
         wanted = await read_body(request, _Wanted)
         start = _place("start", "earliest" if wanted.start is None else wanted.start)
         seek = None if wanted.seek is None else _place("seek", wanted.seek)
-        topic, group = known_topic(self._book, wanted.topic), _lawful(wanted.group)
-        if seek is not None:
-            self._known(wanted.topic, wanted.group)
+        topic, group = self._lawful(wanted, is_there=seek is not None)
         if await kept(self._book.make_group(topic, group, *start)):
             _log.info("group_made", topic=wanted.topic, group=wanted.group)
         await self._configure(topic, group, wanted)
         if seek is not None:
             await kept(self._book.move_group(topic, group, *seek))
             _log.info("group_moved", topic=wanted.topic, group=wanted.group, to=wanted.seek)
-        return self._describe(self._known(wanted.topic, wanted.group))
+        return self._describe(known_group(self._book, wanted.topic, wanted.group))
+
+    def _lawful(self, wanted: _Wanted, *, is_there: bool) -> tuple[bytes, bytes]:
+        """Return topic and group if the group can be as wanted: before anything of it is done."""
+        topic, name = wanted.topic.encode(), wanted.group.encode()
+        if is_there:
+            known_group(self._book, wanted.topic, wanted.group)
+        elif not is_topic(self._book, topic):
+            lawful_topic(wanted.topic)
+        group = self._book.groups.get(topic, name)
+        if group is None:
+            _check_new(wanted.group, self._book.groups.count)
+        _check_pauses(wanted, group)
+        return topic, name
 
     async def _configure(self, topic: bytes, group: bytes, wanted: _Wanted) -> None:
         pause_ms, longest_ms = _milliseconds(wanted.backoff_s), _milliseconds(wanted.backoff_max_s)
@@ -127,7 +141,7 @@ class _Pages:
 
     async def delete(self, request: "Request") -> dict[str, Any]:
         topic, name = names(request)
-        group = self._known(topic, name)
+        group = known_group(self._book, topic, name)
         consumers = self._book.consumers(group.topic, group.name)
         if consumers:
             raise Refusal(
@@ -139,16 +153,6 @@ class _Pages:
         await kept(self._book.delete_group(group.topic, group.name))
         _log.info("group_deleted", topic=topic, group=name)
         return deleted
-
-    def _known(self, topic: str, name: str) -> Group:
-        group = self._book.groups.get(topic.encode(), name.encode())
-        if group is None:
-            raise Refusal(
-                404,
-                f"there is no group {name!r} of the topic {topic!r}",
-                "penstock groups list shows all groups; penstock groups create makes one",
-            )
-        return group
 
     def _describe(self, group: Group, first: int | None = None) -> dict[str, Any]:
         info = self._book.store.topic(group.topic)
@@ -172,11 +176,40 @@ class _Pages:
         }
 
 
-def _lawful(name: str) -> bytes:
-    group = name.encode()
-    if len(group) > TOPIC_BYTES_MAX:
-        raise Refusal(400, f"longer than {TOPIC_BYTES_MAX} bytes: {name!r}", "choose another name")
+def known_group(book: "QueueBook", topic: str, name: str) -> Group:
+    """Return a group if there is such a group."""
+    group = book.groups.get(known_topic(book, topic), name.encode())
+    if group is None:
+        raise Refusal(
+            404,
+            f"there is no group {name!r} of the topic {topic!r}",
+            "penstock groups list shows all groups; penstock groups create makes one",
+        )
     return group
+
+
+def _check_new(name: str, count: int) -> None:
+    """Refuse what every protocol would refuse."""
+    if len(name.encode()) > GROUP_BYTES_MAX:
+        raise Refusal(400, f"longer than {GROUP_BYTES_MAX} bytes: {name!r}", "choose another name")
+    if count >= GROUPS_MAX:
+        raise Refusal(409, f"there are {GROUPS_MAX} groups", "delete some that nobody needs")
+
+
+def _check_pauses(wanted: _Wanted, group: Group | None) -> None:
+    """Refuse a longest pause below the first one: what is not wanted stays as the group has it."""
+    first_s, longest_s = wanted.backoff_s, wanted.backoff_max_s
+    if first_s is None:
+        first_s = group.backoff_ms / 1000 if group else 0
+    if longest_s is None:
+        longest_s = group.backoff_max_ms / 1000 if group else 0
+    if 0 < longest_s < first_s:
+        raise Refusal(
+            400,
+            f"the longest pause, {with_unit(longest_s, 's')}, is less than the first one,"
+            f" {with_unit(first_s, 's')}",
+            "raise backoff_max or lower backoff; a backoff_max of 0 is no limit",
+        )
 
 
 def _milliseconds(seconds: float | None) -> int | None:

@@ -39,7 +39,7 @@ HERMESMQ: tuple[Metric, ...] = (
     ),
     _gauge(
         "in_flight",
-        "The same as `penstock_group_in_flight`.",
+        "The same as `penstock_groups_in_flight`.",
         lambda scrape: scrape.survey.in_flight,
     ),
 )

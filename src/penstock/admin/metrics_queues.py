@@ -19,7 +19,8 @@ QUEUES: tuple[Metric, ...] = (
     Metric(
         "penstock_queue_messages",
         "gauge",
-        "Messages of those topics that are within their limits and not done by every group.",
+        "Messages of those topics that are within their limits, from the oldest that some group has"
+        " not done; those behind it that are done count, too.",
         lambda scrape: scrape.survey.messages,
     ),
     Metric(
@@ -35,7 +36,7 @@ QUEUES: tuple[Metric, ...] = (
         lambda scrape: scrape.survey.pending,
     ),
     Metric(
-        "penstock_group_in_flight",
+        "penstock_groups_in_flight",
         "gauge",
         "Those of them that a consumer has: not those that are to be handed out again.",
         lambda scrape: scrape.survey.in_flight,

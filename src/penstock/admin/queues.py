@@ -27,6 +27,7 @@ from penstock.admin.exchange import (
 from penstock.core.commands import TopicConfigured
 from penstock.core.rate import milli_rate
 from penstock.core.topics import Topic
+from penstock.model.dead_letters import PREFIX
 from penstock.model.topic import topic_fault
 from penstock.obs.log import get_logger
 
@@ -35,13 +36,17 @@ if TYPE_CHECKING:
 
     from penstock.admin.view import QueueBook
 
-__all__ = ["LETTERS_PREFIX", "Count", "Seconds", "known_topic", "routes"]
+__all__ = [
+    "Count",
+    "Seconds",
+    "is_topic",
+    "known_topic",
+    "lawful_topic",
+    "routes",
+]
 
 LISTED_DEFAULT, LISTED_MAX = 100, 1_000
 """Topics in one answer."""
-
-LETTERS_PREFIX = b"$dlq/"
-"""How the names of topics with dead letters begin: the broker's, but to be steered like others."""
 
 _YEAR_S = 365 * 24 * 3600
 
@@ -102,13 +107,13 @@ class _Pages:
 
     async def configure(self, request: "Request") -> dict[str, Any]:
         wanted = await read_body(request, _Settings)
-        topic = _lawful(request.path_params["topic"])
+        topic = lawful_topic(request.path_params["topic"])
         await kept(self._book.configure_topic(_command(topic, wanted)))
         _log.info("queue_configured", topic=text_of(topic), **_given(wanted))
         return _describe(self._book, topic)
 
     async def delete(self, request: "Request") -> dict[str, Any]:
-        topic = _lawful(request.path_params["topic"])
+        topic = lawful_topic(request.path_params["topic"])
         known_topic(self._book, request.path_params["topic"])
         deleted = _describe(self._book, topic)
         await kept(self._book.delete_topic(topic))
@@ -116,15 +121,19 @@ class _Pages:
         return deleted
 
 
-def known_topic(book: "QueueBook", name: str) -> bytes:
-    """Return a topic's name if there is such a topic."""
-    topic = name.encode()
-    is_known = (
+def is_topic(book: "QueueBook", topic: bytes) -> bool:
+    """Tell whether there is such a topic: made, worked on, or with messages."""
+    return (
         book.topics.get(topic) is not None
         or topic in book.groups.by_topic
         or book.store.topic(topic) is not None
     )
-    if not is_known:
+
+
+def known_topic(book: "QueueBook", name: str) -> bytes:
+    """Return a topic's name if there is such a topic."""
+    topic = name.encode()
+    if not is_topic(book, topic):
         raise Refusal(
             404,
             f"there is no topic {name!r}",
@@ -138,10 +147,11 @@ def _is_shown(name: bytes, prefix: bytes) -> bool:
     return not name.startswith(b"$") or prefix.startswith(b"$")
 
 
-def _lawful(name: str) -> bytes:
+def lawful_topic(name: str) -> bytes:
+    """Return a topic's name if there may be such a topic."""
     topic = name.encode()
     fault = topic_fault(topic)
-    if not fault and topic.startswith(b"$") and not topic.startswith(LETTERS_PREFIX):
+    if not fault and topic.startswith(b"$") and not topic.startswith(PREFIX):
         fault = "names that begin with $ are the broker's own"
     if fault:
         raise Refusal(400, f"the topic {name!r} cannot be steered: {fault}", "choose another name")

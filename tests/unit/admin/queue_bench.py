@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from penstock.core.commands import GroupGone, GroupMade, GroupMoved, TopicGone
 from penstock.core.groups import Groups
 from penstock.core.topics import Topics
+from penstock.model.dead_letters import dead_letter_topic
 from penstock.model.message import Extras, Message
 from penstock.store.store import TopicInfo
 
@@ -70,7 +71,8 @@ class Book:
 
     async def make_group(self, topic, group, at, value):
         await self._commit()
-        start = {"offset": value, "latest": self.store.infos[topic].next_offset}.get(at, 0)
+        info = self.store.topic(topic)
+        start = {"offset": value, "latest": info.next_offset if info else 0}.get(at, 0)
         self.moved_to.append((at, value))
         return self.apply(GroupMade(topic, group, start))
 
@@ -95,7 +97,7 @@ class Book:
 
     async def _move_letters(self, topic, group, maximum):
         await self._commit()
-        letters = b"$dlq/" + topic + b"/" + group
+        letters = dead_letter_topic(topic, group)
         moved = 0 if self.is_redriving else min(self.letter_count(letters), maximum)
         self.settled_letters[letters] = self.first_letter(letters) + moved
         return moved
@@ -110,7 +112,7 @@ class Book:
 
     def bury(self, topic, group, *payloads, own=()):
         """Let there be dead letters of a group."""
-        letters = b"$dlq/" + topic + b"/" + group
+        letters = dead_letter_topic(topic, group)
         lies = self.store.letters.setdefault(letters, [])
         for payload in payloads:
             number = len(lies)

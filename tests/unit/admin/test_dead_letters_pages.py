@@ -5,6 +5,7 @@ from asking import Api
 from queue_bench import Book
 
 from penstock.core.commands import GroupMade, TopicConfigured
+from penstock.model.dead_letters import dead_letter_topic
 
 NAMED = {"topic": "mail", "group": "send"}
 WHOSE = "topic=mail&group=send"
@@ -21,7 +22,7 @@ def api(view, book):
 
 
 def bury(book, topic, group, *payloads, **options):
-    letters = TopicConfigured(b"$dlq/" + topic + b"/" + group)
+    letters = TopicConfigured(dead_letter_topic(topic, group))
     book.topics.configure(letters, 1, recovering=False)
     book.bury(topic, group, *payloads, **options)
 
@@ -42,20 +43,11 @@ def test_groups_with_dead_letters_are_listed_with_their_number(api, book):
     }
 
 
-@pytest.mark.parametrize(
-    ("known", "shown"),
-    [
-        ((b"a/b", b"c"), ("a/b", "c")),
-        ((b"a", b"b/c"), ("a", "b/c")),
-        (None, ("a/b", "c")),
-    ],
-)
-def test_the_group_that_exists_tells_where_its_topics_name_ends(api, book, known, shown):
-    bury(book, b"a/b", b"c", b"x")
-    if known:
-        book.apply(GroupMade(*known, 0))
+@pytest.mark.parametrize(("topic", "group"), [(b"a/b", b"c"), (b"a", b"b/c")])
+def test_the_name_tells_where_the_topic_ends_and_the_group_begins(api, book, topic, group):
+    bury(book, topic, group, b"x")
     row = api.ask("GET", "/dlq").document["dead_letters"][0]
-    assert (row["topic"], row["group"]) == shown
+    assert (row["topic"], row["group"]) == (topic.decode(), group.decode())
 
 
 def test_a_long_list_comes_in_pages(api, book):
@@ -115,7 +107,8 @@ def test_of_a_long_payload_the_beginning_is_shown(api, book, payload, field, sho
     assert (letter["payload_bytes"], letter[field]) == (len(payload), shown)
 
 
-def test_where_there_are_no_letters_none_are_shown(api):
+def test_where_there_are_no_letters_none_are_shown(api, book):
+    book.apply(GroupMade(b"mail", b"send", 0))
     answer = api.ask("GET", f"/dlq/letters?{WHOSE}").document
     assert (answer["letters"], answer["shown"]) == (0, [])
 
@@ -144,6 +137,24 @@ def test_letters_are_dropped(api, book):
     bury(book, b"mail", b"send", b"1", b"2")
     assert api.ask("DELETE", f"/dlq?{WHOSE}").document == {"dropped": 2}
     assert api.ask("GET", "/dlq").document["dead_letters"] == []
+
+
+@pytest.mark.parametrize(
+    "request_for_letters",
+    [
+        ("GET", f"/dlq/letters?{WHOSE}"),
+        ("POST", "/dlq/redrive", NAMED),
+        ("DELETE", f"/dlq?{WHOSE}"),
+    ],
+)
+def test_letters_of_nobody_are_not_found(api, book, request_for_letters):
+    """A slip in a name must not look like work that is done."""
+    answer = api.ask(*request_for_letters)
+    assert (answer.status, answer.document["error"]) == (404, "there is no topic 'mail'")
+    book.apply(GroupMade(b"mail", b"archive", 0))
+    answer = api.ask(*request_for_letters)
+    assert answer.status == 404
+    assert answer.document["error"] == "there is no group 'send' of the topic 'mail'"
 
 
 @pytest.mark.parametrize("maximum", [0, 10_001])

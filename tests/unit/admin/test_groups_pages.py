@@ -7,6 +7,7 @@ import pytest
 from asking import Api
 from queue_bench import Book
 
+from penstock.admin import groups
 from penstock.admin.exchange import SHOWN_AT_ONCE
 from penstock.core.commands import (
     GroupConfigured,
@@ -131,6 +132,12 @@ def test_a_group_is_made_where_it_is_to_begin(api, book):
     assert (answer.document["position"], answer.document["lag"]) == (10, 0)
 
 
+def test_a_group_may_be_there_before_its_topic(api, book):
+    answer = api.ask("PUT", "/groups", {"topic": "post", "group": "carry", "start": "latest"})
+    assert (answer.status, answer.document["position"]) == (200, 0)
+    assert book.groups.get(b"post", b"carry") is not None
+
+
 def test_a_group_that_exists_stays_where_it_is(api, book):
     book.apply(GroupMade(MAIL, SEND, 4))
     api.ask("PUT", "/groups", NAMED | {"start": "latest", "backoff_s": 0.25})
@@ -173,11 +180,14 @@ def test_a_group_that_is_not_there_cannot_be_moved(api, book):
 @pytest.mark.parametrize(
     ("fields", "status", "error"),
     [
-        ({"topic": "mial"}, 404, "no topic 'mial'"),
+        ({"topic": "mial", "seek": 0}, 404, "no topic 'mial'"),
+        ({"topic": "mail/#"}, 400, "mail/#"),
+        ({"topic": "$SYS/mail"}, 400, "the broker's own"),
         ({"start": "soon"}, 400, "start is no place"),
         ({"seek": -1}, 400, "seek"),
         ({"max_deliveries": -1}, 400, "max_deliveries"),
-        ({"group": "g" * 1_025}, 400, "1024"),
+        ({"group": "g" * 257}, 400, "256"),
+        ({"backoff_s": 5, "backoff_max_s": 0.5}, 400, "500ms, is less than the first one, 5s"),
         ({"colour": "red"}, 400, "colour"),
     ],
 )
@@ -187,6 +197,36 @@ def test_what_cannot_be_is_refused_with_advice(api, book, fields, status, error)
     assert error in answer.document["error"]
     assert answer.document["advice"]
     assert book.groups.count == 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status"),
+    [
+        ({"backoff_s": 9}, 400),
+        ({"backoff_max_s": 1}, 400),
+        ({"backoff_s": 9, "backoff_max_s": 9}, 200),
+        ({"backoff_max_s": 0}, 200),
+        ({"backoff_s": 0, "backoff_max_s": 1}, 200),
+        ({"max_deliveries": 3}, 200),
+    ],
+)
+def test_the_longest_pause_is_not_less_than_the_first_whichever_of_them_is_changed(
+    api, book, wanted, status
+):
+    book.apply(GroupMade(MAIL, SEND, 0))
+    book.apply(GroupConfigured(MAIL, SEND, 0, 2_000, 8_000))
+    answer = api.ask("PUT", "/groups", NAMED | wanted)
+    assert answer.status == status
+    if status == 400:
+        group = book.groups.get(MAIL, SEND)
+        assert (group.backoff_ms, group.backoff_max_ms) == (2_000, 8_000)
+
+
+def test_there_are_no_more_groups_than_clients_may_make(api, book, monkeypatch):
+    monkeypatch.setattr(groups, "GROUPS_MAX", 1)
+    book.apply(GroupMade(MAIL, SEND, 4))
+    assert api.ask("PUT", "/groups", NAMED | {"group": "archive"}).status == 409
+    assert api.ask("PUT", "/groups", NAMED | {"max_deliveries": 5}).status == 200
 
 
 def test_a_group_without_consumers_is_deleted(api, book):

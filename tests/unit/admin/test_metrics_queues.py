@@ -48,7 +48,7 @@ def test_topics_groups_and_their_messages_are_added_up(view, book):
     assert shown["penstock_queue_messages",] == 40
     assert shown["penstock_groups",] == 4
     assert shown["penstock_group_pending",] == 10
-    assert shown["penstock_group_in_flight",] == 7
+    assert shown["penstock_groups_in_flight",] == 7
     assert shown["penstock_groups_lag",] == 80
     assert b'\npenstock_group_lag{group="h",topic="a"} 20.0\n' in render(view)
     assert shown["penstock_group_redeliveries_total",] == 2
