@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from datetime import datetime
 
 import pytest
 from click.testing import CliRunner
@@ -57,6 +58,10 @@ def kit():
 
 def cells(line):
     return [cell.strip() for cell in line.split("  ") if cell.strip()]
+
+
+def seconds_between(time, later):
+    return (datetime.fromisoformat(later) - datetime.fromisoformat(time)).total_seconds()
 
 
 # ── queue
@@ -115,9 +120,9 @@ def test_a_slip_does_not_make_a_group(kit):
     ("words", "why"),
     [
         (["queue", "set", "mail"], "nothing to change"),
-        (["queue", "create", "mail", "--max-age", "90"], "no unit"),
+        (["queue", "create", "mail", "--max-age", "90"], "and its unit"),
         (["queue", "create", "mail", "--max-bytes", "64MB"], "a size such as"),
-        (["queue", "push", "mail", "--payload", "x", "--header", "trace"], "NAME=VALUE"),
+        (["queue", "push", "mail", "x", "--header", "trace"], "NAME=VALUE"),
         (["groups", "set", "mail", "send"], "nothing to change"),
     ],
 )
@@ -138,7 +143,7 @@ def test_nothing_is_deleted_unless_the_user_is_sure(kit):
 
 def test_a_message_is_pushed_with_its_settings(kit):
     words = ["--priority", "5", "--delay", "1h", "--ttl", "2h", "--header", "trace=7=8"]
-    answer = kit.ask("queue", "push", "mail", "--payload", "hello", *words)
+    answer = kit.ask("queue", "push", "mail", "hello", *words)
     assert answer == {"topic": "mail", "pushed": 1, "last_offset": 0}
     (record,) = kit.client.messages("mail")
     assert (record.payload, record.priority) == (b"hello", 5)
@@ -147,6 +152,13 @@ def test_a_message_is_pushed_with_its_settings(kit):
         3_600_000,
         7_200_000,
     )
+
+
+def test_each_payload_is_pushed_as_a_message_whatever_its_bytes(kit):
+    words = ["queue", "push", "mail", "one", "", "a b", "\udcff", "--", "-5"]
+    assert kit.say(*words) == "pushed 5 messages to mail\n"
+    payloads = [record.payload for record in kit.client.messages("mail")]
+    assert payloads == [b"one", b"", b"a b", b"\xff", b"-5"]
 
 
 def test_lines_are_pushed_one_message_each(kit):
@@ -168,6 +180,26 @@ def test_peeking_shows_messages_and_takes_none(kit):
     assert kit.ask("queue", "peek", "mail", "--offset", "2")[0]["payload_base64"] == "/wo="
     assert "no messages" in kit.say("queue", "peek", "mail", "--offset", "9")
     assert len(kit.client.poll("mail", "send")) == 4
+
+
+def test_peeking_shows_what_few_messages_have_where_one_has_it(kit):
+    kit.client.produce("mail", b"plain")
+    assert cells(kit.say("queue", "peek", "mail").splitlines()[0]) == [
+        *("OFFSET", "TIME", "PRIORITY", "TYPE", "PAYLOAD"),
+    ]
+    headers = {"trace": b"7", "to": b"ann\n"}
+    kit.client.produce(
+        "mail", b"{}", content_type="json", delay_s=3_600, ttl_s=7_200, headers=headers
+    )
+    plain, rich = kit.ask("queue", "peek", "mail")
+    assert not plain.keys() & {"not_before", "not_after", "headers"}
+    assert (plain["content_type"], rich["content_type"]) == ("raw", "json")
+    assert seconds_between(rich["time"], rich["not_before"]) == 3_600
+    assert seconds_between(rich["time"], rich["not_after"]) == 7_200
+    head, plain, rich = map(cells, kit.say("queue", "peek", "mail").splitlines())
+    assert head[3:] == ["TYPE", "NOT BEFORE", "NOT AFTER", "HEADERS", "PAYLOAD"]
+    assert plain[3:] == ["raw", "-", "-", "-", "plain"]
+    assert rich[6:] == ["trace=7 to=ann\\n", "{}"]
 
 
 def test_peeking_where_nothing_is_says_so(kit):
@@ -207,6 +239,20 @@ def test_a_group_is_made_steered_moved_and_deleted(kit):
     assert kit.ask("groups", "seek", "mail", "send", "2001-01-01", "--yes")["position"] == 0
     assert kit.ask("groups", "seek", "mail", "send", "latest", "--yes")["lag"] == 0
     kit.say("groups", "delete", "mail", "send", "--yes")
+    assert kit.client.groups("mail") == []
+
+
+def test_a_group_may_be_made_before_its_topic_and_misses_nothing(kit):
+    kit.say("groups", "create", "mail", "send", "--from", "latest")
+    kit.client.produce("mail", b"x")
+    assert [job.payload for job in kit.client.poll("mail", "send")] == [b"x"]
+
+
+def test_a_longest_pause_below_the_first_is_refused(kit):
+    words = ["groups", "create", "mail", "send", "--backoff", "5s", "--backoff-max", "500ms"]
+    result = kit.run(*words)
+    assert result.exit_code == 1
+    assert "the longest pause, 500ms, is less than the first one, 5s" in result.stderr
     assert kit.client.groups("mail") == []
 
 
@@ -268,6 +314,20 @@ def test_dead_letters_are_sent_back_in_steps(kit, monkeypatch):
     assert "no dead letters" in kit.say("dlq", "redrive", "mail", "send")
     payloads = [job.payload for job in kit.client.poll("mail", "send")]
     assert payloads == [b"letter %d" % number for number in range(5)]
+
+
+@pytest.mark.parametrize("command", ["redrive", "drop", "show"])
+def test_letters_of_a_group_that_is_not_there_are_an_error(kit, command):
+    result = kit.run("dlq", command, "mial", "send")
+    assert result.exit_code == 1
+    assert "there is no topic 'mial'" in result.stderr
+
+
+def test_letters_that_outlast_their_topic_can_be_sent_back(kit):
+    kit.bury(1)
+    kit.client.delete_topic("mail")
+    assert kit.ask("dlq", "redrive", "mail", "send")["redriven"] == 1
+    assert kit.client.topic("mail").messages == 1
 
 
 def test_dead_letters_are_dropped_when_the_user_is_sure(kit):

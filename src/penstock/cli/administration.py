@@ -188,6 +188,7 @@ def confirm(question: str, *, is_sure: bool) -> None:
         if is_sure or click.confirm(question, err=True):
             return
     except click.Abort:
+        click.echo(err=True)  # the question still stands in its line
         raise PenstockError(
             "nothing was changed: nobody answered", "--yes does it unasked"
         ) from None
@@ -205,10 +206,10 @@ def duration(
         return None
     try:
         seconds = without_unit(text, "s")
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r} {error}") from None
-    if seconds and not text.strip()[-1].isalpha():
-        raise click.BadParameter(f"{text!r} has no unit: write {text}d for days, or h, m, s")
-    if seconds < 0:
-        raise click.BadParameter(f"{text!r} is less than nothing")
+    except ValueError:
+        seconds = -1
+    has_unit = text.strip()[-1:].isalpha()
+    if seconds < 0 or (seconds and not has_unit):
+        rule = "must be a number and its unit, as in 500ms, 10s, 15m, 24h or 7d"
+        raise click.BadParameter(f"{text!r} {rule}")
     return seconds

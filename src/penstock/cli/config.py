@@ -30,7 +30,7 @@ def config() -> None:
 @click.argument("file", required=False)
 @_json_option
 def check(file: str | None, as_json: bool) -> None:
-    """Check FILE (and the environment) as the broker would at its start.
+    """Check FILE and the environment as the broker would.
 
     Prints every problem and exits with status 1, or says that all is well.
     """
@@ -140,7 +140,10 @@ def _shown(key: Key, loaded: Loaded) -> Any:
 
 @config.command()
 def example() -> None:
-    """Print an example file that holds every key with its meaning, default and range."""
+    """Print an example file with every key.
+
+    Each has its meaning, default and range.
+    """
     print(example_toml(), end="")
 
 

@@ -1,6 +1,7 @@
 """What commands for a broker have in common: where it is, which client id, which names are lawful.
 
-``-h`` is the host, as everywhere in the world of MQTT; help is ``--help`` only (``CONTEXT``).
+``-h`` is the host, as everywhere in the world of MQTT; help is ``--help`` only (``CONTEXT``), also
+for the groups of such commands.
 """
 
 from collections.abc import Callable

@@ -33,7 +33,7 @@ PREVIEW_CHARACTERS = 60
 """How much of a payload a table shows."""
 
 
-@click.group()
+@click.group(context_settings=CONTEXT)
 def dlq() -> None:
     """Look at dead letters, send them back or drop them."""
 
@@ -81,7 +81,10 @@ def show(
     as_json: bool,
     broker: Administration,
 ) -> None:
-    """Show dead letters of GROUP of TOPIC, the oldest first, and why they failed."""
+    """Show dead letters of GROUP of TOPIC and why they failed.
+
+    The oldest come first.
+    """
     query = {"topic": topic, "group": group, "limit": count, "offset": offset}
     found = broker.get("/dlq/letters", **query)
     say(found, _letters(found), as_json=as_json)
@@ -115,9 +118,9 @@ def _row(letter: dict[str, Any]) -> tuple[str, ...]:
 def redrive(
     topic: str, group: str, *, most: int | None, as_json: bool, broker: Administration
 ) -> None:
-    """Send dead letters of GROUP back to the end of TOPIC, the oldest first.
+    """Send dead letters of GROUP back to the end of TOPIC.
 
-    Every group of TOPIC gets them, as it gets any new message.
+    The oldest go first. Every group of TOPIC gets them, as it gets any new message.
     """
     there = _count(broker, topic, group)
     sent, left = _redrive(broker, topic, group, min(there, most or there))

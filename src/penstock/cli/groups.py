@@ -30,7 +30,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _PLACE = "earliest|latest|OFFSET|TIME"
 
 
-@click.group()
+@click.group(context_settings=CONTEXT)
 def groups() -> None:
     """Look at and steer those who work on topics."""
 
@@ -121,7 +121,7 @@ def _row(found: dict[str, Any]) -> tuple[str, ...]:
 @json_option
 @administered
 def show(topic: str, group: str, as_json: bool, broker: Administration) -> None:
-    """Show GROUP of TOPIC: how far it is, and how it repeats what failed."""
+    """Show how far GROUP of TOPIC is, and how it repeats."""
     found = _find(broker, topic, group)
     say(found, _facts(found), as_json=as_json)
 
@@ -180,9 +180,10 @@ def create(
     broker: Administration,
     **settings: Any,
 ) -> None:
-    """Make GROUP of TOPIC, so that no message passes it by before its first consumer comes.
+    """Make GROUP of TOPIC before its first consumer comes.
 
-    One that is there stays where it is, and takes on what is given.
+    So no message passes it by; TOPIC need not be there yet. A group that is there stays where it
+    is, and takes on what is given.
     """
     made = broker.put("/groups", topic=topic, group=group, start=start, **_fields(settings))
     say(made, _facts(made), as_json=as_json)
@@ -196,7 +197,10 @@ def create(
 def set_group(
     topic: str, group: str, *, as_json: bool, broker: Administration, **settings: Any
 ) -> None:
-    """Change what is given of GROUP, which is there; all else stays as it is."""
+    """Change settings of GROUP of TOPIC.
+
+    It must be there. What is not given stays as it is.
+    """
     if all(value is None for value in settings.values()):
         raise click.UsageError("nothing to change: give --max-deliveries or --backoff")
     _find(broker, topic, group)  # refused if there is none: a slip must not make one
@@ -237,7 +241,10 @@ def seek(
 @json_option
 @administered
 def delete(topic: str, group: str, *, is_sure: bool, as_json: bool, broker: Administration) -> None:
-    """Forget GROUP of TOPIC and how far it was; messages and dead letters stay."""
+    """Forget GROUP of TOPIC and how far it was.
+
+    Messages and dead letters stay.
+    """
     found = _find(broker, topic, group)
     name = f"{printable(group)} of {printable(topic)}"
     behind = amount(found["lag"], "message")

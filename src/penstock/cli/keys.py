@@ -71,7 +71,7 @@ _force_option = click.option("--force", is_flag=True, help="Overwrite files that
 _key_id_argument = click.argument("key_id", type=click.IntRange(1, KEY_ID_MAX), metavar="ID")
 
 
-@click.group()
+@click.group(context_settings=CONTEXT)
 def keys() -> None:
     """Make, register, revoke and replace the keys that devices sign with."""
 
@@ -295,9 +295,10 @@ def rotate(
     as_json: bool,
     broker: Administration,
 ) -> None:
-    """Give the device of key ID a new key; the old one stays valid for a while.
+    """Give the device of key ID a new key.
 
-    Writes the files that `penstock keys new` writes, unless --public-key is given.
+    The old one stays valid for a while. Writes the files that `penstock keys new` writes, unless
+    --public-key is given.
     """
     path = f"/keys/{key_id}/rotate"
     if public_key is not None:

@@ -41,7 +41,7 @@ PREVIEW_CHARACTERS = 60
 """How much of a payload a table shows."""
 
 
-@click.group()
+@click.group(context_settings=CONTEXT)
 def queue() -> None:
     """Look at, steer and fill topics that are worked on."""
 
@@ -212,7 +212,10 @@ def create(topic: str, as_json: bool, broker: Administration, **settings: Any) -
 @json_option
 @administered
 def set_queue(topic: str, as_json: bool, broker: Administration, **settings: Any) -> None:
-    """Change what is given of TOPIC, which is there; all else stays as it is."""
+    """Change settings of TOPIC.
+
+    It must be there. What is not given stays as it is.
+    """
     if all(value is None for value in settings.values()):
         raise click.UsageError("nothing to change: give --rate, --max-age or another setting")
     broker.get(_path(topic))  # refused if there is none: a slip must not make one
@@ -251,7 +254,7 @@ def _headers(
 
 @queue.command(context_settings=CONTEXT)
 @click.argument("topic")
-@click.option("--payload", metavar="TEXT", help="The one message; else each line of the input is.")
+@click.argument("payloads", nargs=-1, metavar="[PAYLOAD]...")
 @click.option("--priority", type=click.IntRange(0, 7), default=0, help="The greater, the sooner.")
 @click.option("--delay", callback=duration, metavar="TIME", help="Not to be handed out before.")
 @click.option("--ttl", callback=duration, metavar="TIME", help="Not to be handed out after.")
@@ -266,15 +269,22 @@ def _headers(
 @json_option
 @administered
 def push(
-    topic: str, *, payload: str | None, as_json: bool, broker: Administration, **settings: Any
+    topic: str,
+    payloads: tuple[str, ...],
+    *,
+    as_json: bool,
+    broker: Administration,
+    **settings: Any,
 ) -> None:
-    """Put a message into TOPIC, or each line of standard input.
+    """Put messages into TOPIC: each PAYLOAD is one.
 
-    Exits with 0 once the broker's disk has them all, else with 1; what the broker has is then said.
+    Without any, each line of standard input is one. Exits with 0 once the broker's disk has them
+    all, else with 1; what the broker has is then said.
     """
-    if payload is None and sys.stdin.isatty():
-        raise click.UsageError("no message: give --payload, or pipe lines into the command")
-    batches = [[payload.encode()]] if payload is not None else in_lines(_standard_input())
+    if not payloads and sys.stdin.isatty():
+        raise click.UsageError("no message: give PAYLOAD, or pipe lines into the command")
+    given = [os.fsencode(payload) for payload in payloads]
+    batches = [given] if given else in_lines(_standard_input())
     settings = {"delay_s": settings.pop("delay") or 0, "ttl_s": settings.pop("ttl"), **settings}
     offsets = _push(broker, topic, batches, settings)
     last = offsets[-1] if offsets else None
@@ -322,7 +332,10 @@ def _push(
 def peek(
     topic: str, *, count: int, offset: int | None, as_json: bool, broker: Administration
 ) -> None:
-    """Show messages of TOPIC; they stay what they are to those who work on it."""
+    """Show messages of TOPIC, and take none.
+
+    They stay what they are to those who work on it.
+    """
     with connect([str(broker.server)]) as client:
         found = client.topic(topic)
         if found is None:
@@ -335,7 +348,6 @@ def peek(
 
 def _record(record: Any) -> dict[str, Any]:
     """A message as JSON has it: its payload as text, or in base64."""
-    time = datetime.fromtimestamp(record.ts_ms / 1000, UTC).isoformat(timespec="milliseconds")
     try:
         payload = {"payload": record.payload.decode()}
     except UnicodeDecodeError:
@@ -343,23 +355,47 @@ def _record(record: Any) -> dict[str, Any]:
     headers = [[name, value.decode("utf-8", "backslashreplace")] for name, value in record.headers]
     return {
         "offset": record.offset,
-        "time": time,
+        "time": _time(record.ts_ms),
         "priority": record.priority,
+        "content_type": record.content_type,
+        **({"not_before": _time(record.due_ms)} if record.due_ms else {}),
+        **({"not_after": _time(record.expires_ms)} if record.expires_ms else {}),
         **({"headers": headers} if headers else {}),
         **payload,
     }
 
 
+def _time(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
 def _record_table(shown: list[dict[str, Any]]) -> str:
+    """Show what all messages have; and what few have, if one of them does."""
     if not shown:
         return "no messages there"
-    rows = [
-        (
-            str(record["offset"]),
-            moment(record["time"]),
-            str(record["priority"]),
-            printable(record.get("payload", "(not text)"), PREVIEW_CHARACTERS),
-        )
-        for record in shown
-    ]
-    return columns([("OFFSET", "TIME", "PRIORITY", "PAYLOAD"), *rows])
+    rare = [field for field in _RARE_FIELDS if any(field in record for record in shown)]
+    head = ["OFFSET", "TIME", "PRIORITY", "TYPE", *(_RARE_FIELDS[field][0] for field in rare)]
+    return columns([(*head, "PAYLOAD"), *(_record_row(record, rare) for record in shown)])
+
+
+def _record_row(record: dict[str, Any], rare: list[str]) -> tuple[str, ...]:
+    return (
+        str(record["offset"]),
+        moment(record["time"]),
+        str(record["priority"]),
+        record["content_type"],
+        *(_RARE_FIELDS[field][1](record[field]) if field in record else "-" for field in rare),
+        printable(record.get("payload", "(not text)"), PREVIEW_CHARACTERS),
+    )
+
+
+def _header_line(headers: list[list[str]]) -> str:
+    return printable(" ".join(f"{name}={value}" for name, value in headers), PREVIEW_CHARACTERS)
+
+
+_RARE_FIELDS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "not_before": ("NOT BEFORE", moment),
+    "not_after": ("NOT AFTER", moment),
+    "headers": ("HEADERS", _header_line),
+}
+"""Field of a message → the column that it has, and how it is shown there."""

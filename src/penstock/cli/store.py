@@ -20,7 +20,9 @@ def store() -> None:
 @click.argument("directory", type=click.Path(path_type=Path), default=Path(Config().data))
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def verify_command(directory: Path, as_json: bool) -> None:
-    """Check every checksum, the order of entries and all indexes; change nothing.
+    """Check checksums, the order of entries and all indexes.
+
+    Nothing is changed.
 
     DIRECTORY is the broker's data directory, penstock-data unless given. Entries and messages are
     counted as in /metrics.

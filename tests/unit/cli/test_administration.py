@@ -73,6 +73,10 @@ def test_nothing_is_done_when_the_user_says_no_or_nothing(said, why):
     assert "deleted" not in result.stdout
 
 
+def test_after_an_unanswered_question_a_new_line_begins():
+    assert CliRunner().invoke(deleting, input="").stderr == "Delete it? [y/N]: \n"
+
+
 # ── What is taken
 
 
@@ -82,12 +86,12 @@ def test_durations_have_units(text, seconds):
     assert duration(None, None, None) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "why"), [("90", "no unit"), ("-5s", "less than nothing"), ("soon", "a duration")]
-)
-def test_what_is_no_duration_is_refused(text, why):
-    with pytest.raises(click.BadParameter, match=why):
+@pytest.mark.parametrize("text", ["90", "-5s", "soon", "7 weeks", "", "1.5"])
+def test_what_is_no_duration_is_refused_by_one_rule_in_one_sentence(text):
+    with pytest.raises(click.BadParameter) as caught:
         duration(None, None, text)
+    rule = "must be a number and its unit, as in 500ms, 10s, 15m, 24h or 7d"
+    assert str(caught.value) == f"{text!r} {rule}"
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,30 @@ def test_main_exits_with_the_status_of_the_command(capsys):
     assert capsys.readouterr().out == f"penstock {__version__}\n"
 
 
+def every_group(group=cli.penstock, path=()):
+    """Every group of commands, by the words that call it."""
+    yield path
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
+        if isinstance(command, click.Group):
+            yield from every_group(command, (*path, name))
+
+
+@pytest.mark.parametrize("path", list(every_group()), ids=" ".join)
+def test_in_a_list_of_commands_each_is_told_in_a_whole_sentence(path):
+    shown = CliRunner().invoke(cli.penstock, [*path, "--help"], terminal_width=80).stdout
+    lines = shown.partition("\nCommands:\n")[2].splitlines()
+    assert lines
+    assert [line for line in lines if not line.endswith(".") or line.endswith("...")] == []
+
+
+@pytest.mark.parametrize("group", ["queue", "groups", "dlq", "keys"])
+def test_h_is_the_host_and_never_help_where_a_broker_is_asked(group):
+    """Help for one and the host for the other would be a trap."""
+    assert CliRunner().invoke(cli.penstock, [group, "-h"]).exit_code == 2
+    assert "-h, --host" in CliRunner().invoke(cli.penstock, [group, "list", "--help"]).stdout
+
+
 def test_help_lists_all_commands_and_imports_none():
     """A fresh interpreter tells what was imported; in this one anything may have been."""
     program = (

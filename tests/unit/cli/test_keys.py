@@ -233,7 +233,7 @@ def test_new_refuses_nonsense_before_anything_is_made(served, arguments):
 def test_number_without_a_unit_is_refused_since_days_would_be_seconds(served):
     served.run("add", "pump", "--public-key", PUBLIC_KEY)
     for words in (["new", "valve", "--expires", "90"], ["rotate", "1", "--overlap", "90"]):
-        assert "'90' has no unit: write 90d for days" in served.run(*words).stderr
+        assert "'90' must be a number and its unit" in served.run(*words).stderr
     assert served.run("rotate", "1", "--overlap", "0").exit_code == 0
 
 
@@ -421,7 +421,6 @@ def test_something_else_at_the_address_is_not_taken_for_a_broker(served, server)
 def test_broker_may_be_given_as_everywhere_by_host_and_port(served):
     result = served.run("list", "-h", "127.0.0.1", "-p", str(served.port), server=False)
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "Usage:" in CliRunner().invoke(penstock, ["keys", "-h"]).stdout
 
 
 def test_address_that_is_none_is_a_usage_error(served):
