@@ -253,6 +253,38 @@ def test_a_repetition_of_what_is_in_hand_brings_only_its_lease(push):
     assert (subscribe[0], list(ack[1].lease_ids)) == ("subscribe", [2])
 
 
+def test_what_was_told_last_is_told_again_on_the_next_connection(push):
+    """A broker that was killed may not have had it on its disk."""
+    jobs = push.receive(pushed(1, 10) + pushed(2, 11) + pushed(3, 12))
+    push.succeeded(jobs[0])
+    push.failed(jobs[1], "tired")
+    push.data_to_send()
+    push.succeeded(jobs[2])
+    push.connected()
+    assert [kind for kind, _ in calls(push.data_to_send())] == [
+        "subscribe",
+        "ack_many",
+        "nack_many",
+    ]
+    push.connected()
+    _, ack, nack = calls(push.data_to_send())
+    assert (list(ack[1].lease_ids), list(nack[1].lease_ids), nack[1].reason) == (
+        [1, 3],
+        [2],
+        "tired",
+    )
+
+
+def test_no_more_is_told_again_than_may_have_been_lost(push):
+    for lease in range(1, 101):
+        (job,) = push.receive(pushed(lease, lease))
+        push.succeeded(job)
+        push.data_to_send()
+    push.connected()
+    _, ack = calls(push.data_to_send())
+    assert list(ack[1].lease_ids) == list(range(93, 101)), "twice the prefetch of 4"
+
+
 def test_a_repetition_of_what_is_done_is_handled_again(push):
     (job,) = push.receive(pushed(1, 10))
     push.succeeded(job)

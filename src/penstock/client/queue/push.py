@@ -7,11 +7,17 @@ that is said on such a connection. Acknowledgements therefore gather, and leave 
 and hands it out again, perhaps to us and while the handler still has it. Such a repetition is not
 given to a handler a second time; it only brings the lease under which the job is then acknowledged.
 It is told by offset *and* content, for a topic that was deleted and made anew counts from 0 again.
-A job that was acknowledged in the moment in which the connection broke may come twice: to deal with
-it twice must do no harm, as with every queue.
+
+**Over a broker's crash** leases live on, if nobody could give them back. So what handlers have done
+meanwhile is told on the next connection, under the leases that the jobs came with. What was told on
+the last one may be lost, too: nothing says that the broker had it on its disk. But it hands out no
+more than ``prefetch`` beyond what was settled, and writes that down in order, so only the last
+results can be missing. Those are told again; where they were known, the leases are over, and
+nothing happens. If the job has come to somebody else by then it is done twice, as with every queue.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
+from typing import TypeAlias
 
 from penstock.client.errors import BrokerProtocolError, ClientError
 from penstock.client.queue import requests
@@ -25,6 +31,9 @@ __all__ = ["PushSession"]
 
 REASON_LENGTH_MAX = 1_000
 """Characters of an exception's text that go along with a nack."""
+
+_Result: TypeAlias = tuple[int, str | None]
+"""A lease, and why the job under it failed; None if it is done."""
 
 
 class PushSession:
@@ -41,17 +50,23 @@ class PushSession:
         self._begins = False
         self._in_hand: dict[int, Job] = {}
         """By offset: what a handler has, with the lease it has now."""
-        self._done: list[int] = []
-        self._failed: defaultdict[str, list[int]] = defaultdict(list)
-        """By reason."""
-        self.unsent = 0
-        """How many acknowledgements wait to be sent."""
+        self._results: list[_Result] = []
+        """What waits to be sent."""
+        self._told: deque[_Result] = deque(maxlen=2 * subscribe.subscribe.prefetch)
+        """What was sent last; twice as much as can be in hand, for that may be told twice."""
+
+    @property
+    def unsent(self) -> int:
+        """How many results wait to be sent."""
+        return len(self._results)
 
     def connected(self) -> None:
         """Begin on a fresh connection."""
         self._reader = FrameReader()
         self._farewell = None
         self._begins = True
+        self._results[:0] = self._told
+        self._told.clear()
 
     def receive(self, data: bytes) -> list[Job]:
         """Take what the broker sent; return what is for a handler, and then ``check``."""
@@ -87,14 +102,12 @@ class PushSession:
     def succeeded(self, job: Job) -> None:
         """The handler has returned."""
         if self.settles:
-            self._done.append(self._let_go(job))
-            self.unsent += 1
+            self._results.append((self._let_go(job), None))
 
     def failed(self, job: Job, reason: str) -> None:
         """The handler has raised."""
         if self.settles:
-            self._failed[reason[:REASON_LENGTH_MAX]].append(self._let_go(job))
-            self.unsent += 1
+            self._results.append((self._let_go(job), reason[:REASON_LENGTH_MAX]))
 
     def _let_go(self, job: Job) -> int:
         """The lease that a job has now."""
@@ -107,14 +120,17 @@ class PushSession:
         """Hand over what must be sent next, on a connection that is open."""
         parts = [self._subscribe] if self._begins else []
         self._begins = False
-        if self._done:
-            parts.append(
-                encode.request(requests.ack_many(self.topic, self.group, self._done).request)
-            )
-        for reason, leases in self._failed.items():
-            call = requests.nack_many(self.topic, self.group, leases, reason=reason)
-            parts.append(encode.request(call.request))
-        self._done = []
-        self._failed.clear()
-        self.unsent = 0
+        leases: defaultdict[str | None, list[int]] = defaultdict(list)
+        for lease, reason in self._results:
+            leases[reason].append(lease)
+        parts += [self._settle(reason, those) for reason, those in leases.items()]
+        self._told += self._results
+        self._results = []
         return b"".join(parts)
+
+    def _settle(self, reason: str | None, leases: list[int]) -> bytes:
+        if reason is None:
+            call = requests.ack_many(self.topic, self.group, leases)
+        else:
+            call = requests.nack_many(self.topic, self.group, leases, reason=reason)
+        return encode.request(call.request)
