@@ -11,12 +11,14 @@ from penstock.admin import metrics
 from penstock.config import reference
 from tests import command_line_page, reasons_page
 from tests.conformance import page as conformance
+from tests.conformance_queue import page as queue_conformance
 
 PAGES: list[tuple[str, Callable[[], str]]] = [
     ("docs/reference/command-line.md", command_line_page.markdown),
     ("docs/reference/configuration.md", reference.markdown),
     ("docs/reference/metrics.md", metrics.markdown),
     ("docs/reference/mqtt-3.1.1.md", conformance.markdown),
+    ("docs/reference/queue-conformance.md", queue_conformance.markdown),
     ("docs/reference/reasons.md", reasons_page.markdown),
     ("deploy/penstock.toml", reference.example_toml),
 ]

@@ -127,7 +127,7 @@ def test_thousands_of_requests_may_be_sent_without_waiting(client, topic):
 
 
 def test_pipelined_requests_take_effect_in_their_order(client, topic):
-    """A client of others may not rely on it; one of Penstock may."""
+    """Elsewhere they may in any order."""
     place = {"topic": topic, "group": GROUP}
     client.send(
         request(set_retention={"topic": topic, "max_messages": 2}),

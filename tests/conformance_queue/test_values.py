@@ -92,7 +92,7 @@ def test_what_is_polled_in_auto_mode_is_done(client, topic):
         (0.0, 0.0),
         (-1.0, 0.0),
         (math.nan, 0.0),
-        (0.0004, 0.001),  # elsewhere this would be without limit
+        (0.0004, 0.001),
         (0.0005, 0.001),
         (0.0015, 0.002),
         (0.4, 0.4),
@@ -101,6 +101,7 @@ def test_what_is_polled_in_auto_mode_is_done(client, topic):
     ],
 )
 def test_rates_are_kept_in_thousandths(client, topic, asked, kept):
+    """Elsewhere less than half a thousandth would be no limit at all."""
     client.ok(set_rate_limit={"topic": topic, "rate_per_sec": asked, "burst": 3})
     described = client.describe(topic)
     assert (described.rate_per_sec, described.burst) == (kept, 3)

@@ -24,6 +24,7 @@ def test_stats_of_a_new_broker(dial, own_broker):
 
 
 def test_bootstrap_is_answered_with_ok_as_often_as_it_comes(dial, own_broker):
+    """Elsewhere a list without the broker itself would be refused at first."""
     client = dial(at=own_broker())
     client.send_hex(BOOTSTRAP, "000000024a00", BOOTSTRAP)
     client.expect_hex(OK, OK, OK)
