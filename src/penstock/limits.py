@@ -98,8 +98,12 @@ HEADERS_MAX = 64
 HEADERS_BYTES_MAX = 16 * KIB
 """Headers of a message, and their bytes together; HTTP servers take about as much."""
 
-LEASES_MAX = 65_536
+LEASES_MAX = 16_384
 """Leases named in one request: each costs a little time."""
+
+PENDING_MAX = 1_000_000
+"""Messages of one group that are handed out and not settled, or wait for their time: each takes
+some 250 bytes. A group that has so many is given no more."""
 
 GROUP_BYTES_MAX = 256
 """Longest name of a group."""

@@ -34,6 +34,9 @@ class Expiries:
     def add(self, until_ms: int, first: int, end: int) -> None:
         """These leases end at a time."""
         heappush(self._heap, (until_ms, first, end))
+        self._tidy()
+
+    def _tidy(self) -> None:
         if len(self._heap) > 2 * len(self._leases) + VOID_MAX:
             self.renew()
 
@@ -44,6 +47,7 @@ class Expiries:
 
     def next_ms(self) -> int | None:
         """When a lease ends next; None: none does."""
+        self._tidy()  # many may have been settled at once
         while self._heap:
             until_ms, first, end = self._heap[0]
             held = filter(self._leases.__contains__, range(first, end))

@@ -54,12 +54,13 @@ from penstock.core.pending import (
     lowest,
     may_claim,
 )
+from penstock.limits import PENDING_MAX
 
 __all__ = ["PRIORITIES", "Consumer", "Group", "Pending", "Share"]
 
 PRIORITIES = 8
 
-SWEPT_AT_ONCE = 10_000
+SWEPT_AT_ONCE = 2_048
 """Leases that one ``Swept`` takes back; the rest is left to the next: others have a turn."""
 
 CHUNK_BITS = 10
@@ -158,6 +159,12 @@ class Group:
         nobodys = self.returned_count + len(self.exhausted) + len(self.waiting)
         return len(self.pending) - nobodys
 
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is with somebody, or waits, that no more may be."""
+        pending = len(self.pending)
+        return pending >= PENDING_MAX and pending - self.returned_count >= PENDING_MAX
+
     def unhanded(self, end: int, first: int = 0) -> int:
         """How many messages were never handed out, if the topic has ``first … end - 1``."""
         return max(end - max(self.next, first) - self.ahead, 0)
@@ -185,6 +192,7 @@ class Group:
 
     def wakes_ms(self) -> int | None:
         """When a lease ends next or a message becomes due; None: nothing depends on time."""
+        self._tidy_dues()
         while self._dues and self.waiting.get(self._dues[0][1]) != self._dues[0][0]:
             heappop(self._dues)
         times = (self._expiries.next_ms(), self._dues[0][0] if self._dues else None)
@@ -240,6 +248,10 @@ class Group:
     def _wait(self, offset: int, until_ms: int) -> None:
         self.waiting[offset] = until_ms
         heappush(self._dues, (until_ms, offset))
+        self._tidy_dues()
+
+    def _tidy_dues(self) -> None:
+        """Void entries must not pile up, and to pass one by one takes longer than to sort."""
         if len(self._dues) > 2 * len(self.waiting) + VOID_MAX:
             self._dues = sorted((due_ms, number) for number, due_ms in self.waiting.items())
 
@@ -596,15 +608,13 @@ class Group:
             self.backoff_max_ms = command.backoff_max_ms
         if command.max_deliveries is not None:
             self.max_deliveries = command.max_deliveries
-            self._file_all()
+            free = [*self.returned_offsets(), *self.waiting, *self.exhausted]
+            self._file(free)
 
     # ── checkpoint ────────────────────────────────────────────────────────────────────────────
 
     def _file_all(self) -> None:
         """File everything that is pending anew."""
-        self.returned = [[] for _ in range(PRIORITIES)]
-        self.exhausted, self.waiting = {}, {}
-        self._dues = []
         self.leases.clear()
         free = []
         for offset, pending in self.pending.items():
@@ -614,6 +624,13 @@ class Group:
             if pending.lease != NO_LEASE:
                 self.leases[pending.lease] = offset
         self._expiries.renew()
+        self._file(free)
+
+    def _file(self, free: list[int]) -> None:
+        """File anew all that nobody has."""
+        self.returned = [[] for _ in range(PRIORITIES)]
+        self.exhausted, self.waiting = {}, {}
+        self._dues = []
         self._place(free)
 
     def to_row(self, applied: int) -> bytes:

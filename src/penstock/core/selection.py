@@ -34,7 +34,7 @@ from penstock.core.lanes import LANES, Lane, Lanes
 
 __all__ = ["PASSED_MAX", "Picker"]
 
-PASSED_MAX = 4_096
+PASSED_MAX = 1_024
 """Messages put aside or found expired in one deal: they travel in one command."""
 
 _NOTHING = 1 << 64

@@ -201,7 +201,7 @@ class Desk:
         start = max(group.next, first)
         lanes = self._stock.cover(start)
         picker = Picker(lanes, group.heads, group.returned, first, now_ms)
-        available = picker.available()
+        available = 0 if group.is_full else picker.available()
         room = self._room(available)
         if room and available:
             self._choose(group, picker, room)

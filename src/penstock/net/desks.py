@@ -27,6 +27,7 @@ from penstock.core.commands import (
 )
 from penstock.core.groups import Group
 from penstock.errors import StorageError
+from penstock.limits import GROUPS_MAX
 from penstock.net.dead_letters import DeadLetters
 from penstock.net.desk import AGAIN_S, Desk, Then, Worker
 from penstock.net.hub import Hub
@@ -292,6 +293,11 @@ class Desks:
         low = self.limits.low(info)
         deleted = info.deleted if low == info.first_offset else 0
         return max(info.next_offset - low - deleted, 0)
+
+    def may_have(self, topic: bytes, group: bytes) -> bool:
+        """Whether there is such a group, or may be one more."""
+        groups = self._hub.broker.groups
+        return groups.count < GROUPS_MAX or groups.get(topic, group) is not None
 
     def make_group(self, topic: bytes, group: bytes, start: Start, outlet: Any) -> None:
         """Make a group, if there is none; ``outlet`` learns whether there was none."""

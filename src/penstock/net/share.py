@@ -20,8 +20,9 @@ connection begins with none in flight: what the last one left has gone to others
 may give at once what was free once; what is too much for the ids goes back.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from penstock.core.effects import DELIVER_DUP, Delivery
@@ -32,6 +33,7 @@ from penstock.net.desk import Job, Then
 from penstock.net.desks import Start, StartAt
 from penstock.net.feed import Part
 from penstock.net.hub import Hub
+from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import Store
 
@@ -50,6 +52,9 @@ work is to be there for others."""
 
 MEMBERSHIPS_MAX = 10_000
 """Topics that one client shares; each costs a desk."""
+
+TAKEN_UP_AT_ONCE = 256
+"""Of those, so many are taken up before others have a turn."""
 
 FIRST_ID, LAST_ID = PACKET_ID_MAX + 1, 65_535
 
@@ -185,15 +190,17 @@ class Sharing:
         store = self._hub.store
         self._hub.run_off_loop(
             lambda: _topics_matching(store, share.topic_filter, MEMBERSHIPS_MAX),
-            lambda topics: self._found(name, topics),
+            lambda topics: self._found(name, iter(topics)),
             lambda error: self.close(DisconnectReason.STORAGE_FAILED, error.message),
         )
 
-    def _found(self, name: bytes, topics: Iterable[bytes]) -> None:
-        """These exist, unless the client has changed its mind meanwhile."""
-        if name in self._subscriptions:
-            for topic in topics:
+    def _found(self, name: bytes, topics: Iterator[bytes]) -> None:
+        """These exist, unless the client has changed its mind meanwhile; some at a time."""
+        some = list(islice(topics, TAKEN_UP_AT_ONCE))
+        if some and name in self._subscriptions:
+            for topic in some:
                 self._take_up(name, topic, Start(StartAt.LATEST))
+            self._hub.loop.call_soon(self._found, name, topics)
 
     def _grown(self, name: bytes, part: Part) -> None:
         """A topic has grown that may be a new one: its group begins with what has come."""
@@ -208,6 +215,9 @@ class Sharing:
             return
         if len(self._members) >= MEMBERSHIPS_MAX:
             self._hub.complaints.warning("shares_limited", topics_max=MEMBERSHIPS_MAX)
+            return
+        if not self._hub.desks.may_have(topic, group):
+            self._hub.complaints.warning("groups_limited", topic=printable(topic))
             return
         member = self._members[topic, group] = _Member(self, topic, group)
         member.names.add(name)

@@ -62,3 +62,13 @@ def test_no_more_end_at_once_than_is_enough_and_a_stretch(expiries):
         lease(expiries, first, 10, 100)
     assert len(expiries.take(100, 25)) == 30
     assert len(expiries.take(100, 1_000)) == 70
+
+
+def test_leases_settled_in_bulk_are_not_passed_one_by_one(expiries, leases, pending):
+    for number in range(5_000):
+        lease(expiries, number, 1, 100 + number)
+    leases.clear()
+    pending.clear()
+    lease(expiries, 9_000, 1, 9_999)
+    assert expiries.next_ms() == 9_999
+    assert len(expiries) == 1

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from penstock.limits import (
     GROUP_BYTES_MAX,
     GROUPS_MAX,
+    PENDING_MAX,
     QUEUE_PAYLOAD_BYTES_MAX,
     QUEUE_REQUEST_BYTES_MAX,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "RATE_LIMITED",
     "TOO_LARGE",
     "Fault",
+    "full_fault",
     "group_fault",
     "produce_fault",
     "read_fault",
@@ -96,10 +98,18 @@ def group_fault(hub: Hub, topic: bytes, group: bytes) -> Fault | None:
     if len(group) > GROUP_BYTES_MAX:
         return Fault(LIMIT, f"the name of a group may have {GROUP_BYTES_MAX} bytes at most")
     fault = read_fault(hub, topic)
-    groups = hub.broker.groups
-    if fault is None and groups.get(topic, group) is None and groups.count >= GROUPS_MAX:
+    if fault is None and not hub.desks.may_have(topic, group):
         return Fault(LIMIT, f"there are {GROUPS_MAX} groups: delete some that nobody needs")
     return fault
+
+
+def full_fault(hub: Hub, topic: bytes, group: bytes) -> Fault | None:
+    """Say why a group is given no more messages, though there may be some."""
+    known = hub.broker.groups.get(topic, group)
+    if known is None or not known.is_full:
+        return None
+    what = f"{PENDING_MAX} messages of this group are with somebody, or wait for their time"
+    return Fault(LIMIT, f"{what}: acknowledge some")
 
 
 def too_many(values: Sized, maximum: int, what: str) -> Fault | None:

@@ -18,7 +18,7 @@ from penstock.model.message import (
 )
 from penstock.net.desk import AGAIN_S, Job, Then
 from penstock.net.desks import Start, StartAt
-from penstock.net.queue.faults import RATE_LIMITED, Fault, group_fault
+from penstock.net.queue.faults import RATE_LIMITED, Fault, full_fault, group_fault
 from penstock.net.queue.replies import Slot
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.queue import encode
@@ -205,6 +205,11 @@ class Poll:
             return
         if hub.desks.is_serving(topic, group, self.consumer):
             self._set_timer(AGAIN_S)  # it may come to nothing, if the group is moved
+            return
+        fault = full_fault(hub, topic, group)
+        if fault is not None:
+            self._finish()
+            self._slot.fail(fault)
         else:
             self._answer(encode.polled([], self._slot.request_id))
 

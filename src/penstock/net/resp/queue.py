@@ -124,6 +124,9 @@ def _pull(call: Call) -> None:
     if options.with_ack and group is not None and len(group.pending) >= PENDING_MAX:
         call.fail(f"ERR {len(group.pending)} jobs of this queue wait for an ACK, give some first")
         return
+    if not hub.desks.may_have(*source):
+        call.fail("ERR There are too many groups, delete some that nobody needs")
+        return
     _Puller(call, source, options).start()
 
 
