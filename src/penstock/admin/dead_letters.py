@@ -1,8 +1,7 @@
 """``/dlq``: messages that failed as often as their group allows, looked at, sent back, dropped.
 
-They lie in a topic of their own, whose name is made of the topic's and the group's. Where the one
-ends and the other begins cannot always be told from it, as both may contain a slash: here the group
-that exists decides. Nothing depends on it; each letter says in its headers where it comes from.
+They lie in a topic of their own, whose name tells the topic and the group
+(:mod:`penstock.model.dead_letters`); each letter says in its headers where it comes from.
 
 One request sends back a limited number of letters, as an answer has its time; whoever wants all of
 them asks again.
@@ -89,9 +88,7 @@ class _Pages:
         after = request.query_params.get("after", "").encode()
         limit = number(request, "limit", LISTED_DEFAULT, LISTED_MAX)
         names = [
-            name
-            for name in self._book.topics.by_name
-            if name.startswith(PREFIX) and name > after
+            name for name in self._book.topics.by_name if name.startswith(PREFIX) and name > after
         ]
         counts = await in_turns(names, self._book.letter_count)
         found = {name: count for name, count in zip(names, counts, strict=True) if count}

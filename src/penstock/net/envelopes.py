@@ -81,21 +81,29 @@ def _topic_refusal(hub: Hub, topic: bytes) -> Refused | None:
     return topic_refusal(topic, hub.limits)
 
 
-def refuse_unsigned(hub: Hub, topic: bytes, count: int) -> Refused:
-    """Count unsigned publishes to a topic that demands signatures; say why they are refused."""
+def refuse_unsigned(hub: Hub, topic: bytes, count: int, *, could_sign: bool = True) -> Refused:
+    """Count unsigned publishes to a topic that demands signatures; say why they are refused.
+
+    Who could not have signed them is not referred to a command for signed publishes.
+    """
     forbidden = topic_refusal(topic, hub.limits)
     if forbidden is not None:
         return forbidden
     refusal = hub.gate.admit_unsigned(topic, count)
     hub.counters.drops[DropReason.SIGNATURE_REFUSED] += count
-    text = refusal.text if refusal else "Only envelopes with signed messages go to $signed/"
+    if refusal is None:
+        text = "Only envelopes with signed messages go to $signed/"
+    elif could_sign:
+        text = refusal.text
+    else:
+        text = f"Topic '{topic.decode()}' takes signed messages only, and none can be signed here"
     return DisconnectReason.SIGNATURE_REFUSED, text
 
 
 def unsigned_refusal(hub: Hub, topic: bytes, count: int) -> Refused | None:
-    """Say why messages that nobody signed may not be published to a topic; counted if so.
+    """Say why messages may not be published to a topic in a way that has no signatures.
 
-    A topic that is no topic is not worth a place among the cached routes.
+    They are counted if so. A topic that is no topic is not worth a place among the cached routes.
     """
     route = hub.broker.routes.cached.get(topic)
     if route is None or route.memo is None:
@@ -103,7 +111,9 @@ def unsigned_refusal(hub: Hub, topic: bytes, count: int) -> Refused | None:
         if refusal is not None:
             return refusal
         route = hub.route(topic)
-    return refuse_unsigned(hub, topic, count) if route.memo > CAPTURED else None
+    if route.memo <= CAPTURED:
+        return None
+    return refuse_unsigned(hub, topic, count, could_sign=False)
 
 
 def forget_signatures(hub: Hub, batch: Batch) -> None:

@@ -6,7 +6,9 @@ a message to all of them. The other commands are in modules of their own:
 ====================  =============================================================================
 ``stream_reading``    XLEN, XRANGE, XREVRANGE, XREAD
 ``stream_groups``     XGROUP, XREADGROUP, XACK
-``stream_lines``      how new messages reach the consumers of a group
+``stream_lines``      how new messages reach the consumers of a group that only streams use
+``stream_desk``       the same, of a group that workers of other doors share
+``stream_places``     a consumer's place in such lines
 ``stream_pending``    XPENDING, XCLAIM, XAUTOCLAIM
 ``stream_info``       XINFO
 ``stream_options``    the arguments of commands
