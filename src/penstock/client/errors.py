@@ -6,7 +6,7 @@
     ├── UnreachableError      no connection could be made
     ├── RefusedError          the broker answered, and said no (also a ``Refused``)
     │   └── QueueRefusedError     with a code of the queue protocol; those it knows have classes:
-    │       ├── BadRequestError       it does not understand the request
+    │       ├── BadRequestError       it does not understand the request, or the topic is none
     │       ├── NotLeaderError        another node of the cluster has to be asked
     │       ├── RateLimitedError      there are messages, but the topic's rate allows none now
     │       ├── PayloadTooLargeError  more than the broker takes in one message
@@ -19,12 +19,16 @@
     └── FailedJobsError       so many jobs failed that the worker would get no more
 
 They read as one line, since a command that failed in a script is found in a log by its line. What
-the *caller* did wrong (a wildcard in a topic, a QoS of 3) is a ``LocalProtocolError``.
+the *caller* did wrong (a wildcard in a topic, a QoS of 3) is a ``LocalProtocolError``; if it is an
+argument that is out of bounds, an ``ArgumentError``, which is also a ``ValueError``.
 """
 
-from penstock.errors import PenstockError, Refused, RemoteProtocolError
+from typing import Final
+
+from penstock.errors import LocalProtocolError, PenstockError, Refused, RemoteProtocolError
 
 __all__ = [
+    "ArgumentError",
     "BadRequestError",
     "BootstrapFailedError",
     "BrokerFailedError",
@@ -43,6 +47,10 @@ __all__ = [
     "connect_refused",
     "queue_refused",
 ]
+
+
+class ArgumentError(LocalProtocolError, ValueError):
+    """An argument has a value that is not allowed; says which, and what is."""
 
 
 class ClientError(PenstockError):
@@ -104,17 +112,24 @@ class QueueRefusedError(RefusedError):
 
     code = ""
     guidance = ""
-    """What to do about it, unless the instance knows better."""
+    """What to do about it, unless the instance knows better or the broker says it."""
 
     def __init__(self, message: str, advice: str = "") -> None:
         super().__init__(message, advice or self.guidance)
 
+    @property
+    def is_final(self) -> bool:
+        """Whether the same request would be refused again, until somebody changes something."""
+        return self.code in FINAL_CODES
+
+
+FINAL_CODES: Final = frozenset({"bad_request", "forbidden", "limit"})
+
 
 class BadRequestError(QueueRefusedError):
-    """The broker does not understand the request."""
+    """The broker does not understand the request, or what it is about is none: a topic, say."""
 
     code = "bad_request"
-    guidance = "is the broker older than this client?"
 
 
 class NotLeaderError(QueueRefusedError):
@@ -137,7 +152,6 @@ class PayloadTooLargeError(QueueRefusedError):
     """One message may not be so large."""
 
     code = "payload_too_large"
-    guidance = "split it, or keep it elsewhere and send where"
 
 
 class BootstrapFailedError(QueueRefusedError):
@@ -151,7 +165,7 @@ class BrokerFailedError(QueueRefusedError):
     """Something went wrong inside the broker."""
 
     code = "internal"
-    guidance = "its log says why; try again later"
+    guidance = "its log says why"
 
 
 _BY_CODE = {
@@ -167,11 +181,17 @@ _BY_CODE = {
 }
 
 
+UNKNOWN_KIND: Final = "no known kind"
+"""In the broker's words when it does not know what kind of request it was sent."""
+
+
 def queue_refused(
     code: str, message: str, leader_addr: str = "", retry_after_ms: int = 0
 ) -> QueueRefusedError:
     """Put an error of the queue protocol into words."""
-    error = _BY_CODE.get(code, QueueRefusedError)(f"the broker refused ({code}): {message}")
+    advice = "is the broker older than this client?" if UNKNOWN_KIND in message else ""
+    kind = _BY_CODE.get(code, QueueRefusedError)
+    error = kind(f"the broker refused ({code}): {message}", advice)
     error.code = code
     if isinstance(error, NotLeaderError):
         error.leader_addr = leader_addr
