@@ -16,7 +16,7 @@ from tests.unit.queue_client_broker import (
     refused,
 )
 
-from penstock.client import connect, connect_async
+from penstock.client import QueueRefusedError, connect, connect_async
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2 as wire
 
@@ -168,6 +168,69 @@ def test_a_subscription_comes_back_for_ever_and_says_why(subscribe):
         "ConnectionLostError",
         "ConnectionLostError",
     ]
+
+
+@pytest.mark.parametrize("code", ["bad_request", "forbidden", "limit"])
+def test_what_is_refused_for_good_is_the_end(clients, code):
+    """Nobody is there for a second attempt: it would fail, and be told."""
+    reported = []
+
+    def refuse(peer):
+        peer.read()
+        peer.say(**refused(code))
+
+    with (
+        broker(be_there, refuse) as address,
+        clients.connect(address) as client,
+        client.subscribe("t", "g", print, on_error=lambda *told: reported.append(told)) as work,
+    ):
+        for _ in range(2):
+            with pytest.raises(QueueRefusedError, match="said the broker") as met:
+                work.wait(20)
+            assert met.value.code == code
+    ((error, job),) = reported
+    assert (error.code, job) == (code, None)
+
+
+def test_the_end_of_a_subscription_is_logged_when_nobody_else_is_told(clients, caplog):
+    def refuse(peer):
+        peer.read()
+        peer.say(**refused("forbidden"))
+
+    with (
+        caplog.at_level(logging.WARNING, "penstock.client"),
+        broker(be_there, refuse) as address,
+        clients.connect(address) as client,
+        client.subscribe("t", "g", print) as work,
+        pytest.raises(QueueRefusedError),
+    ):
+        work.wait(20)
+    (record,) = caplog.records
+    assert record.getMessage().startswith("subscription ended: the broker refused (forbidden)")
+
+
+def test_a_handler_that_runs_when_the_end_comes_is_seen_out(clients):
+    entered, leave, left = threading.Event(), threading.Event(), threading.Event()
+
+    def push(peer):
+        peer.read()
+        peer.say(**polled((0, b"")))
+        assert entered.wait(20)
+        peer.say(**refused("forbidden"))
+
+    def handle(_job):
+        entered.set()
+        assert leave.wait(20)
+        left.set()
+
+    with (
+        broker(be_there, push) as address,
+        clients.connect(address) as client,
+        client.subscribe("t", "g", handle, on_error=lambda *_: leave.set()) as work,
+    ):
+        with pytest.raises(QueueRefusedError):
+            work.wait(20)
+        assert left.is_set()
 
 
 def test_a_node_that_does_not_lead_is_left_in_silence(subscribe):
@@ -399,8 +462,23 @@ def test_trouble_is_logged_when_nobody_else_is_told(subscribe, caplog):
 
     with caplog.at_level(logging.WARNING, "penstock.client"):
         subscribe(pushing, handler=handle)
-    assert "job failed" in caplog.text
-    assert "too bad" in caplog.text
+    assert "job failed, given back: t[100]: too bad" in caplog.text
+
+
+def test_of_a_job_that_is_not_given_back_that_is_not_said(subscribe, caplog):
+    def handle(_job):
+        raise ValueError("too bad")
+
+    def push(peer):
+        peer.read()
+        peer.say(**polled((0, b"bad")))
+        assert reported.wait(20)
+
+    reported = threading.Event()
+    with caplog.at_level(logging.ERROR, "penstock.client"):
+        caplog.handler.addFilter(lambda record: reported.set() or True)
+        subscribe(push, handler=handle, ack_mode="auto")
+    assert "job failed, not given back" in caplog.text
 
 
 def test_an_error_of_on_error_changes_nothing(subscribe, caplog):

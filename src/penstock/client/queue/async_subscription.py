@@ -5,6 +5,7 @@ end in one write.
 """
 
 import asyncio
+import copy
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -17,7 +18,13 @@ from penstock.client.edge.course import LINGER_S, READ_BYTES
 from penstock.client.errors import ClientError
 from penstock.client.queue.lines import CONNECT_MAX_S, connection_lost, keep_alive
 from penstock.client.queue.push import PushSession
-from penstock.client.queue.reports import OnError, reason_of, report
+from penstock.client.queue.reports import (
+    OnError,
+    is_final,
+    reason_of,
+    report_failure,
+    report_trouble,
+)
 from penstock.client.queue.route import Route
 from penstock.client.queue.values import Job
 
@@ -39,6 +46,8 @@ class AsyncSubscription:
         self._session = session
         self._handler = handler
         self._on_error = on_error
+        self._end: ClientError | None = None
+        """What the broker refused for good."""
         self._loop = asyncio.get_running_loop()
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._room = asyncio.Semaphore(concurrency)
@@ -60,8 +69,13 @@ class AsyncSubscription:
             await asyncio.wait([self._main])
 
     async def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until somebody closes it; false after ``timeout_s``."""
+        """Wait until somebody closes it; false after ``timeout_s``.
+
+        If the broker refused the subscription for good, that error is raised.
+        """
         done, _ = await asyncio.wait([self._main], timeout=timeout_s)
+        if done and self._end is not None:
+            raise copy.copy(self._end)  # each caller raises, and so changes, one of its own
         return bool(done)
 
     async def __aenter__(self) -> Self:
@@ -98,7 +112,10 @@ class AsyncSubscription:
                 await self._converse()
             except ClientError as error:
                 self._hang_up()
-                report(self._on_error, error)
+                report_trouble(self._on_error, error)
+                if is_final(error):
+                    self._end = error
+                    return
                 await asyncio.sleep(self._route.failed(error, random()))  # noqa: S311 - no secret
 
     async def _converse(self) -> None:
@@ -162,7 +179,8 @@ class AsyncSubscription:
             await self._handler(job)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is about this job
             self._session.failed(job, reason_of(error))
-            report(self._on_error, error, job)
+            is_given_back = self._session.settles
+            report_failure(self._on_error, error, job, is_given_back=is_given_back)
         else:
             self._session.succeeded(job)
         finally:

@@ -4,35 +4,58 @@ A subscription goes on whatever happens, so nobody catches what goes wrong in it
 called with the exception and the job whose handler raised it, or None if it is about the
 connection, which is then made again. That a node does not lead any more is no trouble: its
 successor is asked.
+
+What the broker refuses for good (``is_final``) it would refuse again: that is the end of a
+subscription, told once here and then to whoever waits for the end.
 """
 
 from collections.abc import Callable
 from typing import TypeAlias
 
 from penstock.client.edge.inbox import log
-from penstock.client.errors import NotLeaderError
+from penstock.client.errors import ClientError, NotLeaderError, QueueRefusedError
 from penstock.client.queue.values import Job
 
-__all__ = ["OnError", "reason_of", "report"]
+__all__ = ["OnError", "is_final", "reason_of", "report_failure", "report_trouble"]
 
 OnError: TypeAlias = Callable[[Exception, Job | None], object]
 
 
-def report(on_error: OnError | None, error: Exception, job: Job | None = None) -> None:
-    """Tell whoever wants to know. What ``on_error`` raises is logged, and changes nothing."""
-    if job is None and isinstance(error, NotLeaderError):
+def report_trouble(on_error: OnError | None, error: ClientError) -> None:
+    """Tell that a connection failed, or the subscription."""
+    if isinstance(error, NotLeaderError):
         return
+    if on_error is not None:
+        _tell(on_error, error, None)
+    elif is_final(error):
+        log.error("subscription ended: %s", error)
+    else:
+        log.warning("subscription interrupted, trying again: %s", error)
+
+
+def report_failure(
+    on_error: OnError | None, error: Exception, job: Job, *, is_given_back: bool
+) -> None:
+    """Tell that a handler failed. Whether the job comes again is for the broker to say."""
+    if on_error is not None:
+        _tell(on_error, error, job)
+    else:
+        fate = "given back" if is_given_back else "not given back, as with auto none is"
+        where = f"{job.topic}[{job.offset}]"
+        log.error("job failed, %s: %s: %s", fate, where, reason_of(error), exc_info=error)
+
+
+def _tell(on_error: OnError, error: Exception, job: Job | None) -> None:
+    """What ``on_error`` raises is logged, and changes nothing."""
     try:
-        (on_error or _log)(error, job)
+        on_error(error, job)
     except Exception:  # noqa: BLE001 - the application's own
         log.exception("on_error failed")
 
 
-def _log(error: Exception, job: Job | None) -> None:
-    if job is None:
-        log.warning("subscription interrupted, trying again: %s", error)
-    else:
-        log.error("job failed, to be tried again: %s[%d]", job.topic, job.offset, exc_info=error)
+def is_final(error: ClientError) -> bool:
+    """Whether coming back would bring the same answer."""
+    return isinstance(error, QueueRefusedError) and error.is_final
 
 
 def reason_of(error: Exception) -> str:

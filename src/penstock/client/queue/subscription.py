@@ -1,10 +1,10 @@
 """A blocking subscription: one thread reads, others handle, whoever is done sends.
 
-The reading thread owns the connection. It comes back for ever, at growing intervals, and in the end
-sees the handlers out: those that run are waited for, and their acknowledgements brought home; what
-waits for one is left to the broker, which hands it to somebody else. With ``ack_mode="auto"`` that
-would be the end of it: then the broker is told first that we leave, and what it has sent until it
-hangs up is handled to the last.
+The reading thread owns the connection. It comes back for ever, at growing intervals, unless it is
+refused for good. In the end it sees the handlers out: those that run are waited for, and their
+acknowledgements brought home; what waits for one is left to the broker, which hands it to somebody
+else. With ``ack_mode="auto"`` that would be the end of it: then the broker is told first that we
+leave, and what it has sent until it hangs up is handled to the last.
 
 Hanging up means to close our direction and to read to the end. To close a socket with unread data
 in it would tell the broker to throw away what it has not read yet, acknowledgements for instance.
@@ -13,6 +13,7 @@ Acknowledgements leave together: when there is nothing left to handle, or when a
 prefetch is done, so that the broker always has reason to send more.
 """
 
+import copy
 import select
 import socket
 import threading
@@ -29,7 +30,13 @@ from penstock.client.edge.course import LINGER_S, READ_BYTES
 from penstock.client.errors import ClientError
 from penstock.client.queue.lines import CONNECT_MAX_S, connection_lost, keep_watch
 from penstock.client.queue.push import PushSession
-from penstock.client.queue.reports import OnError, reason_of, report
+from penstock.client.queue.reports import (
+    OnError,
+    is_final,
+    reason_of,
+    report_failure,
+    report_trouble,
+)
 from penstock.client.queue.route import Route
 from penstock.client.queue.values import Job
 
@@ -51,6 +58,8 @@ class Subscription:
         self._session = session
         self._handler = handler
         self._on_error = on_error
+        self._end: ClientError | None = None
+        """What the broker refused for good."""
         self._ample = max(1, concurrency // 4)
         self._jobs: Queue[Job | None] = Queue(0 if session.settles else concurrency)
         """What waits for a handler: bounded by the prefetch, or else here."""
@@ -63,7 +72,7 @@ class Subscription:
             for number in range(concurrency)
         ]
         self._thread = threading.Thread(target=self._run, name="penstock-push", daemon=True)
-        for thread in (self._thread, *self._workers):
+        for thread in (*self._workers, self._thread):  # the last may end at once, and joins them
             thread.start()
 
     # ── For the application ───────────────────────────────────────────────────────────────────
@@ -80,9 +89,16 @@ class Subscription:
             self._thread.join()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until somebody closes it; false after ``timeout_s``."""
+        """Wait until somebody closes it; false after ``timeout_s``.
+
+        If the broker refused the subscription for good, that error is raised.
+        """
         self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        if self._thread.is_alive():
+            return False
+        if self._end is not None:
+            raise copy.copy(self._end)  # each caller raises, and so changes, one of its own
+        return True
 
     def __enter__(self) -> Self:
         return self
@@ -103,7 +119,10 @@ class Subscription:
                 self._converse()
             except ClientError as error:
                 self._hang_up()
-                report(self._on_error, error)
+                report_trouble(self._on_error, error)
+                if is_final(error):
+                    self._end = error
+                    self._closing.set()
                 self._closing.wait(self._route.failed(error, random()))  # noqa: S311 - no secret
         self._finish()
 
@@ -191,7 +210,8 @@ class Subscription:
         except Exception as error:  # noqa: BLE001 - whatever it is, it is about this job
             with self._lock:
                 self._session.failed(job, reason_of(error))
-            report(self._on_error, error, job)
+            is_given_back = self._session.settles
+            report_failure(self._on_error, error, job, is_given_back=is_given_back)
         else:
             with self._lock:
                 self._session.succeeded(job)
