@@ -6,7 +6,6 @@ import pytest
 from tests.unit.queue_client_broker import Blocking, Looped, broker, ok
 
 from penstock.client import BrokerProtocolError, ClientError
-from penstock.errors import LocalProtocolError
 from penstock.wire.queue._generated import queue_pb2 as wire
 
 
@@ -63,14 +62,6 @@ def test_a_setting_that_does_not_exist_is_an_error_at_once(clients):
         ):
             with pytest.raises(TypeError):
                 act()
-        with pytest.raises(LocalProtocolError):
-            client.poll("t", "g", ack_mode="automatic")
-        with pytest.raises(LocalProtocolError):
-            client.poll("t", "g", start="newest")
-        with pytest.raises(LocalProtocolError):
-            client.produce("t", b"", content_type="yaml")
-        with pytest.raises(TypeError):
-            client.produce("t", "text")
 
     assert asked_of(clients, scene) == []
 

@@ -48,6 +48,7 @@ from penstock.client.edge import (
     Worker,
 )
 from penstock.client.errors import (
+    ArgumentError,
     BadRequestError,
     BootstrapFailedError,
     BrokerFailedError,
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "ArgumentError",
     "AsyncPublisher",
     "AsyncQueueClient",
     "AsyncQueueProducer",
@@ -174,10 +176,21 @@ def connect(
     must then be given.
     """
     if isinstance(host, str):
+        _check_host(host)
         return connect_to_mqtt(host, *arguments, **keywords)
     from penstock.client.queue.blocking import QueueClient  # noqa: PLC0415 - see above
 
     return QueueClient(host, *arguments, **keywords).open()
+
+
+def _check_host(host: str) -> None:
+    """Somebody who gives the port with the host has most likely forgotten the list."""
+    name, _, port = host.rpartition(":")
+    if port.isdecimal() and (":" not in name or name.endswith("]")):
+        raise ArgumentError(
+            f"{host!r} is no host",
+            f'write connect(["{host}"]) for work queues, connect("{name}", {port}) for MQTT',
+        )
 
 
 def connect_async(

@@ -24,7 +24,7 @@ from contextlib import suppress
 from math import ceil, inf
 from time import monotonic
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from penstock.client.dial import dial
 from penstock.client.errors import (
@@ -46,6 +46,11 @@ WRITE_BYTES: Final = 64 * KIB
 
 WINDOW: Final = 1_000
 """Publishes under way at once. The broker commits those that came together in one go."""
+
+OF_WORK_QUEUES: Final = frozenset(
+    {"produce", "produce_many", "poll", "ack", "nack", "create_topic"}
+)
+"""What is asked of a client of MQTT by those who have forgotten the list of addresses."""
 
 ACKNOWLEDGE_DELAY_S: Final = 0.05
 """Longest wait of an acknowledgement for company while there are deliveries left to hand out."""
@@ -109,6 +114,15 @@ class Client:
         self._arrived: deque[Delivery] = deque()
         self._given: list[Delivery] = []
         self._acknowledge_at = 0.0
+
+    if not TYPE_CHECKING:  # to a type checker it would say that there is everything
+
+        def __getattr__(self, name: str) -> Any:
+            """Say where the calls of work queues are to be found."""
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in OF_WORK_QUEUES:
+                text += ': a client of work queues has, made by connect(["127.0.0.1:1883"])'
+            raise AttributeError(text, name=name, obj=self)
 
     @property
     def confirmed(self) -> int:

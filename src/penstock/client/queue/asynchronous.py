@@ -12,6 +12,7 @@ from typing import Self, Unpack
 from penstock.client.queue import plans, requests
 from penstock.client.queue.async_link import AsyncLink
 from penstock.client.queue.async_subscription import AsyncSubscription
+from penstock.client.queue.checks import check_handler
 from penstock.client.queue.columns import Record, Slice
 from penstock.client.queue.plans import Reading
 from penstock.client.queue.producer import Producer, as_bytes
@@ -162,6 +163,7 @@ class AsyncQueueClient:
         >>> async with client.subscribe("images", "resize", resize) as work:  # doctest: +SKIP
         ...     await work.wait()
         """
+        check_handler(handler)
         session = PushSession(requests.subscribe(topic, group, concurrency, **settings))
         route = Route(self._nodes, PUSH_BACKOFF)
         return AsyncSubscription(route, session, handler, concurrency, on_error)
@@ -252,7 +254,7 @@ class AsyncQueueClient:
 
         >>> await client.topic("mail")  # doctest: +SKIP
         """
-        found, _more = await self._link.call(requests.list_topics("", name=name))
+        found, _more = await self._link.call(requests.find_topic(name))
         return found[0] if found else None
 
     async def stats(self) -> Stats:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from penstock.client.queue import plans, requests
+from penstock.client.queue.checks import check_handler
 from penstock.client.queue.columns import Record, Slice
 from penstock.client.queue.link import Link
 from penstock.client.queue.plans import Reading
@@ -162,6 +163,7 @@ class QueueClient:
         >>> with client.subscribe("images", "resize", resize) as work:  # doctest: +SKIP
         ...     work.wait()
         """
+        check_handler(handler)
         session = PushSession(requests.subscribe(topic, group, concurrency, **settings))
         route = Route(self._nodes, PUSH_BACKOFF)
         return Subscription(route, session, handler, concurrency, on_error)
@@ -248,7 +250,7 @@ class QueueClient:
 
         >>> client.topic("mail")  # doctest: +SKIP
         """
-        found, _more = self._link.call(requests.list_topics("", name=name))
+        found, _more = self._link.call(requests.find_topic(name))
         return found[0] if found else None
 
     def stats(self) -> Stats:

@@ -12,12 +12,13 @@ awaiting.
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from math import inf
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from penstock.client.errors import ClientError, RateLimitedError
 from penstock.client.queue import requests
+from penstock.client.queue.checks import wrong_type
 from penstock.client.queue.columns import Slice
 from penstock.client.queue.producer import Producer, batches
 from penstock.client.queue.session import Call
@@ -57,6 +58,9 @@ WINDOW: Final = 8
 FETCH_MESSAGES_MAX: Final = 65_536
 FETCH_BYTES_MAX: Final = 4 * MIB
 """What one answer to a fetch holds, unless a single message is larger."""
+
+
+JOBS_FORM: Final = "a Job, as poll gives them, or several"
 
 
 class Begin(NamedTuple):
@@ -131,13 +135,23 @@ def settle(
 ) -> Plan[None]:
     """Say something of leases: one request for each group of each topic, all at once."""
     leases: dict[tuple[str, str], list[int]] = {}
-    for job in (jobs,) if isinstance(jobs, Job) else jobs:
+    for job in (jobs,) if isinstance(jobs, Job) else _jobs(jobs):
         leases.setdefault((job.topic, job.group), []).append(job.lease_id)
     calls = [make(topic, group, lease_ids) for (topic, group), lease_ids in leases.items()]
     for call in calls:
         yield Begin(call)
     for call in calls:
         yield call
+
+
+def _jobs(jobs: Iterable[Job]) -> Iterator[Job]:
+    """One by one, for as long as they are jobs."""
+    if not isinstance(jobs, Iterable):
+        raise wrong_type("jobs", JOBS_FORM, jobs)
+    for job in jobs:
+        if not isinstance(job, Job):
+            raise wrong_type("jobs", JOBS_FORM, job)
+        yield job
 
 
 def topics(prefix: str) -> Plan[list[Topic]]:

@@ -20,6 +20,8 @@ from typing import Final
 import msgspec
 
 from penstock.client.payload import check_payload
+from penstock.client.queue.checks import U64_MAX, check_items, name
+from penstock.client.queue.checks import count as count_of
 from penstock.client.queue.values import Item, MessageSettings
 from penstock.errors import LocalProtocolError
 from penstock.limits import MIB
@@ -38,16 +40,17 @@ class Producer:
 
     def __init__(self, producer_id: str | None) -> None:
         self._is_named = producer_id is not None
-        self.producer_id = token_hex(8) if producer_id is None else producer_id
+        self.producer_id = token_hex(8) if producer_id is None else name("producer_id", producer_id)
         self._lock = Lock()
         self._next: defaultdict[str, int] = defaultdict(int)
 
     def take(self, topic: str, seq: int | None, count: int = 1) -> int:
         """The first of so many seqs in a row: the given one, or the next ones."""
+        name("topic", topic)
         if (seq is not None) is not self._is_named:
             raise _explained(self._is_named)
         if seq is not None:
-            return seq
+            return count_of("seq", seq, most=U64_MAX)
         with self._lock:
             first = self._next[topic]
             self._next[topic] = first + count
@@ -74,6 +77,7 @@ class Batch(msgspec.Struct):
 
 def batches(items: Iterable[bytes | Item], settings: MessageSettings) -> Iterator[Batch]:
     """Cut a line of messages, in their order, into batches as large as can be."""
+    check_items(items)
     batch, size = Batch(settings, []), 0
     for item in items:
         payload, own = (item.payload, _own(item)) if isinstance(item, Item) else (item, settings)

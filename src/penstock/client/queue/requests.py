@@ -1,7 +1,8 @@
 """Every request of the protocol as a ``Call``: what is asked, and how the answer is read.
 
 One function per request, named as in ``queue.proto``. Nothing here talks to anybody: the drivers
-ask, so this is all that the blocking and the asynchronous client know of the wire.
+ask, so this is all that the blocking and the asynchronous client know of the wire. Arguments are
+looked at here (``checks``), so that what is wrong with one is told before anything is asked.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,6 +11,17 @@ from typing import Any, Final, TypeVar, Unpack
 
 import msgspec
 
+from penstock.client.queue.checks import (
+    U64_MAX,
+    choice,
+    count,
+    header_pairs,
+    milliseconds,
+    name,
+    rate,
+    span_milliseconds,
+    text,
+)
 from penstock.client.queue.columns import CONTENT_TYPES
 from penstock.client.queue.session import Call, refusal
 from penstock.client.queue.values import (
@@ -26,7 +38,6 @@ from penstock.client.queue.values import (
     Stats,
     Topic,
 )
-from penstock.errors import LocalProtocolError
 from penstock.wire.queue._generated import queue_pb2 as wire
 
 __all__ = [
@@ -39,6 +50,7 @@ __all__ = [
     "delete_topic",
     "extend",
     "fetch",
+    "find_topic",
     "jobs_of",
     "list_groups",
     "list_topics",
@@ -57,6 +69,8 @@ T = TypeVar("T")
 
 _NUMBER_OF_TYPE: Final = {name: number for number, name in enumerate(CONTENT_TYPES)}
 
+PRIORITY_MAX: Final = 7
+
 _ENDS: Final = {"earliest": wire.EARLIEST, "latest": wire.LATEST}
 
 
@@ -69,25 +83,18 @@ def _nothing(_answer: wire.Ok) -> None:
     pass
 
 
-def _ms(seconds: float) -> int:
-    return round(seconds * 1000)
-
-
-def _optional_ms(seconds: float | None) -> int | None:
-    return None if seconds is None else _ms(seconds)
+def _place(topic: str, group: str) -> dict[str, Any]:
+    """A group of a topic, as fields."""
+    return {"topic": name("topic", topic), "group": name("group", group)}
 
 
 def _start(start: Start) -> dict[str, Any]:
     """Where a group begins, as fields."""
     if isinstance(start, datetime):
-        return {"start": wire.TIME, "start_value": _ms(start.timestamp())}
-    if isinstance(start, int):
-        return {"start": wire.OFFSET, "start_value": start}
-    if start not in _ENDS:
-        raise LocalProtocolError(
-            f"start={start!r}", 'write "earliest", "latest", an offset or a datetime'
-        )
-    return {"start": _ENDS[start]}
+        return {"start": wire.TIME, "start_value": milliseconds("start", start.timestamp())}
+    if isinstance(start, str):
+        return {"start": _ENDS[choice("start", start, _ENDS)]}
+    return {"start": wire.OFFSET, "start_value": count("start", start, most=U64_MAX)}
 
 
 # ── Producing ─────────────────────────────────────────────────────────────────────────────────
@@ -118,8 +125,7 @@ def produce_many(
     asked.topic, asked.producer_id, asked.seq = topic, producer_id, seq
     asked.payloads.extend(payloads)
     _describe(asked, **settings)
-    count = len(payloads)
-    return Call(request, "produced_many", lambda answer: _results(answer, count))
+    return Call(request, "produced_many", lambda answer: _results(answer, len(payloads)))
 
 
 def _describe(
@@ -131,24 +137,19 @@ def _describe(
     ttl_s: float | None = None,
     headers: dict[str, bytes] | Headers | None = None,
 ) -> None:
-    if content_type not in _NUMBER_OF_TYPE:
-        raise LocalProtocolError(
-            f"content_type={content_type!r}", f"write one of {', '.join(CONTENT_TYPES)}"
-        )
-    asked.priority = priority
-    asked.content_type = _NUMBER_OF_TYPE[content_type]
-    asked.delay_ms = _ms(delay_s)
-    if ttl_s is not None:
-        asked.ttl_ms = max(1, _ms(ttl_s))  # 0 would be for ever
-    pairs = headers.items() if isinstance(headers, dict) else headers or ()
-    asked.headers.extend(wire.Header(name=name, value=value) for name, value in pairs)
+    asked.priority = count("priority", priority, most=PRIORITY_MAX)
+    asked.content_type = _NUMBER_OF_TYPE[choice("content_type", content_type, _NUMBER_OF_TYPE)]
+    asked.delay_ms = milliseconds("delay_s", delay_s)
+    asked.ttl_ms = milliseconds("ttl_s", ttl_s or 0)
+    for header, value in header_pairs(headers or ()):
+        asked.headers.add(name=header, value=value)
 
 
 def _offset(answer: wire.Produced) -> int:
     return answer.offset
 
 
-def _results(answer: wire.ProducedMany, count: int) -> list[Result]:
+def _results(answer: wire.ProducedMany, produced: int) -> list[Result]:
     """A result per payload: stretches are of those that were not refused, in their order."""
     offsets = (
         offset
@@ -160,7 +161,7 @@ def _results(answer: wire.ProducedMany, count: int) -> list[Result]:
     refused = {one.index: refusal(one.error) for one in answer.refusals}
     return [
         Result(None, refused[index]) if index in refused else Result(next(offsets))
-        for index in range(count)
+        for index in range(produced)
     ]
 
 
@@ -171,7 +172,8 @@ def poll(
     topic: str, group: str, wait_s: float, **settings: Unpack[PollSettings]
 ) -> Call[list[Job]]:
     """Lease what is there, or wait for something; not repeated when that would lose messages."""
-    asked = wire.Poll(topic=topic, group=group, wait_ms=_ms(wait_s), **_of_poll(**settings))
+    wait_ms = milliseconds("wait_s", wait_s)
+    asked = wire.Poll(**_place(topic, group), wait_ms=wait_ms, **_of_poll(**settings))
     return Call(
         wire.Request(poll=asked),
         "polled",
@@ -186,15 +188,15 @@ def _of_poll(
     max: int = 16,  # noqa: A002 - its name in the protocol
     **lease: Unpack[LeaseSettings],
 ) -> dict[str, Any]:
-    return {"max": max, **_of_lease(**lease)}
+    return {"max": count("max", max, 1), **_of_lease(**lease)}
 
 
 def subscribe(
-    topic: str, group: str, prefetch: int, **settings: Unpack[LeaseSettings]
+    topic: str, group: str, concurrency: int, **settings: Unpack[LeaseSettings]
 ) -> wire.Request:
     """Begin a push connection; nothing but messages answers it."""
-    lease = _of_lease(**settings)
-    asked = wire.Subscribe(topic=topic, group=group, prefetch=prefetch, **lease)
+    prefetch = count("concurrency", concurrency, 1)
+    asked = wire.Subscribe(**_place(topic, group), prefetch=prefetch, **_of_lease(**settings))
     return wire.Request(subscribe=asked)
 
 
@@ -202,10 +204,11 @@ def _of_lease(
     *, visibility_s: float = 30.0, ack_mode: AckMode = "manual", start: Start = "earliest"
 ) -> dict[str, Any]:
     """How messages are handed out, as fields."""
-    if ack_mode not in {"manual", "auto"}:  # the broker takes what is misspelt for manual
-        raise LocalProtocolError(f"ack_mode={ack_mode!r}", 'write "manual" or "auto"')
-    visibility_ms = _ms(visibility_s)
-    return {"visibility_timeout_ms": visibility_ms, "ack_mode": ack_mode, **_start(start)}
+    return {
+        "visibility_timeout_ms": span_milliseconds("visibility_s", visibility_s),
+        "ack_mode": choice("ack_mode", ack_mode, ("manual", "auto")),
+        **_start(start),
+    }
 
 
 def jobs_of(answer: wire.Polled, topic: str, group: str) -> list[Job]:
@@ -229,7 +232,7 @@ def jobs_of(answer: wire.Polled, topic: str, group: str) -> list[Job]:
 
 def ack_many(topic: str, group: str, lease_ids: Iterable[int]) -> Call[None]:
     """These are done."""
-    asked = wire.AckMany(topic=topic, group=group, lease_ids=lease_ids)
+    asked = wire.AckMany(**_place(topic, group), lease_ids=lease_ids)
     return _ok(wire.Request(ack_many=asked))
 
 
@@ -238,7 +241,10 @@ def nack_many(
 ) -> Call[None]:
     """These are to be handed out again."""
     asked = wire.NackMany(
-        topic=topic, group=group, lease_ids=lease_ids, delay_ms=_ms(delay_s), reason=reason
+        **_place(topic, group),
+        lease_ids=lease_ids,
+        delay_ms=milliseconds("delay_s", delay_s),
+        reason=text("reason", reason),
     )
     return _ok(wire.Request(nack_many=asked))
 
@@ -246,14 +252,17 @@ def nack_many(
 def extend(topic: str, group: str, lease_ids: Iterable[int], visibility_s: float) -> Call[None]:
     """These leases run for so much time from now on."""
     asked = wire.Extend(
-        topic=topic, group=group, lease_ids=lease_ids, visibility_timeout_ms=_ms(visibility_s)
+        **_place(topic, group),
+        lease_ids=lease_ids,
+        visibility_timeout_ms=span_milliseconds("visibility_s", visibility_s),
     )
     return _ok(wire.Request(extend=asked))
 
 
 def commit(topic: str, group: str, offset: int) -> Call[None]:
     """Everything below the offset is done."""
-    return _ok(wire.Request(commit=wire.Commit(topic=topic, group=group, offset=offset)))
+    asked = wire.Commit(**_place(topic, group), offset=count("offset", offset, most=U64_MAX))
+    return _ok(wire.Request(commit=asked))
 
 
 # ── Topics and groups ─────────────────────────────────────────────────────────────────────────
@@ -270,50 +279,57 @@ def configure_topic(
     keep: bool | None = None,
 ) -> Call[None]:
     """Make the topic if need be, and change what is given, in one step."""
-    fields = _present(
-        rate_per_sec=rate_per_sec,
-        burst=burst,
-        max_messages=max_messages,
-        max_age_ms=_optional_ms(max_age_s),
-        max_bytes=max_bytes,
-        keep=keep,
-    )
-    return _ok(wire.Request(configure_topic=wire.ConfigureTopic(topic=topic, **fields)))
-
-
-def _present(**fields: Any) -> dict[str, Any]:
-    """Only what is given."""
-    return {name: value for name, value in fields.items() if value is not None}
+    asked = wire.ConfigureTopic(topic=name("topic", topic))
+    if rate_per_sec is not None:
+        asked.rate_per_sec = rate("rate_per_sec", rate_per_sec)
+    if burst is not None:
+        asked.burst = count("burst", burst)
+    if max_messages is not None:
+        asked.max_messages = count("max_messages", max_messages, most=U64_MAX)
+    if max_age_s is not None:
+        asked.max_age_ms = milliseconds("max_age_s", max_age_s)
+    if max_bytes is not None:
+        asked.max_bytes = count("max_bytes", max_bytes, most=U64_MAX)
+    if keep is not None:
+        asked.keep = keep
+    return _ok(wire.Request(configure_topic=asked))
 
 
 def delete_topic(topic: str) -> Call[None]:
     """Remove messages, groups and settings."""
-    return _ok(wire.Request(delete_topic=wire.DeleteTopic(topic=topic)))
+    return _ok(wire.Request(delete_topic=wire.DeleteTopic(topic=name("topic", topic))))
 
 
 def set_rate_limit(topic: str, rate_per_sec: float, burst: int) -> Call[None]:
     """Both parts of the rate at once."""
-    asked = wire.SetRateLimit(topic=topic, rate_per_sec=rate_per_sec, burst=burst)
+    asked = wire.SetRateLimit(
+        topic=name("topic", topic),
+        rate_per_sec=rate("rate_per_sec", rate_per_sec),
+        burst=count("burst", burst),
+    )
     return _ok(wire.Request(set_rate_limit=asked))
 
 
 def set_retention(topic: str, max_messages: int, max_age_s: float, max_bytes: int) -> Call[None]:
     """All limits at once; 0 is none, and all 0 the default."""
     asked = wire.SetRetention(
-        topic=topic, max_messages=max_messages, max_age_ms=_ms(max_age_s), max_bytes=max_bytes
+        topic=name("topic", topic),
+        max_messages=count("max_messages", max_messages, most=U64_MAX),
+        max_age_ms=milliseconds("max_age_s", max_age_s),
+        max_bytes=count("max_bytes", max_bytes, most=U64_MAX),
     )
     return _ok(wire.Request(set_retention=asked))
 
 
 def create_group(topic: str, group: str, start: Start, *, seek: bool = False) -> Call[None]:
     """Make a group that begins there; ``seek`` moves one that exists."""
-    asked = wire.CreateGroup(topic=topic, group=group, seek=seek, **_start(start))
+    asked = wire.CreateGroup(**_place(topic, group), seek=seek, **_start(start))
     return _ok(wire.Request(create_group=asked))
 
 
 def delete_group(topic: str, group: str) -> Call[None]:
     """Forget a group."""
-    return _ok(wire.Request(delete_group=wire.DeleteGroup(topic=topic, group=group)))
+    return _ok(wire.Request(delete_group=wire.DeleteGroup(**_place(topic, group))))
 
 
 def configure_group(
@@ -325,24 +341,33 @@ def configure_group(
     backoff_max_s: float | None = None,
 ) -> Call[None]:
     """Make the group if need be, and change what is given, in one step."""
-    fields = _present(
-        max_deliveries=max_deliveries,
-        backoff_ms=_optional_ms(backoff_s),
-        backoff_max_ms=_optional_ms(backoff_max_s),
-    )
-    asked = wire.ConfigureGroup(topic=topic, group=group, **fields)
+    asked = wire.ConfigureGroup(**_place(topic, group))
+    if max_deliveries is not None:
+        asked.max_deliveries = count("max_deliveries", max_deliveries)
+    if backoff_s is not None:
+        asked.backoff_ms = milliseconds("backoff_s", backoff_s)
+    if backoff_max_s is not None:
+        asked.backoff_max_ms = milliseconds("backoff_max_s", backoff_max_s)
     return _ok(wire.Request(configure_group=asked))
 
 
 def redrive(topic: str, group: str, max: int) -> Call[int]:  # noqa: A002 - as in ``poll``
     """Dead letters go back; done twice, a ``max`` would be passed."""
-    asked = wire.Redrive(topic=topic, group=group, max=max)
+    asked = wire.Redrive(**_place(topic, group), max=count("max", max))
     return Call(wire.Request(redrive=asked), "redriven", lambda a: a.count, repeats=max == 0)
 
 
-def list_topics(prefix: str, after: str = "", name: str = "") -> Call[tuple[list[Topic], bool]]:
+def list_topics(prefix: str, after: str = "") -> Call[tuple[list[Topic], bool]]:
     """A page of topics, and whether there are more."""
-    asked = wire.ListTopics(prefix=prefix, after=after, name=name)
+    return _topics(wire.ListTopics(prefix=text("prefix", prefix), after=after))
+
+
+def find_topic(topic: str) -> Call[tuple[list[Topic], bool]]:
+    """The same of just this one."""
+    return _topics(wire.ListTopics(name=name("name", topic)))
+
+
+def _topics(asked: wire.ListTopics) -> Call[tuple[list[Topic], bool]]:
     return Call(
         wire.Request(list_topics=asked),
         "topics",
@@ -352,7 +377,7 @@ def list_topics(prefix: str, after: str = "", name: str = "") -> Call[tuple[list
 
 def list_groups(topic: str, after: Group | None) -> Call[tuple[list[Group], bool]]:
     """A page of groups, and whether there are more."""
-    asked = wire.ListGroups(topic=topic)
+    asked = wire.ListGroups(topic=text("topic", topic))
     if after is not None:
         asked.after_topic, asked.after_group = after.topic, after.name
     return Call(
@@ -367,9 +392,9 @@ def fetch(
 ) -> Call[wire.Fetched]:
     """Messages as columns."""
     asked = wire.Fetch(
-        topic=topic,
-        offset=offset,
-        end_offset=end_offset,
+        topic=name("topic", topic),
+        offset=count("offset", offset, most=U64_MAX),
+        end_offset=count("end_offset", end_offset, most=U64_MAX),
         max_messages=max_messages,
         max_bytes=max_bytes,
     )

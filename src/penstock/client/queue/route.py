@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.client.edge.pace import Backoff
-from penstock.client.errors import NotLeaderError
+from penstock.client.errors import ArgumentError, NotLeaderError
 from penstock.config.address import Address, parse_listen
 from penstock.errors import LocalProtocolError
 
@@ -27,6 +27,10 @@ class Route:
     """One client's way through a list of addresses."""
 
     def __init__(self, addresses: Sequence[str], backoff: Backoff = CALL_BACKOFF) -> None:
+        if isinstance(addresses, str):
+            raise ArgumentError(
+                f"{addresses!r} is one address, not a list", f'write connect(["{addresses}"])'
+            )
         if not addresses:
             raise LocalProtocolError(
                 "no address to connect to", 'give at least one, as in connect(["127.0.0.1:1883"])'

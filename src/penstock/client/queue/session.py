@@ -36,6 +36,7 @@ from penstock.client.errors import (
     ReplyTimeoutError,
     queue_refused,
 )
+from penstock.client.queue.checks import check_timeout
 from penstock.client.queue.frames import FrameReader
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated.queue_pb2 import Error, Request, Response
@@ -122,6 +123,7 @@ class Session:
     """See the module."""
 
     def __init__(self, timeout_s: float) -> None:
+        check_timeout(timeout_s)
         self.timeout_s = timeout_s
         self._patience_s = timeout_s / 2
         self._reader = FrameReader()
