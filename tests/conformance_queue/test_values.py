@@ -49,11 +49,12 @@ def test_a_poll_may_ask_to_wait_for_longer_than_it_is_let(dial, client, topic):
 
 
 @pytest.mark.parametrize(("asked", "granted"), [(0, 1), (1, 1), (7, 7), (5_000, 1_024)])
-def test_how_many_are_pushed_ahead(client, topic, asked, granted):
-    """One that is acknowledged makes room for one: so nothing more was on its way."""
+def test_how_many_are_pushed_ahead(dial, client, topic, asked, granted):
+    """One that is acknowledged makes room for one."""
     fill(client, topic, 1_100)
     client.subscribe(topic, prefetch=asked)
     items = client.pushed(granted)
+    assert dial().group(topic).in_flight == granted
     client.settle(items[0])
     assert offsets_of([*items, *client.pushed()]) == list(range(granted + 1))
 
