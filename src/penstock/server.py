@@ -39,6 +39,7 @@ from penstock.net.clock import Clock, SystemClock
 from penstock.net.desks import Desks
 from penstock.net.detect import Protocol
 from penstock.net.envelopes import forget_signatures, offer_envelopes
+from penstock.net.examination import Examination
 from penstock.net.http import KEEP_ALIVE_S, HttpDoor
 from penstock.net.hub import Hub, LiveSubscriber, peer_of
 from penstock.net.key_book import KeyBook
@@ -168,6 +169,8 @@ class Server:
         self._sys_topics = SysTopics(self.hub, self.version, self.uptime_s)
         self._rules = _retention_rules(self.config)
         self._rules_version = -1
+        self._examination: Examination | None = None
+        """The last look at topics for retention."""
 
     def _doors(self) -> dict[Protocol, Door]:
         return {
@@ -279,10 +282,15 @@ class Server:
         self.hub.pipeline.submit(command, None, durable=True)
 
     def _retain(self) -> None:
-        floor = self.broker.oldest_needed() or self.hub.pipeline.next_sequence
-        now_ms, spared = self._clock.wall_ms(), _spared(self.broker)
         self.hub.desks.turn()
-        rules, lows = self._current_rules(), dict(self.hub.desks.limits.lows())
+        if self._examination is None or self._examination.is_over:
+            self._examination = Examination(self.hub, self._examined)
+            self._examination.go_on()
+
+    def _examined(self, found: Examination) -> None:
+        floor = self.broker.oldest_needed() or self.hub.pipeline.next_sequence
+        now_ms, spared = self._clock.wall_ms(), _spared(self.broker, found.floors)
+        rules, lows = self._current_rules(), found.lows()
         self.hub.pipeline.run_on_writer(
             lambda: self._retain_on_writer(rules, now_ms, floor, spared, lows)
         )
@@ -568,21 +576,17 @@ def _capture_policy(config: Config) -> Callable[[bytes], bool]:
     return lambda topic: not topic.startswith(b"$") and not excluded.match(topic)
 
 
-def _spared(broker: Broker) -> Spared:
+def _spared(broker: Broker, floors: dict[bytes, int]) -> Spared:
     """Work that is not done is kept, whatever the limits by default.
 
-    That is of queues, and of topics that were made for it: those of the queue protocol.
+    That is of queues, and of topics that were made for it: those of the queue protocol, ``floors``.
     """
-    by_topic = broker.groups.by_topic
-    floors = {
+    queues = {
         topic: groups[WORKERS].oldest_unsettled
-        for topic, groups in by_topic.items()
+        for topic, groups in broker.groups.by_topic.items()
         if is_queue(topic) and WORKERS in groups
     }
-    for settings in broker.topics:
-        if not settings.keep:
-            floors[settings.name] = broker.groups.floor(settings.name) or 0
-    return Spared(PREFIX, floors)
+    return Spared(PREFIX, queues | floors)
 
 
 def _retention_rules(config: Config) -> RetentionRules:

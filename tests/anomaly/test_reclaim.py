@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.client import QueueClient, connect
+from penstock.net.examination import Examination
 from penstock.testing import Broker
 from tests.conformance_binary.wire_client import BinaryClient
 
@@ -41,7 +42,9 @@ def work_off(queue: QueueClient) -> None:
 def used_up(broker: Broker) -> int:
     """How many messages nobody needs any more; they go when retention comes to them."""
     server = broker.server
-    lows = broker.call(lambda: dict(server.hub.desks.limits.lows()))
+    examination = Examination(server.hub, lambda _examination: None)
+    broker.call(examination.go_on)
+    lows = broker.call(examination.lows)
     return lows.get(TOPIC.encode(), 0)
 
 

@@ -10,8 +10,6 @@ time passed, so that what was produced last is there for a consumer that was awa
 A rate is that of a topic, whoever its messages go to: all groups take tokens from one bucket.
 """
 
-from collections.abc import Iterator
-
 from penstock.core.rate import TokenBucket
 from penstock.errors import StorageError
 from penstock.net.hub import Hub
@@ -63,16 +61,6 @@ class TopicLimits:
     def low(self, info: TopicInfo) -> int:
         """The oldest message that must stay."""
         return max(self.first_offset(info), self.finished(info.name))
-
-    def lows(self) -> Iterator[tuple[bytes, int]]:
-        """Of topics that were made or steered: below which offset nothing need stay."""
-        for settings in self._hub.broker.topics:
-            info = self._hub.desks.info(settings.name)
-            if info is not None:
-                self.grown(info)
-                low = self.low(info)
-                if low > info.first_offset:
-                    yield settings.name, low
 
     def bucket(self, topic: bytes, now: float) -> TokenBucket | None:
         """The tokens that deliveries take; None: there is no limit."""
