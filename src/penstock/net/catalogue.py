@@ -16,8 +16,8 @@ from penstock.store.store import TopicMarks
 
 __all__ = ["Catalogue"]
 
-MARKS_AT_ONCE = 65_536
-"""Messages whose priorities are read from the journal at a time."""
+MARKS_AT_ONCE = 8_192
+"""Messages whose priorities are read from the journal at a time; to note them takes the loop."""
 
 READ_AGAIN_S = 0.5
 """Pause before the journal is read again, if it could not be."""

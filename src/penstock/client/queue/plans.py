@@ -31,7 +31,7 @@ from penstock.client.queue.values import (
     Result,
     Topic,
 )
-from penstock.limits import MIB
+from penstock.limits import LEASES_MAX, MIB
 from penstock.wire.queue._generated.queue_pb2 import Fetched
 from penstock.wire.queue.slices import columns_of
 
@@ -133,11 +133,15 @@ def _results(call: Call[list[Result]], count: int) -> Plan[list[Result]]:
 def settle(
     jobs: Job | Iterable[Job], make: Callable[[str, str, list[int]], Call[None]]
 ) -> Plan[None]:
-    """Say something of leases: one request for each group of each topic, all at once."""
+    """Say something of leases: requests for each group of each topic, all at once."""
     leases: dict[tuple[str, str], list[int]] = {}
     for job in (jobs,) if isinstance(jobs, Job) else _jobs(jobs):
         leases.setdefault((job.topic, job.group), []).append(job.lease_id)
-    calls = [make(topic, group, lease_ids) for (topic, group), lease_ids in leases.items()]
+    calls = [
+        make(topic, group, lease_ids[first : first + LEASES_MAX])
+        for (topic, group), lease_ids in leases.items()
+        for first in range(0, len(lease_ids), LEASES_MAX)
+    ]
     for call in calls:
         yield Begin(call)
     for call in calls:
