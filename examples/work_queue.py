@@ -9,7 +9,7 @@ Run a broker (``make serve``), then, the second line in as many terminals as you
 A job whose handler raises comes again, later each time. After three attempts it is set aside as a
 dead letter; ``dead`` shows those, with the reason, and ``dead --redrive`` puts them back. Kill a
 worker in the middle (``kill -9``): its jobs go to the others. Kill the broker and start it again:
-nothing is lost, nothing is stored twice.
+nothing is lost, nothing is stored twice, and what workers had in hand is not done twice either.
 """
 
 import argparse

@@ -14,10 +14,12 @@ produced: the broker knows it by producer and number (``producer``). A job is ha
 of a group at a time, and again if it is not acknowledged in time: it is done *at least once*.
 
 **Lost connections** are made again with the next of the addresses, or with the leader that a node
-has named. A call waits through that for ``timeout_s``, a subscription for ever.
+has named. A call waits through that for ``timeout_s``, a subscription for ever. Jobs in hand when a
+broker dies are acknowledged to the one that comes back (``push``).
 
 ==================  =============================================================================
 ``values``          what goes in and comes out
+``checks``          whether arguments are allowed
 ``columns``         messages in bulk
 ``requests``        every request as a ``Call``: what is asked, how the answer is read
 ``session``         the conversation, over any number of connections; no socket, no clock

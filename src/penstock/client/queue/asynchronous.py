@@ -156,8 +156,9 @@ class AsyncQueueClient:
 
         A job is acknowledged when the handler returns, and given back when it raises, with the
         exception's text as the reason. The subscription has a connection of its own and comes back
-        for ever if that is lost. ``on_error`` is called with whatever goes wrong (see
-        ``reports``); without it that is logged.
+        for ever if that is lost; refused for good, it ends, and ``wait`` raises the error.
+        ``on_error`` is called with whatever goes wrong (see ``reports``); without it that is
+        logged.
 
         >>> async def resize(job): print(job.payload)
         >>> async with client.subscribe("images", "resize", resize) as work:  # doctest: +SKIP
