@@ -457,11 +457,12 @@ class Group:
             pending = self.pending[offset]
             self._take_from(pending, offset)
             delay_ms = command.delay_ms
-            if not command.counts:
+            if command.counts:
+                pending.reason = command.reason
+                if command.is_failure:
+                    delay_ms = max(delay_ms, self._backoff_ms(pending.deliveries))
+            else:
                 pending.deliveries -= 1
-            elif command.is_failure:
-                delay_ms = max(delay_ms, self._backoff_ms(pending.deliveries))
-            pending.reason = command.reason
             pending.until_ms = command.now_ms + delay_ms if delay_ms else 0
             back.append(offset)
         self._place(back)

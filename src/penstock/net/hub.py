@@ -186,6 +186,7 @@ class Hub:
         self.listening_count = 0
         """Subscriptions that are followers' second ones, for what the journal does not keep."""
         self.is_stopping = False
+        self._is_closed = False
         self._steady_offset_ms = clock.wall_ms() - int(clock.monotonic() * 1000)
         self.complaints = ThrottledLogger(get_logger("net"), clock=clock.monotonic)
         """For lines that clients can cause: a flood of bad ones must not flood the log."""
@@ -435,7 +436,7 @@ class Hub:
         """Run a job that reads the store in a thread; ``deliver`` gets what it returns."""
 
         def done(future: "asyncio.Future[Result]") -> None:
-            if future.cancelled():
+            if future.cancelled() or self._is_closed:
                 return
             error = future.exception()
             if error is None:
@@ -456,7 +457,8 @@ class Hub:
         self.complaints.log(logging.ERROR, "journal_unreadable", error.message, **values)
 
     def close(self) -> None:
-        """Stop the threads, after what they are doing."""
+        """Stop the threads, after what they are doing; whoever waits for it waits no more."""
+        self._is_closed = True
         self._readers.shutdown()
         self.pipeline.close()
 

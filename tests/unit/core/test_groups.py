@@ -8,11 +8,13 @@ from penstock.core.commands import (
     Claimed,
     ConsumerGone,
     ConsumerMade,
+    GroupConfigured,
     GroupGone,
     GroupMade,
     GroupMoved,
     Leased,
     LeasesExtended,
+    LeasesReturned,
     LeasesSettled,
     Returned,
     Settled,
@@ -394,3 +396,32 @@ def test_a_lease_that_is_extended_often_ends_when_it_was_last_said(groups):
     assert group.wakes_ms() == 150
     do(groups, LeasesSettled(T, G, [(1, 2)]))
     assert group.wakes_ms() == 5_999
+
+
+# ── giving back ───────────────────────────────────────────────────────────────────────────────
+
+
+def lease_one(groups, lease):
+    group = groups.get(T, G)
+    runs = [(0, 0, 1)]
+    return do(groups, Leased(T, G, group.version, 0, [1], 0, lease, 100, [(b"", 900, runs)]))
+
+
+def test_who_failed_makes_its_message_wait_and_who_vanished_does_not(groups):
+    do(groups, GroupConfigured(T, G, None, 50, None))
+    group = groups.get(T, G)
+    lease_one(groups, 0)
+    do(groups, LeasesReturned(T, G, [(0, 1)], 200, reason=b"vanished", is_failure=False))
+    assert group.returned_offsets() == [0]
+    lease_one(groups, 1)
+    do(groups, LeasesReturned(T, G, [(1, 2)], 300, reason=b"failed"))
+    assert group.waiting == {0: 300 + 2 * 50}
+
+
+def test_what_never_reached_a_client_counts_for_nothing(groups):
+    group = groups.get(T, G)
+    lease_one(groups, 0)
+    do(groups, LeasesReturned(T, G, [(0, 1)], 200, reason=b"failed"))
+    lease_one(groups, 1)
+    do(groups, LeasesReturned(T, G, [(1, 2)], 300, counts=False))
+    assert (group.pending[0].deliveries, group.pending[0].reason) == (1, b"failed")
