@@ -363,16 +363,18 @@ class Group:
                 changed.update(range(start >> CHUNK_BITS, (end - 1 >> CHUNK_BITS) + 1))
             for offset in range(start, end):
                 known = pending_by_offset.get(offset)
-                times = 1
+                times, reason = 1, b""
                 if known is not None:
                     if not self._is_returned(offset, known):
                         continue  # the group was moved back, or changed since this was chosen
-                    times = known.deliveries + 1
+                    times, reason = known.deliveries + 1, known.reason
                     self.redeliveries += times > 1
                     taken[priority].add(offset)
                 offsets.append(offset)
                 deliveries.append(times)
-                pending_by_offset[offset] = Pending(name, now_ms, times, number, until_ms, priority)
+                pending_by_offset[offset] = Pending(
+                    name, now_ms, times, number, until_ms, priority, reason
+                )
                 leases[number] = offset
                 if holds is not None:
                     holds.add(offset)
