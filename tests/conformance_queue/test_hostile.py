@@ -1,5 +1,7 @@
 """Clients that take and do not give back, ask for too much or never stop: each meets a bound."""
 
+import socket
+
 import pytest
 
 from penstock.core import group as group_module
@@ -62,15 +64,41 @@ class TestAGroupHasSoMuchInHandAndNoMore:
         assert poll(client, topic).error.code == "limit"
 
 
-def test_a_group_beyond_the_last_is_refused_by_every_door(own_broker, dial, monkeypatch):
+@pytest.fixture
+def crowded(own_broker, dial, monkeypatch):
+    """A broker that has three groups and may have no more."""
     monkeypatch.setattr(desks_module, "GROUPS_MAX", 3)
-    client = dial(at=own_broker())
+    broker = own_broker()
+    client = dial(at=broker)
     for number in range(3):
         client.send(request(create_group={"topic": "t", "group": f"g{number}"}))
         assert client.receive().HasField("ok")
+    return broker
+
+
+def test_a_group_beyond_the_last_is_refused_and_those_there_are_serve(crowded, dial):
+    client = dial(at=crowded)
     for kind in ("poll", "create_group", "commit", "subscribe"):
         client.send(request(**{kind: {"topic": "t", "group": "g3"}}))
         error = client.receive().error
         assert (error.code, "delete some" in error.message) == ("limit", True)
     client.send(request(poll={"topic": "t", "group": "g2"}))
     assert client.receive().HasField("polled")
+
+
+def test_pull_makes_no_group_beyond_the_last(crowded):
+    with socket.create_connection((crowded.host, crowded.port), 5) as redis:
+        redis.sendall(b"PULL t GROUP g3\r\n")
+        assert redis.recv(200).startswith(b"-ERR There are too many groups")
+        redis.sendall(b"PULL t GROUP g2\r\n")
+        assert not redis.recv(200).startswith(b"-")
+
+
+def test_a_shared_subscription_makes_no_group_beyond_the_last(crowded):
+    with socket.create_connection((crowded.host, crowded.port), 5) as mqtt:
+        mqtt.sendall(bytes.fromhex("100d 00044d515454 04 02 0000 000161"))
+        assert mqtt.recv(4).startswith(b"\x20")
+        mqtt.sendall(b"\x82\x10\x00\x01\x00\x0b$share/g3/t\x01")
+        assert mqtt.recv(5) == b"\x90\x03\x00\x01\x01"
+        crowded.clock.advance(0.1)  # and let all that is in the line be stored
+        assert crowded.call(lambda: crowded.server.hub.broker.groups.count) == 3

@@ -69,3 +69,12 @@ def test_making_a_group_beside_many_asks_few_of_them(monkeypatch):
         groups.apply(GroupMade(TOPIC, b"%d" % number, 7), number, recovering=False)
         assert groups.floor(TOPIC) == 7
     assert len(asked) < 500
+
+
+def test_what_was_handed_out_again_after_a_move_back_is_not_done():
+    groups = Groups()
+    groups.apply(GroupMade(TOPIC, b"g", 50), 1, recovering=False)
+    assert groups.get(TOPIC, b"g").oldest_unsettled == 50
+    groups.apply(GroupMoved(TOPIC, b"g", 0), 2, recovering=False)
+    groups.apply(leased(groups, b"g", 0, 60), 3, recovering=False)
+    assert groups.get(TOPIC, b"g").oldest_unsettled == 0
