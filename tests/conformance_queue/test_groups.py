@@ -6,7 +6,13 @@ docs/reference/queue-protocol.md.
 
 import pytest
 
-from tests.conformance_queue.wire_client import GROUP, offsets_of, payloads_of, request
+from tests.conformance_queue.wire_client import (
+    GROUP,
+    offsets_of,
+    payloads_of,
+    request,
+    wait_until,
+)
 
 
 def leases_of(items):
@@ -292,6 +298,7 @@ def test_old_messages_stay_until_another_comes(client, broker, topic):
     assert item.payload == b"old"
     client.ok(nack={"topic": topic, "group": GROUP, "lease_id": item.lease_id})
     client.produce(topic, b"new")
+    wait_until(lambda: client.describe(topic).messages == 1)  # a thread looks for the time
     assert payloads_of(client.poll(topic, "h")) == [b"new"]
 
 

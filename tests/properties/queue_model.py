@@ -91,6 +91,13 @@ class ModelGroup:
             chosen.append(offset)
         return sorted(chosen, key=self.topic.urgency)
 
+    def forget_removed(self) -> None:
+        """What was to be handed out again and was taken by retention is nobody's business."""
+        gone = [o for o in self.records if o < self.topic.first]
+        for offset in gone:
+            if self.is_returned(self.records[offset]):
+                del self.records[offset]
+
     def hand_out(self, offset: int, lease: int, holder: bytes, until_ms: int) -> bool:
         self.again.discard(offset)
         record = self.records.get(offset)

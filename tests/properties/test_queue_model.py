@@ -297,6 +297,7 @@ class QueueMachine(RuleBasedStateMachine):
         shares = self.do(command)
         assert (shares is None) is is_void
         if not is_void:
+            deal.group.forget_removed()
             self._compare(deal, command, shares)
             self._pass_over(deal)
 
