@@ -6,15 +6,13 @@ plainly as possible, one frame at a time, sharing no code with the product.
 
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.message import Signature
 from penstock.wire.binary import ClientMachine, ServerMachine, client, encode
 from penstock.wire.binary.events import PublishRun
 from tests.wire.binary.vectors import feed, plain, proof, text
-
-relaxed = settings(deadline=None)  # a busy machine is no failure of the codec
 
 FRAME_BYTES_MAX, TOPIC_BYTES_MAX = 400, 40
 
@@ -117,7 +115,6 @@ def joined(frames):
 # ── Round trips ───────────────────────────────────────────────────────────────────────────────
 
 
-@relaxed
 @given(st.data(), st.lists(client_frames, max_size=12))
 def test_what_a_client_says_a_server_hears_however_it_is_cut(data, frames):
     machine = server()
@@ -125,7 +122,6 @@ def test_what_a_client_says_a_server_hears_however_it_is_cut(data, frames):
     assert machine.pending_bytes == 0
 
 
-@relaxed
 @given(st.data(), st.lists(broker_frames, max_size=12))
 def test_what_a_server_says_a_client_hears_however_it_is_cut(data, frames):
     machine = ClientMachine(FRAME_BYTES_MAX)
@@ -133,7 +129,6 @@ def test_what_a_server_says_a_client_hears_however_it_is_cut(data, frames):
     assert machine.pending_bytes == 0
 
 
-@relaxed
 @given(st.lists(publishes(), max_size=30))
 def test_runs_are_as_long_as_they_can_be(frames):
     runs = server().receive(joined(frames))
@@ -141,7 +136,6 @@ def test_runs_are_as_long_as_they_can_be(frames):
     assert all(a.topic != b.topic for a, b in pairwise(runs))
 
 
-@relaxed
 @given(topics, st.lists(st.tuples(payloads, sequences), max_size=9))
 def test_joined_messages_are_heard_one_by_one(topic, pairs):
     stream = encode.messages(topic, [p for p, _ in pairs], [s for _, s in pairs])
@@ -150,7 +144,6 @@ def test_joined_messages_are_heard_one_by_one(topic, pairs):
     ]
 
 
-@relaxed
 @given(st.text(max_size=300) | st.binary(max_size=300))
 def test_an_error_is_utf_8_and_short_whatever_it_says(message):
     frame = encode.error(message)
@@ -248,19 +241,16 @@ def assert_as_the_oracle(pieces):
     assert not (machine.closed and machine.receive(client.ping()))
 
 
-@relaxed
 @given(st.data(), st.lists(client_frames, min_size=1, max_size=8))
 def test_a_damaged_stream_is_read_as_the_oracle_reads_it(data, frames):
     assert_as_the_oracle(data.draw(cut(data.draw(damaged(frames)))))
 
 
-@relaxed
 @given(st.data(), st.binary(max_size=80) | noise())
 def test_arbitrary_bytes_are_read_as_the_oracle_reads_them(data, stream):
     assert_as_the_oracle(data.draw(cut(stream)))
 
 
-@relaxed
 @given(st.data(), st.lists(broker_frames, min_size=1, max_size=8))
 def test_a_client_is_not_upset_by_a_damaged_stream_and_cuts_do_not_matter(data, frames):
     stream = data.draw(damaged(frames))

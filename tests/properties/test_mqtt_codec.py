@@ -6,15 +6,13 @@ plainly as possible, one packet at a time, sharing no code with the product.
 
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.wire.mqtt import ClientMachine, ServerMachine, encode, is_text
 from penstock.wire.mqtt.events import Will
 from penstock.wire.mqtt.machine import State
 from tests.wire.vectors import CONNACK, CONNECT, client_in, feed, plain, server_in
-
-relaxed = settings(deadline=None)  # a busy machine is no failure of the codec
 
 LAST_WORDS = {"violation", "refused", "disconnect"}
 
@@ -115,7 +113,6 @@ def cut(draw, data: bytes) -> list[bytes]:
 # ── Laws ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@relaxed
 @given(st.data(), st.lists(client_packets, max_size=12))
 def test_what_is_encoded_is_decoded_however_it_is_cut(data, packets):
     stream = b"".join(packet for packet, _ in packets)
@@ -125,7 +122,6 @@ def test_what_is_encoded_is_decoded_however_it_is_cut(data, packets):
     assert machine.pending_bytes == 0
 
 
-@relaxed
 @given(st.lists(telemetry(), max_size=40))
 def test_frames_of_runs_are_the_stream_itself(packets):
     stream = b"".join(packet for packet, _ in packets)
@@ -134,14 +130,12 @@ def test_frames_of_runs_are_the_stream_itself(packets):
     assert all(a.topic != b.topic for a, b in pairwise(runs))
 
 
-@relaxed
 @given(st.data(), connects())
 def test_a_connect_that_is_encoded_is_decoded(data, packet):
     encoded, expected = packet
     assert feed(ServerMachine(), data.draw(cut(encoded))) == [expected]
 
 
-@relaxed
 @given(st.booleans(), packet_ids, st.lists(st.sampled_from((0, 1, 2, 0x80)), min_size=1))
 def test_answers_that_are_encoded_are_decoded(session_present, packet_id, codes):
     stream = (
@@ -167,7 +161,6 @@ def assert_lawful(machine, seen):
     assert machine.receive(b"") == []
 
 
-@relaxed
 @given(st.data(), st.sampled_from((b"", CONNECT, CONNACK)), st.binary(max_size=80))
 def test_arbitrary_bytes_never_raise_and_nothing_follows_a_violation(data, before, noise):
     pieces = data.draw(cut(before + noise))
@@ -175,7 +168,6 @@ def test_arbitrary_bytes_never_raise_and_nothing_follows_a_violation(data, befor
         assert_lawful(machine, feed(machine, pieces))
 
 
-@relaxed
 @given(st.data(), st.lists(client_packets, min_size=1, max_size=6))
 def test_a_damaged_stream_never_raises_and_cuts_do_not_matter(data, packets):
     stream = bytearray(b"".join(packet for packet, _ in packets))
@@ -189,7 +181,6 @@ def test_a_damaged_stream_never_raises_and_cuts_do_not_matter(data, packets):
     assert cut_machine.pending_bytes == whole_machine.pending_bytes
 
 
-@relaxed
 @given(
     st.sampled_from((server_in, client_in)),
     st.sampled_from(("opening", "connected")),
@@ -290,7 +281,6 @@ def near_packets(draw):
     return bytes((draw(st.just(0x30) | st.sampled_from(FIRST_BYTES)),)) + header + body
 
 
-@relaxed
 @given(st.data(), st.lists(near_packets(), max_size=10))
 def test_lanes_and_plain_path_together_agree_with_the_naive_decoder(data, packets):
     stream = b"".join(packets)
@@ -298,7 +288,6 @@ def test_lanes_and_plain_path_together_agree_with_the_naive_decoder(data, packet
     assert [None if item[0] == "violation" else item for item in seen] == naive(stream)
 
 
-@relaxed
 @given(st.binary(max_size=12))
 def test_text_is_what_survives_a_strict_decoder_and_has_no_nul(field):
     try:

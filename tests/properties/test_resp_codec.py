@@ -5,14 +5,12 @@ from itertools import pairwise
 
 import hiredis
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from redis.connection import Connection
 
 from penstock.wire.resp import ServerMachine, Violation, encode
 from tests.wire.resp.commands import byte_by_byte, fed, packed, stranger, taken_apart
-
-relaxed = settings(deadline=None)  # a busy machine is no failure of the codec
 
 arguments = st.sampled_from((b"a", b"b", b"", b"\r\n", b"$1\r\n")) | st.binary(max_size=12)
 commands = st.lists(arguments, min_size=1, max_size=5) | st.sampled_from(
@@ -37,7 +35,6 @@ def cut(draw, data: bytes) -> list[bytes]:
 # ── Requests ──────────────────────────────────────────────────────────────────────────────────
 
 
-@relaxed
 @given(st.data(), st.lists(commands, max_size=12))
 def test_what_hiredis_packs_is_read_however_it_is_cut(data, requests):
     stream = b"".join(packed(*request) for request in requests)
@@ -46,14 +43,12 @@ def test_what_hiredis_packs_is_read_however_it_is_cut(data, requests):
     assert machine.pending_bytes == 0
 
 
-@relaxed
 @given(st.lists(commands, min_size=1, max_size=5))
 def test_what_redis_py_packs_is_read(requests):
     named = [[b"XADD", *request] for request in requests]  # a name with blanks it takes apart
     assert fed(ServerMachine(), Connection().pack_commands(named)) == named
 
 
-@relaxed
 @given(st.lists(commands, min_size=1, max_size=12))
 def test_a_run_is_as_long_as_it_can_be(requests):
     events = ServerMachine().receive(b"".join(packed(*request) for request in requests))
@@ -61,7 +56,6 @@ def test_a_run_is_as_long_as_it_can_be(requests):
         assert len(later.args) == 1 or earlier.args[:-1] != later.args[:-1]
 
 
-@relaxed
 @given(st.data(), noise, st.booleans())
 @example(None, b"P t 1\n" * 3, True)
 def test_noise_is_read_alike_however_it_is_cut_and_never_raises(data, stream, is_trusted):
@@ -79,7 +73,6 @@ def test_noise_is_read_alike_however_it_is_cut_and_never_raises(data, stream, is
     assert all(isinstance(item, list) for item in whole[:-1])
 
 
-@relaxed
 @given(noise, st.booleans())
 def test_no_more_is_held_than_the_bytes_of_one_command(stream, is_trusted):
     machine = ServerMachine(bulk_bytes_max=100, inline_bytes_max=60, command_bytes_max=200)
@@ -117,7 +110,6 @@ def as_resp_2(item):
             return item
 
 
-@relaxed
 @given(values)
 def test_hiredis_reads_what_is_encoded_for_resp_3(item):
     reader = hiredis.Reader()
@@ -126,7 +118,6 @@ def test_hiredis_reads_what_is_encoded_for_resp_3(item):
     assert not reader.has_data()
 
 
-@relaxed
 @given(values)
 def test_hiredis_reads_what_is_encoded_for_resp_2(item):
     reader = hiredis.Reader()
@@ -135,7 +126,6 @@ def test_hiredis_reads_what_is_encoded_for_resp_2(item):
     assert not reader.has_data()
 
 
-@relaxed
 @given(st.text(max_size=20))
 def test_hiredis_reads_one_reply_whatever_a_line_quotes(text):
     reader = hiredis.Reader()
@@ -145,7 +135,6 @@ def test_hiredis_reads_one_reply_whatever_a_line_quotes(text):
     assert reader.gets() == 7
 
 
-@relaxed
 @given(st.binary(max_size=9), st.binary(max_size=9), st.lists(st.binary(max_size=3)))
 @pytest.mark.parametrize(("protocol", "kind"), [(2, list), (3, hiredis.PushNotification)])
 def test_hiredis_reads_deliveries(protocol, kind, pattern, topic, payloads):
