@@ -219,9 +219,10 @@ class Subscription:
     def _send(self) -> None:
         """Send what there is; if that fails, the reading thread finds that it is over."""
         with self._lock:
-            if self._socket is not None:
+            data = self._session.data_to_send() if self._socket is not None else b""
+            if data and self._socket is not None:  # even of nothing a closed direction complains
                 try:
-                    self._socket.sendall(self._session.data_to_send())
+                    self._socket.sendall(data)
                 except OSError:
                     with suppress(OSError):
                         self._socket.shutdown(socket.SHUT_RDWR)
