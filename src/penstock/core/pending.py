@@ -104,5 +104,5 @@ def may_claim(pending: Pending | None, command: Claimed) -> bool:
         return command.forces
     if command.renews and pending.consumer != command.consumer:
         return False
-    idle_ms = command.now_ms - pending.taken_ms
+    idle_ms = max(command.now_ms - pending.taken_ms, 0)  # the clock may have been set back
     return pending.consumer is None or idle_ms >= command.min_idle_ms

@@ -199,6 +199,11 @@ def test_who_claims_nothing_is_not_made_a_consumer(groups):
     assert b"b" not in groups.get(T, G).consumers
 
 
+def test_a_consumer_gets_its_own_again_though_the_clock_was_set_back(groups):
+    take(groups, (b"a", 1), now_ms=1_000)
+    assert claim(groups, b"a", [0], min_idle_ms=0, renews=True, now_ms=10) == [0]
+
+
 def test_returned_messages_can_be_claimed_however_fresh(groups):
     take(groups, (b"a", 2))
     do(groups, Returned(T, G, b"a"))
