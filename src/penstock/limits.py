@@ -67,9 +67,6 @@ SUBSCRIPTIONS_MAX = 10_000
 OUTBOUND_BYTES_MAX = 8 * MIB
 """Bytes waiting for one slow reader. Beyond it QoS 0 frames are dropped, oldest first, counted."""
 
-RECEIVED_MAX = 65_535
-"""QoS 2 packet ids a client may leave unreleased: all there are (CVE-2023-28366 had no bound)."""
-
 # ── Topics ────────────────────────────────────────────────────────────────────────────────────
 TOPIC_BYTES_MAX = 1_024
 """Longest topic or filter; the wire allows 65,535. AWS IoT: 256."""
@@ -106,7 +103,7 @@ PENDING_MAX = 1_000_000
 some 250 bytes. A group that has so many is given no more."""
 
 GROUP_BYTES_MAX = 256
-"""Longest name of a group."""
+"""Longest name of a group, by any door; host names and UUIDs need about 64."""
 
 GROUPS_MAX = 100_000
 """Groups of all topics together: each costs memory, and a row of every checkpoint."""

@@ -43,6 +43,7 @@ from penstock.core.commands import (
     Taken,
 )
 from penstock.core.expiries import VOID_MAX, Expiries
+from penstock.core.lanes import LANES
 from penstock.core.pending import (
     NO_LEASE,
     Consumer,
@@ -56,9 +57,7 @@ from penstock.core.pending import (
 )
 from penstock.limits import PENDING_MAX
 
-__all__ = ["PRIORITIES", "Consumer", "Group", "Pending", "Share"]
-
-PRIORITIES = 8
+__all__ = ["Consumer", "Group", "Pending", "Share"]
 
 SWEPT_AT_ONCE = 2_048
 """Leases that one ``Swept`` takes back; the rest is left to the next: others have a turn."""
@@ -99,7 +98,7 @@ class Group:
     def __init__(self, topic: bytes, name: bytes, start: int) -> None:
         self.topic = topic
         self.name = name
-        self.heads = [start] * PRIORITIES
+        self.heads = [start] * LANES
         """Per priority, the offset of the next message to be handed out for the first time."""
         self.ahead = 0
         """How many messages at or above the lowest head were handed out already."""
@@ -110,7 +109,7 @@ class Group:
         self.pending: dict[int, Pending] = {}
         self.leases: dict[int, int] = {}
         """Offsets by lease."""
-        self.returned: list[list[int]] = [[] for _ in range(PRIORITIES)]
+        self.returned: list[list[int]] = [[] for _ in range(LANES)]
         """Per priority, offsets to be handed out again: negated, ascending, so the lowest is last.
 
         Taking the lowest is what happens most, and at the end of a list that is cheap.
@@ -327,7 +326,7 @@ class Group:
         if command.version != self.version:
             return None
         self._drop_removed(command.first)
-        heads = command.heads if len(command.heads) > 1 else command.heads * PRIORITIES
+        heads = command.heads if len(command.heads) > 1 else command.heads * LANES
         self.heads = list(map(max, self.heads, heads))
         self.ahead = command.ahead
         self.polls += len(command.shares)
@@ -420,7 +419,7 @@ class Group:
 
     def _let_go(self, offsets: list[int]) -> None:
         """Messages are pending no more: take them from wherever they are."""
-        returned: list[set[int]] = [set() for _ in range(PRIORITIES)]
+        returned: list[set[int]] = [set() for _ in range(LANES)]
         for offset in offsets:
             pending = self._drop(offset)
             if pending.consumer is not None:
@@ -513,7 +512,7 @@ class Group:
 
     def _place(self, offsets: Iterable[int]) -> None:
         """File messages that nobody has under what is to happen to them."""
-        returned: list[list[int]] = [[] for _ in range(PRIORITIES)]
+        returned: list[list[int]] = [[] for _ in range(LANES)]
         for offset in offsets:
             pending = self.pending[offset]
             pending.consumer, pending.lease = None, NO_LEASE
@@ -591,7 +590,7 @@ class Group:
 
     def move(self, start: int) -> None:
         """The next new message to be handed out is that of ``start``."""
-        self.heads = [start] * PRIORITIES
+        self.heads = [start] * LANES
         self.ahead = 0
         self.version += 1
         self._low = min(self._low, start)
@@ -631,7 +630,7 @@ class Group:
 
     def _file(self, free: list[int]) -> None:
         """File anew all that nobody has."""
-        self.returned = [[] for _ in range(PRIORITIES)]
+        self.returned = [[] for _ in range(LANES)]
         self.exhausted, self.waiting = {}, {}
         self._dues = []
         self._place(free)

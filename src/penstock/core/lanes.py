@@ -22,11 +22,12 @@ from array import array
 from bisect import bisect_left, bisect_right
 
 from penstock.core.columns import cut_front
+from penstock.model.message import PRIORITY_MAX
 
 __all__ = ["LANES", "Lane", "Lanes", "Schedule"]
 
-LANES = 8
-"""How many priorities there are; 7 is the most urgent."""
+LANES = PRIORITY_MAX + 1
+"""One for each priority; the greatest is the most urgent."""
 
 
 class Schedule:

@@ -7,12 +7,14 @@
 import msgspec
 
 __all__ = [
+    "CONTENT_TYPE_MAX",
     "CONTENT_TYPE_SHIFT",
     "FLAG_CONTENT_TYPE",
     "FLAG_FIELDS",
     "FLAG_PRIORITY",
     "FLAG_QOS",
     "FLAG_RETAIN",
+    "PRIORITY_MAX",
     "PRIORITY_SHIFT",
     "Extras",
     "Message",
@@ -31,10 +33,12 @@ FLAG_FIELDS = 0b0000_1000
 FLAG_PRIORITY = 0x70
 """Bits of ``flags`` that hold the priority, 0 to 7; greater ones are handed out first."""
 PRIORITY_SHIFT = 4
+PRIORITY_MAX = FLAG_PRIORITY >> PRIORITY_SHIFT
 
 FLAG_CONTENT_TYPE = 0x300
 """Bits of ``flags`` that say what the payload is: 0 raw, 1 text, 2 JSON, 3 MessagePack."""
 CONTENT_TYPE_SHIFT = 8
+CONTENT_TYPE_MAX = FLAG_CONTENT_TYPE >> CONTENT_TYPE_SHIFT
 
 
 class Signature(msgspec.Struct, frozen=True, gc=False):

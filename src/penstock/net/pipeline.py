@@ -110,7 +110,6 @@ class Pipeline:
         feed: Feed | None = None,
     ) -> None:
         self._broker = broker
-        self._store = store
         self._clock = clock
         self._counters = counters
         self._execute = execute

@@ -28,6 +28,7 @@ from typing import NamedTuple, Protocol
 from penstock.core.effects import DELIVER_DUP, Delivery
 from penstock.core.session import PACKET_ID_MAX
 from penstock.core.subscriptions import SubscriptionTrie
+from penstock.limits import GROUP_BYTES_MAX
 from penstock.model.topic import has_wildcard
 from penstock.net.desk import Job, Then
 from penstock.net.desks import Start, StartAt
@@ -42,9 +43,6 @@ __all__ = ["SHARED_QOS_MAX", "Share", "Sharing", "is_shared", "parse_share"]
 PREFIX = b"$share/"
 
 SHARED_QOS_MAX = 1
-
-GROUP_BYTES_MAX = 256
-"""Longest name of a group; as by the other doors."""
 
 WINDOW = 256
 """Messages that one client has at most, beside what ``limits.inflight_max`` allows: the rest of the

@@ -38,6 +38,7 @@ from penstock.client.queue.values import (
     Stats,
     Topic,
 )
+from penstock.model.message import PRIORITY_MAX
 from penstock.wire.queue._generated import queue_pb2 as wire
 
 __all__ = [
@@ -68,8 +69,6 @@ __all__ = [
 T = TypeVar("T")
 
 _NUMBER_OF_TYPE: Final = {name: number for number, name in enumerate(CONTENT_TYPES)}
-
-PRIORITY_MAX: Final = 7
 
 _ENDS: Final = {"earliest": wire.EARLIEST, "latest": wire.LATEST}
 

@@ -17,7 +17,13 @@ from penstock.limits import (
     PRODUCER_ID_BYTES_MAX,
     QUEUE_PAYLOAD_BYTES_MAX,
 )
-from penstock.model.message import CONTENT_TYPE_SHIFT, PRIORITY_SHIFT, Extras
+from penstock.model.message import (
+    CONTENT_TYPE_MAX,
+    CONTENT_TYPE_SHIFT,
+    PRIORITY_MAX,
+    PRIORITY_SHIFT,
+    Extras,
+)
 from penstock.net.hub import Hub
 from penstock.net.produce import Lot
 from penstock.net.queue.faults import (
@@ -46,9 +52,6 @@ if TYPE_CHECKING:
     from penstock.net.queue.connection import QueueConnection
 
 __all__ = ["produce", "produce_many", "produce_run"]
-
-PRIORITY_MAX = 7
-CONTENT_TYPE_MAX = 3
 
 PAYLOADS_MAX = 65_536
 """Messages in one ProduceMany: however small, each takes memory."""

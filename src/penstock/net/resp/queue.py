@@ -18,6 +18,7 @@ its connection ends goes to others.
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock.limits import GROUP_BYTES_MAX
 from penstock.model.message import Message
 from penstock.model.topic import topic_fault
 from penstock.net.desk import Job
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from penstock.net.resp.connection import RespConnection
 
 __all__ = ["COMMANDS"]
-
-GROUP_BYTES_MAX = 256
-"""Longest name of a group; as for streams."""
 
 COUNT_MAX = 1_024
 """Jobs that one PULL may ask for."""

@@ -17,6 +17,7 @@ from penstock.core.commands import (
     Settled,
 )
 from penstock.core.groups import Consumer, Group
+from penstock.limits import GROUP_BYTES_MAX, GROUPS_MAX
 from penstock.net.admission import topic_refusal
 from penstock.net.hub import Hub
 from penstock.net.owed import ranges_of
@@ -46,11 +47,8 @@ from penstock.wire.resp import encode
 
 __all__ = ["COMMANDS", "check_consumer", "check_pending"]
 
-NAME_BYTES_MAX = 256
-"""Longest name of a group or a consumer; host names and UUIDs need about 64."""
-
-GROUPS_MAX = 100_000
-"""Groups of all topics together: each costs memory, and a row of every checkpoint."""
+NAME_BYTES_MAX = GROUP_BYTES_MAX
+"""Longest name of a group, and as well of a consumer."""
 
 CONSUMERS_MAX = 10_000
 """Consumers of one group."""

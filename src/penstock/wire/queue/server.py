@@ -16,11 +16,10 @@ Two values are made sound here, so that nobody need ask later: a priority beyond
 content type that is none is 0, raw bytes.
 """
 
-from typing import Final
-
 from google.protobuf.message import DecodeError
 
 from penstock.limits import QUEUE_REQUEST_BYTES_MAX
+from penstock.model.message import CONTENT_TYPE_MAX, PRIORITY_MAX
 from penstock.wire.queue._generated.queue_pb2 import Ack, Nack, Produce, Request
 from penstock.wire.queue.events import AckRun, Bad, Call, Event, NackRun, Oversized
 from penstock.wire.queue.lanes import (
@@ -36,9 +35,6 @@ from penstock.wire.queue.machine import BODY_BYTES_MAX, LENGTH, Machine
 from penstock.wire.queue.weight import is_too_heavy
 
 __all__ = ["ServerMachine"]
-
-PRIORITY_MAX: Final = 7
-CONTENT_TYPE_MAX: Final = 3
 
 
 class ServerMachine(Machine[Event]):
