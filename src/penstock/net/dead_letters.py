@@ -16,8 +16,9 @@ from penstock.core.groups import Group
 from penstock.errors import StorageError
 from penstock.model.dead_letters import dead_letter_topic
 from penstock.model.message import FLAG_CONTENT_TYPE, FLAG_PRIORITY, Extras, Message
-from penstock.net.desk import AGAIN_S, Lot, Then, read_messages
+from penstock.net.desk import AGAIN_S, Lot, read_messages
 from penstock.net.hub import Hub
+from penstock.net.then import Then
 from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import TopicRange
 

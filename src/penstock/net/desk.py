@@ -18,7 +18,7 @@ becomes due or a token has grown, and says so in a command (``Swept``). It is th
 clock: were the wall clock set back by an hour, nobody would get what a dead worker has for an hour.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -38,13 +38,14 @@ from penstock.net.hub import Hub
 from penstock.net.owed import ranges_of
 from penstock.net.read_ahead import ReadAhead
 from penstock.net.stock import Stock
+from penstock.net.then import Then
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.store import TopicInfo
 
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["AGAIN_S", "Desk", "Job", "Lot", "Then", "Worker", "read_messages"]
+__all__ = ["AGAIN_S", "Desk", "Job", "Lot", "Worker", "read_messages"]
 
 DEAL_MAX = 1_024
 """Messages dealt at a time."""
@@ -458,29 +459,6 @@ class Desk:
         self._timer = self._hub.loop.call_later(delay_s, self.deal)
 
 
-class Then:
-    """An outlet that calls back."""
-
-    __slots__ = ("_act", "_refused")
-
-    def __init__(
-        self,
-        act: Callable[[object], None],
-        refused: Callable[[DisconnectReason, str], None] | None = None,
-    ) -> None:
-        self._act = act
-        self._refused = refused
-
-    def outcome(self, value: object) -> None:
-        """It was applied."""
-        self._act(value)
-
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
-        """The disk refused it."""
-        if self._refused is not None:
-            self._refused(reason, detail)
-
-
 def _count(runs: Iterable[Run]) -> int:
     return sum([end - start for _, start, end in runs])
 
@@ -549,9 +527,8 @@ def _cut(deal: _Deal, unread: list[int]) -> _Deal:
     It ends with the first message that there was no room for, even if later ones are at hand: of
     each priority a beginning must remain.
     """
-    offsets = deal.offsets()
-    first = set(unread)
-    place = next(number for number, offset in enumerate(offsets) if offset in first)
+    offsets, without_room = deal.offsets(), set(unread)
+    place = next(number for number, offset in enumerate(offsets) if offset in without_room)
     left_out = set(offsets[place:])
     deal.picker.put_back(left_out)
     return _without_offsets(deal, left_out)

@@ -29,10 +29,11 @@ from penstock.core.groups import Group
 from penstock.errors import StorageError
 from penstock.limits import GROUPS_MAX
 from penstock.net.dead_letters import DeadLetters
-from penstock.net.desk import AGAIN_S, Desk, Then, Worker
+from penstock.net.desk import AGAIN_S, Desk, Worker
 from penstock.net.hub import Hub
 from penstock.net.owed import ranges_of
 from penstock.net.stock import Stock
+from penstock.net.then import Then
 from penstock.net.topic_limits import TopicLimits
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.search import offset_at_time

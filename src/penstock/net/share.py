@@ -30,10 +30,11 @@ from penstock.core.session import PACKET_ID_MAX
 from penstock.core.subscriptions import SubscriptionTrie
 from penstock.limits import GROUP_BYTES_MAX
 from penstock.model.topic import has_wildcard
-from penstock.net.desk import Job, Then
+from penstock.net.desk import Job
 from penstock.net.desks import Start, StartAt
 from penstock.net.feed import Part
 from penstock.net.hub import Hub
+from penstock.net.then import Then
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import Store

@@ -16,9 +16,9 @@ from penstock.limits import BATCH_BYTES_MAX
 from penstock.net.binary import BinaryConnection
 from penstock.net.binary import connection as module
 from penstock.net.connection import SIGNED_AT_ONCE
-from penstock.net.desk import Then
 from penstock.net.desks import Desks
 from penstock.net.hub import Hub
+from penstock.net.then import Then
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason
 from penstock.testing import VirtualClock

@@ -12,8 +12,8 @@ from penstock.errors import StorageFull
 from penstock.model.dead_letters import dead_letter_topic
 from penstock.model.message import Extras
 from penstock.net import dead_letters as letters_module
-from penstock.net.desk import Then
 from penstock.net.desks import Start
+from penstock.net.then import Then
 from penstock.obs.reasons import DropReason
 
 pytestmark = pytest.mark.asyncio

@@ -34,6 +34,7 @@ from penstock.net.hub import Hub
 from penstock.net.live import Live
 from penstock.net.outbox import Outbox
 from penstock.net.queues import is_queue
+from penstock.net.then import Then
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.wire.binary import encode
@@ -354,7 +355,7 @@ class BinaryConnection(Connection):
         connection acknowledged may stand in the line.
         """
         self.hold()
-        self._hub.pipeline.barrier(_Then(lambda: act() if self.reason is None else None))
+        self._hub.pipeline.barrier(Then(lambda _value: act() if self.reason is None else None))
 
     def _done(self, sequence: int) -> None:
         self._replies.answer(encode.ack(sequence))
@@ -537,17 +538,3 @@ class BinaryConnection(Connection):
         self._hub.forget(self)
         self._held = None
         self._replies.clear()
-
-
-class _Then:
-    """Something to do when the line has come to it."""
-
-    def __init__(self, act: Callable[[], None]) -> None:
-        self._act = act
-
-    def outcome(self, _value: object) -> None:
-        """It has."""
-        self._act()
-
-    def close(self, _reason: DisconnectReason, _detail: str = "") -> None:
-        """Nothing of it needs the disk."""

@@ -16,10 +16,11 @@ from penstock.model.message import (
     FLAG_PRIORITY,
     PRIORITY_SHIFT,
 )
-from penstock.net.desk import AGAIN_S, Job, Then
+from penstock.net.desk import AGAIN_S, Job
 from penstock.net.desks import Start, StartAt
 from penstock.net.queue.faults import RATE_LIMITED, Fault, full_fault, group_fault
 from penstock.net.queue.replies import Slot
+from penstock.net.then import Then
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2

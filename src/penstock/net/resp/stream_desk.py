@@ -9,11 +9,12 @@ A desk serves by priority. The entries of one answer are in the order of their i
 """
 
 from penstock.core.commands import Claimed
-from penstock.net.desk import Job, Then
+from penstock.net.desk import Job
 from penstock.net.hub import Hub
 from penstock.net.resp.stream_faults import StreamFault, not_stored
 from penstock.net.resp.stream_places import Found, Place
 from penstock.net.resp.stream_reading import encoded
+from penstock.net.then import Then
 from penstock.obs.reasons import DisconnectReason
 
 __all__ = ["DeskPlace"]
