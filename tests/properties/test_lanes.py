@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.lanes import LANES, Lanes
+from penstock.core.lanes import Lanes
 
 steps = st.one_of(
     st.tuples(
@@ -61,11 +61,11 @@ def spread(stretches: list[tuple[int, int]]) -> list[int]:
 def test_lanes_answer_like_a_dictionary(start, chosen, offset, count):
     lanes, model = run(start, chosen)
     assert (lanes.start, lanes.end) == (model.start, model.end)
-    for priority in range(LANES):
+    for priority, lane in enumerate(lanes.by_priority):
         following = model.of_lane(priority, offset)
-        assert lanes.next(priority, offset) == (following[0] if following else model.end)
-        assert lanes.count(priority, offset) == len(following)
-        stretches = lanes.stretches(priority, offset, count)
+        assert lane.next(offset) == (following[0] if following else None)
+        assert lane.count(offset) == len(following)
+        stretches = lane.stretches(offset, count)
         assert spread(stretches) == following[:count]
         assert all(end < start for (_, end), (start, _) in pairwise(stretches))
 
@@ -73,9 +73,10 @@ def test_lanes_answer_like_a_dictionary(start, chosen, offset, count):
 @given(st.integers(0, 5), st.lists(steps, max_size=20), st.integers(0, 70), st.integers(0, 12))
 def test_times_are_those_of_a_dictionary(start, chosen, offset, count):
     lanes, model = run(start, chosen)
-    assert (lanes.due_ms(offset), lanes.expires_ms(offset)) == model.times.get(offset, (0, 0))
-    assert lanes.is_plain == (not model.times and not any(model.priorities.values()))
     for priority, lane in enumerate(lanes.by_priority):
+        times = {o: t for o, t in model.times.items() if model.priorities[o] == priority}
+        assert lane.schedule.times(offset) == times.get(offset, (0, 0))
+        assert len(lane.schedule) == len(times)
         timed = [o for o in model.of_lane(priority, offset) if o in model.times][:count]
         untimely = [o for o in timed if model.times[o][0] > 2 or 0 < model.times[o][1] <= 2]
         assert lane.schedule.first_untimely(offset, count, 2) == (untimely[0] if untimely else None)

@@ -87,7 +87,9 @@ def check_heads(case: Case, deal: Picker, taken: set[int]) -> None:
         fresh = case.fresh(priority)
         assert {o for o in fresh if o < head} == {o for o in fresh if o in taken or o in passed}
         assert head in fresh or head >= case.lanes.end
-    unhanded = sum(case.lanes.count(priority, head) for priority, head in enumerate(heads))
+    unhanded = sum(
+        case.lanes.by_priority[priority].count(head) for priority, head in enumerate(heads)
+    )
     lowest = min(heads)
     assert unhanded == len([o for o in case.priority if o >= lowest]) - deal.ahead
 

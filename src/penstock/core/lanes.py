@@ -184,12 +184,6 @@ class Lanes:
         self.end = start
         self.by_priority = [Lane() for _ in range(LANES)]
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether all known messages have priority 0 and none has a time."""
-        lowest, *others = self.by_priority
-        return not lowest.schedule and not any(others)
-
     def extend(self, first_offset: int, count: int, priority: int) -> None:
         """Add messages at the end, or behind a gap: what lies there was deleted."""
         assert first_offset >= self.end, "lanes grow at their end only"
@@ -199,38 +193,9 @@ class Lanes:
 
     def schedule(self, offset: int, due_ms: int, expires_ms: int) -> None:
         """Note when a known message is due and when its time is over; 0 stands for none."""
-        lane = self._lane(offset)
+        lane = next((lane for lane in self.by_priority if offset in lane), None)
         if lane is not None:
             lane.schedule.add(offset, due_ms, expires_ms)
-
-    def _lane(self, offset: int) -> Lane | None:
-        """The lane of a message, if it is known."""
-        return next((lane for lane in self.by_priority if offset in lane), None)
-
-    def next(self, priority: int, offset: int) -> int:
-        """The first offset of a lane at or after one, or ``end`` if there is none."""
-        found = self.by_priority[priority].next(offset)
-        return self.end if found is None else found
-
-    def count(self, priority: int, offset: int) -> int:
-        """How many messages of a lane are at or after an offset."""
-        return self.by_priority[priority].count(offset)
-
-    def stretches(self, priority: int, offset: int, count: int) -> list[tuple[int, int]]:
-        """The first ``count`` messages of a lane at or after an offset, as ranges."""
-        return self.by_priority[priority].stretches(offset, count)
-
-    def due_ms(self, offset: int) -> int:
-        """Before when a message must not be delivered; 0: no such time."""
-        return self._times(offset)[0]
-
-    def expires_ms(self, offset: int) -> int:
-        """From when on a message must not be delivered any more; 0: no such time."""
-        return self._times(offset)[1]
-
-    def _times(self, offset: int) -> tuple[int, int]:
-        lane = self._lane(offset)
-        return lane.schedule.times(offset) if lane is not None else (0, 0)
 
     def forget(self, before: int) -> None:
         """Forget the messages below an offset; it may lie behind the end."""

@@ -45,7 +45,6 @@ __all__ = [
     "PUBLIC_KEY_BYTES",
     "SEED_BYTES",
     "SIGNATURE_BYTES",
-    "VERSIONS",
     "KeyPair",
     "is_valid",
     "key_pair",
@@ -55,9 +54,6 @@ __all__ = [
     "signed_bytes_1",
     "signed_bytes_2",
 ]
-
-VERSIONS = frozenset({1, 2})
-"""The versions there are."""
 
 PUBLIC_KEY_BYTES = 32
 SEED_BYTES = 32

@@ -18,28 +18,28 @@ def made(*priorities: int, start: int = 0) -> Lanes:
 
 def test_nothing_is_known_at_first():
     lanes = Lanes(7)
-    assert (lanes.start, lanes.end, lanes.is_plain) == (7, 7, True)
-    assert [lanes.next(priority, 0) for priority in range(LANES)] == [7] * LANES
-    assert [lanes.count(priority, 0) for priority in range(LANES)] == [0] * LANES
-    assert lanes.stretches(0, 0, 10) == []
+    assert (lanes.start, lanes.end) == (7, 7)
+    assert [lane.next(0) for lane in lanes.by_priority] == [None] * LANES
+    assert [lane.count(0) for lane in lanes.by_priority] == [0] * LANES
+    assert lanes.by_priority[0].stretches(0, 10) == []
 
 
 def test_each_lane_has_the_messages_of_its_priority():
     lanes = made(0, 0, 0, 5, 5, 0, 5)
     assert lanes.end == 7
-    assert lanes.stretches(0, 0, 10) == [(0, 3), (5, 6)]
-    assert lanes.stretches(5, 0, 10) == [(3, 5), (6, 7)]
-    assert [lanes.count(priority, 0) for priority in (0, 5, 7)] == [4, 3, 0]
+    assert lanes.by_priority[0].stretches(0, 10) == [(0, 3), (5, 6)]
+    assert lanes.by_priority[5].stretches(0, 10) == [(3, 5), (6, 7)]
+    assert [lanes.by_priority[priority].count(0) for priority in (0, 5, 7)] == [4, 3, 0]
 
 
 @pytest.mark.parametrize(
     ("offset", "next_offset", "count"),
-    [(0, 2, 5), (2, 2, 5), (3, 3, 4), (4, 4, 3), (5, 7, 2), (7, 7, 2), (8, 8, 1), (9, 10, 0)],
+    [(0, 2, 5), (2, 2, 5), (3, 3, 4), (4, 4, 3), (5, 7, 2), (7, 7, 2), (8, 8, 1), (9, None, 0)],
 )
 def test_next_and_count_hold_at_every_place_of_a_range(offset, next_offset, count):
     lanes = made(0, 0, 3, 3, 3, 0, 0, 3, 3, 0)
-    assert lanes.next(3, offset) == next_offset
-    assert lanes.count(3, offset) == count
+    assert lanes.by_priority[3].next(offset) == next_offset
+    assert lanes.by_priority[3].count(offset) == count
 
 
 @pytest.mark.parametrize(
@@ -58,30 +58,30 @@ def test_next_and_count_hold_at_every_place_of_a_range(offset, next_offset, coun
 )
 def test_stretches_begin_and_end_in_the_middle_of_ranges(offset, count, stretches):
     lanes = made(0, 0, 3, 3, 3, 0, 0, 3, 3, 0)
-    assert lanes.stretches(3, offset, count) == stretches
+    assert lanes.by_priority[3].stretches(offset, count) == stretches
 
 
 def test_a_gap_belongs_to_no_lane_and_parts_a_range():
     lanes = Lanes(0)
     lanes.extend(0, 3, 0)
     lanes.extend(5, 2, 0)
-    assert lanes.stretches(0, 0, 9) == [(0, 3), (5, 7)]
-    assert lanes.count(0, 0) == 5
-    assert lanes.next(0, 3) == 5
+    assert lanes.by_priority[0].stretches(0, 9) == [(0, 3), (5, 7)]
+    assert lanes.by_priority[0].count(0) == 5
+    assert lanes.by_priority[0].next(3) == 5
 
 
 def test_messages_side_by_side_are_one_range_however_they_came():
     lanes = Lanes(0)
     for offset in range(0, 1000, 10):
         lanes.extend(offset, 10, 0)
-    assert lanes.stretches(0, 0, 2000) == [(0, 1000)]
+    assert lanes.by_priority[0].stretches(0, 2000) == [(0, 1000)]
 
 
 def test_no_messages_are_no_change():
     lanes = Lanes(0)
     lanes.extend(5, 0, 3)
     assert lanes.end == 0
-    assert lanes.is_plain
+    assert not any(lanes.by_priority)
 
 
 def test_lanes_do_not_grow_in_the_middle():
@@ -96,22 +96,24 @@ def test_times_are_known_by_offset_and_none_is_zero():
     lanes = made(0, 3, 0, 3)
     lanes.schedule(1, 500, 0)
     lanes.schedule(2, 0, 900)
-    assert [lanes.due_ms(offset) for offset in range(5)] == [0, 500, 0, 0, 0]
-    assert [lanes.expires_ms(offset) for offset in range(5)] == [0, 0, 900, 0, 0]
+    lowest, third = lanes.by_priority[0].schedule, lanes.by_priority[3].schedule
+    assert [third.times(offset) for offset in range(5)] == [(0, 0), (500, 0), *[(0, 0)] * 3]
+    assert [lowest.times(offset) for offset in range(5)] == [*[(0, 0)] * 2, (0, 900), *[(0, 0)] * 2]
 
 
 def test_times_may_come_in_any_order_and_the_last_word_counts():
     lanes = made(0, 0, 0)
     for offset, due_ms in [(2, 20), (0, 5), (1, 10), (0, 6)]:
         lanes.schedule(offset, due_ms, 0)
-    assert [lanes.due_ms(offset) for offset in range(3)] == [6, 10, 20]
+    schedule = lanes.by_priority[0].schedule
+    assert [schedule.times(offset)[0] for offset in range(3)] == [6, 10, 20]
 
 
 def test_a_message_that_is_not_there_gets_no_time():
     lanes = made(0)
     lanes.schedule(4, 10, 10)
     lanes.extend(4, 1, 0)
-    assert lanes.due_ms(4) == 0
+    assert not any(lane.schedule for lane in lanes.by_priority)
 
 
 @pytest.mark.parametrize(
@@ -125,14 +127,6 @@ def test_the_first_untimely_one_is_looked_for_among_so_many(offset, count, found
     assert lanes.by_priority[0].schedule.first_untimely(offset, count, now_ms=100) == found
 
 
-def test_only_priority_zero_without_times_is_plain():
-    lanes = made(0, 0)
-    assert lanes.is_plain
-    assert not made(0, 1).is_plain
-    lanes.schedule(1, 1, 0)
-    assert not lanes.is_plain
-
-
 # ── forgetting ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -140,9 +134,9 @@ def test_what_is_forgotten_is_gone_and_the_rest_stays():
     lanes = made(0, 0, 3, 3, 3, 0, 0, 3, 3, 0)
     lanes.forget(4)
     assert (lanes.start, lanes.end) == (4, 10)
-    assert lanes.stretches(3, 0, 9) == [(4, 5), (7, 9)]
-    assert lanes.stretches(0, 0, 9) == [(5, 7), (9, 10)]
-    assert (lanes.next(3, 0), lanes.count(3, 0)) == (4, 3)
+    assert lanes.by_priority[3].stretches(0, 9) == [(4, 5), (7, 9)]
+    assert lanes.by_priority[0].stretches(0, 9) == [(5, 7), (9, 10)]
+    assert (lanes.by_priority[3].next(0), lanes.by_priority[3].count(0)) == (4, 3)
 
 
 def test_forgetting_less_than_before_changes_nothing():
@@ -150,7 +144,7 @@ def test_forgetting_less_than_before_changes_nothing():
     lanes.forget(3)
     lanes.forget(1)
     assert lanes.start == 3
-    assert lanes.count(0, 0) == 1
+    assert lanes.by_priority[0].count(0) == 1
 
 
 def test_forgetting_beyond_the_end_moves_the_end():
@@ -158,25 +152,28 @@ def test_forgetting_beyond_the_end_moves_the_end():
     lanes.forget(9)
     assert (lanes.start, lanes.end) == (9, 9)
     lanes.extend(9, 1, 0)
-    assert lanes.stretches(0, 0, 9) == [(9, 10)]
+    assert lanes.by_priority[0].stretches(0, 9) == [(9, 10)]
 
 
 def test_a_lane_that_was_forgotten_whole_begins_anew():
     lanes = made(0, 0)
     lanes.forget(2)
     lanes.extend(2, 2, 0)
-    assert lanes.stretches(0, 0, 9) == [(2, 4)]
-    assert lanes.count(0, 0) == 2
+    assert lanes.by_priority[0].stretches(0, 9) == [(2, 4)]
+    assert lanes.by_priority[0].count(0) == 2
 
 
-def test_when_all_that_was_special_is_forgotten_the_rest_is_plain():
+def test_what_is_forgotten_leaves_nothing_in_its_lane_nor_in_the_schedule():
+    """Deals pass over lanes, and schedules, that are empty."""
     lanes = made(7, 0, 0, 0)
     lanes.schedule(1, 10, 0)
+    lowest, *others = lanes.by_priority
     lanes.forget(1)
-    assert not lanes.is_plain
+    assert not any(others)
+    assert lowest.schedule
     lanes.forget(2)
-    assert lanes.is_plain
-    assert lanes.due_ms(1) == 0
+    assert not lowest.schedule
+    assert lowest.schedule.times(1) == (0, 0)
 
 
 def test_a_million_random_priorities_fit_in_thirty_megabytes():
