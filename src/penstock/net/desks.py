@@ -1,4 +1,4 @@
-"""All desks, and what is asked of groups otherwise: settle, give back, move, make, bury.
+"""All desks, and what is asked of groups and topics otherwise: settle, give back, make, delete.
 
 Whoever asks for something durable names an *outlet*: its ``outcome`` is called when that is on
 disk and applied, its ``close`` if the disk refused. Things that change nothing (an acknowledgement
@@ -41,11 +41,9 @@ from penstock.store.store import TopicInfo
 
 __all__ = ["Desks", "Start", "StartAt"]
 
-
 REST_S = 10.0
 RESTING_MAX = 256
 """How long a desk stays open that nobody comes to, and how many of them."""
-
 
 SWEPT_PER_TURN = 1_024
 """Groups without workers that are looked after at a time."""
@@ -434,13 +432,25 @@ class Desks:
         outlet.outcome(value)
         self._deal_all(topic)  # whoever waits at a desk waits for what the name stands for next
 
+    # ── time ──────────────────────────────────────────────────────────────────────────────────
+
+    def turn(self) -> None:
+        """Now and then: look after groups without workers, close desks, forget what is past."""
+        self._sweep_unattended()
+        rested_before = self._hub.monotonic() - REST_S
+        while self._resting and next(iter(self._resting.values())) < rested_before:
+            self._close_resting()
+        for topic, desks in self._desks.items():
+            lanes = self._stocks[topic].lanes
+            groups = [self._hub.broker.groups.get(topic, name) for name in desks]
+            if lanes is not None and all(groups):
+                lanes.forget(min(group.next for group in groups if group))
+
     def _sweep_unattended(self) -> None:
         """Leases end and messages fall due where nobody asks for any, too."""
         now_ms = self._hub.steady_ms()
-        looked_at, self._unattended = (
-            self._unattended[:SWEPT_PER_TURN],
-            self._unattended[SWEPT_PER_TURN:],
-        )
+        looked_at = self._unattended[:SWEPT_PER_TURN]
+        del self._unattended[:SWEPT_PER_TURN]
         for group in looked_at:
             wakes_ms = group.wakes_ms()
             if wakes_ms is not None and wakes_ms <= now_ms and not self._is_attended(group):
@@ -456,18 +466,6 @@ class Desks:
     def _swept(self, group: Group, _value: object) -> None:
         self.dead_letters.bury(group.topic, group.name)
         self.deal(group.topic, group.name)
-
-    def turn(self) -> None:
-        """Now and then: look after groups without workers, close desks, forget what is past."""
-        self._sweep_unattended()
-        rested_before = self._hub.monotonic() - REST_S
-        while self._resting and next(iter(self._resting.values())) < rested_before:
-            self._close_resting()
-        for topic, desks in self._desks.items():
-            lanes = self._stocks[topic].lanes
-            groups = [self._hub.broker.groups.get(topic, name) for name in desks]
-            if lanes is not None and all(groups):
-                lanes.forget(min(group.next for group in groups if group))
 
 
 def _answer(outlet: Any) -> None:

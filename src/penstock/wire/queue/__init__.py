@@ -5,6 +5,7 @@
 ``machine``             what both ends share: pieces to frames
 ``server``, ``events``  the broker's end, and what it reports
 ``lanes``               requests that come in runs, recognised without being parsed
+``weight``              requests that would cost too much, recognised before they are parsed
 ``client``              a client's end
 ``encode``              messages to frames, the frequent ones by hand
 ``fields``              the few rules of protocol buffers that are needed to do so
