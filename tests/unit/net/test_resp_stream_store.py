@@ -4,8 +4,9 @@ import pytest
 import redis
 from redis.exceptions import ResponseError
 
+from penstock.core.commands import ConsumerGone, ConsumerMade
 from penstock.errors import StorageFull
-from penstock.net.resp import stream_reading
+from penstock.net.resp import stream_groups, stream_reading
 from penstock.net.resp.streams import _ids
 from penstock.testing import Broker
 
@@ -271,3 +272,18 @@ def test_a_run_of_acknowledgements_answers_each(client, topic):
     answers = pipelined(client, *(["XACK", topic, "g", entry] for entry in ids))
     assert [answers[0], answers[1], answers[3], answers[4]] == [1, 0, 1, 0]
     assert isinstance(answers[2], ResponseError)
+
+
+def test_a_consumer_that_is_removed_while_it_is_made_has_nothing(client, topic, monkeypatch):
+    """Its group may be deleted and made anew in the same commit, too."""
+    submitted = stream_groups.submitted
+
+    async def undone(hub, command):
+        value = await submitted(hub, command)
+        if isinstance(command, ConsumerMade):
+            await submitted(hub, ConsumerGone(command.topic, command.group, command.consumer))
+        return value
+
+    monkeypatch.setattr(stream_groups, "submitted", undone)
+    client.xgroup_create(topic, "g", 0, mkstream=True)
+    assert client.xreadgroup("g", "c", {topic: "0"}) == [[topic, []]]

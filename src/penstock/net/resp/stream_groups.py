@@ -16,7 +16,7 @@ from penstock.core.commands import (
     GroupMoved,
     Settled,
 )
-from penstock.core.groups import Consumer, Group
+from penstock.core.groups import Group
 from penstock.limits import GROUP_BYTES_MAX, GROUPS_MAX
 from penstock.net.admission import topic_refusal
 from penstock.net.hub import Hub
@@ -220,8 +220,8 @@ async def _read_own(call: Call, options: Read, topic: bytes, after: ids.Place) -
     hub, protocol, name = call.connection.hub, call.connection.protocol, options.group
     assert name is not None
     start = await offset_of(hub, topic, after)
-    consumer = await _consumer(hub, topic, name, options.consumer, call.now_ms)
-    offsets = sorted(offset for offset in consumer.pending if offset >= start)[: options.count_max]
+    pending = await _pending_of(hub, topic, name, options.consumer, call.now_ms)
+    offsets = sorted(offset for offset in pending if offset >= start)[: options.count_max]
     found = await entries_at(hub, topic, offsets)
     if not found.is_whole:
         raise too_large(hub)
@@ -264,15 +264,18 @@ async def _renew(call: Call, options: Read, topic: bytes, offsets: list[int]) ->
     return renewed
 
 
-async def _consumer(hub: Hub, topic: bytes, name: bytes, consumer: bytes, now_ms: int) -> Consumer:
-    """A consumer, made if it is new: it is enough to ask for its pending entries, as in Redis."""
+async def _pending_of(
+    hub: Hub, topic: bytes, name: bytes, consumer: bytes, now_ms: int
+) -> set[int]:
+    """What a consumer has, made if it is new: it is enough to ask for that, as in Redis."""
     group = hub.broker.groups.get(topic, name)
     if group is not None and consumer not in group.consumers:
         await submitted(hub, ConsumerMade(topic, name, consumer, now_ms))
         group = hub.broker.groups.get(topic, name)
     if group is None:
         raise no_group(topic, name)
-    return group.consumers[consumer]
+    made = group.consumers.get(consumer)
+    return made.pending if made else set()  # gone again, or its group made anew, as we waited
 
 
 # ── XACK ──────────────────────────────────────────────────────────────────────────────────────
