@@ -215,6 +215,8 @@ class Reader:
 
     def row_state(self, transaction: Transaction, name: bytes) -> TopicState | None:
         """The state in a topic's row, within a snapshot."""
+        if not name:
+            return None  # LMDB has no empty keys, and refuses to look for one
         row = transaction.get(name_key(name), db=self._environment["topics"])
         return None if row is None else unpack_topic(row)
 

@@ -70,6 +70,12 @@ def test_reading_what_is_not_there_gives_none(store):
     assert found[1] is None
 
 
+@pytest.mark.parametrize("name", [b"b", b""])
+def test_a_name_that_nobody_published_to_is_no_topic(store, name):
+    assert store.topic(name) is None
+    assert store.read_topic(name, 0, 1, 1).slices == []
+
+
 def test_event_entries_do_not_hide_messages(store):
     """An entry without messages has the base sequence of the message that follows it."""
     event = Batch()
