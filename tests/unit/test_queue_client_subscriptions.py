@@ -446,6 +446,38 @@ def test_with_auto_what_is_pushed_while_we_leave_is_handled():
     assert handled == [0, 1, 2, 3, 4, 5]
 
 
+def test_with_auto_a_handler_in_a_loop_may_end_when_our_direction_is_closed():
+    """There is nothing to say for it, and even nothing must not be written then."""
+    left, ended = threading.Event(), threading.Event()
+    complaints = []
+
+    def push(peer):
+        peer.read()
+        peer.say(**polled((0, b"")))
+        assert peer.read() is None
+        left.set()
+        assert ended.wait(20)
+
+    async def main(address):
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, context: complaints.append(context))
+        made = loop.create_future()
+
+        async def handle(_job):
+            await (await made).close()
+            assert await asyncio.to_thread(left.wait, 20)
+            ended.set()
+
+        async with connect_async([address]) as client:
+            subscription = client.subscribe("t", "g", handle, ack_mode="auto")
+            made.set_result(subscription)
+            assert await subscription.wait(20) is True
+
+    with broker(be_there, push) as address:
+        asyncio.run(main(address))
+    assert complaints == []
+
+
 def test_acknowledgements_of_a_burst_leave_together(subscribe):
     count = 64
     pushing = Pushing(*((lease, b"") for lease in range(count)), until=count)

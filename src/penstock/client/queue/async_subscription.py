@@ -191,5 +191,6 @@ class AsyncSubscription:
 
     def _send(self) -> None:
         self._is_sending = False
-        if self._streams is not None:
-            self._streams[1].write(self._session.data_to_send())
+        data = self._session.data_to_send() if self._streams is not None else b""
+        if data and self._streams is not None:  # even of nothing a closed direction complains
+            self._streams[1].write(data)
