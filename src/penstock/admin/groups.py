@@ -23,7 +23,7 @@ from penstock.admin.exchange import (
     read_body,
     text_of,
 )
-from penstock.admin.queues import Count, Seconds, is_topic, known_topic, lawful_topic
+from penstock.admin.queues import Seconds, is_topic, known_topic, lawful_topic
 from penstock.config.units import with_unit
 from penstock.core.commands import GroupConfigured
 from penstock.core.groups import Group
@@ -45,6 +45,9 @@ LISTED_DEFAULT, LISTED_MAX = 100, 1_000
 _Place = Annotated[int, Meta(ge=0, le=2**63 - 1)] | str
 """An offset; "earliest" or "latest"; or a time, as in "2030-01-01T00:00:00Z"."""
 
+_Times = Annotated[int, Meta(ge=0, le=2**32 - 1)]
+"""How often; no more than the queue protocol has bits for."""
+
 _log = get_logger("queues")
 
 
@@ -57,7 +60,7 @@ class _Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where it begins if there is none yet: at the earliest unless said."""
     seek: _Place | None = None
     """Where it goes on from."""
-    max_deliveries: Count | None = None
+    max_deliveries: _Times | None = None
     backoff_s: Seconds | None = None
     backoff_max_s: Seconds | None = None
 

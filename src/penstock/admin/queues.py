@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from penstock.admin.view import QueueBook
 
 __all__ = [
-    "Count",
     "Seconds",
     "is_topic",
     "known_topic",
@@ -50,7 +49,7 @@ LISTED_DEFAULT, LISTED_MAX = 100, 1_000
 
 _YEAR_S = 365 * 24 * 3600
 
-Count = Annotated[int, Meta(ge=0, le=2**53)]
+_Count = Annotated[int, Meta(ge=0, le=2**53)]
 """More than there will ever be, and exact in the JSON of any language."""
 
 Seconds = Annotated[float, Meta(ge=0, le=100 * _YEAR_S)]
@@ -66,9 +65,9 @@ class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     rate_per_s: Annotated[float, Meta(ge=0, le=1e9)] | None = None
     burst: Annotated[int, Meta(ge=0, le=2**31)] | None = None
-    max_messages: Count | None = None
+    max_messages: _Count | None = None
     max_age_s: Seconds | None = None
-    max_bytes: Count | None = None
+    max_bytes: _Count | None = None
     keep: bool | None = None
 
 

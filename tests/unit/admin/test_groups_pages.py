@@ -186,6 +186,7 @@ def test_a_group_that_is_not_there_cannot_be_moved(api, book):
         ({"start": "soon"}, 400, "start is no place"),
         ({"seek": -1}, 400, "seek"),
         ({"max_deliveries": -1}, 400, "max_deliveries"),
+        ({"max_deliveries": 2**32}, 400, "max_deliveries"),
         ({"group": "g" * 257}, 400, "256"),
         ({"backoff_s": 5, "backoff_max_s": 0.5}, 400, "500ms, is less than the first one, 5s"),
         ({"colour": "red"}, 400, "colour"),
