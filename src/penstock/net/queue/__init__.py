@@ -5,6 +5,7 @@
 ``replies``     responses leave in the order of the requests, save those with an id
 ``calls``       all requests by kind, and what the plain ones do
 ``producing``   Produce and ProduceMany
+``terms``       what polls, subscriptions and others say alike: which messages, for how long
 ``poll``        Poll: a worker that takes messages once
 ``push``        Subscribe: a worker that stays, keeps its leases alive and knows what it sent
 ``errands``     what is read off the loop, one after the other

@@ -14,8 +14,9 @@ from penstock.limits import LEASES_MAX
 from penstock.net.desks import Start
 from penstock.net.queue import fetch, listing, producing
 from penstock.net.queue.faults import Fault, group_fault, steer_fault, too_many
-from penstock.net.queue.poll import Poll, delay_ms, place_of, reason_of, visibility_ms
+from penstock.net.queue.poll import Poll
 from penstock.net.queue.replies import Slot
+from penstock.net.queue.terms import delay_ms, place_of, reason_of, visibility_ms
 from penstock.net.then import Then
 from penstock.wire.queue._generated import queue_pb2
 from penstock.wire.queue._generated.queue_pb2 import Redriven, Response

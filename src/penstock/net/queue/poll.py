@@ -8,18 +8,13 @@ A response that the client does not read is not made: while much is unread a pol
 and what was on its way to it goes back, as if it had never been handed out.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from penstock.model.message import (
-    CONTENT_TYPE_SHIFT,
-    FLAG_CONTENT_TYPE,
-    FLAG_PRIORITY,
-    PRIORITY_SHIFT,
-)
 from penstock.net.desk import AGAIN_S, Job
-from penstock.net.desks import Start, StartAt
+from penstock.net.desks import StartAt
 from penstock.net.queue.faults import RATE_LIMITED, Fault, full_fault, group_fault
 from penstock.net.queue.replies import Slot
+from penstock.net.queue.terms import AUTO, items_of, place_of, visibility_ms
 from penstock.net.then import Then
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.queue import encode
@@ -30,80 +25,11 @@ if TYPE_CHECKING:
 
     from penstock.net.queue.connection import QueueConnection
 
-__all__ = [
-    "AUTO",
-    "Place",
-    "Poll",
-    "delay_ms",
-    "items_of",
-    "place_of",
-    "reason_of",
-    "visibility_ms",
-]
-
-AUTO = "auto"
-"""The mode in which a message is done when it was handed out; any other word is manual."""
+__all__ = ["Poll"]
 
 MESSAGES_DEFAULT = 16
 MESSAGES_MAX = 1_024
-VISIBILITY_MS_DEFAULT = 30_000
-VISIBILITY_MS_MAX = 1 << 48
-"""Some eight thousand years: the time of a lease's end must remain a number."""
 WAIT_MS_MAX = 300_000
-REASON_BYTES_MAX = 1_024
-
-_STARTS = {start.value for start in StartAt}
-
-
-class Place(NamedTuple):
-    """Which messages somebody asks for, and where the group begins if it is new."""
-
-    topic: bytes
-    group: bytes
-    start: Start
-
-
-def place_of(message: queue_pb2.Poll | queue_pb2.Subscribe | queue_pb2.CreateGroup) -> Place:
-    """Read the place from a request; a start that we do not know is the earliest."""
-    known = message.start in _STARTS
-    start = Start(StartAt(message.start), message.start_value) if known else Start()
-    return Place(message.topic.encode(), message.group.encode(), start)
-
-
-def visibility_ms(asked: int) -> int:
-    """How long a lease runs."""
-    return min(asked, VISIBILITY_MS_MAX) or VISIBILITY_MS_DEFAULT
-
-
-def delay_ms(asked: int) -> int:
-    """How long a message is not handed out that is given back."""
-    return min(asked, VISIBILITY_MS_MAX)
-
-
-def reason_of(message: queue_pb2.Nack | queue_pb2.NackMany) -> bytes:
-    """Why a message is given back, as far as that is kept."""
-    return message.reason.encode()[:REASON_BYTES_MAX]
-
-
-def items_of(jobs: list[Job]) -> list[encode.Item]:
-    """Messages as they are handed out."""
-    items: list[encode.Item] = []
-    for job in jobs:
-        message = job.message
-        flags = message.flags
-        items.append(
-            (
-                job.lease,
-                message.offset,
-                (flags & FLAG_PRIORITY) >> PRIORITY_SHIFT,
-                (flags & FLAG_CONTENT_TYPE) >> CONTENT_TYPE_SHIFT,
-                message.payload,
-                message.time_ms,
-                job.deliveries - 1,
-                message.extras.headers if message.extras else (),
-            )
-        )
-    return items
 
 
 class Poll:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.limits import LEASES_MAX
 from penstock.net.desk import Job
 from penstock.net.queue.faults import storage_fault
-from penstock.net.queue.poll import (
+from penstock.net.queue.terms import (
     AUTO,
     delay_ms,
     items_of,
@@ -285,8 +285,8 @@ class Push:
         if self._timer is None and self._by_offset:
             next_ms = min([pushed.look_ms for pushed in self._by_offset.values()])
             grain_ms = max(self.visibility_ms // LOOKS_PER_VISIBILITY, 1)
-            delay_ms = max(next_ms - self._hub.steady_ms(), grain_ms)
-            self._timer = self._hub.loop.call_later(delay_ms / 1000, self._look)
+            pause_ms = max(next_ms - self._hub.steady_ms(), grain_ms)
+            self._timer = self._hub.loop.call_later(pause_ms / 1000, self._look)
 
     def _look(self) -> None:
         """Time has passed: extend leases, let go of those that were extended often enough."""
