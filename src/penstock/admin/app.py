@@ -8,6 +8,7 @@ anything is for administrators: :mod:`~penstock.admin.keys`, :mod:`~penstock.adm
 :mod:`~penstock.admin.groups` and :mod:`~penstock.admin.dead_letters`. There is no hidden page.
 """
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -41,6 +42,7 @@ def create_app(
     With a ``key_book`` there is ``/keys``, with a ``queue_book`` there are ``/queues``, ``/groups``
     and ``/dlq``: for those who present ``token``, or for everybody on this machine if it is empty.
     """
+    surveying = asyncio.Lock()
 
     async def index(request: "Request") -> Response:
         return PlainTextResponse(_index_line(view.version, request.scope.get("server")))
@@ -57,6 +59,7 @@ def create_app(
     async def metrics_page(request: "Request") -> Response:
         text = await metrics.render_off_loop(
             view,
+            surveying,
             with_topics="topics" in request.query_params,
             group_series=number(request, "groups", SERIES_DEFAULT, SERIES_MAX),
         )

@@ -300,14 +300,22 @@ def render(view: View) -> bytes:
 
 
 async def render_off_loop(
-    view: View, *, with_topics: bool = False, group_series: int = SERIES_DEFAULT
+    view: View,
+    surveying: asyncio.Lock,
+    *,
+    with_topics: bool = False,
+    group_series: int = SERIES_DEFAULT,
 ) -> bytes:
-    """Return the same, and series by topic if asked for; the event loop goes on meanwhile."""
+    """Return the same, and series by topic if asked for; the event loop goes on meanwhile.
+
+    One survey at a time: a hundred of them, a slice each, would be a long turn together.
+    """
     table = (*_ALWAYS, *PER_TOPIC) if with_topics else _ALWAYS
     stored = await run_in_threadpool(read_stored, view, with_topics=with_topics)
     survey = Survey(view.queues, group_series)
-    for _ in survey.slices():
-        await asyncio.sleep(0)
+    async with surveying:
+        for _ in survey.slices():
+            await asyncio.sleep(0)
     return await run_in_threadpool(exposition, families(table, Scrape(view, stored, survey)))
 
 

@@ -175,7 +175,7 @@ def test_the_store_is_read_beside_the_event_loop(view):
     view.queue_pending = lambda: note("queues", 1)
     view.store.topics = lambda: note("topics", iter(()))
     view.subscriptions = lambda: note("memory", 1)
-    asyncio.run(render_off_loop(view, with_topics=True))
+    asyncio.run(render_off_loop(view, asyncio.Lock(), with_topics=True))
     assert threads.pop("memory") == threading.get_ident()
     assert set(threads) == {"journal", "queues", "topics"}
     assert threading.get_ident() not in threads.values()

@@ -1,6 +1,7 @@
 """Queues and groups in the metrics: sums of all, series of the few that are furthest behind."""
 
 import asyncio
+from itertools import groupby
 
 import pytest
 from asking import Api
@@ -85,7 +86,7 @@ def test_the_groups_furthest_behind_have_series_of_their_own(view, book, monkeyp
 def test_the_number_of_series_is_up_to_who_scrapes(view, book, series):
     for number in range(120):
         make_group(book, b"t", b"g%d" % number, end=5)
-    shown = parsed(asyncio.run(render_off_loop(view, group_series=series)))
+    shown = parsed(asyncio.run(render_off_loop(view, asyncio.Lock(), group_series=series)))
     assert sum(key[0] == "penstock_group_lag" for key in shown) == series
     assert shown["penstock_groups_lag",] == 600
 
@@ -112,7 +113,7 @@ def test_others_have_a_turn_while_groups_are_looked_at(view, book, monkeypatch):
 
     async def scrape():
         nonlocal turns
-        scraping = asyncio.create_task(render_off_loop(view))
+        scraping = asyncio.create_task(render_off_loop(view, asyncio.Lock()))
         while not scraping.done():
             await asyncio.sleep(0)
             turns += 1
@@ -120,6 +121,27 @@ def test_others_have_a_turn_while_groups_are_looked_at(view, book, monkeypatch):
 
     assert parsed(asyncio.run(scrape()))["penstock_groups",] == 50
     assert turns > 50
+
+
+def test_scrapes_survey_one_after_the_other(view, book, monkeypatch):
+    """However many scrape at once, others wait for one slice at most."""
+    monkeypatch.setattr(module, "AT_ONCE", 1)
+    make_group(book, b"t", b"g", end=5)
+    slices, steps = Survey.slices, []
+
+    def noted(survey):
+        for _ in slices(survey):
+            steps.append(survey)
+            yield
+
+    monkeypatch.setattr(Survey, "slices", noted)
+
+    async def scrape_often():
+        surveying = asyncio.Lock()
+        await asyncio.gather(*(render_off_loop(view, surveying) for _ in range(5)))
+
+    asyncio.run(scrape_often())
+    assert [len(list(run)) for _, run in groupby(steps)] == [2] * 5
 
 
 def test_a_topic_deleted_meanwhile_is_no_trouble(book):

@@ -37,7 +37,7 @@ def samples(view):
 
 
 def topic_samples(view):
-    return parsed(asyncio.run(render_off_loop(view, with_topics=True)))
+    return parsed(asyncio.run(render_off_loop(view, asyncio.Lock(), with_topics=True)))
 
 
 def test_the_names_are_those_of_its_broker_and_of_its_dashboards():
