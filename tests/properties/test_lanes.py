@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 
 from penstock.core.lanes import Lanes
 
-steps = st.one_of(
-    st.tuples(
-        st.just("extend"), st.integers(0, 3), st.integers(0, 6), st.sampled_from((0, 0, 3, 7))
-    ),
-    st.tuples(st.just("schedule"), st.integers(0, 60), st.integers(0, 5), st.integers(0, 5)),
-    st.tuples(st.just("forget"), st.integers(0, 15)),
+extending = st.tuples(
+    st.just("extend"), st.integers(0, 3), st.integers(0, 6), st.sampled_from((0, 0, 3, 7))
+)
+scheduling = st.tuples(st.just("schedule"), st.integers(0, 9), st.integers(0, 5), st.integers(0, 5))
+forgetting = st.tuples(st.just("forget"), st.integers(0, 6))
+histories = st.lists(
+    st.one_of(extending, extending, scheduling, scheduling, forgetting), min_size=3, max_size=25
 )
 
 
@@ -42,7 +43,8 @@ def run(start: int, chosen: list[tuple]) -> tuple[Lanes, Model]:
                 lanes.extend(first, count, priority)
                 model.priorities.update(dict.fromkeys(range(first, first + count), priority))
                 model.end = first + count if count else model.end
-            case "schedule", (offset, due_ms, expires_ms):
+            case "schedule", (distance, due_ms, expires_ms):
+                offset = max(model.end - distance, 0)
                 lanes.schedule(offset, due_ms, expires_ms)
                 if offset in model.priorities:
                     model.times[offset] = (due_ms, expires_ms)
@@ -57,7 +59,7 @@ def spread(stretches: list[tuple[int, int]]) -> list[int]:
     return [offset for start, end in stretches for offset in range(start, end)]
 
 
-@given(st.integers(0, 5), st.lists(steps, max_size=20), st.integers(0, 70), st.integers(0, 12))
+@given(st.integers(0, 5), histories, st.integers(0, 70), st.integers(0, 12))
 def test_lanes_answer_like_a_dictionary(start, chosen, offset, count):
     lanes, model = run(start, chosen)
     assert (lanes.start, lanes.end) == (model.start, model.end)
@@ -70,7 +72,7 @@ def test_lanes_answer_like_a_dictionary(start, chosen, offset, count):
         assert all(end < start for (_, end), (start, _) in pairwise(stretches))
 
 
-@given(st.integers(0, 5), st.lists(steps, max_size=20), st.integers(0, 70), st.integers(0, 12))
+@given(st.integers(0, 5), histories, st.integers(0, 70), st.integers(0, 12))
 def test_times_are_those_of_a_dictionary(start, chosen, offset, count):
     lanes, model = run(start, chosen)
     for priority, lane in enumerate(lanes.by_priority):
