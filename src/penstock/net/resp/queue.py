@@ -40,8 +40,8 @@ COUNT_MAX = 1_024
 """Jobs that one PULL may ask for."""
 
 PENDING_MAX = 100_000
-"""Jobs of a queue that may be without an ACK before a PULL gets no more that need one. They are
-kept in memory, and in the row of the queue's group."""
+"""Jobs of a queue that may be without an ACK before a PULL gets no more that need one: as with
+streams, no lease ever ends for them, and all are in memory."""
 
 ON_ITS_WAY_MS = 30_000
 """How long a job is nobody else's that is about to be sent, and done with that."""

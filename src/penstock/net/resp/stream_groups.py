@@ -48,14 +48,14 @@ from penstock.wire.resp import encode
 __all__ = ["COMMANDS", "check_consumer", "check_pending"]
 
 NAME_BYTES_MAX = GROUP_BYTES_MAX
-"""Longest name of a group, and as well of a consumer."""
+"""Longest name of a group; a consumer is kept with each of its entries, and may have no longer."""
 
 CONSUMERS_MAX = 10_000
 """Consumers of one group."""
 
 PENDING_MAX = 100_000
-"""Entries that consumers of one group may leave unacknowledged. They are kept in memory and in the
-group's row; beyond this number new ones are refused until some are acknowledged."""
+"""Entries that consumers of one group may leave unacknowledged. No lease ever ends for them, and all
+are in memory; beyond this number new ones are refused until some are acknowledged."""
 
 HELP = (
     "XGROUP <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
