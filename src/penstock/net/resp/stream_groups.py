@@ -54,8 +54,8 @@ CONSUMERS_MAX = 10_000
 """Consumers of one group."""
 
 PENDING_MAX = 100_000
-"""Entries that consumers of one group may leave unacknowledged. No lease ever ends for them, and all
-are in memory; beyond this number new ones are refused until some are acknowledged."""
+"""Entries that consumers of one group may leave unacknowledged. No lease ends for them, and all are
+in memory; beyond this number new ones are refused until some are acknowledged."""
 
 HELP = (
     "XGROUP <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
