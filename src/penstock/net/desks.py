@@ -5,6 +5,7 @@ disk and applied, its ``close`` if the disk refused. Things that change nothing 
 of a lease that is over) are answered without the disk.
 """
 
+from collections.abc import Iterator
 from enum import Enum
 from functools import partial
 from itertools import islice
@@ -28,6 +29,7 @@ from penstock.core.commands import (
 from penstock.core.groups import Group
 from penstock.errors import StorageError
 from penstock.limits import GROUPS_MAX
+from penstock.net.connection import TURN_S
 from penstock.net.dead_letters import DeadLetters
 from penstock.net.desk import AGAIN_S, Desk, Worker
 from penstock.net.hub import Hub
@@ -120,8 +122,16 @@ class Desks:
         return desk
 
     def _deal_all(self, topic: bytes) -> None:
-        for desk in list(self._desks.get(topic, {}).values()):
+        self._deal_in_turns(iter(list(self._desks.get(topic, {}).values())))
+
+    def _deal_in_turns(self, desks: Iterator[Desk]) -> None:
+        """Let each deal; there may be thousands, so that others have a turn now and then."""
+        turn_ends_at = self._hub.monotonic() + TURN_S
+        for desk in desks:
             desk.deal()
+            if self._hub.monotonic() > turn_ends_at:
+                self._hub.loop.call_soon(self._deal_in_turns, desks)
+                return
 
     def deal(self, topic: bytes, group: bytes) -> None:
         """A worker of this group has room again, or there is something for one."""

@@ -1,10 +1,16 @@
-"""Many workers at one desk: what a message costs does not grow with those who do not get it."""
+"""Many workers at one desk, and many desks of one topic.
+
+What a message costs does not grow with those who do not get it, and those who get it leave room for
+others.
+"""
 
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from desk_bench import Bench, Worker, numbered
+from desk_bench import TOPIC, Bench, Worker, numbered
+
+from penstock.net import desks as module
 
 pytestmark = pytest.mark.asyncio
 
@@ -48,3 +54,19 @@ async def test_those_who_are_first_in_the_circle_are_full_and_others_are_found(b
     bench.push(*numbered(3))
     await bench.rest()
     assert crowd[-1].payloads == numbered(3)
+
+
+async def test_the_groups_of_one_topic_are_served_in_turns(bench, monkeypatch):
+    """A commit wakes them all; between two of them the loop goes round."""
+    workers = [Worker(f"w{number}") for number in range(20)]
+    for number, worker in enumerate(workers):
+        bench.join(worker, group=b"g%d" % number)
+    await bench.rest()
+    monkeypatch.setattr(module, "TURN_S", -1.0)
+    for worker in workers:
+        worker.asked = 0
+    bench.desks._deal_all(TOPIC)
+    assert [worker.asked > 0 for worker in workers] == [True] + [False] * 19
+    bench.push(b"0")
+    await bench.rest()
+    assert [worker.payloads for worker in workers] == [[b"0"]] * 20
