@@ -287,3 +287,13 @@ def test_a_consumer_that_is_removed_while_it_is_made_has_nothing(client, topic, 
     monkeypatch.setattr(stream_groups, "submitted", undone)
     client.xgroup_create(topic, "g", 0, mkstream=True)
     assert client.xreadgroup("g", "c", {topic: "0"}) == [[topic, []]]
+
+
+def test_deliveries_are_counted_on_from_the_most_that_a_client_may_say(client, topic):
+    entry = client.xadd(topic, {"n": 0})
+    client.xgroup_create(topic, "g", 0)
+    client.xreadgroup("g", "c", {topic: ">"})
+    client.xclaim(topic, "g", "c", 0, [entry], retrycount=2**63 - 1)
+    client.xclaim(topic, "g", "c", 0, [entry])
+    [pending] = client.xpending_range(topic, "g", "-", "+", 1)
+    assert pending["times_delivered"] == 2**31 + 1

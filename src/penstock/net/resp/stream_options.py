@@ -34,6 +34,10 @@ __all__ = [
     "trim_options",
 ]
 
+RETRIES_MAX = 2**31
+"""Deliveries that a client may say there were. They are counted on from there, and must not outgrow
+what protocols have bits for."""
+
 NOT_AN_INTEGER = "ERR value is not an integer or out of range"
 INTEGER = re.compile(rb"-?(?:0|[1-9]\d{0,18})")
 INTEGER_BOUND = 2**63
@@ -421,7 +425,7 @@ class _ClaimArguments:
     def retries(self, text: bytes) -> None:
         """RETRYCOUNT: delivered so often."""
         count = integer(text, "ERR Invalid RETRYCOUNT option argument for XCLAIM")
-        self.deliveries = count if count >= 0 else None
+        self.deliveries = min(count, RETRIES_MAX) if count >= 0 else None
 
     def last_id(self, text: bytes) -> None:
         """LASTID: handed out up to there."""
