@@ -117,6 +117,33 @@ async def test_what_must_wait_is_held_and_nothing_is_read_meanwhile(bench):
     assert peer.kinds() == ["produced", "ok", "produced"]
 
 
+async def test_a_large_read_is_decoded_in_pieces_and_others_have_turns_between(bench, monkeypatch):
+    monkeypatch.setattr(module, "PIECE_BYTES", 7)  # frames are cut anywhere
+    monkeypatch.setattr(module, "TURN_S", -1)
+    peer, other = bench.peer(), bench.peer()
+    peer.send(*[produce(b"%d" % number) for number in range(9)], stats())
+    assert not peer.transport.is_reading
+    other.send(b"\0\0\0\0")
+    await turns(2)
+    assert other.kinds() == ["error"]
+    assert peer.kinds() == []
+    await bench.rest()
+    assert peer.kinds() == ["produced"] * 9 + ["stats"]
+    assert [response.produced.offset for response in peer.heard()[:9]] == list(range(9))
+    assert peer.transport.is_reading
+
+
+async def test_what_comes_behind_a_large_read_is_taken_behind_it(bench, monkeypatch):
+    monkeypatch.setattr(module, "PIECE_BYTES", 7)
+    monkeypatch.setattr(module, "TURN_S", -1)
+    peer = bench.peer()
+    peer.send(produce(), produce())
+    peer.send(stats())
+    assert peer.connection.eof_received()
+    await bench.rest()
+    assert peer.kinds() == ["produced", "produced", "stats"]
+
+
 async def test_requests_without_an_answer_are_bounded(bench, monkeypatch):
     monkeypatch.setattr(module, "UNANSWERED_MAX", 4)
     peer = bench.peer()

@@ -26,6 +26,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from penstock.limits import KIB
 from penstock.net.connection import TURN_S, Connection
 from penstock.net.hub import Hub
 from penstock.net.outbox import Outbox
@@ -60,6 +61,9 @@ Refused = Callable[[DisconnectReason, str], None]
 UNANSWERED_MAX = 1_024
 """Requests begun and not answered, before nothing more is begun; one run may exceed it."""
 
+PIECE_BYTES = 32 * KIB
+"""What is decoded before the time is asked for: as tiny frames it takes some 10 ms."""
+
 KEEP_ALIVE_S = 300
 """Silence after which TCP asks whether the peer is there."""
 
@@ -79,6 +83,7 @@ class QueueConnection(Connection):
         "_name",
         "_names",
         "_push",
+        "_unread",
         "_until",
         "errands",
         "hub",
@@ -95,6 +100,8 @@ class QueueConnection(Connection):
         self.polls: set[Poll] = set()
         """Those that are not answered."""
         self._push: Push | None = None
+        self._unread = b""
+        """What was received and is not decoded yet: others have their turn first."""
         self._held: list[Event] = []
         """Requests that were read and may not begin yet."""
         self._is_blocked = False
@@ -129,6 +136,33 @@ class QueueConnection(Connection):
         self._names += 1
         return self._name + b"%d" % self._names
 
+    # ── what is decoded when ──────────────────────────────────────────────────────────────────
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came, a large read in pieces, and what time does not allow later."""
+        if self._unread:
+            self._unread += data
+        elif len(data) <= PIECE_BYTES:
+            super().data_received(data)
+        else:
+            self._decode(data)
+
+    def _decode(self, data: bytes) -> None:
+        turn_ends_at = self._hub.monotonic() + TURN_S
+        for place in range(0, len(data), PIECE_BYTES):
+            if place and self._hub.monotonic() > turn_ends_at:
+                self._unread = data[place:]
+                self.pause_reading()
+                self._hub.loop.call_soon(self._decode_on)
+                return
+            super().data_received(data[place : place + PIECE_BYTES])
+
+    def _decode_on(self) -> None:
+        data, self._unread = self._unread, b""
+        self._decode(data)
+        self.resume_reading()
+        self._end_if_done()
+
     # ── what runs when ────────────────────────────────────────────────────────────────────────
 
     def handle(self, events: list[Any], now_ms: int) -> None:
@@ -153,7 +187,8 @@ class QueueConnection(Connection):
 
     def is_waiting(self) -> bool:
         """Whether nothing more is read for now."""
-        return bool(self._held) or self.replies.unanswered >= UNANSWERED_MAX
+        is_behind = bool(self._held or self._unread)
+        return is_behind or self.replies.unanswered >= UNANSWERED_MAX
 
     def _hold(self, events: list[Event]) -> None:
         self._held += events
@@ -341,7 +376,8 @@ class QueueConnection(Connection):
         self._end_if_done()
 
     def _end_if_done(self) -> None:
-        if self._ending is not None and not self.replies.unanswered and not self._held:
+        is_behind = bool(self._held or self._unread or self.replies.unanswered)
+        if self._ending is not None and not is_behind:
             self.close(*self._ending)
 
     def deadline(self) -> tuple[float, DisconnectReason]:
@@ -356,6 +392,7 @@ class QueueConnection(Connection):
         self._hub.counters.clients_connected -= 1
         self._until = None
         self._held.clear()
+        self._unread = b""
         self.replies.clear()
         self.errands.clear()
         for poll in list(self.polls):
