@@ -246,8 +246,6 @@ class Taken(msgspec.Struct, frozen=True, array_like=True, tag=19, gc=False):
     now_ms: int
     settle: bool
     gone: list[tuple[int, int]] = []
-    aside: list[tuple[int, int, int]] = []
-    """Of those that are gone, messages that are not due yet: offset, when, priority."""
 
 
 class Settled(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):

@@ -209,7 +209,6 @@ class Group:
     def take(self, command: Taken) -> list[Share]:
         """Hand out messages, returned ones first; offsets below ``first`` are no longer there."""
         self._drop_removed(command.first)
-        self._set_aside(command.aside, command.now_ms)
         shares = []
         for name, count in command.shares:
             consumer = self.consumer(name, command.now_ms)
