@@ -7,6 +7,7 @@ import time
 import pytest
 import redis
 
+from penstock.client import connect
 from penstock.errors import StorageFull
 from penstock.net.resp import queue
 from penstock.testing import Broker
@@ -119,6 +120,21 @@ def test_blocked_pulls_are_served_in_the_order_in_which_they_came(dial):
     for thread in threads:
         thread.join(TIMEOUT_S)
     assert got == {0: [b"a"], 1: [b"b"], 2: [b"c"]}
+
+
+def test_an_ack_of_a_deleted_queues_job_does_not_finish_one_of_the_next(dial):
+    """Their offsets are the same, and it is somebody else who has the new one."""
+    late, worker = dial(), dial()
+    push(late, "old")
+    ((sequence, _),) = late.execute_command("PULL", "jobs", "WITHACK")
+    with connect([f"{dial.broker.host}:{dial.broker.port}"]) as client:
+        client.delete_topic("q:jobs")
+    push(late, "new")
+    ((_, job),) = worker.execute_command("PULL", "jobs", "WITHACK")
+    assert job == b"new"
+    assert late.execute_command("ACK", sequence) == b"OK"
+    worker.connection_pool.disconnect()
+    assert late.execute_command("PULL", "jobs", "BLOCK", 5_000) == [b"new"]
 
 
 def _waiting(broker: Broker) -> int:

@@ -21,7 +21,6 @@ from penstock.core.commands import (
     LeasesReturned,
     LeasesSettled,
     Returned,
-    Settled,
     Swept,
     TopicConfigured,
     TopicGone,
@@ -210,14 +209,6 @@ class Desks:
         return first
 
     # ── settling and giving back ──────────────────────────────────────────────────────────────
-
-    def settle_offsets(
-        self, topic: bytes, group: bytes, offsets: list[int], outlet: Any = None
-    ) -> None:
-        """Messages are done with; there may be room for more."""
-        settled = Settled(topic, group, ranges_of(offsets))
-        self._hub.pipeline.submit(settled, outlet, durable=True)
-        self.deal(topic, group)
 
     def settle_leases(
         self, topic: bytes, group: bytes, leases: list[int], outlet: Any = None

@@ -178,7 +178,8 @@ async def test_an_urgent_message_that_comes_late_overtakes_those_that_wait(bench
     bench.push(b"urgent", priority=5)
     await bench.rest()
     worker.capacity = 1
-    bench.desks.settle_offsets(TOPIC, GROUP, [0])
+    bench.desks.settle_leases(TOPIC, GROUP, worker.leases, Told())
+    bench.deal()
     await bench.rest()
     assert worker.payloads == [b"0", b"urgent"]
 

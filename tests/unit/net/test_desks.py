@@ -137,7 +137,8 @@ async def test_a_worker_that_is_full_is_given_more_when_it_has_room(bench):
     await bench.rest()
     assert worker.offsets == [0, 1]
     worker.capacity = 2
-    bench.desks.settle_offsets(TOPIC, GROUP, worker.offsets)
+    bench.desks.settle_leases(TOPIC, GROUP, worker.leases, Told())
+    bench.deal()
     await bench.rest()
     assert worker.offsets == [0, 1, 2, 3]
 
@@ -208,7 +209,7 @@ async def test_a_job_is_pending_until_it_is_settled(bench):
     await bench.rest()
     assert sorted(bench.group.pending) == named.offsets == [0, 2]
     assert settling.offsets == [1, 3]
-    bench.desks.settle_offsets(TOPIC, GROUP, [2])
+    bench.desks.settle_leases(TOPIC, GROUP, named.leases[1:], Told())
     await bench.rest()
     assert sorted(bench.group.pending) == [0]
 
@@ -218,7 +219,7 @@ async def test_who_settles_can_be_told_when_the_disk_has_it(bench):
     bench.join(worker)
     bench.push(b"0")
     await bench.rest()
-    bench.desks.settle_offsets(TOPIC, GROUP, [0], told)
+    bench.desks.settle_leases(TOPIC, GROUP, worker.leases, told)
     assert not told.values
     await bench.rest()
     assert told.values == [1]

@@ -19,7 +19,6 @@ its connection ends goes to others.
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.limits import GROUP_BYTES_MAX
-from penstock.model.message import Message
 from penstock.model.topic import topic_fault
 from penstock.net.desk import Job
 from penstock.net.envelopes import unsigned_refusal
@@ -206,7 +205,7 @@ class _Puller:
         messages = [job.message for job in jobs]
         self._hub.counters.messages_out_total[1] += len(messages)
         if self._options.with_ack:
-            self._pulls.keep(self._source, self.consumer, messages)
+            self._pulls.keep(self._source, self.consumer, jobs)
             self._finish([[message.sequence, message.payload] for message in messages])
         else:
             self._finish([message.payload for message in messages])
@@ -294,11 +293,14 @@ class _Acked:
 
 
 class _Job(NamedTuple):
-    """A job with a client: its place, and the PULL that brought it there."""
+    """A job with a client: where it is from, its lease, and the PULL that brought it there.
+
+    The lease, not the offset, says which job is done: offsets begin anew if the topic is deleted.
+    """
 
     sequence: int
     source: _Source
-    offset: int
+    lease: int
     consumer: bytes
 
 
@@ -342,10 +344,10 @@ class _Pulls:
         self._count += 1
         return b"pull#%d#%d" % (self._connection.number, self._count)
 
-    def keep(self, source: _Source, consumer: bytes, jobs: list[Message]) -> None:
+    def keep(self, source: _Source, consumer: bytes, jobs: list[Job]) -> None:
         """Jobs are with the client."""
         self._left[source, consumer] = len(jobs)
-        self.hold([_Job(job.sequence, source, job.offset, consumer) for job in jobs])
+        self.hold([_Job(job.message.sequence, source, job.lease, consumer) for job in jobs])
 
     def hold(self, jobs: list[_Job]) -> None:
         """These may be acknowledged."""
@@ -359,10 +361,8 @@ class _Pulls:
             for job in self._jobs.pop(sequence, ()):
                 jobs_of.setdefault(job.source, []).append(job)
         for source, jobs in jobs_of.items():
-            self._hub.counters.acknowledged_total += len(jobs)
             settling = _Settling(self, jobs, acked)
-            offsets = [job.offset for job in jobs]
-            self._hub.desks.settle_offsets(*source, offsets, settling)
+            self._hub.desks.settle_leases(*source, [job.lease for job in jobs], settling)
 
     def settled(self, jobs: list[_Job]) -> None:
         """The disk has it: a PULL that is done with all of its jobs is nobody any more."""
