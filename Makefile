@@ -25,8 +25,8 @@ $(VENV)/.serve: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "installing Penstock and its test tools into $(VENV) ..."
-	@$(PIP) install -c constraints.txt -e '.[dev,cli]'
+	@echo "installing Penstock, Spark and the test tools into $(VENV): some minutes, once ..."
+	@$(PIP) install -c constraints.txt -e '.[dev,cli,spark]'
 	@touch $@ $(VENV)/.serve
 
 # A Redis client for Node, to be tested with; where npm cannot fetch it, its test is skipped.

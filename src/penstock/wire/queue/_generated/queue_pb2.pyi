@@ -19,7 +19,7 @@ OFFSET: Start
 TIME: Start
 
 class Request(_message.Message):
-    __slots__ = ("produce", "poll", "ack", "nack", "commit", "create_topic", "delete_topic", "stats", "bootstrap", "set_rate_limit", "set_retention", "subscribe", "produce_many", "ack_many", "nack_many", "extend", "fetch", "list_topics", "list_groups", "create_group", "delete_group", "configure_topic", "configure_group", "redrive", "locate", "request_id")
+    __slots__ = ("produce", "poll", "ack", "nack", "commit", "create_topic", "delete_topic", "stats", "bootstrap", "set_rate_limit", "set_retention", "subscribe", "produce_many", "ack_many", "nack_many", "extend", "fetch", "list_topics", "list_groups", "create_group", "delete_group", "configure_topic", "configure_group", "redrive", "locate", "changes", "list_keys", "stage", "commit_stage", "abort_stage", "list_sinks", "forget_sink", "request_id")
     PRODUCE_FIELD_NUMBER: _ClassVar[int]
     POLL_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
@@ -45,6 +45,13 @@ class Request(_message.Message):
     CONFIGURE_GROUP_FIELD_NUMBER: _ClassVar[int]
     REDRIVE_FIELD_NUMBER: _ClassVar[int]
     LOCATE_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    LIST_KEYS_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_STAGE_FIELD_NUMBER: _ClassVar[int]
+    ABORT_STAGE_FIELD_NUMBER: _ClassVar[int]
+    LIST_SINKS_FIELD_NUMBER: _ClassVar[int]
+    FORGET_SINK_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     produce: Produce
     poll: Poll
@@ -71,11 +78,18 @@ class Request(_message.Message):
     configure_group: ConfigureGroup
     redrive: Redrive
     locate: Locate
+    changes: Changes
+    list_keys: ListKeys
+    stage: Stage
+    commit_stage: CommitStage
+    abort_stage: AbortStage
+    list_sinks: ListSinks
+    forget_sink: ForgetSink
     request_id: int
-    def __init__(self, produce: _Optional[_Union[Produce, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., nack: _Optional[_Union[Nack, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., stats: _Optional[_Union[Stats, _Mapping]] = ..., bootstrap: _Optional[_Union[Bootstrap, _Mapping]] = ..., set_rate_limit: _Optional[_Union[SetRateLimit, _Mapping]] = ..., set_retention: _Optional[_Union[SetRetention, _Mapping]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., produce_many: _Optional[_Union[ProduceMany, _Mapping]] = ..., ack_many: _Optional[_Union[AckMany, _Mapping]] = ..., nack_many: _Optional[_Union[NackMany, _Mapping]] = ..., extend: _Optional[_Union[Extend, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., list_topics: _Optional[_Union[ListTopics, _Mapping]] = ..., list_groups: _Optional[_Union[ListGroups, _Mapping]] = ..., create_group: _Optional[_Union[CreateGroup, _Mapping]] = ..., delete_group: _Optional[_Union[DeleteGroup, _Mapping]] = ..., configure_topic: _Optional[_Union[ConfigureTopic, _Mapping]] = ..., configure_group: _Optional[_Union[ConfigureGroup, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ..., locate: _Optional[_Union[Locate, _Mapping]] = ..., request_id: _Optional[int] = ...) -> None: ...
+    def __init__(self, produce: _Optional[_Union[Produce, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., nack: _Optional[_Union[Nack, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., stats: _Optional[_Union[Stats, _Mapping]] = ..., bootstrap: _Optional[_Union[Bootstrap, _Mapping]] = ..., set_rate_limit: _Optional[_Union[SetRateLimit, _Mapping]] = ..., set_retention: _Optional[_Union[SetRetention, _Mapping]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., produce_many: _Optional[_Union[ProduceMany, _Mapping]] = ..., ack_many: _Optional[_Union[AckMany, _Mapping]] = ..., nack_many: _Optional[_Union[NackMany, _Mapping]] = ..., extend: _Optional[_Union[Extend, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., list_topics: _Optional[_Union[ListTopics, _Mapping]] = ..., list_groups: _Optional[_Union[ListGroups, _Mapping]] = ..., create_group: _Optional[_Union[CreateGroup, _Mapping]] = ..., delete_group: _Optional[_Union[DeleteGroup, _Mapping]] = ..., configure_topic: _Optional[_Union[ConfigureTopic, _Mapping]] = ..., configure_group: _Optional[_Union[ConfigureGroup, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ..., locate: _Optional[_Union[Locate, _Mapping]] = ..., changes: _Optional[_Union[Changes, _Mapping]] = ..., list_keys: _Optional[_Union[ListKeys, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit_stage: _Optional[_Union[CommitStage, _Mapping]] = ..., abort_stage: _Optional[_Union[AbortStage, _Mapping]] = ..., list_sinks: _Optional[_Union[ListSinks, _Mapping]] = ..., forget_sink: _Optional[_Union[ForgetSink, _Mapping]] = ..., request_id: _Optional[int] = ...) -> None: ...
 
 class Response(_message.Message):
-    __slots__ = ("produced", "polled", "ok", "error", "stats", "produced_many", "fetched", "topics", "groups", "redriven", "located", "request_id")
+    __slots__ = ("produced", "polled", "ok", "error", "stats", "produced_many", "fetched", "topics", "groups", "redriven", "located", "changed", "keys", "stage_committed", "sinks", "request_id")
     PRODUCED_FIELD_NUMBER: _ClassVar[int]
     POLLED_FIELD_NUMBER: _ClassVar[int]
     OK_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +101,10 @@ class Response(_message.Message):
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     REDRIVEN_FIELD_NUMBER: _ClassVar[int]
     LOCATED_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    STAGE_COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    SINKS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     produced: Produced
     polled: Polled
@@ -99,8 +117,12 @@ class Response(_message.Message):
     groups: Groups
     redriven: Redriven
     located: Located
+    changed: Changed
+    keys: Keys
+    stage_committed: StageCommitted
+    sinks: Sinks
     request_id: int
-    def __init__(self, produced: _Optional[_Union[Produced, _Mapping]] = ..., polled: _Optional[_Union[Polled, _Mapping]] = ..., ok: _Optional[_Union[Ok, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., stats: _Optional[_Union[StatsResult, _Mapping]] = ..., produced_many: _Optional[_Union[ProducedMany, _Mapping]] = ..., fetched: _Optional[_Union[Fetched, _Mapping]] = ..., topics: _Optional[_Union[Topics, _Mapping]] = ..., groups: _Optional[_Union[Groups, _Mapping]] = ..., redriven: _Optional[_Union[Redriven, _Mapping]] = ..., located: _Optional[_Union[Located, _Mapping]] = ..., request_id: _Optional[int] = ...) -> None: ...
+    def __init__(self, produced: _Optional[_Union[Produced, _Mapping]] = ..., polled: _Optional[_Union[Polled, _Mapping]] = ..., ok: _Optional[_Union[Ok, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., stats: _Optional[_Union[StatsResult, _Mapping]] = ..., produced_many: _Optional[_Union[ProducedMany, _Mapping]] = ..., fetched: _Optional[_Union[Fetched, _Mapping]] = ..., topics: _Optional[_Union[Topics, _Mapping]] = ..., groups: _Optional[_Union[Groups, _Mapping]] = ..., redriven: _Optional[_Union[Redriven, _Mapping]] = ..., located: _Optional[_Union[Located, _Mapping]] = ..., changed: _Optional[_Union[Changed, _Mapping]] = ..., keys: _Optional[_Union[Keys, _Mapping]] = ..., stage_committed: _Optional[_Union[StageCommitted, _Mapping]] = ..., sinks: _Optional[_Union[Sinks, _Mapping]] = ..., request_id: _Optional[int] = ...) -> None: ...
 
 class Header(_message.Message):
     __slots__ = ("name", "value")
@@ -337,18 +359,20 @@ class ConfigureTopic(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., rate_per_sec: _Optional[float] = ..., burst: _Optional[int] = ..., max_messages: _Optional[int] = ..., max_age_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., keep: bool = ...) -> None: ...
 
 class CreateGroup(_message.Message):
-    __slots__ = ("topic", "group", "start", "start_value", "seek")
+    __slots__ = ("topic", "group", "start", "start_value", "seek", "reader")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     START_VALUE_FIELD_NUMBER: _ClassVar[int]
     SEEK_FIELD_NUMBER: _ClassVar[int]
+    READER_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     start: Start
     start_value: int
     seek: bool
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., start: _Optional[_Union[Start, str]] = ..., start_value: _Optional[int] = ..., seek: bool = ...) -> None: ...
+    reader: bool
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., start: _Optional[_Union[Start, str]] = ..., start_value: _Optional[int] = ..., seek: bool = ..., reader: bool = ...) -> None: ...
 
 class DeleteGroup(_message.Message):
     __slots__ = ("topic", "group")
@@ -383,26 +407,142 @@ class Redrive(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., max: _Optional[int] = ...) -> None: ...
 
 class Fetch(_message.Message):
-    __slots__ = ("topic", "offset", "end_offset", "max_messages", "max_bytes")
+    __slots__ = ("topic", "offset", "end_offset", "max_messages", "max_bytes", "columns")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     offset: int
     end_offset: int
     max_messages: int
     max_bytes: int
-    def __init__(self, topic: _Optional[str] = ..., offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+    columns: int
+    def __init__(self, topic: _Optional[str] = ..., offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., columns: _Optional[int] = ...) -> None: ...
 
 class Locate(_message.Message):
-    __slots__ = ("topic", "times_ms")
+    __slots__ = ("topic", "times_ms", "measures")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TIMES_MS_FIELD_NUMBER: _ClassVar[int]
+    MEASURES_FIELD_NUMBER: _ClassVar[int]
     topic: str
     times_ms: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, topic: _Optional[str] = ..., times_ms: _Optional[_Iterable[int]] = ...) -> None: ...
+    measures: _containers.RepeatedCompositeFieldContainer[Measure]
+    def __init__(self, topic: _Optional[str] = ..., times_ms: _Optional[_Iterable[int]] = ..., measures: _Optional[_Iterable[_Union[Measure, _Mapping]]] = ...) -> None: ...
+
+class Measure(_message.Message):
+    __slots__ = ("offset", "bytes")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    bytes: int
+    def __init__(self, offset: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class Changes(_message.Message):
+    __slots__ = ("filters", "after_sequence", "wait_ms", "max", "after")
+    FILTERS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    filters: _containers.RepeatedScalarFieldContainer[str]
+    after_sequence: int
+    wait_ms: int
+    max: int
+    after: str
+    def __init__(self, filters: _Optional[_Iterable[str]] = ..., after_sequence: _Optional[int] = ..., wait_ms: _Optional[int] = ..., max: _Optional[int] = ..., after: _Optional[str] = ...) -> None: ...
+
+class ListKeys(_message.Message):
+    __slots__ = ("after", "max")
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    MAX_FIELD_NUMBER: _ClassVar[int]
+    after: int
+    max: int
+    def __init__(self, after: _Optional[int] = ..., max: _Optional[int] = ...) -> None: ...
+
+class Stage(_message.Message):
+    __slots__ = ("sink", "epoch", "part", "number", "block")
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_FIELD_NUMBER: _ClassVar[int]
+    sink: str
+    epoch: int
+    part: str
+    number: int
+    block: bytes
+    def __init__(self, sink: _Optional[str] = ..., epoch: _Optional[int] = ..., part: _Optional[str] = ..., number: _Optional[int] = ..., block: _Optional[bytes] = ...) -> None: ...
+
+class StagedBlock(_message.Message):
+    __slots__ = ("lots",)
+    LOTS_FIELD_NUMBER: _ClassVar[int]
+    lots: _containers.RepeatedCompositeFieldContainer[StagedLot]
+    def __init__(self, lots: _Optional[_Iterable[_Union[StagedLot, _Mapping]]] = ...) -> None: ...
+
+class StagedLot(_message.Message):
+    __slots__ = ("topic", "priority", "content_type", "payloads", "headers", "times_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PAYLOADS_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    TIMES_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    priority: int
+    content_type: int
+    payloads: _containers.RepeatedScalarFieldContainer[bytes]
+    headers: _containers.RepeatedCompositeFieldContainer[Header]
+    times_ms: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., priority: _Optional[int] = ..., content_type: _Optional[int] = ..., payloads: _Optional[_Iterable[bytes]] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., times_ms: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class CommitStage(_message.Message):
+    __slots__ = ("sink", "epoch", "parts", "note")
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    sink: str
+    epoch: int
+    parts: _containers.RepeatedCompositeFieldContainer[StagedPart]
+    note: bytes
+    def __init__(self, sink: _Optional[str] = ..., epoch: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[StagedPart, _Mapping]]] = ..., note: _Optional[bytes] = ...) -> None: ...
+
+class StagedPart(_message.Message):
+    __slots__ = ("part", "blocks")
+    PART_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    part: str
+    blocks: int
+    def __init__(self, part: _Optional[str] = ..., blocks: _Optional[int] = ...) -> None: ...
+
+class AbortStage(_message.Message):
+    __slots__ = ("sink", "epoch", "parts")
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    sink: str
+    epoch: int
+    parts: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, sink: _Optional[str] = ..., epoch: _Optional[int] = ..., parts: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListSinks(_message.Message):
+    __slots__ = ("name", "after", "max")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    MAX_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    after: str
+    max: int
+    def __init__(self, name: _Optional[str] = ..., after: _Optional[str] = ..., max: _Optional[int] = ...) -> None: ...
+
+class ForgetSink(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class ListTopics(_message.Message):
     __slots__ = ("prefix", "after", "max", "name")
@@ -531,7 +671,7 @@ class Fetched(_message.Message):
     def __init__(self, incarnation: _Optional[int] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., slices: _Optional[_Iterable[_Union[Slice, _Mapping]]] = ...) -> None: ...
 
 class Slice(_message.Message):
-    __slots__ = ("first_offset", "count", "base_sequence", "time_ms", "bounds", "payloads", "run_starts", "run_positions", "run_times", "run_flags", "run_types", "extras", "producers")
+    __slots__ = ("first_offset", "count", "base_sequence", "time_ms", "bounds", "payloads", "run_starts", "run_positions", "run_times", "run_flags", "run_types", "extras", "producers", "signature_numbers", "signatures", "header_numbers", "header_bounds", "header_text_bounds", "header_texts", "schedule_numbers", "schedule_due", "schedule_expiry", "producer_numbers", "producer_counts", "producer_seqs", "producer_name_ends", "producer_names")
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     BASE_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -545,6 +685,20 @@ class Slice(_message.Message):
     RUN_TYPES_FIELD_NUMBER: _ClassVar[int]
     EXTRAS_FIELD_NUMBER: _ClassVar[int]
     PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURES_FIELD_NUMBER: _ClassVar[int]
+    HEADER_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    HEADER_BOUNDS_FIELD_NUMBER: _ClassVar[int]
+    HEADER_TEXT_BOUNDS_FIELD_NUMBER: _ClassVar[int]
+    HEADER_TEXTS_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULE_DUE_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULE_EXPIRY_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_SEQS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_NAME_ENDS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_NAMES_FIELD_NUMBER: _ClassVar[int]
     first_offset: int
     count: int
     base_sequence: int
@@ -558,7 +712,21 @@ class Slice(_message.Message):
     run_types: bytes
     extras: _containers.RepeatedCompositeFieldContainer[Extra]
     producers: _containers.RepeatedCompositeFieldContainer[ProducerRun]
-    def __init__(self, first_offset: _Optional[int] = ..., count: _Optional[int] = ..., base_sequence: _Optional[int] = ..., time_ms: _Optional[int] = ..., bounds: _Optional[bytes] = ..., payloads: _Optional[bytes] = ..., run_starts: _Optional[bytes] = ..., run_positions: _Optional[bytes] = ..., run_times: _Optional[bytes] = ..., run_flags: _Optional[bytes] = ..., run_types: _Optional[bytes] = ..., extras: _Optional[_Iterable[_Union[Extra, _Mapping]]] = ..., producers: _Optional[_Iterable[_Union[ProducerRun, _Mapping]]] = ...) -> None: ...
+    signature_numbers: bytes
+    signatures: bytes
+    header_numbers: bytes
+    header_bounds: bytes
+    header_text_bounds: bytes
+    header_texts: bytes
+    schedule_numbers: bytes
+    schedule_due: bytes
+    schedule_expiry: bytes
+    producer_numbers: bytes
+    producer_counts: bytes
+    producer_seqs: bytes
+    producer_name_ends: bytes
+    producer_names: bytes
+    def __init__(self, first_offset: _Optional[int] = ..., count: _Optional[int] = ..., base_sequence: _Optional[int] = ..., time_ms: _Optional[int] = ..., bounds: _Optional[bytes] = ..., payloads: _Optional[bytes] = ..., run_starts: _Optional[bytes] = ..., run_positions: _Optional[bytes] = ..., run_times: _Optional[bytes] = ..., run_flags: _Optional[bytes] = ..., run_types: _Optional[bytes] = ..., extras: _Optional[_Iterable[_Union[Extra, _Mapping]]] = ..., producers: _Optional[_Iterable[_Union[ProducerRun, _Mapping]]] = ..., signature_numbers: _Optional[bytes] = ..., signatures: _Optional[bytes] = ..., header_numbers: _Optional[bytes] = ..., header_bounds: _Optional[bytes] = ..., header_text_bounds: _Optional[bytes] = ..., header_texts: _Optional[bytes] = ..., schedule_numbers: _Optional[bytes] = ..., schedule_due: _Optional[bytes] = ..., schedule_expiry: _Optional[bytes] = ..., producer_numbers: _Optional[bytes] = ..., producer_counts: _Optional[bytes] = ..., producer_seqs: _Optional[bytes] = ..., producer_name_ends: _Optional[bytes] = ..., producer_names: _Optional[bytes] = ...) -> None: ...
 
 class Extra(_message.Message):
     __slots__ = ("number", "headers", "signature_version", "key_id", "signature", "signed_ms", "nonce", "due_ms", "expires_ms")
@@ -595,16 +763,92 @@ class ProducerRun(_message.Message):
     def __init__(self, number: _Optional[int] = ..., count: _Optional[int] = ..., producer_id: _Optional[str] = ..., seq: _Optional[int] = ...) -> None: ...
 
 class Located(_message.Message):
-    __slots__ = ("incarnation", "first_offset", "end_offset", "offsets")
+    __slots__ = ("incarnation", "first_offset", "end_offset", "offsets", "reaches")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    REACHES_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     first_offset: int
     end_offset: int
     offsets: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, incarnation: _Optional[int] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., offsets: _Optional[_Iterable[int]] = ...) -> None: ...
+    reaches: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, incarnation: _Optional[int] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., offsets: _Optional[_Iterable[int]] = ..., reaches: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Changed(_message.Message):
+    __slots__ = ("sequence", "topics", "more", "again", "deleted")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    AGAIN_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    topics: _containers.RepeatedCompositeFieldContainer[Topic]
+    more: bool
+    again: bool
+    deleted: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, sequence: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., more: bool = ..., again: bool = ..., deleted: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Keys(_message.Message):
+    __slots__ = ("keys", "more")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedCompositeFieldContainer[Key]
+    more: bool
+    def __init__(self, keys: _Optional[_Iterable[_Union[Key, _Mapping]]] = ..., more: bool = ...) -> None: ...
+
+class Key(_message.Message):
+    __slots__ = ("id", "public_key", "device", "topics", "created_ms", "expires_ms", "revoked_ms")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PUBLIC_KEY_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
+    REVOKED_MS_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    public_key: bytes
+    device: str
+    topics: str
+    created_ms: int
+    expires_ms: int
+    revoked_ms: int
+    def __init__(self, id: _Optional[int] = ..., public_key: _Optional[bytes] = ..., device: _Optional[str] = ..., topics: _Optional[str] = ..., created_ms: _Optional[int] = ..., expires_ms: _Optional[int] = ..., revoked_ms: _Optional[int] = ...) -> None: ...
+
+class StageCommitted(_message.Message):
+    __slots__ = ("epoch", "is_repetition", "messages")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    IS_REPETITION_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    is_repetition: bool
+    messages: int
+    def __init__(self, epoch: _Optional[int] = ..., is_repetition: bool = ..., messages: _Optional[int] = ...) -> None: ...
+
+class Sinks(_message.Message):
+    __slots__ = ("sinks", "more")
+    SINKS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    sinks: _containers.RepeatedCompositeFieldContainer[Sink]
+    more: bool
+    def __init__(self, sinks: _Optional[_Iterable[_Union[Sink, _Mapping]]] = ..., more: bool = ...) -> None: ...
+
+class Sink(_message.Message):
+    __slots__ = ("name", "epoch", "note", "messages", "committed_ms", "is_committing")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_MS_FIELD_NUMBER: _ClassVar[int]
+    IS_COMMITTING_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    epoch: int
+    note: bytes
+    messages: int
+    committed_ms: int
+    is_committing: bool
+    def __init__(self, name: _Optional[str] = ..., epoch: _Optional[int] = ..., note: _Optional[bytes] = ..., messages: _Optional[int] = ..., committed_ms: _Optional[int] = ..., is_committing: bool = ...) -> None: ...
 
 class Topics(_message.Message):
     __slots__ = ("topics", "more")
@@ -655,7 +899,7 @@ class Groups(_message.Message):
     def __init__(self, groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., more: bool = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("topic", "name", "position", "lag", "in_flight", "returned", "delayed", "dead_letters", "redeliveries", "consumers", "max_deliveries", "backoff_ms", "backoff_max_ms")
+    __slots__ = ("topic", "name", "position", "lag", "in_flight", "returned", "delayed", "dead_letters", "redeliveries", "consumers", "max_deliveries", "backoff_ms", "backoff_max_ms", "reader", "start")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
@@ -669,6 +913,8 @@ class Group(_message.Message):
     MAX_DELIVERIES_FIELD_NUMBER: _ClassVar[int]
     BACKOFF_MS_FIELD_NUMBER: _ClassVar[int]
     BACKOFF_MAX_MS_FIELD_NUMBER: _ClassVar[int]
+    READER_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
     topic: str
     name: str
     position: int
@@ -682,7 +928,9 @@ class Group(_message.Message):
     max_deliveries: int
     backoff_ms: int
     backoff_max_ms: int
-    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., position: _Optional[int] = ..., lag: _Optional[int] = ..., in_flight: _Optional[int] = ..., returned: _Optional[int] = ..., delayed: _Optional[int] = ..., dead_letters: _Optional[int] = ..., redeliveries: _Optional[int] = ..., consumers: _Optional[int] = ..., max_deliveries: _Optional[int] = ..., backoff_ms: _Optional[int] = ..., backoff_max_ms: _Optional[int] = ...) -> None: ...
+    reader: bool
+    start: int
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., position: _Optional[int] = ..., lag: _Optional[int] = ..., in_flight: _Optional[int] = ..., returned: _Optional[int] = ..., delayed: _Optional[int] = ..., dead_letters: _Optional[int] = ..., redeliveries: _Optional[int] = ..., consumers: _Optional[int] = ..., max_deliveries: _Optional[int] = ..., backoff_ms: _Optional[int] = ..., backoff_max_ms: _Optional[int] = ..., reader: bool = ..., start: _Optional[int] = ...) -> None: ...
 
 class Redriven(_message.Message):
     __slots__ = ("count",)
