@@ -1,8 +1,5 @@
 """The one command, ``penstock``: a table of subcommands, each imported when it is called.
 
-A producer on a small machine should not pay for importing a server. So the table holds names, not
-functions, and the one-line help as well, for ``penstock --help`` must not import anything either.
-
 Errors meant for the user (:class:`~penstock.errors.PenstockError`) become a line or two on standard
 error and exit status 1, and so do options that make no sense: there are two outcomes, done and not
 done. Anything else is a bug of ours and keeps its traceback.
@@ -10,12 +7,12 @@ done. Anything else is a bug of ours and keeps its traceback.
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any, Final, NoReturn
 
 import click
 
 from penstock import __version__
+from penstock.cli.lazy import LazyGroup
 from penstock.errors import PenstockError
 
 __all__ = ["COMMANDS", "main", "penstock"]
@@ -29,6 +26,7 @@ COMMANDS: Final = {
     "dlq": ("penstock.cli.dlq:dlq", "Look at dead letters, send them back or drop them."),
     "keys": ("penstock.cli.keys:keys", "Make and register the keys that devices sign with."),
     "config": ("penstock.cli.config:config", "Check and explain the configuration."),
+    "spark": ("penstock.cli.spark:spark", "Run data pipelines on Spark."),
     "store": ("penstock.cli.store:store", "Look after a data directory."),
 }
 """Subcommand → where it is, and what ``--help`` says about it."""
@@ -44,22 +42,8 @@ class _Failure(click.ClickException):
         click.echo(f"penstock: {self.message}", err=True, file=file)
 
 
-class _LazyGroup(click.Group):
-    """A group whose commands stand in ``COMMANDS``."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(import_module(module), attribute)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+class _Penstock(LazyGroup):
+    """The command itself, where errors become what the user reads."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -70,7 +54,9 @@ class _LazyGroup(click.Group):
             ctx.exit(_EXIT_INTERRUPTED)
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Penstock, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, message="penstock %(version)s")
 def penstock() -> None:
     """Penstock, a message broker: one durable journal behind every protocol."""

@@ -1,0 +1,21 @@
+"""``penstock spark``: what needs the extra ``penstock[spark]``, imported when it is called."""
+
+from typing import Final
+
+import click
+
+from penstock.cli.lazy import LazyGroup
+
+__all__ = ["SUBCOMMANDS", "spark"]
+
+SUBCOMMANDS: Final = {
+    "run": ("penstock.cli.spark_run:run", "Run a pipeline by its name."),
+}
+"""Subcommand → where it is, and what ``--help`` says about it."""
+
+
+@click.group(
+    cls=LazyGroup, table=SUBCOMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+)
+def spark() -> None:
+    """Run data pipelines on Spark."""

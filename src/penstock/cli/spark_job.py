@@ -1,0 +1,80 @@
+"""Running a job of the table for ``penstock spark run``: a session, its progress, its end.
+
+SIGINT and SIGTERM end a stream when the batch it works on is done; that is how a stream ends, so
+the exit status is 0. A second signal does not wait, and the status says so (130, 143): even then
+nothing is lost, for the batch is run again next time. Jobs that end by themselves are not waited
+for either: they are broken off by the first signal.
+"""
+
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+import click
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from penstock.cli.administration import say
+from penstock.spark.pipelines import progress, watch
+from penstock.spark.pipelines.table import Job, Outcome
+from penstock.spark.session import session
+
+__all__ = ["execute"]
+
+
+def execute(
+    found: Job,
+    options: dict[str, Any],
+    *,
+    master: str | None,
+    settings: dict[str, str],
+    as_json: bool,
+) -> None:
+    """Run a job in a session of its own, and show its progress, to its end."""
+    where = {"master": master} if master else {}
+    spark = session(f"penstock {found.name}", settings=settings, **where)
+    stream = sys.stderr if found.says else sys.stdout  # what such a job prints is its outcome
+    try:
+        with progress.display(stream, as_json=as_json) as display:
+            told = {"say": display.say} if found.says else {}
+            done = _explained(found, spark, **options, **told)
+            if done is not None and not isinstance(done, Outcome):
+                queries = done if isinstance(done, list) else [done]
+                watch.watch(queries, display, _stopped_by_signals())
+    finally:
+        spark.stop()
+    _conclude(done, as_json=as_json)
+
+
+def _explained(found: Job, spark: SparkSession, **options: Any) -> Any:
+    """Run it; what Spark has to say about a failure is said without its traceback."""
+    try:
+        return found.run(spark, **options)
+    except PySparkException as error:
+        raise watch.JobFailedError(f"{found.name} failed: {watch.cause(error)}") from error
+
+
+def _conclude(done: Any, *, as_json: bool) -> None:
+    """Say how it went. A verdict that is bad is exit status 1, and needs no further words."""
+    if not isinstance(done, Outcome):
+        return
+    say(done.document, done.text, as_json=as_json)
+    if not done.is_ok:
+        click.get_current_context().exit(1)
+
+
+def _stopped_by_signals() -> threading.Event:
+    """Take SIGINT and SIGTERM from Spark's session, which would break off the batch that runs."""
+    stop = threading.Event()
+
+    def on_signal(number: int, _frame: Any) -> None:
+        if stop.is_set():
+            os._exit(128 + number)  # asked twice: no cleaning up, which is what takes long
+        stop.set()
+        click.echo("ending when this batch is done; once more ends at once", err=True)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, on_signal)
+    return stop

@@ -1,0 +1,125 @@
+"""The jobs by name, and what a job is: a function with its options as data.
+
+The table holds names and one line of help each, so that a list of all jobs imports none of them; a
+job's module is imported when it is run. Each module declares its jobs beside their functions::
+
+    def run(spark, *, servers, subscribe, checkpoint, every): ...
+
+    JOB = Job("rollup", (SERVERS, SUBSCRIBE, CHECKPOINT, Option("every", "...", "duration")), run)
+
+To add a job: declare it so, and give it a line in ``JOBS``. ``penstock spark run`` does the rest:
+it makes the flags from the options, a session for the job, shows the progress and ends it well.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final, Literal
+
+import msgspec
+
+from penstock.errors import ConfigError
+
+__all__ = [
+    "CHECKPOINT",
+    "JOBS",
+    "READER",
+    "SERVERS",
+    "SUBSCRIBE",
+    "TRIGGER",
+    "Job",
+    "Option",
+    "Outcome",
+    "job",
+]
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One option of a job: a keyword argument of its function, and a flag of the command line.
+
+    ``name`` is the argument's, as in ``max_rows``; the flag is ``--max-rows``. A duration is
+    written with its unit and arrives as seconds. One that ``repeats`` arrives as a tuple.
+    """
+
+    name: str
+    help: str
+    kind: Literal["text", "flag", "integer", "number", "duration", "choice"] = "text"
+    default: Any = None
+    choices: tuple[str, ...] = ()
+    metavar: str = ""
+    is_required: bool = False
+    repeats: bool = False
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a job that ends has to say: for people, for programs, and whether all is well.
+
+    The command exits with 1 where ``is_ok`` is false; the job itself went through all the same.
+    """
+
+    text: str
+    document: Any = None
+    is_ok: bool = True
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A name, options, and ``run(spark, **options)``.
+
+    A job that streams returns its query, or a list of them, started; whoever called it waits. One
+    that ends by itself returns an :class:`Outcome`, or None. Where ``says`` is set, ``run`` also
+    gets ``say``, a function that takes a mapping of figures at each step, shown as progress.
+
+    The function's docstring is the text of ``--help``.
+    """
+
+    name: str
+    options: tuple[Option, ...]
+    run: Callable[..., Any]
+    says: bool = False
+
+
+# ── Options that many jobs have ───────────────────────────────────────────────────────────────
+
+SERVERS: Final = Option(
+    "servers",
+    "Where the broker is; any of its listeners will do.",
+    default="127.0.0.1:1883",
+    metavar="HOST:PORT,...",
+)
+SUBSCRIBE: Final = Option(
+    "subscribe",
+    "Topics to read: names and MQTT filters, separated by commas.",
+    metavar="FILTER,...",
+    is_required=True,
+)
+CHECKPOINT: Final = Option(
+    "checkpoint",
+    "Where the job notes how far it is; the same directory continues it.",
+    metavar="DIR",
+    is_required=True,
+)
+READER: Final = Option(
+    "reader",
+    "The name under which the broker knows this job, and shows its lag.",
+    metavar="NAME",
+)
+TRIGGER: Final = Option(
+    "trigger",
+    "When to work: continuous, available-now (what is there, then end), or every so often (10s).",
+    default="continuous",
+    metavar="WHEN",
+)
+
+
+# ── The table ─────────────────────────────────────────────────────────────────────────────────
+
+JOBS: Final[dict[str, tuple[str, str]]] = {}
+"""Name → where its :class:`Job` is (module:attribute), and what a list says about it."""
+
+
+def job(name: str) -> Job:
+    """Import a job; an unknown name is an error that lists all."""
+    if name not in JOBS:
+        raise ConfigError(f"there is no job {name!r}", f"there are: {', '.join(sorted(JOBS))}")
+    module, _, attribute = JOBS[name][0].partition(":")
+    found: Job = getattr(import_module(module), attribute)
+    return found

@@ -1,0 +1,130 @@
+"""Waiting for the queries of a job: progress is shown, and an end asked for is a good end.
+
+``StreamingQuery.stop`` breaks off the batch that runs. Nothing is lost by that, for the batch is
+run again at the next start; but its work is, and so the end is asked for between two batches
+instead: when none is being worked on, or as soon as the one that was has reported. The next one may
+have begun by then. That costs what it did in a moment.
+
+Where one query of a job fails, the others are ended too: a job is whole or it is not there.
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.errors import PenstockError
+from penstock.spark.pipelines.progress import Batch, batch_of
+
+__all__ = ["Display", "JobFailedError", "cause", "watch"]
+
+POLL_S: Final = 0.2
+"""How often queries are looked at; asking costs a call into the JVM, about a millisecond."""
+
+STOP_POLL_S: Final = 0.02
+"""How often, while they are ending: the moment between two batches is short."""
+
+CAUSE_CHARACTERS: Final = 2000
+"""How much of Spark's account of a failure is repeated. All of it is in Spark's log."""
+
+
+class Display(Protocol):
+    """Whoever shows what was done."""
+
+    def show(self, batch: Batch) -> None:
+        """Take a batch that was finished."""
+
+
+class JobFailedError(PenstockError):
+    """A query of a job ended with an error."""
+
+
+def watch(queries: Sequence[StreamingQuery], display: Display, stop: threading.Event) -> None:
+    """Wait until all queries have ended, or ``stop`` is set and they have been ended well."""
+    watched = [_Watched(query, display) for query in queries]
+    while any(each.is_active() for each in watched) and not stop.is_set():
+        if any(each.has_failed() for each in watched):
+            break
+        stop.wait(POLL_S)
+    _end(watched)
+    for each in watched:
+        each.look()
+        each.raise_failure()
+
+
+def _end(watched: Sequence["_Watched"]) -> None:
+    """End what still runs, each between two of its batches."""
+    for each in watched:
+        each.ask_to_end()
+    while any(not each.try_to_end() for each in watched):
+        time.sleep(STOP_POLL_S)
+
+
+class _Watched:
+    """One query: which of its batches were shown, and where it was when its end was asked for."""
+
+    def __init__(self, query: StreamingQuery, display: Display) -> None:
+        self.query = query
+        self._display = display
+        self._shown: tuple[int, str] = (-1, "")
+        self._asked_at: tuple[int, str] = (-1, "")
+
+    def is_active(self) -> bool:
+        self.look()
+        return self.query.isActive
+
+    def has_failed(self) -> bool:
+        return not self.query.isActive and self.query.exception() is not None
+
+    def look(self) -> None:
+        """Show the batches that were finished since the last look.
+
+        Spark keeps the last hundred reports. They are fetched only where more than one is new.
+        """
+        last = self.query.lastProgress
+        if last is None or _mark(last) <= self._shown:
+            return
+        is_next = last["batchId"] <= self._shown[0] + 1
+        for progress in [last] if is_next else self.query.recentProgress:
+            if _mark(progress) > self._shown:
+                self._shown = _mark(progress)
+                self._display.show(batch_of(progress))
+
+    def ask_to_end(self) -> None:
+        self.look()
+        self._asked_at = self._shown
+
+    def try_to_end(self) -> bool:
+        """End the query if it is between two batches; say whether it has ended."""
+        if not self.query.isActive:
+            return True
+        self.look()
+        status = self.query.status
+        is_at_work = status["isTriggerActive"] and status["isDataAvailable"]
+        if is_at_work and self._shown == self._asked_at:
+            return False
+        self.query.stop()
+        return True
+
+    def raise_failure(self) -> None:
+        error = self.query.exception()
+        if error is not None:
+            name = self.query.name or str(self.query.id)
+            raise JobFailedError(
+                f"{name} failed: {cause(error)}",
+                "nothing is lost: the same command with the same checkpoint goes on from here",
+            ) from error
+
+
+def _mark(progress: "dict[str, object]") -> tuple[int, str]:
+    """What orders reports. A query without data reports now and then, with the same batch."""
+    return int(str(progress["batchId"])), str(progress["timestamp"])
+
+
+def cause(error: PySparkException) -> str:
+    """Say why, at a length that can be read."""
+    text = str(error).strip()
+    return text if len(text) <= CAUSE_CHARACTERS else text[:CAUSE_CHARACTERS] + " ..."
