@@ -1,6 +1,7 @@
 """What every test leaves as it found it."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import structlog
@@ -11,6 +12,9 @@ from penstock.testing.quiet import Quiet
 # A busy machine is no failure of what is tested.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+SPARK = "tests/spark/"
+"""Where the tests are that share one session of Spark."""
 
 
 @pytest.fixture(autouse=True)
@@ -23,3 +27,25 @@ def _log_as_before() -> Iterator[None]:
     yield
     if not was_configured and not Quiet._holders:
         structlog.reset_defaults()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let ``--dist loadfile`` keep all tests of Spark on one worker: they share one session.
+
+    They are the first to be handed out, for they are the longest piece of work that there is.
+    """
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFileAndSpark(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return SPARK if nodeid.startswith(SPARK) else super()._split_scope(nodeid)
+
+        def _assign_work_unit(self, node: Any) -> None:
+            if SPARK in self.workqueue:
+                self.workqueue.move_to_end(SPARK, last=False)
+            super()._assign_work_unit(node)
+
+    return ByFileAndSpark(config, log)
