@@ -1,0 +1,187 @@
+"""Who is in the fleet and what each sensor says at which tick; all of it follows from the seed.
+
+There is no state: a sensor's sequence number, its silence and its slips are functions of the tick.
+So a test can say what must be in the archive without having watched, and two demos with the same
+seed differ in their times only.
+
+Faults are dealt before steadiness, so that a small fleet has one of each:
+
+==========  ====================================================================================
+silent      says nothing for a stretch in the middle, then goes on with the next number
+gone        stops for good
+repeat      says some readings twice
+garbage     some payloads are no JSON: signed, taken, archived, but no reading
+jump        its numbers jump once, as if readings were lost before they reached the broker
+impostor    signs with a key that is not registered under its id: the broker takes none of it
+==========  ====================================================================================
+
+There is one impostor at each door, beside the others: all doors must turn it away.
+"""
+
+from enum import StrEnum
+from hashlib import sha256
+from math import pi, sin
+from random import Random
+from typing import Final
+
+import msgspec
+
+from penstock.errors import ConfigError
+
+__all__ = [
+    "DEVICES_MAX",
+    "DEVICES_MIN",
+    "FLEET_FILTER",
+    "Door",
+    "Fault",
+    "Reading",
+    "Script",
+    "Sensor",
+    "make_fleet",
+    "secret_seed",
+]
+
+DEVICES_MIN: Final = 6
+"""Two at each door; one of each fault, and one that is well."""
+
+DEVICES_MAX: Final = 300
+"""Each has a topic, a key and, at the binary door, a connection."""
+
+FLEET_FILTER: Final = "secure/fleet/#"
+"""What the readers subscribe to. Topics under ``secure/`` take signed messages only."""
+
+
+class Door(StrEnum):
+    """How a sensor reaches the broker."""
+
+    MQTT = "mqtt"
+    BINARY = "binary"
+    RESP = "resp"
+
+
+class Fault(StrEnum):
+    """What is wrong with a sensor; see the module."""
+
+    STEADY = "steady"
+    SILENT = "silent"
+    GONE = "gone"
+    REPEAT = "repeat"
+    GARBAGE = "garbage"
+    JUMP = "jump"
+    IMPOSTOR = "impostor"
+
+
+_DEALT: Final = (Fault.SILENT, Fault.REPEAT, Fault.GARBAGE, Fault.JUMP, Fault.GONE)
+
+REPEAT_EVERY: Final = 15
+GARBAGE_EVERY: Final = 12
+JUMP_BY: Final = 100
+
+
+class Sensor(msgspec.Struct, frozen=True):
+    """One device."""
+
+    name: str
+    door: Door
+    fault: Fault
+
+    @property
+    def topic(self) -> str:
+        """Where its readings go."""
+        return f"secure/fleet/{self.door}/{self.name}"
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """One message of a sensor."""
+
+    seq: int
+    payload: bytes
+
+
+class _Values(msgspec.Struct, frozen=True):
+    """The payload of a reading that is in order."""
+
+    device: str
+    seq: int
+    temperature: float
+    humidity: float
+
+
+def make_fleet(devices: int) -> tuple[Sensor, ...]:
+    """Deal doors and faults to so many sensors, and add an impostor at each door."""
+    if not DEVICES_MIN <= devices <= DEVICES_MAX:
+        raise ConfigError(
+            f"a fleet has {DEVICES_MIN} to {DEVICES_MAX} devices, not {devices}",
+            f"{DEVICES_MIN} is enough to see every fault",
+        )
+    doors = list(Door)
+    sensors = [
+        Sensor(f"sensor-{number + 1:03}", doors[number % 3], _fault(number, devices))
+        for number in range(devices)
+    ]
+    return (*sensors, *(Sensor(f"impostor-{door}", door, Fault.IMPOSTOR) for door in doors))
+
+
+def _fault(number: int, devices: int) -> Fault:
+    """Every fault once, and again for each further dozen; the last third is steady."""
+    round_number, place = divmod(number, 12)
+    is_first = round_number == 0
+    if place < len(_DEALT) and (is_first or number < devices * 2 // 3):
+        return _DEALT[place]
+    return Fault.STEADY
+
+
+def secret_seed(seed: int, name: str) -> bytes:
+    """Return the 32 bytes that a sensor's key is made of: for a show, and for nothing else."""
+    return sha256(f"penstock demo {seed} {name}".encode()).digest()
+
+
+class Script:
+    """What everybody says, tick by tick, in a run of so many ticks."""
+
+    def __init__(self, seed: int, ticks: int) -> None:
+        self._seed = seed
+        self.ticks = ticks
+        self._silence = ticks * 3 // 10, ticks * 6 // 10
+        """Where silent sensors say nothing."""
+        self._gone_at = ticks * 6 // 10
+        self._jump_at = ticks // 2
+
+    def readings(self, sensor: Sensor, tick: int) -> list[Reading]:
+        """Say what a sensor sends at a tick: mostly one reading, maybe none or two."""
+        seq = self._seq(sensor, tick)
+        if seq is None:
+            return []
+        reading = Reading(seq, self._payload(sensor, tick, seq))
+        is_repeated = sensor.fault is Fault.REPEAT and tick % REPEAT_EVERY == REPEAT_EVERY - 1
+        return [reading, reading] if is_repeated else [reading]
+
+    def _seq(self, sensor: Sensor, tick: int) -> int | None:
+        """Return its number, None where it is silent; numbers count what was said."""
+        begin, end = self._silence
+        match sensor.fault:
+            case Fault.GONE if tick >= self._gone_at:
+                return None
+            case Fault.SILENT if begin <= tick < end:
+                return None
+            case Fault.SILENT if tick >= end:
+                return tick - (end - begin)
+            case Fault.JUMP if tick >= self._jump_at:
+                return tick + JUMP_BY
+            case _:
+                return tick
+
+    def _payload(self, sensor: Sensor, tick: int, seq: int) -> bytes:
+        chance = Random(f"{self._seed}/{sensor.name}/{tick}")  # noqa: S311 - a show, no secret
+        if sensor.fault is Fault.GARBAGE and tick % GARBAGE_EVERY == GARBAGE_EVERY - 1:
+            return b"\xff\xfe garbage " + chance.randbytes(8)
+        place = Random(f"{self._seed}/{sensor.name}").random()  # noqa: S311 - the same
+        wave = sin(2 * pi * (tick / max(1, self.ticks) * 2 + place))
+        return msgspec.json.encode(
+            _Values(
+                sensor.name,
+                seq,
+                round(18 + 6 * place + 3 * wave + chance.gauss(0, 0.3), 2),
+                round(50 + 10 * wave + chance.gauss(0, 1), 1),
+            )
+        )
