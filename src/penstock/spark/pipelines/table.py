@@ -112,7 +112,12 @@ TRIGGER: Final = Option(
 
 # ── The table ─────────────────────────────────────────────────────────────────────────────────
 
-JOBS: Final[dict[str, tuple[str, str]]] = {}
+JOBS: Final[dict[str, tuple[str, str]]] = {
+    "rollup": (
+        "penstock.spark.pipelines.rollup:JOB",
+        "Count and average measurements in windows of time.",
+    ),
+}
 """Name → where its :class:`Job` is (module:attribute), and what a list says about it."""
 
 

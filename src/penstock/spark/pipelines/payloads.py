@@ -1,0 +1,97 @@
+"""Columns made from messages: a number of a payload, a time of an event, the name of a device.
+
+These are expressions for Spark, which works on them without Python. What devices send is not to be
+trusted: what is no JSON, no number or no time becomes null, and never an error that ends a job.
+
+Times from the future are null as well. A watermark follows the latest time that was seen, so one
+device whose clock is a year ahead would close every window, for all devices, for a year.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as f
+
+from penstock.errors import ConfigError
+
+__all__ = ["BROKER_TIME", "HEADER_TIME", "check_path", "device", "event_time", "field", "number"]
+
+BROKER_TIME: Final = "broker"
+"""The time at which the broker took the message."""
+
+HEADER_TIME: Final = "header"
+"""The header ``time``: milliseconds since 1970, in decimal. The sink of ours writes it."""
+
+AHEAD_S: Final = 300
+"""How far a device's clock may be ahead of the broker's."""
+
+SECONDS_BELOW: Final = 100_000_000_000
+"""A smaller number is a time in seconds. As milliseconds it would be in the spring of 1973."""
+
+PATH_CHARACTERS_MAX: Final = 200
+
+
+def check_path(path: str) -> str:
+    """Accept the path of a field, as in ``$.temperature`` or ``$.engine.rpm``."""
+    if not path.startswith("$") or not 2 < len(path) <= PATH_CHARACTERS_MAX:
+        raise ConfigError(f"{path!r} is not the path of a field", 'write it as in "$.temperature"')
+    return path
+
+
+def field(path: str) -> Column:
+    """A field of a JSON payload, as text; null if it is not there, or the payload is no JSON."""
+    return f.get_json_object(f.col("payload").cast("string"), check_path(path))
+
+
+def number(path: str | None) -> Column:
+    """A number: of a field, or the whole payload. Infinity and what is no number are null."""
+    text = field(path) if path else f.col("payload").cast("string")
+    value = f.trim(text).try_cast("double")
+    return f.when(~f.isnan(value) & (f.abs(value) < f.lit(float("inf"))), value)
+
+
+def device(where: str) -> Column:
+    """The name of a device: the topic, one of its levels (``level:2``), or a field (``$.id``)."""
+    if where == "topic":
+        return f.col("topic")
+    if where.startswith("level:"):
+        return f.try_element_at(f.split("topic", "/"), f.lit(_level(where)))
+    return field(where)
+
+
+def _level(where: str) -> int:
+    level = where.removeprefix("level:")
+    if not level.isdecimal() or not 1 <= int(level) <= 100:
+        raise ConfigError(f"{where!r} is no level of a topic", 'the first one is "level:1"')
+    return int(level)
+
+
+def event_time(where: str) -> Column:
+    """When it happened: by the broker's clock, the header ``time``, or a field of the payload.
+
+    A message without the header, or the field, happened when the broker took it.
+    """
+    broker = f.col("timestamp")
+    if where == BROKER_TIME:
+        return broker
+    told = _header_time() if where == HEADER_TIME else _field_time(where)
+    time = f.coalesce(told, broker)
+    return f.when(time <= broker + f.expr(f"INTERVAL {AHEAD_S} SECONDS"), time)
+
+
+def _header_time() -> Column:
+    ours = f.filter("headers", lambda header: header["key"] == "time")
+    return _moment(f.get(ours, 0)["value"].cast("string"))
+
+
+def _field_time(path: str) -> Column:
+    text = field(path)
+    return f.coalesce(_moment(text), text.try_cast("timestamp"))
+
+
+def _moment(text: Column) -> Column:
+    """Read a number of milliseconds, or seconds, since 1970."""
+    value = text.try_cast("double")
+    milliseconds = f.when(value < SECONDS_BELOW, value * 1000).otherwise(value)
+    is_sane = value.between(0, 253_402_300_799_000)  # the year 9999, where Spark's times end
+    return f.when(is_sane, f.timestamp_millis(milliseconds.cast("bigint")))
