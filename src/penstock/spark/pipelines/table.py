@@ -113,6 +113,14 @@ TRIGGER: Final = Option(
 # ── The table ─────────────────────────────────────────────────────────────────────────────────
 
 JOBS: Final[dict[str, tuple[str, str]]] = {
+    "archive": (
+        "penstock.spark.pipelines.archive:JOB",
+        "Keep topics as Parquet, each message once.",
+    ),
+    "compact": (
+        "penstock.spark.pipelines.compaction:JOB",
+        "Make few files of many in an archive.",
+    ),
     "rollup": (
         "penstock.spark.pipelines.rollup:JOB",
         "Count and average measurements in windows of time.",

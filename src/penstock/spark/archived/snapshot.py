@@ -1,0 +1,123 @@
+"""An archive at one moment: its files, and how far each topic is archived.
+
+The manifest is read first, then the logs: what a log has beyond the manifest's mark was not
+compacted when the manifest was written (see ``manifest``). The position is that of the last batch
+in the very log that gave the files, taken from the query's checkpoint. The checkpoint has it before
+the batch is run, and keeps it for a hundred batches more.
+"""
+
+from collections.abc import Collection, Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from penstock.errors import StorageDamaged
+from penstock.spark.archived import manifest as manifests
+from penstock.spark.archived import sink_log
+from penstock.spark.archived.layout import CHECKPOINT, LIVE, date_of, key_of, topic_key
+from penstock.spark.archived.manifest import Manifest, Segment
+from penstock.spark.archived.sink_log import SinkLog
+
+__all__ = ["Archived", "Part", "Snapshot", "chosen", "position", "take"]
+
+_ATTEMPTS: Final = 5
+
+
+class Part(msgspec.Struct, frozen=True, gc=False):
+    """A Parquet file of the archive, by its absolute path."""
+
+    path: str
+    size: int
+
+
+class Archived(msgspec.Struct, frozen=True, gc=False):
+    """What is archived of a topic: of this incarnation, offsets from ``first`` up to ``next``.
+
+    Offsets that the topic never had rows for, because they were deleted, are not there either.
+    """
+
+    incarnation: int
+    first: int
+    next: int
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """The files that are the archive, and the log of each segment that they were taken from."""
+
+    root: Path
+    manifest: Manifest
+    logs: dict[str, SinkLog]
+    parts: tuple[Part, ...]
+
+    @property
+    def batch(self) -> int:
+        """The last batch that is archived; -1 if none is."""
+        return self.logs[self.manifest.current.name].batch
+
+
+def take(root: Path) -> Snapshot:
+    """Look which files are the archive now."""
+    manifest = manifests.load(root)
+    logs = {s.name: sink_log.read(root / LIVE / s.name) for s in manifest.segments}
+    parts = [Part(str(root / file.path), file.size) for file in manifest.files]
+    for segment in manifest.segments:
+        parts += _uncovered(root, segment, logs[segment.name])
+    return Snapshot(root, manifest, logs, tuple(parts))
+
+
+def _uncovered(root: Path, segment: Segment, log: SinkLog) -> Iterator[Part]:
+    count = segment.covered
+    if count and (len(log.entries) < count or log.entries[count - 1].path != segment.last):
+        raise StorageDamaged(
+            f"the log of {root / LIVE / segment.name} is not the one that was compacted",
+            "Restore its _spark_metadata: without it rows would be missing, or there twice.",
+        )
+    for entry in log.entries[count:]:
+        yield Part(str(root / LIVE / segment.name / entry.path), entry.size)
+
+
+def chosen(
+    parts: Collection[Part],
+    topics: Collection[str] | None = None,
+    since: date | None = None,
+    until: date | None = None,
+) -> list[Part]:
+    """Return the files that may have rows of these topics and days (both included).
+
+    Directories tell; a file whose path does not say is always among them.
+    """
+    keys = None if topics is None else {topic_key(topic) for topic in topics}
+
+    def fits(part: Part) -> bool:
+        key, day = key_of(part.path), date_of(part.path)
+        if keys is not None and key is not None and key not in keys:
+            return False
+        return day is None or ((since is None or day >= since) and (until is None or day <= until))
+
+    return [part for part in parts if fits(part)]
+
+
+def position(snapshot: Snapshot) -> dict[str, Archived]:
+    """Tell how far each topic is archived in this snapshot."""
+    if snapshot.batch < 0:
+        return {}
+    checkpoint = snapshot.root / (snapshot.manifest.checkpoint or CHECKPOINT)
+    path = checkpoint / "offsets" / str(snapshot.batch)
+    try:
+        lines = path.read_text().splitlines()
+    except FileNotFoundError:
+        raise StorageDamaged(
+            f"the checkpoint of the archive lacks batch {snapshot.batch}: {path}",
+            "Take the snapshot again; if it stays so, the checkpoint belongs to another archive.",
+        ) from None
+    return _archived(path, lines[-1])
+
+
+def _archived(path: Path, line: str) -> dict[str, Archived]:
+    try:
+        topics: dict[str, Any] = msgspec.json.decode(line)["topics"]
+        return {name: Archived(of, first, end) for name, (of, end, first) in topics.items()}
+    except (msgspec.MsgspecError, KeyError, TypeError, ValueError):
+        raise StorageDamaged(f"{path} does not end with offsets of this source") from None
