@@ -196,6 +196,8 @@ class GroupMade(msgspec.Struct, frozen=True, array_like=True, tag=14, gc=False):
     topic: bytes
     group: bytes
     start: int
+    reader: bool = False
+    """Whether it stands for somebody who reads by itself, and only says how far."""
 
 
 class GroupMoved(msgspec.Struct, frozen=True, array_like=True, tag=15, gc=False):

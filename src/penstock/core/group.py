@@ -85,6 +85,8 @@ class _Row(msgspec.Struct, array_like=True):
     backoff_max_ms: int = 0
     dead_letters: int = 0
     redeliveries: int = 0
+    start: int = 0
+    reader: bool = False
 
 
 _decoder = msgspec.msgpack.Decoder(_Row)
@@ -95,9 +97,13 @@ _encoder = msgspec.msgpack.Encoder()
 class Group:
     """One group of one topic."""
 
-    def __init__(self, topic: bytes, name: bytes, start: int) -> None:
+    def __init__(self, topic: bytes, name: bytes, start: int, *, reader: bool = False) -> None:
         self.topic = topic
         self.name = name
+        self.start = start
+        """Where it was made, or moved to the last time."""
+        self.reader = reader
+        """Whether it stands for somebody who reads by itself, and only says how far."""
         self.heads = [start] * LANES
         """Per priority, the offset of the next message to be handed out for the first time."""
         self.ahead = 0
@@ -589,6 +595,7 @@ class Group:
 
     def move(self, start: int) -> None:
         """The next new message to be handed out is that of ``start``."""
+        self.start = start
         self.heads = [start] * LANES
         self.ahead = 0
         self.version += 1
@@ -654,6 +661,8 @@ class Group:
                 self.backoff_max_ms,
                 self.dead_letters,
                 self.redeliveries,
+                self.start,
+                self.reader,
             )
         )
 
@@ -688,6 +697,7 @@ class Group:
         group.max_deliveries = data.max_deliveries
         group.backoff_ms, group.backoff_max_ms = data.backoff_ms, data.backoff_max_ms
         group.dead_letters, group.redeliveries = data.dead_letters, data.redeliveries
+        group.start, group.reader = data.start, data.reader
         group.pending.update(data.pending)
         group._unchunked = list(group.pending)
         for name, seen_ms, active_ms in data.consumers:

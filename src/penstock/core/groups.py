@@ -4,6 +4,7 @@ What one group is and does is in ``group``. Here a command finds its group, or m
 the checkpoint are kept, and the number of the next lease, which no lease had before.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 from penstock.core.commands import (
@@ -80,6 +81,8 @@ class Groups:
         self.by_topic: dict[bytes, dict[bytes, Group]] = {}
         self.count = 0
         """How many groups there are."""
+        self._working: Counter[bytes] = Counter()
+        """How many groups of a topic work on it: all but those that stand for readers."""
         self._floors = Floors(self.by_topic)
         self.dirty: dict[bytes, None] = {}
         """Keys (``row_key``) of groups whose row on disk is older than the state here."""
@@ -100,8 +103,12 @@ class Groups:
         return self.by_topic.get(topic, {}).get(name)
 
     def floor(self, topic: bytes) -> int | None:
-        """Everything below is done by every group of the topic; None: it has no group."""
-        return self._floors.floor(topic)
+        """Everything below is done by every group of the topic; None: nobody works on it.
+
+        Readers hold up what they have not read. But what they have read is not done: as long as
+        there are only readers, those who are to work may be yet to come.
+        """
+        return self._floors.floor(topic) if topic in self._working else None
 
     def __iter__(self) -> Iterator[Group]:
         for groups in self.by_topic.values():
@@ -155,9 +162,16 @@ class Groups:
         self.dirty[key] = None
         self._deleted.setdefault(key, set()).update(self._stored.get(key, ()))
         self.count -= 1
+        self._count_working(group, -1)
         del self.by_topic[group.topic][group.name]
         if not self.by_topic[group.topic]:
             del self.by_topic[group.topic]
+
+    def _count_working(self, group: Group, change: int) -> None:
+        if not group.reader:
+            self._working[group.topic] += change
+            if not self._working[group.topic]:
+                del self._working[group.topic]
 
     def _make(self, command: GroupMade, group: Group | None, index: int) -> bool:
         """Make a group; tell whether it is new.
@@ -167,10 +181,11 @@ class Groups:
         """
         if group is not None:
             return False
-        group = Group(command.topic, command.group, command.start)
+        group = Group(command.topic, command.group, command.start, reader=command.reader)
         group.version = index << 16
         self.by_topic.setdefault(command.topic, {})[command.group] = group
         self.count += 1
+        self._count_working(group, 1)
         self._floors.lower(group)
         self.dirty[row_key(command.topic, command.group)] = None
         return True
@@ -271,6 +286,7 @@ class Groups:
         group = Group.from_row(row)
         self.by_topic.setdefault(group.topic, {})[group.name] = group
         self.count += 1
+        self._count_working(group, 1)
 
     def load_chunk(self, key: bytes, row: bytes) -> None:
         """Take a chunk of what is pending; then ``end_loading``."""

@@ -299,12 +299,14 @@ class Desks:
         groups = self._hub.broker.groups
         return groups.count < GROUPS_MAX or groups.get(topic, group) is not None
 
-    def make_group(self, topic: bytes, group: bytes, start: Start, outlet: Any) -> None:
+    def make_group(
+        self, topic: bytes, group: bytes, start: Start, outlet: Any, *, reader: bool = False
+    ) -> None:
         """Make a group, if there is none; ``outlet`` learns whether there was none."""
         if self._hub.broker.groups.get(topic, group) is not None:
             outlet.outcome(False)
             return
-        self._locate(topic, start, outlet, lambda offset: GroupMade(topic, group, offset))
+        self._locate(topic, start, outlet, lambda offset: GroupMade(topic, group, offset, reader))
 
     def seek(self, topic: bytes, group: bytes, start: Start, outlet: Any) -> None:
         """Move a group."""

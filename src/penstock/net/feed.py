@@ -125,6 +125,8 @@ class Feed:
         """Who is told of commits with signed messages, or ones with headers."""
         self.on_extras_failed: Callable[[Batch], None] | None = None
         """Who is told of such commits that failed."""
+        self.on_committed: Callable[[Batch], None] | None = None
+        """Who is told of all commits that have messages, or topics that are no more."""
         self.on_dropped: Callable[[bytes], None] | None = None
         """Who is told of topics that are no more, before anybody hears of the next of that name."""
 
@@ -179,6 +181,8 @@ class Feed:
                 _guarded(self.on_dropped, topic)
         if batch.extras and self.on_extras is not None:
             _guarded(self.on_extras, batch)
+        if self.on_committed is not None:
+            _guarded(self.on_committed, batch)
         if not self.is_wanted:
             return
         grown: list[bytes] = []

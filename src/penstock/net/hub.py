@@ -39,6 +39,7 @@ from penstock.net.admission import (
     SIGNED_ONLY,
     topic_refusal,
 )
+from penstock.net.changes import Changes
 from penstock.net.clock import Clock
 from penstock.net.feed import Feed
 from penstock.net.incomplete import Incomplete
@@ -197,7 +198,9 @@ class Hub:
         self._flushed_at = 0.0
         self._received_at_flush = 0
         self.incomplete = Incomplete(config.limits.incomplete_bytes_max)
+        self.changes = Changes(clock.wall_ms(), store.next_index)
         self.feed = Feed()
+        self.feed.on_committed = self.changes.committed
         self.gate = _gate(config, broker, max(clock.wall_ms(), signed_until_ms + 1))
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="penstock-read")
         self.pipeline = self._make_pipeline()

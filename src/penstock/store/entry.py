@@ -283,6 +283,20 @@ class Entry:
             self._columns[section] = found
         return found
 
+    def has(self, section: int) -> bool:
+        """Whether the entry has a section."""
+        return section in self._sections
+
+    def u32(self, section: int, first: int, end: int) -> memoryview:
+        """Numbers ``first … end - 1`` of a section the entry has, as the bytes that they are."""
+        start = self._sections[section][0]
+        return self.buffer[start + 4 * first : start + 4 * end]
+
+    def u64(self, section: int, first: int, end: int) -> memoryview:
+        """The same of a section of u64."""
+        start = self._sections[section][0]
+        return self.buffer[start + 8 * first : start + 8 * end]
+
     @cached_property
     def run_positions(self) -> memoryview:
         """Position in the batch of each run's first message."""

@@ -21,7 +21,7 @@ a round, not of the journal.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -52,6 +52,8 @@ from penstock.store.store import (
     NOTHING_SPARED,
     Commit,
     Order,
+    RawQuery,
+    RawSlice,
     Removed,
     RetentionRules,
     Spared,
@@ -73,6 +75,9 @@ ENTRY_BYTES_PER_GROUP = 256
 """Generous estimates of what an entry needs beside its payloads, to make room for it."""
 DELETED_ROW_BYTES = 64
 """The same for a range of deleted offsets."""
+
+
+Result = TypeVar("Result")
 
 
 class _Written(NamedTuple):
@@ -446,6 +451,16 @@ class LmdbStore:
         """See ``Store``."""
         return self._reader.read_topic(topic, offset, count_max, bytes_max)
 
+    def read_raw(
+        self, query: RawQuery, make: Callable[[TopicInfo, int, list[RawSlice]], Result]
+    ) -> Result | None:
+        """See ``Store``."""
+        return self._reader.read_raw(query, make)
+
+    def measure(self, topic: bytes, offset: int, bytes_max: int) -> int:
+        """See ``Store``."""
+        return self._reader.measure(topic, offset, bytes_max)
+
     def read_marks(self, topic: bytes, offset: int, count_max: int) -> TopicMarks:
         """See ``Store``."""
         return self._reader.read_marks(topic, offset, count_max)
@@ -454,9 +469,9 @@ class LmdbStore:
         """See ``Store``."""
         return self._reader.topic(name)
 
-    def topics(self, prefix: bytes = b"") -> Iterator[TopicInfo]:
+    def topics(self, prefix: bytes = b"", after: bytes = b"") -> Iterator[TopicInfo]:
         """See ``Store``."""
-        return self._reader.topics(prefix)
+        return self._reader.topics(prefix, after)
 
     def retain(
         self,

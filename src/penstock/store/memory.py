@@ -7,10 +7,12 @@ conformance tests.
 
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from operator import attrgetter
 from time import perf_counter
+from typing import TypeVar
 
 from penstock.errors import StorageError
 from penstock.model.message import Message
@@ -18,6 +20,8 @@ from penstock.store.batch import Batch
 from penstock.store.deletions import NOTHING, Ranges, Stretch, erase, stretches_of
 from penstock.store.entry import Entry, GroupView, Placement, decode, encode
 from penstock.store.index import Reference, reference
+from penstock.store.measure import Span, reach
+from penstock.store.raw import gather_raw, raw_next, raw_span
 from penstock.store.slices import Piece, gather, gather_marks, piece_bytes
 from penstock.store.store import (
     CLOCK_ERROR_MS_MAX,
@@ -25,6 +29,8 @@ from penstock.store.store import (
     NOTHING_SPARED,
     Commit,
     Order,
+    RawQuery,
+    RawSlice,
     Removed,
     RetentionRules,
     Spared,
@@ -36,6 +42,8 @@ from penstock.store.store import (
 from penstock.store.topics import TopicState
 
 __all__ = ["MemoryStore"]
+
+Result = TypeVar("Result")
 
 _next_offset = attrgetter("next_offset")
 
@@ -192,6 +200,38 @@ class MemoryStore:
                 end = state.deleted.skip(slices[-1].first_offset + slices[-1].count)
             return TopicRange(topic, state.view().first_offset, end, slices)
 
+    def read_raw(
+        self, query: RawQuery, make: Callable[[TopicInfo, int, list[RawSlice]], Result]
+    ) -> Result | None:
+        """See ``Store``."""
+        with self._lock:
+            state = self._topics.get(query.topic)
+            if state is None:
+                return None
+            info, deleted = state.view(), state.deleted
+            start, end = span = raw_span(query, info, deleted)
+            pieces = self._pieces(state, deleted.living(start, end))
+            slices = gather_raw(pieces, query.count_max, query.bytes_max, query.columns)
+            return make(info, raw_next(query, span, deleted, slices), slices)
+
+    def measure(self, topic: bytes, offset: int, bytes_max: int) -> int:
+        """See ``Store``."""
+        with self._lock:
+            state = self._topics.get(topic)
+            if state is None:
+                return offset
+            start = state.deleted.skip(max(offset, state.first_offset))
+            return reach(self._spans(state, start), start, bytes_max)
+
+    def _spans(self, topic: _Topic, start: int) -> Iterator[Span]:
+        for first, end in topic.deleted.living(start, topic.next_offset):
+            place = bisect_right(topic.references, first, key=_next_offset)
+            for found in islice(topic.references, place, None):
+                if found.first_offset >= end:
+                    break
+                entry = self._entries[found.entry_index]
+                yield Span(found, first, end, partial(found.piece, entry, first, end))
+
     def read_marks(self, topic: bytes, offset: int, count_max: int) -> TopicMarks:
         """See ``Store``."""
         with self._lock:
@@ -217,10 +257,11 @@ class MemoryStore:
             topic = self._topics.get(name)
             return topic.view() if topic else None
 
-    def topics(self, prefix: bytes = b"") -> Iterator[TopicInfo]:
+    def topics(self, prefix: bytes = b"", after: bytes = b"") -> Iterator[TopicInfo]:
         """See ``Store``."""
         with self._lock:
-            names = sorted(name for name in self._topics if name.startswith(prefix))
+            behind = (name for name in self._topics if name > after)
+            names = sorted(name for name in behind if name.startswith(prefix))
             return iter([self._topics[name].view() for name in names])
 
     def size(self) -> StoreSize:

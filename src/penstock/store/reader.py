@@ -6,8 +6,12 @@ Iterators take a fresh snapshot for every chunk: none stays open while the calle
 """
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
+
+from msgspec.structs import replace
 
 from penstock.model.message import Message
 from penstock.store.deletions import NOTHING, OFFSET_MAX, Ranges, Stretch
@@ -16,11 +20,22 @@ from penstock.store.environment import Environment, Transaction
 from penstock.store.index import Memory, Reference, references_from
 from penstock.store.journal import JournalReader
 from penstock.store.keys import KEY_BYTES_MAX, NAME_BYTES_WHOLE, index_key, name_key, row_prefix
+from penstock.store.measure import Span, reach
+from penstock.store.raw import gather_raw, raw_next, raw_span
 from penstock.store.slices import Piece, gather, gather_marks, piece_bytes
-from penstock.store.store import TopicInfo, TopicMarks, TopicRange, TopicSlice
+from penstock.store.store import (
+    RawQuery,
+    RawSlice,
+    TopicInfo,
+    TopicMarks,
+    TopicRange,
+    TopicSlice,
+)
 from penstock.store.topics import Topics, TopicState, unpack_topic
 
 __all__ = ["Reader"]
+
+Result = TypeVar("Result")
 
 CHUNK_ROWS = 256
 """Rows that an iterator takes from one snapshot."""
@@ -102,6 +117,47 @@ class Reader:
         with self._pieces_from(info.id, deleted.living(start)) as pieces:
             slices = gather(pieces, count_max, bytes_max)
         return self._range(info, start, deleted, slices)
+
+    def read_raw(
+        self, query: RawQuery, make: Callable[[TopicInfo, int, list[RawSlice]], Result]
+    ) -> Result | None:
+        """See ``Store``."""
+        view = self.view(query.topic)
+        if view is None:
+            return None
+        info, deleted = view
+        start, end = raw_span(query, info, deleted)
+        with self._pieces_from(info.id, deleted.living(start, end)) as pieces:
+            slices = gather_raw(pieces, query.count_max, query.bytes_max, query.columns)
+            if slices and slices[0].first_offset > start:  # the oldest were removed since
+                info = replace(info, first_offset=slices[0].first_offset)
+            return make(info, raw_next(query, (start, end), deleted, slices), slices)
+
+    def measure(self, topic: bytes, offset: int, bytes_max: int) -> int:
+        """See ``Store``."""
+        view = self.view(topic)
+        if view is None:
+            return offset
+        info, deleted = view
+        start = deleted.skip(max(offset, info.first_offset))
+        rows = self._memory.rows(info.id)
+        living = deleted.living(start, info.next_offset)
+        with self._environment.reading() as transaction:
+            spans = self._spans(transaction, info.id, rows, living)
+            return reach(spans, start, bytes_max)
+
+    def _spans(
+        self, transaction: Transaction, topic_id: int, rows: list[bytes], living: Iterator[Stretch]
+    ) -> Iterator[Span]:
+        journal = self.journal(transaction)
+
+        def piece(found: Reference, first: int, end: int) -> Piece | None:
+            entry = journal.at(found.base_sequence, found.entry_index)
+            return None if entry is None else found.piece(entry, first, end)
+
+        for first, end in living:
+            for found in self._references_within(transaction, topic_id, rows, (first, end)):
+                yield Span(found, first, end, partial(piece, found, first, end))
 
     def read_marks(self, topic: bytes, offset: int, count_max: int) -> TopicMarks:
         """See ``Store``."""
@@ -220,13 +276,14 @@ class Reader:
         row = transaction.get(name_key(name), db=self._environment["topics"])
         return None if row is None else unpack_topic(row)
 
-    def topics(self, prefix: bytes) -> Iterator[TopicInfo]:
+    def topics(self, prefix: bytes, after: bytes = b"") -> Iterator[TopicInfo]:
         """See ``Store``."""
         newer = {info.name: info for info in self._topics.infos(prefix)}
-        rows = self._chunks("topics", prefix[:NAME_BYTES_WHOLE])
+        behind = name_key(after) + b"\0" if after else b""
+        rows = self._chunks("topics", prefix[:NAME_BYTES_WHOLE], behind)
         stored = (unpack_topic(value).info() for _, value in rows)
         others = (i for i in stored if i.name.startswith(prefix) and i.name not in newer)
-        ordered = sorted(newer.values(), key=_order)
+        ordered = sorted((i for i in newer.values() if _order(i) >= behind), key=_order)
         yield from heapq.merge(ordered, others, key=_order)
 
     def rows(self, table: str) -> Iterator[tuple[bytes, bytes]]:
@@ -239,9 +296,11 @@ class Reader:
                 end = 4 + int.from_bytes(value[:4], "little")
                 yield value[4 + len(prefix) : end], value[end:]
 
-    def _chunks(self, database: str, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Copies of all pairs whose key begins with ``prefix``."""
-        start = prefix
+    def _chunks(
+        self, database: str, prefix: bytes, start: bytes = b""
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Copies of all pairs whose key begins with ``prefix``, from a key on."""
+        start = max(prefix, start)
         while True:
             chunk: list[tuple[bytes, bytes]] = []
             with self._environment.reading() as transaction:

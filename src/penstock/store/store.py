@@ -23,7 +23,7 @@ The other way round, what lies below a topic's *low* need not be kept whatever t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -37,9 +37,12 @@ __all__ = [
     "CLOCK_ERROR_MS_MAX",
     "NOTHING_SPARED",
     "NO_LOWS",
+    "Column",
     "Commit",
     "Limits",
     "Order",
+    "RawQuery",
+    "RawSlice",
     "Removed",
     "RetentionRule",
     "RetentionRules",
@@ -51,6 +54,8 @@ __all__ = [
     "TopicRange",
     "TopicSlice",
 ]
+
+Result = TypeVar("Result")
 
 CLOCK_ERROR_MS_MAX = 24 * 3600 * 1000
 """Messages dated further in the future than this never expire by age by themselves (a limit on
@@ -159,6 +164,50 @@ class TopicRange(msgspec.Struct, frozen=True):
         """All messages, one by one."""
         for part in self.slices:
             yield from part.messages(self.topic)
+
+
+Column: TypeAlias = bytes | memoryview
+"""Numbers, little-endian, or bytes one after the other."""
+
+
+class RawQuery(NamedTuple):
+    """What to read in bulk: offsets ``start … end - 1``; an ``end`` of 0 is that of the topic.
+
+    ``columns`` are bits of ``penstock.model.columns``. Of each of payloads and headers, if they are
+    wanted, there are ``bytes_max``, unless a single message has more.
+    """
+
+    topic: bytes
+    start: int
+    end: int
+    count_max: int
+    bytes_max: int
+    columns: int
+
+
+class RawSlice(NamedTuple):
+    """Consecutive messages of a topic out of one entry.
+
+    The columns are in the order of ``Slice`` in ``queue.proto``; those that nobody asked for, and
+    those of which the entry has none, are absent: their tuple is empty.
+    """
+
+    first_offset: int
+    messages: int
+    base_sequence: int
+    time_ms: int
+    payloads: tuple[Column, ...]
+    """Bounds, payloads."""
+    runs: tuple[Column, ...]
+    """Starts, positions, times, flags, types."""
+    signatures: tuple[Column, ...]
+    """Numbers, records."""
+    headers: tuple[Column, ...]
+    """Numbers, header bounds, text bounds, texts."""
+    schedules: tuple[Column, ...]
+    """Numbers, times due, times of expiry."""
+    producers: tuple[Column, ...]
+    """Numbers, counts, seqs, name ends, names."""
 
 
 class TopicMarks(msgspec.Struct):
@@ -365,6 +414,22 @@ class Store(Protocol):
     def read_topic(self, topic: bytes, offset: int, count_max: int, bytes_max: int) -> TopicRange:
         """Messages of one topic from an offset on; at least one, if there is one."""
 
+    def read_raw(
+        self, query: RawQuery, make: Callable[[TopicInfo, int, list[RawSlice]], Result]
+    ) -> Result | None:
+        """What ``make`` makes of messages as they lie in the journal; None: no such topic.
+
+        It is given the topic, where to go on reading, and slices, one message at least if there is
+        one. Their columns are views that are valid until it returns.
+        """
+
+    def measure(self, topic: bytes, offset: int, bytes_max: int) -> int:
+        """How far so many bytes of payload reach from an offset on: the offset behind the last.
+
+        One message at least. A topic in many small pieces is not followed to the end: then it is
+        an offset before that.
+        """
+
     def read_marks(self, topic: bytes, offset: int, count_max: int) -> TopicMarks:
         """Flags and schedules of a topic's messages from an offset on, some ``count_max`` of them.
 
@@ -375,8 +440,8 @@ class Store(Protocol):
     def topic(self, name: bytes) -> TopicInfo | None:
         """One topic, or None if nothing was journaled for it, ever or since it was dropped."""
 
-    def topics(self, prefix: bytes = b"") -> Iterator[TopicInfo]:
-        """All topics whose names begin with ``prefix``, sorted by name."""
+    def topics(self, prefix: bytes = b"", after: bytes = b"") -> Iterator[TopicInfo]:
+        """All topics whose names begin with ``prefix``, behind one of them; sorted by name."""
 
     def retain(
         self,

@@ -146,6 +146,10 @@ class KeyRing:
         entry = self._entries.get(key_id)
         return entry and entry.key
 
+    def ids(self) -> list[int]:
+        """Return the ids of all keys, in no order."""
+        return list(self._entries)
+
     def all(self) -> list[Key]:
         """Return all keys, by id."""
         return [self._entries[key_id].key for key_id in sorted(self._entries)]

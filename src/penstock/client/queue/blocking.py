@@ -7,7 +7,7 @@ other. Whatever waits, waits through lost connections too, for ``timeout_s`` at 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Self, TypeVar, Unpack
 
 from penstock.client.queue import plans, requests
 from penstock.client.queue.checks import check_handler
@@ -18,13 +18,14 @@ from penstock.client.queue.producer import Producer, as_bytes
 from penstock.client.queue.push import PushSession
 from penstock.client.queue.reports import OnError
 from penstock.client.queue.route import PUSH_BACKOFF, Route
-from penstock.client.queue.session import Session
+from penstock.client.queue.session import Call, Session
 from penstock.client.queue.subscription import Subscription
 from penstock.client.queue.values import (
     Group,
     GroupSettings,
     Item,
     Job,
+    Key,
     LeaseSettings,
     MessageSettings,
     PollSettings,
@@ -35,8 +36,13 @@ from penstock.client.queue.values import (
     TopicSettings,
     dead_letter_topic,
 )
+from penstock.model.columns import ALL
+from penstock.wire.queue._generated.queue_pb2 import Changed, Fetched, Located
 
 __all__ = ["QueueClient"]
+
+
+T = TypeVar("T")
 
 
 class QueueClient:
@@ -270,12 +276,17 @@ class QueueClient:
         """
         return self._link.run(plans.groups(topic or ""))
 
-    def create_group(self, topic: str, group: str, *, start: Start = "earliest") -> None:
+    def create_group(
+        self, topic: str, group: str, *, start: Start = "earliest", reader: bool = False
+    ) -> None:
         """Make a group that begins there; one that exists stays where it is.
+
+        A ``reader`` stands for somebody who reads by itself (``fetch``) and only says how far it
+        is (``commit``): it has a lag, and what it has not read is not reclaimed.
 
         >>> client.create_group("mail", "archive", start="latest")  # doctest: +SKIP
         """
-        self._link.call(requests.create_group(topic, group, start))
+        self._link.call(requests.create_group(topic, group, start, reader=reader))
 
     def seek(self, topic: str, group: str, start: Start) -> None:
         """Move a group, forwards or backwards; made if need be.
@@ -319,6 +330,98 @@ class QueueClient:
         """
         for part in self.fetch(topic, offset, end_offset):
             yield from part
+
+    def fetch_raw(
+        self,
+        topic: str,
+        offset: int,
+        end_offset: int = 0,
+        max_messages: int = 0,
+        max_bytes: int = 0,
+        *,
+        columns: int = ALL,
+    ) -> Fetched:
+        """Read one answer's worth of a topic, as the journal has it; go on at ``next_offset``.
+
+        ``columns`` are bits of ``penstock.model.columns``: what is not asked for is not sent. An
+        ``end_offset`` of 0 is where the topic ends, and a maximum of 0 the broker's. The broker
+        gives a mebibyte of payloads at a time, if no single message has more.
+
+        >>> client.fetch_raw("mail", 0, columns=PAYLOADS).slices[0].payloads  # doctest: +SKIP
+        """
+        return self.finish(
+            self.begin_fetch(topic, offset, end_offset, max_messages, max_bytes, columns=columns)
+        )
+
+    def begin_fetch(
+        self,
+        topic: str,
+        offset: int,
+        end_offset: int = 0,
+        max_messages: int = 0,
+        max_bytes: int = 0,
+        *,
+        columns: int = ALL,
+    ) -> Call[Fetched]:
+        """Ask as ``fetch_raw`` does, and do not wait: ``finish`` gives the answer.
+
+        So the next answer is under way while this one is worked on.
+
+        >>> pending = client.begin_fetch("mail", 0)  # doctest: +SKIP
+        >>> fetched = client.finish(pending)  # doctest: +SKIP
+        """
+        call = requests.fetch(topic, offset, end_offset, max_messages, max_bytes, columns=columns)
+        self._link.begin(call)
+        return call
+
+    def finish(self, pending: Call[T]) -> T:
+        """Wait for the answer to what was begun; raises what it failed with.
+
+        >>> client.finish(client.begin_fetch("mail", 0)).next_offset  # doctest: +SKIP
+        """
+        return self._link.wait(pending)
+
+    def changes(
+        self,
+        filters: Iterable[str],
+        after_sequence: int = 0,
+        wait_s: float = 0.0,
+        max: int = 0,  # noqa: A002 - as in Poll
+        after: str = "",
+    ) -> Changed:
+        """Tell which topics there are, by MQTT filters, and then which of them have changed.
+
+        Without ``after_sequence`` it is a page of all of them, by name; while there is ``more``,
+        ask with the last name as ``after``. The ``sequence`` of the first page is what to ask
+        with from then on: for those written to or ``deleted`` since, waiting up to ``wait_s`` (300
+        at most) for the first. ``again``: begin again, without ``after_sequence``.
+
+        >>> known = client.changes(["sensors/#"])  # doctest: +SKIP
+        >>> client.changes(["sensors/#"], known.sequence, wait_s=20).topics  # doctest: +SKIP
+        """
+        return self._link.call(requests.changes(filters, after_sequence, wait_s, max, after))
+
+    def locate(
+        self,
+        topic: str,
+        times_ms: Iterable[int] = (),
+        measures: Iterable[tuple[int, int]] = (),
+    ) -> Located:
+        """Find the ``offsets`` of the first messages of some times, or later ones.
+
+        A measure is an offset and a number of bytes: ``reaches`` tells how far so many bytes of
+        payload reach from there, as the offset after the last message that fits, one at least.
+
+        >>> client.locate("mail", [1_900_000_000_000]).offsets  # doctest: +SKIP
+        """
+        return self._link.call(requests.locate(topic, times_ms, measures))
+
+    def keys(self) -> list[Key]:
+        """The keys that devices sign with, also those that are over: the public halves.
+
+        >>> {key.id: key.public_key for key in client.keys()}  # doctest: +SKIP
+        """
+        return self._link.run(plans.keys())
 
     def dead_letters(self, topic: str, group: str) -> Iterator[Record]:
         """What a group could not deal with; the headers tell why.

@@ -26,6 +26,7 @@ from penstock.client.queue.values import (
     Group,
     Item,
     Job,
+    Key,
     MessageSettings,
     PollSettings,
     Result,
@@ -41,6 +42,7 @@ __all__ = [
     "Plan",
     "Reading",
     "groups",
+    "keys",
     "poll",
     "produce_many",
     "settle",
@@ -174,6 +176,16 @@ def groups(topic: str) -> Plan[list[Group]]:
     more = True
     while more:
         page, more = yield requests.list_groups(topic, found[-1] if found else None)
+        found += page
+    return found
+
+
+def keys() -> Plan[list[Key]]:
+    """All pages of the list of keys."""
+    found: list[Key] = []
+    more = True
+    while more:
+        page, more = yield requests.list_keys(found[-1].id if found else 0)
         found += page
     return found
 

@@ -21,6 +21,7 @@ from penstock.client.queue.checks import (
     rate,
     span_milliseconds,
     text,
+    wrong_type,
 )
 from penstock.client.queue.columns import CONTENT_TYPES
 from penstock.client.queue.session import Call, refusal
@@ -30,6 +31,7 @@ from penstock.client.queue.values import (
     Group,
     Headers,
     Job,
+    Key,
     LeaseSettings,
     MessageSettings,
     PollSettings,
@@ -43,6 +45,7 @@ from penstock.wire.queue._generated import queue_pb2 as wire
 
 __all__ = [
     "ack_many",
+    "changes",
     "commit",
     "configure_group",
     "configure_topic",
@@ -54,7 +57,9 @@ __all__ = [
     "find_topic",
     "jobs_of",
     "list_groups",
+    "list_keys",
     "list_topics",
+    "locate",
     "nack_many",
     "poll",
     "produce",
@@ -320,9 +325,11 @@ def set_retention(topic: str, max_messages: int, max_age_s: float, max_bytes: in
     return _ok(wire.Request(set_retention=asked))
 
 
-def create_group(topic: str, group: str, start: Start, *, seek: bool = False) -> Call[None]:
+def create_group(
+    topic: str, group: str, start: Start, *, seek: bool = False, reader: bool = False
+) -> Call[None]:
     """Make a group that begins there; ``seek`` moves one that exists."""
-    asked = wire.CreateGroup(**_place(topic, group), seek=seek, **_start(start))
+    asked = wire.CreateGroup(**_place(topic, group), seek=seek, reader=reader, **_start(start))
     return _ok(wire.Request(create_group=asked))
 
 
@@ -387,21 +394,71 @@ def list_groups(topic: str, after: Group | None) -> Call[tuple[list[Group], bool
 
 
 def fetch(
-    topic: str, offset: int, end_offset: int, max_messages: int, max_bytes: int
+    topic: str,
+    offset: int,
+    end_offset: int,
+    max_messages: int,
+    max_bytes: int,
+    *,
+    columns: int = 0,
 ) -> Call[wire.Fetched]:
-    """Messages as columns."""
+    """Messages as columns; with a mask of ``columns``, as the journal has them."""
     asked = wire.Fetch(
         topic=name("topic", topic),
         offset=count("offset", offset, most=U64_MAX),
         end_offset=count("end_offset", end_offset, most=U64_MAX),
-        max_messages=max_messages,
-        max_bytes=max_bytes,
+        max_messages=count("max_messages", max_messages),
+        max_bytes=count("max_bytes", max_bytes, most=U64_MAX),
+        columns=count("columns", columns),
     )
     return Call(wire.Request(fetch=asked), "fetched", _itself)
 
 
-def _itself(answer: wire.Fetched) -> wire.Fetched:
+def _itself(answer: T) -> T:
     return answer
+
+
+def locate(
+    topic: str, times_ms: Iterable[int], measures: Iterable[tuple[int, int]]
+) -> Call[wire.Located]:
+    """Which offsets times have, and how far bytes reach."""
+    asked = wire.Locate(topic=name("topic", topic))
+    asked.times_ms.extend([count("times_ms", time_ms, most=U64_MAX) for time_ms in times_ms])
+    for offset, size in measures:
+        asked.measures.add(
+            offset=count("measures", offset, most=U64_MAX),
+            bytes=count("measures", size, most=U64_MAX),
+        )
+    return Call(wire.Request(locate=asked), "located", _itself)
+
+
+def changes(
+    filters: Iterable[str],
+    after_sequence: int,
+    wait_s: float,
+    max: int,  # noqa: A002 - its name in the protocol
+    after: str,
+) -> Call[wire.Changed]:
+    """Which topics there are, or which have changed; waits for the first."""
+    if isinstance(filters, str):
+        raise wrong_type("filters", "a list, or the like, of texts", filters)
+    asked = wire.Changes(
+        filters=[name("filters", one) for one in filters],
+        after_sequence=count("after_sequence", after_sequence, most=U64_MAX),
+        wait_ms=milliseconds("wait_s", wait_s),
+        max=count("max", max),
+        after=text("after", after),
+    )
+    return Call(wire.Request(changes=asked), "changed", _itself, grace_s=wait_s)
+
+
+def list_keys(after: int = 0) -> Call[tuple[list[Key], bool]]:
+    """A page of keys, and whether there are more."""
+    return Call(
+        wire.Request(list_keys=wire.ListKeys(after=after)),
+        "keys",
+        lambda answer: ([_copied(Key, one) for one in answer.keys], answer.more),
+    )
 
 
 def stats() -> Call[Stats]:

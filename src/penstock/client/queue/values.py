@@ -21,6 +21,7 @@ __all__ = [
     "Headers",
     "Item",
     "Job",
+    "Key",
     "LeaseSettings",
     "MessageSettings",
     "PollSettings",
@@ -185,6 +186,25 @@ class Group(msgspec.Struct, frozen=True):
     max_deliveries: int
     backoff_ms: int
     backoff_max_ms: int
+    reader: bool = False
+    """Whether it stands for somebody who reads by itself (``fetch``) and only says how far."""
+    start: int = 0
+    """Where it was made, or moved to the last time."""
+
+
+class Key(msgspec.Struct, frozen=True):
+    """What a device signs with: the public half, and for how long it is good.
+
+    Whose it is, and what it may sign, the broker tells administrators only (``penstock keys``).
+    """
+
+    id: int
+    public_key: bytes
+    created_ms: int
+    expires_ms: int
+    """0: never."""
+    revoked_ms: int
+    """0: it is not."""
 
 
 def dead_letter_topic(topic: str, group: str) -> str:

@@ -12,8 +12,8 @@ from penstock.core.commands import GroupConfigured, GroupGone, TopicConfigured
 from penstock.core.rate import milli_rate
 from penstock.limits import LEASES_MAX
 from penstock.net.desks import Start
-from penstock.net.queue import fetch, listing, producing
-from penstock.net.queue.faults import Fault, group_fault, steer_fault, too_many
+from penstock.net.queue import changes, fetch, listing, producing
+from penstock.net.queue.faults import BAD_REQUEST, Fault, group_fault, steer_fault, too_many
 from penstock.net.queue.poll import Poll
 from penstock.net.queue.replies import Slot
 from penstock.net.queue.terms import delay_ms, place_of, reason_of, visibility_ms
@@ -30,6 +30,11 @@ Handler = Callable[["QueueConnection", Any, Slot], None]
 
 NUMBER_MAX = (1 << 63) - 1
 """Largest number that is kept; whoever asks for more means without limit."""
+
+
+NOT_A_READER = Fault(
+    BAD_REQUEST, "a group of that name works on the topic; choose another name for the reader"
+)
 
 
 def _capped(number: int) -> int:
@@ -157,10 +162,13 @@ def _create_group(door: "QueueConnection", message: queue_pb2.CreateGroup, slot:
     hub, (topic, group, start) = door.hub, place_of(message)
     if _is_refused(slot, group_fault(hub, topic, group)):
         return
-    if message.seek and hub.broker.groups.get(topic, group) is not None:
+    known = hub.broker.groups.get(topic, group)
+    if message.reader and known is not None and not known.reader:
+        slot.fail(NOT_A_READER)
+    elif message.seek and known is not None:
         hub.desks.seek(topic, group, start, slot)
     else:
-        hub.desks.make_group(topic, group, start, slot)
+        hub.desks.make_group(topic, group, start, slot, reader=message.reader)
 
 
 def _delete_group(door: "QueueConnection", message: queue_pb2.DeleteGroup, slot: Slot) -> None:
@@ -236,12 +244,14 @@ HANDLERS: dict[str, Handler] = {
     "redrive": _redrive,
     "fetch": fetch.fetch,
     "locate": fetch.locate,
+    "changes": changes.changes,
     "list_topics": listing.list_topics,
     "list_groups": listing.list_groups,
+    "list_keys": listing.list_keys,
     "stats": listing.stats,
     "bootstrap": _bootstrap,
 }
 """By the name of the kind in ``queue.proto``; Ack comes in runs, and Subscribe ends this talk."""
 
-LOOKS_AT_MESSAGES = frozenset({"poll", "fetch", "locate"})
-LOOKS_AT_STATE = frozenset({"stats", "list_topics", "list_groups"})
+LOOKS_AT_MESSAGES = frozenset({"poll", "fetch", "locate", "changes"})
+LOOKS_AT_STATE = frozenset({"stats", "list_topics", "list_groups", "list_keys"})

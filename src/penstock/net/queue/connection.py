@@ -51,6 +51,7 @@ from penstock.wire.queue.events import (
 from penstock.wire.queue.server import ServerMachine
 
 if TYPE_CHECKING:
+    from penstock.net.queue.changes import Filters, Watch
     from penstock.net.queue.poll import Poll
 
 __all__ = ["QueueConnection"]
@@ -86,6 +87,7 @@ class QueueConnection(Connection):
         "_unread",
         "_until",
         "errands",
+        "filters",
         "hub",
         "polls",
         "replies",
@@ -97,8 +99,10 @@ class QueueConnection(Connection):
         self.hub = hub
         self.replies = Replies(outbox.send, self._count_refused, self._progressed)
         self.errands = Errands(hub, self.is_full)
-        self.polls: set[Poll] = set()
-        """Those that are not answered."""
+        self.polls: set[Poll | Watch] = set()
+        """Those that are not answered, and requests that wait for changes."""
+        self.filters: Filters | None = None
+        """What it asked about last, when it asked for changes."""
         self._push: Push | None = None
         self._unread = b""
         """What was received and is not decoded yet: others have their turn first."""
@@ -278,6 +282,8 @@ class QueueConnection(Connection):
         slot = self.replies.open(1, [call.request_id] if call.request_id else None)
         if call.kind == "subscribe":
             self._subscribe(call.message, slot)
+        elif call.kind not in HANDLERS:
+            slot.fail(Fault(BAD_REQUEST, f"{call.kind}: this broker does not serve such requests"))
         elif call.kind in LOOKS_AT_MESSAGES and not call.request_id:
             self.when_stored(lambda: HANDLERS[call.kind](self, call.message, slot))
         elif call.kind in LOOKS_AT_STATE and not call.request_id:
@@ -395,6 +401,7 @@ class QueueConnection(Connection):
         self._unread = b""
         self.replies.clear()
         self.errands.clear()
+        self.hub.changes.leave(self)
         for poll in list(self.polls):
             poll.leave()
         if self._push is not None:

@@ -1,4 +1,4 @@
-"""Fetch and Locate: messages in bulk, and which offset a time has.
+"""Fetch and Locate: messages in bulk, which offset a time has, and how far bytes reach.
 
 What the journal has in columns leaves in columns. The thread that reads also makes the bytes of the
 response; the loop only sends them. Nothing is leased: who fetches keeps its own place, and tells by
@@ -12,8 +12,8 @@ from penstock.limits import MIB
 from penstock.net.queue.faults import read_fault, too_many
 from penstock.net.queue.replies import Slot
 from penstock.store.search import offset_at_time
-from penstock.store.store import Store, TopicInfo, TopicSlice
-from penstock.wire.queue import encode
+from penstock.store.store import RawQuery, RawSlice, Store, TopicInfo, TopicSlice
+from penstock.wire.queue import bulk, encode
 from penstock.wire.queue._generated.queue_pb2 import Fetch, Fetched, Locate, Located, Response
 from penstock.wire.queue.slices import slice_of
 
@@ -25,6 +25,15 @@ __all__ = ["fetch", "locate"]
 MESSAGES_MAX = 65_536
 BYTES_MAX = 8 * MIB
 """Messages of one response; the last one may exceed the bytes if it is the only one."""
+
+RAW_BYTES_MAX = MIB
+"""The same of a response with raw columns. Such come at full speed, one behind the other, and each
+holds up everybody else for as long as it takes to copy it."""
+
+NO_TOPIC = bulk.Bulk(0, 0, 0, 0)
+
+MEASURES_MAX = 16
+"""Measures in one Locate: each costs a tenth of a second at most."""
 
 TIMES_MAX = 1_024
 """Times in one Locate: each costs some twenty reads."""
@@ -39,6 +48,9 @@ def fetch(door: "QueueConnection", message: Fetch, slot: Slot) -> None:
     if fault is not None:
         slot.fail(fault)
         return
+    if message.columns:
+        _fetch_raw(door, topic, message, slot)
+        return
     store, request_id = door.hub.store, slot.request_id
     count_max = min(message.max_messages, MESSAGES_MAX) or MESSAGES_MAX
     bytes_max = min(message.max_bytes, BYTES_MAX) or BYTES_MAX
@@ -51,6 +63,37 @@ def fetch(door: "QueueConnection", message: Fetch, slot: Slot) -> None:
         return encode.response(Response(fetched=fetched or Fetched(), request_id=request_id))
 
     door.errands.run(slot, job, lambda frames: frames)
+
+
+def _fetch_raw(door: "QueueConnection", topic: bytes, message: Fetch, slot: Slot) -> None:
+    """The same as columns: the journal's own bytes, copied once."""
+    store, request_id = door.hub.store, slot.request_id
+    query = RawQuery(
+        topic,
+        message.offset,
+        message.end_offset,
+        min(message.max_messages, MESSAGES_MAX) or MESSAGES_MAX,
+        min(message.max_bytes, RAW_BYTES_MAX) or RAW_BYTES_MAX,
+        message.columns,
+    )
+
+    def make(info: TopicInfo, next_offset: int, slices: list[RawSlice]) -> tuple[int, bytes]:
+        numbers = bulk.Bulk(info.id, info.first_offset, info.next_offset, next_offset)
+        return info.id, bulk.fetched(numbers, slices, request_id)
+
+    def job() -> bytes:
+        found = store.read_raw(query, make)
+        while found is not None and not _is_current(store, topic, found[0]):
+            found = store.read_raw(query, make)
+        return found[1] if found else bulk.fetched(NO_TOPIC, (), request_id)
+
+    door.errands.run(slot, job, lambda frames: frames)
+
+
+def _is_current(store: Store, topic: bytes, incarnation: int) -> bool:
+    """Whether a topic was not deleted, perhaps made anew, while it was read."""
+    info = store.topic(topic)
+    return info is not None and info.id == incarnation
 
 
 def _consistent(store: Store, topic: bytes, read: Callable[[TopicInfo], Result]) -> Result | None:
@@ -94,26 +137,34 @@ def _before(store: Store, topic: bytes, slices: list[TopicSlice], end: int) -> l
 
 
 def locate(door: "QueueConnection", message: Locate, slot: Slot) -> None:
-    """Find which offsets times have."""
+    """Find which offsets times have, and how far bytes reach."""
     topic = message.topic.encode()
-    fault = read_fault(door.hub, topic) or too_many(message.times_ms, TIMES_MAX, "times")
+    fault = (
+        read_fault(door.hub, topic)
+        or too_many(message.times_ms, TIMES_MAX, "times")
+        or too_many(message.measures, MEASURES_MAX, "measures")
+    )
     if fault is not None:
         slot.fail(fault)
         return
     times_ms = list(message.times_ms)
+    measures = [(measure.offset, measure.bytes) for measure in message.measures]
     store, request_id = door.hub.store, slot.request_id
 
     def job() -> bytes:
-        located = _consistent(store, topic, lambda info: _locate(store, info, times_ms))
+        located = _consistent(store, topic, lambda info: _locate(store, info, times_ms, measures))
         return encode.response(Response(located=located or Located(), request_id=request_id))
 
     door.errands.run(slot, job, lambda frames: frames)
 
 
-def _locate(store: Store, info: TopicInfo, times_ms: list[int]) -> Located:
+def _locate(
+    store: Store, info: TopicInfo, times_ms: list[int], measures: list[tuple[int, int]]
+) -> Located:
     return Located(
         incarnation=info.id,
         first_offset=info.first_offset,
         end_offset=info.next_offset,
         offsets=[offset_at_time(store, info.name, time_ms) for time_ms in times_ms],
+        reaches=[store.measure(info.name, offset, size) for offset, size in measures],
     )

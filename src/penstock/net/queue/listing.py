@@ -1,4 +1,4 @@
-"""ListTopics, ListGroups and Stats: what there is, in pages and in numbers.
+"""ListTopics, ListGroups, ListKeys and Stats: what there is, in pages and in numbers.
 
 Names come from the journal, which may know a million topics, so a thread looks for those of a page.
 What is known about each of them is the broker's state, and is looked up on the loop, a page of it.
@@ -15,10 +15,12 @@ from penstock.core.topics import Topic
 from penstock.net.hub import Hub
 from penstock.net.queue.replies import Slot
 from penstock.store.store import Store
+from penstock.trust.keys import Key
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2
 from penstock.wire.queue._generated.queue_pb2 import (
     ListGroups,
+    ListKeys,
     ListTopics,
     Response,
     Stats,
@@ -28,7 +30,7 @@ from penstock.wire.queue._generated.queue_pb2 import (
 if TYPE_CHECKING:
     from penstock.net.queue.connection import QueueConnection
 
-__all__ = ["list_groups", "list_topics", "stats"]
+__all__ = ["list_groups", "list_keys", "list_topics", "stats"]
 
 PAGE_MAX = 500
 """Topics or groups of one response: some milliseconds of work on the loop."""
@@ -163,6 +165,42 @@ def _group(hub: Hub, group: Group) -> queue_pb2.Group:
         max_deliveries=group.max_deliveries,
         backoff_ms=group.backoff_ms,
         backoff_max_ms=group.backoff_max_ms,
+        reader=group.reader,
+        start=group.start,
+    )
+
+
+# ── keys ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def list_keys(door: "QueueConnection", message: ListKeys, slot: Slot) -> None:
+    """Tell what signatures are verified with, by id.
+
+    Everybody may read signed messages, and so everybody may verify them. Whose keys they are, and
+    what they may sign, is for administrators to know: ``/keys`` tells them.
+    """
+    ring, request_id = door.hub.broker.keys, slot.request_id
+    count = min(message.max, PAGE_MAX) or PAGE_MAX
+    ids = ring.ids()
+
+    def frames(page: list[int]) -> bytes:
+        keys = [_key(key) for key in map(ring.get, page[:count]) if key is not None]
+        answer = queue_pb2.Keys(keys=keys, more=len(page) > count)
+        return encode.response(Response(keys=answer, request_id=request_id))
+
+    def job() -> list[int]:
+        return sorted(key_id for key_id in ids if key_id > message.after)[: count + 1]
+
+    door.errands.run(slot, job, frames)
+
+
+def _key(key: Key) -> queue_pb2.Key:
+    return queue_pb2.Key(
+        id=key.id,
+        public_key=key.public_key,
+        created_ms=key.created_ms,
+        expires_ms=key.expires_ms,
+        revoked_ms=key.revoked_ms,
     )
 
 

@@ -1,0 +1,260 @@
+"""Cutting a stretch of one topic out of an entry as it lies there: views, and nothing taken apart.
+
+``slices`` copies what it cuts and makes objects of what few messages carry. For bulk that is too
+much: where every message is signed, each would cost some microseconds. Here a column is a view of
+the entry's own bytes, valid for as long as the entry is, and whoever cuts joins the views into the
+bytes that it wants, once.
+
+Cost: some bisections per slice, whatever the number of messages. Few columns cannot stay as they
+are, as their numbers count from the beginning of the entry, and a slice begins elsewhere. From
+these a number is taken in one go (``lessened``): a column is one large integer, with the same
+number in each of its lanes to be subtracted.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from struct import Struct
+from typing import Final
+
+from penstock.model import columns as wanted
+from penstock.store import entry as sections
+from penstock.store.deletions import Ranges
+from penstock.store.entry import Entry
+from penstock.store.slices import Piece, numbers_of, run_range
+from penstock.store.store import Column, RawQuery, RawSlice, TopicInfo
+
+__all__ = ["fitting", "gather_raw", "lessened", "raw_next", "raw_span"]
+
+_U32: Final = Struct("<I")
+_U64: Final = Struct("<Q")
+SIGNATURE_BYTES: Final = 88
+"""One record; see ``extras``."""
+
+FEW: Final = 24
+"""Numbers that are changed one by one faster than together."""
+
+_COUNTED: Final = memoryview(array("I", range(65_536)).tobytes())
+"""0, 1, 2 …: the numbers of messages where all have something."""
+
+_ZERO: Final = bytes(4)
+
+
+def gather_raw(
+    pieces: Iterable[Piece], count_max: int, bytes_max: int, columns: int
+) -> list[RawSlice]:
+    """Slices of successive pieces, within the bounds; at least one message, if any."""
+    slices: list[RawSlice] = []
+    for piece in pieces:
+        end, size = fitting(piece, count_max, bytes_max, columns)
+        if slices and size > bytes_max:
+            break  # a cut yields one message at least, and this one does not fit
+        slices.append(_cut(piece, end, columns))
+        count_max -= end - piece.first
+        bytes_max -= size
+        if count_max <= 0 or end < piece.end:
+            break
+    return slices
+
+
+def raw_span(query: RawQuery, info: TopicInfo, deleted: Ranges) -> tuple[int, int]:
+    """Which offsets are meant, of those that a topic has: the first, and one past the last."""
+    start = deleted.skip(max(query.start, info.first_offset))
+    return start, min(query.end or info.next_offset, info.next_offset)
+
+
+def raw_next(
+    query: RawQuery, span: tuple[int, int], deleted: Ranges, slices: list[RawSlice]
+) -> int:
+    """Where to go on reading: beyond what was deleted, but not beyond what was asked for."""
+    start, end = span
+    if slices:
+        start = deleted.skip(slices[-1].first_offset + slices[-1].messages)
+    return max(query.start, min(start, end))
+
+
+def fitting(piece: Piece, count_max: int, bytes_max: int, columns: int) -> tuple[int, int]:
+    """Where the first messages of a piece end that fit, one at least; and how large they are.
+
+    Payloads count, and so do headers, if they are wanted: both can be of any size.
+    """
+    entry = piece.entry
+    first, end = numbers_of(piece)
+    end = min(end, first + max(count_max, 1))
+    size = 0
+    if columns & wanted.PAYLOADS:
+        bounds = entry.bounds
+        if bounds[end] - bounds[first] > bytes_max:
+            end = max(
+                bisect_right(bounds, bounds[first] + bytes_max, first, end + 1) - 1, first + 1
+            )
+        size = bounds[end] - bounds[first]
+    if columns & wanted.HEADERS and entry.has(sections.HEADER_TEXTS):
+        end, header_bytes = _fitting_headers(entry, first, end, bytes_max)
+        size = max(size, header_bytes)
+    return end - first + piece.first, size
+
+
+def _fitting_headers(entry: Entry, first: int, end: int, bytes_max: int) -> tuple[int, int]:
+    numbers = entry.column(sections.HEADER_NUMBERS)
+    low, high = bisect_left(numbers, first), bisect_left(numbers, end)
+    before = _text_start(entry, low)
+    if _text_start(entry, high) - before > bytes_max:
+        places = range(low, high + 1)
+        fits = bisect_right(places, before + bytes_max, key=lambda at: _text_start(entry, at)) - 1
+        high = max(low + fits, low)
+        end = max(numbers[high], first + 1)
+        high = bisect_left(numbers, end)
+    return end, _text_start(entry, high) - before
+
+
+def _text_start(entry: Entry, place: int) -> int:
+    """Where the texts of the headers of a message begin, which is the ``place``-th with any."""
+    header = entry.column(sections.HEADER_BOUNDS)[place]
+    return int(entry.column(sections.HEADER_TEXT_BOUNDS)[2 * header])
+
+
+def _cut(piece: Piece, end_offset: int, columns: int) -> RawSlice:
+    entry = piece.entry
+    first, _ = numbers_of(piece)
+    end = first + end_offset - piece.first
+    return RawSlice(
+        piece.first,
+        end - first,
+        entry.base_sequence,
+        entry.time_ms,
+        _payloads(entry, first, end) if columns & wanted.PAYLOADS else (),
+        _runs(piece, first, end),
+        _signatures(entry, first, end) if columns & wanted.SIGNATURES else (),
+        _headers(entry, first, end) if columns & wanted.HEADERS else (),
+        _schedules(entry, first, end) if columns & wanted.SCHEDULES else (),
+        _producers(entry, first, end) if columns & wanted.PRODUCERS else (),
+    )
+
+
+def _payloads(entry: Entry, first: int, end: int) -> tuple[Column, ...]:
+    bounds = entry.bounds
+    return entry.u32(sections.BOUNDS, first, end + 1), entry.payloads[bounds[first] : bounds[end]]
+
+
+def _runs(piece: Piece, first: int, end: int) -> tuple[Column, ...]:
+    """Runs, the first one trimmed to where the slice begins."""
+    entry = piece.entry
+    start, stop = run_range(entry, piece.entry.group(piece.group), first, end)
+    positions: Column = entry.u32(sections.RUN_POSITIONS, start, stop)
+    trimmed = first - entry.run_bounds[start]
+    if trimmed:
+        position = _U32.pack(entry.run_positions[start] + trimmed)
+        positions = position + positions[4:]
+    starts = _ZERO
+    if stop - start > 1:
+        starts += lessened(entry.u32(sections.RUN_BOUNDS, start + 1, stop), first)
+    times = entry.u32(sections.RUN_TIMES, start, stop)
+    return starts, positions, times, entry.run_flags[start:stop], entry.run_types[start:stop]
+
+
+def _signatures(entry: Entry, first: int, end: int) -> tuple[Column, ...]:
+    low, high = _places(entry, sections.SIGNATURE_NUMBERS, first, end)
+    if low == high:
+        return ()
+    records = entry.column(sections.SIGNATURES)[low * SIGNATURE_BYTES : high * SIGNATURE_BYTES]
+    return _numbers(entry, sections.SIGNATURE_NUMBERS, (low, high), first, end), records
+
+
+def _headers(entry: Entry, first: int, end: int) -> tuple[Column, ...]:
+    low, high = _places(entry, sections.HEADER_NUMBERS, first, end)
+    if low == high:
+        return ()
+    bounds = entry.column(sections.HEADER_BOUNDS)
+    first_text, last_text = 2 * bounds[low], 2 * bounds[high]
+    start, stop = _text_start(entry, low), _text_start(entry, high)
+    return (
+        _numbers(entry, sections.HEADER_NUMBERS, (low, high), first, end),
+        entry.u32(sections.HEADER_BOUNDS, low, high + 1),
+        entry.u32(sections.HEADER_TEXT_BOUNDS, first_text, last_text + 1),
+        entry.column(sections.HEADER_TEXTS)[start:stop],
+    )
+
+
+def _schedules(entry: Entry, first: int, end: int) -> tuple[Column, ...]:
+    low, high = _places(entry, sections.SCHEDULE_NUMBERS, first, end)
+    if low == high:
+        return ()
+    return (
+        _numbers(entry, sections.SCHEDULE_NUMBERS, (low, high), first, end),
+        entry.u64(sections.SCHEDULE_DUE, low, high),
+        entry.u64(sections.SCHEDULE_EXPIRY, low, high),
+    )
+
+
+def _producers(entry: Entry, first: int, end: int) -> tuple[Column, ...]:
+    """Notes, the first and the last one trimmed to the slice."""
+    numbers = entry.column(sections.PRODUCER_NUMBERS)
+    counts = entry.column(sections.PRODUCER_COUNTS)
+    low, high = bisect_left(numbers, first), bisect_left(numbers, end)
+    if low and numbers[low - 1] + counts[low - 1] > first:
+        low -= 1
+    if low == high:
+        return ()
+    skipped = max(first - numbers[low], 0)
+    seqs: Column = entry.u64(sections.PRODUCER_SEQS, low, high)
+    if skipped:
+        seqs = _U64.pack(entry.column(sections.PRODUCER_SEQS)[low] + skipped) + seqs[8:]
+    return (
+        _note_numbers(entry, low, high, first),
+        _note_counts(entry, low, high, skipped, end),
+        seqs,
+        *_names(entry, low, high),
+    )
+
+
+def _note_numbers(entry: Entry, low: int, high: int, first: int) -> Column:
+    number = max(entry.column(sections.PRODUCER_NUMBERS)[low] - first, 0)
+    rest = entry.u32(sections.PRODUCER_NUMBERS, low + 1, high)
+    return _U32.pack(number) + lessened(rest, first)
+
+
+def _note_counts(entry: Entry, low: int, high: int, skipped: int, end: int) -> Column:
+    numbers = entry.column(sections.PRODUCER_NUMBERS)
+    counts = entry.column(sections.PRODUCER_COUNTS)
+    beyond = max(numbers[high - 1] + counts[high - 1] - end, 0)
+    column = entry.u32(sections.PRODUCER_COUNTS, low, high)
+    if not skipped and not beyond:
+        return column
+    if high - low == 1:
+        return _U32.pack(counts[low] - skipped - beyond)
+    ends = _U32.pack(counts[low] - skipped), _U32.pack(counts[high - 1] - beyond)
+    return b"".join((ends[0], column[4:-4], ends[1]))
+
+
+def _names(entry: Entry, low: int, high: int) -> tuple[Column, Column]:
+    """Where names end, counted from the first of these, and the names."""
+    ends = entry.column(sections.PRODUCER_NAME_ENDS)
+    start = ends[low - 1] if low else 0
+    name_ends = lessened(entry.u32(sections.PRODUCER_NAME_ENDS, low, high), start)
+    return name_ends, entry.column(sections.PRODUCER_NAMES)[start : ends[high - 1]]
+
+
+def _places(entry: Entry, section: int, first: int, end: int) -> tuple[int, int]:
+    """Which of those that have something are among the messages ``first … end - 1``."""
+    numbers = entry.column(section)
+    return bisect_left(numbers, first), bisect_left(numbers, end)
+
+
+def _numbers(entry: Entry, section: int, places: tuple[int, int], first: int, end: int) -> Column:
+    """The numbers of messages that have something, counted from the first of the slice."""
+    low, high = places
+    if high - low == end - first <= len(_COUNTED) // 4:
+        return _COUNTED[: 4 * (high - low)]  # all have it
+    return lessened(entry.u32(section, low, high), first)
+
+
+def lessened(column: Column, by: int) -> Column:
+    """A column of u32 with the same number taken from each, none of which is less than it."""
+    if not by or not column:
+        return column
+    count = len(column) // 4
+    if count <= FEW:
+        return array("I", [number - by for number in memoryview(column).cast("I")]).tobytes()
+    lanes = int.from_bytes(by.to_bytes(4, "little") * count, "little")
+    return (int.from_bytes(column, "little") - lanes).to_bytes(len(column), "little")

@@ -1,0 +1,271 @@
+"""Messages in bulk as they lie in the journal: the same as those that are read one by one."""
+
+import itertools
+from array import array
+from random import Random
+
+import pytest
+
+from penstock.model import columns
+from penstock.model.message import Extras, Signature
+from penstock.store.batch import Batch
+from penstock.store.raw import lessened
+from penstock.store.store import RawQuery
+from penstock.wire.queue._generated.queue_pb2 import Response
+from penstock.wire.queue.bulk import Bulk, fetched
+
+TOPIC = b"t"
+MANY = 1_000_000
+
+
+def u32(column):
+    return array("I", bytes(column)).tolist()
+
+
+def u64(column):
+    return array("Q", bytes(column)).tolist()
+
+
+def read(store, start=0, end=0, *, count_max=MANY, bytes_max=MANY, mask=columns.ALL):
+    """What the journal has, by way of the frame that a client would get."""
+
+    def make(info, next_offset, slices):
+        frame = fetched(Bulk(info.id, info.first_offset, info.next_offset, next_offset), slices, 7)
+        return Response.FromString(frame[4:])
+
+    found = store.read_raw(RawQuery(TOPIC, start, end, count_max, bytes_max, mask), make)
+    assert found.request_id == 7
+    return found.fetched
+
+
+def messages_of(answer):
+    """Every message of an answer: offset, sequence, time, flags, payload, extras."""
+    return [message for part in answer.slices for message in _messages(part)]
+
+
+def _messages(part):
+    bounds = u32(part.bounds)
+    starts = [*u32(part.run_starts), part.count]
+    extras = _extras(part)
+    types = part.run_types or bytes(len(part.run_flags))
+    for run, (start, end) in enumerate(itertools.pairwise(starts)):
+        for number in range(start, end):
+            yield (
+                part.first_offset + number,
+                part.base_sequence + u32(part.run_positions)[run] + number - start,
+                part.time_ms + u32(part.run_times)[run],
+                part.run_flags[run] | types[run] << 8,
+                part.payloads[bounds[number] - bounds[0] : bounds[number + 1] - bounds[0]],
+                extras.get(number),
+            )
+
+
+def _extras(part):
+    headers, signatures, schedules = _headers(part), _signatures(part), _schedules(part)
+    return {
+        number: Extras(
+            headers.get(number, ()), signatures.get(number), *schedules.get(number, (0, 0))
+        )
+        for number in {*headers, *signatures, *schedules}
+    }
+
+
+def _headers(part):
+    bounds, texts = u32(part.header_bounds), u32(part.header_text_bounds)
+    found = {}
+    for place, number in enumerate(u32(part.header_numbers)):
+        first, last = (2 * (bounds[at] - bounds[0]) for at in (place, place + 1))
+        cuts = [at - texts[0] for at in texts[first : last + 1]]
+        words = [part.header_texts[a:b] for a, b in itertools.pairwise(cuts)]
+        found[number] = tuple(zip(words[::2], words[1::2], strict=True))
+    return found
+
+
+def _signatures(part):
+    found = {}
+    for place, number in enumerate(u32(part.signature_numbers)):
+        record = part.signatures[88 * place : 88 * place + 88]
+        nonce = record[72 : 72 + record[85]]
+        signed_ms = int.from_bytes(record[64:72], "little")
+        key_id = int.from_bytes(record[80:84], "little")
+        found[number] = Signature(record[84], key_id, record[:64], signed_ms, nonce)
+    return found
+
+
+def _schedules(part):
+    times = zip(u64(part.schedule_due), u64(part.schedule_expiry), strict=True)
+    return dict(zip(u32(part.schedule_numbers), times, strict=True))
+
+
+def _notes(part):
+    ends = [0, *u32(part.producer_name_ends)]
+    names = [part.producer_names[a:b] for a, b in itertools.pairwise(ends)]
+    numbers, counts = u32(part.producer_numbers), u32(part.producer_counts)
+    return list(zip(numbers, counts, names, u64(part.producer_seqs), strict=True))
+
+
+def expected(store, start=0, end=MANY):
+    return [
+        (m.offset, m.sequence, m.time_ms, m.flags, m.payload, m.extras)
+        for m in store.read_topic(TOPIC, start, MANY, MANY).messages()
+        if m.offset < end
+    ]
+
+
+def extras_of(dice, number):
+    headers = tuple((b"h%d" % n, bytes(dice.randrange(9))) for n in range(dice.randrange(4)))
+    signature = Signature(2, number + 1, bytes([number % 256]) * 64, number, b"nonce")
+    has = dice.randrange(8)
+    if not has:
+        return None
+    return Extras(
+        headers if has & 1 else (),
+        signature if has & 2 else None,
+        *((number, number + 5) if has & 4 else (0, 0)),
+    )
+
+
+def fill(store, seed, entries=6):
+    """Entries with several topics in turn, so that runs are short and groups begin anywhere."""
+    dice = Random(seed)
+    for _ in range(entries):
+        batch = Batch()
+        for _ in range(dice.randrange(1, 9)):
+            topic = dice.choice([b"a", TOPIC, TOPIC, b"z"])
+            count = dice.randrange(1, 60)
+            payloads = [dice.randbytes(dice.randrange(20)) for _ in range(count)]
+            extras = [extras_of(dice, number) for number in range(count)]
+            bare = dice.randrange(3) == 0
+            flags = dice.randrange(4) | dice.randrange(8) << 4 | dice.randrange(4) << 8
+            time_ms = 1_700_000_000_000 + dice.randrange(1000)
+            batch.append(topic, payloads, time_ms, flags, None if bare else extras)
+            if dice.randrange(2):
+                place = len(batch.groups[topic].payloads) - count
+                batch.note_producer(topic, place, count, b"p%d" % dice.randrange(12), 100 * place)
+        store.commit(batch)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_raw_columns_say_what_messages_say(store, seed):
+    fill(store, seed)
+    assert messages_of(read(store)) == expected(store)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_stretch_may_begin_and_end_anywhere(store, seed):
+    fill(store, seed)
+    dice = Random(seed)
+    end = store.topic(TOPIC).next_offset
+    for _ in range(25):
+        start, stop = sorted(dice.sample(range(end + 1), 2))
+        answer = read(store, start, stop)
+        assert messages_of(answer) == expected(store, start, stop)
+        assert answer.next_offset == stop
+        plain = store.read_topic(TOPIC, start, stop - start, MANY).slices
+        assert [_notes(part) for part in answer.slices] == [part.producers for part in plain]
+
+
+@pytest.mark.parametrize("bounds", [{"count_max": 7}, {"bytes_max": 40}, {"bytes_max": 0}])
+def test_reading_goes_on_where_it_ended_and_misses_nothing(store, bounds):
+    fill(store, 3)
+    found, offset = [], 0
+    while offset < store.topic(TOPIC).next_offset:
+        answer = read(store, offset, **bounds)
+        part = messages_of(answer)
+        assert part
+        assert len(part) <= bounds.get("count_max", MANY)
+        found += part
+        offset = answer.next_offset
+    assert found == expected(store)
+
+
+def test_neither_payloads_nor_headers_exceed_the_bound_unless_one_message_does(store):
+    batch = Batch()
+    small, large = Extras(((b"n", b"v"),)), Extras(((b"n", bytes(100)),))
+    batch.append(TOPIC, [b"1234"] * 6, 1, 0, [small, None, large, small, large, small])
+    store.commit(batch)
+    found, offset = [], 0
+    while offset < 6:
+        answer = read(store, offset, bytes_max=50)
+        found.append([message[0] for message in messages_of(answer)])
+        offset = answer.next_offset
+    assert found == [[0, 1], [2], [3], [4], [5]]
+
+
+def test_what_is_not_asked_for_is_not_there(store):
+    fill(store, 1)
+    whole, numbers = read(store).slices, read(store, mask=columns.NUMBERS).slices
+    assert [part.run_positions for part in numbers] == [part.run_positions for part in whole]
+    for part in numbers:
+        names = {field.name for field, _ in part.ListFields()}
+        assert names <= {
+            "first_offset", "count", "base_sequence", "time_ms",
+            "run_starts", "run_positions", "run_times", "run_flags", "run_types",
+        }  # fmt: skip
+    only = read(store, mask=columns.SIGNATURES).slices
+    assert [part.signatures for part in only] == [part.signatures for part in whole]
+    assert not any(part.payloads or part.bounds or part.header_texts for part in only)
+
+
+def test_what_was_deleted_or_removed_is_passed_over(store):
+    batch = Batch()
+    batch.append(TOPIC, [b"%d" % number for number in range(10)], 1, 0, None)
+    store.commit(batch)
+    store.trim(TOPIC, 2)
+    store.delete(TOPIC, [4, 5, 9])
+    answer = read(store)
+    assert [message[0] for message in messages_of(answer)] == [2, 3, 6, 7, 8]
+    assert (answer.first_offset, answer.next_offset, answer.end_offset) == (2, 10, 10)
+    assert read(store, 4, 6).next_offset == 6
+    assert read(store, 3, 5).next_offset == 5
+    assert read(store, 30).next_offset == 30
+
+
+def test_there_is_nothing_of_no_topic(store):
+    assert store.read_raw(RawQuery(TOPIC, 0, 0, 9, 9, columns.ALL), None) is None
+
+
+@pytest.mark.parametrize("count", [0, 1, 24, 25, 3000])
+def test_a_number_is_taken_from_all_numbers_of_a_column(count):
+    numbers = [Random(count).randrange(77, 2**32) for _ in range(count)]
+    column = memoryview(array("I", numbers).tobytes())
+    assert u32(lessened(column, 77)) == [number - 77 for number in numbers]
+    assert u32(lessened(column, 0)) == numbers
+
+
+# ── how far bytes reach
+
+
+def reach_of(store, start, bytes_max):
+    """The same, message by message."""
+    reached = start
+    for message in store.read_topic(TOPIC, start, MANY, MANY).messages():
+        bytes_max -= len(message.payload)
+        if bytes_max < 0 and reached > start:
+            break
+        reached = message.offset + 1
+        if bytes_max < 0:
+            break
+    return reached
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bytes_reach_as_far_as_messages_fit(store, seed):
+    fill(store, seed)
+    dice = Random(seed)
+    end = store.topic(TOPIC).next_offset
+    for _ in range(40):
+        start, bytes_max = dice.randrange(end), dice.choice([1, 15, 200, 2000, MANY])
+        assert store.measure(TOPIC, start, bytes_max) == reach_of(store, start, bytes_max)
+
+
+def test_bytes_reach_over_what_was_deleted_and_not_beyond_the_end(store):
+    for _ in range(3):
+        batch = Batch()
+        batch.append(TOPIC, [b"1234"] * 4, 1, 0, None)
+        store.commit(batch)
+    store.delete(TOPIC, [2, 3, 4])
+    assert store.measure(TOPIC, 0, 12) == 6
+    assert store.measure(TOPIC, 0, MANY) == 12
+    assert store.measure(TOPIC, 12, MANY) == 12
+    assert store.measure(b"none", 5, MANY) == 5
