@@ -30,6 +30,9 @@ SECONDS_BELOW: Final = 100_000_000_000
 
 PATH_CHARACTERS_MAX: Final = 200
 
+DEVICE_CHARACTERS_MAX: Final = 256
+"""A payload that names a longer one names none. Names are kept in state, each for days."""
+
 
 def check_path(path: str) -> str:
     """Accept the path of a field, as in ``$.temperature`` or ``$.engine.rpm``."""
@@ -56,7 +59,8 @@ def device(where: str) -> Column:
         return f.col("topic")
     if where.startswith("level:"):
         return f.try_element_at(f.split("topic", "/"), f.lit(_level(where)))
-    return field(where)
+    name = field(where)
+    return f.when(f.length(name).between(1, DEVICE_CHARACTERS_MAX), name)
 
 
 def _level(where: str) -> int:

@@ -125,6 +125,10 @@ JOBS: Final[dict[str, tuple[str, str]]] = {
         "penstock.spark.pipelines.rollup:JOB",
         "Count and average measurements in windows of time.",
     ),
+    "silent": (
+        "penstock.spark.pipelines.silent:JOB",
+        "Tell which devices fell silent, came back or skipped numbers.",
+    ),
 }
 """Name → where its :class:`Job` is (module:attribute), and what a list says about it."""
 
