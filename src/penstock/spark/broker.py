@@ -1,0 +1,80 @@
+"""Connections to the broker, kept for as long as the process lives, and patience with it.
+
+Spark uses a Python worker again for the next task and the next batch, so a connection is made once
+per process and address and then stays. It belongs to the process that made it: what a fork has
+inherited is not used.
+
+Spark does not ask again when a reader fails: the query ends. So whatever we ask is asked again when
+the broker is away. A call of the client already comes back over lost connections for ``CALL_S``;
+``patiently`` makes several such calls. By default that is two minutes: a broker may be restarted
+under a running query.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from penstock.client.errors import (
+    ClientError,
+    ConnectionLostError,
+    QueueRefusedError,
+    ReplyTimeoutError,
+    UnreachableError,
+)
+from penstock.client.queue.blocking import QueueClient
+from penstock.spark.options import Patience
+
+__all__ = ["CALL_S", "client_of", "for_all", "is_passing", "patiently"]
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+CALL_S: Final = 30.0
+"""How long one call may take, lost connections included."""
+
+CALLS_AT_ONCE: Final = 8
+"""Questions about single topics that are under way at a time."""
+
+_clients: dict[tuple[int, tuple[str, ...]], QueueClient] = {}
+_lock = threading.Lock()
+
+
+def client_of(servers: tuple[str, ...]) -> QueueClient:
+    """The connection of this process to these servers; any number of threads may use it."""
+    key = (os.getpid(), servers)
+    with _lock:
+        client = _clients.get(key)
+        if client is None:
+            client = _clients[key] = QueueClient(servers, timeout_s=CALL_S).open()
+    return client
+
+
+def patiently(patience: Patience, ask: Callable[[], T]) -> T:
+    """Ask, and ask again for as long as the trouble may pass by itself."""
+    for _ in range(patience.retries):
+        try:
+            return ask()
+        except ClientError as error:
+            if not is_passing(error):
+                raise
+            time.sleep(patience.pause_s)
+    return ask()
+
+
+def is_passing(error: ClientError) -> bool:
+    """Whether it may be otherwise in a while, with nobody changing anything."""
+    if isinstance(error, QueueRefusedError):
+        return not error.is_final
+    return isinstance(error, UnreachableError | ConnectionLostError | ReplyTimeoutError)
+
+
+def for_all(ask: Callable[[S], T], items: Iterable[S]) -> list[T]:
+    """Ask about each, some at a time; answers are in the order of the items."""
+    asked = list(items)
+    if len(asked) == 1:
+        return [ask(asked[0])]
+    with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
+        return list(pool.map(ask, asked))

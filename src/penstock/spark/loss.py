@@ -1,0 +1,79 @@
+"""What is done about rows that can never be read: they are told, one way or the other.
+
+With ``failOnDataLoss`` (the default) the job fails, with an error that names topic and range.
+Without it the job goes on, and the loss is a message of the loss topic, where an audit finds it:
+
+>>> letter(Loss("pump/7", 3, 0, 100, "removed"), "archive")
+b'{"topic":"pump/7","incarnation":3,"begin":0,"end":100,"reason":"removed","reader":"archive"}'
+
+A batch may run again, and meet the same loss again. Its message is numbered by what it says, so the
+broker keeps it once.
+"""
+
+import logging
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from penstock.client.queue.blocking import QueueClient
+from penstock.errors import PenstockError
+from penstock.spark.broker import CALL_S, patiently
+from penstock.spark.options import SourceOptions
+from penstock.spark.planning import Loss
+
+__all__ = ["LossError", "letter", "report"]
+
+_LOG = logging.getLogger("penstock.spark")
+
+_REASONS: Final = {
+    "removed": "were removed by retention before they were read",
+    "deleted": "were in a topic that was deleted before they were read",
+    "made anew": "were in a topic that was deleted before they were read, and made anew",
+    "cut back": "are gone from the end of the topic: the broker came back with less than it had",
+}
+
+
+class LossError(PenstockError):
+    """Rows are lost, and ``failOnDataLoss`` says that this is not to be passed over."""
+
+
+def report(options: SourceOptions, losses: Sequence[Loss]) -> None:
+    """Fail because of losses, or note them in the loss topic, each once."""
+    if not losses:
+        return
+    if options.fails_on_loss:
+        raise LossError(_text(losses), _advice(options))
+    for loss in losses:
+        _LOG.warning("%s", _text([loss]))
+        _publish(options, letter(loss, options.reader))
+
+
+def letter(loss: Loss, reader: str | None) -> bytes:
+    """A loss as a message: JSON."""
+    return msgspec.json.encode({**loss._asdict(), "reader": reader})
+
+
+def _publish(options: SourceOptions, payload: bytes) -> None:
+    producer = f"loss-{blake2b(payload, digest_size=16).hexdigest()}"
+
+    def ask() -> None:
+        with QueueClient(options.servers, producer_id=producer, timeout_s=CALL_S).open() as client:
+            client.produce(options.loss_topic, payload, seq=1, content_type="json")
+
+    patiently(options.patience, ask)
+
+
+def _text(losses: Sequence[Loss]) -> str:
+    first = losses[0]
+    end = "on" if first.end is None else f"to {first.end - 1}"
+    more = f" (and {len(losses) - 1} more ranges)" if len(losses) > 1 else ""
+    return f"offsets from {first.begin} {end} of {first.topic!r} {_REASONS[first.reason]}{more}"
+
+
+def _advice(options: SourceOptions) -> str:
+    return (
+        "to go on without them set failOnDataLoss=false: each loss is then told in the topic "
+        f"{options.loss_topic}; or begin anew with another checkpoint"
+    )

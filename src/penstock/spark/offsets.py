@@ -1,0 +1,110 @@
+"""Where a stream is, as Spark keeps it: the offset that goes into the checkpoint.
+
+::
+
+    {"v": 1, "plan": {"cores": 2, "maxRecordsPerPartition": null, "minPartitions": null},
+     "topics": {"pump/7": [incarnation, next_offset, first_offset]}}
+
+Spark tells that nothing is new by comparing the text, so the same position must always be written
+the same way: keys are sorted. Everything that decides how a batch is cut into partitions is in
+here too, so that a batch which runs again after a crash is cut alike even if options have changed.
+
+``first_offset`` is where the reading of a topic began, and does not change. Spark does *not* keep
+what ``initialOffset`` said: it asks again when batch 0 is repeated. So what it says is marked
+(``"initial": true``), and the ranges of a batch begin where the *end* says that the topic began.
+The end is in the log before the batch runs: thereby "latest" is pinned.
+
+Pure: nothing here knows a broker or a clock.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from penstock.errors import PenstockError
+
+__all__ = ["Cut", "Position", "Range", "Spot", "decode", "encode", "ranges_between"]
+
+VERSION: Final = 1
+
+
+class Spot(NamedTuple):
+    """A place in a topic."""
+
+    incarnation: int
+    next: int
+    """The offset that is read next."""
+    first: int
+    """The offset with which the reading began."""
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """What decides into how many partitions a range is cut."""
+
+    cores: int = 1
+    min_partitions: int | None = None
+    max_rows: int | None = None
+
+
+class Position(msgspec.Struct, frozen=True):
+    """Where a stream is in all of its topics."""
+
+    topics: Mapping[str, Spot]
+    cut: Cut = Cut()
+    is_initial: bool = False
+
+
+class Range(NamedTuple):
+    """Offsets ``begin … end - 1`` of one incarnation of a topic."""
+
+    topic: str
+    incarnation: int
+    begin: int
+    end: int
+
+
+def encode(position: Position) -> dict[str, Any]:
+    """As Spark keeps it."""
+    cut = position.cut
+    offset: dict[str, Any] = {"initial": True} if position.is_initial else {}
+    offset["plan"] = {
+        "cores": cut.cores,
+        "maxRecordsPerPartition": cut.max_rows,
+        "minPartitions": cut.min_partitions,
+    }
+    offset["topics"] = {name: list(position.topics[name]) for name in sorted(position.topics)}
+    offset["v"] = VERSION
+    return offset
+
+
+def decode(offset: Mapping[str, Any]) -> Position:
+    """From what Spark has kept."""
+    if offset.get("v") != VERSION:
+        raise PenstockError(
+            f"the checkpoint was written by another version (offsets of version {offset.get('v')})",
+            "go on with that version, or begin with a new checkpoint",
+        )
+    plan = offset["plan"]
+    return Position(
+        {name: Spot(*spot) for name, spot in offset["topics"].items()},
+        Cut(plan.get("cores", 1), plan.get("minPartitions"), plan.get("maxRecordsPerPartition")),
+        is_initial=bool(offset.get("initial")),
+    )
+
+
+def ranges_between(start: Position, end: Position) -> list[Range]:
+    """What a batch reads, topic by topic in the order of their names."""
+    ranges = []
+    for name, spot in sorted(end.topics.items()):
+        begin = _begin(None if start.is_initial else start.topics.get(name), spot)
+        if begin < spot.next:
+            ranges.append(Range(name, spot.incarnation, begin, spot.next))
+    return ranges
+
+
+def _begin(before: Spot | None, end: Spot) -> int:
+    """Where the batch before ended; where the reading of the topic began if there was none."""
+    if before is None or before.incarnation != end.incarnation:
+        return end.first
+    return before.next

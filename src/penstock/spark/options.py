@@ -1,0 +1,393 @@
+"""The options of the source: read, checked, and frozen before anything is asked of a broker.
+
+Names are those of ``docs/spark/source.md``, in any case of letters; where Kafka's source has an
+option for the same thing, its name is taken too. What is misspelt is an error that says what may
+have been meant: an option that is silently ignored reads the wrong rows.
+
+>>> source_options({"servers": "127.0.0.1:1883", "subscribe": "pump/#"}).filters
+('pump/#',)
+"""
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Final, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from penstock.errors import ConfigError
+from penstock.model.topic import filter_fault, topic_fault
+from penstock.spark.schema import COLUMNS, DEFAULT_COLUMNS, mask_of
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "SPARKS_OWN",
+    "Patience",
+    "Place",
+    "Places",
+    "SourceOptions",
+    "boolean",
+    "check_names",
+    "option_error",
+    "positive",
+    "servers_of",
+    "source_options",
+]
+
+T = TypeVar("T")
+
+Given: TypeAlias = Mapping[str, str]
+"""Options as they were given, by their names in small letters."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where to begin or to end in a topic: at one of its ends, at an offset, or at a time."""
+
+    kind: Literal["earliest", "latest", "offset", "time"]
+    value: int = 0
+
+
+EARLIEST: Final = Place("earliest")
+LATEST: Final = Place("latest")
+
+
+class Places(msgspec.Struct, frozen=True):
+    """The same for many topics: for some by name, and for all others."""
+
+    others: Place
+    named: dict[str, Place] = {}
+
+    def of(self, topic: str) -> Place:
+        """That of one topic."""
+        return self.named.get(topic, self.others)
+
+
+class Patience(msgspec.Struct, frozen=True):
+    """How often something is asked again when the broker is away, and after which pause."""
+
+    retries: int = 3
+    pause_s: float = 1.0
+
+
+class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a reader is told."""
+
+    servers: tuple[str, ...]
+    filters: tuple[str, ...]
+    """MQTT filters; a name is one that matches itself."""
+    pattern: str | None = None
+    """What names must match as a whole, besides."""
+    reader: str | None = None
+    """Under which the broker knows a stream: a group of this name on every topic."""
+    start: Places = Places(EARLIEST)
+    end: Places = Places(LATEST)
+    max_rows: int | None = None
+    min_rows: int | None = None
+    max_delay_s: float = 900.0
+    max_bytes: int | None = None
+    min_partitions: int | None = None
+    max_partition_rows: int | None = None
+    fails_on_loss: bool = True
+    loss_topic: str = "penstock/spark/loss"
+    columns: tuple[str, ...] = DEFAULT_COLUMNS
+    verifies: bool = False
+    poll_s: float = 0.5
+    patience: Patience = Patience()
+    archive: str | None = None
+
+    @property
+    def mask(self) -> int:
+        """What to fetch."""
+        return mask_of(self.columns, verify=self.verifies)
+
+
+# ── Names ─────────────────────────────────────────────────────────────────────────────────────
+
+_NAMES: Final = (
+    *("servers", "subscribe", "subscribePattern", "assign", "reader"),
+    *("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
+    *("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"),
+    *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger"),
+    *("minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "lossTopic"),
+    *("includeHeaders", "includeSignatures", "includeIncarnation", "verifySignatures", "columns"),
+    *("pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "archive"),
+)
+
+ALIASES: Final = {
+    "kafka.bootstrap.servers": "servers",
+    "kafka.group.id": "reader",
+    "groupid": "reader",
+}
+
+SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname", "provider", "mode"})
+"""What Spark puts among the options itself."""
+
+
+def check_names(given: Collection[str], names: Collection[str]) -> None:
+    """Refuse options that nobody knows, and say what may have been meant."""
+    known = {name.lower(): name for name in (*names, *ALIASES)}
+    for name in given:
+        if name not in known and name not in SPARKS_OWN and not name.startswith("spark."):
+            near = get_close_matches(name, known, 1)
+            meant = f"did you mean {known[near[0]]}?" if near else "leave it out"
+            raise option_error(name, "there is no such option", f"{meant} {_all(names)}")
+
+
+def _all(names: Collection[str]) -> str:
+    return f"Options are {', '.join(names)}"
+
+
+def option_error(name: str, fault: str, advice: str) -> ConfigError:
+    """What is wrong with an option, and what to write instead."""
+    return ConfigError(f"option {name}: {fault}", advice)
+
+
+def _normal(options: Mapping[str, str]) -> dict[str, str]:
+    """By names in small letters, Kafka's replaced by ours."""
+    given: dict[str, str] = {}
+    for key, value in options.items():
+        name = ALIASES.get(key.lower(), key.lower())
+        if given.setdefault(name, value) != value:
+            raise option_error(key, f"contradicts {name}", "give one of them")
+    return given
+
+
+def source_options(options: Mapping[str, str]) -> SourceOptions:
+    """Read what was given for a source; ``ConfigError`` says what is wrong with it."""
+    check_names([key.lower() for key in options], _NAMES)
+    given = _normal(options)
+    filters, pattern = _topics(given)
+    return SourceOptions(
+        servers=servers_of(given),
+        filters=filters,
+        pattern=pattern,
+        reader=_reader(given),
+        start=_places(given, "starting", EARLIEST),
+        end=_places(given, "ending", LATEST),
+        max_rows=positive(given, "maxOffsetsPerTrigger"),
+        min_rows=positive(given, "minOffsetsPerTrigger"),
+        max_delay_s=_read(given, "maxTriggerDelay", _seconds, 900.0),
+        max_bytes=positive(given, "maxBytesPerTrigger"),
+        min_partitions=positive(given, "minPartitions"),
+        max_partition_rows=positive(given, "maxRecordsPerPartition"),
+        fails_on_loss=boolean(given, "failOnDataLoss", default=True),
+        loss_topic=_read(given, "lossTopic", _topic, "penstock/spark/loss"),
+        columns=_columns(given),
+        verifies=boolean(given, "verifySignatures"),
+        poll_s=_read(given, "pollTimeoutMs", _count, 500) / 1000,
+        patience=Patience(
+            _read(given, "fetchOffset.numRetries", _count, 3),
+            _read(given, "fetchOffset.retryIntervalMs", _count, 1000) / 1000,
+        ),
+        archive=given.get("archive"),
+    )
+
+
+# ── Values ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _read(given: Given, name: str, read: Callable[[str], T], default: T) -> T:
+    """Read a value; what ``read`` says of a wrong one is told with the option's name."""
+    text = given.get(name.lower())
+    if text is None:
+        return default
+    try:
+        return read(text.strip())
+    except ValueError as error:
+        raise option_error(name, f"{text!r} will not do", str(error)) from None
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise ValueError("write a whole number, 0 or more")
+    return int(text)
+
+
+def positive(given: Given, name: str) -> int | None:
+    """A whole number that is more than 0; None if it was not given."""
+
+    def read(text: str) -> int | None:
+        if _count(text) == 0:
+            raise ValueError("write a number greater than 0, or leave it out")
+        return int(text)
+
+    return _read(given, name, read, None)
+
+
+def boolean(given: Given, name: str, *, default: bool = False) -> bool:
+    """True or false, as Spark writes them."""
+
+    def read(text: str) -> bool:
+        if text.lower() not in {"true", "false"}:
+            raise ValueError("write true or false")
+        return text.lower() == "true"
+
+    return _read(given, name, read, default)
+
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
+    if found is None or found[2] not in _UNITS:
+        raise ValueError("write a number and one of ms, s, m, h, d, as in 15m")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _milliseconds(text: str) -> int:
+    """A point in time: milliseconds since 1970, or ISO 8601; without a zone it is UTC."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("write milliseconds since 1970, or 2030-01-31T12:00:00+00:00") from None
+    return max(0, round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000))
+
+
+def _topic(text: str) -> str:
+    fault = topic_fault(text.encode())
+    if fault:
+        raise ValueError(f"name a topic: this is {fault}")
+    return text
+
+
+def servers_of(given: Given) -> tuple[str, ...]:
+    """Addresses, separated by commas."""
+    servers = tuple(part.strip() for part in given.get("servers", "").split(",") if part.strip())
+    if not servers:
+        raise option_error("servers", "is missing", "say where the broker is: 127.0.0.1:1883")
+    return servers
+
+
+def _reader(given: Given) -> str | None:
+    name = given.get("reader")
+    if name is not None and not name.strip():
+        raise option_error("reader", "is empty", "give the query a name, or leave it out")
+    return name
+
+
+# ── Topics ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _topics(given: Given) -> tuple[tuple[str, ...], str | None]:
+    """Filters and a pattern, from whichever of the three options was given."""
+    ways = [name for name in ("subscribe", "subscribepattern", "assign") if name in given]
+    if len(ways) != 1:
+        fault = f"{' and '.join(ways)} contradict each other" if ways else "is missing"
+        raise option_error("subscribe", fault, "give one of subscribe, subscribePattern and assign")
+    if ways == ["subscribepattern"]:
+        return ("#",), _read(given, "subscribePattern", _pattern, None)
+    if ways == ["assign"]:
+        return _read(given, "assign", _assigned, ()), None
+    return _read(given, "subscribe", _filters, ()), None
+
+
+def _filters(text: str) -> tuple[str, ...]:
+    filters = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not filters:
+        raise ValueError("name a topic or a filter, or several separated by commas")
+    for one in filters:
+        fault = filter_fault(one.encode())
+        if fault:
+            raise ValueError(f"{one!r} is no topic filter: {fault}")
+    return filters
+
+
+def _pattern(text: str) -> str | None:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"write a regular expression: {error}") from None
+    return text
+
+
+def _assigned(text: str) -> tuple[str, ...]:
+    names = _json(text)
+    if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
+        raise ValueError('write a list of topics as JSON, as in ["pump/1", "pump/2"]')
+    return tuple(dict.fromkeys(map(_topic, names)))
+
+
+def _json(text: str) -> object:
+    try:
+        found: object = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"write JSON: {error}") from None
+    return found
+
+
+# ── Places ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _places(given: Given, which: str, default: Place) -> Places:
+    """Where to begin, or to end: by offsets, or a time, or times by topic."""
+    names = (f"{which}Offsets", f"{which}Timestamp", f"{which}OffsetsByTimestamp")
+    ways = [name for name in names if name.lower() in given]
+    if len(ways) > 1:
+        raise option_error(ways[0], f"contradicts {ways[1]}", "give one of them")
+    places = Places(default)
+    places = _read(given, names[0], lambda text: _offsets(text, which, default), places)
+    places = _read(given, names[1], lambda text: Places(Place("time", _milliseconds(text))), places)
+    return _read(given, names[2], lambda text: _times(text, default), places)
+
+
+def _offsets(text: str, which: str, default: Place) -> Places:
+    word = text.lower()
+    if word == "latest":
+        return Places(LATEST)
+    if word == "earliest" and which == "starting":
+        return Places(EARLIEST)
+    if not text.startswith("{"):
+        words = "earliest, latest" if which == "starting" else "latest"
+        raise ValueError(f'write {words}, or offsets as JSON: {{"pump/1": 17}}')
+    return Places(default, {topic: _offset(value) for topic, value in _by_topic(text).items()})
+
+
+def _offset(value: object) -> Place:
+    if type(value) is not int or value < -2:
+        raise ValueError("an offset is a whole number; -1 is latest, -2 earliest")
+    ends = {-1: LATEST, -2: EARLIEST}
+    return ends.get(value) or Place("offset", value)
+
+
+def _times(text: str, default: Place) -> Places:
+    times = {topic: _milliseconds(str(value)) for topic, value in _by_topic(text).items()}
+    return Places(default, {topic: Place("time", time) for topic, time in times.items()})
+
+
+def _by_topic(text: str) -> dict[str, object]:
+    found = _json(text)
+    if not isinstance(found, dict):
+        raise ValueError(  # noqa: TRY004 - the value is text; it says the wrong thing
+            'write a JSON object by topics: {"pump/1": 17}'
+        )
+    return found
+
+
+# ── Columns ───────────────────────────────────────────────────────────────────────────────────
+
+_INCLUDED: Final = (
+    ("includeHeaders", "headers"),
+    ("includeSignatures", "signature"),
+    ("includeIncarnation", "incarnation"),
+)
+
+
+def _columns(given: Given) -> tuple[str, ...]:
+    """Those that are chosen, or else the usual ones; and those that are included."""
+    columns = _read(given, "columns", _chosen, DEFAULT_COLUMNS)
+    included = [column for option, column in _INCLUDED if boolean(given, option)]
+    return tuple(dict.fromkeys((*columns, *included)))
+
+
+def _chosen(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))
+    unknown = [name for name in names if name not in COLUMNS]
+    if unknown or not names:
+        raise ValueError(f"choose from {', '.join(COLUMNS)}")
+    return names

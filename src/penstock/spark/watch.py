@@ -1,0 +1,135 @@
+"""What the broker has of the topics that a query reads, kept up at the cost of what changes.
+
+The first look lists all topics that match. From then on the broker is asked what was written to,
+made or deleted since, and may keep us waiting for the first of it: a query at rest asks twice a
+second, and learns of a message at once. Beginning anew is always right, and is what we do when the
+broker says so (it was restarted, or too much has changed).
+"""
+
+import re
+
+from penstock.spark.broker import client_of, for_all, patiently
+from penstock.spark.options import Place, Places, SourceOptions, option_error
+from penstock.spark.planning import Seen
+from penstock.wire.queue._generated.queue_pb2 import Changed, Topic
+
+__all__ = ["Watch", "current", "resolve"]
+
+SINGLE_MAX = 256
+"""Up to so many topics are asked about one by one; the state of more is listed."""
+
+
+class Watch:
+    """The topics that match, as we have seen them last."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._pattern = re.compile(options.pattern) if options.pattern else None
+        self._sequence = 0
+        self.topics: dict[str, Seen] = {}
+        self.gone: dict[str, Seen] = {}
+        """Topics that were deleted or made anew meanwhile, as they were before."""
+
+    def look(self, wait_s: float = 0.0) -> None:
+        """Learn what has changed; wait for the first change for so long."""
+        if not self._sequence:
+            self._list()
+            return
+        changed = self._ask(self._sequence, wait_s=wait_s)
+        if changed.again:
+            self._list()
+            return
+        self._sequence = changed.sequence
+        for name in changed.deleted:
+            self._forget(name)
+        self._note(changed)
+
+    def _list(self) -> None:
+        """Learn all there is, page by page; changes are counted from the first page on."""
+        page = self._ask(0)
+        self._sequence = page.sequence
+        found = self._note(page)
+        while page.more:
+            page = self._ask(0, after=page.topics[-1].name)
+            found |= self._note(page)
+        for name in self.topics.keys() - found:
+            self._forget(name)
+
+    def _ask(self, sequence: int, *, wait_s: float = 0.0, after: str = "") -> Changed:
+        options = self._options
+        return patiently(
+            options.patience,
+            lambda: client_of(options.servers).changes(
+                options.filters, after_sequence=sequence, wait_s=wait_s, after=after
+            ),
+        )
+
+    def _note(self, changed: Changed) -> set[str]:
+        """Take over what topics are like; those that the pattern leaves out are none of ours."""
+        found = set()
+        for topic in changed.topics:
+            if self._pattern is None or self._pattern.fullmatch(topic.name):
+                found.add(topic.name)
+                self._put(topic)
+        return found
+
+    def _put(self, topic: Topic) -> None:
+        before = self.topics.get(topic.name)
+        if before is not None and before.incarnation != topic.incarnation:
+            self.gone[topic.name] = before
+        self.topics[topic.name] = Seen(
+            topic.incarnation, topic.first_offset, topic.end_offset, topic.messages, topic.bytes
+        )
+
+    def _forget(self, name: str) -> None:
+        before = self.topics.pop(name, None)
+        if before is not None:
+            self.gone[name] = before
+
+
+def current(options: SourceOptions, names: list[str]) -> dict[str, Seen]:
+    """How topics are right now: retention moves their first offsets without a change to tell of."""
+    if len(names) > SINGLE_MAX:
+        watch = Watch(options)
+        watch.look()
+        return watch.topics
+
+    def ask(name: str) -> Seen:
+        found = patiently(
+            options.patience, lambda: client_of(options.servers).locate(name, times_ms=())
+        )
+        return Seen(found.incarnation, found.first_offset, found.end_offset)
+
+    seen = zip(names, for_all(ask, names), strict=True)
+    return {name: topic for name, topic in seen if topic.incarnation}
+
+
+def resolve(options: SourceOptions, places: Places, seen: dict[str, Seen]) -> dict[str, int]:
+    """Which offsets places are, for topics as they are now."""
+
+    def ask(name: str) -> int:
+        return _offset(options, name, places.of(name), seen[name])
+
+    timed = [name for name in seen if places.of(name).kind == "time"]
+    offsets = {name: ask(name) for name in seen.keys() - set(timed)}
+    return {**offsets, **dict(zip(timed, for_all(ask, timed), strict=True))}
+
+
+def _offset(options: SourceOptions, name: str, place: Place, topic: Seen) -> int:
+    if place.kind == "earliest":
+        return topic.first
+    if place.kind == "latest":
+        return topic.end
+    if place.kind == "offset":
+        if place.value > topic.end:
+            raise option_error(
+                "startingOffsets, endingOffsets",
+                f"{place.value} is beyond the end of {name!r}, which is {topic.end}",
+                "give an offset up to there, or -1 for the end",
+            )
+        return place.value
+    found = patiently(
+        options.patience,
+        lambda: client_of(options.servers).locate(name, times_ms=[place.value]),
+    )
+    return found.offsets[0]
