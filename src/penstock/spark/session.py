@@ -109,6 +109,5 @@ def _prepare(settings: Mapping[str, str]) -> None:
     master = settings["spark.master"]
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-    home = lean_home() if master.startswith(("local", "spark:")) else None
-    if home:
-        os.environ.setdefault("SPARK_HOME", str(home))
+    if master.startswith(("local", "spark:")):
+        os.environ.setdefault("SPARK_HOME", str(lean_home()))

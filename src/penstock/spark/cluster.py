@@ -1,0 +1,166 @@
+"""A cluster of Spark's own kind on this machine: a master and workers, as processes.
+
+To try ``--master spark://…``, and to test what only shows with more than one executor: a worker
+that is lost, code that must be on every machine. The package from pip has all it takes, save the
+scripts that start it; ``spark-class`` does that::
+
+    with Cluster(workers=2) as cluster:
+        spark = session("try", cluster.url)
+
+Each worker is a process group, with its executors in it: to kill one is to lose a machine.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final, Self
+
+from penstock.errors import PenstockError
+from penstock.spark.home import lean_home
+from penstock.spark.java import ensure_java
+
+__all__ = ["Cluster"]
+
+START_S_MAX: Final = 90.0
+"""How long a master or a worker may take to come up, on a busy machine."""
+
+STOP_S_MAX: Final = 10.0
+POLL_S: Final = 0.05
+LOG_BYTES_SHOWN: Final = 2000
+
+_MASTER: Final = "org.apache.spark.deploy.master.Master"
+_WORKER: Final = "org.apache.spark.deploy.worker.Worker"
+_LISTENS: Final = re.compile(rb"Starting Spark master at (spark://\S+)")
+_JOINED: Final = re.compile(rb"Successfully registered with master (spark://\S+)")
+
+
+class Cluster:
+    """A master and its workers, from ``with`` to its end; ``url`` is what sessions are given.
+
+    ``java_options`` are for the master's and the workers' own JVMs. Executors get theirs from the
+    session: ``spark.executor.memory`` must fit into a worker's ``memory``.
+    """
+
+    def __init__(
+        self,
+        workers: int = 2,
+        *,
+        cores: int = 1,
+        memory: str = "1g",
+        host: str = "127.0.0.1",
+        java_options: str = "",
+    ) -> None:
+        self._count = workers
+        self._host = host
+        self._share = ("--cores", str(cores), "--memory", memory)
+        self._java_options = java_options
+        self._stack = ExitStack()
+        self._folder = Path()
+        self._master: _Daemon | None = None
+        self._workers: list[_Daemon] = []
+        self.url = ""
+
+    def __enter__(self) -> Self:
+        """Start all of it; where one does not come up, none is left."""
+        with ExitStack() as stack:
+            folder = tempfile.TemporaryDirectory(prefix="penstock-spark-")
+            self._folder = Path(stack.enter_context(folder))
+            self._master = stack.enter_context(self._daemon("master", _MASTER))
+            self.url = self._master.wait_for(_LISTENS)
+            for number in range(self._count):
+                place = str(self._folder / f"work-{number}")
+                arguments = (*self._share, "--work-dir", place, self.url)
+                worker = self._daemon(f"worker-{number}", _WORKER, *arguments)
+                self._workers.append(stack.enter_context(worker))
+            for worker in self._workers:
+                worker.wait_for(_JOINED)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stack.close()
+
+    def kill_worker(self, number: int) -> None:
+        """Lose a machine: the worker and its executors are gone, and nobody was told."""
+        self._workers[number].kill()
+
+    def is_alive(self) -> bool:
+        """Say whether the master and all workers run."""
+        daemons = [self._master, *self._workers]
+        return all(daemon is not None and daemon.is_alive() for daemon in daemons)
+
+    def _daemon(self, name: str, main: str, *arguments: str) -> "_Daemon":
+        port = ("--host", self._host, "--port", "0", "--webui-port", "0")
+        log = self._folder / f"{name}.log"
+        return _Daemon([main, *port, *arguments], self._environment(), log)
+
+    def _environment(self) -> dict[str, str]:
+        """What Spark's processes are started with; Python is this one, on every worker."""
+        environ = dict(os.environ)
+        ensure_java(environ)
+        environ.setdefault("SPARK_HOME", str(lean_home()))
+        environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        environ.setdefault("SPARK_DAEMON_MEMORY", "300m")
+        options = (environ.get("SPARK_DAEMON_JAVA_OPTS", ""), self._java_options)
+        return environ | {
+            "SPARK_DAEMON_JAVA_OPTS": " ".join(options).strip(),
+            "SPARK_LOCAL_IP": self._host,
+        }
+
+
+class _Daemon:
+    """One of Spark's processes, in a process group of its own, with a log."""
+
+    def __init__(self, command: list[str], environ: dict[str, str], log: Path) -> None:
+        self._log = log
+        program = str(Path(environ["SPARK_HOME"], "bin", "spark-class"))
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(  # noqa: S603 - Spark's own script
+                [program, *command],
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def wait_for(self, sign: re.Pattern[bytes]) -> str:
+        """Wait until the log has a sign of life; return what it says."""
+        deadline = time.monotonic() + START_S_MAX
+        while time.monotonic() < deadline:
+            is_alive = self.is_alive()
+            found = sign.search(self._log.read_bytes())
+            if found:
+                return found[1].decode()
+            if not is_alive:
+                break
+            time.sleep(POLL_S)
+        end = self._log.read_bytes()[-LOG_BYTES_SHOWN:].decode(errors="replace")
+        raise PenstockError(f"a process of Spark's cluster did not start:\n{end}")
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Stop it; what does not listen is killed, and executors that were left as well."""
+        self._signal(signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(STOP_S_MAX)
+        self.kill()
+
+    def _signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
