@@ -1,5 +1,6 @@
 """Archives without a broker: rows by hand, written by the very file sink that the job uses."""
 
+import json
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,6 +10,7 @@ from pyarrow import parquet as pq
 from pyspark.sql import SparkSession
 
 from penstock.spark.archived.layout import LIVE, PARTITIONINGS, SCHEMA, root_of
+from penstock.spark.archived.snapshot import take
 from penstock.spark.pipelines import archive
 
 BEGIN = datetime(2026, 1, 1, 23, 59, 50, tzinfo=UTC)
@@ -100,6 +102,16 @@ class Archive:
             .start(str(self.root / LIVE / manifest.current.name))
         )
         query.awaitTermination()
+
+    def mark(self, **topics: tuple[int, int, int]) -> None:
+        """Note for the last batch what the source would: incarnation, next and first offset.
+
+        The file source, which stands in for it, notes something else, and cannot go on after this.
+        """
+        snapshot = take(self.root)
+        path = self.root / snapshot.manifest.checkpoint / "offsets" / str(snapshot.batch)
+        text = json.dumps({"v": 1, "topics": topics})
+        path.write_text("\n".join([*path.read_text().split("\n")[:2], text]))
 
     def found(self) -> list[tuple[str, int]]:
         """Topic and offset of every row, as a reader sees them."""

@@ -117,6 +117,10 @@ JOBS: Final[dict[str, tuple[str, str]]] = {
         "penstock.spark.pipelines.archive:JOB",
         "Keep topics as Parquet, each message once.",
     ),
+    "audit": (
+        "penstock.spark.pipelines.audit:JOB",
+        "Prove that an archive has every message exactly once.",
+    ),
     "compact": (
         "penstock.spark.pipelines.compaction:JOB",
         "Make few files of many in an archive.",

@@ -1,0 +1,472 @@
+"""Proof that every offset of every topic is there exactly once, and that signatures verify.
+
+**Counting.** Rows are not compared with each other, which would mean sorting them all. Each task
+sets a bit per offset in bitmaps of 32,768; only those are brought together, 4 KiB each, and
+counted: rows, distinct offsets, lowest and highest for each incarnation of a topic. The claim holds
+where rows = distinct = the length of the range that the archiving query has committed. Only topics
+where it does not are looked at row by row, to list holes and doubles.
+
+**Against what.** The range is that of the query's own checkpoint, at the very batch whose files are
+counted. The broker, if it is asked, must not have less, tells how many messages wait, and decides
+about holes in what it still has: no such message means that it was deleted.
+
+**Signatures** are verified by tasks, Arrow batch by batch, with the public keys that the broker has
+or a file names. Keys that are over count: a signature was good when it was taken.
+
+**Files** are opened one by one before: one that is missing, or shorter than the log says, is a
+fault by itself, and its rows show as holes.
+"""
+
+import json
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+from pyarrow import ArrowException
+from pyarrow import parquet as pq
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as f
+
+from penstock.client.queue.blocking import QueueClient
+from penstock.errors import ConfigError
+from penstock.model.columns import NUMBERS
+from penstock.model.message import Signature
+from penstock.spark.archived.layout import root_of
+from penstock.spark.archived.snapshot import Part, chosen, position, take
+from penstock.spark.filters import filters_of, names_matching, topic_regex
+from penstock.spark.pipelines import archive
+from penstock.spark.pipelines.table import Job, Option, Outcome
+from penstock.spark.pipelines.verdict import (
+    Counted,
+    Double,
+    Forged,
+    Key,
+    Report,
+    Span,
+    missing,
+    suspects,
+    text_of,
+    without,
+)
+from penstock.trust.signatures import is_valid
+
+__all__ = ["JOB", "audit", "count", "judge_signatures", "keys_from", "run"]
+
+LOSS_TOPIC: Final = "penstock/spark/loss"
+"""Where the source tells what it had to leave out."""
+
+LISTED_MAX: Final = 10_000
+"""How many holes, and how many doubles, are listed; beyond, they are counted."""
+
+FORGED_MAX: Final = 1_000
+
+_PAGE: Final = 1_000
+_TIMEOUT_S: Final = 30.0
+
+Seen = tuple[int, int, int]
+"""A topic as the broker has it: incarnation, first offset, one past the last."""
+
+
+def audit(
+    spark: SparkSession,
+    path: str | Path,
+    *,
+    servers: str | None = None,
+    subscribe: str = "",
+    keys: Mapping[int, bytes] | None = None,
+    verify: bool = True,
+    loss_topic: str = LOSS_TOPIC,
+) -> Report:
+    """Audit an archive, and the broker it came from if ``servers`` are given.
+
+    ``subscribe`` limits it to some topics. ``keys`` are public keys by their numbers; without them
+    those of the broker are taken.
+    """
+    began = time.monotonic()
+    snapshot = take(root_of(path))
+    archived = position(snapshot)
+    filters = filters_of(subscribe)
+    names = names_matching(archived, filters) if filters else list(archived)
+    good, damaged = _examined(chosen(snapshot.parts, names if filters else None))
+    rows = archive.files(spark, [part.path for part in good])
+    if filters:
+        rows = rows.where(f.col("topic").rlike(topic_regex(filters)))
+    report = Report(what=f"archive {root_of(path)}", damaged=damaged)
+    expected = {(n, archived[n].incarnation): (archived[n].first, archived[n].next) for n in names}
+    _compare(report, rows, expected)
+    losses = _told(archive.files(spark, [part.path for part in good]), loss_topic)
+    if servers is not None:
+        with QueueClient(servers.split(","), timeout_s=_TIMEOUT_S).open() as client:
+            losses += _letters(client, loss_topic)
+            _ask(report, client, expected, filters)
+            keys = _public_keys(client) if keys is None else keys
+    report.holes, report.lost = without(report.holes, losses)
+    if verify:
+        _verify(report, rows, keys or {})
+    report.seconds = round(time.monotonic() - began, 3)
+    return report
+
+
+# ── Counting ──────────────────────────────────────────────────────────────────────────────────
+
+
+def count(rows: DataFrame) -> DataFrame:
+    """Count rows and distinct offsets of each incarnation of each topic, by bitmaps."""
+    bitmap = f.bitmap_count(f.bitmap_construct_agg(f.bitmap_bit_position("offset")))
+    pieces = rows.groupBy("topic", "incarnation", f.bitmap_bucket_number("offset").alias("bucket"))
+    counted = pieces.agg(
+        f.count("*").alias("rows"),
+        bitmap.alias("distinct"),
+        f.min("offset").alias("lowest"),
+        f.max("offset").alias("highest"),
+    )
+    return counted.groupBy("topic", "incarnation").agg(
+        f.sum("rows").alias("rows"),
+        f.sum("distinct").alias("distinct"),
+        f.min("lowest").alias("lowest"),
+        f.max("highest").alias("highest"),
+    )
+
+
+def _compare(report: Report, rows: DataFrame, expected: dict[Key, tuple[int, int]]) -> None:
+    """Count, and look closer where the figures do not match what is expected.
+
+    An incarnation that the archive has left behind, because the topic was deleted and made anew,
+    is not in the checkpoint any more: from its lowest to its highest offset all must be there.
+    """
+    counted = [Counted(*row) for row in count(rows).collect()]
+    seen: dict[Key, Counted] = {(one.topic, one.incarnation): one for one in counted}
+    for key, one in seen.items():
+        expected.setdefault(key, (one.lowest, one.highest + 1))
+    report.rows = sum(one.rows for one in counted)
+    report.incarnations = len(seen)
+    report.topics = len({one.topic for one in counted})
+    report.doubled = sum(one.rows - one.distinct for one in counted)
+    odd = suspects(counted, expected)
+    gaps = _gaps(report, rows, odd & seen.keys())
+    for key in sorted(odd):
+        span, one_seen = Span(*key, *expected[key]), seen.get(key)
+        report.holes += missing(span, gaps.get(key, []), one_seen)
+        report.strays += _strays(span, one_seen)
+    report.missing = sum(hole.end - hole.begin for hole in report.holes)
+    if report.doubled:
+        report.doubles = _doubles(rows, odd)
+
+
+def _strays(expected: Span, seen: Counted | None) -> list[Span]:
+    if seen is None:
+        return []
+    below = expected._replace(begin=seen.lowest, end=min(expected.begin, seen.highest + 1))
+    above = expected._replace(begin=max(expected.end, seen.lowest), end=seen.highest + 1)
+    return [span for span in (below, above) if span.begin < span.end]
+
+
+def _gaps(
+    report: Report, rows: DataFrame, odd: Collection[Key]
+) -> dict[Key, list[tuple[int, int]]]:
+    """List the stretches between two neighbouring offsets of these topics."""
+    if not odd:
+        return {}
+    order = Window.partitionBy("topic", "incarnation").orderBy("offset")
+    following = _of(rows, odd).withColumn("after", f.lag("offset").over(order))
+    found = following.where(f.col("offset") > f.col("after") + 1)
+    listed = found.select("topic", "incarnation", "after", "offset").limit(LISTED_MAX + 1).collect()
+    report.is_listed = len(listed) <= LISTED_MAX
+    gaps: dict[Key, list[tuple[int, int]]] = {}
+    for topic, incarnation, after, offset in listed[:LISTED_MAX]:
+        gaps.setdefault((topic, incarnation), []).append((after + 1, offset))
+    return gaps
+
+
+def _doubles(rows: DataFrame, odd: Collection[Key]) -> list[Double]:
+    counted = _of(rows, odd).groupBy("topic", "incarnation", "offset").count()
+    many = counted.where("count > 1").limit(LISTED_MAX).collect()
+    return sorted(Double(*row) for row in many)
+
+
+def _of(rows: DataFrame, keys: Collection[Key]) -> DataFrame:
+    names = sorted({topic for topic, _ in keys})
+    return rows.select("topic", "incarnation", "offset").where(f.col("topic").isin(names))
+
+
+# ── What else is known: losses that were told, and the broker ─────────────────────────────────
+
+
+class _Letter(msgspec.Struct):
+    """A message of the loss topic; ``end`` is None where nobody knows how much there was."""
+
+    topic: str
+    incarnation: int
+    begin: int
+    end: int | None
+
+
+def _told(rows: DataFrame, loss_topic: str) -> list[Span]:
+    """Read the losses that are in the archive itself."""
+    found = rows.where(f.col("topic") == loss_topic).select("payload").limit(LISTED_MAX).collect()
+    return _spans(bytes(row["payload"]) for row in found)
+
+
+def _letters(client: QueueClient, loss_topic: str) -> list[Span]:
+    """Read the losses that the broker has."""
+    return _spans(record.payload for record in islice(client.messages(loss_topic), LISTED_MAX))
+
+
+def _spans(payloads: Iterable[bytes]) -> list[Span]:
+    """Take what is of the form; anybody may have written to that topic."""
+    spans = []
+    for payload in payloads:
+        try:
+            told = msgspec.json.decode(payload, type=_Letter)
+        except msgspec.MsgspecError:
+            continue
+        if told.end is not None:
+            spans.append(Span(told.topic, told.incarnation, told.begin, told.end))
+    return spans
+
+
+def _public_keys(client: QueueClient) -> dict[int, bytes]:
+    known = client.keys()
+    return {key.id: key.public_key for key in known}
+
+
+def _topics(
+    client: QueueClient, names: Collection[str], filters: Collection[str]
+) -> dict[str, Seen]:
+    """Return the topics that match, or, without filters, those that the archive has."""
+    asked = filters or ("#", *(name for name in names if name.startswith("$")))
+    found: dict[str, Seen] = {}
+    after, more = "", True
+    while more:
+        page = client.changes(asked, max=_PAGE, after=after)
+        for topic in page.topics:
+            found[topic.name] = (topic.incarnation, topic.first_offset, topic.end_offset)
+            after = topic.name
+        more = page.more
+    return found if filters else {name: found[name] for name in names if name in found}
+
+
+def _ask(
+    report: Report,
+    client: QueueClient,
+    expected: Mapping[Key, tuple[int, int]],
+    filters: Collection[str],
+) -> None:
+    """Hold the archive against the broker, and have it tell which holes are deletions."""
+    now = _topics(client, {name for name, _ in expected}, filters)
+    last = {
+        name: end
+        for (name, incarnation), (_, end) in expected.items()
+        if _is(now, name, incarnation)
+    }
+    for name, (incarnation, first, end) in now.items():
+        archived = last.get(name, first)
+        report.waiting += max(0, end - max(archived, first))
+        if archived < first:
+            report.holes.append(Span(name, incarnation, archived, first))
+        if end < archived:
+            report.ahead.append(Span(name, incarnation, end, archived))
+    for hole in list(report.holes):
+        if _is(now, hole.topic, hole.incarnation) and hole.end > now[hole.topic][1]:
+            visible = hole._replace(begin=max(hole.begin, now[hole.topic][1]))
+            gone, _ = without([visible], _present(client, visible))
+            report.holes, deleted = without(report.holes, gone)
+            report.deleted += deleted
+
+
+def _is(now: Mapping[str, Seen], name: str, incarnation: int) -> bool:
+    return name in now and now[name][0] == incarnation
+
+
+def _present(client: QueueClient, span: Span) -> Iterator[Span]:
+    """Ask the broker which messages of a range it has: numbers only."""
+    begin = span.begin
+    while begin < span.end:
+        answer = client.fetch_raw(span.topic, begin, span.end, columns=NUMBERS)
+        for piece in answer.slices:
+            first = piece.first_offset
+            yield span._replace(begin=first, end=first + piece.count)
+        if answer.next_offset <= begin:
+            return
+        begin = answer.next_offset
+
+
+# ── Files ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _examined(parts: Collection[Part]) -> tuple[list[Part], list[str]]:
+    """Divide files into those that can be read, and what is wrong with the others."""
+    with ThreadPoolExecutor(8) as pool:
+        faults = list(pool.map(_fault, parts))
+    good = [part for part, fault in zip(parts, faults, strict=True) if not fault]
+    return good, [fault for fault in faults if fault]
+
+
+def _fault(part: Part) -> str:
+    path = Path(part.path)
+    try:
+        size = path.stat().st_size
+        if size != part.size:
+            return f"{path}: has {size} bytes, was written with {part.size}"
+        pq.read_metadata(path)
+    except (OSError, ArrowException) as error:
+        return f"{path}: {error}"
+    return ""
+
+
+# ── Signatures ────────────────────────────────────────────────────────────────────────────────
+
+_JUDGED: Final = "verdict string, number bigint, topic string, offset bigint, key_id bigint"
+_JUDGED_ARROW: Final = pa.schema(
+    {
+        "verdict": pa.string(),
+        "number": pa.int64(),
+        "topic": pa.string(),
+        "offset": pa.int64(),
+        "key_id": pa.int64(),
+    }
+)
+
+
+def judge_signatures(
+    keys: Mapping[int, bytes],
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Make the function that tasks verify signed rows with: batches in, few verdicts out.
+
+    Those that hold are a number for each batch; the others come one by one, up to a bound for each
+    task, and then as a number too.
+    """
+
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        room = FORGED_MAX
+        for batch in batches:
+            lines = _judged(batch, keys, room)
+            room -= sum(line[2] is not None for line in lines)
+            columns = [list(column) for column in zip(*lines, strict=True)]
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(c, t) for c, t in zip(columns, _JUDGED_ARROW.types, strict=True)],
+                schema=_JUDGED_ARROW,
+            )
+
+    return judge
+
+
+_Line = tuple[str, int, str | None, int | None, int | None]
+
+
+def _judged(batch: pa.RecordBatch, keys: Mapping[int, bytes], room: int) -> list[_Line]:
+    """Verify each row; what costs is the curve, not this loop."""
+    topics, offsets = batch.column("topic").to_pylist(), batch.column("offset").to_pylist()
+    payloads, proofs = batch.column("payload").to_pylist(), batch.column("signature").to_pylist()
+    numbers = {"valid": 0, "invalid": 0, "unknown_key": 0}
+    lines: list[_Line] = []
+    for topic, offset, payload, proof in zip(topics, offsets, payloads, proofs, strict=True):
+        verdict = _verdict(keys, topic, payload, proof)
+        if verdict == "valid" or len(lines) >= room:
+            numbers[verdict] += 1
+        else:
+            lines.append((verdict, 1, topic, offset, proof["key_id"]))
+    return lines + [(verdict, number, None, None, None) for verdict, number in numbers.items()]
+
+
+def _verdict(
+    keys: Mapping[int, bytes], topic: str, payload: bytes | None, proof: Mapping[str, Any]
+) -> str:
+    public_key = keys.get(proof["key_id"])
+    if public_key is None:
+        return "unknown_key"
+    signature = Signature(
+        proof["version"],
+        proof["key_id"],
+        proof["signature"] or b"",
+        proof["signed_ms"] or 0,
+        proof["nonce"] or b"",
+    )
+    return "valid" if is_valid(public_key, topic.encode(), payload or b"", signature) else "invalid"
+
+
+def _verify(report: Report, rows: DataFrame, keys: Mapping[int, bytes]) -> None:
+    """Verify every signature there is, and count."""
+    signed = rows.select("topic", "offset", "payload", "signature").where("signature is not null")
+    judged = signed.mapInArrow(judge_signatures(dict(keys)), _JUDGED)
+    found = f.when(f.col("topic").isNotNull(), f.struct("topic", "offset", "key_id", "verdict"))
+    totals = judged.groupBy("verdict").agg(
+        f.sum("number").alias("number"), f.collect_list(found).alias("found")
+    )
+    numbers = dict.fromkeys(("valid", "invalid", "unknown_key"), 0)
+    for row in totals.collect():
+        numbers[row["verdict"]] = row["number"]
+        report.forged += [Forged(*one) for one in row["found"][:FORGED_MAX]]
+    report.has_signatures = True
+    report.valid, report.signed = numbers["valid"], sum(numbers.values())
+    report.unsigned = report.rows - report.signed
+    report.forged.sort()
+
+
+def keys_from(path: str | Path) -> dict[int, bytes]:
+    """Read public keys from a file, as ``penstock keys list --json`` prints them."""
+    try:
+        listed = json.loads(Path(path).read_text())
+        return {int(key["id"]): bytes.fromhex(key["public_key"]) for key in listed}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{path} has no public keys: {error}",
+            "Write it with: penstock keys list --json > keys.json",
+        ) from None
+
+
+# ── The job ───────────────────────────────────────────────────────────────────────────────────
+
+
+def run(
+    spark: SparkSession,
+    *,
+    path: str,
+    servers: str | None = None,
+    subscribe: str | None = None,
+    keys: str | None = None,
+    no_signatures: bool = False,
+    loss_topic: str = LOSS_TOPIC,
+) -> Outcome:
+    """Prove that an archive has every offset exactly once, and that signatures verify.
+
+    Ends with 0 if so, and with 1 if not, after a list of holes and doubles.
+    """
+    report = audit(
+        spark,
+        path,
+        servers=servers,
+        subscribe=subscribe or "",
+        keys=keys_from(keys) if keys else None,
+        verify=not no_signatures,
+        loss_topic=loss_topic,
+    )
+    document = {"ok": report.is_ok, "faults": report.faults(), **msgspec.to_builtins(report)}
+    return Outcome(text_of(report), document, is_ok=report.is_ok)
+
+
+JOB: Final = Job(
+    "audit",
+    (
+        archive.PATH,
+        Option(
+            "servers",
+            "The broker that the archive came from; without it the archive alone is audited.",
+            metavar="HOST:PORT,...",
+        ),
+        Option("subscribe", "Only these topics: names and MQTT filters.", metavar="FILTER,..."),
+        Option(
+            "keys",
+            "Public keys from a file (penstock keys list --json), not from the broker.",
+            metavar="FILE",
+        ),
+        Option("no_signatures", "Do not verify signatures.", "flag"),
+        Option("loss_topic", "Where losses were told.", default=LOSS_TOPIC, metavar="TOPIC"),
+    ),
+    run,
+)
