@@ -108,6 +108,42 @@ GROUP_BYTES_MAX = 256
 GROUPS_MAX = 100_000
 """Groups of all topics together: each costs memory, and a row of every checkpoint."""
 
+# ── Sinks ─────────────────────────────────────────────────────────────────────────────────────
+SINKS_MAX = 10_000
+"""Sinks that are remembered: each costs memory, and a row of the checkpoint, until forgotten."""
+
+SINK_BYTES_MAX = 200
+"""Longest name of a sink; the name of a query and an id of it need about 64."""
+
+SINK_EPOCH_MAX = (1 << 63) - 1
+SINK_NOTE_BYTES_MAX = 16 * KIB
+"""What may be kept with an epoch that was committed."""
+
+STAGED_PART_BYTES_MAX = 128
+"""Longest name of a part: a partition, an attempt and something that is unique."""
+
+STAGED_BLOCK_BYTES_MAX = 1 * MIB
+"""Largest block of staged rows; no payload within can be larger than a message may be."""
+
+STAGED_LOTS_MAX = 2_048
+STAGED_MESSAGES_MAX = 65_536
+"""Lots and messages of one block: however small, each takes time."""
+
+STAGED_BLOCKS_MAX = 65_536
+"""Blocks of one part: 64 GiB of them."""
+
+STAGED_PARTS_MAX = 16_384
+"""Parts of one commit, which are written down when it begins; Spark makes 200 unless told."""
+
+STAGES_MAX = 65_536
+"""Parts staged and not committed, over all sinks: each is a topic."""
+
+STAGED_BYTES_MAX = 4 * GIB
+"""Bytes of one sink that are staged and not committed."""
+
+STAGE_EXPIRY_S = 24 * 3600
+"""How long rows stay that were staged and neither committed nor aborted."""
+
 # ── Journal ───────────────────────────────────────────────────────────────────────────────────
 CAPTURE_PENDING_BYTES_MAX = 64 * MIB
 """QoS 0 bytes waiting to be journaled. Beyond it they are delivered but not captured, counted."""

@@ -34,6 +34,7 @@ from penstock.core.groups import Group, Groups
 from penstock.core.retained import RetainedMessage
 from penstock.core.subscriptions import SubscriptionTrie
 from penstock.errors import StorageError
+from penstock.model.stages import PREFIX as STAGES
 from penstock.net.binary import BinaryConnection
 from penstock.net.clock import Clock, SystemClock
 from penstock.net.desks import Desks
@@ -50,6 +51,8 @@ from penstock.net.queue import QueueConnection
 from penstock.net.queue_book import QueueBook
 from penstock.net.queues import PREFIX, WORKERS, is_queue
 from penstock.net.resp.connection import RespConnection
+from penstock.net.shown import ShownStore
+from penstock.net.sinks import Sinks
 from penstock.net.sys_topics import SysTopics
 from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
@@ -113,7 +116,7 @@ class Server:
     async def start(self) -> None:
         """Open the store, recover, listen; raises ``PenstockError`` with nothing left behind."""
         self._started_at = self._clock.monotonic()
-        self.store = self._given_store or self._open_store()
+        self.store = ShownStore(self._given_store or self._open_store())
         try:
             self.broker = self._make_broker()
             recover(self.store, self.broker)
@@ -121,6 +124,7 @@ class Server:
             self.broker.groups.redeliveries = 0
             self._build()
             self.hub.desks.return_all()  # before a worker of this life can come
+            self.hub.sinks.resume()
             await self._listen()
         except BaseException:
             await self.abandon()
@@ -151,7 +155,7 @@ class Server:
             clock=self._clock,
             counters=self.counters,
             is_captured=_capture_policy(self.config),
-            signed_until_ms=signed_until_ms(self.store),
+            signed_until_ms=signed_until_ms(self.store) if len(self.broker.keys) else 0,
         )
         timeout_s = self.config.limits.connect_timeout_s
         self.queues = QueueBook(self.hub)
@@ -163,6 +167,7 @@ class Server:
         )
         self.hub.desks = Desks(self.hub)
         self.hub.producing = Producing(self.hub)
+        self.hub.sinks = Sinks(self.hub, self.store.whole)
         self.hub.feed.on_extras = partial(offer_envelopes, self.hub)
         self.hub.feed.on_extras_failed = partial(forget_signatures, self.hub)
         self._listener = Listener(self.hub, self._doors())
@@ -283,6 +288,7 @@ class Server:
 
     def _retain(self) -> None:
         self.hub.desks.turn()
+        self.hub.sinks.turn()
         if self._examination is None or self._examination.is_over:
             self._examination = Examination(self.hub, self._examined)
             self._examination.go_on()
@@ -504,6 +510,8 @@ def recover(store: Store, broker: Broker) -> None:
     broker.groups.end_loading()
     for _key, row in store.rows("settings"):
         broker.topics.load(row)
+    for _key, row in store.rows("sinks"):
+        broker.sinks.load(row)
     for key, row in store.rows("producers"):
         broker.producers.load(key, row)
     for _key, row in store.rows("keys"):
@@ -580,13 +588,14 @@ def _spared(broker: Broker, floors: dict[bytes, int]) -> Spared:
     """Work that is not done is kept, whatever the limits by default.
 
     That is of queues, and of topics that were made for it: those of the queue protocol, ``floors``.
+    What is staged is kept by any means: nobody could tell what was missing of it.
     """
     queues = {
         topic: groups[WORKERS].oldest_unsettled
         for topic, groups in broker.groups.by_topic.items()
         if is_queue(topic) and WORKERS in groups
     }
-    return Spared(PREFIX, queues | floors)
+    return Spared(PREFIX, queues | floors, STAGES)
 
 
 def _retention_rules(config: Config) -> RetentionRules:

@@ -152,6 +152,25 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int, _between(1, 10_000_000, "Topics whose subscribers are remembered between messages.")
     ] = limits.ROUTES_CACHED_MAX
 
+    sinks_max: Annotated[
+        int, _between(1, 1_000_000, "Sinks that are remembered; beyond it no new one is made.")
+    ] = limits.SINKS_MAX
+    staged_bytes_max: Annotated[
+        int,
+        _between(
+            limits.MIB,
+            64 * _TIB,
+            "Bytes of one sink that may be staged and not committed; those of all sinks together"
+            " may take half of what the journal may.",
+        ),
+    ] = limits.STAGED_BYTES_MAX
+    stage_expiry_s: Annotated[
+        int,
+        _between(
+            1, 10 * _YEAR_S, "How long rows stay that were staged and never committed nor aborted."
+        ),
+    ] = limits.STAGE_EXPIRY_S
+
 
 class Journal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is written down, and in what portions."""

@@ -45,6 +45,10 @@ from penstock.core.commands import (
     Repeated,
     Returned,
     Settled,
+    SinkAdvanced,
+    SinkBegan,
+    SinkEnded,
+    SinkForgotten,
     Subscribed,
     Swept,
     Taken,
@@ -71,6 +75,7 @@ from penstock.core.producers import Producers
 from penstock.core.retained import Retained, RetainedMessage
 from penstock.core.routes import Routes
 from penstock.core.session import AWAIT_PUBCOMP, PUBACK, PUBCOMP, PUBREC, PUBREL, Session
+from penstock.core.sinks import SinkCommand, Sinks
 from penstock.core.subscribers import Subscribers
 from penstock.core.topics import Topics
 from penstock.limits import INFLIGHT_MAX, QUEUE_MESSAGES_MAX, RETAINED_MAX, ROUTES_CACHED_MAX
@@ -102,6 +107,7 @@ _GROUP_COMMANDS = (
     GroupConfigured,
     DeadLettered,
 )
+_SINK_COMMANDS = (SinkBegan, SinkAdvanced, SinkEnded, SinkForgotten)
 
 
 class Broker:
@@ -127,6 +133,7 @@ class Broker:
         self.groups = Groups()
         self.topics = Topics()
         self.producers = Producers()
+        self.sinks = Sinks()
         self.keys = KeyRing()
         self.sessions: dict[bytes, Session] = {}
         self.away: dict[bytes, Session] = {}
@@ -157,6 +164,7 @@ class Broker:
             TopicConfigured: self._topic_configured,
             TopicGone: self._topic_gone,
             **dict.fromkeys(_GROUP_COMMANDS, self._group_changed),
+            **dict.fromkeys(_SINK_COMMANDS, self._sink_changed),
         }
 
     # ── applying ──────────────────────────────────────────────────────────────────────────────
@@ -508,6 +516,11 @@ class Broker:
         self.producers.forget_topic(command.topic)
         if outlet is not None:
             effects.controls.append(Outcome(outlet, known))
+
+    def _sink_changed(self, command: SinkCommand, outlet: Any, effects: Effects) -> None:
+        value = self.sinks.apply(command, self.index, recovering=self._recovering)
+        if outlet is not None:
+            effects.controls.append(Outcome(outlet, value))
 
     def _key_stored(self, command: KeyStored, outlet: Any, effects: Effects) -> None:
         self.keys.put(Key.decode(command.row))

@@ -45,6 +45,10 @@ __all__ = [
     "Run",
     "Scheduled",
     "Settled",
+    "SinkAdvanced",
+    "SinkBegan",
+    "SinkEnded",
+    "SinkForgotten",
     "Subscribed",
     "Swept",
     "Taken",
@@ -413,6 +417,46 @@ class TopicGone(msgspec.Struct, frozen=True, array_like=True, tag=33, gc=False):
     topic: bytes
 
 
+# ── sinks ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class SinkBegan(msgspec.Struct, frozen=True, array_like=True, tag=34, gc=False):
+    """It is decided: what was staged in these parts is published, in their order.
+
+    ``parts`` are names and numbers of blocks. From here on nothing but the end can follow.
+    """
+
+    sink: bytes
+    epoch: int
+    parts: list[tuple[bytes, int]]
+    note: bytes
+
+
+class SinkAdvanced(msgspec.Struct, frozen=True, array_like=True, tag=35, gc=False):
+    """The entry that has this has messages of the epoch, too: so many, and here they go on."""
+
+    sink: bytes
+    epoch: int
+    count: int
+    place: tuple[int, int, int]
+    """Number of the part, of the block within it, of the message within that."""
+
+
+class SinkEnded(msgspec.Struct, frozen=True, array_like=True, tag=36, gc=False):
+    """The entry that has this has the last messages of the epoch: so many."""
+
+    sink: bytes
+    epoch: int
+    count: int
+    now_ms: int
+
+
+class SinkForgotten(msgspec.Struct, frozen=True, array_like=True, tag=37, gc=False):
+    """A sink is to be as if it had never been, unless it is about to publish."""
+
+    sink: bytes
+
+
 # ── keys ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -475,6 +519,10 @@ Event = (
     | DeadLettered
     | TopicConfigured
     | TopicGone
+    | SinkBegan
+    | SinkAdvanced
+    | SinkEnded
+    | SinkForgotten
 )
 Command = Event | Published
 

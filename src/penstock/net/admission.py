@@ -33,7 +33,7 @@ FORBIDDEN = 8
 ENVELOPE_PREFIX = b"$signed/"
 """What goes before a topic when a signature travels within the payload: MQTT has no other place."""
 
-RESERVED = (b"$SYS", b"$dlq", b"$share")
+RESERVED = (b"$SYS", b"$dlq", b"$share", b"$stage")
 """First levels of topics that only the broker writes, or nobody: those of shared subscriptions."""
 
 

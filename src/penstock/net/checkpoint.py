@@ -17,7 +17,7 @@ ROUND_INTERVAL_S = 1.0
 ROWS_PER_COMMIT_MAX = 256
 """Rows in one commit: bounds what a commit costs beyond its messages."""
 
-_TABLES = ("sessions", "subscribers", "groups", "settings")
+_TABLES = ("sessions", "subscribers", "groups", "settings", "sinks")
 """Tables of which every row is written anew; retained messages have a way of their own."""
 
 _Row = tuple[str, bytes]
@@ -95,6 +95,8 @@ class Checkpointer:
             return broker.subscribers.dirty
         if table == "settings":
             return broker.topics.dirty
+        if table == "sinks":
+            return broker.sinks.dirty
         return broker.groups.dirty
 
     def _row(self, table: str, key: bytes) -> bytes | None:
@@ -104,6 +106,8 @@ class Checkpointer:
             return broker.session_row(key)
         if table == "subscribers":
             return broker.subscribers.row(key, broker.index)
+        if table == "sinks":
+            return broker.sinks.row(key, broker.index)
         return broker.topics.row(key, broker.index)
 
     def _fill_retained(self, batch: Batch, room: int) -> None:

@@ -17,6 +17,7 @@ import msgspec
 
 from penstock.core.routes import Routes
 from penstock.model.message import Extras, Message
+from penstock.model.stages import is_staged
 from penstock.obs.log import get_logger
 from penstock.store.batch import RUN_WIDTH, Batch, Group
 from penstock.store.store import Commit
@@ -187,6 +188,8 @@ class Feed:
             return
         grown: list[bytes] = []
         for (topic, group), first in zip(batch.groups.items(), commit.first_offsets, strict=True):
+            if is_staged(topic):
+                continue  # not for anybody, whatever the filter
             route = self.routes.cached.get(topic) or self.routes.resolve(topic)
             tap = self._taps.get(topic)
             if route.targets or tap:

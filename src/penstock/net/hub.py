@@ -57,6 +57,7 @@ from penstock.trust.replay import ReplayWindow
 if TYPE_CHECKING:
     from penstock.net.desks import Desks
     from penstock.net.produce import Producing
+    from penstock.net.sinks import Sinks
 
 __all__ = ["Hub", "LiveSubscriber", "Outlet", "Targets", "peer_of"]
 
@@ -181,6 +182,7 @@ class Hub:
         self.desks: Desks
         """Set by whoever builds the broker: desks need a hub."""
         self.producing: Producing
+        self.sinks: Sinks
         self.opening: dict[bytes, Outlet] = {}
         """Client ids whose ``Opened`` is in the line, and the connection that sent the last one."""
         self._listeners: dict[Any, Any] = {}

@@ -59,6 +59,12 @@ class Counters:
         "redelivered_total",
         "refused_total",
         "returned_total",
+        "sink_commits_total",
+        "sink_repetitions_total",
+        "staged_bytes",
+        "staged_parts",
+        "stages_aborted_total",
+        "stages_expired_total",
         "subscribed_total",
         "unsubscribed_total",
         "workers_connected",
@@ -92,6 +98,17 @@ class Counters:
         """Messages that consumers gave back."""
         self.dead_letters_total = 0
         """Messages put with the dead letters."""
+        self.staged_bytes = 0
+        self.staged_parts = 0
+        """What is staged and not committed."""
+        self.sink_commits_total = 0
+        """Epochs of sinks that were published."""
+        self.sink_repetitions_total = 0
+        """Commits that were asked for again, and left alone."""
+        self.stages_aborted_total = 0
+        """Parts that were let go as their writers asked."""
+        self.stages_expired_total = 0
+        """Parts that were let go as nobody asked for anything."""
         self.read_failures_total = 0
         """Reads of the journal that failed: damage, or a disk that does."""
         self.redelivered_total = 0

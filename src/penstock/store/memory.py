@@ -332,7 +332,7 @@ class MemoryStore:
             for age in rules.shared_ages():
                 self._expire(order, age, removed)
             self._sweep(removed)
-            self._shrink(rules, removed)
+            self._shrink(order, removed)
             self._removed_messages += removed.messages
         return removed
 
@@ -382,13 +382,13 @@ class MemoryStore:
                 if is_limited and not order.spares(group.name, found.next_offset):
                     self._drop_through(self._topics[group.name], found, removed)
 
-    def _shrink(self, rules: RetentionRules, removed: Removed) -> None:
-        total = rules.total_bytes_max
+    def _shrink(self, order: Order, removed: Removed) -> None:
+        total = order.rules.total_bytes_max
         for entry in list(self._entries.values()):
             if total is None or entry.index > self._checkpoint or self._used_bytes() <= total:
                 return
             for group in entry.groups:
-                if not self._is_dropped(group):
+                if not order.spared.keeps(group.name) and not self._is_dropped(group):
                     topic = self._topics[group.name]
                     self._drop_through(topic, reference(entry, group.number), removed)
             self._sweep(removed)

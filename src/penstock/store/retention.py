@@ -475,7 +475,8 @@ class Retention:
             if not work.step():
                 return
             group = entry.group(number)
-            if not self._is_dropped(work, group):
+            is_kept = work.order.spared.keeps(group.name)
+            if not is_kept and not self._is_dropped(work, group):
                 self._drop_through(work, group.name, reference(entry, number))
         work.oldest = (work.marks.flushed_index + 1, 0)
 

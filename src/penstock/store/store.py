@@ -15,7 +15,8 @@ batch: with its commit all messages are gone and the name is free, the bytes are
 Two things hold retention up. Messages from a *sequence* on, of any topic, may still be waited for;
 and of ``Spared`` topics, messages from an *offset* on have yet to be worked through. The first
 stops every limit of a topic, the second those limits that nobody chose for the topic itself.
-Neither stops the total: a full disk would refuse what is new to keep what is old.
+Neither stops the total: a full disk would refuse what is new to keep what is old. Topics that are
+``kept`` whole are beyond any limit; whoever writes there sees to it that they end.
 
 The other way round, what lies below a topic's *low* need not be kept whatever the limits say.
 """
@@ -255,6 +256,12 @@ class Spared(msgspec.Struct, frozen=True):
 
     prefix: bytes | None = None
     floors: dict[bytes, int] = {}
+    kept: bytes | None = None
+    """How the names of topics begin of which nothing is removed while they exist."""
+
+    def keeps(self, topic: bytes) -> bool:
+        """Whether a topic is kept whole, whatever the limits, the total among them."""
+        return self.kept is not None and topic.startswith(self.kept)
 
     def floor(self, topic: bytes) -> int | None:
         """The first offset that is needed; None if the topic is like any other."""
@@ -324,6 +331,8 @@ class Order(NamedTuple):
 
         Limits that were written with the topic in mind are obeyed.
         """
+        if self.spared.keeps(topic):
+            return 0
         floor = self.spared.floor(topic)
         if floor is not None and self.rules.is_chosen(topic):
             return None
@@ -455,9 +464,9 @@ class Store(Protocol):
 
         Messages from ``floor_sequence`` on are still needed: only ``total_bytes_max`` may remove
         them. So are those that are ``spared``, unless limits were set or a rule written for their
-        topic. Of the topics in ``lows``, groups that end at or before that offset are removed in
-        any case, once they are not needed for their sequence. Raises a StorageError, having
-        removed nothing.
+        topic; what is ``kept``, nothing may remove. Of the topics in ``lows``, groups that end at
+        or before that offset are removed in any case, once they are not needed for their sequence.
+        Raises a StorageError, having removed nothing.
         """
 
     def trim(self, topic: bytes, offset: int) -> int:

@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
-from penstock.client.queue import plans, requests
+from penstock.client.queue import plans, requests, staging
 from penstock.client.queue.checks import check_handler
 from penstock.client.queue.columns import Record, Slice
 from penstock.client.queue.link import Link
@@ -30,6 +30,8 @@ from penstock.client.queue.values import (
     MessageSettings,
     PollSettings,
     Result,
+    Sink,
+    StageCommitted,
     Start,
     Stats,
     Topic,
@@ -40,7 +42,6 @@ from penstock.model.columns import ALL
 from penstock.wire.queue._generated.queue_pb2 import Changed, Fetched, Located
 
 __all__ = ["QueueClient"]
-
 
 T = TypeVar("T")
 
@@ -437,3 +438,64 @@ class QueueClient:
         >>> client.redrive("mail", "send")  # doctest: +SKIP
         """
         return self._link.call(requests.redrive(topic, group, max))
+
+    # ── Staged commits ────────────────────────────────────────────────────────────────────────
+
+    def stage(self, sink: str, epoch: int, part: str, number: int, block: bytes) -> None:
+        """Put a block of rows (a ``StagedBlock``) on disk, where nobody sees it until the commit.
+
+        Blocks of a part are numbered from 0 and come in order; one that is sent again is stored
+        once. ``begin_stage`` does not wait for the disk.
+
+        >>> client.stage("job/7", 0, "0-0-1f", 0, block)  # doctest: +SKIP
+        """
+        self._link.call(staging.stage(sink, epoch, part, number, block))
+
+    def begin_stage(
+        self, sink: str, epoch: int, part: str, number: int, block: bytes
+    ) -> Call[None]:
+        """The same, not waiting: give what comes back to ``finish``.
+
+        >>> pending = client.begin_stage("job/7", 0, "0-0-1f", 1, block)  # doctest: +SKIP
+        >>> client.finish(pending)  # doctest: +SKIP
+        """
+        call = staging.stage(sink, epoch, part, number, block)
+        self._link.begin(call)
+        return call
+
+    def commit_stage(
+        self, sink: str, epoch: int, parts: Iterable[tuple[str, int]], note: bytes = b""
+    ) -> StageCommitted:
+        """Publish what was staged in these parts, names and numbers of blocks, in their order.
+
+        An epoch that is not greater than the last that was committed is left as it is. Waits for
+        as long as it takes; what has begun is finished by the broker, whoever goes away meanwhile.
+
+        >>> client.commit_stage("job/7", 0, [("0-0-1f", 2)])  # doctest: +SKIP
+        """
+        return self._link.run(staging.commit_stage(sink, epoch, parts, note))
+
+    def abort_stage(self, sink: str, epoch: int, parts: Sequence[str] = ()) -> None:
+        """Let go of parts that were staged, of all of the epoch if none is named.
+
+        A commit that has begun is not undone.
+
+        >>> client.abort_stage("job/7", 0)  # doctest: +SKIP
+        """
+        self._link.call(staging.abort_stage(sink, epoch, parts))
+
+    def sinks(self, name: str | None = None) -> list[Sink]:
+        """All sinks, or just this one; none if there is no such.
+
+        >>> {sink.name: sink.epoch for sink in client.sinks()}  # doctest: +SKIP
+        """
+        return self._link.run(staging.sinks(name))
+
+    def forget_sink(self, name: str) -> None:
+        """Forget a sink and what it has staged; no error if there is none.
+
+        Whoever writes under this name again begins anew: the same epoch would be published again.
+
+        >>> client.forget_sink("job/7")  # doctest: +SKIP
+        """
+        self._link.call(staging.forget_sink(name))

@@ -26,6 +26,8 @@ __all__ = [
     "MessageSettings",
     "PollSettings",
     "Result",
+    "Sink",
+    "StageCommitted",
     "Start",
     "Stats",
     "Topic",
@@ -205,6 +207,33 @@ class Key(msgspec.Struct, frozen=True):
     """0: never."""
     revoked_ms: int
     """0: it is not."""
+
+
+class StageCommitted(msgspec.Struct, frozen=True):
+    """What became of a commit of staged rows."""
+
+    epoch: int
+    """The last that is committed."""
+    is_repetition: bool
+    """Whether this epoch was committed before: what was staged now is gone."""
+    messages: int
+    """Of this epoch, as it was committed; 0 if later ones were since."""
+
+
+class Sink(msgspec.Struct, frozen=True):
+    """A sink and how far it is."""
+
+    name: str
+    epoch: int | None
+    """The last that is committed; None: none is."""
+    note: bytes
+    messages: int
+    """Of all epochs."""
+    committed_ms: int
+    is_committing: bool
+    staged_bytes: int
+    """Neither committed nor aborted."""
+    staged_parts: int
 
 
 def dead_letter_topic(topic: str, group: str) -> str:

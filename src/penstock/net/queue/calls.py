@@ -12,7 +12,7 @@ from penstock.core.commands import GroupConfigured, GroupGone, TopicConfigured
 from penstock.core.rate import milli_rate
 from penstock.limits import LEASES_MAX
 from penstock.net.desks import Start
-from penstock.net.queue import changes, fetch, listing, producing
+from penstock.net.queue import changes, fetch, listing, producing, staging
 from penstock.net.queue.faults import BAD_REQUEST, Fault, group_fault, steer_fault, too_many
 from penstock.net.queue.poll import Poll
 from penstock.net.queue.replies import Slot
@@ -249,6 +249,11 @@ HANDLERS: dict[str, Handler] = {
     "list_groups": listing.list_groups,
     "list_keys": listing.list_keys,
     "stats": listing.stats,
+    "stage": staging.stage,
+    "commit_stage": staging.commit_stage,
+    "abort_stage": staging.abort_stage,
+    "list_sinks": staging.list_sinks,
+    "forget_sink": staging.forget_sink,
     "bootstrap": _bootstrap,
 }
 """By the name of the kind in ``queue.proto``; Ack comes in runs, and Subscribe ends this talk."""

@@ -2,7 +2,7 @@
 
 Two bytes can ask for a whole message: 16 MiB of empty headers took 3 seconds and 600 MB. So a large
 body is looked at first. It must be one request of a kind that can be large, with its id before or
-behind, and nothing else; and where a kind has messages within (headers), there must be few.
+behind, and nothing else; and where a kind has messages within (headers, parts), there must be few.
 
 Few bodies are looked through field by field. A field of headers cannot be without a byte of its
 tag, and to count bytes is fast; only where there are many of those can there be many headers.
@@ -10,20 +10,30 @@ tag, and to count bytes is fast; only where there are many of those can there be
 
 from typing import Final
 
-from penstock.limits import HEADERS_MAX, KIB
+from penstock.limits import HEADERS_MAX, KIB, STAGED_LOTS_MAX, STAGED_PARTS_MAX
 from penstock.wire.queue.fields import BYTES, REQUEST_ID, length_at, tag
 
-__all__ = ["SMALL_BYTES_MAX", "is_too_heavy"]
+__all__ = ["SMALL_BYTES_MAX", "is_block_too_heavy", "is_too_heavy"]
 
 SMALL_BYTES_MAX: Final = 64 * KIB
 """Nothing of this size takes the library longer than some milliseconds."""
 
 _PRODUCE: Final = b"\x0a"
 _PRODUCE_MANY: Final = b"\x82\x01"
-_OTHERS: Final = (b"\x8a\x01", b"\x92\x01", b"\x9a\x01", b"\xe2\x01")
-"""AckMany, NackMany, Extend and Locate: many numbers, and no messages within."""
+_COMMIT_STAGE: Final = b"\x82\x02"
+_OTHERS: Final = (b"\x8a\x01", b"\x92\x01", b"\x9a\x01", b"\xe2\x01", b"\xfa\x01", b"\x8a\x02")
+"""AckMany, NackMany, Extend, Locate, Stage, AbortStage: numbers or bytes, no messages within."""
 
 _HEADER: Final = tag(9, BYTES)
+_PART: Final = tag(3, BYTES)
+_LOT: Final = tag(1, BYTES)
+_LOT_HEADER: Final = tag(5, BYTES)
+_WITHIN: Final = {
+    _PRODUCE: (_HEADER, HEADERS_MAX),
+    _PRODUCE_MANY: (_HEADER, HEADERS_MAX),
+    _COMMIT_STAGE: (_PART, STAGED_PARTS_MAX),
+}
+"""Kinds with messages within: the tag of those, and how many there may be."""
 _LONGER: Final = 0x80
 """A tag may be spelled with this bit, and more bytes behind."""
 
@@ -39,12 +49,29 @@ def is_too_heavy(body: bytes) -> bool:
     if len(body) <= SMALL_BYTES_MAX:
         return False
     start = _after_id(body, 0)
-    for kind in (_PRODUCE, _PRODUCE_MANY, *_OTHERS):
+    for kind in (*_WITHIN, *_OTHERS):
         if body.startswith(kind, start):
             length, at = length_at(body, start + len(kind))
             is_whole = length >= 0 and _after_id(body, at + length) == len(body)
-            return not is_whole or (kind not in _OTHERS and _is_crowded(body, at, at + length))
+            within = _WITHIN.get(kind)
+            return not is_whole or (
+                within is not None and _is_crowded(body, at, at + length, *within)
+            )
     return True
+
+
+def is_block_too_heavy(block: bytes) -> bool:
+    """The same of a StagedBlock: whether it has too many lots, or a lot has too many headers."""
+    is_suspect = _is_suspect(block, _LOT_HEADER)
+    at = lots = 0
+    while at < len(block):
+        length, start = length_at(block, at + 1)
+        if block[at] != _LOT or lots == STAGED_LOTS_MAX or length < 0:
+            return True
+        if is_suspect and _has_more(block, start, start + length, _LOT_HEADER, HEADERS_MAX):
+            return True
+        at, lots = start + length, lots + 1
+    return False
 
 
 def _after_id(body: bytes, at: int) -> int:
@@ -60,18 +87,23 @@ def _after_number(body: bytes, at: int) -> int:
     return at + 1
 
 
-def _is_crowded(body: bytes, at: int, end: int) -> bool:
-    """Whether a message has more headers than it may, and so many that it matters."""
-    suspects = body.count(_HEADER) + body.count(_HEADER | _LONGER)
-    if suspects <= HEADERS_CHEAP:
-        return False
-    headers = 0
+def _is_crowded(body: bytes, at: int, end: int, within: int, most: int) -> bool:
+    """Whether a message has more messages within than it may, and so many that it matters."""
+    return _is_suspect(body, within) and _has_more(body, at, end, within, most)
+
+
+def _is_suspect(body: bytes, within: int) -> bool:
+    return body.count(within) + body.count(within | _LONGER) > HEADERS_CHEAP
+
+
+def _has_more(body: bytes, at: int, end: int, within: int, most: int) -> bool:
+    found = 0
     for _ in range(FIELDS_MAX):
         if at >= end:
             return False
-        headers += body[at] == _HEADER
+        found += body[at] == within
         at = _after_field(body, at)
-        if at < 0 or headers > HEADERS_MAX:
+        if at < 0 or found > most:
             return True
     return True
 

@@ -817,14 +817,16 @@ class Key(_message.Message):
     def __init__(self, id: _Optional[int] = ..., public_key: _Optional[bytes] = ..., device: _Optional[str] = ..., topics: _Optional[str] = ..., created_ms: _Optional[int] = ..., expires_ms: _Optional[int] = ..., revoked_ms: _Optional[int] = ...) -> None: ...
 
 class StageCommitted(_message.Message):
-    __slots__ = ("epoch", "is_repetition", "messages")
+    __slots__ = ("epoch", "is_repetition", "messages", "is_under_way")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     IS_REPETITION_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    IS_UNDER_WAY_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     is_repetition: bool
     messages: int
-    def __init__(self, epoch: _Optional[int] = ..., is_repetition: bool = ..., messages: _Optional[int] = ...) -> None: ...
+    is_under_way: bool
+    def __init__(self, epoch: _Optional[int] = ..., is_repetition: bool = ..., messages: _Optional[int] = ..., is_under_way: bool = ...) -> None: ...
 
 class Sinks(_message.Message):
     __slots__ = ("sinks", "more")
@@ -835,20 +837,24 @@ class Sinks(_message.Message):
     def __init__(self, sinks: _Optional[_Iterable[_Union[Sink, _Mapping]]] = ..., more: bool = ...) -> None: ...
 
 class Sink(_message.Message):
-    __slots__ = ("name", "epoch", "note", "messages", "committed_ms", "is_committing")
+    __slots__ = ("name", "epoch", "note", "messages", "committed_ms", "is_committing", "staged_bytes", "staged_parts")
     NAME_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_MS_FIELD_NUMBER: _ClassVar[int]
     IS_COMMITTING_FIELD_NUMBER: _ClassVar[int]
+    STAGED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STAGED_PARTS_FIELD_NUMBER: _ClassVar[int]
     name: str
     epoch: int
     note: bytes
     messages: int
     committed_ms: int
     is_committing: bool
-    def __init__(self, name: _Optional[str] = ..., epoch: _Optional[int] = ..., note: _Optional[bytes] = ..., messages: _Optional[int] = ..., committed_ms: _Optional[int] = ..., is_committing: bool = ...) -> None: ...
+    staged_bytes: int
+    staged_parts: int
+    def __init__(self, name: _Optional[str] = ..., epoch: _Optional[int] = ..., note: _Optional[bytes] = ..., messages: _Optional[int] = ..., committed_ms: _Optional[int] = ..., is_committing: bool = ..., staged_bytes: _Optional[int] = ..., staged_parts: _Optional[int] = ...) -> None: ...
 
 class Topics(_message.Message):
     __slots__ = ("topics", "more")

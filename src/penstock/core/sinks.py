@@ -1,0 +1,141 @@
+"""Sinks: tables on their way to topics, epoch by epoch, each epoch once.
+
+A sink remembers the last epoch that it has published, and a word that came with it. Epochs only
+rise: one that is not greater than the last was published before, by the same writer in an earlier
+life, and is left alone.
+
+To publish an epoch takes many commits. **Began** writes down which parts it has; that is the
+decision, and nothing undoes it. **Advanced** goes into the same entry of the journal as some of the
+messages, and says where the next ones are found, so that after a crash each message was published
+or was not, and it is known which. **Ended** goes with the last of them.
+"""
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import msgspec
+
+from penstock.core.commands import SinkAdvanced, SinkBegan, SinkEnded, SinkForgotten
+
+__all__ = ["NO_EPOCH", "Committing", "Place", "Sink", "SinkCommand", "Sinks"]
+
+SinkCommand = SinkBegan | SinkAdvanced | SinkEnded | SinkForgotten
+
+Place: TypeAlias = tuple[int, int, int]
+"""Number of the part, of the block within it, of the message within that."""
+
+NO_EPOCH = -1
+"""The last epoch of a sink that has published none."""
+
+
+class Committing(msgspec.Struct, array_like=True):
+    """An epoch that is being published."""
+
+    epoch: int
+    parts: list[tuple[bytes, int]]
+    """Names, and how many blocks each has."""
+    note: bytes
+    place: Place = (0, 0, 0)
+    """The first message that is not published."""
+    messages: int = 0
+    """How many are."""
+
+
+class Sink(msgspec.Struct, array_like=True):
+    """What is known of one sink."""
+
+    name: bytes
+    applied: int = 0
+    """Index of the last journal entry that this state contains; replay skips up to it."""
+    epoch: int = NO_EPOCH
+    """The last that was published."""
+    note: bytes = b""
+    """What came with it."""
+    epoch_messages: int = 0
+    """How many messages it had."""
+    messages: int = 0
+    """How many all epochs had."""
+    committed_ms: int = 0
+    committing: Committing | None = None
+
+
+_decoder = msgspec.msgpack.Decoder(Sink)
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Sinks:
+    """All sinks, by name."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[bytes, Sink] = {}
+        self.dirty: dict[bytes, None] = {}
+        """Names whose row on disk is older than the state here."""
+
+    def __len__(self) -> int:
+        return len(self.by_name)
+
+    def __iter__(self) -> Iterator[Sink]:
+        return iter(self.by_name.values())
+
+    def get(self, name: bytes) -> Sink | None:
+        """One sink, or None."""
+        return self.by_name.get(name)
+
+    def apply(self, command: SinkCommand, index: int, *, recovering: bool) -> bool:
+        """Take a command; tell whether it changed anything."""
+        sink = self.by_name.get(command.sink)
+        if sink is not None and recovering and sink.applied >= index:
+            return False
+        match command:
+            case SinkBegan():
+                is_changed = self._began(command, sink)
+            case SinkForgotten():
+                is_changed = self._forgotten(sink)
+            case _:
+                is_changed = sink is not None and _moved(command, sink)
+        if is_changed:
+            self.dirty[command.sink] = None
+        return is_changed
+
+    def _began(self, command: SinkBegan, sink: Sink | None) -> bool:
+        if sink is None:
+            sink = self.by_name[command.sink] = Sink(command.sink)
+        elif sink.committing is not None or command.epoch <= sink.epoch:
+            return False
+        sink.committing = Committing(command.epoch, command.parts, command.note)
+        return True
+
+    def _forgotten(self, sink: Sink | None) -> bool:
+        if sink is None or sink.committing is not None:
+            return False
+        del self.by_name[sink.name]
+        return True
+
+    def row(self, name: bytes, index: int) -> bytes | None:
+        """The checkpoint row of a sink as of entry ``index``; None: it has none."""
+        sink = self.by_name.get(name)
+        if sink is None:
+            return None
+        sink.applied = index
+        return _encoder.encode(sink)
+
+    def load(self, row: bytes) -> None:
+        """Take a sink from the checkpoint, before any replay."""
+        sink = _decoder.decode(row)
+        self.by_name[sink.name] = sink
+
+
+def _moved(command: SinkAdvanced | SinkEnded, sink: Sink) -> bool:
+    committing = sink.committing
+    if committing is None or committing.epoch != command.epoch:
+        return False
+    committing.messages += command.count
+    if isinstance(command, SinkAdvanced):
+        committing.place = command.place
+        return True
+    sink.epoch, sink.note = committing.epoch, committing.note
+    sink.epoch_messages = committing.messages
+    sink.messages += committing.messages
+    sink.committed_ms = command.now_ms
+    sink.committing = None
+    return True

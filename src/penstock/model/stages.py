@@ -1,0 +1,63 @@
+"""Where rows lie that were staged and not committed: a topic for each part of a sink's epoch.
+
+``$stage/<sink>/<epoch>/<part>``. A sink may have several levels, the others are one each, so that a
+name is taken apart from its end. These topics are the broker's own: no client reads, writes or
+lists them.
+"""
+
+from typing import NamedTuple
+
+from penstock.limits import SINK_BYTES_MAX, SINK_EPOCH_MAX, STAGED_PART_BYTES_MAX
+from penstock.model.topic import topic_fault
+
+__all__ = ["PREFIX", "Stage", "is_staged", "part_fault", "sink_fault", "stage_of", "stage_topic"]
+
+PREFIX = b"$stage/"
+"""How the names of topics with staged rows begin."""
+
+
+class Stage(NamedTuple):
+    """What one attempt of one task has written, or is about to."""
+
+    sink: bytes
+    epoch: int
+    part: bytes
+
+
+def stage_topic(stage: Stage) -> bytes:
+    """Where the blocks of a part lie."""
+    return b"%b%b/%d/%b" % (PREFIX, *stage)
+
+
+def stage_of(topic: bytes) -> Stage | None:
+    """Whose blocks lie in a topic; None if it is no topic of ours."""
+    levels = topic.removeprefix(PREFIX).rsplit(b"/", 2)
+    if not topic.startswith(PREFIX) or len(levels) < len(Stage._fields) or not levels[1].isdigit():
+        return None
+    return Stage(levels[0], int(levels[1]), levels[2])
+
+
+def is_staged(topic: bytes) -> bool:
+    """Tell whether a topic is one that nobody may see."""
+    return topic.startswith(PREFIX)
+
+
+def sink_fault(sink: bytes) -> str:
+    """Say what is wrong with the name of a sink, in a few words; empty if nothing is."""
+    fault = topic_fault(sink, SINK_BYTES_MAX)
+    if not fault and not all(sink.split(b"/")):
+        return "a level of it is empty"
+    return fault
+
+
+def part_fault(stage: Stage) -> str:
+    """Say what is wrong with the names of a part, its sink's included; empty if nothing is."""
+    fault = sink_fault(stage.sink)
+    if fault:
+        return f"the name of the sink: {fault}"
+    if stage.epoch > SINK_EPOCH_MAX:
+        return f"the epoch: greater than {SINK_EPOCH_MAX}"
+    fault = topic_fault(stage.part, STAGED_PART_BYTES_MAX)
+    if not fault and b"/" in stage.part:
+        fault = "contains '/'"
+    return f"the name of the part: {fault}" if fault else ""
