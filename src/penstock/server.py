@@ -116,7 +116,8 @@ class Server:
     async def start(self) -> None:
         """Open the store, recover, listen; raises ``PenstockError`` with nothing left behind."""
         self._started_at = self._clock.monotonic()
-        self.store = ShownStore(self._given_store or self._open_store())
+        self._whole = self._given_store or self._open_store()
+        self.store: Store = ShownStore(self._whole)
         try:
             self.broker = self._make_broker()
             recover(self.store, self.broker)
@@ -167,7 +168,7 @@ class Server:
         )
         self.hub.desks = Desks(self.hub)
         self.hub.producing = Producing(self.hub)
-        self.hub.sinks = Sinks(self.hub, self.store.whole)
+        self.hub.sinks = Sinks(self.hub, self._whole)
         self.hub.feed.on_extras = partial(offer_envelopes, self.hub)
         self.hub.feed.on_extras_failed = partial(forget_signatures, self.hub)
         self._listener = Listener(self.hub, self._doors())

@@ -79,4 +79,41 @@ QUEUES: tuple[Metric, ...] = (
         "rate_limited_total",
         "Times that a topic had messages for a consumer, and its rate allowed none yet.",
     ),
+    # ── Sinks
+    counted(
+        "penstock_staged_bytes",
+        "gauge",
+        "staged_bytes",
+        "Bytes that sinks have staged and neither committed nor aborted.",
+    ),
+    counted(
+        "penstock_staged_parts",
+        "gauge",
+        "staged_parts",
+        "Parts that those bytes belong to: attempts of tasks.",
+    ),
+    counted(
+        "penstock_sink_commits_total",
+        "counter",
+        "sink_commits_total",
+        "Epochs of sinks that were published.",
+    ),
+    counted(
+        "penstock_sink_repetitions_total",
+        "counter",
+        "sink_repetitions_total",
+        "Commits of epochs that were published before, and were left as they are.",
+    ),
+    counted(
+        "penstock_stages_aborted_total",
+        "counter",
+        "stages_aborted_total",
+        "Staged parts that were let go as their writers asked.",
+    ),
+    counted(
+        "penstock_stages_expired_total",
+        "counter",
+        "stages_expired_total",
+        "Staged parts that were let go after `limits.stage_expiry_s`.",
+    ),
 )

@@ -39,8 +39,6 @@ JUDGED_MAX = 65_536
 """Topics whose match is remembered."""
 
 EVERYTHING = b"#"
-STAGES = b"$stage/"
-"""Topics of rows that are not committed: nobody sees those."""
 
 
 class Filters:
@@ -66,7 +64,7 @@ class Filters:
     def _is_open(self, topic: bytes) -> bool:
         if not topic.startswith(b"$"):
             return True
-        return not topic.startswith(STAGES) and read_fault(self._hub, topic) is None
+        return read_fault(self._hub, topic) is None
 
     def infos(self, store: Store, after: bytes) -> Iterator[TopicInfo]:
         """All topics that match, behind one by name. For a thread that reads."""

@@ -1,0 +1,389 @@
+"""Staged commits: rows are out of sight until one decision publishes all of them, once."""
+
+from itertools import pairwise
+
+import pytest
+
+from penstock.limits import (
+    HEADERS_MAX,
+    SINK_NOTE_BYTES_MAX,
+    STAGED_BLOCK_BYTES_MAX,
+    STAGED_LOTS_MAX,
+    STAGED_MESSAGES_MAX,
+)
+from penstock.testing import Broker
+from penstock.wire.queue._generated.queue_pb2 import StagedBlock
+from tests.conformance_queue.wire_client import QueueClient, request, wait_until
+
+DAY_S = 24 * 3600
+
+
+@pytest.fixture
+def broker():
+    """One of its own for each test: what sinks there are, and what topics, is all in a test."""
+    with Broker() as own:
+        yield own
+
+
+def lot(topic="t", *payloads, **fields):
+    return {"topic": topic, "payloads": payloads, **fields}
+
+
+def block(*lots):
+    return StagedBlock(lots=lots).SerializeToString()
+
+
+def stage(part="0", number=0, *lots, sink="s", epoch=0, content=None):
+    content = block(*lots) if content is None else content
+    return {"sink": sink, "epoch": epoch, "part": part, "number": number, "block": content}
+
+
+def parts(**blocks):
+    return [{"part": part, "blocks": count} for part, count in blocks.items()]
+
+
+def commit(client, blocks, *, sink="s", epoch=0, **fields):
+    asked = {"sink": sink, "epoch": epoch, "parts": parts(**blocks), **fields}
+    response = client.ask(commit_stage=asked)
+    assert response.HasField("stage_committed"), response
+    return response.stage_committed
+
+
+def read(client, topic="t"):
+    """All payloads of a topic."""
+    response = client.ask(fetch={"topic": topic})
+    return [payload for part in response.fetched.slices for payload in payloads(part)]
+
+
+def payloads(part):
+    bounds = [bound - part_start(part) for bound in memoryview(part.bounds).cast("I")]
+    return [part.payloads[a:b] for a, b in pairwise(bounds)]
+
+
+def part_start(part):
+    return memoryview(part.bounds).cast("I")[0]
+
+
+def sink_of(client, name="s"):
+    found = client.ask(list_sinks={"name": name}).sinks.sinks
+    return found[0] if found else None
+
+
+# ── out of sight ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_staged_rows_are_messages_only_when_they_are_committed(client):
+    client.ok(stage=stage("0", 0, lot("t", b"a", b"b")))
+    assert read(client) == []
+    done = commit(client, {"0": 1})
+    assert (done.epoch, done.is_repetition, done.messages) == (0, False, 2)
+    assert read(client) == [b"a", b"b"]
+
+
+def test_no_list_and_no_read_shows_what_is_staged(client):
+    client.ok(stage=stage("0", 0, lot("t", b"a")))
+    name = "$stage/s/0/0"
+    assert not client.ask(list_topics={}).topics.topics
+    assert not client.ask(list_topics={"prefix": "$stage/"}).topics.topics
+    assert not client.ask(list_topics={"name": name}).topics.topics
+    assert client.refusal(fetch={"topic": name}) == "forbidden"
+    assert client.refusal(poll={"topic": name, "group": "g"}) == "forbidden"
+    assert client.refusal(produce={"topic": name, "payload": b"x"}) == "forbidden"
+    assert client.refusal(delete_topic={"topic": name}) == "forbidden"
+    changed = client.ask(changes={"filters": ["$stage/#", name]}).changed
+    assert not changed.topics
+
+
+def test_topics_without_rows_of_an_epoch_that_failed_do_not_come_to_be(client):
+    client.ok(stage=stage("0", 0, lot("t", b"a")))
+    client.ok(abort_stage={"sink": "s", "epoch": 0})
+    assert not client.ask(list_topics={}).topics.topics
+
+
+# ── order and form ────────────────────────────────────────────────────────────────────────────
+
+
+def test_parts_are_published_in_the_order_given_and_blocks_in_that_of_their_numbers(client):
+    client.ok(stage=stage("1", 0, lot("t", b"c")))
+    client.ok(stage=stage("0", 0, lot("t", b"a"), lot("u", b"x")))
+    client.ok(stage=stage("0", 1, lot("t", b"b")))
+    commit(client, {"0": 2, "1": 1})
+    assert read(client) == [b"a", b"b", b"c"]
+    assert read(client, "u") == [b"x"]
+
+
+def test_messages_have_the_priority_type_headers_and_time_of_their_rows(client):
+    headers = [{"name": "k", "value": b"v"}]
+    row = lot("t", b"a", b"b", priority=9, content_type=2, headers=headers, times_ms=[7, 8])
+    client.ok(stage=stage("0", 0, row))
+    commit(client, {"0": 1})
+    first, second = client.poll("t", maximum=2)
+    assert (first.priority, first.content_type) == (7, 2)
+    pairs = [[(h.name, h.value) for h in item.headers] for item in (first, second)]
+    assert pairs == [[("k", b"v"), ("time", b"7")], [("k", b"v"), ("time", b"8")]]
+
+
+def test_a_large_epoch_is_published_in_pieces_in_its_order(client):
+    rows = [b"%d" % number for number in range(30_000)]
+    for number in range(3):
+        some = rows[number * 10_000 : (number + 1) * 10_000]
+        client.ok(stage=stage("0", number, lot("t", *some)))
+    commit(client, {"0": 3})
+    found = []
+    while len(found) < len(rows):
+        response = client.ask(fetch={"topic": "t", "offset": len(found)})
+        found += [one for part in response.fetched.slices for one in payloads(part)]
+    assert found == rows
+
+
+# ── once ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_block_that_is_sent_again_is_stored_once(client):
+    asked = stage("0", 0, lot("t", b"a"))
+    client.send(*(request(stage=asked) for _ in range(3)))
+    assert all(response.HasField("ok") for response in client.receive_many(3))
+    client.ok(stage=asked)
+    commit(client, {"0": 1})
+    assert read(client) == [b"a"]
+
+
+def test_an_epoch_that_was_committed_is_left_as_it_is(client):
+    client.ok(stage=stage("0", 0, lot("t", b"a")))
+    commit(client, {"0": 1}, note=b"first")
+    client.ok(stage=stage("1", 0, lot("t", b"b")))
+    again = commit(client, {"1": 1}, note=b"second")
+    assert (again.epoch, again.is_repetition, again.messages) == (0, True, 1)
+    assert read(client) == [b"a"]
+    assert sink_of(client).note == b"first"
+
+
+def test_an_epoch_below_the_last_is_left_out(client):
+    client.ok(stage=stage("0", 0, lot("t", b"early"), epoch=3))
+    client.ok(stage=stage("0", 0, lot("t", b"late"), epoch=5))
+    commit(client, {"0": 1}, epoch=5)
+    again = commit(client, {"0": 1}, epoch=3)
+    assert (again.epoch, again.is_repetition, again.messages) == (5, True, 0)
+    assert read(client) == [b"late"]
+    wait_until(lambda: not sink_of(client).staged_parts)
+
+
+def test_two_who_commit_the_same_epoch_at_once_publish_it_once(broker, client):
+    with QueueClient(broker.host, broker.port) as other:
+        for number in range(4):
+            some = [b"%d" % row for row in range(number * 10_000, number * 10_000 + 10_000)]
+            client.ok(stage=stage("0", number, lot("t", *some)))
+        client.ok(stage=stage("1", 0, lot("t", b"other")))
+        client.send(request(commit_stage={"sink": "s", "parts": parts(**{"0": 4})}))
+        other.send(request(commit_stage={"sink": "s", "parts": parts(**{"1": 1})}))
+        outcomes = [one.receive().stage_committed for one in (client, other)]
+        assert sorted(outcome.is_repetition for outcome in outcomes) == [False, True]
+        [winner] = [outcome for outcome in outcomes if not outcome.is_repetition]
+        [topic] = client.ask(list_topics={"name": "t"}).topics.topics
+        assert topic.end_offset == winner.messages
+        wait_until(lambda: not sink_of(client).staged_parts)
+
+
+def test_the_next_epoch_waits_for_the_one_that_is_on_its_way(client):
+    for epoch in (0, 1):
+        rows = [b"%d" % epoch] * 20_000
+        client.ok(stage=stage("0", 0, lot("t", *rows), epoch=epoch))
+    for epoch in (0, 1):
+        asked = {"sink": "s", "epoch": epoch, "parts": parts(**{"0": 1})}
+        client.send(request(commit_stage=asked))
+    first, second = client.receive_many(2)
+    assert (first.stage_committed.epoch, second.stage_committed.epoch) == (0, 1)
+    assert not second.stage_committed.is_repetition
+
+
+# ── the end ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_was_staged_is_gone_when_it_is_committed(client):
+    client.ok(stage=stage("0", 0, lot("t", b"a")))
+    client.ok(stage=stage("failed", 0, lot("t", b"b")))
+    assert (sink_of(client).staged_parts, sink_of(client).committed_ms) == (2, 0)
+    commit(client, {"0": 1})
+    wait_until(lambda: not sink_of(client).staged_parts)
+    found = sink_of(client)
+    assert (found.epoch, found.messages, found.staged_bytes) == (0, 1, 0)
+    assert found.committed_ms
+
+
+def test_an_aborted_part_cannot_be_committed(client):
+    client.ok(stage=stage("0", 0, lot("t", b"a")))
+    client.ok(stage=stage("1", 0, lot("t", b"b")))
+    client.ok(abort_stage={"sink": "s", "epoch": 0, "parts": ["0"]})
+    asked = {"sink": "s", "epoch": 0, "parts": parts(**{"0": 1})}
+    assert client.refusal(commit_stage=asked) == "bad_request"
+    commit(client, {"1": 1})
+    assert read(client) == [b"b"]
+
+
+def test_blocks_on_their_way_are_aborted_too(client):
+    rows = [b"x" * 100] * 5_000
+    client.send(
+        *(request(stage=stage("0", number, lot("t", *rows))) for number in range(3)),
+        request(abort_stage={"sink": "s", "epoch": 0}),
+    )
+    client.receive_many(4)
+    wait_until(lambda: sink_of(client) is None)
+
+
+def test_an_abort_after_the_decision_is_ignored(client):
+    rows = [b"x"] * 30_000
+    client.ok(stage=stage("0", 0, lot("t", *rows)))
+    client.send(
+        request(commit_stage={"sink": "s", "parts": parts(**{"0": 1})}),
+        request(abort_stage={"sink": "s", "epoch": 0}),
+    )
+    done, aborted = client.receive_many(2)
+    assert (done.stage_committed.messages, aborted.HasField("ok")) == (30_000, True)
+    client.ok(abort_stage={"sink": "s", "epoch": 0, "parts": ["0"]})
+    assert not commit(client, {}, epoch=1).is_repetition
+
+
+def test_what_nobody_commits_is_gone_after_a_day(broker, client):
+    client.ok(stage=stage("0", 0, lot("t", b"a")))
+    broker.clock.advance(DAY_S / 2)
+    client.ok(stage=stage("1", 0, lot("t", b"a")))
+    broker.clock.advance(DAY_S / 2 + 5)
+    wait_until(lambda: sink_of(client).staged_parts == 1)
+    broker.clock.advance(DAY_S / 2)
+    wait_until(lambda: sink_of(client) is None)
+    assert broker.metrics()["penstock_stages_expired_total"] == 2
+
+
+def test_a_sink_that_was_forgotten_begins_anew(client):
+    client.ok(stage=stage("0", 0, lot("t", b"a")))
+    commit(client, {"0": 1})
+    client.ok(stage=stage("0", 0, lot("t", b"z"), epoch=1))
+    client.ok(forget_sink={"name": "s"})
+    wait_until(lambda: sink_of(client) is None)
+    client.ok(stage=stage("1", 0, lot("t", b"b")))
+    assert not commit(client, {"1": 1}).is_repetition
+    assert read(client) == [b"a", b"b"]
+    client.ok(forget_sink={"name": "never/was"})
+
+
+def test_a_sink_is_not_forgotten_while_it_commits(client):
+    rows = [b"x"] * 30_000
+    client.ok(stage=stage("0", 0, lot("t", *rows)))
+    client.send(
+        request(commit_stage={"sink": "s", "parts": parts(**{"0": 1})}),
+        request(forget_sink={"name": "s"}),
+    )
+    done, refused = client.receive_many(2)
+    assert (done.stage_committed.messages, refused.error.code) == (30_000, "bad_request")
+
+
+def test_an_epoch_without_rows_is_committed(client):
+    assert commit(client, {}, epoch=4, note=b"n").messages == 0
+    found = sink_of(client)
+    assert (found.epoch, found.note) == (4, b"n")
+    assert commit(client, {"empty": 0}, epoch=5).epoch == 5
+
+
+def test_sinks_are_listed_by_pages(client):
+    for name in ("b", "a/x", "c"):
+        commit(client, {}, sink=name)
+    page = client.ask(list_sinks={"max": 2}).sinks
+    assert ([sink.name for sink in page.sinks], page.more) == (["a/x", "b"], True)
+    page = client.ask(list_sinks={"max": 2, "after": "b"}).sinks
+    assert ([sink.name for sink in page.sinks], page.more) == (["c"], False)
+
+
+# ── refused ───────────────────────────────────────────────────────────────────────────────────
+
+CROWD = [{"name": "h"}] * (HEADERS_MAX + 1)
+BAD_BLOCKS = {
+    "no block": b"junk",
+    "wildcard": block(lot("a/+", b"x")),
+    "empty topic": block(lot("", b"x")),
+    "reserved": block(lot("$SYS/x", b"x")),
+    "staged": block(lot("$stage/x/0/0", b"x")),
+    "times": block(lot("t", b"x", times_ms=[1, 2])),
+    "headers": block(lot("t", b"x", headers=CROWD)),
+    "header bytes": block(lot("t", b"x", headers=[{"name": "h", "value": b"x" * 17_000}])),
+    "lots": block(*[lot("t", b"x")] * (STAGED_LOTS_MAX + 1)),
+    "messages": block(lot("t", *[b""] * (STAGED_MESSAGES_MAX + 1))),
+    "many headers": block(lot("t", b"x", headers=[{}] * 400_000)),
+    "large": block(lot("t", b"x" * STAGED_BLOCK_BYTES_MAX)),
+}
+
+
+@pytest.mark.parametrize("content", BAD_BLOCKS.values(), ids=BAD_BLOCKS)
+def test_a_bad_block_is_refused_when_it_is_staged_and_leaves_nothing(client, content):
+    assert client.refusal(stage=stage(content=content)) in {"bad_request", "forbidden"}
+    assert sink_of(client) is None
+
+
+def test_blocks_behind_a_bad_one_are_refused_and_those_before_it_kept(client):
+    good, bad = block(lot("t", b"a")), block(lot("a/#", b"b"))
+    contents = [good, bad, good]
+    client.send(*(request(stage=stage("0", n, content=c)) for n, c in enumerate(contents)))
+    outcomes = [response.WhichOneof("kind") for response in client.receive_many(3)]
+    assert outcomes == ["ok", "error", "error"]
+    client.ok(stage=stage("0", 1, lot("t", b"b")))
+    commit(client, {"0": 2})
+    assert read(client) == [b"a", b"b"]
+
+
+def test_blocks_come_in_order(client):
+    assert client.refusal(stage=stage("0", 1, lot("t", b"b"))) == "bad_request"
+    client.ok(stage=stage("0", 0, lot("t", b"a")))
+    client.ok(stage=stage("0", 1, lot("t", b"b")))
+
+
+@pytest.mark.parametrize("blocks", [{"0": 1}, {"0": 3}, {"0": 2, "other": 1}])
+def test_a_commit_must_name_what_is_there(client, blocks):
+    client.ok(stage=stage("0", 0, lot("t", b"a")))
+    client.ok(stage=stage("0", 1, lot("t", b"b")))
+    asked = {"sink": "s", "epoch": 0, "parts": parts(**blocks)}
+    assert client.refusal(commit_stage=asked) == "bad_request"
+    assert read(client) == []
+    commit(client, {"0": 2})
+
+
+def test_a_part_is_named_once(client):
+    client.ok(stage=stage("0", 0, lot("t", b"a")))
+    twice = {"sink": "s", "epoch": 0, "parts": parts(**{"0": 1}) * 2}
+    assert client.refusal(commit_stage=twice) == "bad_request"
+
+
+@pytest.mark.parametrize("name", ["", "a//b", "/a", "a/", "a/+", "#", "a\0b", "x" * 201, "é" * 101])
+def test_bad_names_are_refused(client, name):
+    assert client.refusal(stage=stage(sink=name, content=b"")) == "bad_request"
+    assert client.refusal(commit_stage={"sink": name}) == "bad_request"
+    assert client.refusal(abort_stage={"sink": name}) == "bad_request"
+    assert client.refusal(forget_sink={"name": name}) == "bad_request"
+
+
+@pytest.mark.parametrize("part", ["", "a/b", "+", "x" * 129])
+def test_bad_names_of_parts_are_refused(client, part):
+    assert client.refusal(stage=stage(part, content=b"")) == "bad_request"
+
+
+def test_large_notes_are_refused(client):
+    asked = {"sink": "s", "note": b"x" * (SINK_NOTE_BYTES_MAX + 1)}
+    assert client.refusal(commit_stage=asked) == "limit"
+
+
+def test_a_sink_that_stages_too_much_is_refused(own_broker, dial):
+    content = block(lot("t", *[b"x" * 1_000] * 900))
+    client = dial(at=own_broker(limits={"staged_bytes_max": 1 << 20}))
+    client.ok(stage=stage(content=content))
+    assert client.refusal(stage=stage(number=1, content=content)) == "limit"
+    client.ok(stage=stage(sink="other", content=content))
+    commit(client, {"0": 1})
+    wait_until(lambda: not sink_of(client).staged_parts)
+    client.ok(stage=stage(epoch=1, content=content))
+
+
+def test_there_are_only_so_many_sinks(own_broker, dial):
+    client = dial(at=own_broker(limits={"sinks_max": 1}))
+    commit(client, {}, sink="a")
+    commit(client, {}, sink="a", epoch=1)
+    assert client.refusal(commit_stage={"sink": "b"}) == "limit"
+    client.ok(forget_sink={"name": "a"})
+    commit(client, {}, sink="b")
