@@ -43,6 +43,7 @@ from penstock.core.commands import (
     Taken,
 )
 from penstock.core.expiries import VOID_MAX, Expiries
+from penstock.core.group_row import GroupRow
 from penstock.core.lanes import LANES
 from penstock.core.pending import (
     NO_LEASE,
@@ -66,30 +67,7 @@ CHUNK_BITS = 10
 """Pending messages are written down by so many offsets at a time, and only where they changed."""
 
 
-class _Row(msgspec.Struct, array_like=True):
-    """A group as a row of the checkpoint."""
-
-    topic: bytes
-    name: bytes
-    next: int
-    applied: int
-    pending: list[tuple[int, Pending]]
-    """Where a former version wrote them."""
-    consumers: list[tuple[bytes, int, int]]
-    heads: list[int] = []
-    ahead: int = 0
-    polls: int = 0
-    version: int = 0
-    max_deliveries: int = 0
-    backoff_ms: int = 0
-    backoff_max_ms: int = 0
-    dead_letters: int = 0
-    redeliveries: int = 0
-    start: int = 0
-    reader: bool = False
-
-
-_decoder = msgspec.msgpack.Decoder(_Row)
+_decoder = msgspec.msgpack.Decoder(GroupRow)
 _chunk_decoder = msgspec.msgpack.Decoder(list[tuple[int, Pending]])
 _encoder = msgspec.msgpack.Encoder()
 
@@ -645,7 +623,7 @@ class Group:
         """What is durable of this group, but for what is pending, up to entry ``applied``."""
         self.applied = applied
         return _encoder.encode(
-            _Row(
+            GroupRow(
                 self.topic,
                 self.name,
                 self.next,

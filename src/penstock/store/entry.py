@@ -52,6 +52,9 @@ _PREFIX = struct.Struct("<4sBBH")  # magic, version, flags, number of sections
 _CHECKSUM = struct.Struct("<I")
 _BODY = struct.Struct("<IQQIIQ")  # zero, index, base sequence, messages, groups, time base
 _SECTION = struct.Struct("<HHI")  # id, zero, length
+_U32 = struct.Struct("<I")
+_U32_PAIR = struct.Struct("<II")
+_U64 = struct.Struct("<Q")
 _HEADER_BYTES = _PREFIX.size + _CHECKSUM.size + _BODY.size
 _CHECKED_FROM = _PREFIX.size + _CHECKSUM.size
 
@@ -283,6 +286,11 @@ class Entry:
             self._columns[section] = found
         return found
 
+    @cached_property
+    def has_extras(self) -> bool:
+        """Whether any message has what only few have: headers, a signature, and such."""
+        return not self._sections.keys().isdisjoint((*_EXTRAS_SECTIONS, PRODUCER_NUMBERS))
+
     def has(self, section: int) -> bool:
         """Whether the entry has a section."""
         return section in self._sections
@@ -291,6 +299,11 @@ class Entry:
         """Numbers ``first … end - 1`` of a section the entry has, as the bytes that they are."""
         start = self._sections[section][0]
         return self.buffer[start + 4 * first : start + 4 * end]
+
+    def bytes_of(self, section: int, first: int, end: int) -> memoryview:
+        """The same of a section of bytes."""
+        start = self._sections[section][0]
+        return self.buffer[start + first : start + end]
 
     def u64(self, section: int, first: int, end: int) -> memoryview:
         """The same of a section of u64."""
@@ -372,6 +385,24 @@ class Entry:
             run_start=runs[before] if number else 0,
             run_end=runs[number],
         )
+
+    def span(self, number: int) -> tuple[int, int, int]:
+        """Of one group, what takes an offset to a message's number, and its runs: start and end.
+
+        The same as ``group`` says, for those who read many entries and little of each.
+        """
+        buffer, spans = self.buffer, self._sections
+        (first_offset,) = _U64.unpack_from(buffer, spans[FIRST_OFFSETS][0] + 8 * number)
+        runs, messages = spans[GROUP_RUNS][0] + 4 * number, spans[GROUP_MESSAGES][0] + 4 * number
+        if not number:
+            return -first_offset, 0, _U32.unpack_from(buffer, runs)[0]
+        (message_start,) = _U32.unpack_from(buffer, messages - 4)
+        return message_start - first_offset, *_U32_PAIR.unpack_from(buffer, runs - 4)
+
+    def u32_at(self, section: int, number: int) -> int:
+        """One number of a section that the entry has."""
+        found: int = _U32.unpack_from(self.buffer, self._sections[section][0] + 4 * number)[0]
+        return found
 
     @cached_property
     def events(self) -> list[tuple[int, tuple[Any, ...]]]:

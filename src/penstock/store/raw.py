@@ -21,7 +21,8 @@ from penstock.model import columns as wanted
 from penstock.store import entry as sections
 from penstock.store.deletions import Ranges
 from penstock.store.entry import Entry
-from penstock.store.slices import Piece, numbers_of, run_range
+from penstock.store.joined import SMALL, Joined, Stretch
+from penstock.store.slices import Piece
 from penstock.store.store import Column, RawQuery, RawSlice, TopicInfo
 
 __all__ = ["fitting", "gather_raw", "lessened", "raw_next", "raw_span"]
@@ -40,21 +41,76 @@ _COUNTED: Final = memoryview(array("I", range(65_536)).tobytes())
 _ZERO: Final = bytes(4)
 
 
+class _Gathering:
+    """Slices in the making: small pieces are joined, large ones stay what they are."""
+
+    def __init__(self, columns: int) -> None:
+        self.slices: list[RawSlice] = []
+        self._columns = columns
+        self._joined: Joined | None = None
+
+    def add(self, stretch: Stretch) -> None:
+        """Take the next messages."""
+        if stretch.end - stretch.first > SMALL:
+            self.end()
+            self.slices.append(_cut(stretch, self._columns))
+            return
+        if self._joined is None or not self._joined.add(stretch, self._columns):
+            self.end()
+            self._joined = Joined(stretch.entry, stretch.first_offset)
+            self._joined.add(stretch, self._columns)
+        if stretch.entry.has_extras:
+            self._add_extras(self._joined, stretch)
+
+    def _add_extras(self, joined: Joined, stretch: Stretch) -> None:
+        _, entry, first, end, _, _ = stretch
+        for bit, cut, add in (
+            (wanted.SIGNATURES, _signatures, joined.add_signatures),
+            (wanted.HEADERS, _headers, joined.add_headers),
+            (wanted.SCHEDULES, _schedules, joined.add_schedules),
+            (wanted.PRODUCERS, _producers, joined.add_producers),
+        ):
+            found = cut(entry, first, end) if self._columns & bit else ()
+            if found:
+                add(*found)
+
+    def end(self) -> None:
+        """What was joined is a slice."""
+        if self._joined is not None:
+            self.slices.append(self._joined.slice())
+            self._joined = None
+
+
 def gather_raw(
     pieces: Iterable[Piece], count_max: int, bytes_max: int, columns: int
 ) -> list[RawSlice]:
     """Slices of successive pieces, within the bounds; at least one message, if any."""
-    slices: list[RawSlice] = []
+    gathering = _Gathering(columns)
+    is_first = True
     for piece in pieces:
-        end, size = fitting(piece, count_max, bytes_max, columns)
-        if slices and size > bytes_max:
+        shift, run_start, run_end = piece.entry.span(piece.group)
+        first = piece.first + shift
+        end, size = _fitting(piece, first, piece.end + shift, (count_max, bytes_max, columns))
+        if size > bytes_max and not is_first:
             break  # a cut yields one message at least, and this one does not fit
-        slices.append(_cut(piece, end, columns))
-        count_max -= end - piece.first
+        runs = _run_range(piece.entry, (run_start, run_end), first, end)
+        gathering.add(Stretch(piece.first, piece.entry, first, end, *runs))
+        is_first = False
+        count_max -= end - first
         bytes_max -= size
-        if count_max <= 0 or end < piece.end:
+        if count_max <= 0 or end < piece.end + shift:
             break
-    return slices
+    gathering.end()
+    return gathering.slices
+
+
+def _run_range(entry: Entry, runs: tuple[int, int], first: int, end: int) -> tuple[int, int]:
+    """Those of the runs of a group that hold some of the messages ``first … end - 1``."""
+    start, stop = runs
+    if stop - start == 1:
+        return runs
+    start = bisect_right(entry.run_bounds, first, start, stop) - 1
+    return start, bisect_left(entry.run_bounds, end, start, stop)
 
 
 def raw_span(query: RawQuery, info: TopicInfo, deleted: Ranges) -> tuple[int, int]:
@@ -78,21 +134,29 @@ def fitting(piece: Piece, count_max: int, bytes_max: int, columns: int) -> tuple
 
     Payloads count, and so do headers, if they are wanted: both can be of any size.
     """
+    shift = piece.entry.span(piece.group)[0]
+    bounds = count_max, bytes_max, columns
+    end, size = _fitting(piece, piece.first + shift, piece.end + shift, bounds)
+    return end - shift, size
+
+
+def _fitting(piece: Piece, first: int, end: int, bounds: tuple[int, int, int]) -> tuple[int, int]:
+    """The same, in numbers of messages."""
     entry = piece.entry
-    first, end = numbers_of(piece)
+    count_max, bytes_max, columns = bounds
     end = min(end, first + max(count_max, 1))
     size = 0
     if columns & wanted.PAYLOADS:
-        bounds = entry.bounds
-        if bounds[end] - bounds[first] > bytes_max:
-            end = max(
-                bisect_right(bounds, bounds[first] + bytes_max, first, end + 1) - 1, first + 1
-            )
-        size = bounds[end] - bounds[first]
+        start = entry.u32_at(sections.BOUNDS, first)
+        size = entry.u32_at(sections.BOUNDS, end) - start
+        if size > bytes_max:
+            fits = bisect_right(entry.bounds, start + bytes_max, first, end + 1) - 1
+            end = max(fits, first + 1)
+            size = entry.bounds[end] - start
     if columns & wanted.HEADERS and entry.has(sections.HEADER_TEXTS):
         end, header_bytes = _fitting_headers(entry, first, end, bytes_max)
         size = max(size, header_bytes)
-    return end - first + piece.first, size
+    return end, size
 
 
 def _fitting_headers(entry: Entry, first: int, end: int, bytes_max: int) -> tuple[int, int]:
@@ -114,17 +178,15 @@ def _text_start(entry: Entry, place: int) -> int:
     return int(entry.column(sections.HEADER_TEXT_BOUNDS)[2 * header])
 
 
-def _cut(piece: Piece, end_offset: int, columns: int) -> RawSlice:
-    entry = piece.entry
-    first, _ = numbers_of(piece)
-    end = first + end_offset - piece.first
+def _cut(stretch: Stretch, columns: int) -> RawSlice:
+    first_offset, entry, first, end, _, _ = stretch
     return RawSlice(
-        piece.first,
+        first_offset,
         end - first,
         entry.base_sequence,
         entry.time_ms,
         _payloads(entry, first, end) if columns & wanted.PAYLOADS else (),
-        _runs(piece, first, end),
+        _runs(stretch),
         _signatures(entry, first, end) if columns & wanted.SIGNATURES else (),
         _headers(entry, first, end) if columns & wanted.HEADERS else (),
         _schedules(entry, first, end) if columns & wanted.SCHEDULES else (),
@@ -137,10 +199,9 @@ def _payloads(entry: Entry, first: int, end: int) -> tuple[Column, ...]:
     return entry.u32(sections.BOUNDS, first, end + 1), entry.payloads[bounds[first] : bounds[end]]
 
 
-def _runs(piece: Piece, first: int, end: int) -> tuple[Column, ...]:
+def _runs(stretch: Stretch) -> tuple[Column, ...]:
     """Runs, the first one trimmed to where the slice begins."""
-    entry = piece.entry
-    start, stop = run_range(entry, piece.entry.group(piece.group), first, end)
+    _, entry, first, _, start, stop = stretch
     positions: Column = entry.u32(sections.RUN_POSITIONS, start, stop)
     trimmed = first - entry.run_bounds[start]
     if trimmed:

@@ -12,15 +12,7 @@ from typing import NamedTuple
 from penstock.store.entry import Entry, GroupView
 from penstock.store.store import TopicMarks, TopicSlice
 
-__all__ = [
-    "Piece",
-    "cut",
-    "gather",
-    "gather_marks",
-    "numbers_of",
-    "piece_bytes",
-    "run_range",
-]
+__all__ = ["Piece", "cut", "gather", "gather_marks", "piece_bytes"]
 
 
 class Piece(NamedTuple):
@@ -61,9 +53,9 @@ def gather_marks(pieces: Iterable[Piece], start: int, count_max: int) -> TopicMa
 def _mark(piece: Piece, found: TopicMarks) -> None:
     """Add what a piece has, joining runs that differ in nothing but their time."""
     entry, group = piece.entry, piece.entry.group(piece.group)
-    first, end = numbers_of(piece)
+    first, end = _numbers(piece)
     shift = piece.first - first
-    run_start, run_end = run_range(entry, group, first, end)
+    run_start, run_end = _run_range(entry, group, first, end)
     bounds = [first, *entry.run_bounds[run_start + 1 : run_end], end]
     for place, run in enumerate(range(run_start, run_end)):
         found.add_run(bounds[place] + shift, bounds[place + 1] + shift, entry.flags(run))
@@ -74,12 +66,12 @@ def _mark(piece: Piece, found: TopicMarks) -> None:
 
 def piece_bytes(piece: Piece) -> int:
     """Bytes of payload in a piece."""
-    first, end = numbers_of(piece)
+    first, end = _numbers(piece)
     bounds = piece.entry.bounds
     return int(bounds[end] - bounds[first])
 
 
-def numbers_of(piece: Piece) -> tuple[int, int]:
+def _numbers(piece: Piece) -> tuple[int, int]:
     """The numbers in the entry of a piece's first message, and of the one after its last."""
     group = piece.entry.group(piece.group)
     shift = group.message_start - group.first_offset
@@ -89,12 +81,12 @@ def numbers_of(piece: Piece) -> tuple[int, int]:
 def cut(piece: Piece, count_max: int, bytes_max: int) -> TopicSlice:
     """The first messages of a piece: at least one, within the two bounds."""
     entry, group = piece.entry, piece.entry.group(piece.group)
-    first, last = numbers_of(piece)
+    first, last = _numbers(piece)
     last = min(last, first + max(count_max, 1))
     bounds = entry.bounds
     fitting = bisect_right(bounds, bounds[first] + bytes_max, first, last + 1) - 1
     end = min(max(fitting, first + 1), last)
-    run_start, run_end = run_range(entry, group, first, end)
+    run_start, run_end = _run_range(entry, group, first, end)
     starts, positions = _runs(entry, run_start, run_end, first)
     return TopicSlice(
         first_offset=piece.first,
@@ -114,7 +106,7 @@ def cut(piece: Piece, count_max: int, bytes_max: int) -> TopicSlice:
     )
 
 
-def run_range(entry: Entry, group: GroupView, first: int, end: int) -> tuple[int, int]:
+def _run_range(entry: Entry, group: GroupView, first: int, end: int) -> tuple[int, int]:
     """The run of a group that holds message ``first``, and the one after that of ``end - 1``."""
     run_start = bisect_right(entry.run_bounds, first, group.run_start, group.run_end) - 1
     return run_start, bisect_left(entry.run_bounds, end, run_start, group.run_end)

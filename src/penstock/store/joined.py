@@ -1,0 +1,207 @@
+"""Small pieces of a topic, each out of an entry of its own, joined to one slice.
+
+Devices that publish one by one leave a few messages per topic in each entry. A slice for each of
+them would cost more than its messages, here and again for whoever reads it. So their numbers are
+taken up one by one, as there are few, and counted anew from the beginning of the whole; payloads
+and texts stay views, and are joined when the slice is done.
+"""
+
+from array import array
+from functools import lru_cache
+from struct import Struct
+from typing import Final, NamedTuple
+
+from penstock.model import columns as wanted
+from penstock.store import entry as sections
+from penstock.store.entry import Entry
+from penstock.store.store import Column, RawSlice
+
+__all__ = ["SMALL", "Joined", "Stretch"]
+
+SMALL: Final = 32
+"""Messages of a piece that is worth joining; more are cheaper as they are."""
+
+MESSAGES_MAX: Final = 8_192
+"""Messages of one joined slice."""
+
+U32_MAX: Final = 0xFFFF_FFFF
+
+
+@lru_cache(maxsize=4 * SMALL)
+def _unpacker(count: int) -> Struct:
+    return Struct(f"<{count}I")
+
+
+def _u32(column: Column) -> tuple[int, ...]:
+    return _unpacker(len(column) // 4).unpack(column)
+
+
+class _Counted:
+    """Bounds, or ends, of bytes that come piece by piece: counted on from one to the next."""
+
+    __slots__ = ("numbers", "total")
+
+    def __init__(self, *first: int) -> None:
+        self.numbers = array("I", first)
+        self.total = 0
+
+    def add(self, bounds: tuple[int, ...]) -> None:
+        """Take bounds, of which only differences count."""
+        shift = self.total - bounds[0]
+        self.numbers.extend([bound + shift for bound in bounds[1:]])
+        self.total = bounds[-1] + shift
+
+
+class Stretch(NamedTuple):
+    """Some messages of an entry, by their numbers, and the runs that they lie in."""
+
+    first_offset: int
+    entry: Entry
+    first: int
+    end: int
+    run_start: int
+    run_end: int
+
+
+class Joined:
+    """One slice in the making; columns that are not wanted stay empty."""
+
+    def __init__(self, entry: Entry, first_offset: int) -> None:
+        self.count = 0
+        self._before = 0
+        """How many there were before the last that were added."""
+        self._first_offset = first_offset
+        self._base = entry.base_sequence
+        self._time_ms = entry.time_ms
+        self._bounds = _Counted(0)
+        self._payloads: list[Column] = []
+        self._runs = array("I"), array("I"), array("I")
+        """Starts, positions, times."""
+        self._flags: list[Column] = []
+        self._types: list[Column] = []
+        self._has_types = False
+        self._signatures: tuple[array[int], list[Column]] = array("I"), []
+        self._headers = array("I"), _Counted(0), _Counted(0)
+        self._texts: list[Column] = []
+        self._schedules: tuple[array[int], list[Column], list[Column]] = array("I"), [], []
+        self._notes: tuple[array[int], list[Column], list[Column]] = array("I"), [], []
+        self._name_ends = _Counted()
+        self._names: list[Column] = []
+
+    def add(self, stretch: Stretch, mask: int) -> bool:
+        """Take messages; False: they do not go on where this ends, or their numbers do not fit."""
+        first_offset, entry, first, end, start, stop = stretch
+        times = _u32(entry.u32(sections.RUN_TIMES, start, stop))
+        later = entry.time_ms - self._time_ms
+        fits = (
+            first_offset == self._first_offset + self.count
+            and self.count + end - first <= MESSAGES_MAX
+            and entry.base_sequence + entry.count - self._base <= U32_MAX
+            and 0 <= later <= U32_MAX - max(times)
+        )
+        if not fits:
+            return False
+        self._before = self.count
+        self.count += end - first
+        self._runs[2].extend([time_ms + later for time_ms in times])
+        self._add_runs(entry, first, start, stop)
+        if mask & wanted.PAYLOADS:
+            bounds = _u32(entry.u32(sections.BOUNDS, first, end + 1))
+            self._bounds.add(bounds)
+            self._payloads.append(entry.bytes_of(sections.PAYLOADS, bounds[0], bounds[-1]))
+        return True
+
+    def _add_runs(self, entry: Entry, first: int, start: int, stop: int) -> None:
+        starts, positions, _ = self._runs
+        shift = entry.base_sequence - self._base
+        firsts = _u32(entry.u32(sections.RUN_BOUNDS, start, stop))
+        trimmed = first - firsts[0]
+        found = _u32(entry.u32(sections.RUN_POSITIONS, start, stop))
+        starts.append(self._before)
+        positions.append(found[0] + shift + trimmed)
+        if stop - start > 1:
+            starts.extend([bound - first + self._before for bound in firsts[1:]])
+            positions.extend([position + shift for position in found[1:]])
+        self._flags.append(entry.bytes_of(sections.RUN_FLAGS, start, stop))
+        has_types = entry.has(sections.RUN_TYPES)
+        self._has_types |= has_types
+        self._types.append(
+            entry.bytes_of(sections.RUN_TYPES, start, stop) if has_types else bytes(stop - start)
+        )
+
+    # ── what few have, of the messages that were added last ───────────────────────────────────
+
+    def add_signatures(self, numbers: Column, records: Column) -> None:
+        """Take signatures, by number counted from the first of those messages."""
+        self._number(self._signatures[0], numbers)
+        self._signatures[1].append(records)
+
+    def add_headers(
+        self, numbers: Column, bounds: Column, text_bounds: Column, texts: Column
+    ) -> None:
+        """Take headers in the same way."""
+        own, own_bounds, own_text_bounds = self._headers
+        self._number(own, numbers)
+        own_bounds.add(_u32(bounds))
+        own_text_bounds.add(_u32(text_bounds))
+        self._texts.append(texts)
+
+    def add_schedules(self, numbers: Column, due: Column, expiry: Column) -> None:
+        """Take schedules in the same way."""
+        self._number(self._schedules[0], numbers)
+        self._schedules[1].append(due)
+        self._schedules[2].append(expiry)
+
+    def add_producers(
+        self, numbers: Column, counts: Column, seqs: Column, name_ends: Column, names: Column
+    ) -> None:
+        """Take notes of producers in the same way."""
+        self._number(self._notes[0], numbers)
+        self._notes[1].append(counts)
+        self._notes[2].append(seqs)
+        self._name_ends.add((0, *_u32(name_ends)))
+        self._names.append(names)
+
+    def _number(self, own: "array[int]", numbers: Column) -> None:
+        own.extend([number + self._before for number in _u32(numbers)])
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────
+
+    def slice(self) -> RawSlice:
+        """All of it."""
+        payloads = b"".join(self._payloads)
+        return RawSlice(
+            self._first_offset,
+            self.count,
+            self._base,
+            self._time_ms,
+            (self._bounds.numbers.tobytes(), payloads) if self._payloads else (),
+            (
+                *[numbers.tobytes() for numbers in self._runs],
+                b"".join(self._flags),
+                b"".join(self._types) if self._has_types else b"",
+            ),
+            _columns(*self._signatures),
+            self._header_columns(),
+            _columns(*self._schedules),
+            (*_columns(*self._notes), *self._name_columns()),
+        )
+
+    def _header_columns(self) -> tuple[Column, ...]:
+        numbers, bounds, text_bounds = self._headers
+        if not numbers:
+            return ()
+        texts = b"".join(self._texts)
+        own = numbers.tobytes(), bounds.numbers.tobytes(), text_bounds.numbers.tobytes()
+        return *own, texts
+
+    def _name_columns(self) -> tuple[Column, ...]:
+        if not self._names:
+            return ()
+        return self._name_ends.numbers.tobytes(), b"".join(self._names)
+
+
+def _columns(numbers: "array[int]", *others: list[Column]) -> tuple[Column, ...]:
+    if not numbers:
+        return ()
+    return numbers.tobytes(), *[b"".join(pieces) for pieces in others]
