@@ -187,7 +187,7 @@ class Answer:
     def content_types(self) -> pa.Array:
         """By name. A slice that says nothing is raw."""
         parts = list(map(attrgetter("run_types"), self._slices))
-        if not any(parts):
+        if not any(map(any, parts)):
             return _repeated(CONTENT_TYPES[0], self.rows)
         runs = self._runs[2]
         full = [part or bytes(count) for part, count in zip(parts, runs.tolist(), strict=True)]
@@ -302,8 +302,10 @@ class Answer:
         if len(lengths) and int(lengths.min()) < 0:
             raise _unfit("names of producers descend")
         names = _texts(_binary(lengths, self._joined("producer_names")))
-        if len(rows) and int(notes[-1]) >= len(names):
+        if int(notes[-1]) >= len(names):
             raise _unfit("not a name for each producer")
+        if len(names) == 1 and len(rows) == self.rows:
+            return _repeated(names[0].as_py(), self.rows)
         return names.take(self._scattered(pa.int64(), rows, notes))
 
     def producer_seqs(self) -> pa.Array:
@@ -317,6 +319,8 @@ class Answer:
         """Values at their rows, null elsewhere."""
         if not len(rows):
             return pa.nulls(self.rows, kind)
+        if len(rows) == self.rows:
+            return fixed(kind, values)
         full = np.zeros(self.rows, values.dtype)
         full[rows] = values
         buffers = [self._validity(rows), pa.py_buffer(full)]

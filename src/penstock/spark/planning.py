@@ -28,8 +28,10 @@ __all__ = [
     "advance",
     "clamp",
     "lag_of",
+    "next_of",
     "partition_count",
     "share",
+    "share_bytes",
     "split",
     "vanished",
 ]
@@ -70,13 +72,13 @@ def lag_of(start: Position, seen: Mapping[str, Seen]) -> dict[str, int]:
     """How many offsets wait in each topic that has some."""
     lags = {}
     for name, topic in seen.items():
-        lag = topic.end - _next(start.topics.get(name), topic)
+        lag = topic.end - next_of(start.topics.get(name), topic)
         if lag > 0:
             lags[name] = lag
     return lags
 
 
-def _next(spot: Spot | None, topic: Seen) -> int:
+def next_of(spot: Spot | None, topic: Seen) -> int:
     """What is read next of a topic: its oldest if it is new to us, or made anew."""
     if spot is None or spot.incarnation != topic.incarnation:
         return topic.first
@@ -95,7 +97,7 @@ def advance(
     spots = {}
     for name, topic in seen.items():
         spot = start.topics.get(name)
-        begin = _next(spot, topic)
+        begin = next_of(spot, topic)
         is_known = spot is not None and spot.incarnation == topic.incarnation
         first = spot.first if spot is not None and is_known else topic.first
         spots[name] = Spot(topic.incarnation, min(begin + takes.get(name, 0), topic.end), first)
@@ -121,6 +123,35 @@ def _proportional(rests: Mapping[str, int], total: int) -> dict[str, int]:
     for name in by_remainder[:left]:
         parts[name] += 1
     return parts
+
+
+def share_bytes(
+    sizes: Mapping[str, int], means: Mapping[str, int], total: int, turn: int = 0
+) -> dict[str, int]:
+    """Share bytes out in the same way: one message of mean size for each, then in proportion.
+
+    If that is too much for all, they take turns; one gets something, whatever its size. Sizes are
+    estimates, so a share may be more than the size it is for.
+    """
+    names = sorted(sizes)
+    least = {name: max(1, means[name]) for name in names}
+    if sum(least.values()) > total:
+        return _in_turn(least, total, turn)
+    left, whole = total - sum(least.values()), sum(sizes.values())
+    return {name: least[name] + left * sizes[name] // max(1, whole) for name in names}
+
+
+def _in_turn(least: Mapping[str, int], total: int, turn: int) -> dict[str, int]:
+    """As many as fit, from whose turn it is; one at least."""
+    names = list(least)
+    taken: dict[str, int] = {}
+    for place in range(len(names)):
+        name = names[(turn + place) % len(names)]
+        if taken and least[name] > total:
+            break
+        taken[name] = least[name]
+        total -= least[name]
+    return taken
 
 
 # ── Partitions ────────────────────────────────────────────────────────────────────────────────

@@ -35,7 +35,17 @@ from penstock.spark.broker import client_of, for_all, patiently
 from penstock.spark.loss import report
 from penstock.spark.offsets import Position, Spot, decode, encode, ranges_between
 from penstock.spark.options import SourceOptions
-from penstock.spark.planning import Seen, advance, clamp, lag_of, share, split, vanished
+from penstock.spark.planning import (
+    Seen,
+    advance,
+    clamp,
+    lag_of,
+    next_of,
+    share,
+    share_bytes,
+    split,
+    vanished,
+)
 from penstock.spark.reading import read_ranges
 from penstock.spark.watch import SINGLE_MAX, Watch, current, resolve
 
@@ -175,48 +185,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: Position, lags: Mapping[str, int], limit: ReadLimit
     ) -> dict[str, int]:
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_rows
-        if most is None:
-            return dict(lags)
-        turn = sum(spot.next - spot.first for spot in start.topics.values())
-        return share(lags, most, turn)
+        return dict(lags) if most is None else share(lags, most, _rows_read(start))
 
     def _within_bytes(
         self, start: Position, seen: Mapping[str, Seen], takes: dict[str, int]
     ) -> dict[str, int]:
-        """Shorten to the bytes of a batch, which are shared out as rows are."""
+        """Shorten to the bytes of a batch; how far they reach, the broker's index tells."""
         most = self._options.max_bytes
-        if most is None or not takes:
+        if most is None or sum(seen[name].bytes for name in takes) <= most:
             return takes
-        sizes = {name: max(1, round(rows * _mean(seen[name]))) for name, rows in takes.items()}
-        if sum(sizes.values()) <= most and sum(seen[name].bytes for name in takes) <= most:
-            return takes
-        shares = share(sizes, most)
+        means = {name: round(_mean(seen[name])) for name in takes}
+        sizes = {name: rows * means[name] for name, rows in takes.items()}
+        shares = share_bytes(sizes, means, most, _rows_read(start))
         large = sorted(shares, key=lambda name: (-sizes[name], name))[:_TOPICS_MEASURED_MAX]
-        reaches = dict(
-            zip(
-                large,
-                for_all(lambda name: self._reach(start, seen, name, shares[name]), large),
-                strict=True,
-            )
-        )
+        found = for_all(lambda name: self._reach(start, seen[name], name, shares[name]), large)
+        reaches = dict(zip(large, found, strict=True))
         return {
-            name: min(takes[name], reaches.get(name) or _rows_in(size, seen[name]))
+            name: min(takes[name], reaches.get(name) or max(1, size // max(1, means[name])))
             for name, size in shares.items()
         }
 
-    def _reach(self, start: Position, seen: Mapping[str, Seen], name: str, size: int) -> int:
-        """How many offsets so many bytes reach, as the broker's index says."""
-        spot = start.topics.get(name)
-        is_known = spot is not None and spot.incarnation == seen[name].incarnation
-        begin = spot.next if spot is not None and is_known else seen[name].first
-        begin = max(begin, seen[name].first)
+    def _reach(self, start: Position, topic: Seen, name: str, size: int) -> int:
+        """How many offsets so many bytes reach."""
+        begin = next_of(start.topics.get(name), topic)
         found = patiently(
             self._options.patience,
             lambda: client_of(self._options.servers).locate(
                 name, times_ms=(), measures=[(begin, size)]
             ),
         )
-        return max(1, found.reaches[0] - begin)
+        return max(1, found.reaches[0] - begin) if found.reaches else 1
 
     # ── What to read ──────────────────────────────────────────────────────────────────────────
 
@@ -269,6 +267,6 @@ def _mean(topic: Seen) -> float:
     return topic.bytes / topic.messages if topic.messages else 0.0
 
 
-def _rows_in(size: int, topic: Seen) -> int:
-    """How many messages so many bytes are, about; one at least."""
-    return max(1, int(size / (_mean(topic) or 1.0)))
+def _rows_read(position: Position) -> int:
+    """How many rows a stream has read so far: by this, topics take turns."""
+    return sum(spot.next - spot.first for spot in position.topics.values())

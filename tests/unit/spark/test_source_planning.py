@@ -16,6 +16,7 @@ from penstock.spark.planning import (
     lag_of,
     partition_count,
     share,
+    share_bytes,
     split,
     vanished,
 )
@@ -138,6 +139,26 @@ def test_more_topics_than_rows_take_turns():
         for name, rows in taken.items():
             read[name] += rows
     assert set(read.values()) == {30}
+
+
+means = st.dictionaries(names, st.integers(0, 5_000), min_size=1)
+
+
+@given(means, st.integers(1, 50_000), st.integers(0, 10**6))
+def test_bytes_are_shared_within_the_limit_unless_one_message_is_larger(means, total, turn):
+    sizes = {name: mean * 10 for name, mean in means.items()}
+    taken = share_bytes(sizes, means, total, turn)
+    assert taken
+    assert sum(taken.values()) <= total or len(taken) == 1
+    if sum(max(1, mean) for mean in means.values()) <= total:
+        assert all(taken[name] >= means[name] for name in means)
+
+
+def test_topics_whose_messages_do_not_fit_together_take_turns():
+    means = dict.fromkeys("abc", 1_000)
+    sizes = dict.fromkeys("abc", 50_000)
+    chosen = [list(share_bytes(sizes, means, 1_500, turn)) for turn in range(4)]
+    assert chosen == [["a"], ["b"], ["c"], ["a"]]
 
 
 # ── Partitions
