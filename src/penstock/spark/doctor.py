@@ -245,5 +245,6 @@ def _speaks(client: QueueClient, what: str, ask: Callable[[QueueClient], object]
 
 _OPERATIONS: Final[tuple[tuple[str, Callable[[QueueClient], object]], ...]] = (
     ("reading", lambda client: client.changes(["penstock/doctor"])),
+    ("writing", lambda client: client.sinks("penstock/doctor")),
 )
 """What readers and sinks of Spark ask for, and a request that shows it and changes nothing."""

@@ -23,7 +23,7 @@ def test_all_is_well_where_the_tests_run():
     with Broker() as broker:
         found = list(examine(f"{broker.host}:{broker.port}"))
     assert [each for each in found if each.state == "missing"] == []
-    assert {"Python", "pyspark", "Java", "data source", "broker", "reading"} <= {
+    assert {"Python", "pyspark", "Java", "data source", "broker", "reading", "writing"} <= {
         each.name for each in found
     }
 
