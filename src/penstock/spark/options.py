@@ -31,10 +31,14 @@ __all__ = [
     "SourceOptions",
     "boolean",
     "check_names",
+    "count_of",
+    "normal",
     "option_error",
     "positive",
+    "read_option",
     "servers_of",
     "source_options",
+    "topic_name",
 ]
 
 T = TypeVar("T")
@@ -145,8 +149,8 @@ def option_error(name: str, fault: str, advice: str) -> ConfigError:
     return ConfigError(f"option {name}: {fault}", advice)
 
 
-def _normal(options: Mapping[str, str]) -> dict[str, str]:
-    """By names in small letters, Kafka's replaced by ours."""
+def normal(options: Mapping[str, str]) -> dict[str, str]:
+    """Options by names in small letters, Kafka's replaced by ours."""
     given: dict[str, str] = {}
     for key, value in options.items():
         name = ALIASES.get(key.lower(), key.lower())
@@ -158,7 +162,7 @@ def _normal(options: Mapping[str, str]) -> dict[str, str]:
 def source_options(options: Mapping[str, str]) -> SourceOptions:
     """Read what was given for a source; ``ConfigError`` says what is wrong with it."""
     check_names([key.lower() for key in options], _NAMES)
-    given = _normal(options)
+    given = normal(options)
     filters, pattern = _topics(given)
     return SourceOptions(
         servers=servers_of(given),
@@ -169,18 +173,18 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         end=_places(given, "ending", LATEST),
         max_rows=positive(given, "maxOffsetsPerTrigger"),
         min_rows=positive(given, "minOffsetsPerTrigger"),
-        max_delay_s=_read(given, "maxTriggerDelay", _seconds, 900.0),
+        max_delay_s=read_option(given, "maxTriggerDelay", _seconds, 900.0),
         max_bytes=positive(given, "maxBytesPerTrigger"),
         min_partitions=positive(given, "minPartitions"),
         max_partition_rows=positive(given, "maxRecordsPerPartition"),
         fails_on_loss=boolean(given, "failOnDataLoss", default=True),
-        loss_topic=_read(given, "lossTopic", _topic, "penstock/spark/loss"),
+        loss_topic=read_option(given, "lossTopic", topic_name, "penstock/spark/loss"),
         columns=_columns(given),
         verifies=boolean(given, "verifySignatures"),
-        poll_s=_read(given, "pollTimeoutMs", _count, 500) / 1000,
+        poll_s=read_option(given, "pollTimeoutMs", count_of, 500) / 1000,
         patience=Patience(
-            _read(given, "fetchOffset.numRetries", _count, 3),
-            _read(given, "fetchOffset.retryIntervalMs", _count, 1000) / 1000,
+            read_option(given, "fetchOffset.numRetries", count_of, 3),
+            read_option(given, "fetchOffset.retryIntervalMs", count_of, 1000) / 1000,
         ),
         archive=given.get("archive"),
     )
@@ -189,7 +193,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
 # ── Values ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _read(given: Given, name: str, read: Callable[[str], T], default: T) -> T:
+def read_option(given: Given, name: str, read: Callable[[str], T], default: T) -> T:
     """Read a value; what ``read`` says of a wrong one is told with the option's name."""
     text = given.get(name.lower())
     if text is None:
@@ -200,7 +204,8 @@ def _read(given: Given, name: str, read: Callable[[str], T], default: T) -> T:
         raise option_error(name, f"{text!r} will not do", str(error)) from None
 
 
-def _count(text: str) -> int:
+def count_of(text: str) -> int:
+    """A whole number."""
     if not text.isascii() or not text.isdigit():
         raise ValueError("write a whole number, 0 or more")
     return int(text)
@@ -210,11 +215,11 @@ def positive(given: Given, name: str) -> int | None:
     """A whole number that is more than 0; None if it was not given."""
 
     def read(text: str) -> int | None:
-        if _count(text) == 0:
+        if count_of(text) == 0:
             raise ValueError("write a number greater than 0, or leave it out")
         return int(text)
 
-    return _read(given, name, read, None)
+    return read_option(given, name, read, None)
 
 
 def boolean(given: Given, name: str, *, default: bool = False) -> bool:
@@ -225,7 +230,7 @@ def boolean(given: Given, name: str, *, default: bool = False) -> bool:
             raise ValueError("write true or false")
         return text.lower() == "true"
 
-    return _read(given, name, read, default)
+    return read_option(given, name, read, default)
 
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -249,7 +254,8 @@ def _milliseconds(text: str) -> int:
     return max(0, round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000))
 
 
-def _topic(text: str) -> str:
+def topic_name(text: str) -> str:
+    """The name of a topic."""
     fault = topic_fault(text.encode())
     if fault:
         raise ValueError(f"name a topic: this is {fault}")
@@ -281,10 +287,10 @@ def _topics(given: Given) -> tuple[tuple[str, ...], str | None]:
         fault = f"{' and '.join(ways)} contradict each other" if ways else "is missing"
         raise option_error("subscribe", fault, "give one of subscribe, subscribePattern and assign")
     if ways == ["subscribepattern"]:
-        return ("#",), _read(given, "subscribePattern", _pattern, None)
+        return ("#",), read_option(given, "subscribePattern", _pattern, None)
     if ways == ["assign"]:
-        return _read(given, "assign", _assigned, ()), None
-    return _read(given, "subscribe", _filters, ()), None
+        return read_option(given, "assign", _assigned, ()), None
+    return read_option(given, "subscribe", _filters, ()), None
 
 
 def _filters(text: str) -> tuple[str, ...]:
@@ -310,7 +316,7 @@ def _assigned(text: str) -> tuple[str, ...]:
     names = _json(text)
     if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
         raise ValueError('write a list of topics as JSON, as in ["pump/1", "pump/2"]')
-    return tuple(dict.fromkeys(map(_topic, names)))
+    return tuple(dict.fromkeys(map(topic_name, names)))
 
 
 def _json(text: str) -> object:
@@ -331,9 +337,11 @@ def _places(given: Given, which: str, default: Place) -> Places:
     if len(ways) > 1:
         raise option_error(ways[0], f"contradicts {ways[1]}", "give one of them")
     places = Places(default)
-    places = _read(given, names[0], lambda text: _offsets(text, which, default), places)
-    places = _read(given, names[1], lambda text: Places(Place("time", _milliseconds(text))), places)
-    return _read(given, names[2], lambda text: _times(text, default), places)
+    places = read_option(given, names[0], lambda text: _offsets(text, which, default), places)
+    places = read_option(
+        given, names[1], lambda text: Places(Place("time", _milliseconds(text))), places
+    )
+    return read_option(given, names[2], lambda text: _times(text, default), places)
 
 
 def _offsets(text: str, which: str, default: Place) -> Places:
@@ -380,7 +388,7 @@ _INCLUDED: Final = (
 
 def _columns(given: Given) -> tuple[str, ...]:
     """Those that are chosen, or else the usual ones; and those that are included."""
-    columns = _read(given, "columns", _chosen, DEFAULT_COLUMNS)
+    columns = read_option(given, "columns", _chosen, DEFAULT_COLUMNS)
     included = [column for option, column in _INCLUDED if boolean(given, option)]
     return tuple(dict.fromkeys((*columns, *included)))
 

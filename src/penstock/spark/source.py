@@ -13,6 +13,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
 )
 from pyspark.sql.types import StructType
 
@@ -48,6 +50,18 @@ class DefaultSource(DataSource):
         from penstock.spark.stream import StreamReader  # noqa: PLC0415 - see the module
 
         return StreamReader(*_told(self.options, schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Publish a table."""
+        from penstock.spark.sink import batch_writer  # noqa: PLC0415 - see the module
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's
+        """Publish a table as it grows."""
+        from penstock.spark.sink import stream_writer  # noqa: PLC0415 - see the module
+
+        return stream_writer(self.options, schema, overwrite)
 
 
 def _told(given: Mapping[str, str], schema: StructType) -> "tuple[SourceOptions, pa.Schema]":
