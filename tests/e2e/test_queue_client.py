@@ -6,12 +6,14 @@ claims that nothing is left asks the broker how far the group is behind.
 
 import threading
 from datetime import UTC, datetime
+from itertools import pairwise
 from time import monotonic, sleep
 
 import pytest
 
 from penstock.client import Item, PayloadTooLargeError, RateLimitedError
 from penstock.limits import MIB
+from penstock.model.columns import PAYLOADS
 from penstock.testing import Broker
 from tests.unit.queue_client_broker import Blocking, Looped
 
@@ -251,3 +253,67 @@ def test_a_subscription_goes_on_through_a_restart(client, broker, trouble):
         assert all_done.wait(30)
     assert set(handled) == set(numbered(300))
     eventually(lambda: group(client, "t", "g").lag == 0)
+
+
+# ── in bulk, as the journal has it
+
+
+def raw_payloads(client, topic, **bounds):
+    """All payloads, answer by answer, and the next one under way."""
+    found, offset, end = [], 0, 1
+    pending = client.begin_fetch(topic, offset, columns=PAYLOADS, **bounds)
+    while offset < end:
+        answer = client.finish(pending)
+        offset, end = answer.next_offset, answer.end_offset
+        pending = client.begin_fetch(topic, offset, columns=PAYLOADS, **bounds)
+        for part in answer.slices:
+            cuts = memoryview(part.bounds).cast("I").tolist()
+            found += [part.payloads[a - cuts[0] : b - cuts[0]] for a, b in pairwise(cuts)]
+    client.finish(pending)
+    return found
+
+
+def test_a_topic_is_read_as_the_journal_has_it_with_the_next_answer_under_way(client):
+    client.produce_many("log", numbered(5000))
+    assert raw_payloads(client, "log", max_messages=700) == numbered(5000)
+    assert client.fetch_raw("log", 4990, 4995).next_offset == 4995
+
+
+def test_what_was_begun_is_finished_through_trouble(client, trouble):
+    client.produce_many("log", numbered(10))
+    pending = client.begin_fetch("log", 4)
+    trouble()
+    assert client.finish(pending).next_offset == 10
+
+
+def test_changes_are_waited_for_and_begun_again_after_a_restart(client, broker):
+    client.produce("a/1", b"x")
+    known = client.changes(["a/#"])
+    assert [topic.name for topic in known.topics] == ["a/1"]
+    threading.Timer(0.1, client.produce, ("a/2", b"x")).start()
+    changed = client.changes(["a/#"], known.sequence, wait_s=20)
+    assert [topic.name for topic in changed.topics] == ["a/2"]
+    broker.restart()
+    client.produce("a/3", b"x")
+    assert client.changes(["a/#"], changed.sequence, wait_s=20).again
+    assert len(client.changes(["a/#"]).topics) == 3
+
+
+def test_a_reader_keeps_its_start_through_trouble_and_shows_how_far_it_is(client, trouble):
+    client.produce_many("log", numbered(10))
+    client.create_group("log", "spark", start=4, reader=True)
+    client.commit("log", "spark", 7)
+    trouble()
+    found = group(client, "log", "spark")
+    assert (found.reader, found.start, found.position, found.lag) == (True, 4, 7, 3)
+
+
+def test_times_and_bytes_are_found_in_a_topic(client):
+    client.produce_many("log", [b"1234"] * 10)
+    located = client.locate("log", [0, 2**45], [(0, 11), (8, 100)])
+    assert list(located.offsets) == [0, 10]
+    assert list(located.reaches) == [2, 10]
+
+
+def test_there_are_no_keys_where_none_was_registered(client):
+    assert client.keys() == []

@@ -195,6 +195,14 @@ class _Proxy:
             except StopAsyncIteration:
                 return
 
+    def begin_fetch(self, *arguments, **keywords):
+        """Not awaited, but asked in the loop of the client."""
+
+        async def begin():
+            return self._inner.begin_fetch(*arguments, **keywords)
+
+        return self._run(begin())
+
     def subscribe(self, topic, group, handler, **keywords):
         """The handler may block: it runs in a thread of its own, as with the blocking client."""
 

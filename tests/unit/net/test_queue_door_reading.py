@@ -7,8 +7,11 @@ import pytest
 import pytest_asyncio
 from queue_door_bench import GROUP, TOPIC, Bench, ack, delete_topic, poll, produce, stats
 
+from penstock.model import columns
 from penstock.net.queue import fetch as fetch_module
 from penstock.net.queue import listing
+from penstock.store.batch import Batch
+from penstock.trust.keys import Key
 from penstock.wire.queue._generated import queue_pb2 as wire
 from penstock.wire.queue.slices import columns_of
 
@@ -183,6 +186,150 @@ async def test_only_settings_that_are_given_change(bench):
     await peer.ask(wire.Request(configure_topic=wire.ConfigureTopic(topic=TOPIC, burst=9)))
     (topic,) = (await peer.ask(list_topics(name=TOPIC))).topics.topics
     assert (topic.rate_per_sec, topic.burst, topic.max_messages) == (2, 9, 10)
+
+
+# ── as the journal has it
+
+
+async def test_columns_are_fetched_as_the_journal_has_them(bench):
+    peer = await filled(bench, 6)
+    plain = (await peer.ask(fetch(offset=2, end_offset=5))).fetched
+    raw = (await peer.ask(fetch(offset=2, end_offset=5, columns=columns.ALL))).fetched
+    assert payloads_of(raw) == payloads_of(plain) == [b"2", b"3", b"4"]
+    for field in ("incarnation", "first_offset", "end_offset", "next_offset"):
+        assert getattr(raw, field) == getattr(plain, field)
+
+
+async def test_a_raw_answer_has_the_bytes_that_the_library_would_write(bench):
+    peer = bench.peer()
+    header = wire.Header(name="n", value=b"v")
+    peer.send(
+        produce(b"a", headers=[header], delay_ms=5, producer_id="p", seq=1, priority=3),
+        produce(b"", content_type=2),
+    )
+    await bench.rest()
+    peer.heard()
+    asked = fetch(columns=columns.ALL)
+    asked.request_id = 300
+    peer.send(asked)
+    await bench.rest()
+    body = peer.transport.written[4:]
+    answer = wire.Response.FromString(body)
+    assert answer.SerializeToString() == body
+    part = answer.fetched.slices[0]
+    assert (part.header_texts, part.producer_names) == (b"nv", b"p")
+    assert part.schedule_due
+    assert not part.extras
+    assert not part.producers
+
+
+async def test_an_answer_with_raw_columns_is_small_whatever_was_asked_for(bench, monkeypatch):
+    monkeypatch.setattr(fetch_module, "RAW_BYTES_MAX", 3)
+    peer = await filled(bench, 6)
+    for bound in ({}, {"max_bytes": 100}):
+        raw = (await peer.ask(fetch(columns=columns.PAYLOADS, **bound))).fetched
+        assert payloads_of(raw) == [b"0", b"1", b"2"]
+        assert raw.next_offset == 3
+
+
+async def test_no_columns_are_fetched_of_no_topic(bench):
+    peer = bench.peer()
+    raw = (await peer.ask(fetch(columns=columns.ALL))).fetched
+    assert raw == wire.Fetched()
+
+
+async def test_columns_of_a_topic_that_was_made_anew_meanwhile_are_those_of_the_new_one(bench):
+    peer = await filled(bench, 3)
+    reading, before = bench.store.read_raw, bench.store.topic(TOPIC.encode()).id
+
+    def read_raw(*arguments):
+        bench.store.read_raw = reading
+        found = reading(*arguments)
+        batch = Batch()
+        batch.drop(TOPIC.encode())
+        batch.append(TOPIC.encode(), [b"new"], 1, 0, None)
+        bench.store.commit(batch)
+        return found
+
+    bench.store.read_raw = read_raw
+    raw = (await peer.ask(fetch(columns=columns.ALL))).fetched
+    assert payloads_of(raw) == [b"new"]
+    assert raw.incarnation not in {0, before}
+
+
+async def test_how_far_bytes_reach_is_told_for_each_measure(bench):
+    peer = await filled(bench, 12)
+    measures = [wire.Measure(offset=o, bytes=b) for o, b in ((0, 3), (9, 3), (5, 0), (0, 99))]
+    asked = wire.Locate(topic=TOPIC, measures=measures)
+    located = (await peer.ask(wire.Request(locate=asked))).located
+    assert list(located.reaches) == [3, 11, 6, 12]
+    too_many = wire.Locate(topic=TOPIC, measures=measures * 5)
+    assert (await peer.ask(wire.Request(locate=too_many))).error.code == "limit"
+
+
+async def test_keys_are_told_in_pages_with_what_verifies_and_no_more(bench):
+    peer = bench.peer()
+    for key_id in (3, 1, 2):
+        bench.hub.broker.keys.put(Key(key_id, bytes(32), "device", "secret/#", 5, 6, 7))
+    asked = wire.Request(list_keys=wire.ListKeys(max=2))
+    page = (await peer.ask(asked)).keys
+    assert [key.id for key in page.keys] == [1, 2]
+    assert page.more
+    asked.list_keys.after = 2
+    (key,) = (await peer.ask(asked)).keys.keys
+    assert key == wire.Key(id=3, public_key=bytes(32), created_ms=5, expires_ms=6, revoked_ms=7)
+
+
+# ── readers
+
+
+def create_reader(topic=TOPIC, **fields):
+    made = wire.CreateGroup(topic=topic, group="spark", reader=True, **fields)
+    return wire.Request(create_group=made)
+
+
+async def groups_of(peer):
+    return list(
+        (await peer.ask(wire.Request(list_groups=wire.ListGroups(topic=TOPIC)))).groups.groups
+    )
+
+
+async def test_a_reader_is_listed_with_its_start_and_its_lag(bench):
+    peer = await filled(bench, 5)
+    await peer.ask(create_reader(start=wire.OFFSET, start_value=2))
+    (group,) = await groups_of(peer)
+    assert (group.reader, group.start, group.position, group.lag) == (True, 2, 2, 3)
+    commit = wire.Commit(topic=TOPIC, group="spark", offset=4)
+    await peer.ask(wire.Request(commit=commit))
+    (group,) = await groups_of(peer)
+    assert (group.reader, group.start, group.position, group.lag) == (True, 2, 4, 1)
+    await peer.ask(create_reader(start=wire.LATEST))
+    assert (await groups_of(peer))[0].start == 2, "one that exists stays where it is"
+    await peer.ask(create_reader(start=wire.OFFSET, start_value=1, seek=True))
+    (group,) = await groups_of(peer)
+    assert (group.reader, group.start, group.lag) == (True, 1, 4)
+
+
+async def test_a_group_that_works_does_not_become_a_reader(bench):
+    peer = await filled(bench, 1)
+    await peer.ask(wire.Request(create_group=wire.CreateGroup(topic=TOPIC, group="spark")))
+    assert (await peer.ask(create_reader())).error.code == "bad_request"
+    assert (await peer.ask(create_reader(seek=True))).error.code == "bad_request"
+    assert not (await groups_of(peer))[0].reader
+
+
+async def test_what_readers_have_read_is_not_done_and_what_they_have_not_stays(bench):
+    peer = await filled(bench, 4)
+    topic = TOPIC.encode()
+    await peer.ask(create_reader())
+    await peer.ask(wire.Request(commit=wire.Commit(topic=TOPIC, group="spark", offset=3)))
+    assert bench.desks.limits.finished(topic) == 0
+    await peer.ask(wire.Request(commit=wire.Commit(topic=TOPIC, group=GROUP, offset=4)))
+    assert bench.desks.limits.finished(topic) == 3, "the reader has not read the last"
+    await peer.ask(wire.Request(commit=wire.Commit(topic=TOPIC, group="spark", offset=4)))
+    assert bench.desks.limits.finished(topic) == 4
+    await peer.ask(wire.Request(delete_group=wire.DeleteGroup(topic=TOPIC, group=GROUP)))
+    assert bench.desks.limits.finished(topic) == 0
 
 
 # ── groups

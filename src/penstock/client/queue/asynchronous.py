@@ -356,7 +356,7 @@ class AsyncQueueClient:
 
         ``columns`` are bits of ``penstock.model.columns``: what is not asked for is not sent. An
         ``end_offset`` of 0 is where the topic ends, and a maximum of 0 the broker's. The broker
-        gives a mebibyte of payloads at a time, if no single message has more.
+        gives 256 KiB of payloads at a time, if no single message has more.
 
         >>> await client.fetch_raw("mail", 0, columns=PAYLOADS).slices[0].payloads  # doctest: +SKIP
         """

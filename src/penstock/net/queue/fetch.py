@@ -8,7 +8,7 @@ the topic's incarnation whether that place still means anything.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from penstock.limits import MIB
+from penstock.limits import KIB, MIB
 from penstock.net.queue.faults import read_fault, too_many
 from penstock.net.queue.replies import Slot
 from penstock.store.search import offset_at_time
@@ -26,9 +26,11 @@ MESSAGES_MAX = 65_536
 BYTES_MAX = 8 * MIB
 """Messages of one response; the last one may exceed the bytes if it is the only one."""
 
-RAW_BYTES_MAX = MIB
+RAW_BYTES_MAX = 256 * KIB
 """The same of a response with raw columns. Such come at full speed, one behind the other, and each
-holds up everybody else for as long as it takes to copy it."""
+holds up everybody else for as long as it takes to write it. With four clients that read all they
+can, a ping took 1.4 times as long as on an idle broker with these, 3 times with a mebibyte; rows
+came at three quarters of the speed."""
 
 NO_TOPIC = bulk.Bulk(0, 0, 0, 0)
 
