@@ -1,23 +1,26 @@
-"""The source in Spark: topics as tables, read at once and as they grow."""
+"""The source in Spark: topics as tables, read at once and as they grow.
 
+What does not need Spark is in ``tests/unit/spark``, where it takes milliseconds.
+"""
+
+import json
+import time
 from pathlib import Path
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 
 from penstock.client import connect
 from penstock.spark.schema import DEFAULT_COLUMNS
+from tests.unit.spark.readers import fill, remove, trickle
+
+WAIT_S_MAX = 60
 
 
 @pytest.fixture
 def client(servers):
     with connect([servers]) as client:
         yield client
-
-
-def fill(client, topic: str, count: int, first: int = 0) -> None:
-    results = client.produce_many(topic, [b"%d" % number for number in range(first, first + count)])
-    assert all(result.error is None for result in results)
 
 
 def load(spark, servers: str, subscribe: str, **options):
@@ -44,8 +47,8 @@ class Stream:
     def begin(self, **changes):
         frame = self.spark.readStream.format("penstock").options(**{**self.options, **changes})
         writer = frame.load().writeStream.format("parquet")
-        return writer.option("checkpointLocation", str(self.folder / "checkpoint")).option(
-            "path", str(self.folder / "out")
+        return writer.options(
+            checkpointLocation=str(self.folder / "checkpoint"), path=str(self.folder / "out")
         )
 
     def run(self, **changes) -> list[int]:
@@ -56,8 +59,18 @@ class Stream:
             raise query.exception()
         return [batch["numInputRows"] for batch in query.recentProgress if batch["numInputRows"]]
 
+    def run_until(self, query, expected: dict[str, list[int]]) -> None:
+        deadline = time.monotonic() + WAIT_S_MAX
+        while self.rows() != expected:
+            assert query.isActive, query.exception()
+            assert time.monotonic() < deadline, self.rows()
+            time.sleep(0.1)
+
     def rows(self) -> dict[str, list[int]]:
-        return numbers(self.spark.read.parquet(str(self.folder / "out")))
+        if not (self.folder / "out" / "_spark_metadata").exists():
+            return {}
+        schema = "topic string, offset bigint, payload binary"
+        return numbers(self.spark.read.schema(schema).parquet(str(self.folder / "out")))
 
 
 def test_a_batch_has_every_row_and_all_columns(spark, servers, client):
@@ -110,3 +123,62 @@ def test_a_stream_goes_on_where_it_was(spark, servers, client, tmp_path):
     assert stream.rows() == {"s/1": list(range(95)), "s/2": list(range(5))}
     group = next(group for group in client.groups("s/1") if group.name == "q")
     assert group.reader
+
+
+def test_latest_holds_though_batch_0_fails(spark, servers, client, tmp_path):
+    """Spark forgets the initial offset until batch 0 is committed, and asks again."""
+    stream = Stream(
+        spark,
+        servers,
+        tmp_path,
+        subscribe="s/#",
+        startingOffsets="latest",
+        columns="topic,offset,payload",
+    )
+    fill(client, "s/1", 5)
+
+    def fail(_frame, _batch) -> None:
+        raise ValueError("batch 0 fails")
+
+    query = stream.begin().foreachBatch(fail).start()
+    with pytest.raises(StreamingQueryException, match="batch 0 fails"):
+        query.awaitTermination(120)
+    fill(client, "s/1", 3, 5)
+    stream.run()
+    assert stream.rows() == {"s/1": [5, 6, 7]}
+
+
+def test_a_stream_that_retention_overtakes_fails_until_it_is_told_to_go_on(
+    spark, broker, servers, client, tmp_path
+):
+    stream = Stream(spark, servers, tmp_path, subscribe="s/1")
+    trickle(client, "s/1", 3)
+    stream.run()
+    trickle(client, "s/1", 6, 3)
+    remove(broker, client, "s/1", 2)
+    with pytest.raises(StreamingQueryException, match="offsets from 3 to 6 of 's/1'"):
+        stream.run()
+    assert stream.run(failOnDataLoss="false") == [2]
+    assert stream.rows() == {"s/1": [0, 1, 2, 7, 8]}
+    assert client.topic("penstock/spark/loss").messages == 1
+
+
+def test_a_running_query_outlives_the_broker_and_finds_new_topics_and_topics_made_anew(
+    spark, broker, servers, client, tmp_path
+):
+    stream = Stream(spark, servers, tmp_path, subscribe="s/#", reader="q")
+    fill(client, "s/1", 5)
+    query = stream.begin().trigger(processingTime="0 seconds").start()
+    try:
+        stream.run_until(query, {"s/1": [0, 1, 2, 3, 4]})
+        broker.restart(kill=True)
+        fill(client, "s/1", 1, 5)
+        fill(client, "s/2", 2)
+        stream.run_until(query, {"s/1": [0, 1, 2, 3, 4, 5], "s/2": [0, 1]})
+        client.delete_topic("s/2")
+        fill(client, "s/2", 2, 7)
+        stream.run_until(query, {"s/1": [0, 1, 2, 3, 4, 5], "s/2": [0, 7, 1, 8]})
+        latest = json.loads(query.lastProgress["sources"][0]["latestOffset"])
+        assert latest["topics"]["s/1"][1] == 6
+    finally:
+        query.stop()
