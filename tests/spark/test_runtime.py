@@ -1,8 +1,15 @@
 """The session that all other tests here use."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pandas as pd
 import pytest
 from pyspark.errors import AnalysisException
+
+from penstock.spark.java import ensure_java
+from tests.spark.quick import prepare, quick
 
 
 def test_a_session_runs_a_job(spark):
@@ -26,3 +33,31 @@ def test_python_workers_take_pyspark_from_its_folder(spark):
 
     path = spark.range(1).mapInPandas(where, "path string").collect()[0].path
     assert "pyspark.zip" not in path
+
+
+ASKS = """
+from penstock.spark.session import session
+spark = session("submitted")
+print(spark.conf.get("spark.sql.session.timeZone"), spark.conf.get("spark.master"))
+print(spark.conf.get("spark.sql.streaming.stateStore.providerClass").rpartition(".")[2])
+spark.stop()
+"""
+
+
+@pytest.mark.slow
+def test_what_was_submitted_is_left_alone_and_the_rest_is_ours(tmp_path):
+    prepare()
+    ensure_java()  # spark-submit itself does not look for one
+    program = tmp_path / "asks.py"
+    program.write_text(ASKS)
+    flags = quick()["spark.driver.extraJavaOptions"]
+    wishes = ["spark.sql.session.timeZone=Europe/Paris", "spark.ui.enabled=false"]
+    command = [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]"]
+    command += [word for wish in wishes for word in ("--conf", wish)]
+    done = subprocess.run(
+        [*command, "--driver-java-options", flags, program],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "Europe/Paris local[1]\nRocksDBStateStoreProvider\n", done.stderr
