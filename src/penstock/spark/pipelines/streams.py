@@ -13,7 +13,7 @@ of the topics once, by the file sink's manifest.
 from collections.abc import Sequence
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from penstock.config.units import without_unit
 from penstock.errors import ConfigError
+from penstock.limits import TOPIC_BYTES_MAX, TOPIC_LEVELS_MAX
 
 __all__ = [
     "as_messages",
@@ -115,11 +116,12 @@ def to_both(
     path: str | None,
     checkpoint: str,
     trigger: str,
+    about: str = "topic",
 ) -> list[StreamingQuery]:
     """Write rows to topics below ``to``, to Parquet in ``path``, or to both (see above).
 
-    Rows have ``topic``, the topic that they are about, and ``start``, the time that they are dated
-    by. A message is the row as JSON, in the topic ``to/topic``.
+    Rows have ``start``, the time that they are dated by. A message is the row as JSON, in the topic
+    ``to/<about>``, where ``about`` is a column.
     """
     if to is None and path is None:
         raise ConfigError(f"{name} has nowhere to write to", "give --to TOPIC, --path DIR or both")
@@ -127,7 +129,7 @@ def to_both(
     if to is not None:
         copied = from_topics(rows.sparkSession, servers=servers, subscribe=f"{to}/#")
         more = {"servers": servers, "checkpoint": f"{checkpoint}/topics", "trigger": trigger}
-        queries.append(to_topics(as_messages(rows, to), name=name, **more))
+        queries.append(to_topics(as_messages(rows, to, about), name=name, **more))
         rows = from_messages(copied, rows.schema)
         if path is not None and trigger == "available-now":
             queries[0].awaitTermination()  # what it has written is there to be copied now
@@ -143,14 +145,28 @@ def without_own(messages: DataFrame, to: str | None) -> DataFrame:
     return messages if to is None else messages.where(~f.col("topic").startswith(f"{to}/"))
 
 
-def as_messages(rows: DataFrame, to: str) -> DataFrame:
-    """Make a message of each row: JSON, in the topic ``to/<topic>``, dated by ``start``."""
+def as_messages(rows: DataFrame, to: str, about: str = "topic") -> DataFrame:
+    """Make a message of each row: JSON, in the topic ``to/<about>``, dated by ``start``.
+
+    A name may come from a payload, and be no name for a topic, or too long a one. The sink would
+    refuse it, with the batch, for ever. So what is unlawful in a name is replaced, and what is too
+    long is cut; the row itself says what it is about.
+    """
     return rows.select(
-        f.concat(f.lit(f"{to}/"), "topic").alias("topic"),
+        _lawful(f.concat(f.lit(f"{to}/"), f.regexp_replace(about, r"[+#\x00]", "_"))).alias(
+            "topic"
+        ),
         f.to_json(f.struct(*rows.columns)).alias("payload"),
         f.col("start").alias("timestamp"),
         f.lit("json").alias("content_type"),
     )
+
+
+def _lawful(topic: Column) -> Column:
+    is_short = f.octet_length(topic) <= TOPIC_BYTES_MAX
+    is_flat = f.size(f.split(topic, "/")) <= TOPIC_LEVELS_MAX
+    cut = f.translate(f.substring(topic, 1, TOPIC_BYTES_MAX // 4), "/", "_")
+    return f.when(is_short & is_flat, topic).otherwise(cut)
 
 
 def from_messages(messages: DataFrame, schema: StructType) -> DataFrame:

@@ -129,6 +129,10 @@ JOBS: Final[dict[str, tuple[str, str]]] = {
         "penstock.spark.pipelines.rollup:JOB",
         "Count and average measurements in windows of time.",
     ),
+    "sessions": (
+        "penstock.spark.pipelines.sessions:JOB",
+        "Find when devices were at work.",
+    ),
     "silent": (
         "penstock.spark.pipelines.silent:JOB",
         "Tell which devices fell silent, came back or skipped numbers.",
