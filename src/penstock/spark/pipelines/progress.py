@@ -10,11 +10,25 @@ not count it for a source in Python, but its report has both ends: where the bat
 
 import json
 from collections.abc import Mapping
-from typing import IO, Any, Final, Self
+from typing import IO, Any, ClassVar, Final, Self
 
 import msgspec
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
 
-__all__ = ["Batch", "JsonLines", "PlainLines", "batch_of", "display", "lag_of", "line"]
+__all__ = [
+    "Batch",
+    "JsonLines",
+    "LiveTable",
+    "PlainLines",
+    "Tally",
+    "batch_of",
+    "display",
+    "lag_of",
+    "line",
+    "steps",
+]
 
 NAME_DIGITS: Final = 8
 """How much of its id stands for a query without a name."""
@@ -29,6 +43,7 @@ class Batch(msgspec.Struct, frozen=True):
     rows_per_s: float
     lag: tuple[int, ...]
     state_rows: int
+    late_rows: int
     watermark: str | None
     duration_ms: int
     time: str
@@ -44,12 +59,23 @@ def batch_of(progress: Mapping[str, Any]) -> Batch:
         rows=progress["numInputRows"],
         rows_per_s=_number(progress.get("processedRowsPerSecond")),
         lag=tuple(lag for lag in lags if lag is not None),
-        state_rows=sum(state["numRowsTotal"] for state in progress["stateOperators"]),
-        watermark=progress["eventTime"].get("watermark"),
+        state_rows=_total(progress, "numRowsTotal"),
+        late_rows=_total(progress, "numRowsDroppedByWatermark"),
+        watermark=_watermark(progress),
         duration_ms=progress.get("durationMs", {}).get("triggerExecution", 0),
         time=progress["timestamp"],
         observed={name: _plain(row) for name, row in progress["observedMetrics"].items()},
     )
+
+
+def _total(progress: Mapping[str, Any], figure: str) -> int:
+    return sum(state[figure] for state in progress["stateOperators"])
+
+
+def _watermark(progress: Mapping[str, Any]) -> str | None:
+    """Return the watermark; before there is one, Spark says 1970."""
+    watermark: str | None = progress["eventTime"].get("watermark")
+    return None if watermark is None or watermark.startswith("1970-01-01") else watermark
 
 
 def lag_of(source: Mapping[str, Any]) -> int | None:
@@ -112,8 +138,7 @@ class PlainLines(_Lines):
 
     def say(self, figures: Mapping[str, Any]) -> None:
         """Write a step of a job that is not a stream."""
-        text = ", ".join(f"{name} {value}" for name, value in figures.items())
-        print(text, file=self._stream, flush=True)
+        print(steps(figures), file=self._stream, flush=True)
 
 
 class JsonLines(_Lines):
@@ -138,11 +163,87 @@ def line(batch: Batch) -> str:
         parts.append(f"lag {sum(batch.lag):,}")
     if batch.state_rows:
         parts.append(f"state {batch.state_rows:,} rows")
+    if batch.late_rows:
+        parts.append(f"too late {batch.late_rows:,}")
     if batch.watermark:
         parts.append(f"watermark {batch.watermark}")
     return ", ".join(parts)
 
 
-def display(stream: IO[str], *, as_json: bool) -> PlainLines | JsonLines:
-    """Choose how to show progress: JSON where it is asked for, else lines."""
-    return JsonLines(stream) if as_json else PlainLines(stream)
+def steps(figures: Mapping[str, Any]) -> str:
+    """Say in one line what a step did."""
+    return ", ".join(f"{name} {value}" for name, value in figures.items())
+
+
+class LiveTable(_Lines):
+    """A table that is drawn anew with each batch, a line per query, for a terminal."""
+
+    HEADINGS: ClassVar = (
+        *("query", "batch", "rows", "rows/s", "lag", "state", "late", "watermark", "last batch"),
+    )
+
+    def __init__(self, stream: IO[str]) -> None:
+        super().__init__(stream)
+        self._queries: dict[str, Tally] = {}
+        self._live = Live(console=Console(file=stream), auto_refresh=False)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._live.stop()
+
+    def show(self, batch: Batch) -> None:
+        """Take a batch in."""
+        self._queries.setdefault(batch.query, Tally()).add(batch)
+        self._live.update(self._table(), refresh=True)
+
+    def say(self, figures: Mapping[str, Any]) -> None:
+        """Show a step of a job that is not a stream, in one line that stays."""
+        self._live.console.print(steps(figures), markup=False, highlight=False)
+
+    def _table(self) -> Table:
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for number, heading in enumerate(self.HEADINGS):
+            table.add_column(heading, justify="right" if number else "left", no_wrap=True)
+        for query, tally in self._queries.items():
+            table.add_row(query, *tally.cells())
+        return table
+
+
+class Tally:
+    """What a query did since it was first looked at."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._late = 0
+        self._last: Batch | None = None
+        self._full: Batch | None = None
+
+    def add(self, batch: Batch) -> None:
+        """Add a batch. Speed is that of the last one that had rows: one without has none."""
+        self._rows += batch.rows
+        self._late += batch.late_rows
+        self._last = batch
+        if batch.rows:
+            self._full = batch
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the line of the table, without the name."""
+        last = self._last
+        if last is None:
+            return ("",) * (len(LiveTable.HEADINGS) - 1)
+        speed = f"{self._full.rows_per_s:,.0f}" if self._full else "-"
+        lag = " ".join(f"{each:,}" for each in last.lag) or "-"
+        watermark = (last.watermark or "-").removesuffix("Z").replace("T", " ")
+        figures = (f"{last.batch}", f"{self._rows:,}", speed, lag)
+        state = (f"{last.state_rows:,}", f"{self._late:,}", watermark)
+        return *figures, *state, f"{last.duration_ms:,} ms"
+
+
+def display(stream: IO[str], *, as_json: bool) -> PlainLines | JsonLines | LiveTable:
+    """Choose how to show progress: as JSON if asked for; drawn on a terminal; else in lines."""
+    if as_json:
+        return JsonLines(stream)
+    return LiveTable(stream) if stream.isatty() else PlainLines(stream)

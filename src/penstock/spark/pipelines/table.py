@@ -125,6 +125,14 @@ JOBS: Final[dict[str, tuple[str, str]]] = {
         "penstock.spark.pipelines.compaction:JOB",
         "Make few files of many in an archive.",
     ),
+    "quality": (
+        "penstock.spark.pipelines.quality:JOB",
+        "Find out what JSON payloads look like, and what has changed.",
+    ),
+    "quarantine": (
+        "penstock.spark.pipelines.quarantine:JOB",
+        "Set aside messages that cannot be read.",
+    ),
     "rollup": (
         "penstock.spark.pipelines.rollup:JOB",
         "Count and average measurements in windows of time.",
