@@ -1,15 +1,17 @@
-"""An answer of the broker as Arrow columns, without a loop over its rows.
+"""Answers of the broker as Arrow columns, without a loop over their rows.
 
 The broker answers a fetch with **slices**: columns of a stretch of one topic, as its journal has
 them (``docs/reference/journal-format.md``). Devices that publish one message at a time make slices
 of one message, so that nothing may cost much per slice either. Therefore the same column of *all*
-slices is joined first, by one ``b"".join``, and everything after that is vector arithmetic over the
-whole answer: what is touched per slice is its attributes, and nothing is touched per row.
+slices is joined first, by one ``b"".join``, and everything after that is vector arithmetic over all
+of them: what is touched per slice is its attributes, and nothing is touched per row. Answers are
+small, so several are taken together, also such of different topics.
 
 * **Numbers.** Rows of a run have one time, flags and type, and sequences in a row: a value per run
   is repeated as often as the run is long.
 * **Payloads.** Their bytes are the buffer of an Arrow array as they came; only where one ends and
-  the next begins is computed. An answer is far below the 2 GiB that such an array can have.
+  the next begins is computed. What is taken together is far below the 2 GiB that such an array can
+  have.
 * **What few rows have** (headers, signatures, producers) comes with the numbers of those rows. It
   is scattered to its places; the others are null.
 
@@ -32,11 +34,11 @@ from penstock.model.message import FLAG_PRIORITY, PRIORITY_SHIFT
 from penstock.wire.queue._generated.queue_pb2 import Fetched
 
 __all__ = [
-    "BATCH_ROWS",
+    "BATCH_ROWS_MAX",
     "SIGNATURE_RECORD",
     "UNSIGNED",
     "VERIFIED",
-    "Answer",
+    "Answers",
     "batches",
     "fixed",
     "strings",
@@ -44,7 +46,7 @@ __all__ = [
 
 Numbers: TypeAlias = npt.NDArray[Any]
 
-BATCH_ROWS: Final = 16_384
+BATCH_ROWS_MAX: Final = 32_768
 """Rows of a batch. From 1,000 to 100,000 Spark reads at about the same speed."""
 
 UNSIGNED: Final = "unsigned"
@@ -71,18 +73,24 @@ HEADERS_TYPE: Final = pa.list_(
 )
 
 
-class Answer:
-    """What the broker sent of one topic; properties are columns, each made when it is asked for."""
+class Answers:
+    """What the broker sent, of one topic or of several; methods make columns of it."""
 
-    def __init__(self, topic: str, fetched: Fetched, rows_max: int) -> None:
-        self.topic = topic
-        self.incarnation = fetched.incarnation
-        self._slices = list(fetched.slices)
+    def __init__(self, parts: Sequence[tuple[str, Fetched]], rows_max: int) -> None:
+        self._parts = parts
+        self._slices = [sent for _, fetched in parts for sent in fetched.slices]
         self._counts = self._each("count", np.int64)
         self.rows = int(self._counts.sum())
-        if self.rows > rows_max:
-            raise _unfit(f"{self.rows} rows where {rows_max} were asked for")
+        if self.rows > rows_max * len(parts):
+            raise _unfit(f"{self.rows} rows in {len(parts)} answers of up to {rows_max}")
         self._starts = np.cumsum(self._counts) - self._counts
+
+    @cached_property
+    def part_rows(self) -> Numbers:
+        """How many rows are of each part."""
+        slices = np.fromiter((len(part.slices) for _, part in self._parts), np.int64)
+        ends = np.concatenate([[0], np.cumsum(self._counts)])[np.cumsum(slices)]
+        return np.diff(ends, prepend=0)
 
     # ── Slices ────────────────────────────────────────────────────────────────────────────────
 
@@ -157,12 +165,17 @@ class Answer:
         return np.add(numbers, bases)
 
     def topics(self) -> pa.Array:
-        """Our topic, over and over."""
-        return _repeated(self.topic, self.rows)
+        """Each topic as often as it has rows."""
+        names = [topic for topic, _ in self._parts]
+        if len(set(names)) == 1:
+            return _repeated(names[0], self.rows)
+        places = np.repeat(np.arange(len(names)), self.part_rows)
+        return strings(names).take(fixed(pa.int64(), places))
 
     def incarnations(self) -> pa.Array:
         """That of the topic."""
-        return fixed(pa.int64(), np.full(self.rows, self.incarnation, np.int64))
+        numbers = np.fromiter((fetched.incarnation for _, fetched in self._parts), np.int64)
+        return fixed(pa.int64(), np.repeat(numbers, self.part_rows))
 
     def offsets(self) -> pa.Array:
         """Offsets of a slice are in a row."""
@@ -349,7 +362,7 @@ def _bounds(lengths: Numbers) -> Numbers:
     bounds = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=bounds[1:])
     if int(bounds[-1]) > _INT32_MAX:
-        raise _unfit("more than 2 GiB in one answer")
+        raise _unfit("more than 2 GiB at once")
     return bounds.astype(np.int32)
 
 
@@ -374,7 +387,7 @@ def _repeated(text: str, rows: int) -> pa.Array:
     encoded = text.encode()
     bounds = np.arange(rows + 1, dtype=np.int64) * len(encoded)
     if int(bounds[-1]) > _INT32_MAX:
-        raise _unfit("more than 2 GiB in one answer")
+        raise _unfit("more than 2 GiB at once")
     buffers = [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(encoded * rows)]
     return pa.Array.from_buffers(pa.string(), rows, buffers)
 
@@ -395,33 +408,33 @@ def _unfit(detail: str) -> BrokerProtocolError:
     )
 
 
-MAKERS: Final[Mapping[str, Callable[[Answer], pa.Array]]] = {
-    "topic": Answer.topics,
-    "offset": Answer.offsets,
-    "sequence": Answer.sequences,
-    "timestamp": Answer.timestamps,
-    "payload": Answer.payloads,
-    "content_type": Answer.content_types,
-    "priority": Answer.priorities,
-    "producer": Answer.producers,
-    "producer_seq": Answer.producer_seqs,
-    "signer": Answer.signers,
-    "signature_verdict": Answer.verdicts,
-    "headers": Answer.headers,
-    "signature": Answer.signatures,
-    "incarnation": Answer.incarnations,
+MAKERS: Final[Mapping[str, Callable[[Answers], pa.Array]]] = {
+    "topic": Answers.topics,
+    "offset": Answers.offsets,
+    "sequence": Answers.sequences,
+    "timestamp": Answers.timestamps,
+    "payload": Answers.payloads,
+    "content_type": Answers.content_types,
+    "priority": Answers.priorities,
+    "producer": Answers.producers,
+    "producer_seq": Answers.producer_seqs,
+    "signer": Answers.signers,
+    "signature_verdict": Answers.verdicts,
+    "headers": Answers.headers,
+    "signature": Answers.signatures,
+    "incarnation": Answers.incarnations,
 }
 """How each column is made; the names are those of ``schema``."""
 
 
 def batches(
-    answer: Answer, schema: pa.Schema, verdicts: Callable[[Answer], pa.Array] = Answer.verdicts
+    answers: Answers, schema: pa.Schema, verdicts: Callable[[Answers], pa.Array] = Answers.verdicts
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of an answer, the columns of a schema; ``verdicts`` judges signatures."""
-    if not answer.rows:
+    """The rows of answers, the columns of a schema; ``verdicts`` judges signatures."""
+    if not answers.rows:
         return
     makers = {**MAKERS, "signature_verdict": verdicts}
-    arrays = [makers[name](answer) for name in schema.names]
+    arrays = [makers[name](answers) for name in schema.names]
     whole = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    for first in range(0, answer.rows, BATCH_ROWS):
-        yield whole.slice(first, BATCH_ROWS)
+    for first in range(0, answers.rows, BATCH_ROWS_MAX):
+        yield whole.slice(first, BATCH_ROWS_MAX)

@@ -1,21 +1,26 @@
 """What a task does: reads its ranges, and gives them to Spark as Arrow batches.
 
-The next answer is under way while one is converted and taken by Spark; where ranges are short, the
-first answers of the next ranges are under way as well. So memory is bounded by a few answers,
-however long the ranges are. Each answer is checked before it is used: is the topic still the one
-that was planned, and has retention not gone past the place where we are?
+The broker's answers are small, so that nobody at its other doors waits for one to be made. So that
+we do not wait either, several are under way at a time: a range is cut into **pieces** of about as
+many rows as an answer holds, and the next pieces, or the first ones of the next ranges, are asked
+for while one is worked on. Answers are put together and converted when there are enough rows for a
+batch. So memory is bounded by a few answers and a batch, however long the ranges are.
+
+Each answer is checked before it is used: is the topic still the one that was planned, and has
+retention not gone past the place where we are?
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from penstock.client.errors import BrokerProtocolError, ClientError
-from penstock.limits import MIB
+from penstock.client.queue.session import Call
+from penstock.limits import KIB, MIB
 from penstock.spark.broker import client_of, is_passing, patiently
-from penstock.spark.columns import BATCH_ROWS, Answer, batches
+from penstock.spark.columns import Answers, batches
 from penstock.spark.loss import report
 from penstock.spark.offsets import Range
 from penstock.spark.options import SourceOptions
@@ -23,87 +28,127 @@ from penstock.spark.planning import Loss
 from penstock.spark.verdicts import Verifier
 from penstock.wire.queue._generated.queue_pb2 import Fetched
 
-__all__ = ["lost", "read_ranges", "rest_of"]
+__all__ = ["lost", "payload_bytes", "read_ranges", "rest_of"]
 
 UNDER_WAY_MAX: Final = 4
 """Answers that are asked for at a time."""
 
+PIECE_ROWS: Final = 2_048
 ANSWER_ROWS_MAX: Final = 65_536
-"""How many rows an answer may have. How many bytes is left to the broker, which gives a mebibyte at
-a time: who is at the other doors has to wait while it is copied."""
+"""What is asked for at first, and at most. How many bytes an answer has, the broker decides."""
 
-GATHERED_BYTES_MAX: Final = 16 * MIB
-"""Batches are put together up to here; far below the 2 GiB of an Arrow column."""
+SMALL_BYTES: Final = 64 * KIB
+"""An answer with less could have been larger."""
+
+HELD_ROWS: Final = 16_384
+HELD_BYTES: Final = 8 * MIB
+"""So much is put together for a batch; whichever is reached first."""
 
 
 def read_ranges(
     options: SourceOptions, ranges: Iterable[Range], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """The rows of ranges, in their order, as batches of a convenient size."""
-    return _gathered(_Reading(options, schema).batches(ranges))
+    reading = _Reading(options, ranges)
+    verdicts = Verifier(reading.client).verdicts if options.verifies else Answers.verdicts
+    for parts in _gathered(reading.answers()):
+        yield from batches(Answers(parts, ANSWER_ROWS_MAX), schema, verdicts)
+
+
+def _gathered(
+    answers: Iterable[tuple[str, Fetched]],
+) -> Iterator[list[tuple[str, Fetched]]]:
+    """Answers in lots of as many rows as make a batch."""
+    held: list[tuple[str, Fetched]] = []
+    rows = size = 0
+    for topic, fetched in answers:
+        held.append((topic, fetched))
+        rows += sum(part.count for part in fetched.slices)
+        size += payload_bytes(fetched)
+        if rows >= HELD_ROWS or size >= HELD_BYTES:
+            yield held
+            held, rows, size = [], 0, 0
+    if held:
+        yield held
 
 
 class _Asked(NamedTuple):
-    """A question that is under way: what is left of a range."""
+    """A question that is under way: a piece of a range."""
 
-    rest: Range
-    pending: Any
+    piece: Range
+    pending: Call[Fetched]
 
 
 class _Reading:
-    """One task's reading."""
+    """One task's questions, and the answers in the order of the ranges."""
 
-    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+    def __init__(self, options: SourceOptions, ranges: Iterable[Range]) -> None:
         self._options = options
-        self._schema = schema
-        self._mask = options.mask
-        self._client = patiently(options.patience, lambda: client_of(options.servers))
-        self._verdicts: Callable[[Answer], pa.Array] = Answer.verdicts
-        if options.verifies:
-            self._verdicts = Verifier(self._client).verdicts
+        self._waiting = deque(ranges)
+        self._asked: deque[_Asked] = deque()
+        self._piece_rows = PIECE_ROWS
+        self.client = patiently(options.patience, lambda: client_of(options.servers))
 
-    def batches(self, ranges: Iterable[Range]) -> Iterator[pa.RecordBatch]:
-        waiting = deque(ranges)
-        asked: deque[_Asked] = deque()
-        while waiting or asked:
-            while waiting and len(asked) < UNDER_WAY_MAX:
-                asked.append(self._ask(waiting.popleft()))
-            rest, fetched = self._answer(asked.popleft())
-            after = self._go_on(rest, fetched)
-            if after is not None:
-                asked.appendleft(self._ask(after))
-            if fetched.incarnation == rest.incarnation and fetched.slices:
-                answer = Answer(rest.topic, fetched, ANSWER_ROWS_MAX)
-                yield from batches(answer, self._schema, self._verdicts)
+    def answers(self) -> Iterator[tuple[str, Fetched]]:
+        """Topics and what came of them; what is found to be lost is reported."""
+        while self._waiting or self._asked:
+            while self._waiting and len(self._asked) < UNDER_WAY_MAX:
+                self._asked.append(self._ask(self._next_piece()))
+            piece, fetched = self._answer(self._asked.popleft())
+            loss = lost(piece, fetched)
+            if loss is not None:
+                report(self._options, [loss])
+            rest = rest_of(piece, fetched)
+            self._learn(piece, rest, fetched)
+            if rest is not None:
+                self._asked.appendleft(self._ask(rest))
+            if fetched.incarnation == piece.incarnation and fetched.slices:
+                yield piece.topic, fetched
 
-    def _ask(self, rest: Range) -> _Asked:
-        pending = self._client.begin_fetch(
-            rest.topic,
-            rest.begin,
-            rest.end,
+    def _next_piece(self) -> Range:
+        """Cut a piece off what waits."""
+        first = self._waiting.popleft()
+        end = min(first.begin + self._piece_rows, first.end)
+        if end < first.end:
+            self._waiting.appendleft(first._replace(begin=end))
+        return first._replace(end=end)
+
+    def _learn(self, piece: Range, rest: Range | None, fetched: Fetched) -> None:
+        """Ask for what an answer held if it could not hold all, and for more if it was small."""
+        if rest is not None:
+            self._piece_rows = max(1, rest.begin - piece.begin)
+        elif payload_bytes(fetched) < SMALL_BYTES:
+            self._piece_rows = min(2 * self._piece_rows, ANSWER_ROWS_MAX)
+
+    def _ask(self, piece: Range) -> _Asked:
+        pending = self.client.begin_fetch(
+            piece.topic,
+            piece.begin,
+            piece.end,
             max_messages=ANSWER_ROWS_MAX,
-            columns=self._mask,
+            columns=self._options.mask,
         )
-        return _Asked(rest, pending)
+        return _Asked(piece, pending)
 
     def _answer(self, asked: _Asked) -> tuple[Range, Fetched]:
         """Wait for an answer; ask again if the broker was away for too long."""
         try:
-            return asked.rest, self._client.finish(asked.pending)
+            return asked.piece, self.client.finish(asked.pending)
         except ClientError as error:
             if not is_passing(error):
                 raise
-        patience = self._options.patience
-        return asked.rest, patiently(
-            patience, lambda: self._client.finish(self._ask(asked.rest).pending)
+        return asked.piece, patiently(
+            self._options.patience, lambda: self.client.finish(self._ask(asked.piece).pending)
         )
 
-    def _go_on(self, rest: Range, fetched: Fetched) -> Range | None:
-        """Report what an answer shows to be lost; tell what is left to ask for."""
-        loss = lost(rest, fetched)
-        if loss is not None:
-            report(self._options, [loss])
-        return rest_of(rest, fetched)
+
+def payload_bytes(fetched: Fetched) -> int:
+    """Bytes of payload in an answer, by the bounds: to ask for its size would write it anew."""
+    size = 0
+    for part in fetched.slices:
+        bounds = part.bounds
+        size += int.from_bytes(bounds[-4:], "little") - int.from_bytes(bounds[:4], "little")
+    return size
 
 
 def lost(rest: Range, fetched: Fetched) -> Loss | None:
@@ -135,24 +180,3 @@ def rest_of(rest: Range, fetched: Fetched) -> Range | None:
             "is it of another version than this package?",
         )
     return rest._replace(begin=fetched.next_offset)
-
-
-def _gathered(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer batches, where they are small: each costs Spark some time."""
-    held: list[pa.RecordBatch] = []
-    rows = size = 0
-    for part in parts:
-        rows, size = rows + part.num_rows, size + part.nbytes
-        if held and (rows > BATCH_ROWS or size > GATHERED_BYTES_MAX):
-            yield _joined(held)
-            held, rows, size = [], part.num_rows, part.nbytes
-        held.append(part)
-    if held:
-        yield _joined(held)
-
-
-def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(parts) == 1:
-        return parts[0]
-    whole = pa.Table.from_batches(parts).combine_chunks()
-    return whole.to_batches()[0]

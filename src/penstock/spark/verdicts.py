@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.client.queue.blocking import QueueClient
 from penstock.model.message import Signature
-from penstock.spark.columns import Answer, fixed
+from penstock.spark.columns import Answers, fixed
 from penstock.trust.signatures import is_valid
 
 __all__ = ["Verifier"]
@@ -29,17 +29,20 @@ class Verifier:
         self._keys: dict[int, bytes] = {}
         self._missing: set[int] = set()
 
-    def verdicts(self, answer: Answer) -> pa.Array:
+    def verdicts(self, answers: Answers) -> pa.Array:
         """A verdict for each row."""
-        rows, records = answer.signed
+        rows, records = answers.signed
+        if not len(rows):
+            return Answers.verdicts(answers)
         self._have_keys(set(records["key_id"].tolist()))
-        payloads = answer.payloads().take(fixed(pa.int64(), rows)).to_pylist()
-        topic = answer.topic.encode()
+        places = fixed(pa.int64(), rows)
+        payloads = answers.payloads().take(places).to_pylist()
+        topics = answers.topics().take(places).to_pylist()
         verdicts = [
-            self._verdict(topic, payload, _signature(record))
-            for payload, record in zip(payloads, records, strict=True)
+            self._verdict(topic.encode(), payload, _signature(record))
+            for topic, payload, record in zip(topics, payloads, records, strict=True)
         ]
-        return answer.verdicts_from(VERDICTS, np.array(verdicts, np.int8))
+        return answers.verdicts_from(VERDICTS, np.array(verdicts, np.int8))
 
     def _verdict(self, topic: bytes, payload: bytes, signature: Signature) -> int:
         key = self._keys.get(signature.key_id)
