@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import StorageFull
+from penstock.model.stages import Stage
 from penstock.net import sinks, staged_blocks, stages
 from penstock.server import Server
 from penstock.store.batch import Batch
@@ -116,6 +117,13 @@ class Day:
         wait_until(lambda: not self.sink().is_committing)
         found = self.found()
         assert found in (expected(self.asked), expected(self.answered)), "some of an epoch"
+        wait_until(lambda: not self.left_over())
+
+    def left_over(self) -> list[Stage]:
+        """What is staged for epochs that are committed."""
+        found, name = self.sink(), SINK.encode()
+        staged = self.broker.call(self.broker.server.hub.sinks.stages.of_sink, name)
+        return [stage for stage in staged if found.committed_ms and stage.epoch <= found.epoch]
 
     def do_again(self) -> None:
         asked, self.asked, self.answered = self.asked, [], []
