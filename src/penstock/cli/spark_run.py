@@ -17,7 +17,7 @@ from penstock.cli.lazy import LazyGroup
 from penstock.errors import ConfigError
 from penstock.spark.pipelines.table import JOBS, Job, Option, job
 
-__all__ = ["command_of", "run"]
+__all__ = ["advice", "command_of", "run"]
 
 _TYPES: Final[dict[str, Any]] = {"integer": int, "number": float}
 
@@ -28,7 +28,7 @@ class _Jobs(LazyGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in self.table:
             return None
-        with _advice():
+        with advice():
             return command_of(job(cmd_name))
 
 
@@ -66,7 +66,7 @@ def command_of(found: Job) -> click.Command:
         *, master: str | None, conf: tuple[str, ...], as_json: bool, **options: Any
     ) -> None:
         settings = _settings(conf)
-        with _advice():
+        with advice():
             execute = import_module("penstock.cli.spark_job").execute
         execute(found, options, master=master, settings=settings, as_json=as_json)
 
@@ -113,13 +113,16 @@ def _settings(conf: tuple[str, ...]) -> dict[str, str]:
     return settings
 
 
+_OF_THE_EXTRA: Final = {"pyspark", "pyarrow", "numpy", "pandas", "matplotlib", "rich"}
+
+
 @contextmanager
-def _advice() -> Iterator[None]:
+def advice() -> Iterator[None]:
     """Say how to install what is missing."""
     try:
         yield
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in {"pyspark", "pyarrow", "numpy", "pandas"}:
+        if (error.name or "").partition(".")[0] not in _OF_THE_EXTRA:
             raise
         raise ConfigError(
             f"Spark is not installed: there is no module {error.name}",

@@ -92,7 +92,7 @@ def test_a_repeated_reading_has_the_same_bytes():
     assert first == second
 
 
-def test_garbage_is_no_json_and_now_and_then_only():
+def test_garbage_is_no_json_and_takes_no_readings_place():
     garbage = []
     for tick, reading in said(Fault.GARBAGE):
         try:
@@ -100,6 +100,7 @@ def test_garbage_is_no_json_and_now_and_then_only():
         except ValueError:
             garbage.append(tick)
     assert garbage == list(range(GARBAGE_EVERY - 1, TICKS, GARBAGE_EVERY))
+    assert len(said(Fault.GARBAGE)) == TICKS + len(garbage)
 
 
 def test_numbers_jump_once():

@@ -9,6 +9,9 @@ or came twice: against the broker, and against what the sensors themselves know.
 ``ledger``     what the sensors were told: acknowledged, refused
 ``doors``      the three ways in: MQTT, the binary protocol, RESP
 ``broker``     a broker as a child process, its keys, its readers' lag
+``driver``     the process that runs Spark; the one that is killed
+``show``       the choreography
+``telling``    from what everybody wrote down to a story
 ``story``      what a demo leaves behind: plain numbers
 ``charts``     curves, bars and spans as SVG
 ``report``     a story as a page

@@ -10,7 +10,7 @@ Faults are dealt before steadiness, so that a small fleet has one of each:
 silent      says nothing for a stretch in the middle, then goes on with the next number
 gone        stops for good
 repeat      says some readings twice
-garbage     some payloads are no JSON: signed, taken, archived, but no reading
+garbage     says things in between that are no JSON: signed, taken, archived, but no reading
 jump        its numbers jump once, as if readings were lost before they reached the broker
 impostor    signs with a key that is not registered under its id: the broker takes none of it
 ==========  ====================================================================================
@@ -152,9 +152,15 @@ class Script:
         seq = self._seq(sensor, tick)
         if seq is None:
             return []
-        reading = Reading(seq, self._payload(sensor, tick, seq))
-        is_repeated = sensor.fault is Fault.REPEAT and tick % REPEAT_EVERY == REPEAT_EVERY - 1
-        return [reading, reading] if is_repeated else [reading]
+        chance = Random(f"{self._seed}/{sensor.name}/{tick}")  # noqa: S311 - a show, no secret
+        reading = Reading(seq, self._payload(sensor, tick, seq, chance))
+        match sensor.fault:
+            case Fault.REPEAT if tick % REPEAT_EVERY == REPEAT_EVERY - 1:
+                return [reading, reading]
+            case Fault.GARBAGE if tick % GARBAGE_EVERY == GARBAGE_EVERY - 1:
+                return [reading, Reading(seq, b"\xff\xfe garbage " + chance.randbytes(8))]
+            case _:
+                return [reading]
 
     def _seq(self, sensor: Sensor, tick: int) -> int | None:
         """Return its number, None where it is silent; numbers count what was said."""
@@ -171,11 +177,8 @@ class Script:
             case _:
                 return tick
 
-    def _payload(self, sensor: Sensor, tick: int, seq: int) -> bytes:
-        chance = Random(f"{self._seed}/{sensor.name}/{tick}")  # noqa: S311 - a show, no secret
-        if sensor.fault is Fault.GARBAGE and tick % GARBAGE_EVERY == GARBAGE_EVERY - 1:
-            return b"\xff\xfe garbage " + chance.randbytes(8)
-        place = Random(f"{self._seed}/{sensor.name}").random()  # noqa: S311 - the same
+    def _payload(self, sensor: Sensor, tick: int, seq: int, chance: Random) -> bytes:
+        place = Random(f"{self._seed}/{sensor.name}").random()  # noqa: S311 - a show, no secret
         wave = sin(2 * pi * (tick / max(1, self.ticks) * 2 + place))
         return msgspec.json.encode(
             _Values(

@@ -37,7 +37,7 @@ def png_report(story: Story, dpi: int = 100) -> bytes:
     _silences(story, axes[2][0])
     _verdict(story, axes[2][1])
     target = BytesIO()
-    figure.savefig(target, format="png", metadata={"Software": None})
+    figure.savefig(target, format="png", metadata={"Software": None}, pil_kwargs={"optimize": True})
     return target.getvalue()
 
 
