@@ -13,6 +13,7 @@ SUBCOMMANDS: Final = {
     "demo": ("penstock.cli.spark_demo:demo", "Show it all at work, and draw a report."),
     "doctor": ("penstock.cli.spark_doctor:doctor", "Say what Spark needs, and what is missing."),
     "run": ("penstock.cli.spark_run:run", "Run a pipeline by its name."),
+    "sinks": ("penstock.cli.sinks:sinks", "List what tables were written to topics; forget one."),
 }
 """Subcommand → where it is, and what ``--help`` says about it."""
 

@@ -1,0 +1,1 @@
+"""How fast topics become tables and tables topics, beside what Spark does with Parquet."""

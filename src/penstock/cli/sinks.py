@@ -1,0 +1,101 @@
+"""``penstock spark sinks``: tables that became messages, how far they are, and to forget one.
+
+It speaks the queue protocol, as any client, and needs no Spark.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import msgspec
+
+from penstock.cli.administration import (
+    Administration,
+    administered,
+    amount,
+    confirm,
+    json_option,
+    moment,
+    say,
+    yes_option,
+)
+from penstock.cli.columns import columns
+from penstock.cli.connection import CONTEXT
+from penstock.client import connect
+from penstock.client.queue.values import Sink
+from penstock.errors import PenstockError
+from penstock.obs.log import printable
+
+__all__ = ["sinks"]
+
+NAME_CHARACTERS = 400
+NOTE_CHARACTERS = 60
+"""How much of a name and a note a table shows."""
+
+
+@click.group(invoke_without_command=True, context_settings=CONTEXT)
+@json_option
+@administered
+@click.pass_context
+def sinks(context: click.Context, *, as_json: bool, broker: Administration) -> None:
+    """List sinks: what they have published, and what they have staged.
+
+    Or forget one.
+    """
+    context.obj = broker
+    if context.invoked_subcommand is None:
+        with connect([str(broker.server)]) as client:
+            found = client.sinks()
+        say([_document(sink) for sink in found], _table(found), as_json=as_json)
+
+
+def _document(sink: Sink) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(sink)
+    return {**fields, "note": sink.note.decode("utf-8", "replace"), "committed": _time(sink)}
+
+
+def _time(sink: Sink) -> str | None:
+    if not sink.committed_ms:
+        return None
+    return datetime.fromtimestamp(sink.committed_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+def _table(found: list[Sink]) -> str:
+    if not found:
+        return "there are no sinks; df.write.format('penstock') makes one"
+    head = ("SINK", "EPOCH", "MESSAGES", "COMMITTED", "STAGED", "NOTE")
+    return columns([head, *map(_row, found)])
+
+
+def _row(sink: Sink) -> tuple[str, ...]:
+    epoch = "-" if sink.epoch is None else str(sink.epoch)
+    staged = f"{sink.staged_bytes:,} B in {amount(sink.staged_parts, 'part')}"
+    return (
+        printable(sink.name, NAME_CHARACTERS),
+        f"{epoch}, next is on its way" if sink.is_committing else epoch,
+        f"{sink.messages:,}",
+        moment(_time(sink)),
+        staged if sink.staged_parts else "-",
+        printable(sink.note, NOTE_CHARACTERS) or "-",
+    )
+
+
+@sinks.command(context_settings=CONTEXT)
+@click.argument("name")
+@yes_option
+@click.pass_obj
+def forget(broker: Administration, name: str, *, is_sure: bool) -> None:
+    """Forget sink NAME and whatever it has staged.
+
+    Messages that it has published stay. A writer that repeats an epoch under this name publishes
+    it a second time.
+    """
+    with connect([str(broker.server)]) as client:
+        found = client.sinks(name)
+        if not found:
+            raise PenstockError(f"there is no sink {name!r}", "penstock spark sinks lists them")
+        published = amount(found[0].messages, "message")
+        question = f"Forget {printable(name)}, which has published {published}?"
+        confirm(question, is_sure=is_sure)
+        client.forget_sink(name)
+    click.echo(f"forgot {printable(name)}; its messages stay where they are")
