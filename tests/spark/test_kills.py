@@ -1,0 +1,80 @@
+"""A driver that is killed at every phase of a batch copies each row once, in order.
+
+One query lives through all of it, as in the field: each life is killed at another point, and the
+next goes on from the checkpoint. What it writes is different in each attempt, so a mixture of two
+would show. ``python -m tests.spark.kill_campaign`` kills more often, and the broker as well.
+"""
+
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from penstock.client import connect
+from penstock.testing import Broker
+from tests.spark.killing import Driver, batches, disorder, mixtures, produce
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+ROWS = 420
+
+LIVES = {
+    "plan": 2,
+    "partitions": 2,
+    "read": 4,
+    "commit": 2,
+    "committing": 2,
+    "committed": 2,
+    "source": 1,
+}
+"""Where each life ends (see ``kill_driver``), when it is there for the so manieth time."""
+
+
+class Killed(NamedTuple):
+    servers: str
+    directory: Path
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
+    """A query that was killed at each point, and then came to its end."""
+    directory = tmp_path_factory.mktemp("kills")
+    lives = [(point, point, nth) for point, nth in LIVES.items()] + [("last", "", 0)]
+    with Broker() as broker, ExitStack() as stack:
+        servers = f"{broker.host}:{broker.port}"
+        produce(servers, ROWS)
+        driver = stack.enter_context(Driver(servers, directory, *lives[0]))
+        for run, *_ in lives[1:]:
+            driver.go()
+            following = Driver(servers, directory, run, *_)  # starts while the other works
+            stack.enter_context(following)
+            driver.check(-signal.SIGKILL)
+            driver = following
+        driver.go()
+        driver.check(0)
+        yield Killed(servers, directory)
+
+
+def test_each_row_is_copied_once_and_in_order(killed):
+    assert disorder(killed.servers, ROWS) == []
+
+
+def test_a_batch_is_published_as_one_attempt_wrote_it(killed):
+    assert mixtures(killed.servers, killed.directory) == []
+
+
+def test_each_life_was_killed_where_it_should_be_and_tasks_failed_in_the_last(killed):
+    """Else all of it would show nothing."""
+    for point, nth in LIVES.items():
+        assert (killed.directory / f"{point}.{point}").stat().st_size >= nth
+    assert (killed.directory / "last.trouble").stat().st_size > 2
+
+
+def test_nothing_stays_staged(killed):
+    with connect([killed.servers]) as client:
+        (sink,) = client.sinks()
+    assert sink.staged_parts == 0
+    assert sink.epoch == len(list(batches(killed.directory))) - 1
