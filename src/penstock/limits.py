@@ -132,6 +132,9 @@ STAGED_MESSAGES_MAX = 65_536
 STAGED_BLOCKS_MAX = 65_536
 """Blocks of one part: 64 GiB of them."""
 
+MEASURES_MAX = 16
+"""Measures in one Locate: each costs a tenth of a second at most."""
+
 STAGED_PARTS_MAX = 16_384
 """Parts of one commit, which are written down when it begins; Spark makes 200 unless told."""
 

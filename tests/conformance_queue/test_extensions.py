@@ -184,6 +184,51 @@ def test_a_new_group_may_begin_at_a_time(client, broker, topic):
     assert list(located.offsets) == [0, 2, 4]
 
 
+def test_columns_come_as_the_journal_has_them_and_only_those_asked_for(client, topic):
+    headers = [{"name": "n", "value": b"v"}]
+    client.ok(create_topic={"topic": topic})
+    client.ask(produce={"topic": topic, "payload": b"ab", "headers": headers, "producer_id": "p"})
+    client.ask(produce={"topic": topic, "payload": b"cd"})
+    whole = client.ask(fetch={"topic": topic, "columns": 31}).fetched
+    assert b"".join(part.payloads for part in whole.slices) == b"abcd"
+    assert b"".join(part.header_texts for part in whole.slices) == b"nv"
+    assert b"".join(part.producer_names for part in whole.slices) == b"p"
+    assert not any(part.extras or part.producers for part in whole.slices)
+    numbers = client.ask(fetch={"topic": topic, "columns": 32}).fetched
+    assert sum(part.count for part in numbers.slices) == 2
+    assert not any(part.payloads or part.header_texts for part in numbers.slices)
+
+
+def test_a_client_waits_for_the_first_change_of_what_it_asks_about(dial, client, topic):
+    known = client.ask(changes={"filters": [topic]}).changed
+    assert not known.topics
+    asked = {"filters": [topic], "after_sequence": known.sequence, "wait_ms": 60_000}
+    client.send(request(changes=asked, request_id=5), request(stats={}))
+    assert client.receive().HasField("stats")
+    dial().produce(topic, b"there")
+    answer = client.receive()
+    assert answer.request_id == 5
+    assert [(found.name, found.end_offset) for found in answer.changed.topics] == [(topic, 1)]
+
+
+def test_how_far_bytes_reach_is_told_from_an_offset_on(client, topic):
+    client.produce(topic, b"1234", b"5678", b"9")
+    measures = [{"offset": 0, "bytes": 8}, {"offset": 1, "bytes": 1}, {"offset": 0, "bytes": 99}]
+    located = client.ask(locate={"topic": topic, "measures": measures}).located
+    assert list(located.reaches) == [2, 2, 3]
+
+
+def test_a_reader_has_a_start_and_a_lag_and_finishes_nothing(client, topic):
+    client.ok(create_topic={"topic": topic})
+    client.produce(topic, *[b"x"] * 4)
+    client.ok(create_group=place(topic, reader=True, start=Start.OFFSET, start_value=1))
+    client.ok(commit=place(topic, offset=3))
+    (reader,) = client.ask(list_groups={"topic": topic}).groups.groups
+    assert (reader.reader, reader.start, reader.position, reader.lag) == (True, 1, 3, 1)
+    (found,) = client.ask(list_topics={"name": topic}).topics.topics
+    assert found.messages == 4
+
+
 def test_a_subscription_may_begin_at_the_end(dial, client, topic):
     client.produce(topic, b"old")
     other = dial()

@@ -106,10 +106,12 @@ def test_responses_come_in_the_order_of_the_requests(client, topic):
         "fetched": request(fetch={"topic": topic}),
         "located": request(locate={"topic": topic, "times_ms": [0]}),
         "produced_many": request(produce_many={"topic": topic, "payloads": [b"a", b"b"]}),
+        "changed": request(changes={"filters": [topic]}),
+        "keys": request(list_keys={}),
     }
     for _ in range(5):
         client.send(*requests.values())
-    kinds = [response.WhichOneof("kind") for response in client.receive_many(50)]
+    kinds = [response.WhichOneof("kind") for response in client.receive_many(5 * len(requests))]
     assert kinds == list(requests) * 5
 
 

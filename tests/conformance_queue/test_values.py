@@ -157,6 +157,8 @@ def test_groups_have_any_name(client, topic, name):
         {"produce": {"topic": "t", "headers": [{"name": "n"}] * 65}},
         {"produce": {"topic": "t", "headers": [{"name": "n", "value": bytes(16 << 10)}]}},
         {"locate": {"topic": "t", "times_ms": [0] * 1_025}},
+        {"locate": {"topic": "t", "measures": [{"bytes": 1}] * 17}},
+        {"changes": {"filters": ["t"] * 1_025}},
     ],
 )
 def test_what_has_a_bound_is_refused_beyond_it(client, kind):

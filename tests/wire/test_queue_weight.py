@@ -55,6 +55,7 @@ BOMBS = {
     "headers of one message": within(b"\x0a", b"\x0a\x01t" + b"\x4a\x00" * MIB),
     "headers spelled longer": within(b"\x82\x01", b"\xca\x00\x00" * MIB),
     "headers between payloads": within(b"\x82\x01", b"\x22\x00\x4a\x00" * (MIB // 2)),
+    "measures": within(b"\xe2\x01", b"\x0a\x01t" + b"\x1a\x00" * MIB),
     "nodes": within(b"\x4a", b"\x0a\x00" * MIB),
     "kinds in turn": b"\x42\x00\x1a\x00" * MIB,
     "one kind again and again": b"\x42\x00" * MIB,

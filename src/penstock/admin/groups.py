@@ -176,6 +176,8 @@ class _Pages:
             "max_deliveries": group.max_deliveries,
             "backoff_s": group.backoff_ms / 1000,
             "backoff_max_s": group.backoff_max_ms / 1000,
+            "reader": group.reader,
+            "began": group.start,
         }
 
 

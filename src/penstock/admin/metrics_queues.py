@@ -56,6 +56,14 @@ QUEUES: tuple[Metric, ...] = (
         "topic, group",
     ),
     Metric(
+        "penstock_reader_lag",
+        "gauge",
+        f"Messages not read by a reader (a Spark query, by its name), over all its topics; for the"
+        f" {SERIES_DEFAULT} that are furthest behind, or as many as `/metrics?groups=` says.",
+        lambda scrape: scrape.survey.reader_lags,
+        "reader",
+    ),
+    Metric(
         "penstock_group_redeliveries_total",
         "counter",
         "Messages that groups handed out again.",

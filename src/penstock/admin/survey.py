@@ -8,6 +8,7 @@ Beyond a bound nobody is looked at any more: a scrape that never ends helps nobo
 groups looked at, those that are furthest behind have series of their own.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from heapq import nlargest
 from itertools import chain, islice
@@ -42,6 +43,7 @@ class Survey:
         self.pending = 0
         self.in_flight = 0
         self.lag = 0
+        self._readers: Counter[bytes] = Counter()
 
     def slices(self) -> Iterator[None]:
         """Gather it all, a slice with each step."""
@@ -75,6 +77,14 @@ class Survey:
         self.in_flight += group.in_hand
         self.lag += behind
         self._lags.append((behind, group.topic, group.name))
+        if group.reader:
+            self._readers[group.name] += behind
+
+    @property
+    def reader_lags(self) -> dict[tuple[str, ...], float]:
+        """The lags of readers over all their topics, by name; of those furthest behind."""
+        furthest = self._readers.most_common(self._series_max)
+        return {(text_of(name),): behind for name, behind in furthest}
 
     @property
     def largest_lags(self) -> dict[tuple[str, ...], float]:

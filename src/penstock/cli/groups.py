@@ -113,7 +113,8 @@ def _row(found: dict[str, Any]) -> tuple[str, ...]:
     to_repeat = found["returned"] + found["delayed"]
     numbers = (found["lag"], found["in_flight"], to_repeat, found["dead_letters"])
     names = (printable(found["topic"], 400), printable(found["group"], 400))
-    return (*names, *(f"{number:,}" for number in numbers), f"{found['consumers']:,}")
+    consumers = "reader" if found["reader"] else f"{found['consumers']:,}"
+    return (*names, *(f"{number:,}" for number in numbers), consumers)
 
 
 @groups.command(context_settings=CONTEXT)
@@ -136,6 +137,8 @@ def _facts(found: dict[str, Any]) -> str:
         [
             ("topic", printable(found["topic"], 400)),
             ("group", printable(found["group"], 400)),
+            ("kind", "reads by itself, and says how far" if found["reader"] else "works"),
+            ("began at", f"{found['began']:,}"),
             ("position", f"{found['position']:,} (all before is done)"),
             ("lag", f"{found['lag']:,}"),
             ("in flight", f"{found['in_flight']:,}"),

@@ -10,6 +10,7 @@ from queue_bench import Book
 from penstock.admin import groups
 from penstock.admin.exchange import SHOWN_AT_ONCE
 from penstock.core.commands import (
+    GroupCommitted,
     GroupConfigured,
     GroupMade,
     Leased,
@@ -72,7 +73,18 @@ def test_a_group_is_shown_with_what_it_has_done_and_has_not(api, book):
         "max_deliveries": 4,
         "backoff_s": 0.5,
         "backoff_max_s": 8.0,
+        "reader": False,
+        "began": 0,
     }
+
+
+def test_a_reader_is_shown_as_such_with_where_it_began(api, book):
+    book.store.have(MAIL, end=10)
+    book.apply(GroupMade(MAIL, SEND, 4, reader=True))
+    book.apply(GroupCommitted(MAIL, SEND, 7, 0))
+    found = shown(api)
+    assert (found["reader"], found["began"]) == (True, 4)
+    assert (found["position"], found["lag"]) == (7, 3)
 
 
 def test_what_retention_took_is_not_behind(api, book):

@@ -30,6 +30,7 @@ def samples(view):
 
 def test_every_metric_of_the_table_is_exposed(view):
     view.queues.apply(GroupMade(b"mail", b"send", 0))  # without groups there is no series of one
+    view.queues.apply(GroupMade(b"mail", b"spark", 0, reader=True))
     exposed = {series[0] for series in samples(view)}
     for metric in OURS:
         name = metric.name + ("_bucket" if metric.kind == "histogram" else "")

@@ -55,6 +55,17 @@ def test_topics_groups_and_their_messages_are_added_up(view, book):
     assert shown["penstock_group_redeliveries_total",] == 2
 
 
+def test_the_lag_of_a_reader_is_that_of_all_its_topics(view, book):
+    make_group(book, b"a", b"work", end=20)
+    for topic, done in ((b"a", 5), (b"b", 19)):
+        book.store.have(topic, 20)
+        book.apply(GroupMade(topic, b"spark", done, reader=True))
+    shown = parsed(render(view))
+    assert shown["penstock_reader_lag", "spark"] == 16
+    assert shown["penstock_group_lag", "spark", "a"] == 15
+    assert ("penstock_reader_lag", "work") not in shown
+
+
 def test_what_consumers_gave_back_and_what_was_limited_is_counted(view):
     view.counters.returned_total = 3
     view.counters.dead_letters_total = 4

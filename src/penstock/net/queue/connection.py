@@ -282,8 +282,6 @@ class QueueConnection(Connection):
         slot = self.replies.open(1, [call.request_id] if call.request_id else None)
         if call.kind == "subscribe":
             self._subscribe(call.message, slot)
-        elif call.kind not in HANDLERS:
-            slot.fail(Fault(BAD_REQUEST, f"{call.kind}: this broker does not serve such requests"))
         elif call.kind in LOOKS_AT_MESSAGES and not call.request_id:
             self.when_stored(lambda: HANDLERS[call.kind](self, call.message, slot))
         elif call.kind in LOOKS_AT_STATE and not call.request_id:

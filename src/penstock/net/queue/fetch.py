@@ -8,7 +8,7 @@ the topic's incarnation whether that place still means anything.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from penstock.limits import KIB, MIB
+from penstock.limits import KIB, MEASURES_MAX, MIB
 from penstock.net.queue.faults import read_fault, too_many
 from penstock.net.queue.replies import Slot
 from penstock.store.search import offset_at_time
@@ -33,9 +33,6 @@ can, a ping took 1.4 times as long as on an idle broker with these, 3 times with
 came at three quarters of the speed."""
 
 NO_TOPIC = bulk.Bulk(0, 0, 0, 0)
-
-MEASURES_MAX = 16
-"""Measures in one Locate: each costs a tenth of a second at most."""
 
 TIMES_MAX = 1_024
 """Times in one Locate: each costs some twenty reads."""

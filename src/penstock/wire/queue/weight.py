@@ -10,7 +10,7 @@ tag, and to count bytes is fast; only where there are many of those can there be
 
 from typing import Final
 
-from penstock.limits import HEADERS_MAX, KIB, STAGED_LOTS_MAX, STAGED_PARTS_MAX
+from penstock.limits import HEADERS_MAX, KIB, MEASURES_MAX, STAGED_LOTS_MAX, STAGED_PARTS_MAX
 from penstock.wire.queue.fields import BYTES, REQUEST_ID, length_at, tag
 
 __all__ = ["SMALL_BYTES_MAX", "is_block_too_heavy", "is_too_heavy"]
@@ -20,17 +20,20 @@ SMALL_BYTES_MAX: Final = 64 * KIB
 
 _PRODUCE: Final = b"\x0a"
 _PRODUCE_MANY: Final = b"\x82\x01"
+_LOCATE: Final = b"\xe2\x01"
 _COMMIT_STAGE: Final = b"\x82\x02"
-_OTHERS: Final = (b"\x8a\x01", b"\x92\x01", b"\x9a\x01", b"\xe2\x01", b"\xfa\x01", b"\x8a\x02")
-"""AckMany, NackMany, Extend, Locate, Stage, AbortStage: numbers or bytes, no messages within."""
+_OTHERS: Final = (b"\x8a\x01", b"\x92\x01", b"\x9a\x01", b"\xfa\x01", b"\x8a\x02")
+"""AckMany, NackMany, Extend, Stage, AbortStage: numbers or bytes, no messages within."""
 
 _HEADER: Final = tag(9, BYTES)
+_MEASURE: Final = tag(3, BYTES)
 _PART: Final = tag(3, BYTES)
 _LOT: Final = tag(1, BYTES)
 _LOT_HEADER: Final = tag(5, BYTES)
 _WITHIN: Final = {
     _PRODUCE: (_HEADER, HEADERS_MAX),
     _PRODUCE_MANY: (_HEADER, HEADERS_MAX),
+    _LOCATE: (_MEASURE, MEASURES_MAX),
     _COMMIT_STAGE: (_PART, STAGED_PARTS_MAX),
 }
 """Kinds with messages within: the tag of those, and how many there may be."""
