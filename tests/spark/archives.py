@@ -110,7 +110,7 @@ class Archive:
         """
         snapshot = take(self.root)
         path = self.root / snapshot.manifest.checkpoint / "offsets" / str(snapshot.batch)
-        text = json.dumps({"v": 1, "topics": topics})
+        text = json.dumps({"v": 1, "plan": {}, "topics": topics})
         path.write_text("\n".join([*path.read_text().split("\n")[:2], text]))
 
     def found(self) -> list[tuple[str, int]]:

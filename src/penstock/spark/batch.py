@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from penstock.spark.history import FilesPart, plan, rows_of
 from penstock.spark.loss import report
 from penstock.spark.offsets import Cut, Range
 from penstock.spark.options import SourceOptions
@@ -37,10 +38,14 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Settle the ranges, and cut them."""
-        return [Part(part) for part in split(plan_ranges(self._options), cut_of(self._options))]
+        options = self._options
+        stored, ranges = plan(options) if options.archive else ([], plan_ranges(options))
+        return [*stored, *(Part(part) for part in split(ranges, cut_of(options)))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a partition; Spark makes an empty one of its own where there is none."""
+        if isinstance(partition, FilesPart):
+            return rows_of(self._options, partition, self._schema)
         ranges = partition.ranges if isinstance(partition, Part) else ()
         return read_ranges(self._options, ranges, self._schema)
 

@@ -49,7 +49,12 @@ class DefaultSource(DataSource):
         """Read topics as they grow."""
         from penstock.spark.stream import StreamReader  # noqa: PLC0415 - see the module
 
-        return StreamReader(*_told(self.options, schema))
+        options, columns = _told(self.options, schema)
+        if options.archive is not None:
+            raise option_error(
+                "archive", "is for batch reads", "a stream reads what the broker has"
+            )
+        return StreamReader(options, columns)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Publish a table."""

@@ -167,7 +167,7 @@ def test_the_position_is_that_of_the_last_batch_in_the_log(tmp_path: Path) -> No
     offsets.mkdir(parents=True)
     for batch, end in enumerate((10, 20, 30)):
         (offsets / str(batch)).write_text(
-            f'v1\n{{"batchWatermarkMs":0}}\n{{"v":1,"topics":{{"t":[7,{end},2]}}}}'
+            f'v1\n{{"batchWatermarkMs":0}}\n{{"v":1,"plan":{{}},"topics":{{"t":[7,{end},2]}}}}'
         )
     assert snapshot.position(snapshot.take(tmp_path)) == {"t": Archived(7, 2, 20)}
 

@@ -9,16 +9,17 @@ the batch is run, and keeps it for a hundred batches more.
 from collections.abc import Collection, Iterator
 from datetime import date
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from penstock.errors import StorageDamaged
+from penstock.errors import PenstockError, StorageDamaged
 from penstock.spark.archived import manifest as manifests
 from penstock.spark.archived import sink_log
 from penstock.spark.archived.layout import CHECKPOINT, LIVE, date_of, key_of, topic_key
 from penstock.spark.archived.manifest import Manifest, Segment
 from penstock.spark.archived.sink_log import SinkLog
+from penstock.spark.offsets import decode
 
 __all__ = ["Archived", "Part", "Snapshot", "chosen", "position", "take"]
 
@@ -117,7 +118,7 @@ def position(snapshot: Snapshot) -> dict[str, Archived]:
 
 def _archived(path: Path, line: str) -> dict[str, Archived]:
     try:
-        topics: dict[str, Any] = msgspec.json.decode(line)["topics"]
-        return {name: Archived(of, first, end) for name, (of, end, first) in topics.items()}
-    except (msgspec.MsgspecError, KeyError, TypeError, ValueError):
+        spots = decode(msgspec.json.decode(line)).topics
+        return {name: Archived(of, first, end) for name, (of, end, first) in spots.items()}
+    except (msgspec.MsgspecError, PenstockError, AttributeError, KeyError, TypeError):
         raise StorageDamaged(f"{path} does not end with offsets of this source") from None

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -35,8 +35,8 @@ from pyspark.sql import functions as f
 from penstock.client.queue.blocking import QueueClient
 from penstock.errors import ConfigError
 from penstock.model.columns import NUMBERS
-from penstock.model.message import Signature
 from penstock.spark.archived.layout import root_of
+from penstock.spark.archived.proofs import verdict_of
 from penstock.spark.archived.snapshot import Part, chosen, position, take
 from penstock.spark.filters import filters_of, names_matching, topic_regex
 from penstock.spark.pipelines import archive
@@ -53,7 +53,6 @@ from penstock.spark.pipelines.verdict import (
     text_of,
     without,
 )
-from penstock.trust.signatures import is_valid
 
 __all__ = ["JOB", "audit", "count", "judge_signatures", "keys_from", "run"]
 
@@ -366,28 +365,12 @@ def _judged(batch: pa.RecordBatch, keys: Mapping[int, bytes], room: int) -> list
     numbers = {"valid": 0, "invalid": 0, "unknown_key": 0}
     lines: list[_Line] = []
     for topic, offset, payload, proof in zip(topics, offsets, payloads, proofs, strict=True):
-        verdict = _verdict(keys, topic, payload, proof)
+        verdict = verdict_of(keys, topic, payload, proof)
         if verdict == "valid" or len(lines) >= room:
             numbers[verdict] += 1
         else:
             lines.append((verdict, 1, topic, offset, proof["key_id"]))
     return lines + [(verdict, number, None, None, None) for verdict, number in numbers.items()]
-
-
-def _verdict(
-    keys: Mapping[int, bytes], topic: str, payload: bytes | None, proof: Mapping[str, Any]
-) -> str:
-    public_key = keys.get(proof["key_id"])
-    if public_key is None:
-        return "unknown_key"
-    signature = Signature(
-        proof["version"],
-        proof["key_id"],
-        proof["signature"] or b"",
-        proof["signed_ms"] or 0,
-        proof["nonce"] or b"",
-    )
-    return "valid" if is_valid(public_key, topic.encode(), payload or b"", signature) else "invalid"
 
 
 def _verify(report: Report, rows: DataFrame, keys: Mapping[int, bytes]) -> None:
