@@ -44,6 +44,7 @@ __all__ = [
     "publish",
     "rotated",
     "vacuumed",
+    "write_once",
 ]
 
 _VERSION: Final = 1
@@ -198,25 +199,32 @@ def create(root: Path, partitioning: str, checkpoint: str) -> Manifest:
 
 
 def publish(root: Path, manifest: Manifest) -> Manifest:
-    """Make a manifest the newest, durably; Overtaken if its number is taken.
-
-    A link, not a rename: a link fails where a rename would replace what somebody else has put
-    there.
-    """
-    directory = root / MANIFEST
-    directory.mkdir(parents=True, exist_ok=True)
-    draft = directory / f".{uuid4().hex}"
-    try:
-        _write(draft, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
-        os.link(draft, _path(root, manifest.number))
-    except FileExistsError:
-        raise Overtaken(f"manifest {manifest.number} of {root} was made by somebody else") from None
-    finally:
-        draft.unlink(missing_ok=True)
-    _flush(directory)
+    """Make a manifest the newest, durably; Overtaken if its number is taken."""
+    path = _path(root, manifest.number)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not write_once(path, msgspec.json.format(msgspec.json.encode(manifest), indent=1)):
+        raise Overtaken(f"manifest {manifest.number} of {root} was made by somebody else")
     for number in _numbers(root)[:-_KEPT]:
         _path(root, number).unlink(missing_ok=True)
     return manifest
+
+
+def write_once(path: Path, content: bytes) -> bool:
+    """Make a file, durably and as a whole; false if there is one.
+
+    By a link, not a rename: a link fails where a rename would replace what somebody else has put
+    there.
+    """
+    draft = path.parent / f".{uuid4().hex}"
+    try:
+        _write(draft, content)
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    finally:
+        draft.unlink(missing_ok=True)
+    _flush(path.parent)
+    return True
 
 
 def _write(path: Path, content: bytes) -> None:

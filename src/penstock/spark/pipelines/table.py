@@ -133,6 +133,10 @@ JOBS: Final[dict[str, tuple[str, str]]] = {
         "penstock.spark.pipelines.quarantine:JOB",
         "Set aside messages that cannot be read.",
     ),
+    "replay": (
+        "penstock.spark.pipelines.replay:JOB",
+        "Publish an archive again, in its order and at any speed, once.",
+    ),
     "rollup": (
         "penstock.spark.pipelines.rollup:JOB",
         "Count and average measurements in windows of time.",

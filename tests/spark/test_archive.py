@@ -1,0 +1,132 @@
+"""The archive and what is done with it, from a broker and back: history, audit, replay."""
+
+from pathlib import Path
+
+import pytest
+import redis
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.client import connect
+from penstock.client.queue.blocking import QueueClient
+from penstock.errors import ConfigError
+from penstock.spark import history
+from penstock.spark.pipelines import archive, audit, compaction, replay
+from penstock.spark.pipelines.verdict import Span
+from penstock.testing import Broker
+from tests.unit.spark.readers import fill, remove, trickle
+
+
+@pytest.fixture
+def client(servers: str):
+    with connect([servers]) as client:
+        yield client
+
+
+def keep(
+    spark: SparkSession, servers: str, path: Path, subscribe: str = "s/#", **options: str
+) -> None:
+    """Archive what there is."""
+    query = archive.start(spark, servers, subscribe, path, trigger="available-now", options=options)
+    assert query.awaitTermination(120)
+    assert query.exception() is None
+
+
+def numbers(frame: DataFrame, topic: str) -> list[tuple[int, int]]:
+    rows = frame.where(frame.topic == topic).select("offset", "payload").collect()
+    return sorted((row.offset, int(bytes(row.payload))) for row in rows)
+
+
+def upto(count: int) -> list[tuple[int, int]]:
+    return [(number, number) for number in range(count)]
+
+
+def test_history_is_one_table_of_archive_and_broker(
+    spark: SparkSession, broker: Broker, servers: str, client: QueueClient, tmp_path: Path
+) -> None:
+    trickle(client, "s/1", 6)
+    trickle(client, "s/2", 3)
+    client.produce("s/2", b"3", headers={"k": b"v"}, priority=3)
+    keep(spark, servers, tmp_path / "a")
+    trickle(client, "s/1", 4, 6)
+    remove(broker, client, "s/1", 5)  # 0 to 4 are in the archive, 5 in both, the rest here only
+    client.delete_topic("s/2")
+    compaction.compact(spark, tmp_path / "a", saved_min=0)
+    both = history.read(
+        spark, servers, "s/#", tmp_path / "a", includeHeaders="true", verifySignatures="true"
+    )
+    assert numbers(both, "s/1") == upto(10)
+    assert numbers(both, "s/2") == upto(4)  # gone from the broker
+    row = both.where("topic = 's/2' AND offset = 3").first()
+    assert (row.priority, row.headers[0].key, row.signature_verdict) == (3, "k", "unsigned")
+    fixed = history.read(spark, servers, "s/1", tmp_path / "a", startingOffsets='{"s/1": 3}')
+    assert numbers(fixed, "s/1") == upto(10)[3:]
+
+    remove(broker, client, "s/1", 2)  # 6 and 7 are in neither
+    with pytest.raises(PySparkException, match="offsets from 6 to 7 of 's/1'"):
+        history.read(spark, servers, "s/1", tmp_path / "a").count()
+    rest = history.read(spark, servers, "s/1", tmp_path / "a", failOnDataLoss="false")
+    assert numbers(rest, "s/1") == [*upto(6), *upto(10)[8:]]
+    report = audit.audit(spark, tmp_path / "a", servers=servers)
+    assert report.is_ok  # what the read has told of is known to be lost
+    assert report.lost == [Span("s/1", report.lost[0].incarnation, 6, 8)]
+
+
+def test_an_audit_asks_the_broker_what_was_deleted_and_what_waits(
+    spark: SparkSession, broker: Broker, servers: str, client: QueueClient, tmp_path: Path
+) -> None:
+    with redis.Redis(broker.host, broker.port, socket_timeout=10) as streams:
+        ids = [streams.xadd("s/x", {"n": n}) for n in range(5)]
+        assert streams.xdel("s/x", ids[2]) == 1
+    fill(client, "s/1", 50)
+    keep(spark, servers, tmp_path / "a", maxOffsetsPerTrigger="20")
+    fill(client, "s/1", 7, 50)
+    alone = audit.audit(spark, tmp_path / "a")
+    assert [hole[2:] for hole in alone.holes] == [(2, 3)]
+    report = audit.audit(spark, tmp_path / "a", servers=servers, subscribe="s/#")
+    assert report.is_ok, report.faults()
+    assert [span[2:] for span in report.deleted] == [(2, 3)]
+    assert (report.rows, report.waiting) == (54, 7)
+    keep(spark, servers, tmp_path / "a")
+    assert numbers(archive.read(spark, tmp_path / "a"), "s/1") == upto(57)
+
+
+def replayed(client: QueueClient, topic: str) -> list[tuple[bytes, int]]:
+    found = client.messages(topic)
+    return [(record.payload, int(dict(record.headers)["time"])) for record in found]
+
+
+def test_a_replay_goes_on_where_it_was_broken_off_and_changes_nothing_when_done(
+    spark: SparkSession, servers: str, client: QueueClient, tmp_path: Path
+) -> None:
+    trickle(client, "s/1", 6)
+    trickle(client, "s/2", 4)
+    client.produce("s/2", b"4", headers={"time": b"77", "k": b"v"}, priority=2)
+    keep(spark, servers, tmp_path / "a")
+    root = tmp_path / "a"
+    original = {t: [(r.payload, r.ts_ms) for r in client.messages(t)] for t in ("s/1", "s/2")}
+
+    plan = replay.settle(root, "r1", subscribe="s/#")
+    work = replay._Replay(replay.planned(spark, root, plan), plan, servers)
+    fourth = list(client.messages("s/1"))[3].sequence
+    assert work.publish(fourth, is_small=True) == 1  # and here it was killed
+    assert replayed(client, "replay/s/1") == original["s/1"][:4]
+
+    fill(client, "s/1", 3, 6)
+    keep(spark, servers, root)  # what is archived later is not of this job
+    assert replay.replay(spark, root, servers, "r1", subscribe="s/#", slice_rows=3)["slices"] == 3
+    assert replayed(client, "replay/s/1") == original["s/1"]
+    original["s/2"][4] = (b"4", 77)
+    assert replayed(client, "replay/s/2") == original["s/2"]
+    last = list(client.messages("replay/s/2"))[4]
+    assert (last.priority, dict(last.headers)) == (2, {"time": b"77", "k": b"v"})
+
+    assert replay.run(spark, path=str(root), servers=servers, job="r1", subscribe="s/#").text == (
+        "all was published before; 2 topics"
+    )
+    assert client.topic("replay/s/1").messages == 6
+    with pytest.raises(ConfigError, match="was begun with"):
+        replay.replay(spark, root, servers, "r1", subscribe="s/1")
+    (root / "replays" / "r1.json").unlink()
+    with pytest.raises(ConfigError, match="another replay"):
+        replay.replay(spark, root, servers, "r1", subscribe="s/#")

@@ -1,0 +1,97 @@
+"""The pace and the plan of a replay."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.spark.test_archived_manifest import write_log
+
+from penstock.errors import ConfigError
+from penstock.spark.archived import manifest as manifests
+from penstock.spark.pipelines import replay
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def waits(
+    ticks: list[tuple[int, int]], speed: float, work_s: float = 0.0
+) -> list[tuple[float, int]]:
+    """Follow the pace, with some work to do for each slice."""
+    clock, found = Clock(), []
+    for wait_s, bound in replay.paced(ticks, speed, clock):
+        found.append((round(wait_s, 6), bound))
+        clock.now += wait_s + work_s
+    return found
+
+
+def test_slices_follow_each_other_as_they_once_did() -> None:
+    assert waits([(1000, 5), (2000, 7), (9000, 8)], 1.0) == [(0, 5), (1, 7), (7, 8)]
+
+
+def test_ten_times_the_speed_is_a_tenth_of_the_time() -> None:
+    assert waits([(1000, 5), (11000, 7)], 10.0) == [(0, 5), (1, 7)]
+
+
+def test_who_is_late_does_not_wait_and_catches_up() -> None:
+    assert waits([(1000, 1), (2000, 2), (3000, 3), (9000, 4)], 1.0, 1.5) == [
+        (0, 1),
+        (0, 2),
+        (0, 3),
+        (3.5, 4),
+    ]
+
+
+def test_bounds_only_rise_though_the_clock_was_set_back() -> None:
+    assert [bound for _, bound in waits([(1000, 9), (2000, 4), (3000, 12)], 1.0)] == [9, 9, 12]
+
+
+def archived(root: Path, end: int) -> None:
+    write_log(root, "0", "a")
+    manifests.create(root, "date", "checkpoint")
+    offsets = root / "checkpoint" / "offsets"
+    offsets.mkdir(parents=True, exist_ok=True)
+    topics = {"s/1": [7, end, 0], "t": [8, 1, 0]}
+    text = json.dumps({"v": 1, "plan": {}, "topics": topics})
+    (offsets / "0").write_text(f"v1\n{{}}\n{text}")
+
+
+def test_a_plan_is_made_once_and_stays(tmp_path: Path) -> None:
+    archived(tmp_path, 5)
+    plan = replay.settle(tmp_path, "a/b", subscribe="s/#")
+    assert plan.ends == {"s/1": (7, 5)}
+    archived(tmp_path, 9)
+    assert replay.settle(tmp_path, "a/b", subscribe="s/#") == plan
+    assert replay.settle(tmp_path, "c", subscribe="s/#").digest != plan.digest
+
+
+def test_a_job_does_not_change_what_it_is(tmp_path: Path) -> None:
+    archived(tmp_path, 5)
+    replay.settle(tmp_path, "a", subscribe="s/#")
+    with pytest.raises(ConfigError, match="was begun with"):
+        replay.settle(tmp_path, "a", subscribe="#")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"job": "a/#"}, {"job": "x" * 200}, {"to": "a/+"}, {"to": ""}, {"subscribe": "#/a"}]
+)
+def test_names_that_cannot_be_are_refused_before_anything_is_written(
+    tmp_path: Path, wrong: dict[str, str]
+) -> None:
+    archived(tmp_path, 5)
+    with pytest.raises(ConfigError):
+        replay.settle(tmp_path, **{"job": "a", **wrong})
+    assert not (tmp_path / "replays").exists()
+
+
+def test_times_without_a_zone_are_utc() -> None:
+    assert str(replay.moment("2030-01-31")) == "2030-01-31 00:00:00+00:00"
+    assert str(replay.moment("2030-01-31T08:00+01:00")) == "2030-01-31 08:00:00+01:00"
+    assert replay.moment("") is None
+    with pytest.raises(ConfigError, match="is no time"):
+        replay.moment("yesterday")
