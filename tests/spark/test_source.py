@@ -121,8 +121,9 @@ def test_a_stream_goes_on_where_it_was(spark, servers, client, tmp_path):
     fill(client, "s/2", 5)
     assert stream.run() == [10]
     assert stream.rows() == {"s/1": list(range(95)), "s/2": list(range(5))}
-    group = next(group for group in client.groups("s/1") if group.name == "q")
-    assert group.reader
+    [group] = client.groups("s/1")
+    assert (group.name, group.reader) == ("q", True)
+    assert group.position >= 80  # Spark tells a batch late, and not at all of the last
 
 
 def test_latest_holds_though_batch_0_fails(spark, servers, client, tmp_path):

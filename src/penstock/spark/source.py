@@ -18,7 +18,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from penstock.spark.options import SourceOptions, option_error, source_options
+from penstock.spark.options import (
+    LATEST,
+    Places,
+    SourceOptions,
+    option_error,
+    source_options,
+)
 from penstock.spark.schema import COLUMNS, struct_of
 
 if TYPE_CHECKING:
@@ -53,6 +59,10 @@ class DefaultSource(DataSource):
         if options.archive is not None:
             raise option_error(
                 "archive", "is for batch reads", "a stream reads what the broker has"
+            )
+        if options.end != Places(LATEST):
+            raise option_error(
+                "endingOffsets", "a stream has no end", "leave it out, or read a batch"
             )
         return StreamReader(options, columns)
 

@@ -36,6 +36,7 @@ from penstock.spark.loss import report
 from penstock.spark.offsets import Position, Spot, decode, encode, ranges_between
 from penstock.spark.options import SourceOptions
 from penstock.spark.planning import (
+    Loss,
     Seen,
     advance,
     clamp,
@@ -221,12 +222,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Cut a batch into tasks; what it should read and nobody has any more is reported."""
         begins, ends = decode(start), decode(end)
-        losses = [] if begins.is_initial else vanished(begins, ends, self._watch.gone)
+        losses = [] if begins.is_initial else self._gone_for_good(begins, ends)
         asked = ranges_between(begins, ends)
         has = current(self._options, sorted({one.topic for one in asked})) if asked else {}
         ranges, more = clamp(asked, has)
         report(self._options, [*losses, *more])
         return [Part(part) for part in split(ranges, ends.cut)]
+
+    def _gone_for_good(self, start: Position, end: Position) -> list[Loss]:
+        """What was lost with topics; one that is still there is no longer subscribed to."""
+        losses = vanished(start, end, self._watch.gone)
+        names = sorted(loss.topic for loss in losses if loss.reason == "deleted")
+        has = current(self._options, names) if names else {}
+        return [
+            loss
+            for loss in losses
+            if loss.topic not in has or has[loss.topic].incarnation != loss.incarnation
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a partition, in a worker."""

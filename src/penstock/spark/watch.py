@@ -7,16 +7,20 @@ broker says so (it was restarted, or too much has changed).
 """
 
 import re
+from typing import Final
 
 from penstock.spark.broker import client_of, for_all, patiently
 from penstock.spark.options import Place, Places, SourceOptions, option_error
 from penstock.spark.planning import Seen
 from penstock.wire.queue._generated.queue_pb2 import Changed, Topic
 
-__all__ = ["Watch", "current", "resolve"]
+__all__ = ["SINGLE_MAX", "Watch", "current", "resolve"]
 
-SINGLE_MAX = 256
+SINGLE_MAX: Final = 256
 """Up to so many topics are asked about one by one; the state of more is listed."""
+
+GONE_MAX: Final = 65_536
+"""Topics that were deleted, and are remembered as they were."""
 
 
 class Watch:
@@ -76,7 +80,7 @@ class Watch:
     def _put(self, topic: Topic) -> None:
         before = self.topics.get(topic.name)
         if before is not None and before.incarnation != topic.incarnation:
-            self.gone[topic.name] = before
+            self._remember(topic.name, before)
         self.topics[topic.name] = Seen(
             topic.incarnation, topic.first_offset, topic.end_offset, topic.messages, topic.bytes
         )
@@ -84,7 +88,13 @@ class Watch:
     def _forget(self, name: str) -> None:
         before = self.topics.pop(name, None)
         if before is not None:
-            self.gone[name] = before
+            self._remember(name, before)
+
+    def _remember(self, name: str, before: Seen) -> None:
+        self.gone.pop(name, None)
+        self.gone[name] = before
+        if len(self.gone) > GONE_MAX:
+            del self.gone[next(iter(self.gone))]
 
 
 def current(options: SourceOptions, names: list[str]) -> dict[str, Seen]:

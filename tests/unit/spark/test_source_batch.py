@@ -5,11 +5,14 @@ from datetime import UTC, datetime
 
 import pytest
 import redis
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 from tests.signing.kit import now_ms, publish_signed, register
 from tests.unit.spark.readers import fill, payloads, read, remove, source, trickle
 
 from penstock.errors import ConfigError
+from penstock.spark.columns import Answers
 from penstock.spark.loss import LossError
+from penstock.spark.verdicts import Verifier
 
 
 def letters(client) -> list[dict]:
@@ -74,6 +77,33 @@ def test_signatures_are_verified_again_where_it_is_asked_for(broker, servers, cl
         "valid",
         "unsigned",
     ]
+
+
+def test_a_signature_that_does_not_verify_is_told_and_so_is_one_of_nobody(broker, servers, client):
+    """The broker takes none such: somebody has changed what it keeps, or what it sends."""
+    signer = register(broker)
+    publish_signed(broker, b"t", b"1", signer.sign_1(b"t", b"1"))
+    fetched = client.fetch_raw("t", 0)
+    forged, foreign = type(fetched)(), type(fetched)()
+    forged.CopyFrom(fetched)
+    forged.slices[0].payloads = b"2"
+    foreign.CopyFrom(fetched)
+    record = bytearray(fetched.slices[0].signatures)
+    record[80:84] = (signer.key_id + 7).to_bytes(4, "little")
+    foreign.slices[0].signatures = bytes(record)
+    answers = Answers([("t", fetched), ("t", forged), ("u", fetched), ("t", foreign)], 9)
+    verdicts = Verifier(client).verdicts(answers).to_pylist()
+    assert verdicts == ["valid", "invalid", "invalid", "unknown_key"]
+
+
+def test_a_schema_that_is_given_is_a_choice_of_columns(servers, client):
+    fill(client, "a", 2)
+    found = source(servers, subscribe="a")
+    reader = found.reader(StructType([StructField("offset", LongType())]))
+    [batch] = [batch for part in reader.partitions() for batch in reader.read(part)]
+    assert batch.to_pylist() == [{"offset": 0}, {"offset": 1}]
+    with pytest.raises(ConfigError, match="no column offset of type string"):
+        found.reader(StructType([StructField("offset", StringType())]))
 
 
 @pytest.mark.parametrize("partitions", [1, 4])

@@ -2,11 +2,13 @@
 
 import json
 import time
+from threading import Timer
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.unit.spark.readers import Stream, fill, payloads, remove, trickle
 
+from penstock.errors import ConfigError
 from penstock.spark.loss import LossError
 
 
@@ -60,8 +62,34 @@ def test_a_new_checkpoint_under_an_old_name_begins_anew(servers, client):
     fill(client, "s/1", 2, 5)
     second = Stream(servers, subscribe="s/#", reader="q", startingOffsets="latest")
     assert second.next() == []
+    [group] = client.groups("s/1")
+    assert (group.reader, group.position, group.start) == (True, 7, 7)
     fill(client, "s/1", 1, 7)
     assert payloads(second.next()) == [7]
+
+
+def test_a_number_to_begin_at_needs_no_pin_and_minds_none(servers, client):
+    fill(client, "s/1", 5)
+    Stream(servers, subscribe="s/#", reader="q", startingOffsets="latest").reader.initialOffset()
+    stream = Stream(servers, subscribe="s/#", reader="q", startingOffsets='{"s/1": 2}')
+    assert payloads(stream.next()) == [2, 3, 4]
+
+
+def test_a_stream_has_no_end(servers):
+    with pytest.raises(ConfigError, match="a stream has no end"):
+        Stream(servers, subscribe="s/#", endingOffsets='{"s/1": 2}')
+
+
+def test_to_subscribe_to_less_is_no_loss(servers, client):
+    wide = Stream(servers, subscribe="s/#")
+    fill(client, "s/1", 5)
+    fill(client, "s/2", 5)
+    wide.next()
+    narrow = Stream(servers, subscribe="s/1")
+    narrow.offset = wide.offset
+    fill(client, "s/1", 1, 5)
+    fill(client, "s/2", 1, 5)
+    assert payloads(narrow.next()) == [5]
 
 
 def test_the_broker_shows_a_named_reader_and_its_lag(servers, client):
@@ -160,8 +188,6 @@ def test_something_new_ends_the_wait_at_once(servers, client):
     stream.next()
     began = time.monotonic()
     reader, offset = stream.reader, stream.offset
-    from threading import Timer
-
     timer = Timer(0.2, fill, (client, "s/1", 1, 1))
     timer.start()
     assert reader.latestOffset(offset, ReadAllAvailable()) != offset
