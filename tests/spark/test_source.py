@@ -4,6 +4,7 @@ What does not need Spark is in ``tests/unit/spark``, where it takes milliseconds
 """
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from penstock.spark.schema import DEFAULT_COLUMNS
 from tests.unit.spark.readers import fill, remove, trickle
 
 WAIT_S_MAX = 60
+PAGE = Path(__file__).parents[2] / "docs" / "spark" / "source.md"
 
 
 @pytest.fixture
@@ -183,3 +185,17 @@ def test_a_running_query_outlives_the_broker_and_finds_new_topics_and_topics_mad
         assert latest["topics"]["s/1"][1] == 6
     finally:
         query.stop()
+
+
+def test_the_examples_on_the_page_run(spark, servers, client, tmp_path, capsys):
+    fill(client, "pump/7", 3)
+    page = PAGE.read_text().replace("127.0.0.1:1883", servers)
+    page = page.replace('"pumps', f'"{tmp_path}/pumps')
+    [python] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(python.replace("spark = session()", ""), {"spark": spark})
+    assert "pump/7|    3" in capsys.readouterr().out
+    assert spark.read.parquet(f"{tmp_path}/pumps").count() == 3
+    [sql] = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    create, select = sql.strip().rstrip(";").split(";")
+    spark.sql(create)
+    assert [row.topic for row in spark.sql(select).collect()] == ["pump/7"]
