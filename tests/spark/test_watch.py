@@ -1,0 +1,41 @@
+"""The queries of a job are watched to their end, and end together."""
+
+import threading
+
+import pytest
+
+from penstock.spark.pipelines.watch import JobFailedError, watch
+
+
+class Shown(list):
+    show = list.append
+
+
+def started(spark, folder, name, expression="value", **trigger):
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
+    writer = rows.selectExpr(expression).writeStream.format("noop").queryName(name)
+    writer = writer.option("checkpointLocation", str(folder / name))
+    return writer.trigger(**(trigger or {"processingTime": "0 seconds"})).start()
+
+
+def test_where_one_query_fails_the_job_fails_and_the_others_are_ended(spark, tmp_path):
+    sound = started(spark, tmp_path, "sound")
+    failing = started(spark, tmp_path, "failing", "raise_error('no such luck')")
+    with pytest.raises(
+        JobFailedError, match=r"(?s)failing failed: .*no such luck.*nothing is lost"
+    ):
+        watch([sound, failing], Shown(), threading.Event())
+    assert not sound.isActive
+    assert sound.exception() is None
+
+
+def test_every_batch_is_shown_once_and_an_end_is_between_two(spark, tmp_path):
+    query, shown, stop = started(spark, tmp_path, "watched"), Shown(), threading.Event()
+    threading.Timer(4, stop.set).start()
+    watch([query], shown, stop)
+    assert not query.isActive
+    reported = [progress["batchId"] for progress in query.recentProgress]
+    assert [batch.batch for batch in shown] == reported
+    done = {int(file.name) for file in (tmp_path / "watched" / "commits").glob("[0-9]*")}
+    assert done == set(range(max(done) + 1))
+    assert max(reported) <= max(done)
