@@ -8,9 +8,11 @@ have begun by then. That costs what it did in a moment.
 Where one query of a job fails, the others are ended too: a job is whole or it is not there.
 """
 
+import re
 import threading
 import time
 from collections.abc import Sequence
+from itertools import dropwhile
 from typing import Final, Protocol
 
 from pyspark.errors import PySparkException
@@ -26,6 +28,8 @@ POLL_S: Final = 0.2
 
 STOP_POLL_S: Final = 0.02
 """How often, while they are ending: the moment between two batches is short."""
+
+TRACEBACK: Final = "Traceback (most recent call last):"
 
 CAUSE_CHARACTERS: Final = 2000
 """How much of Spark's account of a failure is repeated. All of it is in Spark's log."""
@@ -125,6 +129,16 @@ def _mark(progress: "dict[str, object]") -> tuple[int, str]:
 
 
 def cause(error: PySparkException) -> str:
-    """Say why, at a length that can be read."""
-    text = str(error).strip()
+    """Say why, as short as it can be said.
+
+    Where Python raised it, in the source or in a worker, that is what it raised: Spark repeats the
+    whole traceback, and all that led to it, and adds the plan of the query.
+    """
+    text = re.split(r"\n\s*(?:SQLSTATE:|=== Streaming Query|at (?=[\w.$]+\())", str(error).strip())[
+        0
+    ]
+    if TRACEBACK in text:
+        frames = text.rpartition(TRACEBACK)[2].splitlines()[1:]
+        text = "\n".join(dropwhile(lambda line: line.startswith("  "), frames))
+    text = re.sub(r"\Apenstock\.[\w.]+: ", "", text).strip()
     return text if len(text) <= CAUSE_CHARACTERS else text[:CAUSE_CHARACTERS] + " ..."

@@ -1,0 +1,48 @@
+"""What Spark says at length is said in a line or two. The texts are of real failures."""
+
+from pyspark.errors import PySparkException
+
+from penstock.spark.pipelines.watch import CAUSE_CHARACTERS, cause
+
+OF_THE_SOURCE = """\
+[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform \
+initialOffset: Traceback (most recent call last):
+  File "dial.py", line 13, in dial
+    connection = socket.create_connection((host, port), timeout_s)
+                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+ConnectionRefusedError: [Errno 111] Connection refused
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "dial.py", line 15, in dial
+    raise unreachable(error, host, port, timeout_s) from error
+penstock.client.errors.UnreachableError: nothing is listening on 127.0.0.1:1; start one with \
+`penstock serve`
+  or say where it is
+ SQLSTATE: 38000
+=== Streaming Query ===
+Identifier: [id = d5467e5f, runId = 7b9151f8]
+"""
+
+OF_A_TASK = """\
+[USER_RAISED_EXCEPTION] no such luck SQLSTATE: P0001
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.raiseError(QueryExecutionErrors.scala:1)
+\tat java.base/java.lang.Thread.run(Thread.java:840)
+"""
+
+
+def test_what_python_raised_is_what_is_said():
+    assert cause(PySparkException(OF_THE_SOURCE)) == (
+        "nothing is listening on 127.0.0.1:1; start one with `penstock serve`\n  or say where it is"
+    )
+
+
+def test_javas_frames_are_left_out():
+    assert (
+        cause(PySparkException(OF_A_TASK)) == "[USER_RAISED_EXCEPTION] no such luck SQLSTATE: P0001"
+    )
+
+
+def test_a_long_story_is_cut():
+    assert len(cause(PySparkException("x" * 10_000))) <= CAUSE_CHARACTERS + 4
