@@ -159,3 +159,30 @@ def test_what_was_removed_before_the_disk_failed_is_told(open_store, monkeypatch
     assert removed.messages > 0
     with pytest.raises(StorageError):
         store.retain(rules, 0, NOBODY_WAITS)
+
+
+# ── kept whole ────────────────────────────────────────────────────────────────────────────────
+
+
+@by_any_limit
+def test_what_is_kept_is_beyond_limits_of_its_own_and_beyond_the_total(store, limits):
+    fill(store, b"k:a", b"other")
+    checkpoint(store)
+    own = RetentionRule(lambda topic: topic == b"k:a", limits)
+    rules = RetentionRules(limits, (own,), total_bytes_max=1)
+    for _ in range(100):
+        store.retain(rules, LATER_MS, NOBODY_WAITS, Spared(kept=b"k:"))
+    assert first_offset(store, b"k:a") == 0
+    assert first_offset(store, b"other") == 10
+
+
+def test_what_is_kept_goes_when_its_topic_ends(store):
+    fill(store, b"k:a")
+    ending = batch_of((b"other", b"x"))
+    ending.drop(b"k:a")
+    store.commit(ending)
+    checkpoint(store)
+    for _ in range(100):
+        store.retain(RetentionRules(), LATER_MS, NOBODY_WAITS, Spared(kept=b"k:"))
+    assert store.topic(b"k:a") is None
+    assert store.size().messages == 1
