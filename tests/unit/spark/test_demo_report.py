@@ -35,6 +35,11 @@ def test_a_silence_ends_when_the_device_is_back_or_with_the_story():
     ]
 
 
+def test_a_silence_that_follows_another_did_not_end_by_coming_back():
+    alerts = [Alert("a", "silent", 5.0), Alert("a", "silent", 9.0)]
+    assert [silence.is_over for silence in silences(alerts, 20.0)] == [False, False]
+
+
 def test_a_story_in_which_nothing_was_checked_is_not_good():
     assert full_story().is_good
     assert not full_story(checks=[]).is_good
