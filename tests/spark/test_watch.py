@@ -39,3 +39,20 @@ def test_every_batch_is_shown_once_and_an_end_is_between_two(spark, tmp_path):
     done = {int(file.name) for file in (tmp_path / "watched" / "commits").glob("[0-9]*")}
     assert done == set(range(max(done) + 1))
     assert max(reported) <= max(done)
+
+
+def test_batches_of_all_queries_are_shown_while_they_run(spark, tmp_path):
+    queries = [started(spark, tmp_path, name) for name in ("first", "second")]
+    stop, shown = threading.Event(), set()
+
+    class StopsWhenBothWereShown:
+        def show(self, batch):
+            shown.add(batch.query)
+            if len(shown) == 2:
+                stop.set()
+
+    given_up = threading.Timer(60, stop.set)
+    given_up.start()
+    watch(queries, StopsWhenBothWereShown(), stop)
+    assert given_up.is_alive()
+    given_up.cancel()

@@ -49,7 +49,9 @@ class JobFailedError(PenstockError):
 def watch(queries: Sequence[StreamingQuery], display: Display, stop: threading.Event) -> None:
     """Wait until all queries have ended, or ``stop`` is set and they have been ended well."""
     watched = [_Watched(query, display) for query in queries]
-    while any(each.is_active() for each in watched) and not stop.is_set():
+    while any(each.query.isActive for each in watched) and not stop.is_set():
+        for each in watched:
+            each.look()
         if any(each.has_failed() for each in watched):
             break
         stop.wait(POLL_S)
@@ -63,7 +65,7 @@ def _end(watched: Sequence["_Watched"]) -> None:
     """End what still runs, each between two of its batches."""
     for each in watched:
         each.ask_to_end()
-    while any(not each.try_to_end() for each in watched):
+    while watched := [each for each in watched if not each.try_to_end()]:
         time.sleep(STOP_POLL_S)
 
 
@@ -75,10 +77,6 @@ class _Watched:
         self._display = display
         self._shown: tuple[int, str] = (-1, "")
         self._asked_at: tuple[int, str] = (-1, "")
-
-    def is_active(self) -> bool:
-        self.look()
-        return self.query.isActive
 
     def has_failed(self) -> bool:
         return not self.query.isActive and self.query.exception() is not None
