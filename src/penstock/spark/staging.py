@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from penstock.client.errors import ClientError
 from penstock.client.queue.blocking import QueueClient
-from penstock.spark.broker import is_passing, patiently
+from penstock.spark.broker import patiently
 from penstock.spark.options import Patience
 
 __all__ = ["Part", "Place", "stage"]
@@ -69,15 +69,16 @@ class _Line:
         while len(self._sent) > left:
             try:
                 self._client.finish(self._sent[0].pending)
-            except ClientError as error:
-                if not is_passing(error):
-                    raise
+            except ClientError:
                 self._send_again()
             else:
                 self._sent.popleft()
 
     def _send_again(self) -> None:
-        """Start over with the first that failed; those behind it may have been out of order."""
+        """Start over with the first that failed; those behind it may have been out of order.
+
+        If it was refused for good, it is refused again, and that is raised.
+        """
         for sent in list(self._sent)[1:]:
             with suppress(ClientError):
                 self._client.finish(sent.pending)

@@ -99,6 +99,12 @@ def test_each_row_is_in_one_block_and_each_topic_keeps_its_order(rows, batch):
     assert messages(cut(rows, batch=batch)) == expected(rows)
 
 
+@given(st.lists(st.none() | st.lists(a_header, max_size=2), max_size=20), st.integers(1, 2))
+def test_headers_stay_with_their_rows_where_nothing_else_tells_rows_apart(headers, topics):
+    rows = [row(f"t{at % topics}", headers=one) for at, one in enumerate(headers)]
+    assert messages(cut(rows)) == expected(rows)
+
+
 @given(st.lists(a_row, max_size=20), st.integers(60, 300), st.integers(1, 400))
 def test_where_blocks_and_pieces_are_cut_changes_nothing(rows, block_bytes, piece_bytes):
     with pytest.MonkeyPatch.context() as patch:
