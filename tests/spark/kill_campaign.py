@@ -17,7 +17,9 @@ from penstock.testing import Broker
 from tests.spark.kill_driver import POINTS
 from tests.spark.killing import Driver, batches, disorder, mixtures, produce
 
-ROWS_PER_LIFE = 120
+ROWS_PER_LIFE = 90
+LIFE_S_MAX = 900
+"""The last life has to catch up with what the others have left."""
 BROKER_DIES = 0.4
 """How likely it is that the broker is killed in a life, too."""
 
@@ -55,7 +57,7 @@ class Campaign:
         if not driver.point and not to_the_end:
             timer = threading.Timer(self._chance.uniform(2, 20), driver.kill)
             timer.start()
-        status = driver.wait()
+        status = driver.wait(LIFE_S_MAX)
         if timer is not None:
             timer.cancel()
         assert status in {0, -signal.SIGKILL}, driver.logged()

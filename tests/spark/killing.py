@@ -66,9 +66,9 @@ class Driver:
     def kill(self) -> None:
         os.killpg(self._child.pid, signal.SIGKILL)
 
-    def wait(self) -> int:
+    def wait(self, seconds: float = DRIVER_S_MAX) -> int:
         """How it ended: 0, or the signal, less than 0."""
-        return self._child.wait(DRIVER_S_MAX)
+        return self._child.wait(seconds)
 
     def check(self, status: int) -> None:
         assert self.wait() == status, f"{self.run}: {self.logged()}"
