@@ -22,6 +22,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import ceil
 from secrets import token_hex
 from time import monotonic
 from typing import Final
@@ -98,7 +99,7 @@ class _Sink:
     def __init__(self, options: SinkOptions, layout: Layout) -> None:
         self.options = options
         self._layout = layout
-        self._patience = Patience(retries=int(options.timeout_s // CALL_S))
+        self._patience = Patience(retries=max(ceil(options.timeout_s / CALL_S), 1) - 1)
 
     def client(self) -> QueueClient:
         """Our connection in this process."""
