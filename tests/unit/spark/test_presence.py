@@ -40,6 +40,11 @@ def test_a_device_that_comes_back_is_told_with_how_long_it_was_away():
     assert heard(400, known=known) == (Presence(400), [Event("back", 400, 50)])
 
 
+def test_a_device_that_was_told_silent_is_back_with_whatever_comes_next():
+    """Also with what the broker took before it was overdue, and was read after."""
+    assert heard(120, known=Presence(50, is_silent=True))[1] == [Event("back", 120, 50)]
+
+
 def test_a_silence_that_nobody_noticed_is_told_with_the_return():
     """Input comes before timers: in a batch with both, the timer never fires."""
     told = heard(0, 250)[1]
@@ -69,6 +74,10 @@ def test_a_number_that_was_passed_is_a_repetition_and_no_news():
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_device_that_begins_anew_has_no_gap(first):
     assert heard((0, 500), (1, first), (2, first + 1)) == (Presence(2, first + 1), [])
+
+
+def test_the_first_number_of_a_device_is_no_gap():
+    assert heard(0, (1, 5)) == (Presence(1, 5), [])
 
 
 def test_readings_without_a_number_do_not_forget_the_last():

@@ -4,6 +4,7 @@ import io
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from penstock.spark.pipelines.progress import (
@@ -110,11 +111,12 @@ def test_a_terminal_has_a_line_per_query_with_all_its_rows():
 
 def test_a_tally_keeps_the_speed_of_the_last_batch_that_had_rows():
     tally = Tally()
-    for batch in BATCHES[:3]:
-        tally.add(batch)
+    tally.add(BATCHES[0])
+    tally.add(msgspec.structs.replace(BATCHES[1], rows_per_s=1234.5))
+    tally.add(BATCHES[2])
     assert BATCHES[2].rows == 0
     batch, rows, speed, lag, state, late, watermark, took = tally.cells()
-    assert (batch, rows, speed) == ("2", "3", f"{BATCHES[1].rows_per_s:,.0f}")
+    assert (batch, rows, speed) == ("2", "3", "1,234")
     assert (lag, state, late) == ("0", "1", "0")
     assert watermark == "2023-11-14 22:14:21.000"
     assert took == f"{BATCHES[2].duration_ms:,} ms"
