@@ -157,6 +157,15 @@ def test_many_topics_are_read_by_few_tasks_in_large_batches(servers, client):
     assert batch.num_rows == 180
 
 
+def test_rows_are_in_order_where_answers_hold_less_than_was_asked_for(servers, client):
+    for _ in range(4):
+        client.produce_many("a", [b"x" * 10] * 3_000)
+        client.produce_many("a", [b"x" * 10_000] * 60)
+    rows = read(servers, subscribe="a", columns="offset,payload", minPartitions=1)
+    assert [row["offset"] for row in rows] == list(range(4 * 3_060))
+    assert sum(len(row["payload"]) for row in rows) == 4 * (3_000 * 10 + 60 * 10_000)
+
+
 def test_messages_that_were_deleted_on_purpose_are_no_loss(broker, servers, client):
     fill(client, "a", 10)
     with redis.Redis(port=broker.port) as store:

@@ -27,7 +27,7 @@ cuts = st.builds(
     Cut,
     st.integers(1, 8),
     st.none() | st.integers(1, 20),
-    st.none() | st.integers(1, 5000),
+    st.none() | st.integers(1, 500),
 )
 positions = st.builds(Position, st.dictionaries(names, spots), cuts, st.booleans())
 
@@ -169,9 +169,9 @@ ranges_lists = st.lists(
         lambda name, begin, rows: Range(name, 1, begin, begin + rows),
         names,
         st.integers(0, 10**12),
-        st.integers(1, 200_000),
+        st.integers(1, 300),
     ),
-    max_size=40,
+    max_size=15,
 )
 
 

@@ -32,6 +32,15 @@ def test_without_anything_new_the_offset_is_the_same_text(servers, client):
     assert json.dumps(after) == before
 
 
+def test_options_that_were_changed_make_no_batch_of_nothing(servers, client):
+    fill(client, "s/1", 5)
+    before = Stream(servers, subscribe="s/#")
+    before.next()
+    after = Stream(servers, subscribe="s/#", minPartitions=7)
+    after.offset = before.offset
+    assert not after.log()
+
+
 def test_latest_is_pinned_by_the_log_of_batch_0(servers, client):
     """Spark asks for the initial offset again after a kill; the log says where it began."""
     fill(client, "s/1", 5)
