@@ -293,7 +293,7 @@ class _Stage:
             back_at=self._back_at(batches),
             rollups=self._rollups(windows),
             alerts=alerts,
-            lag=self._lag,
+            lag={reader: self._lag[reader] for reader in sorted(self._lag)},
             batches=telling.until(batches, seconds),
             lines=lines,
             checks=telling.checks_of(lines, result, telling.keys_of(windows), alerts),
