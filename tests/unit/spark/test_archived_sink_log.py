@@ -99,3 +99,10 @@ def test_a_seeded_log_is_empty_and_has_every_batch_done(sink: Path, batch: int) 
     later = batch + 1
     put(sink, str(later), "fresh")
     assert paths(sink) == ["fresh"]
+
+
+def test_a_seeded_log_tells_spark_the_interval_of_its_compactions(sink: Path) -> None:
+    """It takes the distance of the last two, and with one alone it would guess another."""
+    sink_log.seed(sink, 24)
+    names = sorted(path.name for path in (sink / "_spark_metadata").glob("*.compact"))
+    assert names == ["19.compact", "9.compact"]

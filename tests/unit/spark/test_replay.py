@@ -1,13 +1,10 @@
 """The pace and the plan of a replay."""
 
-import json
 from pathlib import Path
 
 import pytest
-from tests.unit.spark.test_archived_manifest import write_log
 
 from penstock.errors import ConfigError
-from penstock.spark.archived import manifest as manifests
 from penstock.spark.pipelines import replay
 
 
@@ -51,41 +48,29 @@ def test_bounds_only_rise_though_the_clock_was_set_back() -> None:
     assert [bound for _, bound in waits([(1000, 9), (2000, 4), (3000, 12)], 1.0)] == [9, 9, 12]
 
 
-def archived(root: Path, end: int) -> None:
-    write_log(root, "0", "a")
-    manifests.create(root, "date", "checkpoint")
-    offsets = root / "checkpoint" / "offsets"
-    offsets.mkdir(parents=True, exist_ok=True)
-    topics = {"s/1": [7, end, 0], "t": [8, 1, 0]}
-    text = json.dumps({"v": 1, "plan": {}, "topics": topics})
-    (offsets / "0").write_text(f"v1\n{{}}\n{text}")
+ENDS = {"s/1": (7, 5)}
 
 
 def test_a_plan_is_made_once_and_stays(tmp_path: Path) -> None:
-    archived(tmp_path, 5)
-    plan = replay.settle(tmp_path, "a/b", subscribe="s/#")
-    assert plan.ends == {"s/1": (7, 5)}
-    archived(tmp_path, 9)
-    assert replay.settle(tmp_path, "a/b", subscribe="s/#") == plan
-    assert replay.settle(tmp_path, "c", subscribe="s/#").digest != plan.digest
+    plan = replay.settle(tmp_path, "a/b", lambda _: ENDS, subscribe="s/#")
+    assert plan.ends == ENDS
+    later = {"s/1": (7, 9)}
+    assert replay.settle(tmp_path, "a/b", lambda _: later, subscribe="s/#") == plan
+    assert replay.settle(tmp_path, "c", lambda _: later, subscribe="s/#").digest != plan.digest
 
 
 def test_a_job_does_not_change_what_it_is(tmp_path: Path) -> None:
-    archived(tmp_path, 5)
-    replay.settle(tmp_path, "a", subscribe="s/#")
+    replay.settle(tmp_path, "a", lambda _: ENDS, subscribe="s/#")
     with pytest.raises(ConfigError, match="was begun with"):
-        replay.settle(tmp_path, "a", subscribe="#")
+        replay.settle(tmp_path, "a", lambda _: ENDS, subscribe="#")
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"job": "a/#"}, {"job": "x" * 200}, {"to": "a/+"}, {"to": ""}, {"subscribe": "#/a"}]
-)
+@pytest.mark.parametrize("wrong", [{"job": "a/#"}, {"job": "x" * 200}, {"to": "a/+"}, {"to": ""}])
 def test_names_that_cannot_be_are_refused_before_anything_is_written(
     tmp_path: Path, wrong: dict[str, str]
 ) -> None:
-    archived(tmp_path, 5)
     with pytest.raises(ConfigError):
-        replay.settle(tmp_path, **{"job": "a", **wrong})
+        replay.settle(tmp_path, **{"job": "a", "look": lambda _: ENDS, **wrong})
     assert not (tmp_path / "replays").exists()
 
 

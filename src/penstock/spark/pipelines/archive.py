@@ -62,6 +62,7 @@ SETTINGS: Final = {
 }
 
 _locks: dict[Path, int] = {}
+_queries: dict[Path, StreamingQuery] = {}
 
 
 def transform(rows: DataFrame) -> DataFrame:
@@ -88,6 +89,8 @@ def start(
     kept within the archive unless another place is given, then and always.
     """
     root = root_of(path)
+    if root in _queries and _queries[root].isActive:
+        raise ConfigError(f"{root} is being written by this process", "End that query first.")
     manifest = prepare(root, partition_by, checkpoint)
     own = spark.newSession()  # these settings are for this query alone
     for key, value in SETTINGS.items():
@@ -108,7 +111,9 @@ def start(
         .partitionBy(*PARTITIONINGS[partition_by])
     )
     place = str(root / manifest.checkpoint)
-    return streams.start(writer, name=f"archive-{root.name}", checkpoint=place, trigger=trigger)
+    query = streams.start(writer, name=f"archive-{root.name}", checkpoint=place, trigger=trigger)
+    _queries[root] = query
+    return query
 
 
 def prepare(

@@ -35,6 +35,7 @@ from pyspark.sql import functions as f
 from penstock.client.queue.blocking import QueueClient
 from penstock.errors import ConfigError
 from penstock.model.columns import NUMBERS
+from penstock.model.topic import has_wildcard
 from penstock.spark.archived.layout import root_of
 from penstock.spark.archived.proofs import verdict_of
 from penstock.spark.archived.snapshot import Part, chosen, position, take
@@ -91,7 +92,9 @@ def audit(
     archived = position(snapshot)
     filters = filters_of(subscribe)
     names = names_matching(archived, filters) if filters else list(archived)
-    good, damaged = _examined(chosen(snapshot.parts, names if filters else None))
+    # A filter may match topics that were deleted, which only the rows know of.
+    literal = filters if filters and not any(has_wildcard(x.encode()) for x in filters) else None
+    good, damaged = _examined(chosen(snapshot.parts, literal))
     rows = archive.files(spark, [part.path for part in good])
     if filters:
         rows = rows.where(f.col("topic").rlike(topic_regex(filters)))

@@ -40,13 +40,12 @@ from penstock.errors import ConfigError
 from penstock.model.topic import topic_fault
 from penstock.spark.archived import manifest as manifests
 from penstock.spark.archived.layout import root_of
-from penstock.spark.archived.snapshot import position, take
-from penstock.spark.filters import filters_of, names_matching
+from penstock.spark.filters import filters_of, topic_regex
 from penstock.spark.pipelines import archive, table
 from penstock.spark.pipelines.table import Job, Option, Outcome
 from penstock.spark.sink import last_epoch
 
-__all__ = ["JOB", "Plan", "as_messages", "paced", "replay", "run", "settle"]
+__all__ = ["JOB", "Plan", "as_messages", "ends_of", "paced", "replay", "run", "settle"]
 
 SLICE_ROWS: Final = 500_000
 """Rows of a slice where nobody waits: what is staged at a time, some hundred megabytes."""
@@ -92,22 +91,19 @@ class _Note(msgspec.Struct, frozen=True):
 def settle(
     root: Path,
     job: str,
+    look: Callable[[str], dict[str, tuple[int, int]]],
     *,
     subscribe: str = "#",
     to: str = f"replay/{TOPIC}",
     since: str = "",
     until: str = "",
 ) -> Plan:
-    """Return the plan of a job; if it has none yet, make it from the archive as it is now."""
+    """Return the plan of a job; if it has none yet, ``look`` how far topics are archived now."""
     _check(job, to)
     path = root / PLANS / f"{quote(job, safe='')}.json"
     if not path.exists():
-        manifests.load(root)  # says so if it is no archive
-        archived = position(take(root))
-        names = names_matching(archived, filters_of(subscribe))
-        ends = {name: (archived[name].incarnation, archived[name].next) for name in names}
+        made = Plan(job, subscribe, to, since, until, look(subscribe))
         path.parent.mkdir(exist_ok=True)
-        made = Plan(job, subscribe, to, since, until, ends)
         manifests.write_once(path, msgspec.json.encode(made, order="sorted"))
     plan = msgspec.json.decode(path.read_bytes(), type=Plan)
     if (plan.subscribe, plan.to, plan.since, plan.until) != (subscribe, to, since, until):
@@ -124,6 +120,17 @@ def _check(job: str, to: str) -> None:
         raise ConfigError(f"{job!r} is no name for a replay: {fault}")
     if fault := topic_fault(to.replace(TOPIC, "topic").encode()):
         raise ConfigError(f"{to!r} is no topic: {fault}", f"Write a name, with {TOPIC} in it.")
+
+
+def ends_of(rows: DataFrame, subscribe: str) -> dict[str, tuple[int, int]]:
+    """Return how far each topic is archived: its last incarnation, and the offset after the last.
+
+    By the rows themselves. The checkpoint would tell it too, but not of topics that were deleted.
+    """
+    chosen = rows.where(f.col("topic").rlike(topic_regex(filters_of(subscribe))))
+    last = f.max(f.struct("incarnation", "offset")).alias("last")
+    found = chosen.groupBy("topic").agg(last).select("topic", "last.*").collect()
+    return {topic: (incarnation, offset + 1) for topic, incarnation, offset in found}
 
 
 # ── Rows ──────────────────────────────────────────────────────────────────────────────────────
@@ -296,7 +303,15 @@ def replay(
             "speed, tick and rows of a slice are positive", "Speed 0 waits for nobody."
         )
     root = root_of(path)
-    plan = settle(root, job, subscribe=subscribe, to=to, since=since, until=until)
+    plan = settle(
+        root,
+        job,
+        lambda chosen: ends_of(archive.read(spark, root), chosen),
+        subscribe=subscribe,
+        to=to,
+        since=since,
+        until=until,
+    )
     rows = planned(spark, root, plan)
     work = _Replay(rows, plan, servers)
     before, done = work.progress()
