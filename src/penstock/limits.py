@@ -129,6 +129,12 @@ STAGED_LOTS_MAX = 2_048
 STAGED_MESSAGES_MAX = 65_536
 """Lots and messages of one block: however small, each takes time."""
 
+STAGED_HEADERS_BYTES_MAX = 16 * MIB
+"""Headers of all messages of one block: a lot has them once, and each of its messages gets them."""
+
+STAGED_BLOCK_COST = 256
+"""What a block counts for beside its bytes: about what the journal takes for one."""
+
 STAGED_BLOCKS_MAX = 65_536
 """Blocks of one part: 64 GiB of them."""
 

@@ -8,9 +8,12 @@ from penstock.limits import (
     HEADERS_MAX,
     SINK_NOTE_BYTES_MAX,
     STAGED_BLOCK_BYTES_MAX,
+    STAGED_BLOCK_COST,
     STAGED_LOTS_MAX,
     STAGED_MESSAGES_MAX,
 )
+from penstock.model.stages import Stage
+from penstock.net import turns
 from penstock.testing import Broker
 from penstock.wire.queue._generated.queue_pb2 import StagedBlock
 from tests.conformance_queue.wire_client import QueueClient, request, wait_until
@@ -309,6 +312,11 @@ BAD_BLOCKS = {
     "messages": block(lot("t", *[b""] * (STAGED_MESSAGES_MAX + 1))),
     "many headers": block(lot("t", b"x", headers=[{}] * 400_000)),
     "large": block(lot("t", b"x" * STAGED_BLOCK_BYTES_MAX)),
+    "no bytes": b"",
+    "no message": block(lot("t")),
+    "headers of all messages": block(
+        lot("t", *[b""] * 1_100, headers=[{"name": "h", "value": b"x" * 16_000}])
+    ),
 }
 
 
@@ -380,6 +388,20 @@ def test_a_sink_that_stages_too_much_is_refused(own_broker, dial):
     client.ok(stage=stage(epoch=1, content=content))
 
 
+def test_tiny_blocks_count_for_what_the_journal_takes_for_them(own_broker, dial):
+    """Else a million of them would be a mebibyte, and retention can take none."""
+    client = dial(at=own_broker(limits={"staged_bytes_max": 1 << 20}))
+    content, count = block(lot("t", b"")), (1 << 20) // STAGED_BLOCK_COST
+    for first in range(0, count, 512):
+        numbers = range(first, first + 512)
+        client.send(*[request(stage=stage(number=number, content=content)) for number in numbers])
+        outcomes = [response.WhichOneof("kind") for response in client.receive_many(512)]
+    assert outcomes[-1] == "error"
+    assert (
+        client.refusal(stage=stage(number=outcomes.count("ok") + first, content=content)) == "limit"
+    )
+
+
 def test_there_are_only_so_many_sinks(own_broker, dial):
     client = dial(at=own_broker(limits={"sinks_max": 1}))
     commit(client, {}, sink="a")
@@ -387,3 +409,53 @@ def test_there_are_only_so_many_sinks(own_broker, dial):
     assert client.refusal(commit_stage={"sink": "b"}) == "limit"
     client.ok(forget_sink={"name": "a"})
     commit(client, {}, sink="b")
+
+
+# ── others have their turn ────────────────────────────────────────────────────────────────────
+
+
+def test_a_block_of_many_topics_is_judged_in_turns(broker, client, monkeypatch):
+    taken = []
+    real = turns.in_turns
+
+    def in_turns(hub, work):
+        taken.append(work)
+        real(hub, work)
+
+    monkeypatch.setattr(turns, "TURN_S", -1)
+    monkeypatch.setattr(turns, "in_turns", in_turns)
+    topics = [f"t/{number}" for number in range(300)]
+    client.ok(stage=stage("0", 0, *[lot(topic, b"x") for topic in topics]))
+    assert len(taken) >= len(topics) - 1, "it has kept the loop"
+    assert commit(client, {"0": 1}).messages == 300
+
+
+class _Next:
+    """Stages the next block as soon as it is told that its own is on disk."""
+
+    def __init__(self, stages, number, then=None):
+        self.stages, self.number, self.then, self.told = stages, number, then, []
+
+    def stage(self):
+        place = Stage(b"s", 0, b"0")
+        self.stages.stage(place, self.number, block(lot("t", b"%d" % self.number)), self)
+
+    def outcome(self, _value):
+        self.told.append(self.stages.get(Stage(b"s", 0, b"0")).stored > self.number)
+        if self.then:
+            self.then.stage()
+
+    def fail(self, fault):
+        self.told.append(fault)
+
+
+def test_whoever_is_told_of_its_block_may_stage_the_next_at_once(broker, client):
+    """Blocks 1 and 2 are stored together, and 3 comes while 2 is not told of."""
+    stages = broker.server.hub.sinks.stages
+    last = _Next(stages, 3)
+    blocks = [_Next(stages, 0), _Next(stages, 1, last), _Next(stages, 2)]
+    broker.call(lambda: [each.stage() for each in blocks])
+    wait_until(lambda: last.told)
+    assert [each.told for each in (*blocks, last)] == [[True]] * 4
+    commit(client, {"0": 4})
+    assert read(client) == [b"0", b"1", b"2", b"3"]

@@ -26,7 +26,10 @@ lots = st.builds(
     st.booleans(),
     st.booleans(),
 )
-epochs = st.lists(st.lists(st.lists(lots, max_size=3), max_size=3), max_size=3)
+blocks_of_lots = st.lists(lots, max_size=3).filter(
+    lambda block: any(lot["payloads"] for lot in block)
+)
+epochs = st.lists(st.lists(blocks_of_lots, max_size=3), max_size=3)
 """Parts, each of blocks, each of lots."""
 
 
@@ -97,3 +100,28 @@ def test_a_block_that_is_not_there_is_an_error_and_not_a_gap():
 def test_a_name_tells_whose_blocks_lie_there(levels, epoch, part):
     stage = Stage("/".join(levels).encode(), epoch, part.encode())
     assert stage_of(stage_topic(stage)) == stage
+
+
+@pytest.mark.parametrize("count", [1, 63])
+def test_a_piece_counts_the_headers_of_each_of_its_messages(count):
+    """A lot has them once: a small block would be a piece of a hundred mebibytes."""
+    headers = [
+        {"name": f"{number:02}", "value": b"x" * (16_000 // count)} for number in range(count)
+    ]
+    block = [{"topic": "a", "payloads": [b""] * 1_000, "headers": headers}]
+    store, parts = staged([[block]])
+    pieces, messages, is_last = Pieces(store, SINK, EPOCH, parts, (0, 0, 0)), 0, False
+    while not is_last:
+        piece = pieces.next()
+        assert piece.messages * 16_000 <= staged_blocks.PIECE_BYTES + 16_000
+        messages, is_last = messages + piece.messages, piece.is_last
+    assert messages == 1_000
+
+
+def test_many_headers_weigh_more_than_few():
+    def first_piece(count):
+        headers = [{"name": "h"}] * count
+        store, parts = staged([[[{"topic": "a", "payloads": [b""] * 5_000, "headers": headers}]]])
+        return Pieces(store, SINK, EPOCH, parts, (0, 0, 0)).next().messages
+
+    assert first_piece(1) > 4 * first_piece(60)

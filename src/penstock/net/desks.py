@@ -28,7 +28,6 @@ from penstock.core.commands import (
 from penstock.core.groups import Group
 from penstock.errors import StorageError
 from penstock.limits import GROUPS_MAX
-from penstock.net.connection import TURN_S
 from penstock.net.dead_letters import DeadLetters
 from penstock.net.desk import AGAIN_S, Desk, Worker
 from penstock.net.hub import Hub
@@ -36,6 +35,7 @@ from penstock.net.owed import ranges_of
 from penstock.net.stock import Stock
 from penstock.net.then import Then
 from penstock.net.topic_limits import TopicLimits
+from penstock.net.turns import in_turns
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.search import offset_at_time
 from penstock.store.store import TopicInfo
@@ -121,16 +121,13 @@ class Desks:
         return desk
 
     def _deal_all(self, topic: bytes) -> None:
-        self._deal_in_turns(iter(list(self._desks.get(topic, {}).values())))
+        in_turns(self._hub, self._deals(topic))
 
-    def _deal_in_turns(self, desks: Iterator[Desk]) -> None:
-        """Let each deal; there may be thousands, so that others have a turn now and then."""
-        turn_ends_at = self._hub.monotonic() + TURN_S
-        for desk in desks:
+    def _deals(self, topic: bytes) -> Iterator[None]:
+        """Let each deal; there may be thousands."""
+        for desk in list(self._desks.get(topic, {}).values()):
             desk.deal()
-            if self._hub.monotonic() > turn_ends_at:
-                self._hub.loop.call_soon(self._deal_in_turns, desks)
-                return
+            yield
 
     def deal(self, topic: bytes, group: bytes) -> None:
         """A worker of this group has room again, or there is something for one."""

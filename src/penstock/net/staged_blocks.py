@@ -9,11 +9,15 @@ taken already.
 To publish, blocks are read one after the other, never more than one at a time, however long the
 table. A **piece** is what goes into the journal at once. It is bounded by bytes for the disk, and
 by weight for the event loop, on which it is published and routed: a lot costs about as much as
-eight messages, one with headers as much as two without. A piece takes the loop a millisecond, and
-four more for each subscriber of QoS 1 that gets all of it.
+eight messages, one with headers as much as two without, and more if there are many of them. A piece
+takes the loop a millisecond, and four more for each subscriber of QoS 1 that gets all of it.
+
+A lot has its headers once, and each of its messages gets them: few bytes staged can be many
+published. So both count: those of a block are bounded, and a piece has fewer such messages.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
 
@@ -26,6 +30,7 @@ from penstock.limits import (
     HEADERS_MAX,
     MIB,
     STAGED_BLOCK_BYTES_MAX,
+    STAGED_HEADERS_BYTES_MAX,
     STAGED_LOTS_MAX,
     STAGED_MESSAGES_MAX,
 )
@@ -49,7 +54,9 @@ PIECE_WEIGHT = 4_096
 
 LOT_WEIGHT = 8
 EXTRAS_WEIGHT = 2
-"""What a lot, and a message with headers, take of the loop's time, counted in plain messages."""
+HEADERS_OF_WEIGHT = 4
+"""What a lot, and a message with headers, take of the loop's time, counted in plain messages: one
+more for each so many headers."""
 
 TIME = b"time"
 """The header that has a row's own time."""
@@ -84,9 +91,25 @@ def examined(block: bytes) -> Verdict:
         if fault:
             return _bad(f"lot {number}: {fault}")
         counts[lot.topic] = counts.get(lot.topic, 0) + len(lot.payloads)
-    if sum(counts.values()) > STAGED_MESSAGES_MAX:
-        return _bad(f"a block may have {STAGED_MESSAGES_MAX} messages; cut it")
-    return Verdict(counts)
+    fault = _sum_fault(lots, sum(counts.values()))
+    return _bad(fault) if fault else Verdict(counts)
+
+
+def _sum_fault(lots: Iterable[StagedLot], messages: int) -> str:
+    if not messages:
+        return "a block without a message; leave it out"
+    if messages > STAGED_MESSAGES_MAX:
+        return f"a block may have {STAGED_MESSAGES_MAX} messages; cut it"
+    if sum([_header_bytes(lot) * len(lot.payloads) for lot in lots]) > STAGED_HEADERS_BYTES_MAX:
+        most = STAGED_HEADERS_BYTES_MAX
+        return f"the headers of all messages of a block may have {most} bytes together; cut it"
+    return ""
+
+
+def _header_bytes(lot: StagedLot) -> int:
+    """How large the headers of each message of a lot are, at most."""
+    size = sum([len(header.name.encode()) + len(header.value) for header in lot.headers])
+    return size + TIME_BYTES_MAX * bool(lot.times_ms)
 
 
 def _bad(fault: str) -> Verdict:
@@ -101,8 +124,7 @@ def _lot_fault(lot: StagedLot) -> str:
     count = len(lot.headers) + bool(lot.times_ms)
     if count > HEADERS_MAX:
         return f"a message may have {HEADERS_MAX} headers"
-    size = sum(len(header.name.encode()) + len(header.value) for header in lot.headers)
-    if size + TIME_BYTES_MAX * bool(lot.times_ms) > HEADERS_BYTES_MAX:
+    if _header_bytes(lot) > HEADERS_BYTES_MAX:
         return f"the headers of a message may have {HEADERS_BYTES_MAX} bytes together"
     return ""
 
@@ -149,17 +171,17 @@ class Pieces:
         """Take the next piece; the last one says so, and may be empty. Raises StorageError."""
         lots: list[Lot] = []
         weight, size = PIECE_WEIGHT, PIECE_BYTES
-        while weight > 0 and size > 0 and self._find():
+        while weight > 0 and size > 0 and (staged := self._find()) is not None:
             lot = self._take(weight, size)
             lots.append(lot)
-            weight -= LOT_WEIGHT + len(lot.payloads) * (EXTRAS_WEIGHT if lot.extras else 1)
-            size -= sum(map(len, lot.payloads))
+            weight -= LOT_WEIGHT + len(lot.payloads) * _weight(staged)
+            size -= sum(map(len, lot.payloads)) + len(lot.payloads) * _header_bytes(staged)
         messages = sum([len(lot.payloads) for lot in lots])
-        is_last = not self._find()
+        is_last = self._find() is None
         return Piece(lots, messages, (self._part, self._block, self._message), is_last)
 
-    def _find(self) -> bool:
-        """See to it that there is a message to be taken; False: that was the last."""
+    def _find(self) -> StagedLot | None:
+        """See to it that there is a message to be taken, of this lot; None: that was the last."""
         while self._part < len(self._stages):
             stage, blocks = self._stages[self._part]
             if self._block == blocks:
@@ -170,9 +192,9 @@ class Pieces:
             while self._lots and self._first >= len(self._lots[0].payloads):
                 self._first -= len(self._lots.popleft().payloads)
             if self._lots:
-                return True
+                return self._lots[0]
             self._lots, self._message, self._block = None, 0, self._block + 1
-        return False
+        return None
 
     def _read(self, stage: Stage) -> deque[StagedLot]:
         found = self._store.read_topic(stage_topic(stage), self._block, 1, 1)
@@ -195,16 +217,26 @@ class Pieces:
 
 
 def _payloads(lot: StagedLot, first: int, weight: int, size: int) -> list[bytes]:
-    """So many payloads of a lot as fit, one at least."""
-    count = weight // (EXTRAS_WEIGHT if lot.headers or lot.times_ms else 1)
+    """So many payloads of a lot as fit, one at least; each comes with its headers."""
+    extra = _header_bytes(lot)
+    count = weight // _weight(lot)
+    if extra:
+        count = min(count, size // extra)
     payloads = list(lot.payloads[first : first + max(count, 1)])
-    if sum(map(len, payloads)) <= size:
+    if sum(map(len, payloads)) + len(payloads) * extra <= size:
         return payloads
     end = 0
     while end < len(payloads) and size > 0:
-        size -= len(payloads[end])
+        size -= len(payloads[end]) + extra
         end += 1
     return payloads[:end]
+
+
+def _weight(lot: StagedLot) -> int:
+    """What a message of a lot takes of the loop's time."""
+    if not lot.headers and not lot.times_ms:
+        return 1
+    return EXTRAS_WEIGHT + len(lot.headers) // HEADERS_OF_WEIGHT
 
 
 def _ready(lot: StagedLot, first: int, payloads: list[bytes]) -> Lot:

@@ -12,18 +12,26 @@ any of it and would take everything else instead.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.core.commands import TopicGone
 from penstock.errors import StorageError
-from penstock.limits import MIB, STAGED_BLOCKS_MAX, STAGES_MAX
+from penstock.limits import (
+    MIB,
+    STAGED_BLOCK_BYTES_MAX,
+    STAGED_BLOCK_COST,
+    STAGED_BLOCKS_MAX,
+    STAGES_MAX,
+)
 from penstock.model.stages import PREFIX, Stage, stage_of, stage_topic
 from penstock.net.desk import AGAIN_S
 from penstock.net.hub import Hub
 from penstock.net.queue.faults import BAD_REQUEST, LIMIT, Fault, produce_fault
 from penstock.net.staged_blocks import Verdict, examined
 from penstock.net.then import Then
+from penstock.net.turns import in_turns
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
 
@@ -33,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["Outlet", "Part", "Stages"]
 
 RUN_BYTES = 8 * MIB
+RUN_BLOCKS = 32
 """Blocks of one part that are looked at, and journaled, together; one at least."""
 
 WAITING_BYTES_MAX = 64 * MIB
@@ -78,7 +87,7 @@ class Part:
         self.stored = stored
         """How many blocks are on disk: the first so many."""
         self.bytes = size
-        """Of blocks on disk and on their way."""
+        """Of blocks on disk and on their way, and what each of them costs beside."""
         self.touched_at = now
         self.waiting: deque[_Block] = deque()
         """Blocks that follow those."""
@@ -110,7 +119,8 @@ class Stages:
         for info in self._store.topics(PREFIX):
             stage = stage_of(info.name)
             if stage is not None:
-                self._add(Part(stage, info.next_offset, info.bytes, now))
+                size = info.bytes + info.next_offset * STAGED_BLOCK_COST
+                self._add(Part(stage, info.next_offset, size, now))
 
     # ── what there is ─────────────────────────────────────────────────────────────────────────
 
@@ -178,6 +188,8 @@ class Stages:
             self._append(part or self._begin(stage), content, outlet)
 
     def _fault(self, stage: Stage, number: int, expected: int, size: int) -> Fault | None:
+        if size > STAGED_BLOCK_BYTES_MAX:
+            return Fault(BAD_REQUEST, f"a block may have {STAGED_BLOCK_BYTES_MAX} bytes; cut it")
         if number != expected:
             what = f"block {number} of {_name(stage)}, but {expected} is next"
             return Fault(BAD_REQUEST, f"{what}: blocks of a part come in order")
@@ -206,7 +218,7 @@ class Stages:
     def _append(self, part: Part, content: bytes, outlet: Outlet) -> None:
         part.waiting.append(_Block(content, outlet))
         self._waiting_bytes += len(content)
-        self._grow(part, len(content))
+        self._grow(part, len(content) + STAGED_BLOCK_COST)
         part.touched_at = self._hub.monotonic()
         self._parts[part.stage] = self._parts.pop(part.stage)
         self._go_on(part)
@@ -220,7 +232,7 @@ class Stages:
             return
         contents: list[bytes] = []
         size = 0
-        for block in part.waiting:
+        for block in islice(part.waiting, RUN_BLOCKS):
             size += len(block.content)
             if contents and size > RUN_BYTES:
                 break
@@ -228,83 +240,81 @@ class Stages:
         part.busy = len(contents)
         self._hub.run_off_loop(
             lambda: [examined(content) for content in contents],
-            lambda verdicts: self._judged(part, verdicts),
+            lambda verdicts: in_turns(self._hub, self._judge(part, verdicts)),
             lambda error: self._failed(part, error),
         )
 
     def _rest(self, part: Part) -> None:
         if part.is_ending:
-            self._refuse(part, Fault(BAD_REQUEST, f"{_name(part.stage)} was aborted"))
-            self._drop_some()
-        elif not part.stored:
+            _answer(self._taken_back(part), Fault(BAD_REQUEST, f"{_name(part.stage)} was aborted"))
+        if not part.stored:
             self._remove(part)  # nothing of it was any good
+        elif part.is_ending:
+            self._to_drop.append(part)
+            self._drop_some()
 
-    def _judged(self, part: Part, verdicts: list[Verdict]) -> None:
-        """Journal the blocks up to the first bad one; those behind that have nothing to follow."""
-        good: list[bytes] = []
-        for block, verdict in zip(list(part.waiting), verdicts, strict=False):
-            fault = self._verdict_fault(verdict)
+    def _judge(self, part: Part, verdicts: list[Verdict]) -> Iterator[None]:
+        """Ask whether topics may be published to: a block can name thousands, each another."""
+        good = 0
+        for verdict in verdicts:
+            fault = Fault(BAD_REQUEST, verdict.fault) if verdict.fault else None
+            for topic, count in verdict.counts.items():
+                fault = produce_fault(self._hub, topic.encode(), count)
+                if fault is not None:
+                    break
+                yield
             if fault is not None:
-                self._refuse_bad(part, len(good), fault)
+                self._refuse_bad(part, good, fault)
                 break
-            good.append(block.content)
-        part.busy = len(good)
-        if not good:
+            good += 1
+        self._journal(part, good)
+
+    def _journal(self, part: Part, count: int) -> None:
+        """Journal the first blocks that wait; none: see what is left."""
+        part.busy = count
+        if not count:
             self._go_on(part)
             return
         pipeline, now_ms = self._hub.pipeline, self._hub.wall_ms()
-        pipeline.publish(part.topic, good, now_ms, qos=0, retain=False)
-        pipeline.tell_offsets(part.topic, len(good), _InLine(self, part), now_ms)
-
-    def _verdict_fault(self, verdict: Verdict) -> Fault | None:
-        if verdict.fault:
-            return Fault(BAD_REQUEST, verdict.fault)
-        for topic, count in verdict.counts.items():
-            fault = produce_fault(self._hub, topic.encode(), count)
-            if fault is not None:
-                return fault
-        return None
+        blocks = [block.content for block in islice(part.waiting, count)]
+        pipeline.publish(part.topic, blocks, now_ms, qos=0, retain=False)
+        pipeline.tell_offsets(part.topic, count, _InLine(self, part), now_ms)
 
     def _refuse_bad(self, part: Part, place: int, fault: Fault) -> None:
+        """Refuse a block, and those behind it, which have nothing to follow."""
         number = part.stored + place
         behind = Fault(fault.code, f"block {number}, before this one, was refused: {fault.text}")
-        while len(part.waiting) > place:
-            is_it = len(part.waiting) == place + 1
-            _answer(self._taken_back(part), fault if is_it else behind)
+        first, *others = self._taken_back(part, place)
+        _answer([first], fault)
+        _answer(others, behind)
 
     def stored(self, part: Part) -> None:
-        """Blocks are on disk."""
+        """Blocks are on disk. Whoever is told may stage the next at once: all of them go before."""
         count, part.busy = part.busy, 0
         part.stored += count
-        for _ in range(count):
-            block = part.waiting.popleft()
-            self._waiting_bytes -= len(block.content)
-            for outlet in block.outlets:
-                outlet.outcome(None)
+        blocks = [part.waiting.popleft() for _ in range(count)]
+        self._waiting_bytes -= sum([len(block.content) for block in blocks])
+        for outlet in (outlet for block in blocks for outlet in block.outlets):
+            outlet.outcome(None)
         self._go_on(part)
 
     def refused(self, part: Part, reason: DisconnectReason, detail: str) -> None:
         """The disk refused blocks: those behind them have nothing to follow either."""
         part.busy = 0
-        while part.waiting:
-            block = self._taken_back(part)
-            for outlet in block.outlets:
-                outlet.close(reason, detail)
+        for outlet in (outlet for block in self._taken_back(part) for outlet in block.outlets):
+            outlet.close(reason, detail)
         self._go_on(part)
 
     def _failed(self, part: Part, error: StorageError) -> None:
         self.refused(part, DisconnectReason.INTERNAL_ERROR, error.message)
 
-    def _refuse(self, part: Part, fault: Fault) -> None:
-        while part.waiting:
-            _answer(self._taken_back(part), fault)
-
-    def _taken_back(self, part: Part) -> _Block:
-        """The last block that waits, which will not be stored."""
-        block = part.waiting.pop()
-        self._waiting_bytes -= len(block.content)
-        self._grow(part, -len(block.content))
-        return block
+    def _taken_back(self, part: Part, place: int = 0) -> list[_Block]:
+        """The blocks that wait, from a place on, which will not be stored."""
+        blocks = [part.waiting.pop() for _ in range(len(part.waiting) - place)]
+        size = sum([len(block.content) for block in blocks])
+        self._waiting_bytes -= size
+        self._grow(part, -size - len(blocks) * STAGED_BLOCK_COST)
+        return blocks[::-1]
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
@@ -316,7 +326,6 @@ class Stages:
             if part is not None:
                 count += 1
                 part.is_ending = True
-                self._to_drop.append(part)
                 self._go_on(part)
         self._drop_some()
         return count
@@ -336,17 +345,9 @@ class Stages:
         """End some topics with one commit, and the next ones when they are gone."""
         if self._dropping or self._hub.is_stopping:
             return  # what is left is found again by the next life
-        later: list[Part] = []
         while self._to_drop and self._dropping < DROPPED_AT_ONCE:
-            part = self._to_drop.popleft()
-            if part.busy or part.waiting:
-                later.append(part)
-            elif not part.stored:
-                self._remove(part)
-            else:
-                self._dropping += 1
-                self._drop(part)
-        self._to_drop.extend(later)
+            self._dropping += 1
+            self._drop(self._to_drop.popleft())
 
     def _drop(self, part: Part) -> None:
         gone = Then(
@@ -387,8 +388,8 @@ class _InLine:
         self._stages.refused(self._part, reason, detail)
 
 
-def _answer(block: _Block, fault: Fault) -> None:
-    for outlet in block.outlets:
+def _answer(blocks: list[_Block], fault: Fault) -> None:
+    for outlet in (outlet for block in blocks for outlet in block.outlets):
         outlet.fail(fault)
 
 

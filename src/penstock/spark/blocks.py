@@ -26,6 +26,7 @@ from penstock.limits import (
     HEADERS_MAX,
     MIB,
     STAGED_BLOCK_BYTES_MAX,
+    STAGED_HEADERS_BYTES_MAX,
     STAGED_LOTS_MAX,
     STAGED_MESSAGES_MAX,
 )
@@ -330,6 +331,7 @@ def _blocks(piece: _Piece) -> Iterator[bytes]:
     fresh = _fresh(piece)
     lot_costs = _lot_costs(piece)
     ends = np.cumsum(_row_costs(piece) + np.where(fresh, lot_costs, 0))
+    header_ends = np.cumsum(_header_bytes(piece))
     make = _Maker(piece)
     lots = np.flatnonzero(fresh)
     begin, count = 0, len(ends)
@@ -338,7 +340,12 @@ def _blocks(piece: _Piece) -> Iterator[bytes]:
         if not fresh[begin]:  # the lot goes on in this block, and is described again
             room -= lot_costs[begin]
         further = lots[np.searchsorted(lots, begin, side="right") :]
-        end = min(int(np.searchsorted(ends, room, side="right")), begin + STAGED_MESSAGES_MAX)
+        header_room = STAGED_HEADERS_BYTES_MAX + (header_ends[begin - 1] if begin else 0)
+        end = min(
+            int(np.searchsorted(ends, room, side="right")),
+            int(np.searchsorted(header_ends, header_room, side="right")),
+            begin + STAGED_MESSAGES_MAX,
+        )
         if len(further) >= STAGED_LOTS_MAX:
             end = min(end, int(further[STAGED_LOTS_MAX - 1]))
         bounds = further[: np.searchsorted(further, end)]
@@ -358,6 +365,12 @@ def _fresh(piece: _Piece) -> Flags:
 
 def _row_costs(piece: _Piece) -> Numbers:
     return piece.payload_bytes + PAYLOAD_COST + np.where(piece.times_ms >= 0, TIME_COST, 0)
+
+
+def _header_bytes(piece: _Piece) -> Numbers:
+    """What the headers of each row take when it is a message: a lot has them once."""
+    times: Numbers = np.where(piece.times_ms >= 0, TIME_HEADER_BYTES, 0)
+    return times if piece.headers is None else times + piece.headers.bytes
 
 
 def _lot_costs(piece: _Piece) -> Numbers:

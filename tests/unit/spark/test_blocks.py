@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.limits import STAGED_BLOCK_BYTES_MAX, STAGED_LOTS_MAX, STAGED_MESSAGES_MAX
+from penstock.limits import (
+    STAGED_BLOCK_BYTES_MAX,
+    STAGED_HEADERS_BYTES_MAX,
+    STAGED_LOTS_MAX,
+    STAGED_MESSAGES_MAX,
+)
 from penstock.spark import blocks
 from penstock.spark.blocks import Blocks, RowError
 from penstock.spark.sink_schema import Layout
@@ -136,6 +141,16 @@ def test_no_block_has_more_messages_or_lots_than_the_broker_takes(rows):
     for lots in (StagedBlock.FromString(one).lots for one in found):
         assert len(lots) <= STAGED_LOTS_MAX
         assert sum(len(lot.payloads) for lot in lots) <= STAGED_MESSAGES_MAX
+    assert messages(found) == expected(rows)
+
+
+def test_no_block_has_more_headers_than_the_broker_takes_counted_for_each_message():
+    rows = [row(headers=[{"key": "k", "value": b"x" * 16_000}])] * 2_200
+    found = cut(rows)
+    assert len(found) == 3
+    for one in found:
+        count = sum(len(lot.payloads) for lot in StagedBlock.FromString(one).lots)
+        assert count * 16_001 <= STAGED_HEADERS_BYTES_MAX
     assert messages(found) == expected(rows)
 
 
