@@ -296,6 +296,19 @@ def test_sinks_are_listed_by_pages(client):
     assert ([sink.name for sink in page.sinks], page.more) == (["c"], False)
 
 
+def test_a_page_has_fewer_sinks_if_their_notes_are_large(client):
+    names, note = [f"{number:02}" for number in range(40)], b"x" * SINK_NOTE_BYTES_MAX
+    for name in names:
+        commit(client, {}, sink=name, note=note)
+    found, more, pages = [], True, 0
+    while more:
+        response = client.ask(list_sinks={"after": found[-1] if found else ""})
+        assert response.ByteSize() < 512 * 1024
+        found += [sink.name for sink in response.sinks.sinks]
+        more, pages = response.sinks.more, pages + 1
+    assert (found, pages) == (names, 3)
+
+
 # ── refused ───────────────────────────────────────────────────────────────────────────────────
 
 CROWD = [{"name": "h"}] * (HEADERS_MAX + 1)

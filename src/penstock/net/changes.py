@@ -8,11 +8,17 @@ topics are: whoever comes with a number from before that is told to begin again.
 A number says in which life of the broker it was given, by the time of its start, and the journal's
 next entry then. One of another life is from before what is remembered, or from the future if the
 clock was set back, and is recognised by that: what changed between two lives nobody knows.
+
+Who waits for a change is a **watcher**, and judges each topic by itself. There may be thousands of
+them, and thousands of topics in a commit, so they are told in **rounds** that give others their
+turn (``turns``). Whatever is committed during a round is for the next one: a watcher is asked about
+what changed since it was asked last, however many commits that were.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterator
 from itertools import chain
+from typing import Protocol
 
 from penstock.obs.log import get_logger
 from penstock.store.batch import Batch
@@ -25,23 +31,39 @@ TOPICS_MAX = 65_536
 LIFE_BITS = 20
 """Numbers per millisecond of a life: more than there are commits."""
 
-Watcher = Callable[[Collection[bytes]], None]
-"""Somebody who waits for the next change; told which topics a commit has changed."""
-
 _log = get_logger("changes")
 
 
-class Changes:
-    """The latest changes of a broker, by when it was started, and with which entry to come."""
+class Watcher(Protocol):
+    """Somebody who waits for a change."""
 
-    def __init__(self, started_ms: int, next_index: int) -> None:
+    def wants(self, topic: bytes) -> bool:
+        """Whether that is a change it waits for."""
+
+    def grown(self) -> None:
+        """There is such a change, or nobody knows."""
+
+
+class Changes:
+    """The latest changes of a broker, by when it was started, and with which entry to come.
+
+    ``run`` goes through with work that may be interrupted.
+    """
+
+    def __init__(
+        self, started_ms: int, next_index: int, run: Callable[[Iterator[None]], object]
+    ) -> None:
         self.number = (started_ms << LIFE_BITS) + next_index
         """That of the last commit; never 0."""
         self._floor = self.number
         """What changed after this is known."""
         self._last: OrderedDict[bytes, int] = OrderedDict()
         self._askers: set[object] = set()
-        self._watchers: dict[Watcher, None] = {}
+        self._watchers: dict[Watcher, int] = {}
+        """And the number up to which each was asked."""
+        self._run = run
+        self._is_round_due = False
+        self._is_round_under_way = False
 
     def join(self, asker: object) -> None:
         """Remember changes from now on, for as long as somebody may ask for them."""
@@ -55,9 +77,11 @@ class Changes:
         if not self._askers:
             self._last.clear()
 
-    def watch(self, watcher: Watcher) -> None:
-        """Tell of every change, until ``unwatch``."""
-        self._watchers[watcher] = None
+    def watch(self, watcher: Watcher, number: int) -> None:
+        """Tell of changes after a number, until ``unwatch``."""
+        self._watchers[watcher] = number
+        if number != self.number:
+            self._begin_round()
 
     def unwatch(self, watcher: Watcher) -> None:
         """Undo ``watch``."""
@@ -86,11 +110,40 @@ class Changes:
         while len(last) > TOPICS_MAX:
             self._floor = last.popitem(last=False)[1]
         if self._watchers:
-            self._tell({*batch.drops, *batch.groups} if batch.drops else batch.groups)
+            self._begin_round()
 
-    def _tell(self, topics: Collection[bytes]) -> None:
-        for watcher in list(self._watchers):
-            try:
-                watcher(topics)
-            except Exception:  # noqa: BLE001 - one watcher's trouble stays its own
-                _log.exception("watcher_failed")
+    # ── rounds ────────────────────────────────────────────────────────────────────────────────
+
+    def _begin_round(self) -> None:
+        self._is_round_due = True
+        if not self._is_round_under_way:
+            self._is_round_under_way = True
+            self._run(self._rounds())
+
+    def _rounds(self) -> Iterator[None]:
+        """Ask watchers until none is behind."""
+        while self._is_round_due:
+            self._is_round_due = False
+            for watcher in list(self._watchers):
+                try:
+                    yield from self._ask(watcher)
+                except Exception:  # noqa: BLE001 - one watcher's trouble stays its own
+                    _log.exception("watcher_failed")
+        self._is_round_under_way = False
+
+    def _ask(self, watcher: Watcher) -> Iterator[None]:
+        """Ask a watcher, unless it has left, about what it was not asked about yet."""
+        known = self._watchers.get(watcher, self.number)
+        if known == self.number:
+            return
+        self._watchers[watcher] = self.number
+        topics = self.since(known)
+        is_wanted = topics is None
+        for topic in topics or ():
+            is_wanted = watcher.wants(topic)
+            yield
+            if is_wanted or watcher not in self._watchers:
+                break
+        if is_wanted and watcher in self._watchers:
+            watcher.grown()
+            yield

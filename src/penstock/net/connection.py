@@ -13,20 +13,14 @@ from typing import Any
 from penstock.net.hub import Hub, peer_of
 from penstock.net.incomplete import WORTH_COUNTING
 from penstock.net.outbox import Outbox
+from penstock.net.turns import TURN_S
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
 
-__all__ = ["ASK_INTERVAL_S", "SIGNED_AT_ONCE", "TURN_S", "Connection"]
+__all__ = ["ASK_INTERVAL_S", "SIGNED_AT_ONCE", "Connection"]
 
 ASK_INTERVAL_S = 30.0
 """Longest time between two looks at a connection's deadline; dead ones are forgotten by then."""
-
-TURN_S = 0.005
-"""How long what one client sent is acted on before others have their turn.
-
-If it took longer, nothing more is read from it in that turn: the loop would read 32 chunks, if they
-are there.
-"""
 
 SIGNED_AT_ONCE = 64
 """Signatures verified before others have a turn: some 5 ms of work."""
@@ -138,7 +132,11 @@ class Connection(asyncio.Protocol):
             hub.loop.call_soon(self.resume_reading)
 
     def _was_long(self) -> bool:
-        """Whether the packets that came last took so long that others should have a turn."""
+        """Whether the packets that came last took so long that others should have a turn.
+
+        Nothing more is read from the client in this one then: the loop would read 32 chunks, if
+        they are there.
+        """
         return self._hub.monotonic() - self._last_packet_at > TURN_S
 
     def handle_safely(self, events: list[Any]) -> None:

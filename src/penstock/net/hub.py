@@ -46,6 +46,7 @@ from penstock.net.incomplete import Incomplete
 from penstock.net.live import Live
 from penstock.net.pipeline import Pipeline
 from penstock.net.timers import Deadlines
+from penstock.net.turns import in_turns
 from penstock.obs.counters import Counters
 from penstock.obs.log import ThrottledLogger, get_logger
 from penstock.obs.reasons import DisconnectReason, DropReason
@@ -200,7 +201,11 @@ class Hub:
         self._flushed_at = 0.0
         self._received_at_flush = 0
         self.incomplete = Incomplete(config.limits.incomplete_bytes_max)
-        self.changes = Changes(clock.wall_ms(), store.next_index)
+        self.changes = Changes(
+            clock.wall_ms(),
+            store.next_index,
+            lambda work: self.loop.call_soon(in_turns, self, work),
+        )
         self.feed = Feed()
         self.feed.on_committed = self.changes.committed
         self.gate = _gate(config, broker, max(clock.wall_ms(), signed_until_ms + 1))

@@ -34,13 +34,14 @@ from penstock.limits import KEEP_ALIVE_FACTOR, KEEP_ALIVE_S_MAX
 from penstock.model.message import Extras
 from penstock.model.topic import filter_fault
 from penstock.net.admission import CAPTURED, ENVELOPES, topic_refusal
-from penstock.net.connection import ASK_INTERVAL_S, SIGNED_AT_ONCE, TURN_S, Connection
+from penstock.net.connection import ASK_INTERVAL_S, SIGNED_AT_ONCE, Connection
 from penstock.net.envelopes import Opened as OpenedEnvelopes
 from penstock.net.envelopes import open_envelopes, refuse_unsigned
 from penstock.net.hub import Hub, Outlet, Targets
 from penstock.net.live import Live
 from penstock.net.mqtt_outbox import MqttOutbox
 from penstock.net.share import SHARED_QOS_MAX, Sharing, is_shared, parse_share
+from penstock.net.turns import TURN_S
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.mqtt import encode

@@ -162,10 +162,10 @@ class Sinks:
 
     def view(self, name: bytes) -> SinkView | None:
         """A sink as it is shown; None if there is none of this name."""
-        state, staged = self._hub.broker.sinks.get(name), self.stages.of_sink(name)
-        if state is None and not staged:
+        state, parts = self._hub.broker.sinks.get(name), self.stages.parts_of(name)
+        if state is None and not parts:
             return None
-        return SinkView(name, state or Sink(name), self.stages.bytes_of(name), len(staged))
+        return SinkView(name, state or Sink(name), self.stages.bytes_of(name), parts)
 
     # ── committing ────────────────────────────────────────────────────────────────────────────
 

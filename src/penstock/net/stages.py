@@ -133,6 +133,10 @@ class Stages:
         """All parts of a sink."""
         return list(self._by_sink.get(sink, ()))
 
+    def parts_of(self, sink: bytes) -> int:
+        """How many that are."""
+        return len(self._by_sink.get(sink, ()))
+
     def sinks(self) -> Iterable[bytes]:
         """All sinks that have something staged."""
         return self._by_sink.keys()

@@ -7,12 +7,13 @@ the time it goes on.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from penstock.net.connection import TURN_S
-
 if TYPE_CHECKING:
     from penstock.net.hub import Hub
 
-__all__ = ["in_turns"]
+__all__ = ["TURN_S", "in_turns"]
+
+TURN_S = 0.005
+"""How long what one client has asked for is acted on before others have their turn."""
 
 
 def in_turns(hub: "Hub", work: Iterator[None]) -> None:

@@ -1,5 +1,7 @@
 """Which topics there are, by filters, and which of them have changed since."""
 
+import threading
+from collections import deque
 from collections.abc import AsyncIterator
 
 import pytest
@@ -7,6 +9,7 @@ import pytest_asyncio
 from queue_door_bench import Bench, delete_topic, produce, stats
 
 from penstock.net import changes as changes_module
+from penstock.net import turns
 from penstock.net.changes import LIFE_BITS, Changes
 from penstock.net.queue import changes as door_module
 from penstock.net.queue.poll import WAIT_MS_MAX
@@ -286,6 +289,71 @@ async def test_an_answer_waits_until_the_client_reads(bench):
     assert peer.kinds()[-1] == "changed"
 
 
+async def test_a_request_with_an_old_number_waits_if_nothing_since_is_for_it(bench):
+    peer = await filled(bench, "a")
+    known = await ask(peer, "a")
+    await filled(bench, "b", "c")
+    peer.send(changes("a", after_sequence=known.sequence, wait_ms=5000))
+    heard = len(peer.heard())
+    await bench.rest()
+    assert len(peer.heard()) == heard
+    await filled(bench, "a")
+    assert names(peer.heard()[-1].changed) == ["a"]
+
+
+async def test_what_changed_long_since_is_not_looked_through_on_the_loop(bench, monkeypatch):
+    peer = await filled(bench, "a")
+    known = await ask(peer, "none")
+    await filled(bench, "b", "c")
+    threads, match = set(), door_module.Filters.match
+
+    def judged(self, topic):
+        threads.add(threading.current_thread())
+        return match(self, topic)
+
+    monkeypatch.setattr(door_module.Filters, "match", judged)
+    assert names(await ask(peer, "+", after_sequence=known.sequence)) == ["b", "c"]
+    assert threads
+    assert threading.current_thread() not in threads
+
+
+async def test_a_connection_has_only_so_many_requests_that_wait(bench, monkeypatch):
+    monkeypatch.setattr(door_module, "WATCHES_MAX", 2)
+    peer = await filled(bench, "a")
+    known = await ask(peer, "a")
+    for number in (1, 2, 3):
+        asked = changes("a", after_sequence=known.sequence, wait_ms=5000, request_id=number)
+        peer.send(asked)
+    await bench.rest()
+    refused = peer.heard()[-1]
+    assert (refused.request_id, refused.error.code) == (3, "limit")
+    await filled(bench, "a")
+    assert [answer.request_id for answer in peer.heard()[-2:]] == [1, 2]
+    assert names(await ask(peer, "a", after_sequence=known.sequence)) == ["a"]
+
+
+async def test_many_who_wait_are_asked_in_turns(bench, monkeypatch):
+    taken, real = [], turns.in_turns
+
+    def in_turns(hub, work):
+        taken.append(work)
+        real(hub, work)
+
+    monkeypatch.setattr(turns, "TURN_S", -1)
+    peers = [await filled(bench, "a") for _ in range(20)]
+    for peer in peers:
+        known = await ask(peer, "none", "new/9")
+        peer.send(changes("none", "new/9", after_sequence=known.sequence, wait_ms=5000))
+    await bench.rest()
+    monkeypatch.setattr(turns, "in_turns", in_turns)
+    bench.peer().send(*[produce(topic=f"new/{number}") for number in range(10)])
+    await bench.rest()
+    while any(not peer.heard() or peer.kinds()[-1] != "changed" for peer in peers):
+        await bench.rest()
+    assert all(names(peer.heard()[-1].changed) == ["new/9"] for peer in peers)
+    assert len(taken) >= len(peers), "all were asked in one turn"
+
+
 # ── numbers
 
 
@@ -296,27 +364,68 @@ async def test_a_later_life_knows_no_number_of_an_earlier_one_unless_nothing_was
             batch.append(b"%d" % number, [b"x"], 1, 0, None)
             life.committed(batch)
 
-    first = Changes(1_000, 5)
+    first = Changes(1_000, 5, deque)
     first.join("somebody")
     begun = first.number
     written(first, 3)
     assert first.since(begun) == [b"2", b"1", b"0"]
     for started_ms in (1_000, 1_001, 999):
-        later = Changes(started_ms, 8)
+        later = Changes(started_ms, 8, deque)
         later.join("somebody")
         written(later, 2)
         assert later.since(begun) is None
-    assert Changes(1_000, 8).since(first.number) == []
+    assert Changes(1_000, 8, deque).since(first.number) == []
     assert begun >> LIFE_BITS == 1_000
 
 
+class _Watcher:
+    """Waits for one topic, or for any."""
+
+    def __init__(self, act, topic=None):
+        self.grown, self._topic, self.asked = act, topic, []
+
+    def wants(self, topic):
+        self.asked.append(topic)
+        return self._topic in {None, topic}
+
+
 async def test_one_watchers_trouble_is_its_own():
-    life = Changes(1, 1)
+    life = Changes(1, 1, deque)
     life.join("somebody")
     told = []
-    life.watch(lambda _topics: 1 / 0)
-    life.watch(told.append)
+    for act in (lambda: 1 / 0, lambda: told.append(b"t")):
+        life.watch(_Watcher(act), life.number)
     batch = Batch()
     batch.append(b"t", [b"x"], 1, 0, None)
     life.committed(batch)
-    assert [list(topics) for topics in told] == [[b"t"]]
+    assert told == [b"t"]
+
+
+def committed(life, *topics):
+    batch = Batch()
+    for topic in topics:
+        batch.append(topic, [b"x"], 1, 0, None)
+    life.committed(batch)
+
+
+async def test_a_watcher_is_asked_about_each_topic_once_however_long_a_round_takes():
+    works = []
+    life = Changes(1, 1, works.append)
+    life.join("somebody")
+    first, late, gone = (_Watcher(lambda: None, topic=b"none") for _ in range(3))
+    life.watch(first, life.number)
+    life.watch(gone, life.number)
+    committed(life, b"a", b"b")
+    (work,) = works
+    next(work)  # the first is being asked
+    life.watch(late, life.number - 1)
+    life.unwatch(gone)
+    committed(life, b"c")
+    deque(work)
+    assert len(works) == 1, "two rounds at once"
+    assert first.asked == [b"b", b"a", b"c"]
+    assert sorted(late.asked) == [b"a", b"b", b"c"]
+    assert gone.asked == []
+    committed(life, b"d")
+    deque(works[1])
+    assert first.asked[3:] == late.asked[3:] == [b"d"]

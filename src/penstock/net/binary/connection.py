@@ -26,7 +26,7 @@ from penstock.net.admission import CAPTURED, ENVELOPES, FORBIDDEN, topic_refusal
 from penstock.net.binary.acknowledgements import Acknowledgements
 from penstock.net.binary.replies import Replies
 from penstock.net.binary.work import QueueWorker
-from penstock.net.connection import ASK_INTERVAL_S, SIGNED_AT_ONCE, TURN_S, Connection
+from penstock.net.connection import ASK_INTERVAL_S, SIGNED_AT_ONCE, Connection
 from penstock.net.cursor import Cursor
 from penstock.net.envelopes import refuse_unsigned
 from penstock.net.feed import Part, Stretch
@@ -35,6 +35,7 @@ from penstock.net.live import Live
 from penstock.net.outbox import Outbox
 from penstock.net.queues import is_queue
 from penstock.net.then import Then
+from penstock.net.turns import TURN_S
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.wire.binary import encode

@@ -9,14 +9,14 @@ A topic is there for as long as the journal has something of that name. One that
 never had a message, has nothing to be read, and no incarnation to remember a place by.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from penstock.core.subscriptions import SubscriptionTrie
 from penstock.model.topic import filter_fault, has_wildcard
 from penstock.net.hub import Hub
-from penstock.net.queue.faults import BAD_REQUEST, Fault, read_fault, too_many
+from penstock.net.queue.faults import BAD_REQUEST, LIMIT, Fault, read_fault, too_many
 from penstock.net.queue.poll import WAIT_MS_MAX
 from penstock.net.queue.replies import Slot
 from penstock.store.store import Store, TopicInfo
@@ -35,8 +35,11 @@ FILTERS_MAX = 1_024
 PAGE_MAX = 1_000
 """Topics of one response."""
 
-JUDGED_MAX = 65_536
-"""Topics whose match is remembered."""
+WATCHES_MAX = 16
+"""Requests of one connection that may wait for changes: each has filters of its own."""
+
+JUDGED_MAX = 8_192
+"""Topics whose match is remembered, for the filters of one client."""
 
 EVERYTHING = b"#"
 
@@ -100,9 +103,19 @@ def changes(door: "QueueConnection", message: queue_pb2.Changes, slot: Slot) -> 
     if door.filters is None or door.filters.filters != filters:
         door.filters = Filters(door.hub, filters)
     if message.after_sequence:
-        Watch(door, message, slot, door.filters).start()
+        _watch(door, message, slot, door.filters)
     else:
         _list(door, message, slot, door.filters)
+
+
+def _watch(
+    door: "QueueConnection", message: queue_pb2.Changes, slot: Slot, filters: Filters
+) -> None:
+    if sum(isinstance(poll, Watch) for poll in door.polls) >= WATCHES_MAX:
+        what = f"{WATCHES_MAX} requests of this connection wait for changes"
+        slot.fail(Fault(LIMIT, f"{what}: wait for one of them, or open another connection"))
+    else:
+        Watch(door, message, slot, filters).start()
 
 
 def _filters_fault(hub: Hub, filters: tuple[bytes, ...]) -> Fault | None:
@@ -146,9 +159,13 @@ def _topic(info: TopicInfo) -> queue_pb2.Topic:
 
 
 class Watch:
-    """One request for what has changed; among the polls of its connection while it waits."""
+    """One request for what has changed; among the polls of its connection until it is answered.
 
-    __slots__ = ("_door", "_filters", "_message", "_slot", "_timer")
+    What changed since the client's number is looked through off the loop, for it can be much. Only
+    if there is nothing for the client in it does the request wait.
+    """
+
+    __slots__ = ("_door", "_filters", "_is_over", "_is_watching", "_message", "_slot", "_timer")
 
     def __init__(
         self, door: "QueueConnection", message: queue_pb2.Changes, slot: Slot, filters: Filters
@@ -157,58 +174,91 @@ class Watch:
         self._message = message
         self._slot = slot
         self._filters = filters
+        self._is_over = door.is_ending or not message.wait_ms
+        """Whether it is answered with whatever there is."""
+        self._is_watching = False
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Answer, or wait for something to answer with."""
-        wait_ms = 0 if self._door.is_ending else min(self._message.wait_ms, WAIT_MS_MAX)
-        topics = self._changed()
-        if topics is None or topics or not wait_ms:
-            self._answer(topics)
-            return
         self._door.polls.add(self)
-        self._door.hub.changes.watch(self.grown)
-        self._timer = self._door.hub.loop.call_later(wait_ms / 1000, self.stop_waiting)
+        if not self._is_over:
+            wait_ms = min(self._message.wait_ms, WAIT_MS_MAX)
+            self._timer = self._door.hub.loop.call_later(wait_ms / 1000, self.stop_waiting)
+        self._look()
 
-    def _changed(self) -> list[bytes] | None:
-        topics = self._door.hub.changes.since(self._message.after_sequence)
-        return topics and list(filter(self._filters.match, topics))
+    def _look(self) -> None:
+        """See what has changed; answer if that is something for the client, or the time is up."""
+        changes = self._door.hub.changes
+        topics, number = changes.since(self._message.after_sequence), changes.number
+        if topics is None:
+            self.leave()
+            self._slot.respond(Response(changed=Changed(sequence=number, again=True)))
+        elif not topics and not self._is_over:
+            self._watch(number)
+        else:
+            job = self._job(topics, number)
+            self._door.errands.run(self._slot, job, lambda found: self._found(found, number))
 
-    def grown(self, topics: Collection[bytes]) -> None:
-        """A commit has changed topics."""
-        if any(map(self._filters.match, topics)):
-            self.stop_waiting()
+    def _job(self, topics: list[bytes], number: int) -> Callable[[], bytes | None]:
+        """Find those that the client is told of, and make the answer; None: there are none."""
+        store, filters, request_id = self._door.hub.store, self._filters, self._slot.request_id
+        after, count = self._message.after.encode(), _page(self._message)
+
+        def job() -> bytes | None:
+            matching = list(filter(filters.match, topics))
+            if not matching and not self._is_over:
+                return None
+            names = sorted(name for name in matching if name > after)
+            answer = _changed(store, names[:count])
+            answer.sequence, answer.more = number, len(names) > count
+            return encode.response(Response(changed=answer, request_id=request_id))
+
+        return job
+
+    def _found(self, frames: bytes | None, number: int) -> bytes | None:
+        if frames is not None or self._door.reason is not None:
+            self.leave()
+        elif self._is_over:
+            self._look()  # the time was up meanwhile
+        else:
+            self._watch(number)
+        return frames
+
+    # ── waiting ───────────────────────────────────────────────────────────────────────────────
+
+    def _watch(self, number: int) -> None:
+        self._is_watching = True
+        self._door.hub.changes.watch(self, number)
+
+    def _unwatch(self) -> None:
+        self._is_watching = False
+        self._door.hub.changes.unwatch(self)
+
+    def wants(self, topic: bytes) -> bool:
+        """Whether the client is told of a topic."""
+        return self._filters.match(topic)
+
+    def grown(self) -> None:
+        """Something has changed for the client."""
+        self._unwatch()
+        self._look()
 
     def ask(self) -> None:
         """There may be room again: answers are small, and wait for it by themselves."""
 
     def stop_waiting(self) -> None:
         """Answer with what there is."""
-        self.leave()
-        self._answer(self._changed())
+        self._is_over = True
+        if self._is_watching:
+            self.grown()
 
     def leave(self) -> None:
         """Wait no longer."""
         self._door.polls.discard(self)
-        self._door.hub.changes.unwatch(self.grown)
+        self._unwatch()
         if self._timer is not None:
             self._timer.cancel()
-
-    def _answer(self, topics: list[bytes] | None) -> None:
-        hub, slot = self._door.hub, self._slot
-        store, number = hub.store, hub.changes.number
-        if topics is None:
-            slot.respond(Response(changed=Changed(sequence=number, again=True)))
-            return
-        after, count = self._message.after.encode(), _page(self._message)
-
-        def job() -> bytes:
-            names = sorted(name for name in topics if name > after)
-            answer = _changed(store, names[:count])
-            answer.sequence, answer.more = number, len(names) > count
-            return encode.response(Response(changed=answer, request_id=slot.request_id))
-
-        self._door.errands.run(slot, job, lambda frames: frames)
 
 
 def _changed(store: Store, names: list[bytes]) -> Changed:

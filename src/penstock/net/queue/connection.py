@@ -27,7 +27,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.limits import KIB
-from penstock.net.connection import TURN_S, Connection
+from penstock.net.connection import Connection
 from penstock.net.hub import Hub
 from penstock.net.outbox import Outbox
 from penstock.net.queue.calls import HANDLERS, LOOKS_AT_MESSAGES, LOOKS_AT_STATE
@@ -37,6 +37,7 @@ from penstock.net.queue.producing import produce_run
 from penstock.net.queue.push import Push
 from penstock.net.queue.replies import Replies, Slot
 from penstock.net.then import Then
+from penstock.net.turns import TURN_S
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.queue.events import (
     AckRun,

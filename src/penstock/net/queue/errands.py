@@ -20,7 +20,7 @@ __all__ = ["Errands"]
 class _Errand(NamedTuple):
     slot: Slot
     job: Callable[[], Any]
-    frames: Callable[[Any], bytes]
+    frames: Callable[[Any], bytes | None]
 
 
 class Errands:
@@ -34,8 +34,13 @@ class Errands:
         self._is_running = False
         self._waiting: deque[_Errand] = deque()
 
-    def run(self, slot: Slot, job: Callable[[], Any], frames: Callable[[Any], bytes]) -> None:
-        """Answer with the frames, made on the loop, of what the job has found off it."""
+    def run(
+        self, slot: Slot, job: Callable[[], Any], frames: Callable[[Any], bytes | None]
+    ) -> None:
+        """Answer with the frames, made on the loop, of what the job has found off it.
+
+        None: not yet. Whoever made that of it goes on.
+        """
         self._waiting.append(_Errand(slot, job, frames))
         self.go_on()
 
@@ -52,7 +57,9 @@ class Errands:
 
     def _done(self, errand: _Errand, found: Any) -> None:
         self._is_running = False
-        errand.slot.answer(errand.frames(found))
+        frames = errand.frames(found)
+        if frames is not None:
+            errand.slot.answer(frames)
         self.go_on()
 
     def _failed(self, errand: _Errand, error: StorageError) -> None:

@@ -3,14 +3,14 @@
 Names and numbers are looked at here; what is done about them is that of ``net/sinks``.
 """
 
-from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from penstock.limits import SINK_NOTE_BYTES_MAX, STAGED_PARTS_MAX
+from penstock.limits import KIB, SINK_NOTE_BYTES_MAX, STAGED_PARTS_MAX
 from penstock.model.stages import Stage, part_fault, sink_fault
 from penstock.net.queue.faults import BAD_REQUEST, LIMIT, Fault, too_many
 from penstock.net.queue.replies import Slot
 from penstock.obs.reasons import DisconnectReason
+from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2
 from penstock.wire.queue._generated.queue_pb2 import (
     AbortStage,
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["abort_stage", "commit_stage", "forget_sink", "list_sinks", "stage"]
 
 PAGE_MAX = 500
-"""Sinks of one response."""
+NOTES_BYTES_MAX = 256 * KIB
+"""Sinks of one response, and their notes; the one that exceeds this is the last."""
 
 _ANY_PART = b"part"
 """Stands for a part where none is named."""
@@ -125,15 +126,28 @@ def _is_refused(slot: Slot, fault: str) -> bool:
 
 
 def list_sinks(door: "QueueConnection", message: ListSinks, slot: Slot) -> None:
-    """Describe sinks, by name."""
+    """Describe sinks, by name. There may be many, which a thread brings into order."""
     sinks, count = door.hub.sinks, min(message.max, PAGE_MAX) or PAGE_MAX
-    names = [message.name.encode()] if message.name else sorted(sinks.names())
-    first = bisect_right(names, message.after.encode())
-    views = [sinks.view(name) for name in names[first : first + count]]
-    page = queue_pb2.Sinks(
-        sinks=[_described(view) for view in views if view], more=len(names) > first + count
-    )
-    slot.respond(Response(sinks=page))
+    names = {message.name.encode()} if message.name else sinks.names()
+    after, request_id = message.after.encode(), slot.request_id
+
+    def job() -> list[bytes]:
+        return sorted(name for name in names if name > after)[: count + 1]
+
+    def frames(found: list[bytes]) -> bytes:
+        page = queue_pb2.Sinks()
+        left = NOTES_BYTES_MAX
+        for name in found[:count]:
+            view = sinks.view(name)
+            if view is not None:
+                page.sinks.append(_described(view))
+                left -= len(view.state.note)
+            if left < 0:
+                break
+        page.more = bool(page.sinks) and page.sinks[-1].name.encode() < found[-1]
+        return encode.response(Response(sinks=page, request_id=request_id))
+
+    door.errands.run(slot, job, frames)
 
 
 def _described(view: "SinkView") -> queue_pb2.Sink:

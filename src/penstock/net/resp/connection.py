@@ -26,7 +26,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from penstock.limits import KIB
-from penstock.net.connection import TURN_S, Connection
+from penstock.net.connection import Connection
 from penstock.net.hub import Hub, peer_of
 from penstock.net.resp import transactions
 from penstock.net.resp.calls import Call, Spec
@@ -35,6 +35,7 @@ from penstock.net.resp.faults import command_fault, not_while_subscribed
 from penstock.net.resp.outbox import RespOutbox
 from penstock.net.resp.replies import Replies
 from penstock.net.resp.subscriptions import Subscriptions
+from penstock.net.turns import TURN_S
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp.events import Command, Event, Violation
 from penstock.wire.resp.server import ServerMachine
