@@ -10,7 +10,16 @@ from typing import NamedTuple
 from penstock.limits import SINK_BYTES_MAX, SINK_EPOCH_MAX, STAGED_PART_BYTES_MAX
 from penstock.model.topic import topic_fault
 
-__all__ = ["PREFIX", "Stage", "is_staged", "part_fault", "sink_fault", "stage_of", "stage_topic"]
+__all__ = [
+    "PREFIX",
+    "Stage",
+    "is_staged",
+    "part_fault",
+    "part_name_fault",
+    "sink_fault",
+    "stage_of",
+    "stage_topic",
+]
 
 PREFIX = b"$stage/"
 """How the names of topics with staged rows begin."""
@@ -57,7 +66,12 @@ def part_fault(stage: Stage) -> str:
         return f"the name of the sink: {fault}"
     if stage.epoch > SINK_EPOCH_MAX:
         return f"the epoch: greater than {SINK_EPOCH_MAX}"
-    fault = topic_fault(stage.part, STAGED_PART_BYTES_MAX)
-    if not fault and b"/" in stage.part:
+    return part_name_fault(stage.part)
+
+
+def part_name_fault(part: bytes) -> str:
+    """The same of the name of a part alone: a commit has many, of one sink."""
+    fault = topic_fault(part, STAGED_PART_BYTES_MAX)
+    if not fault and b"/" in part:
         fault = "contains '/'"
     return f"the name of the part: {fault}" if fault else ""

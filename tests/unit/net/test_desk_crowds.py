@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from desk_bench import TOPIC, Bench, Worker, numbered
 
-from penstock.net import desks as module
+from penstock.net import turns
 
 pytestmark = pytest.mark.asyncio
 
@@ -62,7 +62,7 @@ async def test_the_groups_of_one_topic_are_served_in_turns(bench, monkeypatch):
     for number, worker in enumerate(workers):
         bench.join(worker, group=b"g%d" % number)
     await bench.rest()
-    monkeypatch.setattr(module, "TURN_S", -1.0)
+    monkeypatch.setattr(turns, "TURN_S", -1.0)
     for worker in workers:
         worker.asked = 0
     bench.desks._deal_all(TOPIC)

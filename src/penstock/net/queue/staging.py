@@ -6,7 +6,7 @@ Names and numbers are looked at here; what is done about them is that of ``net/s
 from typing import TYPE_CHECKING
 
 from penstock.limits import KIB, SINK_NOTE_BYTES_MAX, STAGED_PARTS_MAX
-from penstock.model.stages import Stage, part_fault, sink_fault
+from penstock.model.stages import Stage, part_fault, part_name_fault, sink_fault
 from penstock.net.queue.faults import BAD_REQUEST, LIMIT, Fault, too_many
 from penstock.net.queue.replies import Slot
 from penstock.obs.reasons import DisconnectReason
@@ -32,7 +32,7 @@ NOTES_BYTES_MAX = 256 * KIB
 """Sinks of one response, and their notes; the one that exceeds this is the last."""
 
 _ANY_PART = b"part"
-"""Stands for a part where none is named."""
+"""Stands for those that are named."""
 
 
 def stage(door: "QueueConnection", message: queue_pb2.Stage, slot: Slot) -> None:
@@ -112,8 +112,8 @@ def forget_sink(door: "QueueConnection", message: ForgetSink, slot: Slot) -> Non
 
 
 def _names_fault(sink: bytes, epoch: int, parts: list[bytes]) -> str:
-    faults = (part_fault(Stage(sink, epoch, part)) for part in parts or [_ANY_PART])
-    return next(filter(None, faults), "")
+    fault = part_fault(Stage(sink, epoch, _ANY_PART))
+    return fault or next(filter(None, map(part_name_fault, parts)), "")
 
 
 def _is_refused(slot: Slot, fault: str) -> bool:
