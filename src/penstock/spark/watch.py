@@ -39,14 +39,17 @@ class Watch:
         if not self._sequence:
             self._list()
             return
-        changed = self._ask(self._sequence, wait_s=wait_s)
-        if changed.again:
-            self._list()
-            return
-        self._sequence = changed.sequence
-        for name in changed.deleted:
-            self._forget(name)
-        self._note(changed)
+        page = self._ask(self._sequence, wait_s=wait_s)
+        sequence = page.sequence
+        while not page.again:
+            for name in page.deleted:
+                self._forget(name)
+            self._note(page)
+            if not page.more:
+                self._sequence = sequence
+                return
+            page = self._ask(self._sequence, after=_last_name(page))
+        self._list()
 
     def _list(self) -> None:
         """Learn all there is, page by page; changes are counted from the first page on."""
@@ -97,13 +100,26 @@ class Watch:
             del self.gone[next(iter(self.gone))]
 
 
-def current(options: SourceOptions, names: list[str]) -> dict[str, Seen]:
-    """How topics are right now: retention moves their first offsets without a change to tell of."""
-    if len(names) > SINGLE_MAX:
-        watch = Watch(options)
-        watch.look()
-        return watch.topics
+def _last_name(page: Changed) -> str:
+    """The last that a page of changes tells of; they are in the order of names."""
+    return max([*(topic.name for topic in page.topics), *page.deleted])
 
+
+def current(options: SourceOptions, names: list[str]) -> dict[str, Seen]:
+    """How topics are right now: retention moves their first offsets without a change to tell of.
+
+    What is not listed is asked about by name: a batch that was planned before the subscription was
+    changed has topics that are not subscribed to any more, and are there all the same.
+    """
+    if len(names) <= SINGLE_MAX:
+        return _one_by_one(options, names)
+    watch = Watch(options)
+    watch.look()
+    listed = watch.topics
+    return listed | _one_by_one(options, [name for name in names if name not in listed])
+
+
+def _one_by_one(options: SourceOptions, names: list[str]) -> dict[str, Seen]:
     def ask(name: str) -> Seen:
         found = patiently(
             options.patience, lambda: client_of(options.servers).locate(name, times_ms=())

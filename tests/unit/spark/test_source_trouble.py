@@ -1,0 +1,42 @@
+"""What a stream must not lose or repeat when much changes at a time, or just then."""
+
+from tests.unit.spark.readers import Stream, fill, payloads, source
+
+
+def test_changes_of_more_topics_than_a_page_has_are_all_read(servers, client, monkeypatch):
+    """Or the rest would wait until somebody writes to those topics again."""
+    monkeypatch.setattr("penstock.net.queue.changes.PAGE_MAX", 3)
+    stream = Stream(servers, subscribe="s/#")
+    for number in range(8):
+        fill(client, f"s/{number}", 1)
+    assert len(stream.next()) == 8
+    for number in range(8):
+        fill(client, f"s/{number}", 1, 1)
+    assert payloads(stream.next()) == [1] * 8
+
+
+def test_so_are_deletions_between_them(servers, client, monkeypatch):
+    monkeypatch.setattr("penstock.net.queue.changes.PAGE_MAX", 2)
+    stream = Stream(servers, subscribe="s/#")
+    for number in range(8):
+        fill(client, f"s/{number}", 1)
+    stream.next()
+    for number in (2, 3, 4, 7):
+        client.delete_topic(f"s/{number}")
+    for number in (0, 1, 5, 6):
+        fill(client, f"s/{number}", 1, 1)
+    assert payloads(stream.next()) == [1] * 4
+    assert sorted(stream.offset["topics"]) == ["s/0", "s/1", "s/5", "s/6"]
+
+
+def test_a_batch_that_was_planned_for_more_topics_is_read_whole_after_a_narrower_subscription(
+    servers, client, monkeypatch
+):
+    monkeypatch.setattr("penstock.spark.watch.SINGLE_MAX", 2)
+    stream = Stream(servers, subscribe="s/#")
+    for number in range(5):
+        fill(client, f"s/{number}", 1)
+    assert stream.log()
+    stream.source = source(servers, subscribe="s/1")
+    stream.restart()
+    assert len(stream.run()) == 5
