@@ -73,7 +73,8 @@ def _text(losses: Sequence[Loss]) -> str:
 
 
 def _advice(options: SourceOptions) -> str:
+    anew = "" if options.reader is None else " and another name for the reader, which has its start"
     return (
         "to go on without them set failOnDataLoss=false: each loss is then told in the topic "
-        f"{options.loss_topic}; or begin anew with another checkpoint"
+        f"{options.loss_topic}; or begin anew with another checkpoint{anew}"
     )

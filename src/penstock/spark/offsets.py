@@ -14,6 +14,9 @@ what ``initialOffset`` said: it asks again when batch 0 is repeated. So what it 
 (``"initial": true``), and the ranges of a batch begin where the *end* says that the topic began.
 The end is in the log before the batch runs: thereby "latest" is pinned.
 
+If topics were deleted since the batch before, ``"gone": {"pump/8": end_offset}`` says where they
+ended when we last saw them, so that a repetition knows whether they were read to their end.
+
 Pure: nothing here knows a broker or a clock.
 """
 
@@ -53,6 +56,8 @@ class Position(msgspec.Struct, frozen=True):
     topics: Mapping[str, Spot]
     cut: Cut = Cut()
     is_initial: bool = False
+    gone: Mapping[str, int] = {}
+    """Where topics ended that have gone since the batch before, as far as we know."""
 
 
 class Range(NamedTuple):
@@ -68,6 +73,8 @@ def encode(position: Position) -> dict[str, Any]:
     """As Spark keeps it."""
     cut = position.cut
     offset: dict[str, Any] = {"initial": True} if position.is_initial else {}
+    if position.gone:
+        offset["gone"] = {name: position.gone[name] for name in sorted(position.gone)}
     offset["plan"] = {
         "cores": cut.cores,
         "maxRecordsPerPartition": cut.max_rows,
@@ -90,6 +97,7 @@ def decode(offset: Mapping[str, Any]) -> Position:
         {name: Spot(*spot) for name, spot in offset["topics"].items()},
         Cut(plan.get("cores", 1), plan.get("minPartitions"), plan.get("maxRecordsPerPartition")),
         is_initial=bool(offset.get("initial")),
+        gone=offset.get("gone", {}),
     )
 
 

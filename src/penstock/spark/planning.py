@@ -34,6 +34,7 @@ __all__ = [
     "share_bytes",
     "split",
     "vanished",
+    "with_gone",
 ]
 
 ROWS_PER_TASK: Final = 50_000
@@ -217,11 +218,26 @@ def clamp(ranges: Sequence[Range], has: Mapping[str, Seen]) -> tuple[list[Range]
     return left, losses
 
 
-def vanished(start: Position, end: Position, last: Mapping[str, Seen]) -> list[Loss]:
+def with_gone(start: Position, end: Position, last: Mapping[str, Seen]) -> Position:
+    """Note in the end of a batch where topics ended that have gone since its start.
+
+    ``last`` is how we have seen topics at last, before they went. It belongs into the log: if the
+    batch runs again, nobody remembers, and a topic that was read to its end would count as lost.
+    """
+    gone = {}
+    for name, spot in start.topics.items():
+        now, known = end.topics.get(name), last.get(name)
+        has_gone = now is None or now.incarnation != spot.incarnation
+        if has_gone and known is not None and known.incarnation == spot.incarnation:
+            gone[name] = known.end
+    return Position(end.topics, end.cut, end.is_initial, gone)
+
+
+def vanished(start: Position, end: Position) -> list[Loss]:
     """What was lost with topics that are not in the end any more, are others now, or go back.
 
-    ``last`` is how we have seen the topics at last, before they went: if all of that was read,
-    nothing was lost. What we have not seen counts as lost.
+    The end says where they ended when they were seen last: if all of that was read, nothing was
+    lost. What was not seen counts as lost.
     """
     losses = []
     for name, spot in start.topics.items():
@@ -230,9 +246,7 @@ def vanished(start: Position, end: Position, last: Mapping[str, Seen]) -> list[L
             if now.next < spot.next:
                 losses.append(Loss(name, spot.incarnation, now.next, spot.next, "cut back"))
             continue
-        known = last.get(name)
-        was_seen = known is not None and known.incarnation == spot.incarnation
-        known_end = known.end if known is not None and was_seen else None
+        known_end = end.gone.get(name)
         if known_end is None or known_end > spot.next:
             reason = "deleted" if now is None else "made anew"
             losses.append(Loss(name, spot.incarnation, spot.next, known_end, reason))

@@ -46,6 +46,7 @@ from penstock.spark.planning import (
     share_bytes,
     split,
     vanished,
+    with_gone,
 )
 from penstock.spark.reading import read_ranges
 from penstock.spark.watch import SINGLE_MAX, Watch, current, resolve
@@ -95,7 +96,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Make our group where we begin; one that is there and has not moved says where we began.
 
         One that has moved is that of an earlier query: we begin anew, and take it along. So it is
-        with an offset that was asked for by number, which needs no pin.
+        with an offset that was asked for by number, which needs no pin. A pin is there so that
+        nothing is left out: where one is behind the place that is asked for now, it was made for
+        another start (latest, and now earliest), and to follow it would lose what is between.
         """
         reader = self._options.reader or ""
         is_exact = self._options.start.of(topic).kind == "offset"
@@ -104,7 +107,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             client = client_of(self._options.servers)
             client.create_group(topic, reader, start=begin, reader=True)
             group = next(one for one in client.groups(topic) if one.name == reader)
-            if group.position == group.start and not is_exact:
+            if not is_exact and group.position == group.start <= begin:
                 return group.start
             client.seek(topic, reader, begin)
             return begin
@@ -154,25 +157,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return encode(Position(spots, cut_of(self._options)))
 
     def _end(self, start: Position, limit: ReadLimit) -> Position:
-        seen = self._available()
+        seen = self._available(start)
         lags = lag_of(start, seen)
         is_limited = not isinstance(limit, ReadAllAvailable)
         if is_limited and self._is_too_little(sum(lags.values())):
             lags = {}
         elif is_limited:
             lags = self._within_bytes(start, seen, self._within_rows(start, lags, limit))
-        return advance(start, seen, lags, cut_of(self._options))
+        end = advance(start, seen, lags, cut_of(self._options))
+        return with_gone(start, end, self._watch.gone)
 
-    def _available(self) -> dict[str, Seen]:
-        """What may be read: all there is, or what was there when an AvailableNow run began."""
+    def _available(self, start: Position) -> dict[str, Seen]:
+        """What may be read: all there is, or what was there when an AvailableNow run began.
+
+        A start of "latest" may be later than that, and is not to be taken for a topic cut back.
+        """
         topics, target = self._watch.topics, self._target
         if target is None:
             return topics
-        return {
-            name: topic._replace(end=min(topic.end, target[name].end))
-            for name, topic in topics.items()
-            if name in target and target[name].incarnation == topic.incarnation
-        }
+        found = {}
+        for name, topic in topics.items():
+            if name in target and target[name].incarnation == topic.incarnation:
+                last = max(target[name].end, next_of(start.topics.get(name), topic))
+                found[name] = topic._replace(end=min(topic.end, last))
+        return found
 
     def _is_too_little(self, rows: int) -> bool:
         """Whether to wait for more rows; not for ever, and not when nothing more is to come."""
@@ -231,7 +239,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _gone_for_good(self, start: Position, end: Position) -> list[Loss]:
         """What was lost with topics; one that is still there is no longer subscribed to."""
-        losses = vanished(start, end, self._watch.gone)
+        losses = vanished(start, end)
         names = sorted(loss.topic for loss in losses if loss.reason == "deleted")
         has = current(self._options, names) if names else {}
         return [

@@ -19,6 +19,7 @@ from penstock.spark.planning import (
     share_bytes,
     split,
     vanished,
+    with_gone,
 )
 
 names = st.sampled_from([f"t/{number}" for number in range(12)])
@@ -29,7 +30,8 @@ cuts = st.builds(
     st.none() | st.integers(1, 20),
     st.none() | st.integers(1, 500),
 )
-positions = st.builds(Position, st.dictionaries(names, spots), cuts, st.booleans())
+ends = st.dictionaries(names, st.integers(0, 1000))
+positions = st.builds(Position, st.dictionaries(names, spots), cuts, st.booleans(), ends)
 
 
 # ── Offsets
@@ -43,7 +45,8 @@ def test_an_offset_comes_back_as_it_was(position):
 @given(positions)
 def test_the_same_position_is_always_the_same_text(position):
     backwards = dict(reversed(list(position.topics.items())))
-    other = Position(backwards, position.cut, position.is_initial)
+    gone = dict(reversed(list(position.gone.items())))
+    other = Position(backwards, position.cut, position.is_initial, gone)
     assert json.dumps(encode(other)) == json.dumps(encode(position))
 
 
@@ -262,19 +265,29 @@ def test_what_is_left_and_what_is_lost_are_all_there_was(ranges, has):
 
 
 def test_what_was_read_to_its_end_is_not_lost_with_its_topic():
-    start = Position({"a": Spot(1, 10, 0)})
-    assert vanished(start, Position({}), {"a": Seen(1, 0, 10)}) == []
-    assert vanished(start, Position({"a": Spot(2, 3, 0)}), {"a": Seen(1, 0, 10)}) == []
+    start, last = Position({"a": Spot(1, 10, 0)}), {"a": Seen(1, 0, 10)}
+    for end in (Position({}), Position({"a": Spot(2, 3, 0)})):
+        assert vanished(start, with_gone(start, end, last)) == []
 
 
 def test_what_was_not_read_is_lost_with_its_topic():
     start = Position({"a": Spot(1, 10, 0)})
-    assert vanished(start, Position({}), {"a": Seen(1, 0, 12)}) == [Loss("a", 1, 10, 12, "deleted")]
-    assert vanished(start, Position({"a": Spot(2, 3, 0)}), {}) == [
-        Loss("a", 1, 10, None, "made anew")
-    ]
+    end = with_gone(start, Position({}), {"a": Seen(1, 0, 12)})
+    assert vanished(start, end) == [Loss("a", 1, 10, 12, "deleted")]
+    assert vanished(start, Position({"a": Spot(2, 3, 0)})) == [Loss("a", 1, 10, None, "made anew")]
+
+
+def test_what_is_known_of_another_incarnation_says_nothing():
+    start = Position({"a": Spot(1, 10, 0)})
+    assert with_gone(start, Position({}), {"a": Seen(2, 0, 10)}).gone == {}
+
+
+def test_only_what_has_gone_is_noted():
+    start = Position({"a": Spot(1, 10, 0)})
+    end = Position({"a": Spot(1, 12, 0)})
+    assert with_gone(start, end, {"a": Seen(1, 0, 10), "b": Seen(5, 0, 10)}).gone == {}
 
 
 def test_a_topic_that_goes_back_has_lost_its_end():
     start, end = Position({"a": Spot(1, 10, 0)}), Position({"a": Spot(1, 7, 0)})
-    assert vanished(start, end, {}) == [Loss("a", 1, 7, 10, "cut back")]
+    assert vanished(start, end) == [Loss("a", 1, 7, 10, "cut back")]
