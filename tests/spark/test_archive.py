@@ -96,6 +96,16 @@ def replayed(client: QueueClient, topic: str) -> list[tuple[bytes, int]]:
     return [(record.payload, int(dict(record.headers)["time"])) for record in found]
 
 
+class Late(replay._Replay):
+    """Has looked how far the job is before somebody else did all of it."""
+
+    has_looked = False
+
+    def progress(self) -> tuple[int, int]:
+        was, self.has_looked = self.has_looked, True
+        return super().progress() if was else (0, 0)
+
+
 def test_a_replay_goes_on_where_it_was_broken_off_and_changes_nothing_when_done(
     spark: SparkSession, servers: str, client: QueueClient, tmp_path: Path
 ) -> None:
@@ -127,6 +137,8 @@ def test_a_replay_goes_on_where_it_was_broken_off_and_changes_nothing_when_done(
     assert replay.run(spark, path=str(root), servers=servers, job="r1", subscribe="s/#").text == (
         "all was published before; 2 topics"
     )
+    late = Late(replay.planned(spark, root, plan), plan, servers)
+    assert late.publish(fourth, is_small=True) == 1
     assert client.topic("replay/s/1").messages == 6
     with pytest.raises(ConfigError, match="was begun with"):
         replay.replay(spark, root, servers, "r1", subscribe="s/1")

@@ -1,5 +1,6 @@
 """Tables become messages: what Spark writes is what a client reads, once."""
 
+from contextlib import nullcontext
 from datetime import UTC, datetime
 
 import pytest
@@ -72,8 +73,31 @@ def test_a_job_that_runs_again_publishes_nothing(spark, client, servers, write):
 def test_epochs_of_a_job_only_rise(spark, client, write):
     for epoch in (0, 7, 7, 3, 8):
         table = spark.range(1).selectExpr(f"'{epoch}' AS payload")
-        write(table, "rising", topic="t", epoch=epoch)
+        refused = pytest.raises(PySparkException, match="3 is before that")
+        with refused if epoch == 3 else nullcontext():
+            write(table, "rising", topic="t", epoch=epoch)
     assert payloads(client, "t") == [b"0", b"7", b"8"]
+
+
+def test_batches_of_foreach_batch_are_noted_as_those_of_the_query(spark, servers, write, tmp_path):
+    """So that those of another checkpoint, which begin at 0 again, are not taken for them."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1").write_text("x")
+
+    def publish(batch, number):
+        write(batch.withColumnRenamed("value", "payload"), "alerts", topic="t", epoch=number)
+
+    def run(checkpoint):
+        lines = spark.readStream.text(str(tmp_path / "in")).writeStream.foreachBatch(publish)
+        place = str(tmp_path / checkpoint)
+        query = lines.option("checkpointLocation", place).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return query.id
+
+    query = run("one")
+    assert last_epoch(servers, "job/alerts") == (0, query.encode())
+    with pytest.raises(PySparkException, match="by another query"):
+        run("another")
 
 
 def test_a_random_job_publishes_each_time_and_leaves_no_sink(spark, client, write):

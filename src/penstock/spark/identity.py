@@ -13,7 +13,15 @@ from pyspark import TaskContext
 
 from penstock.errors import PenstockError
 
-__all__ = ["BATCH_PROPERTY", "QUERY_PROPERTY", "Batch", "Task", "batch_of_task", "this_task"]
+__all__ = [
+    "BATCH_PROPERTY",
+    "QUERY_PROPERTY",
+    "Batch",
+    "Task",
+    "batch_of_task",
+    "query_of_task",
+    "this_task",
+]
 
 QUERY_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_PROPERTY: Final = "streaming.sql.batchId"
@@ -50,6 +58,12 @@ def batch_of_task() -> Batch:
             "the sink needs the Spark that penstock[spark] installs, and a streaming query",
         )
     return Batch(str(query), int(number))
+
+
+def query_of_task() -> str:
+    """The streaming query that our task belongs to; empty if it is none's."""
+    query = _context().getLocalProperty(QUERY_PROPERTY)
+    return str(query) if _is_id(query) else ""
 
 
 def _context() -> TaskContext:

@@ -11,6 +11,8 @@ two attempts at once        two parts; the driver names the one whose message Sp
 a driver that is killed     the batch runs again under the same number; if it was published, that
                             is found when it is committed, and what it staged again is dropped
 a commit without an answer  it is asked for again
+an earlier epoch            refused: Spark repeats the last batch alone, so this is a checkpoint or
+                            a job that has gone back, and nobody knows whether it was published
 ==========================  =======================================================================
 
 A stream's sink is named after the query, whose id the checkpoint keeps, and its epochs are the
@@ -37,10 +39,11 @@ from pyspark.sql.types import StructType
 
 from penstock.client.errors import ClientError
 from penstock.client.queue.blocking import QueueClient
+from penstock.client.queue.values import StageCommitted
 from penstock.errors import ConfigError, PenstockError
 from penstock.spark.blocks import Blocks
 from penstock.spark.broker import CALL_S, client_of, patiently
-from penstock.spark.identity import batch_of_task, this_task
+from penstock.spark.identity import batch_of_task, query_of_task, this_task
 from penstock.spark.options import Patience
 from penstock.spark.sink_options import Job, SinkOptions, job_of, read_options
 from penstock.spark.sink_schema import Layout, layout_of
@@ -49,6 +52,14 @@ from penstock.spark.staging import Part, Place, stage
 __all__ = ["BatchWriter", "Staged", "StreamWriter", "batch_writer", "last_epoch", "stream_writer"]
 
 log: Final = logging.getLogger("penstock.spark")
+
+_JOB_ADVICE: Final = (
+    "if it was published in its time, nothing is left to do; if not, give it a jobId of its own"
+)
+_STREAM_ADVICE: Final = (
+    "the checkpoint is older than what was published from it, or two drivers use it: begin a new"
+    " one where the rows end that were published"
+)
 
 
 @dataclass(frozen=True)
@@ -119,7 +130,7 @@ class _Sink:
             raise
         return Staged(place, task.partition, part.name, count, rows.rows, query)
 
-    def commit(self, messages: Sequence[Staged], note: bytes) -> bool:
+    def commit(self, messages: Sequence[Staged], note: bytes) -> StageCommitted:
         """Publish what was staged; tells whether that had been done before.
 
         Parts come in the order of partitions, so a topic has its messages in the table's order. To
@@ -140,7 +151,12 @@ class _Sink:
                 "published epoch %d of sink %s: %d messages in %.1f s",
                 *(place.epoch, place.sink, done.messages, monotonic() - began),
             )
-        return done.is_repetition
+        elif done.epoch == place.epoch:
+            log.warning(
+                "%s has been published already, with %d messages: these %d rows are not",
+                *(_words(place), done.messages, sum(staged.rows for staged in messages)),
+            )
+        return done
 
     def abort(self, places: Iterable[Place]) -> None:
         """Drop what was staged. If it was published after all, the broker leaves it as it is.
@@ -182,6 +198,16 @@ def _all_staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
     return staged
 
 
+def _check_order(place: Place, done: StageCommitted, advice: str) -> None:
+    """Refuse to take an epoch for published only because a later one is."""
+    if done.epoch > place.epoch:
+        raise PenstockError(
+            f"sink {place.sink} has published epoch {done.epoch}, and {place.epoch} is before that:"
+            " nothing was published now",
+            advice,
+        )
+
+
 def _words(place: Place) -> str:
     return f"epoch {place.epoch} of sink {place.sink}"
 
@@ -199,13 +225,21 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[RecordBatch]) -> Staged:
         """Stage the rows of one task."""
-        return self._sink.stage(self._place, iterator)
+        return self._sink.stage(self._place, iterator, query_of_task())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish the job's rows, unless that has been done."""
+        """Publish the job's rows, unless that has been done.
+
+        In ``foreachBatch`` epochs are batches of a query, and begin at 0 again with its checkpoint.
+        So the query's id is noted then, as with a stream.
+        """
         staged = _all_staged(messages)
-        if staged and self._sink.commit(staged, self._job.note):
-            log.warning("%s was published before: nothing is now", _words(self._place))
+        query = staged[0].query.encode() if staged and self._job.is_numbered else b""
+        if staged:
+            done = self._sink.commit(staged, self._job.note or query)
+            if query and not self._job.note:
+                self._sink.check_query(self._place, query)
+            _check_order(self._place, done, _JOB_ADVICE)
         if self._job.is_random:
             with suppress(ClientError):  # a name more than need be
                 self._sink.client().forget_sink(self._place.sink)
@@ -239,11 +273,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         place, query = staged[0].place, staged[0].query.encode()
         if place.epoch != batchId:
             raise PenstockError(f"Spark commits batch {batchId}, but wrote {_words(place)}")
-        is_repetition = self._sink.commit(staged, query)
+        done = self._sink.commit(staged, query)
         if self._sink.options.sink is not None:
             self._sink.check_query(place, query)
-        if is_repetition:
-            log.warning("%s had been published before the restart", _words(place))
+        _check_order(place, done, _STREAM_ADVICE)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Drop what was staged; if no task has ended, nobody knows of what, and it goes in time."""

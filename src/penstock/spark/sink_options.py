@@ -55,6 +55,8 @@ class Job(msgspec.Struct, frozen=True):
     note: bytes = b""
     is_random: bool = False
     """Nobody will ask for this sink again."""
+    is_numbered: bool = False
+    """The epoch was given: it is one of several."""
 
 
 def read_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
@@ -87,6 +89,7 @@ def job_of(options: Mapping[str, str]) -> Job:
         epoch=read_option(given, "epoch", _epoch, 0),
         note=read_option(given, "note", _note, b""),
         is_random=job_id == RANDOM,
+        is_numbered="epoch" in given,
     )
 
 

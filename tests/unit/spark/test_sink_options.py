@@ -86,7 +86,8 @@ def test_a_sinks_name_must_fit_into_a_topics(name):
 
 def test_a_job_is_a_sink_of_its_own_with_one_epoch():
     assert job_of({"jobId": "a"}) == Job("job/a", 0, b"")
-    assert job_of({"jobid": "a", "epoch": "7", "note": "é"}) == Job("job/a", 7, "é".encode())
+    seventh = Job("job/a", 7, "é".encode(), is_numbered=True)
+    assert job_of({"jobid": "a", "epoch": "7", "note": "é"}) == seventh
 
 
 def test_without_a_job_id_it_is_told_what_that_is_for():

@@ -33,6 +33,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -261,7 +262,8 @@ class _Replay:
         """Publish what is not done up to a sequence, if anything; return the next slice's number.
 
         Somebody else may be at the same job. Then our slice may count as published already: with
-        other rows, but whose note says which, and from there the next one begins.
+        other rows, but whose note says which, and from there the next one begins. If they are
+        further still, the broker refuses ours, and that is as well.
         """
         number, done = self.progress()
         if done >= bound:
@@ -278,7 +280,12 @@ class _Replay:
             jobId=f"replay/{self._plan.job}",
             epoch=number,
             note=msgspec.json.encode(_Note(bound, self._plan.digest)).decode(),
-        ).save()
+        )
+        try:
+            writer.save()
+        except PySparkException:
+            if self.progress()[0] <= number:
+                raise
         return number + 1
 
 
