@@ -74,6 +74,9 @@ NAP_BYTES_MAX = 16 * KIB
 READERS = 2
 """Threads that read the journal for sessions that had messages waiting."""
 
+SEARCHERS = 1
+"""Threads that look for something in it: they may take long, and those who read do not wait."""
+
 Targets = tuple[tuple[Session, int], ...]
 """Sessions a topic goes to, each with its QoS."""
 
@@ -210,6 +213,7 @@ class Hub:
         self.feed.on_committed = self.changes.committed
         self.gate = _gate(config, broker, max(clock.wall_ms(), signed_until_ms + 1))
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="penstock-read")
+        self._searchers = ThreadPoolExecutor(SEARCHERS, thread_name_prefix="penstock-search")
         self.pipeline = self._make_pipeline()
         self._controls: dict[type, Callable[[Any], None]] = {
             Accepted: self._accepted,
@@ -442,8 +446,14 @@ class Hub:
         job: Callable[[], Result],
         deliver: Callable[[Result], None],
         fail: Callable[[StorageError], None],
+        *,
+        is_search: bool = False,
     ) -> None:
-        """Run a job that reads the store in a thread; ``deliver`` gets what it returns."""
+        """Run a job that reads the store in a thread; ``deliver`` gets what it returns.
+
+        ``is_search``: it goes through much to find little. Clients choose how much, and nobody who
+        waits for messages should wait for that.
+        """
 
         def done(future: "asyncio.Future[Result]") -> None:
             if future.cancelled() or self._is_closed:
@@ -458,7 +468,8 @@ class Hub:
                 _log.error("read_failed", exc_info=error)
                 fail(StorageError(f"reading the journal failed on a bug of ours: {error!r}"))
 
-        self.loop.run_in_executor(self._readers, job).add_done_callback(done)
+        threads = self._searchers if is_search else self._readers
+        self.loop.run_in_executor(threads, job).add_done_callback(done)
 
     def _unreadable(self, error: StorageError) -> None:
         """Something stored cannot be read: the operator must know, whoever met it."""
@@ -470,6 +481,7 @@ class Hub:
         """Stop the threads, after what they are doing; whoever waits for it waits no more."""
         self._is_closed = True
         self._readers.shutdown()
+        self._searchers.shutdown(cancel_futures=True)
         self.pipeline.close()
 
 

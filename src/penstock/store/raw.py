@@ -14,6 +14,7 @@ number in each of its lanes to be subtracted.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from itertools import islice
 from struct import Struct
 from typing import Final
 
@@ -34,6 +35,9 @@ SIGNATURE_BYTES: Final = 88
 
 FEW: Final = 24
 """Numbers that are changed one by one faster than together."""
+
+PIECES_MAX: Final = 2_048
+"""Pieces that are opened for one answer: of tiny ones, each an entry, that takes a while."""
 
 _COUNTED: Final = memoryview(array("I", range(65_536)).tobytes())
 """0, 1, 2 …: the numbers of messages where all have something."""
@@ -87,7 +91,7 @@ def gather_raw(
     """Slices of successive pieces, within the bounds; at least one message, if any."""
     gathering = _Gathering(columns)
     is_first = True
-    for piece in pieces:
+    for piece in islice(pieces, PIECES_MAX):
         shift, run_start, run_end = piece.entry.span(piece.group)
         first = piece.first + shift
         end, size = _fitting(piece, first, piece.end + shift, (count_max, bytes_max, columns))

@@ -1,5 +1,6 @@
 """What the queue protocol tells of topics and groups, and messages in bulk."""
 
+import threading
 from array import array
 from collections.abc import AsyncIterator
 
@@ -127,6 +128,56 @@ async def test_times_are_found_in_a_topic(bench):
     ).located
     assert list(located.offsets) == [0, 0, 1, 2]
     assert (located.first_offset, located.end_offset) == (0, 2)
+
+
+async def test_a_locate_that_takes_many_steps_has_all_answers_in_order(bench, monkeypatch):
+    monkeypatch.setattr(fetch_module, "TIMES_AT_ONCE", 2)
+    peer = await filled(bench, 12)
+    now_ms = bench.clock.wall_ms()
+    times = [now_ms, 0, now_ms + 1, 0, now_ms + 1]
+    measures = [wire.Measure(offset=offset, bytes=1) for offset in (4, 2, 3)]
+    asked = wire.Locate(topic=TOPIC, times_ms=times, measures=measures)
+    located = (await peer.ask(wire.Request(locate=asked))).located
+    assert list(located.offsets) == [0, 0, 12, 0, 12]
+    assert list(located.reaches) == [5, 3, 4]
+
+
+async def test_a_locate_begins_again_if_the_topic_is_made_anew_meanwhile(bench, monkeypatch):
+    peer = await filled(bench, 12)
+    measure, seen = bench.store.measure, []
+
+    def measured(topic, offset, size):
+        seen.append(offset)
+        if len(seen) == 2:
+            batch = Batch()
+            batch.drop(topic)
+            batch.append(topic, [b"x", b"y"], 1, 0)
+            bench.store.commit(batch)
+        return measure(topic, offset, size)
+
+    monkeypatch.setattr(bench.store, "measure", measured)
+    measures = [wire.Measure(bytes=99)] * 3
+    asked = wire.Locate(topic=TOPIC, measures=measures)
+    located = (await peer.ask(wire.Request(locate=asked))).located
+    assert list(located.reaches) == [2, 2, 2]
+    assert located.incarnation == bench.store.topic(TOPIC.encode()).id
+
+
+async def test_nobody_who_reads_waits_for_those_who_search(bench, monkeypatch):
+    """Not even for as many as there are threads, for each of them takes its time."""
+    searching = await filled(bench, 1)
+    go_on = threading.Event()
+    monkeypatch.setattr(bench.store, "measure", lambda *_arguments: go_on.wait(10) and 1)
+    peers = [bench.peer() for _ in range(5)]
+    for peer in peers:
+        peer.send(wire.Request(locate=wire.Locate(topic=TOPIC, measures=[wire.Measure()])))
+    try:
+        fetched = await searching.ask(wire.Request(fetch=wire.Fetch(topic=TOPIC)))
+        assert fetched.fetched.end_offset == 1
+        assert not any(peer.heard() for peer in peers)
+    finally:
+        go_on.set()
+        await bench.rest()
 
 
 # ── topics

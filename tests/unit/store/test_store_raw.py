@@ -8,6 +8,7 @@ import pytest
 
 from penstock.model import columns
 from penstock.model.message import Extras, Signature
+from penstock.store import raw
 from penstock.store.batch import Batch
 from penstock.store.raw import lessened
 from penstock.store.store import RawQuery
@@ -281,3 +282,19 @@ def test_bytes_reach_over_what_was_deleted_and_not_beyond_the_end(store):
     assert store.measure(TOPIC, 0, MANY) == 12
     assert store.measure(TOPIC, 12, MANY) == 12
     assert store.measure(b"none", 5, MANY) == 5
+
+
+def test_only_so_many_entries_are_opened_for_one_answer(store, monkeypatch):
+    """The next one goes on where it ends, and nothing is missing."""
+    monkeypatch.setattr(raw, "PIECES_MAX", 3)
+    for number in range(8):
+        batch = Batch()
+        batch.append(TOPIC, [b"%d" % number], 1, 0)
+        store.commit(batch)
+    found, start = [], 0
+    while start < 8:
+        answer = read(store, start, mask=columns.PAYLOADS)
+        assert len(messages_of(answer)) <= 3
+        found += [message[4] for message in messages_of(answer)]
+        start = answer.next_offset
+    assert found == [b"%d" % number for number in range(8)]

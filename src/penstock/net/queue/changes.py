@@ -143,7 +143,7 @@ def _list(
         answer = Changed(sequence=number, topics=topics, more=len(found) > count)
         return encode.response(Response(changed=answer, request_id=request_id))
 
-    door.errands.run(slot, job, lambda frames: frames)
+    door.errands.run(slot, job, lambda frames: frames, is_search=True)
 
 
 def _topic(info: TopicInfo) -> queue_pb2.Topic:
@@ -197,8 +197,10 @@ class Watch:
         elif not topics and not self._is_over:
             self._watch(number)
         else:
-            job = self._job(topics, number)
-            self._door.errands.run(self._slot, job, lambda found: self._found(found, number))
+            job, is_search = self._job(topics, number), len(topics) > PAGE_MAX
+            self._door.errands.run(
+                self._slot, job, lambda found: self._found(found, number), is_search=is_search
+            )
 
     def _job(self, topics: list[bytes], number: int) -> Callable[[], bytes | None]:
         """Find those that the client is told of, and make the answer; None: there are none."""

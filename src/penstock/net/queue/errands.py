@@ -21,6 +21,7 @@ class _Errand(NamedTuple):
     slot: Slot
     job: Callable[[], Any]
     frames: Callable[[Any], bytes | None]
+    is_search: bool
 
 
 class Errands:
@@ -35,13 +36,18 @@ class Errands:
         self._waiting: deque[_Errand] = deque()
 
     def run(
-        self, slot: Slot, job: Callable[[], Any], frames: Callable[[Any], bytes | None]
+        self,
+        slot: Slot,
+        job: Callable[[], Any],
+        frames: Callable[[Any], bytes | None],
+        *,
+        is_search: bool = False,
     ) -> None:
         """Answer with the frames, made on the loop, of what the job has found off it.
 
-        None: not yet. Whoever made that of it goes on.
+        None: not yet. Whoever made that of it goes on. ``is_search``: see ``Hub.run_off_loop``.
         """
-        self._waiting.append(_Errand(slot, job, frames))
+        self._waiting.append(_Errand(slot, job, frames, is_search))
         self.go_on()
 
     def go_on(self) -> None:
@@ -53,6 +59,7 @@ class Errands:
                 errand.job,
                 lambda found: self._done(errand, found),
                 lambda error: self._failed(errand, error),
+                is_search=errand.is_search,
             )
 
     def _done(self, errand: _Errand, found: Any) -> None:

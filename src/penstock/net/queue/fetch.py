@@ -35,7 +35,8 @@ came at three quarters of the speed."""
 NO_TOPIC = bulk.Bulk(0, 0, 0, 0)
 
 TIMES_MAX = 1_024
-"""Times in one Locate: each costs some twenty reads."""
+TIMES_AT_ONCE = 32
+"""Times in one Locate, and how many are looked for before others: each costs some twenty reads."""
 
 Result = TypeVar("Result")
 
@@ -146,24 +147,60 @@ def locate(door: "QueueConnection", message: Locate, slot: Slot) -> None:
     if fault is not None:
         slot.fail(fault)
         return
-    times_ms = list(message.times_ms)
-    measures = [(measure.offset, measure.bytes) for measure in message.measures]
-    store, request_id = door.hub.store, slot.request_id
-
-    def job() -> bytes:
-        located = _consistent(store, topic, lambda info: _locate(store, info, times_ms, measures))
-        return encode.response(Response(located=located or Located(), request_id=request_id))
-
-    door.errands.run(slot, job, lambda frames: frames)
+    _Locating(door, topic, message, slot).go_on()
 
 
-def _locate(
-    store: Store, info: TopicInfo, times_ms: list[int], measures: list[tuple[int, int]]
-) -> Located:
-    return Located(
-        incarnation=info.id,
-        first_offset=info.first_offset,
-        end_offset=info.next_offset,
-        offsets=[offset_at_time(store, info.name, time_ms) for time_ms in times_ms],
-        reaches=[store.measure(info.name, offset, size) for offset, size in measures],
-    )
+class _Locating:
+    """A Locate on its way. It can take seconds, so it is done by steps: others come between."""
+
+    def __init__(self, door: "QueueConnection", topic: bytes, message: Locate, slot: Slot) -> None:
+        self._door = door
+        self._topic = topic
+        self._message = message
+        self._slot = slot
+        self._located = Located()
+
+    def go_on(self) -> None:
+        """Do a step, and the next if that was not the last."""
+        self._door.errands.run(self._slot, self._step, self._frames, is_search=True)
+
+    def _step(self) -> bytes | None:
+        """Find some more; the answer, once that is all."""
+        store = self._door.hub.store
+        info = store.topic(self._topic)
+        if info is None:
+            self._located = Located()
+        else:
+            self._begin(info)
+            self._find(store)
+            if not self._is_done or not _is_current(store, self._topic, info.id):
+                return None
+        response = Response(located=self._located, request_id=self._slot.request_id)
+        return encode.response(response)
+
+    def _begin(self, info: TopicInfo) -> None:
+        """Go on, or begin again: it was deleted, perhaps made anew, while we looked."""
+        if self._located.incarnation != info.id:
+            self._located = Located(incarnation=info.id)
+        self._located.first_offset = info.first_offset
+        self._located.end_offset = info.next_offset
+
+    def _find(self, store: Store) -> None:
+        offsets, reaches = self._located.offsets, self._located.reaches
+        times_ms = self._message.times_ms[len(offsets) : len(offsets) + TIMES_AT_ONCE]
+        if times_ms:
+            offsets.extend([offset_at_time(store, self._topic, time_ms) for time_ms in times_ms])
+        elif not self._is_done:
+            measure = self._message.measures[len(reaches)]
+            reaches.append(store.measure(self._topic, measure.offset, measure.bytes))
+
+    @property
+    def _is_done(self) -> bool:
+        located, message = self._located, self._message
+        is_timed = len(located.offsets) == len(message.times_ms)
+        return is_timed and len(located.reaches) == len(message.measures)
+
+    def _frames(self, frames: bytes | None) -> bytes | None:
+        if frames is None and self._door.reason is None:
+            self.go_on()
+        return frames

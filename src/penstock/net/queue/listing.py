@@ -61,6 +61,7 @@ def list_topics(door: "QueueConnection", message: ListTopics, slot: Slot) -> Non
         slot,
         lambda: _names(hub.store, made, prefix, after, count + 1),
         lambda names: _topics(hub, names, count, slot.request_id),
+        is_search=True,
     )
 
 
