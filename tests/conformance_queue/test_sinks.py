@@ -339,6 +339,13 @@ def test_a_bad_block_is_refused_when_it_is_staged_and_leaves_nothing(client, con
     assert sink_of(client) is None
 
 
+def test_rows_for_a_topic_that_demands_signatures_are_refused(own_broker, dial):
+    client = dial(at=own_broker(signing={"required": ["safe/#"]}))
+    rows = (lot("t", b"x"), lot("safe/1", b"x"))
+    assert client.refusal(stage=stage("0", 0, *rows)) == "forbidden"
+    assert sink_of(client) is None
+
+
 def test_blocks_behind_a_bad_one_are_refused_and_those_before_it_kept(client):
     good, bad = block(lot("t", b"a")), block(lot("a/#", b"b"))
     contents = [good, bad, good]
@@ -441,6 +448,32 @@ def test_a_block_of_many_topics_is_judged_in_turns(broker, client, monkeypatch):
     client.ok(stage=stage("0", 0, *[lot(topic, b"x") for topic in topics]))
     assert len(taken) >= len(topics) - 1, "it has kept the loop"
     assert commit(client, {"0": 1}).messages == 300
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_many_parts_are_let_go_in_turns_and_cannot_be_used_from_the_first_on(
+    client, monkeypatch, is_forgotten
+):
+    parts = [f"{number}" for number in range(200)]
+    client.send(*[request(stage=stage(part, 0, lot("t", b"x"))) for part in parts])
+    assert all(response.HasField("ok") for response in client.receive_many(len(parts)))
+    taken, real = [], turns.in_turns
+
+    def in_turns(hub, work):
+        taken.append(work)
+        real(hub, work)
+
+    monkeypatch.setattr(turns, "TURN_S", -1)
+    monkeypatch.setattr(turns, "in_turns", in_turns)
+    end = {"forget_sink": {"name": "s"}} if is_forgotten else {"abort_stage": {"sink": "s"}}
+    refused = {"sink": "s", "parts": [{"part": "199", "blocks": 1}]}
+    client.send(request(**end), request(commit_stage=refused))
+    assert [client.receive().WhichOneof("kind") for _ in range(2)] == ["ok", "error"]
+    wait_until(lambda: sink_of(client) is None)
+    assert len(taken) >= len(parts) - 1, "it has kept the loop"
+    client.ok(stage=stage("0", 0, lot("t", b"y")))
+    commit(client, {"0": 1})
+    assert read(client) == [b"y"]
 
 
 class _Next:

@@ -104,7 +104,7 @@ class Sinks:
 
     def turn(self) -> None:
         """Now and then: let go of what was staged and forgotten."""
-        expired = self.stages.expired(self._is_decided)
+        expired = self.stages.expired(lambda stage: self._is_decided(stage.sink, stage.epoch))
         if expired:
             self._hub.counters.stages_expired_total += self.stages.drop(expired)
             _log.warning("stages_expired", parts=len(expired), first=printable(expired[0].sink))
@@ -113,7 +113,7 @@ class Sinks:
 
     def stage(self, stage: Stage, number: int, block: bytes, outlet: Outlet) -> None:
         """Put a block on disk. Of an epoch that is decided nothing more is needed."""
-        if self._is_decided(stage):
+        if self._is_decided(stage.sink, stage.epoch):
             outlet.outcome(None)
         else:
             self.stages.stage(stage, number, block, outlet)
@@ -141,9 +141,10 @@ class Sinks:
 
     def abort(self, sink: bytes, epoch: int, parts: list[bytes]) -> None:
         """Let parts go, all of the epoch if none is named; but a decision is a decision."""
+        if self._is_decided(sink, epoch):
+            return
         stages = [Stage(sink, epoch, part) for part in parts]
         stages = stages or [stage for stage in self.stages.of_sink(sink) if stage.epoch == epoch]
-        stages = [stage for stage in stages if not self._is_decided(stage)]
         self._hub.counters.stages_aborted_total += self.stages.drop(stages)
 
     def forget(self, sink: bytes, outlet: Outlet) -> None:
@@ -169,11 +170,11 @@ class Sinks:
 
     # ── committing ────────────────────────────────────────────────────────────────────────────
 
-    def _is_decided(self, stage: Stage) -> bool:
+    def _is_decided(self, sink: bytes, epoch: int) -> bool:
         """Whether an epoch is published or about to be: nothing changes what it has."""
-        known, commit = self._hub.broker.sinks.get(stage.sink), self._commits.get(stage.sink)
+        known, commit = self._hub.broker.sinks.get(sink), self._commits.get(sink)
         last = known.epoch if known else -1
-        return stage.epoch <= (max(last, commit.epoch) if commit else last)
+        return epoch <= (max(last, commit.epoch) if commit else last)
 
     def _fault(self, asked: _Asked) -> Fault | None:
         sinks = self._hub.broker.sinks

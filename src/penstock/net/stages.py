@@ -79,7 +79,17 @@ class _Block:
 class Part:
     """What one attempt of one task has staged."""
 
-    __slots__ = ("busy", "bytes", "is_ending", "stage", "stored", "topic", "touched_at", "waiting")
+    __slots__ = (
+        "busy",
+        "bytes",
+        "is_ending",
+        "is_leaving",
+        "stage",
+        "stored",
+        "topic",
+        "touched_at",
+        "waiting",
+    )
 
     def __init__(self, stage: Stage, stored: int, size: int, now: float) -> None:
         self.stage = stage
@@ -95,6 +105,8 @@ class Part:
         """How many of them, the first ones, are looked at or in the line."""
         self.is_ending = False
         """Whether all of it is to go."""
+        self.is_leaving = False
+        """Whether nothing of it is on its way any more, so that it can."""
 
 
 class Stages:
@@ -253,7 +265,8 @@ class Stages:
             _answer(self._taken_back(part), Fault(BAD_REQUEST, f"{_name(part.stage)} was aborted"))
         if not part.stored:
             self._remove(part)  # nothing of it was any good
-        elif part.is_ending:
+        elif part.is_ending and not part.is_leaving:
+            part.is_leaving = True
             self._to_drop.append(part)
             self._drop_some()
 
@@ -324,15 +337,16 @@ class Stages:
 
     def drop(self, stages: Iterable[Stage]) -> int:
         """Let parts go; what of them is in the line goes when it has arrived. Tell how many."""
-        count = 0
-        for stage in stages:
-            part = self.get(stage)
-            if part is not None:
-                count += 1
-                part.is_ending = True
-                self._go_on(part)
-        self._drop_some()
-        return count
+        parts = [part for part in map(self.get, stages) if part is not None]
+        for part in parts:
+            part.is_ending = True
+        in_turns(self._hub, self._end(parts))
+        return len(parts)
+
+    def _end(self, parts: list[Part]) -> Iterator[None]:
+        for part in parts:
+            self._go_on(part)
+            yield
 
     def expired(self, is_needed: Callable[[Stage], bool]) -> list[Stage]:
         """Parts that nobody has touched for too long, some of them."""
