@@ -87,15 +87,20 @@ def next_of(spot: Spot | None, topic: Seen) -> int:
 
 
 def advance(
-    start: Position, seen: Mapping[str, Seen], takes: Mapping[str, int], cut: Cut
+    start: Position,
+    seen: Mapping[str, Seen],
+    takes: Mapping[str, int],
+    cut: Cut,
+    resting: Mapping[str, Spot] | None = None,
 ) -> Position:
     """Where a batch ends that takes so many offsets of each topic.
 
     Topics that the broker does not have any more leave the position; ``vanished`` tells what was
-    lost with them. A topic that ends before the place where we are was cut back (a disk that lost
+    lost with them. Those that are not subscribed to any more (``resting``) stay where they are: if
+    they are again some day, they go on there, and are not read a second time. A topic that ends before the place where we are was cut back (a disk that lost
     its last writes, a copy that was restored): we go back with it.
     """
-    spots = {}
+    spots = dict(resting or {})
     for name, topic in seen.items():
         spot = start.topics.get(name)
         begin = next_of(spot, topic)

@@ -36,7 +36,6 @@ from penstock.spark.loss import report
 from penstock.spark.offsets import Position, Spot, decode, encode, ranges_between
 from penstock.spark.options import SourceOptions
 from penstock.spark.planning import (
-    Loss,
     Seen,
     advance,
     clamp,
@@ -164,8 +163,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             lags = {}
         elif is_limited:
             lags = self._within_bytes(start, seen, self._within_rows(start, lags, limit))
-        end = advance(start, seen, lags, cut_of(self._options))
+        end = advance(start, seen, lags, cut_of(self._options), self._resting(start))
         return with_gone(start, end, self._watch.gone)
+
+    def _resting(self, start: Position) -> dict[str, Spot]:
+        """Where we are in topics that an earlier run read, and this one is not to read."""
+        unseen = start.topics.keys() - self._watch.topics.keys()
+        return {name: start.topics[name] for name in unseen if not self._watch.wants(name)}
 
     def _available(self, start: Position) -> dict[str, Seen]:
         """What may be read: all there is, or what was there when an AvailableNow run began.
@@ -230,23 +234,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Cut a batch into tasks; what it should read and nobody has any more is reported."""
         begins, ends = decode(start), decode(end)
-        losses = [] if begins.is_initial else self._gone_for_good(begins, ends)
+        losses = [] if begins.is_initial else vanished(begins, ends)
         asked = ranges_between(begins, ends)
         has = current(self._options, sorted({one.topic for one in asked})) if asked else {}
         ranges, more = clamp(asked, has)
         report(self._options, [*losses, *more])
         return [Part(part) for part in split(ranges, ends.cut)]
-
-    def _gone_for_good(self, start: Position, end: Position) -> list[Loss]:
-        """What was lost with topics; one that is still there is no longer subscribed to."""
-        losses = vanished(start, end)
-        names = sorted(loss.topic for loss in losses if loss.reason == "deleted")
-        has = current(self._options, names) if names else {}
-        return [
-            loss
-            for loss in losses
-            if loss.topic not in has or has[loss.topic].incarnation != loss.incarnation
-        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a partition, in a worker."""
@@ -262,7 +255,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         moved = {
             name: spot
             for name, spot in decode(end).topics.items()
-            if self._committed.get(name) != spot
+            if self._committed.get(name) != spot and self._watch.wants(name)
         }
         try:
             for_all(lambda item: self._tell(*item), moved.items())

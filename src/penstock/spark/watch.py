@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from penstock.spark.broker import client_of, for_all, patiently
+from penstock.spark.filters import topic_regex
 from penstock.spark.options import Place, Places, SourceOptions, option_error
 from penstock.spark.planning import Seen
 from penstock.wire.queue._generated.queue_pb2 import Changed, Topic
@@ -29,6 +30,7 @@ class Watch:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._pattern = re.compile(options.pattern) if options.pattern else None
+        self._names = re.compile(topic_regex(options.filters))
         self._sequence = 0
         self.topics: dict[str, Seen] = {}
         self.gone: dict[str, Seen] = {}
@@ -50,6 +52,11 @@ class Watch:
                 return
             page = self._ask(self._sequence, after=_last_name(page))
         self._list()
+
+    def wants(self, name: str) -> bool:
+        """Tell whether a topic of this name would be among ours, if there were one."""
+        is_ours = self._pattern is None or self._pattern.fullmatch(name)
+        return bool(is_ours and self._names.match(name))
 
     def _list(self) -> None:
         """Learn all there is, page by page; changes are counted from the first page on."""

@@ -89,7 +89,7 @@ def test_a_stream_has_no_end(servers):
         Stream(servers, subscribe="s/#", endingOffsets='{"s/1": 2}')
 
 
-def test_to_subscribe_to_less_is_no_loss(servers, client):
+def test_to_subscribe_to_less_and_more_again_loses_nothing_and_reads_nothing_twice(servers, client):
     wide = Stream(servers, subscribe="s/#")
     fill(client, "s/1", 5)
     fill(client, "s/2", 5)
@@ -99,6 +99,17 @@ def test_to_subscribe_to_less_is_no_loss(servers, client):
     fill(client, "s/1", 1, 5)
     fill(client, "s/2", 1, 5)
     assert payloads(narrow.next()) == [5]
+    other = Stream(servers, subscribePattern="s/[3-9]")
+    other.offset = narrow.offset
+    fill(client, "s/3", 1)
+    assert payloads(other.next()) == [0]
+    wide.restart()
+    wide.offset = other.offset
+    assert payloads(wide.next()) == [5]  # of s/2
+    client.delete_topic("s/3")
+    fill(client, "s/1", 1, 6)
+    narrow.offset = wide.offset
+    assert payloads(narrow.next()) == [6]
 
 
 def test_the_broker_shows_a_named_reader_and_its_lag(servers, client):
