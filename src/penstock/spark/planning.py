@@ -97,8 +97,9 @@ def advance(
 
     Topics that the broker does not have any more leave the position; ``vanished`` tells what was
     lost with them. Those that are not subscribed to any more (``resting``) stay where they are: if
-    they are again some day, they go on there, and are not read a second time. A topic that ends before the place where we are was cut back (a disk that lost
-    its last writes, a copy that was restored): we go back with it.
+    they are again some day, they go on there, and are not read a second time. A topic that ends
+    before the place where we are was cut back (a disk that lost its last writes, a copy that was
+    restored): we go back with it.
     """
     spots = dict(resting or {})
     for name, topic in seen.items():

@@ -20,7 +20,7 @@ import msgspec
 
 from penstock.errors import StorageDamaged
 
-__all__ = ["EMPTY", "Entry", "SinkLog", "read", "seed"]
+__all__ = ["EMPTY", "Entry", "SinkLog", "last", "read", "seed"]
 
 DIRECTORY: Final = "_spark_metadata"
 
@@ -76,6 +76,12 @@ def read(directory: Path) -> SinkLog:
         f"the log of {directory} changes faster than it can be read",
         "Is something deleting files in it? Spark alone may.",
     )
+
+
+def last(directory: Path) -> int:
+    """Return the last batch of a sink's directory by the names in its log; -1 if there is none."""
+    found = (_NAME.fullmatch(path.name) for path in (directory / DIRECTORY).glob("*"))
+    return max((int(match[1]) for match in found if match), default=-1)
 
 
 def _names(log: Path) -> list[str]:

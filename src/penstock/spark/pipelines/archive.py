@@ -42,6 +42,7 @@ from penstock.spark.archived.layout import (
     day_of,
     root_of,
 )
+from penstock.spark.archived.lineage import check_lineage
 from penstock.spark.archived.manifest import Manifest
 from penstock.spark.archived.snapshot import chosen, take
 from penstock.spark.pipelines import streams, table
@@ -130,13 +131,15 @@ def prepare(
         )
     root.mkdir(parents=True, exist_ok=True)
     _lock(root)
-    manifest = manifests.create(root, partition_by, checkpoint or CHECKPOINT)
-    if (manifest.partitioning, manifest.checkpoint) != (partition_by, checkpoint or CHECKPOINT):
+    place = str(root_of(checkpoint)) if checkpoint else CHECKPOINT
+    manifest = manifests.create(root, partition_by, place)
+    if (manifest.partitioning, manifest.checkpoint) != (partition_by, place):
         raise ConfigError(
             f"{root} is divided by {manifest.partitioning!r}, with its checkpoint in "
             f"{manifest.checkpoint!r}",
             "Go on with the same, or begin another archive.",
         )
+    check_lineage(root / LIVE / manifest.current.name, root / manifest.checkpoint)
     log = sink_log.read(root / LIVE / manifest.current.name)
     return _rotate(root, manifest, log.batch) if len(log.entries) > entries_max else manifest
 

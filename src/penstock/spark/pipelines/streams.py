@@ -11,6 +11,7 @@ of the topics once, by the file sink's manifest.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -22,6 +23,7 @@ from pyspark.sql.types import StructType
 from penstock.config.units import without_unit
 from penstock.errors import ConfigError
 from penstock.limits import TOPIC_BYTES_MAX, TOPIC_LEVELS_MAX
+from penstock.spark.archived.lineage import check_ahead
 
 __all__ = [
     "as_messages",
@@ -125,6 +127,8 @@ def to_both(
     """
     if to is None and path is None:
         raise ConfigError(f"{name} has nowhere to write to", "give --to TOPIC, --path DIR or both")
+    if path is not None and "://" not in f"{path}{checkpoint}":
+        check_ahead(Path(path), Path(checkpoint, "parquet"))  # before anything is started
     queries = []
     if to is not None:
         copied = from_topics(rows.sparkSession, servers=servers, subscribe=f"{to}/#")
