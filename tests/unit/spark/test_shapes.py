@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -123,3 +124,10 @@ def test_a_document_that_does_not_fit_is_told_by_its_first_difference():
     assert misfit(expected, {"t": 3, "id": "c"}) == ""
     assert misfit(expected, {"t": "warm", "id": "c"}) == "$.t is of type string"
     assert misfit(expected, {"t": 3}) == "$.id is missing"
+
+
+def test_an_integer_larger_than_any_double_is_counted_and_bounds_nothing():
+    found = shape({"a": 10**400}, {"a": 7}, {"a": -(10**309)})
+    kept = msgspec.json.decode(msgspec.json.encode(merged([found])), type=Shape)
+    assert kept.fields["$.a"].types == {"integer": 3}
+    assert (kept.fields["$.a"].low, kept.fields["$.a"].high) == (7, 7)

@@ -7,6 +7,7 @@ they lie and how long they are, so all of it is bounded: what is beyond is count
 Fields are named by paths: ``$.engine.rpm``; ``$.wheels[].psi`` is that of all elements of an array.
 """
 
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -20,6 +21,10 @@ ELEMENTS_MAX: Final = 10
 EXAMPLES_MAX: Final = 3
 EXAMPLE_CHARACTERS: Final = 40
 KEY_CHARACTERS: Final = 80
+
+NUMBER_MAX: Final = sys.float_info.max
+"""An integer may have any number of digits in JSON; one that is no double any more has no place in
+a range of doubles."""
 
 ALWAYS: Final = 0.99
 """A field that is in so many of all messages is expected in each."""
@@ -71,7 +76,7 @@ class Shape(msgspec.Struct):
         kind = _kind(value)
         field.count += 1
         field.types[kind] = field.types.get(kind, 0) + 1
-        if kind in {"integer", "number"}:
+        if kind in {"integer", "number"} and -NUMBER_MAX <= value <= NUMBER_MAX:
             field.low = value if field.low is None else min(field.low, value)
             field.high = value if field.high is None else max(field.high, value)
         if kind not in {"object", "array", "null"}:
