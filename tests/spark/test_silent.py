@@ -7,6 +7,7 @@ import pytest
 from penstock.errors import ConfigError
 from penstock.spark.pipelines.presence import Limits
 from penstock.spark.pipelines.silent import alerts, events, sightings
+from penstock.spark.pipelines.streams import without_heartbeats, without_own
 from tests.spark.messages import at, frame, message, stream
 
 
@@ -27,6 +28,15 @@ def test_a_device_is_its_topic_or_a_level_of_it_or_a_field(spark):
     assert devices("$.id", seq="$.seq") == [("p7", 3), (None, -1)]
     with pytest.raises(ConfigError, match="level:1"):
         devices("level:0")
+
+
+def test_the_hearts_of_other_jobs_are_no_devices(spark):
+    names = ["penstock/heartbeat/silent", "penstock/heartbeat/other", "penstock/heart", "a"]
+    messages = frame(spark, *(message(name, 0, b"") for name in names))
+    mine = without_heartbeats(messages, but="penstock/heartbeat/silent").collect()
+    assert [row.topic for row in mine] == [names[0], "penstock/heart", "a"]
+    others = without_own(messages, "a").collect()
+    assert [row.topic for row in others] == ["penstock/heart", "a"]
 
 
 def test_alerts_come_out_of_a_stream_each_once(spark, tmp_path):

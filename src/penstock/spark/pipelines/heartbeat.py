@@ -7,6 +7,7 @@ left out: the next one says more. While no broker answers, there is nothing to b
 import threading
 import time
 from contextlib import suppress
+from typing import Final
 
 from py4j.protocol import Py4JError
 from pyspark.sql.streaming.query import StreamingQuery
@@ -14,14 +15,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.client import connect
 from penstock.errors import PenstockError
 
-__all__ = ["Heart"]
+__all__ = ["HEARTBEATS", "Heart"]
+
+HEARTBEATS: Final = "penstock/heartbeat"
+"""The topic above the heartbeats of all jobs."""
 
 
 class Heart:
-    """Publishes to ``topic`` every ``period_s``, for as long as a query runs."""
+    """Publishes to a topic every ``period_s``, for as long as a query runs."""
 
-    def __init__(self, servers: str, topic: str, period_s: float) -> None:
-        self.topic = topic
+    def __init__(self, servers: str, name: str, period_s: float) -> None:
+        self.topic = f"{HEARTBEATS}/{name}"
         self._servers = [server.strip() for server in servers.split(",")]
         self._period_s = period_s
 
@@ -37,6 +41,6 @@ class Heart:
     def _run(self, query: StreamingQuery) -> None:
         with suppress(Py4JError, OSError):  # the session is gone, and the query with it
             while query.isActive:
-                with suppress(PenstockError):
+                with suppress(PenstockError, OSError):  # the broker is away: that passes
                     self.beat()
                 time.sleep(self._period_s)

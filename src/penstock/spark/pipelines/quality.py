@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import ConfigError
 from penstock.spark.pipelines.shapes import Field, Shape, drift, merged
+from penstock.spark.pipelines.streams import without_heartbeats
 from penstock.spark.pipelines.table import SERVERS, SUBSCRIBE, Job, Option, Outcome
 
 __all__ = ["JOB", "Report", "load_shapes", "profile", "report", "run"]
@@ -193,7 +194,7 @@ def run(
     reader = reader.option("subscribe", subscribe).option("columns", "topic,payload")
     if since:
         reader = reader.option("startingTimestamp", since)
-    found = report(reader.load(), before)
+    found = report(without_heartbeats(reader.load()), before)
     if save:
         Path(save).write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1))
     text = as_markdown(found) if form == "markdown" else as_table(found)

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.limits import KIB
 from penstock.spark.pipelines.quality import load_shapes
 from penstock.spark.pipelines.shapes import Shape, decoded, misfit
-from penstock.spark.pipelines.streams import from_topics, to_topics
+from penstock.spark.pipelines.streams import from_topics, to_topics, without_heartbeats
 from penstock.spark.pipelines.table import (
     CHECKPOINT,
     READER,
@@ -113,7 +113,7 @@ def run(
         reader=reader,
         maxOffsetsPerTrigger=max_rows,
     )
-    found = faulty(messages.where(f.col("topic") != to), expected)
+    found = faulty(without_heartbeats(messages).where(f.col("topic") != to), expected)
     more: dict[str, Any] = {"servers": servers, "checkpoint": checkpoint, "trigger": trigger}
     return to_topics(letters(found, to), name="quarantine", **more)
 

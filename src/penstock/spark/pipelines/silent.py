@@ -46,7 +46,7 @@ from penstock.spark.pipelines.presence import (
     elapsed,
     seen,
 )
-from penstock.spark.pipelines.streams import from_topics, prepare, to_topics
+from penstock.spark.pipelines.streams import from_topics, prepare, to_topics, without_heartbeats
 from penstock.spark.pipelines.table import (
     CHECKPOINT,
     READER,
@@ -248,7 +248,7 @@ def run(
     and gap (numbers of the field --seq are missing). Times are the broker's.
     """
     prepare(spark)
-    heart = Heart(servers, f"penstock/heartbeat/{reader or 'silent'}", heartbeat)
+    heart = Heart(servers, reader or "silent", heartbeat)
     heart.beat()  # so that silence until now is seen, also by a job that does not wait
     columns = ["topic", "offset", "timestamp"]
     messages = from_topics(
@@ -258,7 +258,7 @@ def run(
         reader=reader,
         columns=[*columns, "payload"] if seq or device.startswith("$") else columns,
     )
-    messages = messages.where(f.col("topic") != to)
+    messages = without_heartbeats(messages.where(f.col("topic") != to), but=heart.topic)
     sighted = sightings(messages, device=device, seq=seq, heartbeat=heart.topic)
     happened = events(sighted, Limits(round(after * 1000), round(forget * 1000)), late_s=late)
     more: dict[str, Any] = {"servers": servers, "checkpoint": checkpoint, "trigger": trigger}

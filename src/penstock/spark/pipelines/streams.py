@@ -24,6 +24,7 @@ from penstock.config.units import without_unit
 from penstock.errors import ConfigError
 from penstock.limits import TOPIC_BYTES_MAX, TOPIC_LEVELS_MAX
 from penstock.spark.archived.lineage import check_ahead
+from penstock.spark.pipelines.heartbeat import HEARTBEATS
 
 __all__ = [
     "as_messages",
@@ -35,6 +36,7 @@ __all__ = [
     "to_parquet",
     "to_topics",
     "trigger_of",
+    "without_heartbeats",
     "without_own",
 ]
 
@@ -145,8 +147,18 @@ def to_both(
 
 
 def without_own(messages: DataFrame, to: str | None) -> DataFrame:
-    """Leave out what a job itself writes: with a filter such as ``#`` it would feed on itself."""
-    return messages if to is None else messages.where(~f.col("topic").startswith(f"{to}/"))
+    """Leave out what a job itself writes: with a filter such as ``#`` it would feed on itself.
+
+    And heartbeats, which are no messages of anybody's.
+    """
+    others = without_heartbeats(messages)
+    return others if to is None else others.where(~f.col("topic").startswith(f"{to}/"))
+
+
+def without_heartbeats(messages: DataFrame, but: str = "") -> DataFrame:
+    """Leave out the heartbeats of jobs, which a filter such as ``#`` brings, ``but`` one."""
+    is_one = f.col("topic").startswith(f"{HEARTBEATS}/")
+    return messages.where(~is_one | (f.col("topic") == but))
 
 
 def as_messages(rows: DataFrame, to: str, about: str = "topic") -> DataFrame:
