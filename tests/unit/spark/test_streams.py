@@ -26,7 +26,7 @@ def test_a_trigger_that_is_none_says_what_there_is():
         trigger_of("sometimes")
 
 
-@pytest.mark.parametrize("path", ["", "$", "$.", "temperature", "$." + "x" * 300])
+@pytest.mark.parametrize("path", ["", "$", "$.", "temperature", "$temperature", "$." + "x" * 300])
 def test_a_path_that_is_none_is_refused(path):
     with pytest.raises(ConfigError, match="path of a field"):
         check_path(path)

@@ -36,7 +36,7 @@ DEVICE_CHARACTERS_MAX: Final = 256
 
 def check_path(path: str) -> str:
     """Accept the path of a field, as in ``$.temperature`` or ``$.engine.rpm``."""
-    if not path.startswith("$") or not 2 < len(path) <= PATH_CHARACTERS_MAX:
+    if not path.startswith(("$.", "$[")) or not 2 < len(path) <= PATH_CHARACTERS_MAX:
         raise ConfigError(f"{path!r} is not the path of a field", 'write it as in "$.temperature"')
     return path
 
