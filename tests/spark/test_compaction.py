@@ -1,5 +1,7 @@
 """Compaction of an archive: readers see each row once, whatever happens when."""
 
+import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from penstock.spark.archived import manifest as manifests
 from penstock.spark.archived.layout import topic_key
 from penstock.spark.archived.manifest import Overtaken
 from penstock.spark.archived.snapshot import take
-from penstock.spark.pipelines import archive, compaction
+from penstock.spark.pipelines import archive, compaction, upkeep
 from tests.spark.archives import BEGIN, Archive, expected, rows
 
 TOPICS = ["plant/1", "a=b/ü ✓", "007"]
@@ -128,3 +130,35 @@ def test_rows_lost_in_rewriting_are_noticed(spark: SparkSession, made: Archive) 
     pq.write_table(pq.read_table(path).slice(1), path)
     with pytest.raises(StorageDamaged, match="4 rows were to be compacted, 3 were written"):
         compaction._checked(made.root, made.root / "compacted" / files[0].path.split("/")[1], 4)
+
+
+class Query:
+    """As much of a query as is looked at."""
+
+    isActive = True  # noqa: N815 - Spark's name
+
+
+def test_a_job_compacts_beside_its_batches_and_outlives_a_failure(
+    spark: SparkSession, made: Archive, caplog: pytest.LogCaptureFixture
+) -> None:
+    made.put(*(rows(TOPICS[:1], n, n + 1) for n in range(12)))
+    made.run()
+    victim = Path(take(made.root).parts[1].path)
+    aside = victim.rename(made.root / "aside")
+    query = Query()
+    thread = upkeep.follow(spark, made.root, query, every_s=0.1)
+    try:
+        until(lambda: "was not compacted" in caplog.text)
+        aside.rename(victim)
+        until(lambda: take(made.root).manifest.files)
+    finally:
+        query.isActive = False
+        thread.join(60)
+    assert made.found() == expected(TOPICS[:1], 0, 12)
+
+
+def until(condition: Callable[[], object], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -10,15 +10,15 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import click
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from penstock.cli.administration import say
 from penstock.spark.pipelines import progress, watch
-from penstock.spark.pipelines.table import Job, Outcome
+from penstock.spark.pipelines.table import Job, Outcome, Sequel
 from penstock.spark.session import session
 
 __all__ = ["execute"]
@@ -39,21 +39,32 @@ def execute(
     try:
         with progress.display(stream, as_json=as_json) as display:
             told = {"say": display.say} if found.says else {}
-            done = _explained(found, spark, **options, **told)
+            done = _explained(found.name, found.run, spark, **options, **told)
             if done is not None and not isinstance(done, Outcome):
-                queries = done if isinstance(done, list) else [done]
-                watch.watch(queries, display, _stopped_by_signals())
+                done = _followed(found, done, display)
     finally:
         spark.stop()
     _conclude(done, as_json=as_json)
 
 
-def _explained(found: Job, spark: SparkSession, **options: Any) -> Any:
+def _followed(found: Job, begun: Any, display: watch.Display) -> Outcome | None:
+    """Wait for the queries of a job; then, unless it was told to end, do what follows."""
+    sequel = begun if isinstance(begun, Sequel) else None
+    queries = [sequel.query] if sequel else begun if isinstance(begun, list) else [begun]
+    stop = _stopped_by_signals()
+    watch.watch(queries, display, stop)
+    if sequel is None or stop.is_set():
+        return None
+    outcome: Outcome = _explained(found.name, sequel.then)
+    return outcome
+
+
+def _explained(name: str, run: Callable[..., Any], *given: Any, **options: Any) -> Any:
     """Run it; what Spark has to say about a failure is said without its traceback."""
     try:
-        return found.run(spark, **options)
+        return run(*given, **options)
     except PySparkException as error:
-        raise watch.JobFailedError(f"{found.name} failed: {watch.cause(error)}") from error
+        raise watch.JobFailedError(f"{name} failed: {watch.cause(error)}") from error
 
 
 def _conclude(done: Any, *, as_json: bool) -> None:

@@ -47,7 +47,7 @@ from penstock.spark.archived.manifest import Manifest
 from penstock.spark.archived.snapshot import chosen, take
 from penstock.spark.pipelines import streams, table
 from penstock.spark.pipelines.streams import from_topics
-from penstock.spark.pipelines.table import Job, Option
+from penstock.spark.pipelines.table import Job, Option, Sequel
 
 __all__ = ["JOB", "SEGMENT_ENTRIES_MAX", "files", "prepare", "read", "run", "start", "transform"]
 
@@ -243,12 +243,17 @@ def run(
     starting: str = "earliest",
     max_rows: int | None = None,
     ignore_loss: bool = False,
-) -> StreamingQuery:
-    """Archive topics to Parquet, each message once, and go on where the last run ended."""
+    compact: bool = False,
+) -> StreamingQuery | Sequel:
+    """Archive topics to Parquet, each message once, and go on where the last run ended.
+
+    With --compact it also makes few files of many: at the end of a run that ends, and else every
+    hour.
+    """
     options = {"startingOffsets": starting, "failOnDataLoss": str(not ignore_loss).lower()}
     if max_rows:
         options["maxOffsetsPerTrigger"] = str(max_rows)
-    return start(
+    query = start(
         spark,
         servers,
         subscribe,
@@ -260,6 +265,18 @@ def run(
         compression=compression,
         options=options,
     )
+    return _compacted(spark, path, query, trigger) if compact else query
+
+
+def _compacted(
+    spark: SparkSession, path: str, query: StreamingQuery, trigger: str
+) -> StreamingQuery | Sequel:
+    from penstock.spark.pipelines import compaction, upkeep  # noqa: PLC0415 - they build upon this
+
+    if trigger == "available-now":
+        return Sequel(query, lambda: compaction.run(spark, path=path))
+    upkeep.follow(spark, path, query)
+    return query
 
 
 PATH: Final = Option("path", "The archive's directory.", metavar="DIR", is_required=True)
@@ -299,6 +316,7 @@ JOB: Final = Job(
         Option("starting", "Where a new archive begins: earliest or latest.", default="earliest"),
         Option("max_rows", "Most rows of one batch.", "integer"),
         Option("ignore_loss", "Go on where retention was faster, and note what is lost.", "flag"),
+        Option("compact", "Make few files of many: at the end, or else every hour.", "flag"),
     ),
     run,
 )

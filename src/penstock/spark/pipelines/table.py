@@ -29,6 +29,7 @@ __all__ = [
     "Job",
     "Option",
     "Outcome",
+    "Sequel",
     "job",
 ]
 
@@ -61,10 +62,18 @@ class Outcome(msgspec.Struct, frozen=True):
     is_ok: bool = True
 
 
+class Sequel(msgspec.Struct, frozen=True):
+    """A query, started, and what is to be done once it has come to its end by itself."""
+
+    query: Any
+    then: Callable[[], Outcome]
+
+
 class Job(msgspec.Struct, frozen=True):
     """A name, options, and ``run(spark, **options)``.
 
-    A job that streams returns its query, or a list of them, started; whoever called it waits. One
+    A job that streams returns its query, or a list of them, started; whoever called it waits. If
+    something is to be done after that, it returns a :class:`Sequel`. One
     that ends by itself returns an :class:`Outcome`, or None. Where ``says`` is set, ``run`` also
     gets ``say``, a function that takes a mapping of figures at each step, shown as progress.
 
