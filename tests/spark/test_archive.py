@@ -1,5 +1,6 @@
 """The archive and what is done with it, from a broker and back: history, audit, replay."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from penstock.spark import history
 from penstock.spark.pipelines import archive, audit, compaction, replay
 from penstock.spark.pipelines.verdict import Span
 from penstock.testing import Broker
+from tests.signing.kit import ask, now_ms, publish_signed, register
 from tests.unit.spark.readers import fill, remove, trickle
 
 
@@ -91,6 +93,42 @@ def test_an_audit_asks_the_broker_what_was_deleted_and_what_waits(
     assert numbers(archive.read(spark, tmp_path / "a"), "s/1") == upto(57)
 
 
+def test_signatures_hold_from_the_device_to_the_audit_though_the_key_is_over(
+    spark: SparkSession, broker: Broker, servers: str, client: QueueClient, tmp_path: Path
+) -> None:
+    first, second = register(broker), register(broker)
+    for number in range(6):
+        signer, payload = (first, second)[number % 2], b"%d" % number
+        signature = signer.sign_2(b"s/1", payload, now_ms(broker))
+        assert publish_signed(broker, b"s/1", payload, signature) == ""
+    with redis.Redis(broker.host, broker.port, socket_timeout=10) as streams:
+        ids = [streams.xadd("s/x", {"n": n}) for n in range(3)]
+        streams.xdel("s/x", ids[1])
+    ask(broker.port, "POST", f"/keys/{first.key_id}/revoke")
+    keep(spark, servers, tmp_path / "a")
+    for path in (tmp_path / "a", None):
+        report = audit.audit(spark, path, servers=servers, subscribe="s/#")
+        assert report.is_ok, report.faults()
+        assert (report.rows, report.signed, report.valid, report.waiting) == (8, 6, 6, 0)
+        assert [span[::2] for span in report.deleted] == [("s/x", 1)]
+    one_key = {first.key_id: first.public_key}
+    report = audit.audit(spark, tmp_path / "a", keys=one_key, subscribe="s/1")
+    assert {(one.key_id, one.verdict) for one in report.forged} == {(second.key_id, "unknown_key")}
+    nothing = audit.run(spark, servers=servers, subscribe="none/#")
+    assert not nothing.is_ok
+    assert "no topic" in nothing.text
+
+
+def test_a_lost_checkpoint_is_told_before_rows_are_passed_over(
+    spark: SparkSession, servers: str, client: QueueClient, tmp_path: Path
+) -> None:
+    fill(client, "s/1", 3)
+    keep(spark, servers, tmp_path / "a")
+    (tmp_path / "a" / "checkpoint").rename(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError, match="Restore the checkpoint"):
+        keep(spark, servers, tmp_path / "a")
+
+
 def replayed(client: QueueClient, topic: str) -> list[tuple[bytes, int]]:
     found = client.messages(topic)
     return [(record.payload, int(dict(record.headers)["time"])) for record in found]
@@ -118,7 +156,7 @@ def test_a_replay_goes_on_where_it_was_broken_off_and_changes_nothing_when_done(
 
     ends = replay.ends_of(archive.read(spark, root), "s/#")
     plan = replay.settle(root, "r1", lambda _: ends, subscribe="s/#")
-    work = replay._Replay(replay.planned(spark, root, plan), plan, servers)
+    work = replay._Replay(lambda: replay.planned(spark, root, plan), plan, servers)
     fourth = list(client.messages("s/1"))[3].sequence
     assert work.publish(fourth, is_small=True) == 1  # and here it was killed
     assert replayed(client, "replay/s/1") == original["s/1"][:4]
@@ -145,3 +183,27 @@ def test_a_replay_goes_on_where_it_was_broken_off_and_changes_nothing_when_done(
     (root / "replays" / "r1.json").unlink()
     with pytest.raises(ConfigError, match="another replay"):
         replay.replay(spark, root, servers, "r1", subscribe="s/#")
+
+
+def test_a_paced_replay_keeps_the_pauses_and_does_not_repeat_earlier_replays(
+    spark: SparkSession, broker: Broker, servers: str, client: QueueClient, tmp_path: Path
+) -> None:
+    for count, first in ((3, 0), (2, 3), (1, 5)):  # pauses of an hour
+        trickle(client, "s/1", count, first)
+        trickle(client, "s/2", 1, first)
+        broker.clock.advance(3600)
+    client.produce("replay/s/1", b"of an earlier one")
+    keep(spark, servers, tmp_path / "a", "#")
+    said: list[dict[str, int]] = []
+    began = time.monotonic()
+    figures = replay.replay(
+        spark, tmp_path / "a", servers, "slow", speed=1800, tick_s=0.1, say=said.append
+    )
+    assert time.monotonic() - began >= 4  # two hours, 1,800 times as fast
+    assert (figures["slices"], figures["topics"]) == (3, 2)
+    assert [step["slice"] for step in said] == [1, 2, 3]
+    once = list(client.messages("s/1"))
+    again = list(client.messages("replay/s/1"))[1:]
+    assert [r.payload for r in again] == [r.payload for r in once] == [b"%d" % n for n in range(6)]
+    assert [int(dict(r.headers)["time"]) for r in again] == [r.ts_ms for r in once]
+    assert client.topic("replay/s/2").messages == 3

@@ -93,6 +93,7 @@ def test_taking_ranges_away_divides_without_loss(
         {"damaged": ["f: cut"]},
         {"ahead": [Span(*KEY, 3, 5)]},
         {"is_listed": False},
+        {"is_void": True},
         {"signed": 2, "valid": 1, "forged": [Forged("t", 3, 7, "invalid")]},
     ],
 )
@@ -100,6 +101,14 @@ def test_each_fault_alone_fails_the_audit_and_is_shown(fault: dict[str, object])
     report = Report(what="archive a", **fault)
     assert not report.is_ok
     assert text_of(report).startswith("FAILED: archive a: ")
+
+
+def test_names_from_strangers_do_not_steer_the_terminal() -> None:
+    hole, key = Span("t\x1b[2J", 1, 3, 5), ("t\x1b[2J", 1)
+    report = Report(what="a", holes=[hole], doubles=[Double(*key, 3, 2)])
+    report.forged = [Forged(key[0], 3, 7, "invalid")]
+    assert "\x1b" not in text_of(report)
+    assert text_of(report).count(r"t\x1b[2J") == 3
 
 
 def test_what_is_explained_is_no_fault() -> None:

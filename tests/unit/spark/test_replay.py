@@ -48,6 +48,11 @@ def test_bounds_only_rise_though_the_clock_was_set_back() -> None:
     assert [bound for _, bound in waits([(1000, 9), (2000, 4), (3000, 12)], 1.0)] == [9, 9, 12]
 
 
+def test_a_long_pause_is_slept_in_pieces_so_that_it_can_be_told() -> None:
+    assert list(replay.pauses(1500.0)) == [(600, 1500), (600, 900), (300, 300)]
+    assert list(replay.pauses(0.0)) == []
+
+
 ENDS = {"s/1": (7, 5)}
 
 
@@ -57,6 +62,15 @@ def test_a_plan_is_made_once_and_stays(tmp_path: Path) -> None:
     later = {"s/1": (7, 9)}
     assert replay.settle(tmp_path, "a/b", lambda _: later, subscribe="s/#") == plan
     assert replay.settle(tmp_path, "c", lambda _: later, subscribe="s/#").digest != plan.digest
+
+
+def test_any_lawful_name_has_a_file_of_its_own(tmp_path: Path) -> None:
+    names = ["ü" * 90, "ü" * 90 + "a", "a/b", "a%2Fb", "..", "x" * 189]
+    for number, name in enumerate(names):
+        replay.settle(tmp_path, name, lambda _, n=number: {"s/1": (1, n)})
+    found = [replay.settle(tmp_path, name, lambda _: {}).ends["s/1"][1] for name in names]
+    assert found == list(range(len(names)))
+    assert {path.parent.name for path in tmp_path.rglob("*.json")} == {"replays"}
 
 
 def test_a_job_does_not_change_what_it_is(tmp_path: Path) -> None:

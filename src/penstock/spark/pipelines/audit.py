@@ -21,6 +21,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -74,7 +75,7 @@ Seen = tuple[int, int, int]
 
 def audit(
     spark: SparkSession,
-    path: str | Path,
+    path: str | Path | None = None,
     *,
     servers: str | None = None,
     subscribe: str = "",
@@ -82,15 +83,49 @@ def audit(
     verify: bool = True,
     loss_topic: str = LOSS_TOPIC,
 ) -> Report:
-    """Audit an archive, and the broker it came from if ``servers`` are given.
+    """Audit an archive, and the broker it came from if ``servers`` are given; or a broker alone.
 
     ``subscribe`` limits it to some topics. ``keys`` are public keys by their numbers; without them
     those of the broker are taken.
     """
+    if path is None and servers is None:
+        raise ConfigError("there is nothing to audit", "Give --path DIR, --servers HOST, or both.")
     began = time.monotonic()
-    snapshot = take(root_of(path))
-    archived = position(snapshot)
     filters = filters_of(subscribe)
+    with _opened(servers) as client:
+        if path is None:
+            assert client is not None
+            assert servers is not None
+            report, rows = _audit_broker(spark, client, servers, filters)
+        else:
+            report, rows = _audit_archive(spark, root_of(path), client, filters, loss_topic)
+        if keys is None and client is not None:
+            keys = _public_keys(client)
+        if verify:
+            _verify(report, rows, keys or {})
+    report.seconds = round(time.monotonic() - began, 3)
+    return report
+
+
+@contextmanager
+def _opened(servers: str | None) -> Iterator[QueueClient | None]:
+    if servers is None:
+        yield None
+        return
+    with QueueClient(servers.split(","), timeout_s=_TIMEOUT_S).open() as client:
+        yield client
+
+
+def _audit_archive(
+    spark: SparkSession,
+    root: Path,
+    client: QueueClient | None,
+    filters: Collection[str],
+    loss_topic: str,
+) -> tuple[Report, DataFrame]:
+    """Hold the rows of an archive against its checkpoint, and against the broker."""
+    snapshot = take(root)
+    archived = position(snapshot)
     names = names_matching(archived, filters) if filters else list(archived)
     # A filter may match topics that were deleted, which only the rows know of.
     literal = filters if filters and not any(has_wildcard(x.encode()) for x in filters) else None
@@ -98,20 +133,41 @@ def audit(
     rows = archive.files(spark, [part.path for part in good])
     if filters:
         rows = rows.where(f.col("topic").rlike(topic_regex(filters)))
-    report = Report(what=f"archive {root_of(path)}", damaged=damaged)
+    report = Report(what=f"archive {root}", damaged=damaged)
     expected = {(n, archived[n].incarnation): (archived[n].first, archived[n].next) for n in names}
     _compare(report, rows, expected)
     losses = _told(archive.files(spark, [part.path for part in good]), loss_topic)
-    if servers is not None:
-        with QueueClient(servers.split(","), timeout_s=_TIMEOUT_S).open() as client:
-            losses += _letters(client, loss_topic)
-            _ask(report, client, expected, filters)
-            keys = _public_keys(client) if keys is None else keys
+    if client is not None:
+        losses += _letters(client, loss_topic)
+        _ask(report, client, expected, filters)
     report.holes, report.lost = without(report.holes, losses)
-    if verify:
-        _verify(report, rows, keys or {})
-    report.seconds = round(time.monotonic() - began, 3)
-    return report
+    return report, rows
+
+
+def _audit_broker(
+    spark: SparkSession, client: QueueClient, servers: str, filters: Collection[str]
+) -> tuple[Report, DataFrame]:
+    """Count what the broker gives for all offsets from the first to the last it says to have.
+
+    An offset without a message was deleted by somebody who meant to; there are no others to tell
+    it from, for the broker is the only witness. But none may come twice, or be beyond an end.
+    """
+    now = _topics(client, (), filters or ("#",))
+    expected: dict[Key, tuple[int, int]] = {
+        (name, incarnation): (first, end) for name, (incarnation, first, end) in now.items()
+    }
+    report = Report(what=f"broker {servers}")
+    reader = spark.read.format("penstock").option("servers", servers)
+    reader = reader.options(
+        columns="topic,incarnation,offset,payload,signature",
+        assign=json.dumps(sorted(now)),
+        startingOffsets=json.dumps({name: first for name, (_, first, _) in now.items()}),
+        endingOffsets=json.dumps({name: end for name, (_, _, end) in now.items()}),
+    )
+    rows = reader.load() if now else archive.files(spark, ())
+    _compare(report, rows, expected)
+    _excuse(report, client, now)
+    return report, rows
 
 
 # ── Counting ──────────────────────────────────────────────────────────────────────────────────
@@ -138,6 +194,8 @@ def count(rows: DataFrame) -> DataFrame:
 def _compare(report: Report, rows: DataFrame, expected: dict[Key, tuple[int, int]]) -> None:
     """Count, and look closer where the figures do not match what is expected.
 
+    Where nothing is expected and nothing is there, nothing is proved, and the report says so.
+
     An incarnation that the archive has left behind, because the topic was deleted and made anew,
     is not in the checkpoint any more: from its lowest to its highest offset all must be there.
     """
@@ -145,6 +203,7 @@ def _compare(report: Report, rows: DataFrame, expected: dict[Key, tuple[int, int
     seen: dict[Key, Counted] = {(one.topic, one.incarnation): one for one in counted}
     for key, one in seen.items():
         expected.setdefault(key, (one.lowest, one.highest + 1))
+    report.is_void = not expected
     report.rows = sum(one.rows for one in counted)
     report.incarnations = len(seen)
     report.topics = len({one.topic for one in counted})
@@ -273,6 +332,11 @@ def _ask(
             report.holes.append(Span(name, incarnation, archived, first))
         if end < archived:
             report.ahead.append(Span(name, incarnation, end, archived))
+    _excuse(report, client, now)
+
+
+def _excuse(report: Report, client: QueueClient, now: Mapping[str, Seen]) -> None:
+    """Take away those holes of which the broker says that there is no such message any more."""
     for hole in list(report.holes):
         if _is(now, hole.topic, hole.incarnation) and hole.end > now[hole.topic][1]:
             visible = hole._replace(begin=max(hole.begin, now[hole.topic][1]))
@@ -412,7 +476,7 @@ def keys_from(path: str | Path) -> dict[int, bytes]:
 def run(
     spark: SparkSession,
     *,
-    path: str,
+    path: str | None = None,
     servers: str | None = None,
     subscribe: str | None = None,
     keys: str | None = None,
@@ -420,6 +484,9 @@ def run(
     loss_topic: str = LOSS_TOPIC,
 ) -> Outcome:
     """Prove that an archive has every offset exactly once, and that signatures verify.
+
+    With --path alone by its own records, with --servers also by those of the broker; with --servers
+    alone it is the broker that is audited.
 
     Ends with 0 if so, and with 1 if not, after a list of holes and doubles.
     """
@@ -439,7 +506,7 @@ def run(
 JOB: Final = Job(
     "audit",
     (
-        archive.PATH,
+        Option("path", "The archive's directory; without it the broker is audited.", metavar="DIR"),
         Option(
             "servers",
             "The broker that the archive came from; without it the archive alone is audited.",

@@ -46,7 +46,17 @@ from penstock.spark.pipelines import archive, table
 from penstock.spark.pipelines.table import Job, Option, Outcome
 from penstock.spark.sink import last_epoch
 
-__all__ = ["JOB", "Plan", "as_messages", "ends_of", "paced", "replay", "run", "settle"]
+__all__ = [
+    "JOB",
+    "Plan",
+    "as_messages",
+    "ends_of",
+    "paced",
+    "pauses",
+    "replay",
+    "run",
+    "settle",
+]
 
 SLICE_ROWS: Final = 500_000
 """Rows of a slice where nobody waits: what is staged at a time, some hundred megabytes."""
@@ -56,6 +66,16 @@ TICK_S: Final = 1.0
 
 TICKS_MAX: Final = 100_000
 """Slices of a paced replay: a day has 86,400 seconds. For more, choose longer ticks."""
+
+RELOAD_S: Final = 600.0
+"""How long a replay goes by the files it has found. Compaction replaces files while it runs, and
+deletes them a day later: a replay may take longer."""
+
+SAID_S: Final = 600.0
+PAUSE_S: Final = 5.0
+"""How often it is said that a replay waits, and from which pause on."""
+
+NAME_CHARACTERS_MAX: Final = 200
 
 PLANS: Final = "replays"
 TOPIC: Final = "{topic}"
@@ -101,7 +121,7 @@ def settle(
 ) -> Plan:
     """Return the plan of a job; if it has none yet, ``look`` how far topics are archived now."""
     _check(job, to)
-    path = root / PLANS / f"{quote(job, safe='')}.json"
+    path = root / PLANS / _file_of(job)
     if not path.exists():
         made = Plan(job, subscribe, to, since, until, look(subscribe))
         path.parent.mkdir(exist_ok=True)
@@ -116,6 +136,16 @@ def settle(
     return plan
 
 
+def _file_of(job: str) -> str:
+    """Name the file of a plan. A name may have 189 bytes of any characters, a file's 255."""
+    quoted = quote(job, safe="")
+    if len(quoted) > NAME_CHARACTERS_MAX:
+        quoted = (
+            f"{quoted[:NAME_CHARACTERS_MAX]}-{blake2b(job.encode(), digest_size=8).hexdigest()}"
+        )
+    return f"{quoted}.json"
+
+
 def _check(job: str, to: str) -> None:
     if fault := topic_fault(f"job/replay/{job}".encode(), 200):
         raise ConfigError(f"{job!r} is no name for a replay: {fault}")
@@ -123,12 +153,19 @@ def _check(job: str, to: str) -> None:
         raise ConfigError(f"{to!r} is no topic: {fault}", f"Write a name, with {TOPIC} in it.")
 
 
-def ends_of(rows: DataFrame, subscribe: str) -> dict[str, tuple[int, int]]:
+def ends_of(rows: DataFrame, subscribe: str, to: str = "") -> dict[str, tuple[int, int]]:
     """Return how far each topic is archived: its last incarnation, and the offset after the last.
 
     By the rows themselves. The checkpoint would tell it too, but not of topics that were deleted.
+    What lies where this job writes ``to`` is from an earlier replay, and is left out unless it is
+    asked for by name: each replay of ``#`` would otherwise repeat all those before it.
     """
-    chosen = rows.where(f.col("topic").rlike(topic_regex(filters_of(subscribe))))
+    filters = filters_of(subscribe)
+    chosen = rows.where(f.col("topic").rlike(topic_regex(filters)))
+    above, is_mapped, _ = to.partition(TOPIC)
+    if above:
+        own = f.col("topic").startswith(above) if is_mapped else f.col("topic") == to
+        chosen = chosen.where(~own | f.col("topic").isin(*filters))
     last = f.max(f.struct("incarnation", "offset")).alias("last")
     found = chosen.groupBy("topic").agg(last).select("topic", "last.*").collect()
     return {topic: (incarnation, offset + 1) for topic, incarnation, offset in found}
@@ -233,16 +270,35 @@ def paced(
         yield max(0.0, began + (due_ms - origin) / 1000 / speed - clock()), highest
 
 
+def pauses(wait_s: float) -> Iterator[tuple[float, float]]:
+    """Cut a wait into pieces: how long each is, and how much is left when it begins.
+
+    Where nothing was published for hours, nothing is now. Whoever looks should not wonder.
+    """
+    while wait_s > 0:
+        yield min(wait_s, SAID_S), wait_s
+        wait_s -= SAID_S
+
+
 # ── Replaying ─────────────────────────────────────────────────────────────────────────────────
 
 
 class _Replay:
     """One run of a job."""
 
-    def __init__(self, rows: DataFrame, plan: Plan, servers: str) -> None:
-        self._rows = rows
+    def __init__(self, load: Callable[[], DataFrame], plan: Plan, servers: str) -> None:
+        self._load = load
+        self._loaded_at = time.monotonic()
+        self._rows = load()
         self._plan = plan
         self._servers = servers
+
+    def rows(self) -> DataFrame:
+        """Return all rows of the plan, from files that are there."""
+        if time.monotonic() - self._loaded_at > RELOAD_S:
+            self._loaded_at = time.monotonic()
+            self._rows = self._load()
+        return self._rows
 
     def progress(self) -> tuple[int, int]:
         """Return the number of the next slice, and up to which sequence all is published."""
@@ -268,7 +324,7 @@ class _Replay:
         number, done = self.progress()
         if done >= bound:
             return number
-        slice_ = self._rows.where((f.col("sequence") > done) & (f.col("sequence") <= bound))
+        slice_ = self.rows().where((f.col("sequence") > done) & (f.col("sequence") <= bound))
         messages = as_messages(slice_, self._plan.to)
         if is_small:
             ordered = messages.repartition(1).sortWithinPartitions("sequence")
@@ -313,27 +369,28 @@ def replay(
     plan = settle(
         root,
         job,
-        lambda chosen: ends_of(archive.read(spark, root), chosen),
+        lambda chosen: ends_of(archive.read(spark, root), chosen, to),
         subscribe=subscribe,
         to=to,
         since=since,
         until=until,
     )
-    rows = planned(spark, root, plan)
-    work = _Replay(rows, plan, servers)
+    work = _Replay(lambda: planned(spark, root, plan), plan, servers)
     before, done = work.progress()
-    rest = rows.where(f.col("sequence") > done)
+    rest = work.rows().where(f.col("sequence") > done)
     slices: Iterator[tuple[float, int]]
     if speed:
         slices = paced(_ticks(rest, max(1, round(tick_s * speed * 1000))), speed, time.monotonic)
     else:
         slices = ((0.0, bound) for bound in _bounds(rest, slice_rows))
-    number = before
+    number, tell = before, say or (lambda _figures: None)
     for wait_s, bound in slices:
-        time.sleep(wait_s)
+        for pause_s, rest_s in pauses(wait_s):
+            if rest_s >= PAUSE_S:
+                tell({"slices": number, "waiting_s": round(rest_s)})
+            time.sleep(pause_s)
         number = work.publish(bound, is_small=speed > 0)
-        if say is not None:
-            say({"slice": number, "sequence": bound})
+        tell({"slice": number, "sequence": bound})
     return {"slices_before": before, "slices": number - before, "topics": len(plan.ends)}
 
 

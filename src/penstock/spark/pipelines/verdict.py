@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from penstock.obs.log import printable
+
 __all__ = [
     "Counted",
     "Double",
@@ -99,6 +101,8 @@ class Report(msgspec.Struct, kw_only=True):
     unsigned: int = 0
     forged: list[Forged] = []
     has_signatures: bool = False
+    is_void: bool = False
+    """Whether there was no topic at all to look at."""
     seconds: float = 0.0
 
     @property
@@ -109,6 +113,7 @@ class Report(msgspec.Struct, kw_only=True):
     def faults(self) -> list[str]:
         """Say what is wrong, a line each; empty if nothing is."""
         found = [
+            (self.is_void, "there is no topic to prove anything of"),
             (bool(self.damaged), f"{len(self.damaged)} files cannot be read"),
             (bool(self.holes), f"{_length(self.holes):,} offsets are missing"),
             (not self.is_listed, f"{self.missing:,} offsets are missing, in too many places"),
@@ -203,11 +208,14 @@ def _lists(report: Report) -> list[str]:
     kinds = (("hole", report.holes), ("stray", report.strays), ("ahead", report.ahead))
     for kind, spans in kinds:
         lines += [f"  {kind:<9} {_where(span)}" for span in spans[:SHOWN]]
-    lines += [f"  double    {d.topic} {d.offset}, {d.times} times" for d in report.doubles[:SHOWN]]
+    for double in report.doubles[:SHOWN]:
+        lines.append(f"  double    {printable(double.topic)} {double.offset}, {double.times} times")
     for one in report.forged[:SHOWN]:
-        lines.append(f"  {one.verdict:<9} {one.topic} {one.offset}, key {one.key_id}")
+        lines.append(f"  {one.verdict:<9} {printable(one.topic)} {one.offset}, key {one.key_id}")
     return lines
 
 
 def _where(span: Span) -> str:
-    return f"{span.topic} {span.begin} to {span.end - 1} (incarnation {span.incarnation})"
+    return (
+        f"{printable(span.topic)} {span.begin} to {span.end - 1} (incarnation {span.incarnation})"
+    )
