@@ -50,7 +50,9 @@ def run(context: click.Context, *, is_list: bool, as_json: bool) -> None:
     """
     if context.invoked_subcommand is None:
         found = [{"name": name, "help": text} for name, (_, text) in JOBS.items()]
-        shown = columns([("NAME", ""), *((each["name"], each["help"]) for each in found)])
+        shown = columns(
+            [("NAME", "WHAT IT DOES"), *((each["name"], each["help"]) for each in found)]
+        )
         say(found, shown, as_json=as_json)
     elif is_list:
         raise click.UsageError("--list takes no NAME")

@@ -16,7 +16,7 @@ from penstock.spark.offsets import Cut, Range
 from penstock.spark.options import SourceOptions
 from penstock.spark.planning import clamp, split
 from penstock.spark.reading import read_ranges
-from penstock.spark.watch import Watch, resolve
+from penstock.spark.watch import Watch, resolve, tell_missing
 
 __all__ = ["BatchReader", "Part", "cut_of", "plan_ranges"]
 
@@ -54,6 +54,7 @@ def plan_ranges(options: SourceOptions) -> list[Range]:
     """The ranges that options mean right now, without what is gone, which is reported."""
     watch = Watch(options)
     watch.look()
+    tell_missing(options, watch.topics)
     begins = resolve(options, options.start, watch.topics)
     ends = resolve(options, options.end, watch.topics)
     asked = [

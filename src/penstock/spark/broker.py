@@ -7,9 +7,11 @@ inherited is not used.
 Spark does not ask again when a reader fails: the query ends. So whatever we ask is asked again when
 the broker is away. A call of the client already comes back over lost connections for ``CALL_S``;
 ``patiently`` makes several such calls. By default that is two minutes: a broker may be restarted
-under a running query.
+under a running query. Two minutes without a word look like a program that hangs, to somebody whose
+broker was never started or who mistyped its port: so whoever waits for a connection is told early.
 """
 
+import logging
 import os
 import threading
 import time
@@ -35,9 +37,13 @@ T = TypeVar("T")
 CALL_S: Final = 30.0
 """How long one call may take, lost connections included."""
 
+NOTICE_S: Final = 3.0
+"""How long a connection may take before we say that we wait for it."""
+
 CALLS_AT_ONCE: Final = 8
 """Questions about single topics that are under way at a time."""
 
+_LOG: Final = logging.getLogger("penstock.spark")
 _clients: dict[tuple[int, tuple[str, ...]], QueueClient] = {}
 _lock = threading.Lock()
 
@@ -48,8 +54,22 @@ def client_of(servers: tuple[str, ...]) -> QueueClient:
     with _lock:
         client = _clients.get(key)
         if client is None:
-            client = _clients[key] = QueueClient(servers, timeout_s=CALL_S).open()
+            client = _clients[key] = _connected(servers)
     return client
+
+
+def _connected(servers: tuple[str, ...]) -> QueueClient:
+    notice = threading.Timer(NOTICE_S, _say_that_we_wait, [servers])
+    notice.daemon = True
+    notice.start()
+    try:
+        return QueueClient(servers, timeout_s=CALL_S).open()
+    finally:
+        notice.cancel()
+
+
+def _say_that_we_wait(servers: tuple[str, ...]) -> None:
+    _LOG.warning("no broker answers at %s, waiting for one: is it started?", ", ".join(servers))
 
 
 def patiently(patience: Patience, ask: Callable[[], T]) -> T:

@@ -48,7 +48,7 @@ from penstock.spark.planning import (
     with_gone,
 )
 from penstock.spark.reading import read_ranges
-from penstock.spark.watch import SINGLE_MAX, Watch, current, resolve
+from penstock.spark.watch import SINGLE_MAX, Watch, current, resolve, tell_missing
 
 __all__ = ["StreamReader"]
 
@@ -80,6 +80,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             self._watch.look()
             topics = dict(self._watch.topics)
+            if not topics:  # else it has something to do, and takes in others as they are made
+                tell_missing(self._options, topics)
             begins = resolve(self._options, self._options.start, topics)
             if self._options.reader is not None:
                 pinned = for_all(lambda name: self._pin(name, begins[name]), topics)

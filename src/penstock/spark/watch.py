@@ -6,7 +6,9 @@ second, and learns of a message at once. Beginning anew is always right, and is 
 broker says so (it was restarted, or too much has changed).
 """
 
+import logging
 import re
+from collections.abc import Collection
 from typing import Final
 
 from penstock.spark.broker import client_of, for_all, patiently
@@ -15,10 +17,15 @@ from penstock.spark.options import Place, Places, SourceOptions, option_error
 from penstock.spark.planning import Seen
 from penstock.wire.queue._generated.queue_pb2 import Changed, Topic
 
-__all__ = ["SINGLE_MAX", "Watch", "current", "resolve"]
+__all__ = ["SINGLE_MAX", "Watch", "current", "resolve", "tell_missing"]
+
+_LOG: Final = logging.getLogger("penstock.spark")
 
 SINGLE_MAX: Final = 256
 """Up to so many topics are asked about one by one; the state of more is listed."""
+
+MISSING_MAX: Final = 5
+"""Topics that are not there, and are named."""
 
 GONE_MAX: Final = 65_536
 """Topics that were deleted, and are remembered as they were."""
@@ -110,6 +117,22 @@ class Watch:
 def _last_name(page: Changed) -> str:
     """The last that a page of changes tells of; they are in the order of names."""
     return max([*(topic.name for topic in page.topics), *page.deleted])
+
+
+def tell_missing(options: SourceOptions, found: Collection[str]) -> None:
+    """Say which topics are not there: a name that is mistyped must not look like one at rest.
+
+    That is no error: a topic is made by the first message to it, which may come later.
+    """
+    names = [name for name in options.filters if not {"+", "#"} & set(name)]
+    missing = [name for name in names if name not in found]
+    if missing:
+        listed = ", ".join(map(repr, missing[:MISSING_MAX]))
+        more = f" and {len(missing) - MISSING_MAX:,} more" if len(missing) > MISSING_MAX else ""
+        _LOG.warning("there is no topic %s%s yet", listed, more)
+    elif not found:
+        asked = options.pattern or ", ".join(options.filters)
+        _LOG.warning("no topic matches %s yet", asked)
 
 
 def current(options: SourceOptions, names: list[str]) -> dict[str, Seen]:
