@@ -50,3 +50,21 @@ def test_a_signal_ends_a_stream_when_its_batch_is_done(servers, tmp_path):
     assert (checkpoint / "commits" / "0").exists()
     first = json.loads(said.splitlines()[0])
     assert (first["query"], first["batch"], first["rows"]) == ("rollup", 0, 1000)
+
+
+@pytest.mark.slow
+def test_a_job_that_fails_says_why_at_the_end_and_spares_us_the_frames_of_java(servers, tmp_path):
+    with connect([servers]) as client:
+        client.produce("pump/1", b"no JSON")
+    asked = ["--servers", servers, "--subscribe", "pump/#", "--checkpoint", str(tmp_path / "c")]
+    unsigned = ["--to", "secure/quarantine", "--trigger", "available-now"]
+    done = subprocess.run(
+        command("quarantine", *asked, *unsigned),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "\tat org.apache.spark" not in done.stderr
+    assert "signed" in done.stderr.rpartition("penstock: ")[2]

@@ -17,6 +17,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from penstock.config.address import parse_listen
 from penstock.errors import ConfigError
 from penstock.model.topic import filter_fault, topic_fault
 from penstock.spark.schema import COLUMNS, DEFAULT_COLUMNS, mask_of
@@ -263,10 +264,15 @@ def topic_name(text: str) -> str:
 
 
 def servers_of(given: Given) -> tuple[str, ...]:
-    """Addresses, separated by commas."""
+    """Addresses, separated by commas; looked at here, for a task would fail of them late."""
     servers = tuple(part.strip() for part in given.get("servers", "").split(",") if part.strip())
     if not servers:
         raise option_error("servers", "is missing", "say where the broker is: 127.0.0.1:1883")
+    for server in servers:
+        try:
+            parse_listen(server)
+        except ValueError as error:
+            raise option_error("servers", f"{server!r} will not do", str(error)) from None
     return servers
 
 

@@ -23,6 +23,12 @@ def test_servers_are_separated_by_commas():
     assert read(servers="a:1, b:2").servers == ("a:1", "b:2")
 
 
+@pytest.mark.parametrize("wrong", ["localhost", "1883", "http://a:1883", "a:1,b", "a:99999"])
+def test_an_address_that_is_none_is_refused_before_anything_runs(wrong):
+    with pytest.raises(ConfigError, match="option servers: .* will not do"):
+        read(servers=wrong)
+
+
 def test_without_servers_it_is_said_what_is_missing():
     with pytest.raises(ConfigError, match="servers: is missing"):
         source_options({"subscribe": "a"})
