@@ -25,7 +25,7 @@ def test_servers_are_separated_by_commas():
 
 @pytest.mark.parametrize("wrong", ["localhost", "1883", "http://a:1883", "a:1,b", "a:99999"])
 def test_an_address_that_is_none_is_refused_before_anything_runs(wrong):
-    with pytest.raises(ConfigError, match="option servers: .* will not do"):
+    with pytest.raises(ConfigError, match=r"option servers: .* will not do"):
         read(servers=wrong)
 
 
