@@ -10,7 +10,7 @@ where each topic began (see ``offsets``). And a reader with a name has a group o
 topic, made where it begins: if the query dies before anything is written down, it finds it there.
 
 **The group is for looking at.** What ``commit`` tells the broker feeds the lag that it shows, and
-nothing else: Spark calls it one batch late, and not at all for the last.
+nothing else: Spark calls it one batch late, and for the last only we do, once there is no more.
 """
 
 import logging
@@ -138,14 +138,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """Where the next batch ends; ``start`` itself if there is nothing to do.
 
-        Waits for something new for a while, if there is nothing.
+        Waits for something new for a while, if there is nothing. Who asks how to go on from
+        ``start`` is done with what is before: so the broker hears of the last batch as well, for
+        which Spark never calls ``commit``.
         """
         position = decode(start)
         self._watch.look()
         end = self._end(position, limit)
-        if end.topics == position.topics and self._target is None and not position.is_initial:
-            self._watch.look(self._options.poll_s)
-            end = self._end(position, limit)
+        if end.topics == position.topics and not position.is_initial:
+            self.commit(start)
+            if self._target is None:
+                self._watch.look(self._options.poll_s)
+                end = self._end(position, limit)
         if end.topics == position.topics and not position.is_initial:
             return start
         self._advanced_at = monotonic()

@@ -128,6 +128,16 @@ def test_the_broker_shows_a_named_reader_and_its_lag(servers, client):
     assert {group.topic: group.lag for group in client.groups()} == {"s/1": 0, "s/2": 0}
 
 
+def test_the_lag_of_a_reader_is_gone_once_there_is_no_more_to_read(servers, client):
+    """Spark calls no commit for the last batch; that it asks for the next says as much."""
+    fill(client, "s/1", 5)
+    stream = Stream(servers, subscribe="s/#", reader="q")
+    stream.next()
+    assert [group.lag for group in client.groups("s/1")] == [5]
+    assert stream.next() == []
+    assert [group.lag for group in client.groups("s/1")] == [0]
+
+
 def test_a_commit_to_a_broker_that_is_away_does_not_matter(broker, servers, client, monkeypatch):
     monkeypatch.setattr("penstock.spark.broker.CALL_S", 0.5)
     fill(client, "s/1", 5)
