@@ -1,5 +1,6 @@
 """Staged commits: rows are out of sight until one decision publishes all of them, once."""
 
+import threading
 from itertools import pairwise
 
 import pytest
@@ -185,6 +186,23 @@ def test_two_who_commit_the_same_epoch_at_once_publish_it_once(broker, client):
         [topic] = client.ask(list_topics={"name": "t"}).topics.topics
         assert topic.end_offset == winner.messages
         wait_until(lambda: not sink_of(client).staged_parts)
+
+
+def test_a_repetition_is_told_only_when_the_disk_has_what_it_repeats(own_broker, monkeypatch):
+    """Also where it is applied before. Whoever is told goes on, and never asks again."""
+    monkeypatch.setattr("penstock.net.sinks.WAIT_S", 0.2)
+    broker = own_broker(durability="interval", durability_interval_ms=10)
+    address, store, is_open = (broker.host, broker.port), broker.server.store, threading.Event()
+    real = store.commit
+    with QueueClient(*address) as one, QueueClient(*address) as other:
+        one.ok(stage=stage("0", 0, lot("t", b"row")))
+        monkeypatch.setattr(store, "commit", lambda batch: (is_open.wait(5), real(batch))[1])
+        one.send(request(commit_stage={"sink": "s", "parts": parts(**{"0": 1})}))
+        wait_until(lambda: sink_of(other).committed_ms)
+        early = commit(other, {"0": 1})
+        is_open.set()
+        assert (early.is_under_way, early.is_repetition) == (True, False)
+        wait_until(lambda: commit(other, {"0": 1}).is_repetition)
 
 
 def test_the_next_epoch_waits_for_the_one_that_is_on_its_way(client):

@@ -125,9 +125,11 @@ class Sinks:
         self._commit(_Asked(sink, epoch, parts, note, waiter))
 
     def _commit(self, asked: _Asked) -> None:
+        """Begin, or join what is under way: that is not done before the disk has it."""
         commit = self._commits.get(asked.sink)
         known = self._hub.broker.sinks.get(asked.sink)
-        if known is not None and asked.epoch <= known.epoch:
+        is_settled = commit is None or known is None or known.epoch < commit.epoch
+        if known is not None and asked.epoch <= known.epoch and is_settled:
             self._hub.counters.sink_repetitions_total += 1
             self._drop_settled(known)
             messages = known.epoch_messages if asked.epoch == known.epoch else 0
