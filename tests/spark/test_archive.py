@@ -175,7 +175,7 @@ def test_a_replay_goes_on_where_it_was_broken_off_and_changes_nothing_when_done(
     assert replay.run(spark, path=str(root), servers=servers, job="r1", subscribe="s/#").text == (
         "all was published before; 2 topics"
     )
-    late = Late(replay.planned(spark, root, plan), plan, servers)
+    late = Late(lambda: replay.planned(spark, root, plan), plan, servers)
     assert late.publish(fourth, is_small=True) == 1
     assert client.topic("replay/s/1").messages == 6
     with pytest.raises(ConfigError, match="was begun with"):
