@@ -17,7 +17,9 @@ import click
 from pyspark.errors import PySparkException
 
 from penstock.cli.administration import say
+from penstock.spark.options import source_options
 from penstock.spark.pipelines import progress, watch
+from penstock.spark.pipelines.streams import trigger_of
 from penstock.spark.pipelines.table import Job, Outcome, Sequel
 from penstock.spark.session import session
 
@@ -33,6 +35,7 @@ def execute(
     as_json: bool,
 ) -> None:
     """Run a job in a session of its own, and show its progress, to its end."""
+    _check(options)
     where = {"master": master} if master else {}
     spark = session(f"penstock {found.name}", settings=settings, **where)
     stream = sys.stderr if found.says else sys.stdout  # what such a job prints is its outcome
@@ -45,6 +48,14 @@ def execute(
     finally:
         spark.stop()
     _conclude(done, as_json=as_json)
+
+
+def _check(options: dict[str, Any]) -> None:
+    """Look at what jobs have in common before a session is started, which takes its time."""
+    if options.get("trigger"):
+        trigger_of(options["trigger"])
+    if options.get("servers") and options.get("subscribe"):
+        source_options({name: options[name] for name in ("servers", "subscribe")})
 
 
 def _followed(found: Job, begun: Any, display: watch.Display) -> Outcome | None:

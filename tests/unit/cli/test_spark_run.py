@@ -102,3 +102,22 @@ def test_without_spark_a_job_says_how_to_install_it(monkeypatch):
     result = CliRunner().invoke(spark_run.run, ["needy"])
     assert isinstance(result.exception, ConfigError)
     assert "pip install 'penstock[spark]'" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--trigger", "soon"], "available-now"),
+        (["--subscribe", "a/#/b"], "whole last level"),
+        (["--servers", "localhost"], "no port"),
+    ],
+)
+def test_what_is_wrong_is_said_before_spark_is_started(wrong, said, monkeypatch, tmp_path):
+    def no_session(*_given, **_settings):
+        raise AssertionError("a session was started")
+
+    monkeypatch.setattr("penstock.cli.spark_job.session", no_session)
+    arguments = ["--subscribe", "a", "--path", str(tmp_path), *wrong]
+    result = CliRunner().invoke(command_of(job("archive")), arguments, standalone_mode=False)
+    assert isinstance(result.exception, ConfigError)
+    assert said in str(result.exception)
