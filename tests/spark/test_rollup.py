@@ -42,6 +42,9 @@ def test_the_time_is_the_brokers_or_that_of_a_header_or_a_field(spark):
             readings(messages, fields=["$.v"], time=where).selectExpr("unix_seconds(time) s"), "s"
         )
         assert found == [(at(-30).timestamp(),), (at(5).timestamp(),)], where
+    broken = message("a", 0, {"v": 1, "iso": "noon", "ms": -5}, time="soon")
+    for where in ("header", "$.iso", "$.ms"):
+        assert readings(frame(spark, broken), fields=["$.v"], time=where).count() == 0, where
 
 
 def test_a_time_from_the_future_does_not_move_the_watermark(spark):

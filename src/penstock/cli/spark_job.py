@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from penstock.cli.administration import say
@@ -74,8 +75,10 @@ def _explained(name: str, run: Callable[..., Any], *given: Any, **options: Any) 
     """Run it; what Spark has to say about a failure is said without its traceback."""
     try:
         return run(*given, **options)
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         raise watch.JobFailedError(f"{name} failed: {watch.cause(error)}") from error
+    except OSError as error:  # a directory that is not there, or not ours to write to
+        raise watch.JobFailedError(f"{name} failed: {error}") from error
 
 
 def _conclude(done: Any, *, as_json: bool) -> None:

@@ -44,5 +44,18 @@ def test_javas_frames_are_left_out():
     )
 
 
+class OfJavaError(Exception):
+    """As py4j writes an exception that Spark has no class for."""
+
+    def __str__(self):
+        where = "org.apache.hadoop.fs.FileSystem.primitiveMkdir(FileSystem.java:1360)"
+        failure = "java.io.IOException: mkdir of file:/proc/zz failed"
+        return f"An error occurred while calling o58.start.\n: {failure}\n\tat {where}\n"
+
+
+def test_what_java_raised_is_said_without_who_called_it():
+    assert cause(OfJavaError()) == "java.io.IOException: mkdir of file:/proc/zz failed"
+
+
 def test_a_long_story_is_cut():
     assert len(cause(PySparkException("x" * 10_000))) <= CAUSE_CHARACTERS + 4

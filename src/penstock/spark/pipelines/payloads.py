@@ -73,24 +73,21 @@ def _level(where: str) -> int:
 def event_time(where: str) -> Column:
     """When it happened: by the broker's clock, the header ``time``, or a field of the payload.
 
-    A message without the header, or the field, happened when the broker took it.
+    A message without the header, or the field, happened when the broker took it. One that has it,
+    but no time in it, happened nobody knows when: null.
     """
     broker = f.col("timestamp")
     if where == BROKER_TIME:
         return broker
-    told = _header_time() if where == HEADER_TIME else _field_time(where)
-    time = f.coalesce(told, broker)
+    text = _header_time() if where == HEADER_TIME else field(where)
+    told = f.coalesce(_moment(text), text.try_cast("timestamp"))
+    time = f.when(text.isNull(), broker).otherwise(told)
     return f.when(time <= broker + f.expr(f"INTERVAL {AHEAD_S} SECONDS"), time)
 
 
 def _header_time() -> Column:
     ours = f.filter("headers", lambda header: header["key"] == "time")
-    return _moment(f.get(ours, 0)["value"].cast("string"))
-
-
-def _field_time(path: str) -> Column:
-    text = field(path)
-    return f.coalesce(_moment(text), text.try_cast("timestamp"))
+    return f.get(ours, 0)["value"].cast("string")
 
 
 def _moment(text: Column) -> Column:

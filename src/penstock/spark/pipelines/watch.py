@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from itertools import dropwhile
 from typing import Final, Protocol
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -126,7 +127,7 @@ def _mark(progress: "dict[str, object]") -> tuple[int, str]:
     return int(str(progress["batchId"])), str(progress["timestamp"])
 
 
-def cause(error: PySparkException) -> str:
+def cause(error: PySparkException | Py4JJavaError) -> str:
     """Say why, as short as it can be said.
 
     Where Python raised it, in the source or in a worker, that is what it raised: Spark repeats the
@@ -138,5 +139,6 @@ def cause(error: PySparkException) -> str:
     if TRACEBACK in text:
         frames = text.rpartition(TRACEBACK)[2].splitlines()[1:]
         text = "\n".join(dropwhile(lambda line: line.startswith("  "), frames))
+    text = re.sub(r"\A(?:An error occurred while calling \w+\.\w+\.\s*: )?", "", text)
     text = re.sub(r"\Apenstock\.[\w.]+: ", "", text).strip()
     return text if len(text) <= CAUSE_CHARACTERS else text[:CAUSE_CHARACTERS] + " ..."
