@@ -46,7 +46,7 @@ __all__ = [
 
 Numbers: TypeAlias = npt.NDArray[Any]
 
-BATCH_ROWS_MAX: Final = 32_768
+BATCH_ROWS_MAX: Final = 65_536
 """Rows of a batch. From 1,000 to 100,000 Spark reads at about the same speed."""
 
 UNSIGNED: Final = "unsigned"
@@ -314,11 +314,13 @@ class Answers:
         lengths = ends - starts
         if len(lengths) and int(lengths.min()) < 0:
             raise _unfit("names of producers descend")
-        names = _texts(_binary(lengths, self._joined("producer_names")))
-        if int(notes[-1]) >= len(names):
+        if int(notes[-1]) >= len(lengths):
             raise _unfit("not a name for each producer")
-        if len(names) == 1 and len(rows) == self.rows:
-            return _repeated(names[0].as_py(), self.rows)
+        joined = self._joined("producer_names")
+        first = joined[: int(lengths[0])]
+        if len(rows) == self.rows and _is_repetition(first, lengths, joined):
+            return _repeated(first.decode(errors="replace"), self.rows)
+        names = _texts(_binary(lengths, joined))
         return names.take(self._scattered(pa.int64(), rows, notes))
 
     def producer_seqs(self) -> pa.Array:
@@ -390,6 +392,13 @@ def _repeated(text: str, rows: int) -> pa.Array:
         raise _unfit("more than 2 GiB at once")
     buffers = [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(encoded * rows)]
     return pa.Array.from_buffers(pa.string(), rows, buffers)
+
+
+def _is_repetition(first: bytes, lengths: Numbers, joined: bytes) -> bool:
+    """Whether texts of these lengths, joined, are all the same as the first."""
+    if len(joined) != len(first) * len(lengths) or (lengths != len(first)).any():
+        return False
+    return joined == first * len(lengths)
 
 
 def _texts(binary: pa.Array) -> pa.Array:

@@ -310,5 +310,30 @@ def test_a_producer_that_covers_more_than_the_slice_is_cut():
     assert answer.producers().to_pylist()[:3] == [None, "p", "p"]
 
 
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ((b"pump", b"pump"), ["pump"] * 4),
+        ((b"pump", b"pond"), ["pump"] * 2 + ["pond"] * 2),
+        ((b"pump", b"pumps"), ["pump"] * 2 + ["pumps"] * 2),
+        ((b"", b""), [""] * 4),
+        ((b"\xff", b"\xff"), ["\ufffd"] * 4),
+    ],
+)
+def test_rows_say_which_producer_numbered_them_whether_there_is_one_or_another(names, expected):
+    sent = [
+        plain(
+            2,
+            producer_numbers=u32([0]),
+            producer_counts=u32([2]),
+            producer_seqs=bytes(8),
+            producer_name_ends=u32([len(name)]),
+            producer_names=name,
+        )
+        for name in names
+    ]
+    assert Answers([("t", Fetched(slices=sent))], 4).producers().to_pylist() == expected
+
+
 def test_an_empty_answer_is_no_batch():
     assert converted(Fetched(incarnation=5)) == []
