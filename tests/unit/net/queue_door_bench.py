@@ -1,5 +1,6 @@
 """The door of the queue protocol without a socket: time moves when the test says so."""
 
+import asyncio
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
@@ -11,6 +12,8 @@ from penstock.net.produce import Producing
 from penstock.net.queue import QueueConnection
 from penstock.wire.queue import ClientMachine, encode
 from penstock.wire.queue._generated import queue_pb2 as wire
+
+ASK_PAUSES_MAX = 500
 
 TOPIC, GROUP = "jobs", "g"
 
@@ -104,10 +107,14 @@ class Peer:
         self.connection.data_received(b"".join(parts))
 
     async def ask(self, request: "wire.Request") -> Any:
-        """Send a request; its response."""
+        """Send a request; its response. Threads that search are given the time they need."""
         count = len(self.heard())
         self.send(request)
         await self._bench.rest()
+        patience = ASK_PAUSES_MAX
+        while len(self.heard()) == count and patience:
+            await asyncio.sleep(0.01)
+            patience -= 1
         assert len(self.heard()) == count + 1
         return self.responses[-1]
 

@@ -57,11 +57,14 @@ def test_what_a_door_was_told_is_what_the_journal_has(door, broker, fleet, keys,
     assert total == thread.ledger.by_second.total()
 
 
-def test_what_a_door_sends_follows_from_the_seed(broker, fleet, keys, fast):
+def test_what_a_door_sends_follows_from_the_seed(tmp_path, fleet, fast):
     script = Script(SEED, TICKS)
     sensor = next(s for s in fleet if s.door is Door.MQTT and s.fault is Fault.STEADY)
     expected = Counter(r.payload for tick in range(TICKS) for r in script.readings(sensor, tick))
-    with connect([broker.servers]) as client:
+    with BrokerProcess(tmp_path) as broker, connect([broker.servers]) as client:
+        thread = DoorThread(Door.MQTT, broker.port, fleet, enrolled(broker, fleet, SEED), script)
+        thread.begin(monotonic())
+        thread.join(30)
         found = Counter(record.payload for record in client.messages(sensor.topic))
     assert found == expected
 
