@@ -58,7 +58,7 @@ def row(topic: str, offset: int, sequence: int, **more: object) -> dict[str, obj
         "payload": f"{topic} {offset}".encode(),
         "content_type": "raw",
         "priority": 0,
-        "signature_verdict": "unsigned",
+        "signature_verdict": None,
         **more,
     }
 

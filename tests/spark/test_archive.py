@@ -60,7 +60,7 @@ def test_history_is_one_table_of_archive_and_broker(
     assert numbers(both, "s/1") == upto(10)
     assert numbers(both, "s/2") == upto(4)  # gone from the broker
     row = both.where("topic = 's/2' AND offset = 3").first()
-    assert (row.priority, row.headers[0].key, row.signature_verdict) == (3, "k", "unsigned")
+    assert (row.priority, row.headers[0].key, row.signature_verdict) == (3, "k", None)
     fixed = history.read(spark, servers, "s/1", tmp_path / "a", startingOffsets='{"s/1": 3}')
     assert numbers(fixed, "s/1") == upto(10)[3:]
 

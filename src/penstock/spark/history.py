@@ -319,7 +319,7 @@ def _verdicts(batch: pa.RecordBatch, keys: Mapping[int, bytes] | None) -> pa.Arr
     names = ("topic", "payload", "signature")
     rows = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
     words = [
-        "unsigned" if proof is None else verdict_of(keys, topic, payload, proof)
+        None if proof is None else verdict_of(keys, topic, payload, proof)
         for topic, payload, proof in rows
     ]
     return pa.array(words, pa.string())

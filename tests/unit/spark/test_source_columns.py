@@ -147,7 +147,7 @@ def rows_of(model):
                 "producer": producer,
                 "producer_seq": seq,
                 "signer": signature and signature.key_id,
-                "signature_verdict": "verified" if signature else "unsigned",
+                "signature_verdict": "verified" if signature else None,
                 "headers": [
                     {"key": key.decode(errors="replace"), "value": value}
                     for key, value in message["headers"]
