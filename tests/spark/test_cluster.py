@@ -1,4 +1,4 @@
-"""A real cluster, of processes: a master and two workers, and one of them is lost."""
+"""A real cluster, of processes: a master and two workers; a job runs on it, and one is lost."""
 
 import subprocess
 import sys
@@ -6,8 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 
 from penstock.client import connect
+from penstock.spark.archived.snapshot import take
 from penstock.spark.cluster import Cluster
 from tests.spark.quick import prepare, quick
 
@@ -56,7 +58,7 @@ def wait_for_files(folder: Path, count: int, driver: subprocess.Popen[str]) -> N
 
 
 @pytest.mark.slow
-def test_two_workers_copy_a_topic_exactly_once_though_one_is_lost_in_the_middle(servers, tmp_path):
+def test_two_workers_archive_a_topic_and_copy_it_exactly_once_though_one_is_lost(servers, tmp_path):
     with connect([servers]) as client:
         client.produce_many("a", [b"%d" % number for number in range(ROWS)])
         _copy_and_lose_a_worker(servers, tmp_path)
@@ -68,6 +70,7 @@ def _copy_and_lose_a_worker(servers, tmp_path):
     prepare()
     flags = quick()["spark.driver.extraJavaOptions"]
     with Cluster(workers=2, memory="512m", java_options=flags) as cluster:
+        assert _archived(cluster, servers, tmp_path.with_name("archive")) == ROWS
         arguments = [cluster.url, servers, str(tmp_path), str(ROWS // PARTS)]
         command = [sys.executable, "-c", DRIVER, *arguments]
         with subprocess.Popen(command, cwd=ROOT, text=True) as driver:
@@ -76,3 +79,13 @@ def _copy_and_lose_a_worker(servers, tmp_path):
             cluster.kill_worker(0)
             assert driver.wait() == 0
         assert not cluster.is_alive()
+
+
+def _archived(cluster, servers, path):
+    """Run the job as a user does, on the cluster; how many rows the archive has."""
+    job = ["archive", "--servers", servers, "--subscribe", "a", "--path", str(path)]
+    more = ["--trigger", "available-now", "--master", cluster.url]
+    settings = ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.executor.memory=512m"]
+    command = [sys.executable, "-m", "penstock", "spark", "run", *job, *more, *settings]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return sum(parquet.read_metadata(part.path).num_rows for part in take(path).parts)

@@ -19,6 +19,7 @@ from penstock.spark.pipelines.payloads import device as device_of
 from penstock.spark.pipelines.streams import from_topics, prepare, to_both, without_own
 from penstock.spark.pipelines.table import (
     CHECKPOINT,
+    DEVICE,
     READER,
     SERVERS,
     SUBSCRIBE,
@@ -89,12 +90,7 @@ JOB: Final = Job(
         SERVERS,
         SUBSCRIBE,
         CHECKPOINT,
-        Option(
-            "device",
-            "What a device is: topic, a level of it (level:2), or a field (as in $.id).",
-            default="topic",
-            metavar="WHAT",
-        ),
+        DEVICE,
         Option("gap", "Which pause ends a session.", "duration", default="5m", metavar="DURATION"),
         Option(
             "late", "How late a message may come.", "duration", default="1m", metavar="DURATION"

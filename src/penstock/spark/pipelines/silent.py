@@ -49,6 +49,7 @@ from penstock.spark.pipelines.presence import (
 from penstock.spark.pipelines.streams import from_topics, prepare, to_topics, without_heartbeats
 from penstock.spark.pipelines.table import (
     CHECKPOINT,
+    DEVICE,
     READER,
     SERVERS,
     SUBSCRIBE,
@@ -277,12 +278,7 @@ JOB: Final = Job(
         SERVERS,
         SUBSCRIBE,
         CHECKPOINT,
-        Option(
-            "device",
-            "What a device is: topic, a level of it (level:2), or a field (as in $.id).",
-            default="topic",
-            metavar="WHAT",
-        ),
+        DEVICE,
         Option("seq", "The field in which a device numbers its readings.", metavar="PATH"),
         _time("after", "How long a device may say nothing.", "1m"),
         _time("forget", "How long a device is remembered after it was last heard.", "7d"),

@@ -21,6 +21,7 @@ from penstock.errors import ConfigError
 
 __all__ = [
     "CHECKPOINT",
+    "DEVICE",
     "JOBS",
     "READER",
     "SERVERS",
@@ -110,6 +111,12 @@ READER: Final = Option(
     "reader",
     "The name under which the broker knows this job, and shows its lag.",
     metavar="NAME",
+)
+DEVICE: Final = Option(
+    "device",
+    "What a device is: topic, a level of it (level:2), or a field (as in $.id).",
+    default="topic",
+    metavar="WHAT",
 )
 TRIGGER: Final = Option(
     "trigger",
