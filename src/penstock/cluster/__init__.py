@@ -1,0 +1,1 @@
+"""Several brokers, one journal: what drives the consensus core with real disks and sockets."""

@@ -1,0 +1,17 @@
+"""Consensus without I/O: who leads, what the log is, and how far it is committed.
+
+The shape is that of etcd's ``RawNode``: what happens (time passes, a message came, something is to
+be proposed, a batch is on disk) goes in by calls; what is to be done (write this, send that, apply
+those) comes out as a ``Ready``. Nothing in here knows a clock, a socket, a disk or a dice, which
+is what lets published traces, a simulator and planted faults all exercise the code that runs in
+production.
+
+``types``       what goes over the wire and onto the disk
+``quorum``      majorities, and majorities of two configurations at once
+``confchange``  how a configuration becomes the next one
+``progress``    what a leader knows of each follower; ``inflights``, how much is on its way there
+``tracker``     all followers together: votes, the configuration, who was heard of
+``log``         the log: what is stable below, what is not yet above
+``node``        one consensus participant: handlers by (role, message)
+``raw_node``    the calls for whoever drives it, and ``Ready``
+"""

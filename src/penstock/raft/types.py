@@ -1,0 +1,213 @@
+"""What participants say to each other and write down; names are those of Raft and of etcd.
+
+Plain data, immutable where it is shared. Everything that goes over the wire is ``array_like``, so
+that the transport can write it as MessagePack without names, and reads it back checked by type.
+"""
+
+from enum import IntEnum
+from typing import Protocol
+
+import msgspec
+
+__all__ = [
+    "NO_LIMIT",
+    "NO_NODE",
+    "Compacted",
+    "ConfChange",
+    "ConfChangeKind",
+    "ConfChangeTransition",
+    "ConfState",
+    "Entry",
+    "EntryKind",
+    "HardState",
+    "LogView",
+    "Message",
+    "MessageKind",
+    "NodeId",
+    "ReadState",
+    "Role",
+    "SnapshotMeta",
+    "SnapshotUnavailable",
+    "Unavailable",
+]
+
+NodeId = int
+NO_NODE: NodeId = 0
+NO_LIMIT = (1 << 63) - 1
+
+
+class Role(IntEnum):
+    """What a participant is at the moment."""
+
+    FOLLOWER = 0
+    CANDIDATE = 1
+    LEADER = 2
+    PRE_CANDIDATE = 3
+
+
+class EntryKind(IntEnum):
+    """What an entry's data are."""
+
+    NORMAL = 0
+    CONF_CHANGE = 1
+    """A change of one node: ``ConfChange`` with one step, as older versions of etcd write it."""
+    CONF_CHANGE_V2 = 2
+
+
+class MessageKind(IntEnum):
+    """The numbers are etcd's."""
+
+    HUP = 0
+    BEAT = 1
+    PROPOSE = 2
+    APPEND = 3
+    APPEND_RESPONSE = 4
+    VOTE = 5
+    VOTE_RESPONSE = 6
+    SNAPSHOT = 7
+    HEARTBEAT = 8
+    HEARTBEAT_RESPONSE = 9
+    UNREACHABLE = 10
+    SNAPSHOT_STATUS = 11
+    CHECK_QUORUM = 12
+    TRANSFER_LEADER = 13
+    TIMEOUT_NOW = 14
+    READ_INDEX = 15
+    READ_INDEX_RESPONSE = 16
+    PRE_VOTE = 17
+    PRE_VOTE_RESPONSE = 18
+    FORGET_LEADER = 23
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One place of the log."""
+
+    term: int
+    index: int
+    data: bytes = b""
+    kind: EntryKind = EntryKind.NORMAL
+
+
+class ConfState(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Who takes part. While a joint change is under way, ``voters_outgoing`` is not empty."""
+
+    voters: tuple[NodeId, ...] = ()
+    learners: tuple[NodeId, ...] = ()
+    voters_outgoing: tuple[NodeId, ...] = ()
+    learners_next: tuple[NodeId, ...] = ()
+    auto_leave: bool = False
+
+
+class ConfChangeKind(IntEnum):
+    """One step of a change."""
+
+    ADD_NODE = 0
+    REMOVE_NODE = 1
+    UPDATE_NODE = 2
+    ADD_LEARNER = 3
+
+
+class ConfChangeTransition(IntEnum):
+    """How to get from one configuration to the next."""
+
+    AUTO = 0
+    """Simple if one voter changes, else joint, left by itself."""
+    JOINT_IMPLICIT = 1
+    JOINT_EXPLICIT = 2
+
+
+class ConfChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A change of the configuration; without any step: leave the joint one.
+
+    ``is_single``: it was proposed in the older form, for one node only. ``context`` is the
+    proposer's, and comes back with the entry.
+    """
+
+    steps: tuple[tuple[ConfChangeKind, NodeId], ...] = ()
+    transition: ConfChangeTransition = ConfChangeTransition.AUTO
+    context: bytes = b""
+    is_single: bool = False
+
+
+class HardState(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What must outlive a crash beside the log."""
+
+    term: int = 0
+    vote: NodeId = NO_NODE
+    commit: int = 0
+
+
+class SnapshotMeta(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The state up to an index, without the state itself: that travels by other ways."""
+
+    index: int = 0
+    term: int = 0
+    conf_state: ConfState = ConfState()
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One message. Which fields mean something follows from ``kind``; see etcd's raft.proto."""
+
+    kind: MessageKind
+    to: NodeId = NO_NODE
+    sender: NodeId = NO_NODE
+    term: int = 0
+    log_term: int = 0
+    index: int = 0
+    entries: tuple[Entry, ...] = ()
+    commit: int = 0
+    vote: NodeId = NO_NODE
+    snapshot: SnapshotMeta | None = None
+    reject: bool = False
+    reject_hint: int = 0
+    context: bytes = b""
+
+
+class ReadState(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A read asked for with ``context`` is current once ``index`` was applied."""
+
+    index: int
+    context: bytes
+
+
+class Compacted(Exception):  # noqa: N818 - named for what has become of the entries, as in etcd
+    """The entries asked for are no longer in the log."""
+
+
+class Unavailable(Exception):  # noqa: N818
+    """The entries asked for are not there yet."""
+
+
+class SnapshotUnavailable(Exception):  # noqa: N818
+    """No snapshot can be made just now; ask again."""
+
+
+class LogView(Protocol):
+    """What the core may ask of the stable log. All of it must be cheap: it is asked on the loop."""
+
+    def initial_state(self) -> tuple[HardState, ConfState]:
+        """What was written down last."""
+        ...
+
+    def first_index(self) -> int:
+        """The first entry that is there; what is before it is in a snapshot only."""
+        ...
+
+    def last_index(self) -> int:
+        """The last entry that is there, or that of the snapshot if there is none."""
+        ...
+
+    def term(self, index: int) -> int:
+        """The term of an entry, ``first_index() - 1`` included; Compacted, Unavailable."""
+        ...
+
+    def entries(self, low: int, high: int, bytes_max: int) -> tuple[Entry, ...]:
+        """Entries from ``low`` up to ``high``, without it.
+
+        At least one, then no more than ``bytes_max`` of data. Raises Compacted, Unavailable.
+        """
+        ...
+
+    def snapshot(self) -> SnapshotMeta:
+        """What a snapshot made now would hold; SnapshotUnavailable."""
+        ...
