@@ -1,0 +1,170 @@
+"""What a leader knows of one follower, and how it may send to it.
+
+A follower is in one of three states::
+
+              rejected or unreachable
+            ┌───────────────────────────┐
+            ▼      acknowledged         │
+          PROBE ──────────────────► REPLICATE
+           │ ▲                          ▲
+     log   │ │ snapshot failed,         │ acknowledged an index
+  too short│ │ or was taken             │ that the log reaches
+           ▼ │                          │
+          SNAPSHOT ─────────────────────┘
+
+``PROBE``      where its log parts from ours is not known: one message at a time, until answered
+``REPLICATE``  it follows: messages are sent ahead, as many as the window allows
+``SNAPSHOT``   what it needs is no longer in the log: nothing is sent until the snapshot is there
+
+``match`` is the last index that the follower is known to share, ``next`` the first that was not
+sent to it. ``match < next`` always. Only an acknowledgement raises ``match``; nothing lowers it.
+"""
+
+from enum import IntEnum
+
+import msgspec
+
+from penstock.raft.inflights import Inflights
+
+__all__ = ["Progress", "ProgressState"]
+
+
+class ProgressState(IntEnum):
+    """How a follower is sent to."""
+
+    PROBE = 0
+    REPLICATE = 1
+    SNAPSHOT = 2
+
+    def __str__(self) -> str:
+        """As etcd prints it: ``StateProbe``."""
+        return f"State{self.name.capitalize()}"
+
+
+class Progress(msgspec.Struct):
+    """One follower, or the leader itself, seen by the leader."""
+
+    next: int
+    inflights: Inflights
+    match: int = 0
+    state: ProgressState = ProgressState.PROBE
+    pending_snapshot: int = 0
+    """In SNAPSHOT: the index of the snapshot that is on its way, else 0."""
+    recent_active: bool = False
+    """Whether anything was heard of it since the quorum was last checked."""
+    msg_app_flow_paused: bool = False
+    """Whether it must answer before more is sent: see ``is_paused``."""
+    is_learner: bool = False
+    commit_sent: int = 0
+    """The highest commit index that was sent to it, as far as is known to have been of use."""
+
+    def __str__(self) -> str:
+        """As etcd prints it: ``StateProbe match=1 next=2 paused inactive``."""
+        inflight = f"inflight={self.inflights.count}{'[full]' if self.inflights.full() else ''}"
+        notes = (
+            ("learner", self.is_learner),
+            ("paused", self.is_paused()),
+            (f"pendingSnap={self.pending_snapshot}", self.pending_snapshot > 0),
+            ("inactive", not self.recent_active),
+            (inflight, self.inflights.count > 0),
+        )
+        said = "".join(f" {note}" for note, holds in notes if holds)
+        return f"{self.state!s} match={self.match} next={self.next}{said}"
+
+    # ── States
+
+    def become_probe(self) -> None:
+        """Find out anew where the follower stands.
+
+        From SNAPSHOT: right behind the snapshot, for a follower that took it has all of it. If it
+        has not, it rejects the probe and says where it stands.
+        """
+        self.next = max(self.match, self.pending_snapshot) + 1
+        self._reset(ProgressState.PROBE)
+        self.commit_sent = min(self.commit_sent, self.next - 1)
+
+    def become_replicate(self) -> None:
+        """Send ahead from what is shared."""
+        self._reset(ProgressState.REPLICATE)
+        self.next = self.match + 1
+
+    def become_snapshot(self, index: int) -> None:
+        """Wait until the snapshot up to ``index`` has arrived; go on behind it."""
+        self._reset(ProgressState.SNAPSHOT)
+        self.pending_snapshot = index
+        self.next = index + 1
+        self.commit_sent = index
+
+    def _reset(self, state: ProgressState) -> None:
+        self.state = state
+        self.msg_app_flow_paused = False
+        self.pending_snapshot = 0
+        self.inflights.reset()
+
+    # ── Sending
+
+    def is_paused(self) -> bool:
+        """Whether no entries may be sent for now.
+
+        A probe that was sent waits for its answer, a full window for room, a snapshot for its end.
+        Heartbeats go all the same; their answers let one message pass, should others be lost.
+        """
+        return self.msg_app_flow_paused or self.state is ProgressState.SNAPSHOT
+
+    def sent_entries(self, count: int, size: int) -> None:
+        """Note an append message with ``count`` entries, of ``size`` bytes together."""
+        if self.state is ProgressState.REPLICATE:
+            if count:
+                self.next += count
+                self.inflights.add(self.next - 1, size)
+            # Without entries it may have been the one message that a full window lets pass.
+            self.msg_app_flow_paused = self.inflights.full()
+            return
+        assert self.state is ProgressState.PROBE, "sent entries while a snapshot is on its way"
+        if count:
+            self.msg_app_flow_paused = True
+
+    def can_bump_commit(self, commit: int) -> bool:
+        """Whether telling it this commit index could move it on.
+
+        Not if it was told as much before, nor if it was told of all that was sent to it.
+        """
+        return self.commit_sent < commit and self.commit_sent < self.next - 1
+
+    def sent_commit(self, commit: int) -> None:
+        """Note the commit index that a message carried."""
+        self.commit_sent = commit
+
+    # ── Answers
+
+    def maybe_update(self, index: int) -> bool:
+        """Take an acknowledgement of everything up to ``index``; False if that was known.
+
+        ``next`` is never taken back by it: what was sent meanwhile is on its way, and sending it
+        again would only be waste.
+        """
+        if index <= self.match:
+            return False
+        self.match = index
+        self.next = max(self.next, index + 1)
+        self.msg_app_flow_paused = False
+        return True
+
+    def maybe_decr_to(self, rejected: int, match_hint: int) -> bool:
+        """Take a rejection of the message that followed on ``rejected``; False if it is stale.
+
+        ``match_hint`` is where the logs may agree, as the follower sees it.
+        """
+        if self.state is ProgressState.REPLICATE:
+            # What it acknowledged it has; a rejection of that was sent earlier and came late.
+            if rejected <= self.match:
+                return False
+            self.next = self.match + 1
+        elif self.next - 1 != rejected:
+            # While probing there is one message on its way, and this is not the answer to it.
+            return False
+        else:
+            self.next = max(min(rejected, match_hint + 1), self.match + 1)
+            self.msg_app_flow_paused = False
+        self.commit_sent = min(self.commit_sent, self.next - 1)
+        return True

@@ -1,0 +1,114 @@
+"""Majorities, and majorities of two configurations at once.
+
+Two questions are asked of a set of voters: how far a majority has got, and whether a majority has
+said yes. While the set itself is being changed by a joint change there are two of them, the one
+that comes (``incoming``) and the one that goes (``outgoing``), and nothing is decided unless both
+decide it. A configuration of nobody agrees to everything, so that a joint one without an outgoing
+half is the same as a simple one.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+
+import msgspec
+
+from penstock.raft.types import NO_LIMIT, NodeId
+
+__all__ = ["AckedIndex", "JointConfig", "MajorityConfig", "VoteResult"]
+
+AckedIndex = Callable[[NodeId], int | None]
+"""The last index that a voter is known to have, or None if nothing was heard of it."""
+
+
+class VoteResult(IntEnum):
+    """What the votes so far amount to."""
+
+    PENDING = 1
+    """Those who have not voted yet decide it."""
+    LOST = 2
+    """Too many said no."""
+    WON = 3
+
+
+class MajorityConfig(frozenset[NodeId]):
+    """Voters of whom more than half decide."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        """As etcd prints it: ``(1 2 3)``."""
+        return f"({' '.join(map(str, sorted(self)))})"
+
+    def committed_index(self, acked: AckedIndex) -> int:
+        """The highest index that a majority has; no bound at all if there are no voters.
+
+        It is asked at every acknowledgement, and of a lone broker at every commit: one voter is not
+        put through a sort.
+        """
+        if len(self) == 1:
+            (only,) = self
+            return acked(only) or 0
+        if not self:
+            return NO_LIMIT
+        indexes = sorted([acked(voter) or 0 for voter in self])
+        # Of n voters in ascending order, a majority has what stands at n - (n // 2 + 1), or more.
+        return indexes[(len(indexes) - 1) // 2]
+
+    def vote_result(self, votes: Mapping[NodeId, bool]) -> VoteResult:
+        """What these votes amount to; votes of others do not count."""
+        majority = len(self) // 2 + 1 if self else 0
+        granted = sum(votes.get(voter, False) for voter in self)
+        if granted >= majority:
+            return VoteResult.WON
+        open_votes = sum(voter not in votes for voter in self)
+        return VoteResult.PENDING if granted + open_votes >= majority else VoteResult.LOST
+
+    def describe(self, acked: AckedIndex) -> str:
+        """A picture of how far each voter is: the more ``x``, the more voters are behind it."""
+        if not self:
+            return "<empty majority quorum>"
+        known = {voter: acked(voter) for voter in sorted(self)}
+        lines = [f"{' ' * len(known)}    idx"]
+        for voter, index in known.items():
+            behind = sum((other or 0) < (index or 0) for other in known.values())
+            bar = "?" if index is None else f"{'x' * behind}>"
+            lines.append(f"{bar:<{len(known) + 1}} {index or 0:5}    (id={voter})")
+        return "".join(f"{line}\n" for line in lines)
+
+
+NOBODY = MajorityConfig()
+
+
+class JointConfig(msgspec.Struct, frozen=True):
+    """Two majorities that must agree; ``outgoing`` is empty unless a joint change is under way."""
+
+    incoming: MajorityConfig = NOBODY
+    outgoing: MajorityConfig = NOBODY
+
+    def __str__(self) -> str:
+        """As etcd prints it: ``(1 2 3)&&(1)``."""
+        return f"{self.incoming}&&{self.outgoing}" if self.outgoing else str(self.incoming)
+
+    def __contains__(self, node_id: NodeId) -> bool:
+        """Whether it votes in either half."""
+        return node_id in self.incoming or node_id in self.outgoing
+
+    def ids(self) -> MajorityConfig:
+        """All voters of both."""
+        return MajorityConfig(self.incoming | self.outgoing)
+
+    def committed_index(self, acked: AckedIndex) -> int:
+        """The highest index that both majorities have."""
+        index = self.incoming.committed_index(acked)
+        return min(index, self.outgoing.committed_index(acked)) if self.outgoing else index
+
+    def vote_result(self, votes: Mapping[NodeId, bool]) -> VoteResult:
+        """Won if both won, lost if either lost."""
+        results = {self.incoming.vote_result(votes), self.outgoing.vote_result(votes)}
+        if VoteResult.LOST in results:
+            return VoteResult.LOST
+        return VoteResult.PENDING if VoteResult.PENDING in results else VoteResult.WON
+
+    def describe(self, acked: AckedIndex) -> str:
+        """A picture of how far each voter of both is."""
+        return self.ids().describe(acked)

@@ -1,0 +1,134 @@
+"""All participants as one of them sees them: the configuration, how far each is, the votes."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.raft.inflights import Inflights
+from penstock.raft.progress import Progress
+from penstock.raft.quorum import JointConfig, MajorityConfig, VoteResult
+from penstock.raft.types import ConfState, NodeId
+
+__all__ = ["ProgressMap", "Tally", "Tracker", "TrackerConfig"]
+
+ProgressMap = dict[NodeId, Progress]
+
+
+class TrackerConfig(msgspec.Struct, frozen=True):
+    """Who takes part, and how.
+
+    A voter that a joint change makes a learner still votes in the outgoing half. Nobody is both at
+    once, so until the joint configuration is left it waits in ``learners_next``.
+    """
+
+    voters: JointConfig = JointConfig()
+    auto_leave: bool = False
+    """Whether the leader leaves the joint configuration by itself, once it is committed."""
+    learners: frozenset[NodeId] = frozenset()
+    learners_next: frozenset[NodeId] = frozenset()
+
+    def __str__(self) -> str:
+        """As etcd prints it: ``voters=(1 2 3)&&(1) learners=(4) autoleave``."""
+        said = [f"voters={self.voters}"]
+        if self.learners:
+            said.append(f"learners={MajorityConfig(self.learners)}")
+        if self.learners_next:
+            said.append(f"learners_next={MajorityConfig(self.learners_next)}")
+        if self.auto_leave:
+            said.append("autoleave")
+        return " ".join(said)
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether a joint change is under way."""
+        return bool(self.voters.outgoing)
+
+    def conf_state(self) -> ConfState:
+        """The same as it is written down, in ascending order."""
+        return ConfState(
+            voters=tuple(sorted(self.voters.incoming)),
+            learners=tuple(sorted(self.learners)),
+            voters_outgoing=tuple(sorted(self.voters.outgoing)),
+            learners_next=tuple(sorted(self.learners_next)),
+            auto_leave=self.auto_leave,
+        )
+
+
+class Tally(NamedTuple):
+    """The votes of an election so far."""
+
+    granted: int
+    rejected: int
+    result: VoteResult
+
+
+class Tracker:
+    """The configuration with what goes with it. ``votes`` are those of the election under way."""
+
+    __slots__ = ("config", "inflight_bytes_max", "inflight_messages_max", "progress", "votes")
+
+    def __init__(self, inflight_messages_max: int, inflight_bytes_max: int = 0) -> None:
+        self.inflight_messages_max = inflight_messages_max
+        self.inflight_bytes_max = inflight_bytes_max
+        self.config = TrackerConfig()
+        self.progress: ProgressMap = {}
+        self.votes: dict[NodeId, bool] = {}
+
+    def new_inflights(self) -> Inflights:
+        """An empty window for one more follower."""
+        return Inflights(self.inflight_messages_max, self.inflight_bytes_max)
+
+    # ── The configuration
+
+    def conf_state(self) -> ConfState:
+        """The configuration as it is written down."""
+        return self.config.conf_state()
+
+    def is_singleton(self) -> bool:
+        """Whether one voter decides alone. There may be learners all the same."""
+        voters = self.config.voters
+        return len(voters.incoming) == 1 and not voters.outgoing
+
+    def voter_nodes(self) -> list[NodeId]:
+        """All who vote, in either half, in ascending order."""
+        return sorted(self.config.voters.ids())
+
+    def learner_nodes(self) -> list[NodeId]:
+        """All who learn, in ascending order; not those who will only after the joint change."""
+        return sorted(self.config.learners)
+
+    def visit(self) -> list[tuple[NodeId, Progress]]:
+        """All participants, in ascending order: what is sent must not depend on a dict's."""
+        return sorted(self.progress.items())
+
+    # ── How far
+
+    def committed(self) -> int:
+        """The highest index that the voters have, as far as is known."""
+        return self.config.voters.committed_index(self._acked)
+
+    def _acked(self, node_id: NodeId) -> int | None:
+        progress = self.progress.get(node_id)
+        return None if progress is None else progress.match
+
+    def quorum_active(self) -> bool:
+        """Whether enough voters were heard of since this was last asked to decide anything."""
+        active = {node_id: pr.recent_active for node_id, pr in self.progress.items()}
+        return self.config.voters.vote_result(active) is VoteResult.WON
+
+    # ── Votes
+
+    def reset_votes(self) -> None:
+        """Begin an election."""
+        self.votes = {}
+
+    def record_vote(self, node_id: NodeId, granted: bool) -> None:
+        """Note a vote. The first one counts: a repetition changes nothing."""
+        self.votes.setdefault(node_id, granted)
+
+    def tally_votes(self) -> Tally:
+        """Count the votes of those who have one."""
+        cast = [self.votes[voter] for voter in self.config.voters.ids() if voter in self.votes]
+        granted = sum(cast)
+        result = self.config.voters.vote_result(self.votes)
+        return Tally(granted, len(cast) - granted, result)
