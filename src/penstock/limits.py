@@ -174,3 +174,10 @@ MAP_BYTES_INITIAL = 1 * GIB
 
 JOURNAL_BYTES_MAX = 16 * GIB
 """Total size of the journal; the oldest messages go first when it is reached."""
+
+# ── Cluster ───────────────────────────────────────────────────────────────────────────────────
+NODE_ID_MAX = (1 << 16) - 1
+"""Largest number of a node: connections are numbered with it, in sixteen bits."""
+
+MEMBERS_MAX = 32
+"""Nodes of a cluster, learners included: a leader sends everything to each."""

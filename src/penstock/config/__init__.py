@@ -10,6 +10,7 @@ from penstock.config.load import Loaded, load
 from penstock.config.problems import ConfigProblemsError, Origin, Problem
 from penstock.config.schema import (
     Admin,
+    Cluster,
     Config,
     Journal,
     Limits,
@@ -26,6 +27,7 @@ from penstock.config.schema import (
 __all__ = [
     "Address",
     "Admin",
+    "Cluster",
     "Config",
     "ConfigProblemsError",
     "Journal",

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from penstock.config.address import Address, parse_listen
+from penstock.config.cluster import CLUSTER_KEYS, cluster_faults
 from penstock.config.problems import Fault
 from penstock.config.schema import Config
 
@@ -80,11 +81,12 @@ def _packet_faults(config: Config) -> Iterator[Fault]:
         )
 
 
-_RULES: Final[list[tuple[set[str], Callable[[Config], Iterator[Fault]]]]] = [
+_RULES: Final[list[tuple[AbstractSet[str], Callable[[Config], Iterator[Fault]]]]] = [
     ({"listen", "http_listen"}, _listener_faults),
     ({"listen", "allow_anonymous"}, partial(_exposure_faults, key="listen")),
     ({"http_listen", "allow_anonymous"}, partial(_exposure_faults, key="http_listen")),
     ({"limits.connect_bytes_max", "limits.packet_bytes_max"}, _connect_faults),
     ({"limits.packet_bytes_max", "limits.outbound_bytes_max"}, _packet_faults),
+    (CLUSTER_KEYS, cluster_faults),
 ]
 """Each rule with the keys it looks at."""

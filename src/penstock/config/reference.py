@@ -19,6 +19,8 @@ _COLUMNS = 96
 
 _NUMBER_TYPES = {"s": "duration", "ms": "duration", "bytes": "size", "": "whole number"}
 
+_TEXT_TYPES = {"filter": "topic filter", "secret": "secret text", "address": "address"}
+
 
 def type_of(key: Key) -> str:
     """Say in a few words what may be written for a key."""
@@ -36,7 +38,7 @@ def type_of(key: Key) -> str:
         case "rules":
             return "array of tables"
         case "text":
-            return {"filter": "topic filter", "secret": "secret text"}.get(key.form, "text")
+            return _TEXT_TYPES.get(key.form, "text")
 
 
 def markdown() -> str:

@@ -21,6 +21,7 @@ from penstock import limits
 
 __all__ = [
     "Admin",
+    "Cluster",
     "Config",
     "Journal",
     "Limits",
@@ -322,6 +323,119 @@ class Admin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return f"Admin(token={'(hidden)' if self.token else ''!r})"
 
 
+class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What makes this broker a node of a cluster; without peer_listen it stands alone."""
+
+    node_id: Annotated[
+        int,
+        _between(
+            0,
+            limits.NODE_ID_MAX,
+            "Number of this node, another for each and never given again to a node whose disk was"
+            " lost; 0 is a broker that stands alone.",
+            flag="--node-id",
+        ),
+    ] = 0
+    peer_listen: Annotated[
+        str,
+        _text(
+            "Address to listen on for other nodes; only nodes of the cluster are let in.",
+            flag="--peer-listen",
+            form="address",
+        ),
+    ] = ""
+    advertise_peer: Annotated[
+        str,
+        _text(
+            "Address at which other nodes reach this one; left out, that of peer_listen.",
+            flag="--advertise-peer",
+            form="address",
+        ),
+    ] = ""
+    advertise: Annotated[
+        str,
+        _text(
+            "Address at which clients reach this node, told to those who asked another one; left"
+            " out, the first of listen.",
+            flag="--advertise",
+            form="address",
+        ),
+    ] = ""
+    secret: Annotated[
+        str,
+        _text(
+            "Secret by which nodes know each other, the same on all of them; better in a file or"
+            " the environment.",
+            form="secret",
+        ),
+    ] = ""
+    secret_file: Annotated[
+        str,
+        _text(
+            "File that holds the secret by which nodes know each other.",
+            flag="--cluster-secret-file",
+        ),
+    ] = ""
+    tls_cert: Annotated[
+        str,
+        _text("Certificate of this node, in PEM, in the name of node-ID; nodes then speak TLS."),
+    ] = ""
+    tls_key: Annotated[str, _text("Private key of that certificate, in PEM.")] = ""
+    tls_ca: Annotated[
+        str, _text("Certificate, in PEM, of the authority that signs those of all nodes.")
+    ] = ""
+    tick_ms: Annotated[
+        int, _between(10, 10_000, "Time between two heartbeats of the leader; the same on all.")
+    ] = 100
+    election_ticks: Annotated[
+        int,
+        _between(
+            3,
+            1_000,
+            "Heartbeats missed before a node asks to lead; by chance up to twice as many.",
+        ),
+    ] = 10
+    no_leader_timeout_s: Annotated[
+        float,
+        _between(
+            0.1, 3600, "How long writes wait for a leader before they are refused (no_quorum)."
+        ),
+    ] = 5.0
+    node_grace_s: Annotated[
+        float,
+        _between(
+            0.1,
+            24 * 3600,
+            "How long a node may be silent before its clients count as gone: their wills are"
+            " published, their work goes to others.",
+        ),
+    ] = 10.0
+    log_kept_entries: Annotated[
+        int,
+        _between(
+            1,
+            10**9,
+            "Newest entries kept for nodes that come back; who is further behind gets a copy of"
+            " the whole store.",
+        ),
+    ] = 10_000
+    snapshot_rate_bytes: Annotated[
+        int,
+        _between(
+            64 * limits.KIB,
+            64 * limits.GIB,
+            "Bytes per second at which a copy of the store is sent to another node.",
+        ),
+    ] = 64 * limits.MIB
+
+    def __repr__(self) -> str:
+        """Keep the secret out of logs and tracebacks."""
+        shown = "(hidden)" if self.secret else ""
+        return (
+            f"Cluster(node_id={self.node_id}, peer_listen={self.peer_listen!r}, secret={shown!r})"
+        )
+
+
 class Resp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How clients of Redis are served."""
 
@@ -430,6 +544,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     retention: Retention = Retention()
     signing: Signing = Signing()
     admin: Admin = Admin()
+    cluster: Cluster = Cluster()
     resp: Resp = Resp()
     log: Log = Log()
     sys: Sys = Sys()

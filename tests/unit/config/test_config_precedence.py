@@ -12,6 +12,7 @@ from penstock.config.values import encode
 from penstock.limits import KIB, MIB
 
 NARROWER = {  # so that a drawn value agrees with the defaults of the keys it is compared with
+    "cluster.node_id": (1, 65_535),
     "limits.connect_bytes_max": (KIB, 256 * KIB),
     "limits.packet_bytes_max": (16 * KIB, 8 * MIB),
     "limits.outbound_bytes_max": (256 * KIB, 64 * MIB),
@@ -20,6 +21,15 @@ NARROWER = {  # so that a drawn value agrees with the defaults of the keys it is
 words = st.text("ab/$ \"'\\\t\n\x7fé€😀", min_size=1, max_size=9).map(str.strip).filter(bool)
 secrets = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=16, max_size=20)
 addresses = st.sampled_from(["127.0.0.1:0", "[::1]:0", "localhost:0", "127.0.0.1:99"])
+lone_addresses = st.sampled_from(["127.0.0.1:98", "[::1]:98", "localhost:98"])
+
+PEER_LISTEN = {"PENSTOCK_CLUSTER_PEER_LISTEN": "127.0.0.1:97"}
+COMPANY = {  # variables without which a key would mean nothing, and be refused
+    "cluster.node_id": PEER_LISTEN,
+    "cluster.peer_listen": {"PENSTOCK_CLUSTER_NODE_ID": "1"},
+    "cluster.advertise": PEER_LISTEN | {"PENSTOCK_CLUSTER_NODE_ID": "1"},
+    "cluster.advertise_peer": PEER_LISTEN | {"PENSTOCK_CLUSTER_NODE_ID": "1"},
+}
 
 
 def numbers(key: Key):
@@ -47,7 +57,7 @@ def values_of(key: Key):
             items = st.sampled_from(key.choices)
             return st.lists(items, min_size=1, unique=True).map(tuple)
         case "text":
-            return secrets if key.form == "secret" else words
+            return {"secret": secrets, "address": lone_addresses}.get(key.form, words)
         case "list":
             items = addresses if key.form == "address" else words
             return st.lists(items, min_size=1, max_size=3, unique=True).map(tuple)
@@ -74,9 +84,9 @@ def as_file(key: Key, value) -> str:
 @given(data=st.data())
 @settings(max_examples=15, deadline=None)
 def test_flag_beats_environment_beats_file_beats_default(key, data, tmp_path_factory):
-    path, environ, flags = None, {}, {}
+    path, environ, flags = None, dict(COMPANY.get(key.name, {})), {}
     expected, source = key.default, "default"
-    if data.draw(st.booleans(), "in the file"):
+    if data.draw(st.booleans() if key.name not in COMPANY else st.just(True), "in the file"):
         expected = data.draw(values_of(key))
         file = tmp_path_factory.getbasetemp() / f"{key.name}.toml"
         file.write_text(as_file(key, expected), encoding="utf-8")
@@ -93,7 +103,8 @@ def test_flag_beats_environment_beats_file_beats_default(key, data, tmp_path_fac
     loaded = load(path, environ, flags)
     assert loaded.value(key.name) == expected
     assert loaded.sources.pop(key.name) == source
-    assert set(loaded.sources.values()) == {"default"}
+    company = {f"environment {variable}" for variable in COMPANY.get(key.name, {})}
+    assert set(loaded.sources.values()) == {"default"} | company
 
 
 def test_nothing_given_is_the_default_configuration():

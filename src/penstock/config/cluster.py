@@ -1,0 +1,177 @@
+"""What ``[cluster]`` means beyond single keys: addresses told to others, the secret, and rules.
+
+A node says of itself where it is reached, so an address that means something else on another
+machine (0.0.0.0, or loopback told to strangers) would send them to themselves. Such mistakes look
+like a network that is down; so they are refused at the start, where they can be explained.
+"""
+
+import stat
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+
+from penstock.config.address import Address, parse_listen
+from penstock.config.problems import Fault
+from penstock.config.schema import Cluster, Config
+from penstock.errors import ConfigError
+
+__all__ = ["CLUSTER_KEYS", "advertised", "advertised_peer", "cluster_faults", "cluster_secret"]
+
+SECRET_FILE_BYTES_MAX = 4096
+"""A secret has 256 characters at most; this is not the file of one."""
+
+CLUSTER_KEYS = frozenset(
+    {
+        "durability",
+        "listen",
+        "http_listen",
+        "cluster.node_id",
+        "cluster.peer_listen",
+        "cluster.advertise_peer",
+        "cluster.advertise",
+        "cluster.secret",
+        "cluster.secret_file",
+        "cluster.tls_cert",
+        "cluster.tls_key",
+        "cluster.tls_ca",
+    }
+)
+"""The keys that ``cluster_faults`` looks at."""
+
+
+def advertised_peer(config: Config) -> Address:
+    """Where other nodes reach this one."""
+    cluster = config.cluster
+    return parse_listen(cluster.advertise_peer or cluster.peer_listen)
+
+
+def advertised(config: Config) -> Address | None:
+    """Where clients reach this node; None if it listens nowhere."""
+    text = config.cluster.advertise or next(iter((*config.listen, *config.http_listen)), "")
+    return parse_listen(text) if text else None
+
+
+def cluster_secret(cluster: Cluster) -> bytes:
+    """Return the secret by which nodes know each other; empty if there is none.
+
+    Raises ``ConfigError`` if the file cannot be used, or if everybody on the machine may read it.
+    """
+    if cluster.secret or not cluster.secret_file:
+        return cluster.secret.encode()
+    try:
+        with Path(cluster.secret_file).open("rb") as file:
+            mode, text = Path(cluster.secret_file).stat().st_mode, file.read(SECRET_FILE_BYTES_MAX)
+    except OSError as error:
+        raise _secret_error(cluster, f"cannot be read: {error.strerror}", "make one") from error
+    if mode & stat.S_IROTH:
+        raise _secret_error(cluster, "can be read by everybody on this machine", "chmod 600 it")
+    secret = text.strip()
+    if not (16 <= len(secret) <= 256 and secret.isascii() and len(secret.split()) == 1):
+        raise _secret_error(
+            cluster, "must hold 16 to 256 characters of ASCII without spaces", "make another"
+        )
+    return secret
+
+
+def _secret_error(cluster: Cluster, what: str, advice: str) -> ConfigError:
+    made = "head -c 32 /dev/urandom | base64 > FILE; chmod 600 FILE; the same on all nodes"
+    how = f"{advice} ({made})" if "make" in advice else advice
+    return ConfigError(f"cluster.secret_file: {cluster.secret_file} {what}", how)
+
+
+# ── rules between keys ────────────────────────────────────────────────────────────────────────
+
+
+def cluster_faults(config: Config) -> Iterator[Fault]:
+    """What keeps a node from working with others; nothing is asked of a broker that is alone."""
+    if not config.cluster.peer_listen:
+        yield from _lone_faults(config.cluster)
+        return
+    yield from _identity_faults(config)
+    yield from _credential_faults(config.cluster)
+    yield from _address_faults(config)
+
+
+def _lone_faults(cluster: Cluster) -> Iterator[Fault]:
+    """Half a node is a slip: it would start, and wait for nobody."""
+    for key in ("node_id", "advertise_peer", "advertise"):
+        if getattr(cluster, key):
+            yield Fault(
+                "means nothing without cluster.peer_listen",
+                'add peer_listen = "HOST:7700" under [cluster] (flag --peer-listen), or remove it',
+                f"cluster.{key}",
+            )
+
+
+def _identity_faults(config: Config) -> Iterator[Fault]:
+    if not config.cluster.node_id:
+        yield Fault(
+            "is missing: every node of a cluster has a number of its own",
+            "write node_id = 1 under [cluster] (flag --node-id 1), and another on each other node",
+            "cluster.node_id",
+        )
+    if config.durability != "sync":
+        yield Fault(
+            "a node of a cluster must not acknowledge before its disk has the message",
+            'write durability = "sync", or run it alone (without cluster.peer_listen)',
+            "durability",
+        )
+
+
+def _credential_faults(cluster: Cluster) -> Iterator[Fault]:
+    files = {name: getattr(cluster, name) for name in ("tls_cert", "tls_key", "tls_ca")}
+    for name, file in files.items():
+        if not file and any(files.values()):
+            yield Fault(
+                "is missing: TLS needs tls_cert, tls_key and tls_ca",
+                "give all three, or none",
+                f"cluster.{name}",
+            )
+    if cluster.secret and cluster.secret_file:
+        yield Fault("is given beside cluster.secret", "keep one of them", "cluster.secret_file")
+    is_guarded = bool(cluster.secret or cluster.secret_file or any(files.values()))
+    if not is_guarded and not parse_listen(cluster.peer_listen).is_loopback:
+        yield Fault(
+            f"{cluster.peer_listen} can be reached from other machines, and nodes could not tell"
+            " each other from strangers",
+            "give all nodes the same secret: --cluster-secret-file FILE, or"
+            " PENSTOCK_CLUSTER_SECRET; or TLS certificates",
+            "cluster.peer_listen",
+        )
+
+
+def _address_faults(config: Config) -> Iterator[Fault]:
+    own, peer = parse_listen(config.cluster.peer_listen), advertised_peer(config)
+    if own in map(parse_listen, (*config.listen, *config.http_listen)):
+        yield Fault(f"{own} is listed twice", "change its port", "cluster.peer_listen")
+    if not peer.port:
+        yield Fault(
+            "port 0 is another one after each start, and other nodes would not find this one",
+            'choose one, as in "127.0.0.1:7700"',
+            "cluster.advertise_peer" if config.cluster.advertise_peer else "cluster.peer_listen",
+        )
+    if _is_wildcard(peer):
+        yield _told_fault(peer, "cluster.advertise_peer", "--advertise-peer")
+    client = advertised(config)
+    if client is not None and _is_elsewhere(client, peer):
+        yield _told_fault(client, "cluster.advertise", "--advertise")
+
+
+def _is_elsewhere(client: Address, peer: Address) -> bool:
+    """Whether an address means another machine to those who reach ours at ``peer``."""
+    return _is_wildcard(client) or (client.is_loopback and not peer.is_loopback)
+
+
+def _is_wildcard(address: Address) -> bool:
+    try:
+        return ip_address(address.host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _told_fault(address: Address, key: str, flag: str) -> Fault:
+    return Fault(
+        f"{address} would be told to others, who would find themselves there",
+        f"say how this machine is reached from theirs: {flag} HOST:{address.port}",
+        key,
+    )
