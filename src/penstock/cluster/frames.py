@@ -1,0 +1,159 @@
+"""What nodes say to each other, as MessagePack: arrays without names, read back checked by type.
+
+Consensus has its messages (``RaftFrame``). Beside them travel what a node wants written
+(``Forward``), what became of it if it is not written (``ForwardRefused``), messages that nobody
+journals (``Live``), and what concerns who takes part. Everything may be lost, doubled or late:
+whoever needs an answer asks again.
+
+The transport carries frames; it looks into them only to see what may be large (``is_bulk``).
+"""
+
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from penstock.errors import RemoteProtocolError
+from penstock.limits import BATCH_BYTES_MAX, MIB
+from penstock.raft.types import Message, MessageKind, NodeId
+
+__all__ = [
+    "FORWARD_BYTES_MAX",
+    "FRAME_BYTES_MAX",
+    "ChangeAsked",
+    "ChangeKind",
+    "ChangeRefused",
+    "Forward",
+    "ForwardRefused",
+    "Frame",
+    "Live",
+    "Member",
+    "RaftFrame",
+    "RefusalReason",
+    "Removed",
+    "decode_frame",
+    "encode_frame",
+    "is_bulk",
+]
+
+FORWARD_BYTES_MAX = BATCH_BYTES_MAX + 32 * MIB
+"""Largest batch that a node may send to the leader. A batch is closed to newcomers once it has
+``BATCH_BYTES_MAX``; what joined last, and the columns beside the payloads, come on top."""
+
+FRAME_BYTES_MAX = FORWARD_BYTES_MAX + 8 * MIB
+"""Largest frame: a batch with what the leader merged with it, in one message to a follower."""
+
+
+class RefusalReason(StrEnum):
+    """Why a leader will not write a batch: for good, unlike silence."""
+
+    LEADERSHIP_LOST = "leadership_lost"
+    """It holds what only the leader of another term may decide, and it is not in the log."""
+    DAMAGED = "damaged"
+    TOO_LARGE = "too_large"
+
+
+class ChangeKind(StrEnum):
+    """What may be asked of the configuration; promotion comes by itself."""
+
+    ADD = "add"
+    REMOVE = "remove"
+
+
+class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A node and where to find it: for other nodes, and for clients (empty: not told)."""
+
+    id: NodeId
+    peer_addr: str = ""
+    client_addr: str = ""
+
+
+class RaftFrame(msgspec.Struct, frozen=True, array_like=True, tag=0):
+    """A message of the consensus. ``now_ms``: the leader's steady time; 0 from all others."""
+
+    message: Message
+    now_ms: int = 0
+
+
+class Forward(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
+    """A node's batch for the leader's log: the ``number``-th of this life of the node.
+
+    Sent until the node sees it applied. ``term`` is 0, or the only term in which it may be written.
+    """
+
+    life: int
+    number: int
+    batch: bytes
+    term: int = 0
+
+
+class ForwardRefused(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
+    """That batch is not in the log and never will be."""
+
+    life: int
+    number: int
+    reason: RefusalReason
+
+
+class Live(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
+    """Messages for whoever listens now; nobody keeps them."""
+
+    topic: bytes
+    payloads: tuple[bytes, ...]
+
+
+class ChangeAsked(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
+    """A follower passes on what it was asked: to add or remove a node. ``number`` is its own."""
+
+    number: int
+    kind: ChangeKind
+    member: Member
+
+
+class ChangeRefused(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
+    """Why not, in words for the person who asked."""
+
+    number: int
+    message: str
+    advice: str = ""
+
+
+class Removed(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
+    """The receiver is no longer part of the cluster, since entry ``index``."""
+
+    index: int
+
+
+Frame: TypeAlias = (
+    RaftFrame | Forward | ForwardRefused | Live | ChangeAsked | ChangeRefused | Removed
+)
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
+
+_LARGE = (MessageKind.APPEND, MessageKind.SNAPSHOT)
+
+
+def encode_frame(frame: Frame) -> bytes:
+    """A frame as bytes."""
+    return _encode(frame)
+
+
+def decode_frame(data: bytes | memoryview) -> Frame:
+    """The frame again; RemoteProtocolError if it is none. Whoever calls has bounded its length."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        message = f"a node sent what is no frame: {error}"
+        raise RemoteProtocolError(message, "All nodes must run the same version.") from error
+
+
+def is_bulk(frame: Frame) -> bool:
+    """Whether a frame may be large, so that it must not stand before heartbeats and votes.
+
+    Appends without entries only tell how far the log is committed: they are small, but overtaking
+    those with entries would make followers refuse them. They stay on the same way.
+    """
+    if isinstance(frame, RaftFrame):
+        return frame.message.kind in _LARGE
+    return isinstance(frame, Forward | Live)
