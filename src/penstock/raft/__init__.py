@@ -12,6 +12,11 @@ production.
 ``progress``    what a leader knows of each follower; ``inflights``, how much is on its way there
 ``tracker``     all followers together: votes, the configuration, who was heard of
 ``log``         the log: what is stable below, what is not yet above
-``node``        one consensus participant: handlers by (role, message)
-``raw_node``    the calls for whoever drives it, and ``Ready``
+``read_only``   reads that wait until the leader is known to lead
+``participant`` what one participant knows, and how it changes roles
+``elections``   campaigns and votes; ``following`` and ``leading``, what followers and leaders do
+``replication`` how entries get to others; ``membership``, how a change of the members is applied
+``node``        one consensus participant: terms, ticks, handlers by (role, message)
+``raw_node``    the calls for whoever drives it; ``ready``, what it hands out
+``config``, ``errors``, ``conf_entries``, ``spelling``: settings, faults, encoding, trace words
 """

@@ -1,0 +1,233 @@
+"""Who leads: campaigns, votes, and what candidates do."""
+
+from collections.abc import Callable
+
+from penstock.raft import following, replication
+from penstock.raft.errors import DropReason, ProposalDropped
+from penstock.raft.participant import Participant
+from penstock.raft.quorum import VoteResult
+from penstock.raft.spelling import kind_name
+from penstock.raft.types import NO_NODE, Message, MessageKind, NodeId, Role
+
+__all__ = ["BY_TRANSFER", "HANDLERS", "reject_vote", "trace_lease"]
+
+BY_TRANSFER = b"CampaignTransfer"
+"""The context of vote requests of one whom the leader asked to take over: leases do not count."""
+
+_RESPONSES = {
+    MessageKind.VOTE: MessageKind.VOTE_RESPONSE,
+    MessageKind.PRE_VOTE: MessageKind.PRE_VOTE_RESPONSE,
+}
+
+
+# ── Running
+
+
+def on_hup(node: Participant, _message: Message) -> None:
+    """Nothing was heard of a leader for too long, or the operator asks for an election."""
+    hup(node, asks_first=node.config.pre_vote)
+
+
+def hup(node: Participant, *, asks_first: bool, context: bytes = b"") -> None:
+    """Begin an election, if that makes sense. ``asks_first``: by a pre-vote."""
+    if node.role is Role.LEADER:
+        if node.trace:
+            node.trace("DEBUG", f"{node.id:x} ignoring MsgHup because already leader")
+        return
+    if not node.is_promotable():
+        if node.trace:
+            node.trace("WARN", f"{node.id:x} is unpromotable and can not campaign")
+        return
+    if _has_unapplied_change(node):
+        if node.trace:
+            node.trace(
+                "WARN",
+                f"{node.id:x} cannot campaign at term {node.term} since there are still "
+                "pending configuration changes to apply",
+            )
+        return
+    if node.trace:
+        node.trace("INFO", f"{node.id:x} is starting a new election at term {node.term}")
+    if asks_first:
+        node.become_pre_candidate()
+        _ask_all(node, MessageKind.PRE_VOTE, node.term + 1, b"")
+    else:
+        _run(node, context)
+
+
+def _has_unapplied_change(node: Participant) -> bool:
+    """Whether others may be in another configuration already, by whose quorum one would lead."""
+    log = node.log
+    return log.applied < log.committed and log.has_conf_change(
+        log.applied + 1, log.committed, node.config.committed_bytes_per_ready_max
+    )
+
+
+def _run(node: Participant, context: bytes) -> None:
+    node.become_candidate()
+    _ask_all(node, MessageKind.VOTE, node.term, context)
+
+
+def _ask_all(node: Participant, kind: MessageKind, term: int, context: bytes) -> None:
+    """Ask all voters. The own vote is one like others: it counts when it is on the disk."""
+    index, log_term = node.log.last_index, node.log.last_term
+    for voter in node.tracker.voter_nodes():
+        if voter == node.id:
+            node.after_persist.append(Message(_RESPONSES[kind], voter, node.id, term))
+            continue
+        if node.trace:
+            node.trace(
+                "INFO",
+                f"{node.id:x} [logterm: {log_term}, index: {index}] sent {kind_name(kind)} "
+                f"request to {voter:x} at term {node.term}",
+            )
+        node.messages.append(Message(kind, voter, node.id, term, log_term, index, context=context))
+
+
+# ── Voting
+
+
+def on_vote(node: Participant, message: Message) -> None:
+    """Somebody asks for a vote, or whether there would be one."""
+    is_real = message.kind is MessageKind.VOTE
+    may_vote = (
+        node.vote == message.sender  # a repetition
+        or (node.vote == NO_NODE and node.lead == NO_NODE)
+        or (not is_real and message.term > node.term)
+    )
+    if not (may_vote and node.log.is_up_to_date(message.index, message.log_term)):
+        reject_vote(node, message)
+        return
+    if node.trace:
+        node.trace("INFO", _about(node, message, f"cast {kind_name(message.kind)} for"))
+    # The term of the request, not ours: that of a pre-vote is one ahead, and this is how its sender
+    # knows the answer to be for it.
+    kind = _RESPONSES[message.kind]
+    node.after_persist.append(Message(kind, message.sender, node.id, message.term))
+    if is_real:
+        node.election_elapsed = 0
+        node.vote = message.sender
+
+
+def reject_vote(node: Participant, message: Message) -> None:
+    """Refuse a vote, with our term, so that one who is behind learns of it."""
+    if node.trace:
+        node.trace("INFO", _about(node, message, f"rejected {kind_name(message.kind)} from"))
+    kind = _RESPONSES[message.kind]
+    node.after_persist.append(Message(kind, message.sender, node.id, node.term, reject=True))
+
+
+def trace_lease(node: Participant, message: Message) -> None:
+    """Say that a request was ignored since we hear of a leader."""
+    if node.trace:
+        left = node.config.election_ticks - node.election_elapsed
+        text = _about(node, message, f"ignored {kind_name(message.kind)} from")
+        node.trace("INFO", f"{text}: lease is not expired (remaining ticks: {left})")
+
+
+def _about(node: Participant, message: Message, deed: str) -> str:
+    return (
+        f"{node.id:x} [logterm: {node.log.last_term}, index: {node.log.last_index}, "
+        f"vote: {node.vote:x}] {deed} {message.sender:x} "
+        f"[logterm: {message.log_term}, index: {message.index}] at term {node.term}"
+    )
+
+
+# ── Counting
+
+
+def _on_vote_response(node: Participant, message: Message) -> None:
+    """Somebody has answered. Win, lose, or wait for more."""
+    result = _poll(node, message.kind, message.sender, granted=not message.reject)
+    if result is VoteResult.WON:
+        if node.role is Role.PRE_CANDIDATE:
+            _run(node, b"")
+        else:
+            _lead(node)
+    elif result is VoteResult.LOST:
+        node.become_follower(node.term, NO_NODE)
+
+
+def _poll(node: Participant, kind: MessageKind, sender: NodeId, *, granted: bool) -> VoteResult:
+    node.tracker.record_vote(sender, granted)
+    tally = node.tracker.tally_votes()
+    if node.trace:
+        what = kind_name(kind) if granted else f"{kind_name(kind)} rejection"
+        node.trace("INFO", f"{node.id:x} received {what} from {sender:x} at term {node.term}")
+        node.trace(
+            "INFO",
+            f"{node.id:x} has received {tally.granted} {kind_name(kind)} votes "
+            f"and {tally.rejected} vote rejections",
+        )
+    return tally.result
+
+
+def _lead(node: Participant) -> None:
+    """Lead, with an empty entry: with its commit, all that is before it is committed."""
+    node.become_leader()
+    replication.append_empty(node)
+    if node.trace:
+        node.trace("INFO", f"{node.id:x} became leader at term {node.term}")
+    replication.broadcast_append(node)
+
+
+# ── What candidates do otherwise
+
+
+def _on_proposal(node: Participant, _message: Message) -> None:
+    if node.trace:
+        node.trace("INFO", f"{node.id:x} no leader at term {node.term}; dropping proposal")
+    raise ProposalDropped(DropReason.NO_LEADER)
+
+
+def _follow_first(
+    handle: Callable[[Participant, Message], None],
+) -> Callable[[Participant, Message], None]:
+    """Somebody was elected in this term: follow, then do what followers do."""
+
+    def handle_as_follower(node: Participant, message: Message) -> None:
+        node.become_follower(message.term, message.sender)
+        handle(node, message)
+
+    return handle_as_follower
+
+
+def _on_timeout_now(node: Participant, message: Message) -> None:
+    if node.trace:
+        state = "StatePreCandidate" if node.role is Role.PRE_CANDIDATE else "StateCandidate"
+        node.trace(
+            "DEBUG",
+            f"{node.id:x} [term {node.term} state {state}] ignored MsgTimeoutNow "
+            f"from {message.sender:x}",
+        )
+
+
+def _on_asked_to_lead(node: Participant, message: Message) -> None:
+    """The leader hands over. It has made sure that we have all entries: no need to ask first."""
+    if node.trace:
+        node.trace(
+            "INFO",
+            f"{node.id:x} [term {node.term}] received MsgTimeoutNow from {message.sender:x} "
+            "and starts an election to get leadership.",
+        )
+    hup(node, asks_first=False, context=BY_TRANSFER)
+
+
+_WHILE_RUNNING = {
+    MessageKind.PROPOSE: _on_proposal,
+    MessageKind.APPEND: _follow_first(following.handle_append),
+    MessageKind.HEARTBEAT: _follow_first(following.handle_heartbeat),
+    MessageKind.SNAPSHOT: _follow_first(following.handle_snapshot),
+    MessageKind.TIMEOUT_NOW: _on_timeout_now,
+}
+HANDLERS = {
+    **{(Role.CANDIDATE, kind): handle for kind, handle in _WHILE_RUNNING.items()},
+    **{(Role.PRE_CANDIDATE, kind): handle for kind, handle in _WHILE_RUNNING.items()},
+    # Answers to the other kind of question are late: it was asked before.
+    (Role.CANDIDATE, MessageKind.VOTE_RESPONSE): _on_vote_response,
+    (Role.PRE_CANDIDATE, MessageKind.PRE_VOTE_RESPONSE): _on_vote_response,
+    (Role.FOLLOWER, MessageKind.TIMEOUT_NOW): _on_asked_to_lead,
+    **{(role, MessageKind.HUP): on_hup for role in Role},
+    **{(role, MessageKind.VOTE): on_vote for role in Role},
+    **{(role, MessageKind.PRE_VOTE): on_vote for role in Role},
+}

@@ -1,0 +1,219 @@
+"""What a follower does: take entries, snapshots, heartbeats; send on what is for the leader."""
+
+from penstock.raft import membership
+from penstock.raft.errors import DropReason, ProposalDropped
+from penstock.raft.participant import Participant
+from penstock.raft.types import (
+    NO_NODE,
+    ConfState,
+    Message,
+    MessageKind,
+    ReadState,
+    Role,
+    SnapshotMeta,
+)
+
+__all__ = ["HANDLERS", "handle_append", "handle_heartbeat", "handle_snapshot"]
+
+
+# ── Entries
+
+
+def _on_append(node: Participant, message: Message) -> None:
+    _heard_of(node, message)
+    handle_append(node, message)
+
+
+def _heard_of(node: Participant, message: Message) -> None:
+    node.election_elapsed = 0
+    node.lead = message.sender
+
+
+def handle_append(node: Participant, message: Message) -> None:
+    """Take a leader's entries, or say where the logs may part."""
+    log = node.log
+    if message.index < log.committed:
+        # What is committed is the same everywhere: tell the leader to go on from there.
+        node.acknowledge(message.sender, log.committed)
+        return
+    entries = message.entries
+    if entries and not entries[0].index - 1 == message.index == entries[-1].index - len(entries):
+        return  # no leader sends such a message
+    last = log.maybe_append(message.index, message.log_term, entries, message.commit)
+    if last is None:
+        _reject_append(node, message)
+    else:
+        node.acknowledge(message.sender, last)
+
+
+def _reject_append(node: Participant, message: Message) -> None:
+    """Refuse entries that follow on one which is not here.
+
+    The hint is the last entry of ours that the leader's log may share. With it the leader passes
+    over whole terms instead of going back one by one.
+    """
+    log = node.log
+    if node.trace:
+        node.trace(
+            "DEBUG",
+            f"{node.id:x} [logterm: {log.term_or_zero(message.index)}, index: {message.index}] "
+            f"rejected MsgApp [logterm: {message.log_term}, index: {message.index}] "
+            f"from {message.sender:x}",
+        )
+    hint = min(message.index, log.last_index)
+    hint, hint_term = log.find_conflict_by_term(hint, message.log_term)
+    node.after_persist.append(
+        Message(
+            MessageKind.APPEND_RESPONSE,
+            message.sender,
+            node.id,
+            node.term,
+            hint_term,
+            message.index,
+            reject=True,
+            reject_hint=hint,
+        )
+    )
+
+
+def _on_heartbeat(node: Participant, message: Message) -> None:
+    _heard_of(node, message)
+    handle_heartbeat(node, message)
+
+
+def handle_heartbeat(node: Participant, message: Message) -> None:
+    """The leader is alive. It says no more to be committed than we have acknowledged."""
+    node.log.commit_to(message.commit)
+    node.send(MessageKind.HEARTBEAT_RESPONSE, message.sender, context=message.context)
+
+
+# ── Snapshots
+
+
+def _on_snapshot(node: Participant, message: Message) -> None:
+    _heard_of(node, message)
+    handle_snapshot(node, message)
+
+
+def handle_snapshot(node: Participant, message: Message) -> None:
+    """Begin anew from a snapshot, unless all of it is here."""
+    snapshot = message.snapshot or SnapshotMeta()
+    is_taken = _restore(node, snapshot)
+    if node.trace:
+        deed = "restored" if is_taken else "ignored"
+        node.trace("INFO", f"{node.id:x} [commit: {node.log.committed}] {deed} {_text(snapshot)}")
+    node.acknowledge(message.sender, node.log.last_index if is_taken else node.log.committed)
+
+
+def _text(snapshot: SnapshotMeta) -> str:
+    return f"snapshot [index: {snapshot.index}, term: {snapshot.term}]"
+
+
+def _restore(node: Participant, snapshot: SnapshotMeta) -> bool:
+    """Take a snapshot; False if it brings nothing, or is not for us."""
+    log = node.log
+    if snapshot.index <= log.committed:
+        return False
+    if not _has_member(snapshot.conf_state, node.id):
+        if node.trace:
+            node.trace(
+                "WARN",
+                f"{node.id:x} attempted to restore snapshot but it is not in the ConfState "
+                f"{snapshot.conf_state}; should never happen",
+            )
+        return False
+    if log.matches(snapshot.index, snapshot.term):
+        # All of it is here. Only that it is committed was not known.
+        if node.trace:
+            node.trace("INFO", f"{_where(node)} fast-forwarded commit to {_text(snapshot)}")
+        log.commit_to(snapshot.index)
+        return False
+    log.restore(snapshot)
+    membership.restore(node, snapshot.conf_state)
+    if node.trace:
+        node.trace("INFO", f"{_where(node)} restored {_text(snapshot)}")
+    return True
+
+
+def _where(node: Participant) -> str:
+    log = node.log
+    return (
+        f"{node.id:x} [commit: {log.committed}, lastindex: {log.last_index}, "
+        f"lastterm: {log.last_term}]"
+    )
+
+
+def _has_member(state: ConfState, node_id: int) -> bool:
+    # Those in learners_next are voters of the outgoing half until then.
+    return node_id in (*state.voters, *state.learners, *state.voters_outgoing)
+
+
+# ── What is for the leader
+
+
+def _on_proposal(node: Participant, message: Message) -> None:
+    if node.lead == NO_NODE:
+        if node.trace:
+            node.trace("INFO", f"{node.id:x} no leader at term {node.term}; dropping proposal")
+        raise ProposalDropped(DropReason.NO_LEADER)
+    if not node.config.forwards_proposals:
+        if node.trace:
+            node.trace(
+                "INFO",
+                f"{node.id:x} not forwarding to leader {node.lead:x} at term {node.term}; "
+                "dropping proposal",
+            )
+        raise ProposalDropped(DropReason.NOT_LEADER)
+    sent = Message(MessageKind.PROPOSE, node.lead, node.id, entries=message.entries)
+    node.messages.append(sent)
+
+
+def _on_transfer(node: Participant, message: Message) -> None:
+    """Ask the leader to hand over. The sender of such a message is who is to lead."""
+    if node.lead == NO_NODE:
+        _trace_dropped(node, "leader transfer msg")
+        return
+    sent = Message(MessageKind.TRANSFER_LEADER, node.lead, message.sender, node.term)
+    node.messages.append(sent)
+
+
+def _on_read_index(node: Participant, message: Message) -> None:
+    if node.lead == NO_NODE:
+        _trace_dropped(node, "index reading msg")
+        return
+    sender = message.sender or node.id
+    sent = Message(MessageKind.READ_INDEX, node.lead, sender, context=message.context)
+    node.messages.append(sent)
+
+
+def _trace_dropped(node: Participant, what: str) -> None:
+    if node.trace:
+        node.trace("INFO", f"{node.id:x} no leader at term {node.term}; dropping {what}")
+
+
+def _on_read_index_response(node: Participant, message: Message) -> None:
+    node.read_states.append(ReadState(message.index, message.context))
+
+
+def _on_forget_leader(node: Participant, _message: Message) -> None:
+    """Vote for others although a leader was heard of lately: the caller knows it to be gone."""
+    if node.config.read_only_lease:
+        # Its lease rests on nobody voting meanwhile.
+        if node.trace:
+            node.trace("ERROR", "ignoring MsgForgetLeader due to ReadOnlyLeaseBased")
+    elif node.lead != NO_NODE:
+        if node.trace:
+            node.trace("INFO", f"{node.id:x} forgetting leader {node.lead:x} at term {node.term}")
+        node.lead = NO_NODE
+
+
+HANDLERS = {
+    (Role.FOLLOWER, MessageKind.APPEND): _on_append,
+    (Role.FOLLOWER, MessageKind.HEARTBEAT): _on_heartbeat,
+    (Role.FOLLOWER, MessageKind.SNAPSHOT): _on_snapshot,
+    (Role.FOLLOWER, MessageKind.PROPOSE): _on_proposal,
+    (Role.FOLLOWER, MessageKind.TRANSFER_LEADER): _on_transfer,
+    (Role.FOLLOWER, MessageKind.READ_INDEX): _on_read_index,
+    (Role.FOLLOWER, MessageKind.READ_INDEX_RESPONSE): _on_read_index_response,
+    (Role.FOLLOWER, MessageKind.FORGET_LEADER): _on_forget_leader,
+}

@@ -1,0 +1,353 @@
+"""What a leader does: take proposals, hear answers, confirm reads, hand over."""
+
+import msgspec
+
+from penstock.raft import replication
+from penstock.raft.conf_entries import decode_change, is_conf_change
+from penstock.raft.errors import DropReason, ProposalDropped
+from penstock.raft.participant import Participant
+from penstock.raft.progress import Progress, ProgressState
+from penstock.raft.quorum import VoteResult
+from penstock.raft.spelling import change_text
+from penstock.raft.types import (
+    NO_NODE,
+    ConfChange,
+    Entry,
+    EntryKind,
+    Message,
+    MessageKind,
+    NodeId,
+    ReadState,
+    Role,
+)
+
+__all__ = ["HANDLERS"]
+
+
+# ── Time
+
+
+def _on_beat(node: Participant, _message: Message) -> None:
+    replication.broadcast_heartbeat(node, node.read_only.last_context())
+
+
+def _on_check_quorum(node: Participant, _message: Message) -> None:
+    """Step down if no quorum was heard of for an election timeout: others may have a leader."""
+    if not node.tracker.quorum_active():
+        if node.trace:
+            node.trace("WARN", f"{node.id:x} stepped down to follower since quorum is not active")
+        node.become_follower(node.term, NO_NODE)
+    for _, progress in node.peers:
+        progress.recent_active = False
+
+
+# ── Proposals
+
+
+def _on_proposal(node: Participant, message: Message) -> None:
+    if node.id not in node.tracker.progress:
+        raise ProposalDropped(DropReason.REMOVED)
+    if node.lead_transferee != NO_NODE:
+        if node.trace:
+            node.trace(
+                "DEBUG",
+                f"{node.id:x} [term {node.term}] transfer leadership to "
+                f"{node.lead_transferee:x} is in progress; dropping proposal",
+            )
+        raise ProposalDropped(DropReason.TRANSFER)
+    before = node.pending_conf_index
+    proposed = [_admit(node, entry, place) for place, entry in enumerate(message.entries, 1)]
+    try:
+        replication.append_entries(node, proposed)
+    except ProposalDropped:
+        node.pending_conf_index = before
+        raise
+    replication.broadcast_append(node)
+
+
+def _admit(node: Participant, entry: Entry, place: int) -> tuple[bytes, EntryKind]:
+    """Let an entry in. A change of the configuration that may not be made becomes an empty one."""
+    if not is_conf_change(entry):
+        return entry.data, EntryKind.NORMAL
+    try:
+        change = decode_change(entry)
+    except msgspec.DecodeError as error:
+        raise ProposalDropped(DropReason.MALFORMED) from error
+    fault = _fault_of(node, change)
+    if fault and node.config.validates_conf_changes:
+        if node.trace:
+            node.trace(
+                "INFO",
+                f"{node.id:x} ignoring conf change {change_text(change)} at config "
+                f"{node.tracker.config}: {fault}",
+            )
+        return b"", EntryKind.NORMAL
+    node.pending_conf_index = node.log.last_index + place
+    return entry.data, entry.kind
+
+
+def _fault_of(node: Participant, change: ConfChange) -> str:
+    """Why a change may not be proposed now; empty if it may.
+
+    One at a time: quorums of configurations two changes apart need not share anybody.
+    """
+    applied = node.log.applied
+    if node.pending_conf_index > applied:
+        return (
+            f"possible unapplied conf change at index {node.pending_conf_index} "
+            f"(applied to {applied})"
+        )
+    is_joint = node.tracker.config.is_joint
+    if is_joint and change.steps:
+        return "must transition out of joint config first"
+    if not is_joint and not change.steps:
+        return "not in joint state; refusing empty conf change"
+    return ""
+
+
+# ── Answers to entries
+
+
+def _on_append_response(node: Participant, message: Message) -> None:
+    """Somebody has entries on its disk, or refuses some. The leader itself answers so, too."""
+    progress = node.tracker.progress.get(message.sender)
+    if progress is None:
+        _trace_unknown(node, message)
+        return
+    progress.recent_active = True
+    if message.reject:
+        _on_rejection(node, progress, message)
+    elif progress.maybe_update(message.index) or (
+        progress.match == message.index and progress.state is ProgressState.PROBE
+    ):
+        _on_acknowledgement(node, progress, message)
+
+
+def _on_rejection(node: Participant, progress: Progress, message: Message) -> None:
+    """Go back to where the logs may agree: by the follower's hint, and by our own terms."""
+    if node.trace:
+        node.trace(
+            "DEBUG",
+            f"{node.id:x} received MsgAppResp(rejected, hint: (index {message.reject_hint}, "
+            f"term {message.log_term})) from {message.sender:x} for index {message.index}",
+        )
+    hint = message.reject_hint
+    if message.log_term:
+        hint, _ = node.log.find_conflict_by_term(hint, message.log_term)
+    if not progress.maybe_decr_to(message.index, hint):
+        return
+    if node.trace:
+        node.trace("DEBUG", f"{node.id:x} decreased progress of {message.sender:x} to [{progress}]")
+    if progress.state is ProgressState.REPLICATE:
+        progress.become_probe()
+    replication.send_append(node, message.sender, progress)
+
+
+def _on_acknowledgement(node: Participant, progress: Progress, message: Message) -> None:
+    sender = message.sender
+    _note_arrival(node, progress, message)
+    if replication.maybe_commit(node):
+        if node.postponed_reads:
+            _release_reads(node)
+        replication.broadcast_append(node)
+    elif sender != node.id and progress.can_bump_commit(node.log.committed):
+        replication.send_append(node, sender, progress)
+    if sender != node.id:
+        replication.send_more(node, sender, progress)
+    if sender == node.lead_transferee and progress.match == node.log.last_index:
+        if node.trace:
+            node.trace(
+                "INFO", f"{node.id:x} sent MsgTimeoutNow to {sender:x} after received MsgAppResp"
+            )
+        node.send(MessageKind.TIMEOUT_NOW, sender)
+
+
+def _note_arrival(node: Participant, progress: Progress, message: Message) -> None:
+    """Widen the window, or go over to sending ahead."""
+    state = progress.state
+    if state is ProgressState.REPLICATE:
+        progress.inflights.free_le(message.index)
+    elif state is ProgressState.PROBE:
+        progress.become_replicate()
+    elif progress.match + 1 >= node.log.first_index():
+        # Whichever snapshot it was that got there: the log reaches from here on.
+        if node.trace:
+            node.trace(
+                "DEBUG",
+                f"{node.id:x} recovered from needing snapshot, resumed sending replication "
+                f"messages to {message.sender:x} [{progress}]",
+            )
+        progress.become_probe()  # which takes the snapshot's index into account
+        progress.become_replicate()
+
+
+def _on_heartbeat_response(node: Participant, message: Message) -> None:
+    progress = node.tracker.progress.get(message.sender)
+    if progress is None:
+        _trace_unknown(node, message)
+        return
+    progress.recent_active = True
+    progress.msg_app_flow_paused = False
+    if progress.match < node.log.last_index or progress.state is ProgressState.PROBE:
+        replication.send_append(node, message.sender, progress)
+    if message.context and not node.config.read_only_lease:
+        _confirm_reads(node, message.sender, message.context)
+
+
+def _on_unreachable(node: Participant, message: Message) -> None:
+    """What was sent ahead is probably lost: ask where the follower stands."""
+    progress = node.tracker.progress.get(message.sender)
+    if progress is None:
+        _trace_unknown(node, message)
+        return
+    if progress.state is ProgressState.REPLICATE:
+        progress.become_probe()
+    if node.trace:
+        node.trace(
+            "DEBUG",
+            f"{node.id:x} failed to send message to {message.sender:x} because it is "
+            f"unreachable [{progress}]",
+        )
+
+
+def _on_snapshot_status(node: Participant, message: Message) -> None:
+    """A snapshot was sent, or not. Either way, wait for a sign of life before sending more."""
+    progress = node.tracker.progress.get(message.sender)
+    if progress is None or progress.state is not ProgressState.SNAPSHOT:
+        return
+    if message.reject:
+        progress.pending_snapshot = 0  # before: or we would go on behind a snapshot it never got
+    progress.become_probe()
+    if node.trace:
+        how = "failed" if message.reject else "succeeded"
+        node.trace(
+            "DEBUG",
+            f"{node.id:x} snapshot {how}, resumed sending replication messages to "
+            f"{message.sender:x} [{progress}]",
+        )
+    progress.msg_app_flow_paused = True
+
+
+def _trace_unknown(node: Participant, message: Message) -> None:
+    if node.trace:
+        node.trace("DEBUG", f"{node.id:x} no progress available for {message.sender:x}")
+
+
+# ── Reads
+
+
+def _on_read_index(node: Participant, message: Message) -> None:
+    """Somebody wants to read what is current; nobody: this node itself."""
+    sender, context = message.sender, message.context
+    if node.tracker.is_singleton():
+        _answer_read(node, sender, context, node.log.committed)
+    elif node.has_committed_in_term():
+        _begin_read(node, sender, context)
+    elif len(node.postponed_reads) < node.config.pending_reads_max:
+        node.postponed_reads.append((sender, context))
+
+
+def _release_reads(node: Participant) -> None:
+    """The first entry of the term is committed: now it is known how far others had."""
+    if not node.has_committed_in_term():
+        return
+    postponed, node.postponed_reads = node.postponed_reads, []
+    for sender, context in postponed:
+        _begin_read(node, sender, context)
+
+
+def _begin_read(node: Participant, sender: NodeId, context: bytes) -> None:
+    if node.config.read_only_lease:
+        _answer_read(node, sender, context, node.log.committed)
+    elif node.read_only.add(sender, context, node.log.committed):
+        node.read_only.acknowledge(node.id, context)
+        replication.broadcast_heartbeat(node, context)
+
+
+def _confirm_reads(node: Participant, sender: NodeId, context: bytes) -> None:
+    acks = node.read_only.acknowledge(sender, context)
+    if node.tracker.config.voters.vote_result(acks) is VoteResult.WON:
+        for read in node.read_only.advance(context):
+            _answer_read(node, read.sender, read.context, read.index)
+
+
+def _answer_read(node: Participant, sender: NodeId, context: bytes, index: int) -> None:
+    if sender in (NO_NODE, node.id):
+        node.read_states.append(ReadState(index, context))
+    else:
+        node.send(MessageKind.READ_INDEX_RESPONSE, sender, index=index, context=context)
+
+
+# ── Handing over
+
+
+def _on_transfer(node: Participant, message: Message) -> None:
+    """Hand leadership to the sender, as soon as it has all entries.
+
+    Proposals are refused meanwhile. If it does not lead after an election timeout, we go on.
+    """
+    to, last = message.sender, node.lead_transferee
+    progress = node.tracker.progress.get(to)
+    if progress is None:
+        _trace_unknown(node, message)
+    elif progress.is_learner:
+        if node.trace:
+            node.trace("DEBUG", f"{node.id:x} is learner. Ignored transferring leadership")
+    elif last == to:
+        if node.trace:
+            node.trace(
+                "INFO",
+                f"{node.id:x} [term {node.term}] transfer leadership to {to:x} is in progress, "
+                f"ignores request to same node {to:x}",
+            )
+    else:
+        _abort_transfer(node)
+        _begin_transfer(node, to, progress)
+
+
+def _abort_transfer(node: Participant) -> None:
+    last, node.lead_transferee = node.lead_transferee, NO_NODE
+    if last != NO_NODE and node.trace:
+        node.trace(
+            "INFO",
+            f"{node.id:x} [term {node.term}] abort previous transferring leadership to {last:x}",
+        )
+
+
+def _begin_transfer(node: Participant, to: NodeId, progress: Progress) -> None:
+    if to == node.id:
+        if node.trace:
+            node.trace(
+                "DEBUG",
+                f"{node.id:x} is already leader. Ignored transferring leadership to self",
+            )
+        return
+    if node.trace:
+        node.trace(
+            "INFO", f"{node.id:x} [term {node.term}] starts to transfer leadership to {to:x}"
+        )
+    node.election_elapsed = 0
+    node.lead_transferee = to
+    if progress.match < node.log.last_index:
+        replication.send_append(node, to, progress)
+        return
+    node.send(MessageKind.TIMEOUT_NOW, to)
+    if node.trace:
+        node.trace(
+            "INFO",
+            f"{node.id:x} sends MsgTimeoutNow to {to:x} immediately as {to:x} already has "
+            "up-to-date log",
+        )
+
+
+HANDLERS = {
+    (Role.LEADER, MessageKind.BEAT): _on_beat,
+    (Role.LEADER, MessageKind.CHECK_QUORUM): _on_check_quorum,
+    (Role.LEADER, MessageKind.PROPOSE): _on_proposal,
+    (Role.LEADER, MessageKind.APPEND_RESPONSE): _on_append_response,
+    (Role.LEADER, MessageKind.HEARTBEAT_RESPONSE): _on_heartbeat_response,
+    (Role.LEADER, MessageKind.UNREACHABLE): _on_unreachable,
+    (Role.LEADER, MessageKind.SNAPSHOT_STATUS): _on_snapshot_status,
+    (Role.LEADER, MessageKind.READ_INDEX): _on_read_index,
+    (Role.LEADER, MessageKind.TRANSFER_LEADER): _on_transfer,
+}

@@ -1,0 +1,59 @@
+"""Changes of the configuration, as they are applied."""
+
+from penstock.raft import confchange, replication
+from penstock.raft.conf_entries import joint_auto_leave, leaves_joint
+from penstock.raft.confchange import Changed, Changer
+from penstock.raft.participant import Participant
+from penstock.raft.tracker import Tracker
+from penstock.raft.types import NO_NODE, ConfChange, ConfState, Role
+
+__all__ = ["apply_change", "restore"]
+
+
+def apply_change(node: Participant, change: ConfChange) -> ConfState:
+    """Go over to the next configuration. Raises ConfChangeError if there is no way to it."""
+    changer = Changer(node.tracker, node.log.last_index)
+    auto_leave = joint_auto_leave(change)
+    if leaves_joint(change):
+        made = changer.leave_joint()
+    elif auto_leave is None:
+        made = changer.simple(change.steps)
+    else:
+        made = changer.enter_joint(auto_leave, change.steps)
+    return _switch(node, made)
+
+
+def restore(node: Participant, state: ConfState) -> None:
+    """Take over a configuration that was written down, here or in a snapshot."""
+    config = node.config
+    node.tracker = Tracker(config.inflight_messages_max, config.inflight_bytes_max)
+    _switch(node, confchange.restore(Changer(node.tracker, node.log.last_index), state))
+
+
+def _switch(node: Participant, made: Changed) -> ConfState:
+    tracker = node.tracker
+    tracker.config, tracker.progress = made
+    node.note_peers()
+    if node.trace:
+        node.trace("INFO", f"{node.id:x} switched to configuration {tracker.config}")
+    state = tracker.conf_state()
+    if node.role is not Role.LEADER:
+        return state
+    own = tracker.progress.get(node.id)
+    if own is None or own.is_learner:
+        # Who is no voter may still lead until all others know of it, but should not for long.
+        if node.config.steps_down_on_removal:
+            node.become_follower(node.term, NO_NODE)
+    elif state.voters:
+        _go_on_leading(node)
+    return state
+
+
+def _go_on_leading(node: Participant) -> None:
+    """A smaller quorum may have committed more; who is new need not wait for the next heartbeat."""
+    if replication.maybe_commit(node):
+        replication.broadcast_append(node)
+    else:
+        replication.send_new(node)
+    if node.lead_transferee not in node.tracker.config.voters:
+        node.lead_transferee = NO_NODE

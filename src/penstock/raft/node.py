@@ -1,0 +1,204 @@
+"""One consensus participant: time and messages go in, by a handler per (role, message kind).
+
+Before a message gets to its handler its term is looked at, which is the same for all roles: a
+message of a later term makes a follower of whoever gets it, one of an earlier term is not heard.
+"""
+
+from collections.abc import Callable
+
+from penstock.raft import elections, following, leading, membership
+from penstock.raft.conf_entries import change_entry
+from penstock.raft.config import Config
+from penstock.raft.errors import ProposalDropped
+from penstock.raft.participant import Participant
+from penstock.raft.spelling import kind_name
+from penstock.raft.types import (
+    NO_NODE,
+    ConfChange,
+    HardState,
+    LogView,
+    Message,
+    MessageKind,
+    Role,
+    SnapshotMeta,
+)
+
+__all__ = ["HANDLERS", "Node"]
+
+Handler = Callable[[Participant, Message], None]
+
+HANDLERS: dict[tuple[Role, MessageKind], Handler] = {
+    **elections.HANDLERS,
+    **following.HANDLERS,
+    **leading.HANDLERS,
+}
+"""A message without a handler in a role means nothing to it, and is ignored."""
+
+_ASKS = (MessageKind.VOTE, MessageKind.PRE_VOTE)
+_LEADS = (MessageKind.APPEND, MessageKind.HEARTBEAT, MessageKind.SNAPSHOT)
+_HUP = Message(MessageKind.HUP)
+_BEAT = Message(MessageKind.BEAT)
+_CHECK_QUORUM = Message(MessageKind.CHECK_QUORUM)
+
+
+class Node(Participant):
+    """A participant that acts."""
+
+    __slots__ = ()
+
+    def __init__(self, config: Config, view: LogView) -> None:
+        super().__init__(config, view)
+        hard_state, conf_state = view.initial_state()
+        membership.restore(self, conf_state)
+        if hard_state != HardState():
+            self.load(hard_state)
+        if config.applied:
+            self.log.applied_to(config.applied)
+        self.become_follower(self.term, NO_NODE)
+        if self.trace:
+            self.trace("INFO", self._introduced())
+
+    def _introduced(self) -> str:
+        log = self.log
+        peers = ",".join(f"{voter:x}" for voter in self.tracker.voter_nodes())
+        return (
+            f"newRaft {self.id:x} [peers: [{peers}], term: {self.term}, commit: {log.committed}, "
+            f"applied: {log.applied}, lastindex: {log.last_index}, lastterm: {log.last_term}]"
+        )
+
+    # ── Time
+
+    def tick(self) -> None:
+        """A moment passes."""
+        self.election_elapsed += 1
+        if self.role is Role.LEADER:
+            self._tick_leader()
+        elif self.election_elapsed >= self.randomized_election_ticks and self.is_promotable():
+            self.election_elapsed = 0
+            self.step(_HUP)
+
+    def _tick_leader(self) -> None:
+        self.heartbeat_elapsed += 1
+        if self.election_elapsed >= self.config.election_ticks:
+            self.election_elapsed = 0
+            if self.config.check_quorum:
+                self.step(_CHECK_QUORUM)
+            # Whoever was to take over did not: go on.
+            self.lead_transferee = NO_NODE
+        if self.role is Role.LEADER and self.heartbeat_elapsed >= self.config.heartbeat_ticks:
+            self.heartbeat_elapsed = 0
+            self.step(_BEAT)
+
+    # ── Messages
+
+    def step(self, message: Message) -> None:
+        """Take a message. One with term 0 comes from here. Raises ProposalDropped."""
+        term = message.term
+        if term and term != self.term:
+            if term < self.term:
+                self._on_earlier_term(message)
+                return
+            if not self._on_later_term(message):
+                return
+        handle = HANDLERS.get((self.role, message.kind))
+        if handle is not None:
+            handle(self, message)
+
+    def _on_later_term(self, message: Message) -> bool:
+        """Follow whoever is ahead; False if the message is to be ignored."""
+        kind = message.kind
+        if kind in _ASKS and self._is_in_lease() and message.context != elections.BY_TRANSFER:
+            elections.trace_lease(self, message)
+            return False
+        if kind is MessageKind.PRE_VOTE:
+            return True  # only asks what would be
+        if kind is MessageKind.PRE_VOTE_RESPONSE and not message.reject:
+            return True  # the term is that of the question, which nobody is in yet
+        if self.trace:
+            self.trace(
+                "INFO",
+                f"{self.id:x} [term: {self.term}] received a {kind_name(kind)} message with "
+                f"higher term from {message.sender:x} [term: {message.term}]",
+            )
+        self.become_follower(message.term, message.sender if kind in _LEADS else NO_NODE)
+        return True
+
+    def _is_in_lease(self) -> bool:
+        """Whether a leader was heard of so lately that nobody else may win."""
+        is_fresh = self.election_elapsed < self.config.election_ticks
+        return self.config.check_quorum and self.lead != NO_NODE and is_fresh
+
+    def _on_earlier_term(self, message: Message) -> None:
+        """Not heard, but one who would never learn of our term is told of it.
+
+        With pre-vote or check-quorum, a node that was away does not make others hear a higher term.
+        It ignores the leader's messages then, and would for ever.
+        """
+        config, kind = self.config, message.kind
+        if kind in (MessageKind.HEARTBEAT, MessageKind.APPEND) and (
+            config.check_quorum or config.pre_vote
+        ):
+            self.acknowledge(message.sender, 0)
+        elif kind is MessageKind.PRE_VOTE:
+            elections.reject_vote(self, message)
+        elif self.trace:
+            self.trace(
+                "INFO",
+                f"{self.id:x} [term: {self.term}] ignored a {kind_name(kind)} message with "
+                f"lower term from {message.sender:x} [term: {message.term}]",
+            )
+
+    # ── What was handed out is done
+
+    def stable_to(self, term: int, index: int, log_term: int) -> None:
+        """Entries up to ``index`` that were handed out in ``term`` are on the disk.
+
+        If the term is another one by now, they may have been replaced since, even by others with
+        the same index and term that were replaced in turn. They are not believed to be there; the
+        next batch tells of them again.
+        """
+        if term == self.term:
+            self.log.unstable.stable_to(index, log_term)
+        elif self.trace:
+            self.trace(
+                "INFO",
+                f"{self.id:x} [term: {self.term}] ignored entry appends from a "
+                f"MsgStorageAppendResp message with lower term [term: {term}]",
+            )
+
+    def snapshot_installed(self, snapshot: SnapshotMeta) -> None:
+        """A snapshot is on the disk. It is committed, so this holds in any term."""
+        self.log.unstable.stable_snapshot_to(snapshot.index)
+        self.applied_to(snapshot.index)
+
+    def applied_to(self, index: int) -> None:
+        """Everything up to ``index`` is applied."""
+        log = self.log
+        size = log.applied_to(max(index, log.applied))
+        self.uncommitted_bytes = max(0, self.uncommitted_bytes - size)
+        if (
+            self.role is Role.LEADER
+            and self.tracker.config.auto_leave
+            and log.applied >= self.pending_conf_index
+        ):
+            self._leave_joint()
+
+    def _leave_joint(self) -> None:
+        """Propose to leave a joint configuration. If that is refused, the next applied does."""
+        entry = change_entry(ConfChange())
+        try:
+            self.step(Message(MessageKind.PROPOSE, sender=self.id, entries=(entry,)))
+        except ProposalDropped as error:
+            if self.trace:
+                self.trace(
+                    "DEBUG",
+                    "not initiating automatic transition out of joint configuration "
+                    f"{self.tracker.config}: {error}",
+                )
+        else:
+            if self.trace:
+                self.trace(
+                    "INFO",
+                    "initiating automatic transition out of joint configuration "
+                    f"{self.tracker.config}",
+                )

@@ -1,0 +1,191 @@
+"""What one participant knows, and how it changes roles. What it does with messages is elsewhere.
+
+``elections``, ``following``, ``leading``, ``replication`` and ``membership`` work on this state;
+``node`` puts them together.
+"""
+
+from penstock.raft.config import Config
+from penstock.raft.errors import LogDamaged
+from penstock.raft.log import Log
+from penstock.raft.progress import Progress
+from penstock.raft.read_only import ReadOnly
+from penstock.raft.tracker import Tracker
+from penstock.raft.types import (
+    NO_NODE,
+    HardState,
+    LogView,
+    Message,
+    MessageKind,
+    NodeId,
+    ReadState,
+    Role,
+)
+
+__all__ = ["Participant"]
+
+
+class Participant:
+    """The state of one participant.
+
+    ``messages`` may leave at once. ``after_persist`` say something that must be on the disk before:
+    a vote, that entries are there; some of them are to this node itself. ``peers`` are all others
+    in ascending order, with their progress. ``lead_transferee`` is who leadership is handed to.
+    ``pending_conf_index`` is the last place where a change of the configuration may lie that is not
+    applied yet. ``postponed_reads`` wait for the first commit of the term.
+    """
+
+    __slots__ = (
+        "after_persist",
+        "config",
+        "election_elapsed",
+        "heartbeat_elapsed",
+        "id",
+        "lead",
+        "lead_transferee",
+        "log",
+        "messages",
+        "peers",
+        "pending_conf_index",
+        "postponed_reads",
+        "randomized_election_ticks",
+        "read_only",
+        "read_states",
+        "role",
+        "term",
+        "trace",
+        "tracker",
+        "uncommitted_bytes",
+        "vote",
+    )
+
+    def __init__(self, config: Config, view: LogView) -> None:
+        self.config = config
+        self.trace = config.trace
+        self.id = config.node_id
+        self.term = 0
+        self.vote: NodeId = NO_NODE
+        self.lead: NodeId = NO_NODE
+        self.lead_transferee: NodeId = NO_NODE
+        self.role = Role.FOLLOWER
+        self.log = Log(view, config.committed_bytes_per_ready_max, config.trace)
+        self.tracker = Tracker(config.inflight_messages_max, config.inflight_bytes_max)
+        self.peers: list[tuple[NodeId, Progress]] = []
+        self.messages: list[Message] = []
+        self.after_persist: list[Message] = []
+        self.read_only = ReadOnly(config.pending_reads_max)
+        self.read_states: list[ReadState] = []
+        self.postponed_reads: list[tuple[NodeId, bytes]] = []
+        self.pending_conf_index = 0
+        self.uncommitted_bytes = 0
+        self.election_elapsed = 0
+        self.heartbeat_elapsed = 0
+        self.randomized_election_ticks = config.election_ticks
+
+    def load(self, state: HardState) -> None:
+        """Take up what was written down. Raises LogDamaged if the log does not reach so far."""
+        if not self.log.committed <= state.commit <= self.log.last_index:
+            raise LogDamaged(
+                f"entry {state.commit} was committed and the log holds "
+                f"{self.log.committed} to {self.log.last_index}"
+            )
+        self.log.committed = state.commit
+        self.term = state.term
+        self.vote = state.vote
+
+    # ── Sending
+
+    def send(self, kind: MessageKind, to: NodeId, *, index: int = 0, context: bytes = b"") -> None:
+        """Send a plain message of this term, at once."""
+        self.messages.append(Message(kind, to, self.id, self.term, 0, index, context=context))
+
+    def acknowledge(self, to: NodeId, index: int) -> None:
+        """Say that everything up to ``index`` is here, once it is on the disk."""
+        self.after_persist.append(
+            Message(MessageKind.APPEND_RESPONSE, to, self.id, self.term, 0, index)
+        )
+
+    # ── Roles
+
+    def become_follower(self, term: int, lead: NodeId) -> None:
+        """Follow, perhaps without knowing whom."""
+        self._reset(term)
+        self.lead = lead
+        self.role = Role.FOLLOWER
+        if self.trace:
+            self.trace("INFO", f"{self.id:x} became follower at term {self.term}")
+
+    def become_candidate(self) -> None:
+        """Ask for votes in a new term, and vote for oneself."""
+        assert self.role is not Role.LEADER, "a leader does not run for election"
+        self._reset(self.term + 1)
+        self.vote = self.id
+        self.role = Role.CANDIDATE
+        if self.trace:
+            self.trace("INFO", f"{self.id:x} became candidate at term {self.term}")
+
+    def become_pre_candidate(self) -> None:
+        """Ask whether one would get votes. Neither term nor vote change by that."""
+        assert self.role is not Role.LEADER, "a leader does not run for election"
+        self.tracker.reset_votes()
+        self.lead = NO_NODE
+        self.role = Role.PRE_CANDIDATE
+        if self.trace:
+            self.trace("INFO", f"{self.id:x} became pre-candidate at term {self.term}")
+
+    def become_leader(self) -> None:
+        """Lead. Whatever may be in the log counts as a pending change of the configuration."""
+        assert self.role is not Role.FOLLOWER, "leads without an election"
+        self._reset(self.term)
+        self.lead = self.id
+        self.role = Role.LEADER
+        own = self.tracker.progress[self.id]
+        own.become_replicate()
+        own.recent_active = True
+        self.pending_conf_index = self.log.last_index
+
+    def _reset(self, term: int) -> None:
+        if self.term != term:
+            self.term = term
+            self.vote = NO_NODE
+        self.lead = NO_NODE
+        self.lead_transferee = NO_NODE
+        self.election_elapsed = 0
+        self.heartbeat_elapsed = 0
+        ticks = self.config.election_ticks
+        self.randomized_election_ticks = ticks + self.config.roll(ticks)
+        self.tracker.reset_votes()
+        self._reset_progress()
+        self.pending_conf_index = 0
+        self.uncommitted_bytes = 0
+        self.read_only = ReadOnly(self.config.pending_reads_max)
+        self.postponed_reads = []
+
+    def _reset_progress(self) -> None:
+        """What a leader of another term knew of others does not count."""
+        tracker, last = self.tracker, self.log.last_index
+        for node_id, old in tracker.progress.items():
+            tracker.progress[node_id] = Progress(
+                last + 1,
+                tracker.new_inflights(),
+                match=last if node_id == self.id else 0,
+                is_learner=old.is_learner,
+            )
+        self.note_peers()
+
+    def note_peers(self) -> None:
+        """The map of progress is another one."""
+        self.peers = [(node_id, pr) for node_id, pr in self.tracker.visit() if node_id != self.id]
+
+    # ── Looking
+
+    def is_promotable(self) -> bool:
+        """Whether this node may lead: it is a voter, and has its state."""
+        own = self.tracker.progress.get(self.id)
+        return own is not None and not own.is_learner and self.log.unstable.snapshot is None
+
+    def has_committed_in_term(self) -> bool:
+        """Whether anything of this term is committed.
+
+        Before that a leader does not know how far its predecessors had committed.
+        """
+        return self.log.term_or_zero(self.log.committed) == self.term

@@ -1,0 +1,359 @@
+"""The calls for whoever drives a participant.
+
+What happens goes in: ``tick``, ``step``, ``propose``. What is to be done comes out: ``ready``. That
+it was done goes in again: ``persisted``, ``applied``. Nothing is called back, and nothing waits.
+
+::
+
+    while node.has_ready():
+        ready = node.ready()
+        send(ready.messages)
+        write(ready.snapshot, ready.entries, ready.hard_state)      # one step, then one sync
+        node.persisted(ready.mark)
+        send(m for m in ready.after_persist if m.to != own_id)
+        apply(ready.committed)
+        node.applied(ready.committed[-1].index)
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import msgspec
+
+from penstock.raft import membership
+from penstock.raft.conf_entries import change_entry, decode_change
+from penstock.raft.config import Config
+from penstock.raft.errors import DropReason, LogDamaged, ProposalDropped
+from penstock.raft.node import Node
+from penstock.raft.progress import ProgressState
+from penstock.raft.ready import PersistMark, Ready, SoftState
+from penstock.raft.types import (
+    ConfChange,
+    ConfState,
+    Entry,
+    HardState,
+    LogView,
+    Message,
+    MessageKind,
+    NodeId,
+    Role,
+)
+
+__all__ = [
+    "Config",
+    "DropReason",
+    "LogDamaged",
+    "PeerStatus",
+    "PersistMark",
+    "ProposalDropped",
+    "RawNode",
+    "Ready",
+    "SoftState",
+    "Status",
+    "decode_change",
+]
+
+_LOCAL = frozenset(
+    {
+        MessageKind.HUP,
+        MessageKind.BEAT,
+        MessageKind.UNREACHABLE,
+        MessageKind.SNAPSHOT_STATUS,
+        MessageKind.CHECK_QUORUM,
+        MessageKind.FORGET_LEADER,
+    }
+)
+"""What a node says to itself, and must not be told by others."""
+
+_WITHOUT_TERM = frozenset({MessageKind.PROPOSE, MessageKind.READ_INDEX})
+"""What is sent on to a leader, whatever its term."""
+
+_RESPONSES = frozenset(
+    {
+        MessageKind.APPEND_RESPONSE,
+        MessageKind.VOTE_RESPONSE,
+        MessageKind.HEARTBEAT_RESPONSE,
+        MessageKind.READ_INDEX_RESPONSE,
+        MessageKind.PRE_VOTE_RESPONSE,
+    }
+)
+
+
+class PeerStatus(msgspec.Struct, frozen=True):
+    """What a leader knows of one participant."""
+
+    match: int
+    next: int
+    state: ProgressState
+    recent_active: bool
+    is_learner: bool
+    is_paused: bool
+    inflight_count: int
+    pending_snapshot: int
+
+
+class Status(msgspec.Struct, frozen=True):
+    """A participant as it sees itself; ``progress`` is empty if it does not lead."""
+
+    node_id: NodeId
+    role: Role
+    term: int
+    vote: NodeId
+    lead: NodeId
+    commit: int
+    applied: int
+    last_index: int
+    lead_transferee: NodeId
+    conf_state: ConfState
+    progress: dict[NodeId, PeerStatus]
+
+
+class RawNode:
+    """A participant, and what of it was handed out.
+
+    Raises LogDamaged from any call if the log lost what was committed: the node must end.
+    """
+
+    __slots__ = ("_applies_unstable", "_commit", "_soft_state", "_term", "_vote", "node")
+
+    def __init__(self, config: Config, log_view: LogView) -> None:
+        self.node = node = Node(config, log_view)
+        self._applies_unstable = config.applies_unstable
+        self._soft_state = SoftState(node.lead, node.role)
+        self._term, self._vote, self._commit = node.term, node.vote, node.log.committed
+
+    # ── What happens
+
+    def tick(self) -> None:
+        """A moment has passed."""
+        self.node.tick()
+
+    def campaign(self) -> None:
+        """Begin an election now."""
+        self.node.step(Message(MessageKind.HUP))
+
+    def propose(self, data: bytes | Sequence[bytes]) -> None:
+        """Propose an entry, or several that follow each other. Raises ProposalDropped."""
+        if isinstance(data, bytes):
+            data = (data,)
+        self._propose(tuple([Entry(0, 0, piece) for piece in data]))
+
+    def propose_conf_change(self, change: ConfChange) -> None:
+        """Propose a change of the configuration. Raises ProposalDropped.
+
+        One that may not be made now (another one is not applied yet) is committed as an empty
+        entry; it has happened when it is applied, and not before.
+        """
+        self._propose((change_entry(change),))
+
+    def _propose(self, entries: tuple[Entry, ...]) -> None:
+        if entries:
+            node = self.node
+            node.step(Message(MessageKind.PROPOSE, node.id, node.id, entries=entries))
+
+    def apply_conf_change(self, change: ConfChange) -> ConfState:
+        """A committed change is applied; returns the configuration that it led to.
+
+        To be called for each, in order, before ``applied``. Raises ConfChangeError.
+        """
+        return membership.apply_change(self.node, change)
+
+    def step(self, message: Message) -> bool:
+        """A message came from another participant; False if nobody there may say such a thing.
+
+        That are messages which a node sends to itself only, and answers of those who are no
+        members. They are ignored.
+        """
+        kind, node = message.kind, self.node
+        if kind in _LOCAL or (not message.term and kind not in _WITHOUT_TERM):
+            return False
+        if kind in _RESPONSES and message.sender not in node.tracker.progress:
+            return False
+        if kind is MessageKind.PROPOSE:
+            self._step_proposal(message)
+        else:
+            node.step(message)
+        return True
+
+    def _step_proposal(self, message: Message) -> None:
+        """Take a proposal that was sent on. One that cannot be taken is lost."""
+        with suppress(ProposalDropped):
+            if message.entries:
+                self.node.step(message)
+
+    def read_index(self, context: bytes) -> None:
+        """Ask how far to apply before a read is current; the answer is in ``read_states``.
+
+        ``context`` is unique in the cluster and not empty. There may be no answer: ask again, with
+        another context, after a while.
+        """
+        if not context:
+            raise ValueError("a read needs a context by which its answer is known")
+        self.node.step(Message(MessageKind.READ_INDEX, context=context))
+
+    def transfer_leader(self, to: NodeId) -> None:
+        """Have another one lead. It may not come to that; after an election timeout it is over."""
+        self.node.step(Message(MessageKind.TRANSFER_LEADER, sender=to))
+
+    def forget_leader(self) -> None:
+        """The leader is known to be gone: vote for others at once."""
+        self.node.step(Message(MessageKind.FORGET_LEADER))
+
+    def report_unreachable(self, node_id: NodeId) -> None:
+        """What was sent to a participant last may not have got there."""
+        self.node.step(Message(MessageKind.UNREACHABLE, sender=node_id))
+
+    def report_snapshot(self, node_id: NodeId, is_ok: bool) -> None:
+        """Sending a snapshot to a participant has ended. Must be told, or nothing more is sent."""
+        self.node.step(Message(MessageKind.SNAPSHOT_STATUS, sender=node_id, reject=not is_ok))
+
+    # ── What is to be done
+
+    def has_ready(self) -> bool:
+        """Whether there is anything to do."""
+        node, log = self.node, self.node.log
+        unstable = log.unstable
+        return bool(
+            node.messages
+            or node.after_persist
+            or unstable.in_progress - unstable.offset < len(unstable.entries)
+            or log.committed != self._commit
+            or log.has_next_committed(self._applies_unstable)
+            or node.read_states
+            or node.term != self._term
+            or node.vote != self._vote
+            or (node.lead, node.role) != self._soft_state
+            or unstable.next_snapshot() is not None
+        )
+
+    def ready(self) -> Ready:
+        """Take what is to be done. It is handed out once."""
+        node, log = self.node, self.node.log
+        entries = log.unstable.next_entries()
+        snapshot = log.unstable.next_snapshot()
+        committed = log.next_committed(self._applies_unstable)
+        after_persist = tuple(node.after_persist)
+        must_sync = bool(entries) or node.term != self._term or node.vote != self._vote
+        ready = Ready(
+            self._mark(after_persist),
+            self._take_soft_state(),
+            self._take_hard_state(),
+            entries,
+            snapshot,
+            tuple(node.messages),
+            after_persist,
+            committed,
+            tuple(node.read_states),
+            must_sync,
+        )
+        node.messages.clear()
+        node.after_persist.clear()
+        node.read_states.clear()
+        log.unstable.accept()
+        if committed:
+            log.accept_applying(committed, self._applies_unstable)
+        return ready
+
+    def _mark(self, after_persist: tuple[Message, ...]) -> PersistMark:
+        """Which entries will be on the disk with this batch.
+
+        All that are unstable: those which earlier batches hold are written by then, too.
+        """
+        node = self.node
+        log, unstable = node.log, node.log.unstable
+        own = tuple([m for m in after_persist if m.to == node.id])
+        snapshot = unstable.next_snapshot()
+        if unstable.entries:
+            return PersistMark(node.term, log.last_index, log.last_term, snapshot, own)
+        return PersistMark(node.term, 0, 0, snapshot, own)
+
+    def _take_soft_state(self) -> SoftState | None:
+        node = self.node
+        if (node.lead, node.role) == self._soft_state:
+            return None
+        self._soft_state = SoftState(node.lead, node.role)
+        return self._soft_state
+
+    def _take_hard_state(self) -> HardState | None:
+        node = self.node
+        term, vote, commit = node.term, node.vote, node.log.committed
+        if commit == self._commit and term == self._term and vote == self._vote:
+            return None
+        self._term, self._vote, self._commit = term, vote, commit
+        return HardState(term, vote, commit)
+
+    # ── What was done
+
+    def persisted(self, mark: PersistMark) -> None:
+        """A batch is durable, and so are all that were taken before it."""
+        node = self.node
+        # First these: while the entries are still unstable, their terms are at hand.
+        for message in mark.own:
+            node.step(message)
+        if mark.index:
+            node.stable_to(mark.term, mark.index, mark.log_term)
+        if mark.snapshot is not None:
+            node.snapshot_installed(mark.snapshot)
+
+    def applied(self, index: int) -> None:
+        """Everything up to ``index`` is applied."""
+        self.node.applied_to(index)
+
+    # ── How things stand
+
+    @property
+    def role(self) -> Role:
+        """What this node is at the moment."""
+        return self.node.role
+
+    @property
+    def term(self) -> int:
+        """The term that this node is in."""
+        return self.node.term
+
+    @property
+    def lead(self) -> NodeId:
+        """Who leads, as far as is known; 0: nobody."""
+        return self.node.lead
+
+    @property
+    def commit(self) -> int:
+        """The last entry that is known to be committed."""
+        return self.node.log.committed
+
+    @property
+    def last_index(self) -> int:
+        """The last entry of the log, on the disk or not."""
+        return self.node.log.last_index
+
+    def status(self) -> Status:
+        """All of it, at some cost."""
+        node, log = self.node, self.node.log
+        return Status(
+            node_id=node.id,
+            role=node.role,
+            term=node.term,
+            vote=node.vote,
+            lead=node.lead,
+            commit=log.committed,
+            applied=log.applied,
+            last_index=log.last_index,
+            lead_transferee=node.lead_transferee,
+            conf_state=node.tracker.conf_state(),
+            progress=self._progress() if node.role is Role.LEADER else {},
+        )
+
+    def _progress(self) -> dict[NodeId, PeerStatus]:
+        return {
+            node_id: PeerStatus(
+                match=progress.match,
+                next=progress.next,
+                state=progress.state,
+                recent_active=progress.recent_active,
+                is_learner=progress.is_learner,
+                is_paused=progress.is_paused(),
+                inflight_count=progress.inflights.count,
+                pending_snapshot=progress.pending_snapshot,
+            )
+            for node_id, progress in self.node.tracker.visit()
+        }

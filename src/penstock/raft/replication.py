@@ -1,0 +1,175 @@
+"""How a leader's entries get to others, and when they are committed."""
+
+from collections.abc import Sequence
+
+from penstock.raft.errors import DropReason, ProposalDropped
+from penstock.raft.log import data_size
+from penstock.raft.participant import Participant
+from penstock.raft.progress import Progress, ProgressState
+from penstock.raft.types import (
+    Compacted,
+    Entry,
+    EntryKind,
+    Message,
+    MessageKind,
+    NodeId,
+    SnapshotUnavailable,
+    Unavailable,
+)
+
+__all__ = [
+    "append_empty",
+    "append_entries",
+    "broadcast_append",
+    "broadcast_heartbeat",
+    "maybe_commit",
+    "send_append",
+    "send_more",
+    "send_new",
+]
+
+_APPEND = MessageKind.APPEND
+_HEARTBEAT = MessageKind.HEARTBEAT
+_REPLICATE = ProgressState.REPLICATE
+
+
+# ── Appending
+
+
+def append_empty(node: Participant) -> None:
+    """Begin a term with an entry of its own."""
+    append_entries(node, ((b"", EntryKind.NORMAL),))
+
+
+def append_entries(node: Participant, proposed: Sequence[tuple[bytes, EntryKind]]) -> None:
+    """Append to the own log. Raises ProposalDropped if too much is uncommitted already.
+
+    The leader counts its own copy like those of others: after it is on the disk. So it sends itself
+    an acknowledgement that leaves only then.
+    """
+    log, term = node.log, node.term
+    _reserve(node, sum([len(data) for data, _ in proposed]))
+    start = log.last_index + 1
+    log.append([Entry(term, at, *what) for at, what in enumerate(proposed, start)])
+    node.acknowledge(node.id, log.last_index)
+
+
+def _reserve(node: Participant, size: int) -> None:
+    """Count bytes as uncommitted. Without data, or when nothing else is, they always pass.
+
+    Otherwise an entry larger than the bound could never be proposed, nor a new term begin.
+    """
+    total = node.uncommitted_bytes + size
+    if size and node.uncommitted_bytes and total > node.config.uncommitted_bytes_max:
+        if node.trace:
+            node.trace(
+                "WARN",
+                f"{node.id:x} appending new entries to log would exceed uncommitted entry "
+                "size limit; dropping proposal",
+            )
+        raise ProposalDropped(DropReason.UNCOMMITTED)
+    node.uncommitted_bytes = total
+
+
+def maybe_commit(node: Participant) -> bool:
+    """Commit what a quorum has; False if that was known."""
+    return node.log.maybe_commit(node.tracker.committed(), node.term)
+
+
+# ── Sending
+
+
+def broadcast_append(node: Participant) -> None:
+    """Send all others what they lack, and how far is committed."""
+    for node_id, progress in node.peers:
+        _maybe_send(node, node_id, progress, is_empty_sent=True)
+
+
+def send_append(node: Participant, to: NodeId, progress: Progress) -> None:
+    """Send one what it lacks, and how far is committed."""
+    _maybe_send(node, to, progress, is_empty_sent=True)
+
+
+def send_more(node: Participant, to: NodeId, progress: Progress) -> None:
+    """Send one as many messages as the window allows, none of them empty."""
+    while progress.next <= node.log.last_index and _maybe_send(
+        node, to, progress, is_empty_sent=False
+    ):
+        pass
+
+
+def send_new(node: Participant) -> None:
+    """Send all others one message with what they lack; nothing to those who lack nothing."""
+    for node_id, progress in node.peers:
+        _maybe_send(node, node_id, progress, is_empty_sent=False)
+
+
+def _maybe_send(node: Participant, to: NodeId, progress: Progress, *, is_empty_sent: bool) -> bool:
+    """Send an append message, or a snapshot if the log is too short; False if nothing was sent.
+
+    While the window is full an empty message goes all the same, when somebody asks for one: if all
+    that is in the window was lost, its answer is what lets the follower go on.
+    """
+    if progress.is_paused():
+        return False
+    log = node.log
+    entries: tuple[Entry, ...] = ()
+    try:
+        term = log.term(progress.next - 1)
+        if progress.state is not _REPLICATE or not progress.inflights.full():
+            entries = log.entries(progress.next, node.config.bytes_per_message_max)
+    except (Compacted, Unavailable):
+        return _maybe_send_snapshot(node, to, progress)
+    if not entries and not is_empty_sent:
+        return False
+    commit = log.committed
+    node.messages.append(
+        Message(_APPEND, to, node.id, node.term, term, progress.next - 1, entries, commit)
+    )
+    progress.sent_entries(len(entries), data_size(entries))
+    progress.sent_commit(commit)
+    return True
+
+
+def _maybe_send_snapshot(node: Participant, to: NodeId, progress: Progress) -> bool:
+    """Have a snapshot sent to one who is alive; False if there is none just now."""
+    if not progress.recent_active:
+        if node.trace:
+            node.trace(
+                "DEBUG", f"ignore sending snapshot to {to:x} since it is not recently active"
+            )
+        return False
+    try:
+        snapshot = node.log.unstable.snapshot or node.log.view.snapshot()
+    except SnapshotUnavailable:
+        if node.trace:
+            node.trace(
+                "DEBUG",
+                f"{node.id:x} failed to send snapshot to {to:x} because snapshot is "
+                "temporarily unavailable",
+            )
+        return False
+    if node.trace:
+        node.trace(
+            "DEBUG",
+            f"{node.id:x} [firstindex: {node.log.first_index()}, commit: {node.log.committed}] "
+            f"sent snapshot[index: {snapshot.index}, term: {snapshot.term}] to {to:x} [{progress}]",
+        )
+    progress.become_snapshot(snapshot.index)
+    if node.trace:
+        node.trace(
+            "DEBUG", f"{node.id:x} paused sending replication messages to {to:x} [{progress}]"
+        )
+    node.messages.append(Message(MessageKind.SNAPSHOT, to, node.id, node.term, snapshot=snapshot))
+    return True
+
+
+def broadcast_heartbeat(node: Participant, context: bytes) -> None:
+    """Tell all others that we lead. They answer with the context."""
+    for node_id, progress in node.peers:
+        # One who has not so much yet would take its log for damaged.
+        commit = min(progress.match, node.log.committed)
+        node.messages.append(
+            Message(_HEARTBEAT, node_id, node.id, node.term, commit=commit, context=context)
+        )
+        progress.sent_commit(commit)
