@@ -81,6 +81,14 @@ ADVICE: dict[Enum, str] = {
         "Look at the disk and at the log: `commit_failed` if writing failed; `journal_unreadable` "
         "if reading did, then run `penstock store verify`."
     ),
+    DisconnectReason.NO_QUORUM: (
+        "Start the nodes that are down: `penstock cluster status` names them. It goes on by itself"
+        " once most are there, and clients may repeat what was not acknowledged."
+    ),
+    DisconnectReason.LEADERSHIP_LOST: (
+        "Let the client repeat what was not acknowledged; ours do. Often: nodes are overloaded, or"
+        " the network between them is; see `penstock_raft_elections_total`."
+    ),
     DisconnectReason.SERVER_SHUTDOWN: _NOTHING,
     DisconnectReason.INTERNAL_ERROR: "Report it, with the trace from the log.",
     DropReason.CAPTURE_OVERFLOW: (
@@ -121,6 +129,13 @@ ADVICE: dict[Enum, str] = {
     ),
     DropReason.STORAGE_FULL: (
         "Make room. The publisher was not given an acknowledgement and may repeat."
+    ),
+    DropReason.NO_QUORUM: (
+        "Start the nodes that are down: `penstock cluster status` names them. The publisher was not"
+        " given an acknowledgement and may repeat."
+    ),
+    DropReason.LEADERSHIP_LOST: (
+        "Nothing, if it is rare: the publisher was not given an acknowledgement and may repeat."
     ),
     DropReason.STORAGE_FAILED: (
         "Look at the disk and at the log (`commit_failed`; `journal_unreadable`: run "

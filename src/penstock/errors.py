@@ -12,14 +12,20 @@
     │   ├── StorageDamaged        what is on disk is not what was written
     │   ├── StorageForeign        the directory holds something not ours, or of another version
     │   └── StorageLocked         another broker has it open
+    ├── ClusterError         the cluster cannot do it now; it may be asked again
+    │   ├── NoQuorum              too few of its nodes are up
+    │   └── LeadershipLost        another node leads by now, and has not done it
     └── ConfigError          a file, key or value is wrong; says which and what to write instead
 
 Errors that a user can meet say what to do about them: ``advice`` is printed under the message.
 """
 
 __all__ = [
+    "ClusterError",
     "ConfigError",
+    "LeadershipLost",
     "LocalProtocolError",
+    "NoQuorum",
     "PenstockError",
     "ProtocolError",
     "Refused",
@@ -78,6 +84,18 @@ class StorageForeign(StorageError):  # noqa: N818 - reads as the state it names
 
 class StorageLocked(StorageError):  # noqa: N818 - reads as the state it names
     """Another process has this data directory open."""
+
+
+class ClusterError(PenstockError):
+    """The nodes of a cluster cannot agree on it now. Nothing was acknowledged."""
+
+
+class NoQuorum(ClusterError):  # noqa: N818 - reads as the state it names
+    """Too few nodes are up, or none of them leads. It goes on by itself once they are back."""
+
+
+class LeadershipLost(ClusterError):  # noqa: N818 - reads as the state it names
+    """Only the leader may decide it, and meanwhile another node leads: ask again."""
 
 
 class ConfigError(PenstockError):

@@ -66,6 +66,8 @@ CONNACK_ACCEPTED, CONNACK_IDENTIFIER_REJECTED, CONNACK_UNAVAILABLE = 0, 2, 3
 _NOT_OPENED = {
     DisconnectReason.STORAGE_FULL,
     DisconnectReason.STORAGE_FAILED,
+    DisconnectReason.NO_QUORUM,
+    DisconnectReason.LEADERSHIP_LOST,
     DisconnectReason.INTERNAL_ERROR,
 }
 """Why a CONNECT may leave the line without its session; the standard has a code for that."""

@@ -23,12 +23,13 @@ from typing import Any
 from penstock.core.broker import Broker
 from penstock.core.commands import Command, Published, Received, TopicGone, to_event
 from penstock.core.effects import Effects, Outcome
-from penstock.errors import StorageError, StorageFull
+from penstock.errors import StorageError
 from penstock.limits import BATCH_BYTES_MAX, CAPTURE_BESIDE_WAITING_BYTES_MAX
 from penstock.model.message import FLAG_FIELDS, FLAG_QOS, FLAG_RETAIN, Extras
 from penstock.net.checkpoint import Checkpointer
 from penstock.net.clock import Clock
 from penstock.net.feed import Feed
+from penstock.net.refusals import drop_of, reason_of
 from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason, DropReason
@@ -577,7 +578,7 @@ class Pipeline:
         assert group is not None
         self._feed.failed(batch)
         for _topic, _place, _count, outlet, _time in group.tell:
-            self._refuse(outlet, _reason(error))
+            self._refuse(outlet, reason_of(error))
         self._checkpointer.failed(batch)
         self._refuse_all(batch, group.steps, error)
 
@@ -588,9 +589,8 @@ class Pipeline:
     def _refuse_all(self, batch: Batch, steps: list[Step], error: StorageError) -> None:
         """Refuse what somebody can repeat; keep what nobody can."""
         drops = self._counters.drops
-        reason = _reason(error)
-        is_full = isinstance(error, StorageFull)
-        drop = DropReason.STORAGE_FULL if is_full else DropReason.STORAGE_FAILED
+        reason = reason_of(error)
+        drop = drop_of(reason)
         refused = kept = 0
         for command, outlet, durable in steps:
             if not durable:
@@ -683,10 +683,3 @@ class Pipeline:
 def _count(command: Command | None) -> int:
     """How many messages a command holds."""
     return len(command.payloads) if isinstance(command, Published) else 0
-
-
-def _reason(error: StorageError) -> DisconnectReason:
-    """Why those are refused whose commit failed."""
-    if isinstance(error, StorageFull):
-        return DisconnectReason.STORAGE_FULL
-    return DisconnectReason.STORAGE_FAILED

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import StorageError, StorageFull
+from penstock.errors import PenstockError, StorageError, StorageFull
 from penstock.net.hub import Hub
 from penstock.obs.reasons import DisconnectReason
 
@@ -29,7 +29,17 @@ class Waiter:
         """The disk refused it."""
         if self.done.done():
             return
-        if reason is DisconnectReason.STORAGE_FULL:
-            self.done.set_exception(StorageFull(f"the disk is full: {self._undone}"))
-        else:
-            self.done.set_exception(StorageError(f"the disk failed: {self._undone}"))
+        self.done.set_exception(_error(reason, self._undone))
+
+
+def _error(reason: DisconnectReason, undone: str) -> PenstockError:
+    match reason:
+        case DisconnectReason.STORAGE_FULL:
+            return StorageFull(f"the disk is full: {undone}")
+        case DisconnectReason.NO_QUORUM:
+            advice = "start the other nodes; penstock cluster status names them"
+            return PenstockError(f"too few nodes of the cluster are up: {undone}", advice)
+        case DisconnectReason.LEADERSHIP_LOST:
+            return PenstockError(f"another node leads by now: {undone}", "ask again")
+        case _:
+            return StorageError(f"the disk failed: {undone}")

@@ -1,0 +1,164 @@
+"""How a cluster is, as one of its nodes sees it, and what that means to whoever runs it.
+
+A status is plain data: pages, metrics and the command line show it. Only the leader knows how far
+others are, so lag and contact of members are told by the leader alone; on other nodes they are
+unknown (None), and whoever wants them asks the leader.
+
+``diagnosis`` puts the whole into a sentence that says what to do. It is pure, and so can be tested
+with every kind of trouble there is.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+__all__ = ["ClusterCounts", "ClusterStatus", "MemberStatus", "NodeState", "diagnosis", "tolerance"]
+
+
+class NodeState(StrEnum):
+    """What a node is to the cluster, whatever its role at the moment."""
+
+    LONE = "lone"
+    """It stands alone, and nobody can join: it does not listen for other nodes."""
+    WAITING = "waiting"
+    """It belongs to no cluster yet: it waits for init or join."""
+    MEMBER = "member"
+    REMOVED = "removed"
+    """It was part of the cluster and is no longer."""
+
+
+class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One node of the cluster, as the leader sees it."""
+
+    id: int
+    peer_addr: str = ""
+    client_addr: str = ""
+    is_learner: bool = False
+    """It gets everything and has no vote yet: it is catching up."""
+    match: int | None = None
+    """Last entry that it is known to have; None: unknown here."""
+    lag: int | None = None
+    """Entries that it does not have yet."""
+    is_active: bool | None = None
+    """Whether it was heard of within an election timeout."""
+    contact_s: float | None = None
+    """Seconds since it was heard of."""
+
+
+class ClusterCounts(msgspec.Struct, kw_only=True):
+    """What has happened since this node started; metrics show it."""
+
+    elections: int = 0
+    """Elections that this node took part in as a candidate, or saw another win."""
+    snapshots_sent: int = 0
+    snapshots_received: int = 0
+    snapshots_failed: int = 0
+    forwarded_batches: int = 0
+    """Batches of this node's clients that went to another node's log."""
+    forward_repeats: int = 0
+    """Times that one of them was sent again."""
+    forward_refusals: int = 0
+    """Batches of other nodes that this node refused as leader."""
+
+
+class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster as one node sees it."""
+
+    node_id: int
+    cluster_id: str = ""
+    """Hexadecimal; empty while it waits."""
+    state: NodeState = NodeState.LONE
+    role: str = "leader"
+    """leader, follower, candidate or pre_candidate; learner, if it has no vote."""
+    term: int = 1
+    leader: int = 0
+    """0: none is known."""
+    leader_addr: str = ""
+    """Where clients reach it."""
+    commit: int = 0
+    applied: int = 0
+    first_index: int = 1
+    last_index: int = 0
+    members: tuple[MemberStatus, ...] = ()
+    counts: ClusterCounts = msgspec.field(default_factory=ClusterCounts)
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads."""
+        return self.leader == self.node_id != 0
+
+    @property
+    def voters(self) -> list[MemberStatus]:
+        """Members that have a vote."""
+        return [member for member in self.members if not member.is_learner]
+
+
+def tolerance(voters: int) -> int:
+    """How many of so many voters may be lost while the others go on."""
+    return max(voters - 1, 0) // 2
+
+
+def diagnosis(status: ClusterStatus) -> str:
+    """Say in a sentence how it is, and what to do if it is not well."""
+    if status.state is NodeState.LONE:
+        return "a single node: it survives no loss; give it peer_listen for others to join"
+    if status.state is NodeState.WAITING:
+        return (
+            "not part of a cluster yet: run penstock cluster init for a new one, or penstock"
+            " cluster join for one that is there"
+        )
+    if status.state is NodeState.REMOVED:
+        return "removed from the cluster: stop it; its disk may come back under a new node_id only"
+    if not status.leader:
+        return _leaderless(status)
+    if status.is_leader:
+        return _led(status)
+    return f"node {status.leader} leads; it knows how the others are"
+
+
+def _leaderless(status: ClusterStatus) -> str:
+    voters = status.voters
+    reachable = [m for m in voters if m.is_active or m.id == status.node_id]
+    needed = len(voters) // 2 + 1
+    if len(reachable) >= needed:
+        return "no leader: an election is under way; look again in a moment"
+    missing = ", ".join(str(m.id) for m in voters if m not in reachable)
+    return (
+        f"no quorum: {len(reachable)} of {len(voters)} nodes reachable; start the others"
+        f" ({missing}); nothing is acknowledged until then"
+    )
+
+
+def _led(status: ClusterStatus) -> str:
+    """Judge by what the leader knows of the others."""
+    voters = status.voters
+    silent = [m for m in voters if m.id != status.node_id and m.is_active is False]
+    spare = len(voters) - len(silent) - (len(voters) // 2 + 1)
+    if spare < 0:
+        return (
+            f"no quorum: {len(voters) - len(silent)} of {len(voters)} nodes reachable; start the"
+            f" others ({_ids(silent)}); nothing is acknowledged until then"
+        )
+    if silent:
+        lost = f"degraded: {_nodes(silent)} not reachable; start it, or replace it"
+        return f"{lost} (join a new node, then remove it); {_survives(spare)} now"
+    learners = [m for m in status.members if m.is_learner]
+    coming = f"; {_nodes(learners)} catching up" if learners else ""
+    if len(voters) == 1:
+        return f"a cluster of one: it survives no loss; join two more nodes{coming}"
+    return f"healthy: {_survives(spare)}{coming}"
+
+
+def _survives(spare: int) -> str:
+    if not spare:
+        return "it survives no further loss"
+    return f"survives the loss of {spare} node{'s' * (spare > 1)}"
+
+
+def _ids(members: list[MemberStatus]) -> str:
+    return ", ".join(str(member.id) for member in members)
+
+
+def _nodes(members: list[MemberStatus]) -> str:
+    is_one = len(members) == 1
+    return f"node{'' if is_one else 's'} {_ids(members)} {'is' if is_one else 'are'}"

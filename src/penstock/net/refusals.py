@@ -1,0 +1,31 @@
+"""Why a batch was refused, as its clients are told and as it is counted."""
+
+from typing import Final
+
+from penstock.errors import LeadershipLost, NoQuorum, PenstockError, StorageFull
+from penstock.obs.reasons import DisconnectReason, DropReason
+
+__all__ = ["drop_of", "reason_of"]
+
+_REASONS: Final[dict[type[PenstockError], DisconnectReason]] = {
+    StorageFull: DisconnectReason.STORAGE_FULL,
+    NoQuorum: DisconnectReason.NO_QUORUM,
+    LeadershipLost: DisconnectReason.LEADERSHIP_LOST,
+}
+
+_DROPS: Final = {
+    DisconnectReason.STORAGE_FULL: DropReason.STORAGE_FULL,
+    DisconnectReason.STORAGE_FAILED: DropReason.STORAGE_FAILED,
+    DisconnectReason.NO_QUORUM: DropReason.NO_QUORUM,
+    DisconnectReason.LEADERSHIP_LOST: DropReason.LEADERSHIP_LOST,
+}
+
+
+def reason_of(error: PenstockError) -> DisconnectReason:
+    """What those are told whose commit failed."""
+    return _REASONS.get(type(error), DisconnectReason.STORAGE_FAILED)
+
+
+def drop_of(reason: DisconnectReason) -> DropReason:
+    """What is counted of their messages."""
+    return _DROPS[reason]

@@ -1,0 +1,63 @@
+"""What is said of a cluster: whether it is well, what it survives, and what to do if not."""
+
+import msgspec
+import pytest
+
+from penstock.cluster.status import ClusterStatus, MemberStatus, NodeState, diagnosis, tolerance
+
+
+def members(voters, learners=0, silent=()):
+    return tuple(
+        MemberStatus(id=n, is_learner=n > voters, is_active=n not in silent)
+        for n in range(1, voters + learners + 1)
+    )
+
+
+def led(voters, learners=0, silent=()):
+    found = members(voters, learners, silent)
+    return ClusterStatus(node_id=1, leader=1, state=NodeState.MEMBER, members=found)
+
+
+@pytest.mark.parametrize(("voters", "lost"), [(0, 0), (1, 0), (2, 0), (3, 1), (4, 1), (5, 2)])
+def test_fewer_than_half_of_the_voters_may_be_lost(voters, lost):
+    assert tolerance(voters) == lost
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (led(3), "healthy: survives the loss of 1 node"),
+        (led(5), "healthy: survives the loss of 2 nodes"),
+        (led(2), "healthy: it survives no further loss"),
+        (led(3, learners=1), "healthy: survives the loss of 1 node; node 4 is catching up"),
+        (led(1, learners=2), "join two more nodes; nodes 2, 3 are catching up"),
+        (led(1), "a cluster of one: it survives no loss"),
+        (led(3, silent={2}), "degraded: node 2 is not reachable"),
+        (led(3, silent={2}), "it survives no further loss now"),
+        (led(5, silent={2}), "survives the loss of 1 node now"),
+        (led(3, silent={2, 3}), "no quorum: 1 of 3 nodes reachable; start the others (2, 3)"),
+        (led(3, learners=1, silent={4}), "healthy"),
+        (ClusterStatus(node_id=1, leader=1), "a single node"),
+        (ClusterStatus(node_id=1, state=NodeState.WAITING), "penstock cluster init"),
+        (ClusterStatus(node_id=1, state=NodeState.REMOVED), "new node_id"),
+    ],
+)
+def test_diagnosis_says_how_it_is_and_what_to_do(status, said):
+    assert said in diagnosis(status)
+
+
+def test_node_without_a_leader_counts_itself_among_the_reachable():
+    alone = msgspec.structs.replace(led(3, silent={1, 2, 3}), leader=0)
+    assert "no quorum: 1 of 3 nodes reachable; start the others (2, 3)" in diagnosis(alone)
+    with_another = msgspec.structs.replace(led(3, silent={2}), leader=0)
+    assert "an election is under way" in diagnosis(with_another)
+
+
+def test_follower_refers_to_the_leader_for_how_others_are():
+    assert diagnosis(msgspec.structs.replace(led(3), leader=2)).startswith("node 2 leads")
+
+
+def test_only_the_node_that_is_led_by_itself_is_the_leader():
+    assert led(3).is_leader
+    assert not msgspec.structs.replace(led(3), leader=2).is_leader
+    assert not ClusterStatus(node_id=0, leader=0).is_leader
