@@ -11,18 +11,31 @@ A batch belongs to one thread at a time: the loop until it is handed to the writ
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.model.message import Extras
 from penstock.store.extras import extras_bytes
 from penstock.store.producers import Note, join, note_bytes
 
-__all__ = ["RUN_WIDTH", "Batch", "Group"]
+__all__ = ["RUN_WIDTH", "Batch", "Group", "Segment"]
 
 RUN_WIDTH = 4
 """Integers per run in ``Group.runs``: position in the batch, count, time in ms, flags."""
 
 _NO_EXTRAS = Extras()
+
+
+class Segment(NamedTuple):
+    """A node's batch within an entry: whose, of which life of that node, its number, its place.
+
+    ``position`` is that of its first message in the entry, ``event`` the number of its first event.
+    """
+
+    node: int
+    life: int
+    number: int
+    position: int = 0
+    event: int = 0
 
 
 class Group:
@@ -47,6 +60,7 @@ class Batch:
         "_time_ms",
         "_topic",
         "checkpoint",
+        "configuration",
         "count",
         "drops",
         "events",
@@ -55,6 +69,8 @@ class Batch:
         "payload_bytes",
         "producers",
         "rows",
+        "segments",
+        "term",
     )
 
     def __init__(self) -> None:
@@ -70,6 +86,12 @@ class Batch:
         self.events: list[tuple[int, tuple[Any, ...]]] = []
         self.rows: list[tuple[str, bytes, bytes | None]] = []
         self.checkpoint: int | None = None
+        self.segments: list[Segment] = []
+        """Whose batches these were, where several nodes share a journal."""
+        self.configuration: tuple[int, bytes] | None = None
+        """A change of who has a say: kind and content, which the store does not look into."""
+        self.term = 0
+        """Where not 0, only the leader of this term may put the batch into the log."""
         self._topic: bytes | None = None
         self._group = Group()
         self._time_ms = 0
@@ -141,8 +163,45 @@ class Batch:
     @property
     def is_empty(self) -> bool:
         """Whether a commit of this batch would write nothing."""
-        has_content = self.count or self.drops or self.events or self.rows
-        return not has_content and self.checkpoint is None
+        return not (self.has_content or self.rows) and self.checkpoint is None
+
+    @property
+    def has_content(self) -> bool:
+        """Whether there is something for the journal, not only for the checkpoint."""
+        return bool(self.count or self.drops or self.events)
+
+    def absorb(self, other: "Batch", segment: "Segment | None" = None) -> None:
+        """Add all that another batch has for the journal, behind what is here.
+
+        Runs stay apart, so that each can be told from those of other batches by its position. No
+        topic may be dropped by either: that comes before anything else that an entry has.
+        """
+        if segment is not None:
+            self.segments.append(segment._replace(position=self.count, event=len(self.events)))
+        for topic, group in other.groups.items():
+            self._absorb_group(topic, group, other)
+        self.events += [(self.count + position, event) for position, event in other.events]
+        assert not self.drops
+        assert not other.drops
+        self.count += other.count
+        self.payload_bytes += other.payload_bytes
+        self._topic = None  # what is appended next begins a run of its own
+
+    def _absorb_group(self, topic: bytes, group: Group, other: "Batch") -> None:
+        mine = self.groups.setdefault(topic, Group())
+        place = len(mine.payloads)
+        runs = list(group.runs)
+        runs[0::RUN_WIDTH] = [self.count + position for position in group.runs[0::RUN_WIDTH]]
+        mine.runs += runs
+        mine.payloads += group.payloads
+        extras = other.extras.get(topic)
+        if extras:
+            shifted = {place + number: found for number, found in extras.items()}
+            self.extras.setdefault(topic, {}).update(shifted)
+        notes = other.producers.get(topic)
+        if notes:
+            moved = [(place + first, *rest) for first, *rest in notes]
+            self.producers.setdefault(topic, []).extend(moved)  # type: ignore[arg-type]
 
     def _note_extras(self, topic: bytes, first: int, extras: Sequence[Extras | None]) -> None:
         for number, found in enumerate(extras, start=first):

@@ -29,7 +29,7 @@ import msgspec
 
 from penstock.errors import StorageDamaged, StorageForeign
 from penstock.model.message import Extras, Message
-from penstock.store.batch import RUN_WIDTH, Batch
+from penstock.store.batch import RUN_WIDTH, Batch, Segment
 from penstock.store.extras import (
     Schedule,
     headers_between,
@@ -90,6 +90,8 @@ PRODUCER_NAMES = 28
 DROPPED_IDS = 29
 DROPPED_NAME_ENDS = 30
 DROPPED_NAMES = 31
+SEGMENTS = 32
+CONFIGURATION = 33
 
 _SIGNATURE_SECTIONS = (SIGNATURE_NUMBERS, SIGNATURES)
 _HEADER_SECTIONS = (HEADER_NUMBERS, HEADER_BOUNDS, HEADER_TEXT_BOUNDS, HEADER_TEXTS)
@@ -117,6 +119,8 @@ _U32_MAX = 0xFFFF_FFFF
 _PADDING = tuple(bytes(n) for n in (0, 7, 6, 5, 4, 3, 2, 1))
 
 _encode_events = msgspec.msgpack.Encoder().encode
+_encode_segments = msgspec.msgpack.Encoder().encode
+_decode_segments = msgspec.msgpack.Decoder(list[tuple[int, int, int, int, int]]).decode
 _decode_events = msgspec.msgpack.Decoder(list[tuple[int, tuple[Any, ...]]]).decode
 
 
@@ -147,6 +151,11 @@ def encode(
         sections += _producer_sections(batch)
     if dropped:
         sections += _dropped_sections(dropped)
+    if batch.segments:
+        sections.append((SEGMENTS, _encode_segments(batch.segments)))
+    if batch.configuration is not None:
+        kind, content = batch.configuration
+        sections.append((CONFIGURATION, bytes((kind,)) + content))
     parts: list[bytes] = [
         _BODY.pack(0, index, base_sequence, batch.count, len(batch.groups), time_ms)
     ]
@@ -416,6 +425,18 @@ class Entry:
         ends = [0, *self.column(DROPPED_NAME_ENDS)]
         names = [bytes(self.column(DROPPED_NAMES)[a:b]) for a, b in pairwise(ends)]
         return list(zip(self.column(DROPPED_IDS), names, strict=True))
+
+    @property
+    def segments(self) -> list[Segment]:
+        """Whose batches the entry holds, in order; none where the journal is one node's alone."""
+        content = self.column(SEGMENTS)
+        return [Segment(*found) for found in _decode_segments(content)] if content.nbytes else []
+
+    @property
+    def configuration(self) -> tuple[int, bytes] | None:
+        """Kind and content of a change of who has a say."""
+        content = bytes(self.column(CONFIGURATION))
+        return (content[0], content[1:]) if content else None
 
     @property
     def end_sequence(self) -> int:

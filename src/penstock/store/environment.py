@@ -205,6 +205,16 @@ class Environment:
         finally:
             os.close(file)
 
+    def copy(self, file: int) -> None:
+        """Write a compacted copy, as of one moment, to an open file or pipe."""
+        self._gate.enter()
+        try:
+            self._lmdb.copyfd(file, compact=True)
+        except lmdb.Error as error:
+            raise storage_error(error) from error
+        finally:
+            self._gate.leave()
+
     @property
     def map_bytes(self) -> int:
         """Size of the map."""

@@ -19,6 +19,7 @@ a round, not of the journal.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple, TypeVar
@@ -38,12 +39,21 @@ from penstock.store.deletions import (
     stretches_of,
 )
 from penstock.store.directory import DataDirectory
+from penstock.store.drafts import Draft, Drafts
 from penstock.store.dropped import Dropped, load_dropped, put_dropped
-from penstock.store.entry import Entry, GroupView, Placement, decode, encode
+from penstock.store.entry import Entry, GroupView, decode
 from penstock.store.environment import Environment, Transaction
 from penstock.store.index import Memory, references, row_span
 from penstock.store.journal import broken_order
 from penstock.store.keys import KEY_BYTES_MAX, index_key, journal_key, name_key, row_prefix
+from penstock.store.log import (
+    Tail,
+    get_record,
+    log_entry,
+    put_record,
+    put_tail,
+    read_tail,
+)
 from penstock.store.marks import Marks, get_marks, put_marks
 from penstock.store.reader import Reader
 from penstock.store.retention import Retention
@@ -51,6 +61,8 @@ from penstock.store.store import (
     NO_LOWS,
     NOTHING_SPARED,
     Commit,
+    Drawn,
+    LogEntry,
     Order,
     RawQuery,
     RawSlice,
@@ -61,8 +73,10 @@ from penstock.store.store import (
     TopicInfo,
     TopicMarks,
     TopicRange,
+    Write,
+    Written,
 )
-from penstock.store.topics import Topics, TopicState, put_topic, unpack_topic
+from penstock.store.topics import Topics, TopicState, put_topic
 
 __all__ = ["LmdbStore"]
 
@@ -83,11 +97,8 @@ Result = TypeVar("Result")
 class _Written(NamedTuple):
     """What a commit's transaction did, to be taken over into memory once it is durable."""
 
-    entry: bytes
-    first_offsets: tuple[int, ...]
-    states: list[TopicState]
+    draft: Draft
     slice_topics: list[int]
-    gone: list[TopicState]
     marks: Marks
 
 
@@ -116,10 +127,12 @@ class LmdbStore:
     def _open(self) -> None:
         self._topics = Topics()
         self._memory = Memory()
+        self._drafts = Drafts(self._environment, self._topics)
         self._verified: dict[int, None] = {}
         with self._environment.reading() as transaction:
             self._marks = get_marks(self._environment, transaction)
             self._dropped = load_dropped(self._environment, transaction)
+            self._record, self._committed = get_record(self._environment, transaction)
             deleted = load_deleted(self._environment, transaction, self._dropped)
         with self._topics.lock:
             for name, ranges in deleted.values():
@@ -131,6 +144,7 @@ class LmdbStore:
         self._reader = Reader(self._environment, self._topics, self._memory, self._verified)
         self._retention = Retention(self._environment, self._reader, self._topics, self._dropped)
         self._recover()
+        self._load_tail()
         self._load_topics_with_deletions()
         self._sample()
 
@@ -153,14 +167,15 @@ class LmdbStore:
         written, fsync_s = self._environment.write(
             _bytes_expected(batch), lambda transaction: self._write(transaction, batch)
         )
+        draft = written.draft
         commit = Commit(
-            index=self._next_index,
+            index=self._next_index if draft.entry else self._next_index - 1,
             base_sequence=self._next_sequence,
             count=batch.count,
-            bytes=len(written.entry),
+            bytes=len(draft.entry),
             commit_s=perf_counter() - started,
             fsync_s=fsync_s,
-            first_offsets=written.first_offsets,
+            first_offsets=draft.first_offsets,
         )
         self._take_over(written)
         return commit
@@ -170,32 +185,35 @@ class LmdbStore:
         self._environment.prepare()
 
     def _write(self, transaction: Transaction, batch: Batch) -> _Written:
-        gone = self._gone(transaction, batch) if batch.drops else []
-        states = self._states(transaction, batch)
-        first_offsets = tuple([state.next_offset for state in states])
-        placements = [
-            Placement(s.id, first) for s, first in zip(states, first_offsets, strict=True)
-        ]
-        dropped = [(state.id, state.name) for state in gone]
-        entry = encode(batch, self._next_index, self._next_sequence, placements, dropped)
-        key = journal_key(self._next_sequence, self._next_index)
-        transaction.put(key, entry, db=self._environment["journal"], append=True)
-        for table, name, value in batch.rows:
-            self._write_row(transaction, row_prefix(table) + name, value)
-        marks = self._marks
-        if batch.checkpoint is not None:
-            assert marks.checkpoint <= batch.checkpoint <= self._next_index
-            marks = msgspec.structs.replace(marks, checkpoint=batch.checkpoint)
-        slice_topics, marks = self._write_slice(transaction, marks)
-        marks = self._write_drops(transaction, marks, gone)
+        assert not self._tail.entries, "an entry is committed alone only where nobody has a say"
+        drawn = self._draw(transaction, batch)
+        if drawn.entry:
+            key = journal_key(self._next_sequence, self._next_index)
+            transaction.put(key, drawn.entry, db=self._environment["journal"], append=True)
+        slice_topics, marks = self._write_beside(transaction, batch.rows, batch.checkpoint)
+        marks = self._write_drops(transaction, marks, drawn.gone)
         if marks is not self._marks:
             put_marks(self._environment, transaction, marks)
-        return _Written(entry, first_offsets, states, slice_topics, gone, marks)
+        return _Written(drawn, slice_topics, marks)
 
-    def _gone(self, transaction: Transaction, batch: Batch) -> list[TopicState]:
-        """States of the topics that a batch drops, those that there are."""
-        found = [self._load_topic(transaction, name) for name in batch.drops]
-        return [state for state in found if state is not None]
+    def _draw(self, transaction: Transaction, batch: Batch) -> Draft:
+        """The entry that follows all that is folded."""
+        return self._drafts.draw(transaction, batch, self._next_index, self._next_sequence)
+
+    def _write_beside(
+        self,
+        transaction: Transaction,
+        rows: Sequence[tuple[str, bytes, bytes | None]],
+        checkpoint: int | None,
+    ) -> tuple[list[int], Marks]:
+        """Write what rides along: rows of the checkpoint, and a slice of the index."""
+        for table, name, value in rows:
+            self._write_row(transaction, row_prefix(table) + name, value)
+        marks = self._marks
+        if checkpoint is not None:
+            assert marks.checkpoint <= checkpoint <= self._next_index
+            marks = msgspec.structs.replace(marks, checkpoint=checkpoint)
+        return self._write_slice(transaction, marks)
 
     def _write_drops(self, transaction: Transaction, marks: Marks, gone: list[TopicState]) -> Marks:
         """Turn topics' rows into records; after the slice of the index, which may put such rows."""
@@ -207,28 +225,6 @@ class LmdbStore:
         counts = (state.info(self._topics.deleted(state.name)).count for state in gone)
         removed = marks.removed_messages + sum(counts)
         return msgspec.structs.replace(marks, removed_messages=removed)
-
-    def _states(self, transaction: Transaction, batch: Batch) -> list[TopicState]:
-        """States of the batch's topics; new ones get the next ids, not yet remembered."""
-        states = []
-        topic_id = self._topics.next_id
-        for name in batch.groups:
-            state = self._topics.get(name) or self._load_topic(transaction, name)
-            if state is None or name in batch.drops:
-                state = TopicState(topic_id, name)
-                topic_id += 1
-            states.append(state)
-        return states
-
-    def _load_topic(self, transaction: Transaction, name: bytes) -> TopicState | None:
-        state = self._topics.get(name)
-        if state is None:
-            row = transaction.get(name_key(name), db=self._environment["topics"])
-            if row is not None:
-                state = unpack_topic(row)
-                with self._topics.lock:
-                    self._topics.keep(state)
-        return state
 
     def _write_row(self, transaction: Transaction, name: bytes, value: bytes | None) -> None:
         key = name_key(name)
@@ -244,8 +240,11 @@ class LmdbStore:
         """Make memory say what is now on disk."""
         self._marks = written.marks
         self._advance(written.slice_topics)
-        entry = decode(written.entry, verify=False)
-        self._fold(entry, len(written.entry), written.states, written.gone)
+        draft = written.draft
+        if draft.entry:
+            entry = decode(draft.entry, verify=False)
+            self._fold(entry, len(draft.entry), draft.states, draft.gone)
+            self._tail.folded(entry.index, entry.end_sequence)
 
     def _fold(
         self,
@@ -277,6 +276,134 @@ class LmdbStore:
         self._topics.remove(state)
         self._dropped[state.id] = Dropped(self._next_index, state)
         self._retention.forget(state.name)
+
+    # ── The log ───────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def first_index(self) -> int:
+        """See ``LogStore``."""
+        return self._marks.compacted + 1
+
+    @property
+    def last_index(self) -> int:
+        """See ``Store``."""
+        return self._tail.last_index
+
+    @property
+    def log_floor(self) -> int:
+        """See ``Store``."""
+        return self._retention.log_floor
+
+    @log_floor.setter
+    def log_floor(self, index: int) -> None:
+        self._retention.log_floor = index
+
+    def record(self) -> bytes | None:
+        """See ``Store``."""
+        return self._record
+
+    @property
+    def committed(self) -> int | None:
+        """See ``Store``."""
+        if self._committed is None:
+            return None
+        return max(self._committed, self._next_index - 1)
+
+    def draw_up(self, batch: Batch) -> Drawn:
+        """See ``Store``."""
+        assert not self._tail.entries, "offsets follow from what is folded"
+        with self._environment.reading() as transaction:
+            draft = self._draw(transaction, batch)
+        return Drawn(draft.entry, draft.first_offsets)
+
+    def write(self, write: Write) -> Written:
+        """See ``Store``."""
+        started = perf_counter()
+        self._begin_round_if_due()
+        tail, fresh = self._tail.joined(write.entries) if write.entries else (None, [])
+        cut = self._tail.cut(write.entries[0].index) if write.entries else []
+        record = write.record
+        if record is None and write.committed != self._committed:
+            record = self._record or b""
+
+        def job(transaction: Transaction) -> tuple[list[int], Marks]:
+            put_tail(self._environment, transaction, cut, fresh)
+            topics, marks = self._write_beside(transaction, write.rows, write.checkpoint)
+            if marks is not self._marks:
+                put_marks(self._environment, transaction, marks)
+            if record is not None:
+                put_record(self._environment, transaction, record, write.committed)
+            return topics, marks
+
+        size = sum(len(entry.data) for entry in fresh) + _row_bytes(write.rows)
+        (topics, self._marks), fsync_s = self._environment.write(size, job)
+        if tail is not None:
+            self._tail.entries = tail
+        if record is not None:
+            self._record, self._committed = record, write.committed
+        self._advance(topics)
+        return Written(perf_counter() - started, fsync_s)
+
+    def fold(self, index: int) -> list[Entry]:
+        """See ``Store``."""
+        folded = []
+        for found in self._tail.entries:
+            if found.index > index:
+                break
+            entry = decode(found.data, verify=False)
+            self._fold_committed(entry)
+            folded.append(entry)
+        self._tail.folded(self._next_index - 1, self._next_sequence)
+        return folded
+
+    def _fold_committed(self, entry: Entry) -> None:
+        """Fold an entry that is on disk, and write down which topics it has dropped."""
+        gone = self._gone_by(entry)
+        if gone:
+            self._write_gone(gone)
+        with self._topics.lock:
+            for state in gone:
+                self._forget(state)
+        self._fold(entry, len(entry.buffer), self._recovered_states(entry))
+
+    def _gone_by(self, entry: Entry) -> list[TopicState]:
+        """Topics that an entry has dropped, those that are not on record as such."""
+        dropped = [(number, name) for number, name in entry.dropped if number not in self._dropped]
+        if not dropped:
+            return []
+        with self._environment.reading() as transaction:
+            found = [self._drafts.topic(transaction, name) for _, name in dropped]
+        states = [state for state in found if state is not None]
+        if [state.id for state in states] != [number for number, _ in dropped]:
+            raise broken_order(entry.index, "drops a topic that is not on record as dropped")
+        return states
+
+    def _write_gone(self, gone: list[TopicState]) -> None:
+        def job(transaction: Transaction) -> Marks:
+            marks = self._write_drops(transaction, self._marks, gone)
+            put_marks(self._environment, transaction, marks)
+            return marks
+
+        self._marks, _ = self._environment.write(0, job)
+
+    def log_entries(self, low: int, high: int, bytes_max: int) -> list[LogEntry]:
+        """See ``Store``."""
+        found: list[LogEntry] = []
+        size = 0
+        with self._environment.reading() as transaction:
+            for entry in self._reader.journal(transaction).after(low - 1):
+                size += len(entry.buffer)
+                is_next = entry.index == low + len(found) < high
+                if not is_next or (found and size > bytes_max):
+                    break
+                found.append(log_entry(bytes(entry.buffer)))
+        if not found:
+            raise LookupError(f"entry {low} is not in the log")
+        return found
+
+    def copy(self, file: int) -> None:
+        """See ``Store``."""
+        self._environment.copy(file)
 
     # ── Rounds of the index ───────────────────────────────────────────────────────────────────
 
@@ -344,6 +471,8 @@ class LmdbStore:
     def _recover(self) -> None:
         """Fold the entries after the last complete round into memory, proving their order."""
         for entry in self._reader.entries_after(self._marks.flushed_index):
+            if not self._is_committed(entry.index):
+                break  # it may still be replaced
             if entry.index != self._next_index:
                 raise broken_order(entry.index, f"follows entry {self._next_index - 1}")
             if entry.base_sequence != self._next_sequence:
@@ -351,11 +480,13 @@ class LmdbStore:
                     entry.index,
                     f"begins at sequence {entry.base_sequence} instead of {self._next_sequence}",
                 )
-            if not self._dropped.keys() >= {topic_id for topic_id, _ in entry.dropped}:
-                raise broken_order(entry.index, "drops a topic that is not on record as dropped")
-            self._fold(entry, len(entry.buffer), self._recovered_states(entry))
+            self._fold_committed(entry)
             if self._memory.fullness >= 1:
                 self._flush_all()
+
+    def _is_committed(self, index: int) -> bool:
+        """Whether a start may count on an entry: what rows of the checkpoint hold, always."""
+        return self._committed is None or index <= max(self._committed, self._marks.checkpoint)
 
     def _recovered_states(self, entry: Entry) -> list[TopicState]:
         states = []
@@ -370,14 +501,24 @@ class LmdbStore:
     def _recovered_state(self, transaction: Transaction, group: GroupView) -> TopicState:
         """The state of a group's topic, which may have been dropped by a later entry."""
         dropped = self._dropped.get(group.topic_id)
-        state = dropped.state if dropped else self._load_topic(transaction, group.name)
+        state = dropped.state if dropped else self._drafts.topic(transaction, group.name)
         return state or TopicState(group.topic_id, group.name)
+
+    def _load_tail(self) -> None:
+        """Take note of what is in the log, but was not committed when the last life ended."""
+        self._tail = Tail(self._next_index - 1, self._next_sequence)
+        with self._environment.reading() as transaction:
+            journal = self._reader.journal(transaction)
+            self._tail.entries = read_tail(journal, self._next_index - 1)
+        last = self._committed
+        if last is not None and last >= self._next_index:
+            raise broken_order(self._next_index, f"is missing, though {last} are committed")
 
     def _load_topics_with_deletions(self) -> None:
         """Those that the entries just folded did not bring to memory."""
         with self._environment.reading() as transaction:
             for name in self._topics.deleted_names():
-                self._load_topic(transaction, name)
+                self._drafts.topic(transaction, name)
 
     def _flush_all(self) -> None:
         while self.flush():
@@ -406,7 +547,7 @@ class LmdbStore:
 
     def _erase(self, name: bytes, wanted: Callable[[int, int], list[Stretch]]) -> int:
         with self._environment.reading() as transaction:
-            state = self._load_topic(transaction, name)
+            state = self._drafts.topic(transaction, name)
         if state is None:
             return 0
         erased = erase(
@@ -437,7 +578,8 @@ class LmdbStore:
 
     def replay(self) -> Iterator[Entry]:
         """See ``Store``."""
-        return self._reader.entries_after(self._marks.checkpoint)
+        entries = self._reader.entries_after(self._marks.checkpoint)
+        return takewhile(lambda entry: entry.index < self._next_index, entries)
 
     def rows(self, table: str) -> Iterator[tuple[bytes, bytes]]:
         """See ``Store``."""
@@ -538,11 +680,14 @@ class LmdbStore:
         self._directory.close()
 
 
+def _row_bytes(rows: Sequence[tuple[str, bytes, bytes | None]]) -> int:
+    return sum(len(name) + len(value or b"") for _, name, value in rows)
+
+
 def _bytes_expected(batch: Batch) -> int:
-    rows = sum(len(name) + len(value or b"") for _, name, value in batch.rows)
     return (
         batch.payload_bytes
-        + rows
+        + _row_bytes(batch.rows)
         + len(batch.drops) * ENTRY_BYTES_PER_GROUP
         + batch.count * ENTRY_BYTES_PER_MESSAGE
         + len(batch.groups) * ENTRY_BYTES_PER_GROUP

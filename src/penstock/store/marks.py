@@ -12,7 +12,9 @@ __all__ = ["MARKS_KEY", "Marks", "get_marks", "pack_marks", "put_marks", "unpack
 
 MARKS_KEY = b"marks"
 
-_MARKS = struct.Struct("<IIQQQQQ")
+_MARKS = struct.Struct("<IIQQQQQQ")
+_MARKS_BEFORE = struct.Struct("<IIQQQQQ")
+"""Without ``compacted``, as brokers wrote them that knew of no others."""
 
 
 class Marks(msgspec.Struct, frozen=True, gc=False):
@@ -29,6 +31,8 @@ class Marks(msgspec.Struct, frozen=True, gc=False):
     """Entries up to this one were looked at for having nothing to keep."""
     removed_messages: int = 0
     """How many messages retention has removed, ever."""
+    compacted: int = 0
+    """Up to this entry some may be missing; from the next on the log is whole."""
 
 
 def pack_marks(marks: Marks) -> bytes:
@@ -40,14 +44,23 @@ def pack_marks(marks: Marks) -> bytes:
 
 def unpack_marks(record: bytes | memoryview) -> Marks:
     """The inverse of ``pack_marks``; raises StorageDamaged."""
-    if len(record) == _MARKS.size:
-        checksum, *numbers = _MARKS.unpack(record)
+    layout = _MARKS_BEFORE if len(record) == _MARKS_BEFORE.size else _MARKS
+    if len(record) == layout.size:
+        checksum, *numbers = layout.unpack(record)
         if crc32(record[4:], crc32(bytes(4))) == checksum:
-            return Marks(*numbers)
+            return _completed(Marks(*numbers), is_old=layout is _MARKS_BEFORE)
     raise StorageDamaged(
         "the record of marks in the database is damaged or missing",
         "Restore the data directory from a backup.",
     )
+
+
+def _completed(marks: Marks, *, is_old: bool) -> Marks:
+    """Retention was free to make gaps up to the checkpoint when nobody else needed the log."""
+    if not is_old:
+        return marks
+    gaps = min(marks.checkpoint, marks.flushed_index)
+    return msgspec.structs.replace(marks, compacted=gaps)
 
 
 def get_marks(environment: Environment, transaction: Transaction) -> Marks:

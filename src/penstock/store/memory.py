@@ -20,14 +20,18 @@ from penstock.store.batch import Batch
 from penstock.store.deletions import NOTHING, Ranges, Stretch, erase, stretches_of
 from penstock.store.entry import Entry, GroupView, Placement, decode, encode
 from penstock.store.index import Reference, reference
+from penstock.store.log import Tail, log_entry
 from penstock.store.measure import Span, reach
 from penstock.store.raw import gather_raw, raw_next, raw_span
 from penstock.store.slices import Piece, gather, gather_marks, piece_bytes
 from penstock.store.store import (
     CLOCK_ERROR_MS_MAX,
+    LOG_UNBOUND,
     NO_LOWS,
     NOTHING_SPARED,
     Commit,
+    Drawn,
+    LogEntry,
     Order,
     RawQuery,
     RawSlice,
@@ -38,6 +42,8 @@ from penstock.store.store import (
     TopicInfo,
     TopicMarks,
     TopicRange,
+    Write,
+    Written,
 )
 from penstock.store.topics import TopicState
 
@@ -81,6 +87,11 @@ class MemoryStore:
         self._topics: dict[bytes, _Topic] = {}
         self._rows: dict[str, dict[bytes, bytes]] = {}
         self._is_closed = False
+        self._tail = Tail(0, 1)
+        self._compacted = 0
+        self._record: bytes | None = None
+        self._committed: int | None = None
+        self.log_floor = LOG_UNBOUND
 
     @property
     def next_sequence(self) -> int:
@@ -98,26 +109,108 @@ class MemoryStore:
         if self._is_closed:
             raise StorageError("the store is closed")
         with self._lock:
-            placements = self._placements(batch)
-            gone = [self._topics[name] for name in batch.drops if name in self._topics]
-            dropped = [(topic.id, topic.name) for topic in gone]
-            data = encode(batch, self._next_index, self._next_sequence, placements, dropped)
-            entry = decode(data, verify=False)
-            self._fold(entry)
-            for table, key, value in batch.rows:
-                self._put_row(table, key, value)
-            if batch.checkpoint is not None:
-                assert self._checkpoint <= batch.checkpoint <= entry.index
-                self._checkpoint = batch.checkpoint
+            base_sequence = self._next_sequence
+            drawn = self._draw(batch)
+            if drawn.data:
+                self._fold(decode(drawn.data, verify=False))
+            self._put_beside(batch.rows, batch.checkpoint)
+            index = self._next_index - 1
         return Commit(
-            index=entry.index,
-            base_sequence=entry.base_sequence,
-            count=entry.count,
-            bytes=len(data),
+            index=index,
+            base_sequence=base_sequence,
+            count=batch.count,
+            bytes=len(drawn.data),
             commit_s=perf_counter() - started,
             fsync_s=0.0,
-            first_offsets=tuple([place.first_offset for place in placements]),
+            first_offsets=drawn.first_offsets,
         )
+
+    def _draw(self, batch: Batch) -> Drawn:
+        if not batch.has_content:
+            return Drawn(b"", ())
+        placements = self._placements(batch)
+        gone = [self._topics[name] for name in batch.drops if name in self._topics]
+        dropped = [(topic.id, topic.name) for topic in gone]
+        data = encode(batch, self._next_index, self._next_sequence, placements, dropped)
+        return Drawn(data, tuple([place.first_offset for place in placements]))
+
+    def _put_beside(
+        self, rows: Sequence[tuple[str, bytes, bytes | None]], checkpoint: int | None
+    ) -> None:
+        for table, key, value in rows:
+            self._put_row(table, key, value)
+        if checkpoint is not None:
+            assert self._checkpoint <= checkpoint <= self._next_index
+            self._checkpoint = checkpoint
+
+    # ── the log ───────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def first_index(self) -> int:
+        """See ``LogStore``."""
+        return self._compacted + 1
+
+    @property
+    def last_index(self) -> int:
+        """See ``LogStore``."""
+        return self._tail.last_index
+
+    def record(self) -> bytes | None:
+        """See ``LogStore``."""
+        return self._record
+
+    @property
+    def committed(self) -> int | None:
+        """See ``LogStore``."""
+        return self._committed
+
+    def draw_up(self, batch: Batch) -> Drawn:
+        """See ``LogStore``."""
+        with self._lock:
+            return self._draw(batch)
+
+    def write(self, write: Write) -> Written:
+        """See ``LogStore``."""
+        started = perf_counter()
+        if self._is_closed:
+            raise StorageError("the store is closed")
+        with self._lock:
+            if write.entries:
+                self._tail.entries, _ = self._tail.joined(write.entries)
+            self._put_beside(write.rows, write.checkpoint)
+            self._committed = write.committed
+            if write.record is not None:
+                self._record = write.record
+        return Written(perf_counter() - started, 0.0)
+
+    def fold(self, index: int) -> list[Entry]:
+        """See ``LogStore``."""
+        with self._lock:
+            found = [tail for tail in self._tail.entries if tail.index <= index]
+            entries = [decode(tail.data, verify=False) for tail in found]
+            for entry in entries:
+                self._fold(entry)
+            return entries
+
+    def log_entries(self, low: int, high: int, bytes_max: int) -> list[LogEntry]:
+        """See ``LogStore``."""
+        found: list[LogEntry] = []
+        with self._lock:
+            tail = {entry.index: entry.data for entry in self._tail.entries}
+            for index in range(low, high):
+                folded = self._entries.get(index)
+                data = bytes(folded.buffer) if folded else tail.get(index)
+                size = len(data or b"") + sum(len(entry.data) for entry in found)
+                if data is None or (found and size > bytes_max):
+                    break
+                found.append(log_entry(data))
+        if not found:
+            raise LookupError(f"entry {low} is not in the log")
+        return found
+
+    def copy(self, file: int) -> None:  # noqa: ARG002 - as ``LogStore`` has it
+        """See ``LogStore``."""
+        raise StorageError("a store in memory can not be copied")
 
     def prepare(self) -> None:
         """See ``Store``."""
@@ -149,6 +242,12 @@ class MemoryStore:
         self._entries[entry.index] = entry
         self._next_index = entry.index + 1
         self._next_sequence = entry.end_sequence
+        self._tail.folded(entry.index, entry.end_sequence)
+
+    @property
+    def _removable(self) -> int:
+        """The last entry that neither a start nor another node will need."""
+        return min(self._checkpoint, self.log_floor - 1)
 
     def _put_row(self, table: str, key: bytes, value: bytes | None) -> None:
         rows = self._rows.setdefault(table, {})
@@ -385,7 +484,7 @@ class MemoryStore:
     def _shrink(self, order: Order, removed: Removed) -> None:
         total = order.rules.total_bytes_max
         for entry in list(self._entries.values()):
-            if total is None or entry.index > self._checkpoint or self._used_bytes() <= total:
+            if total is None or entry.index > self._removable or self._used_bytes() <= total:
                 return
             for group in entry.groups:
                 if not order.spared.keeps(group.name) and not self._is_dropped(group):
@@ -411,10 +510,11 @@ class MemoryStore:
     def _sweep(self, removed: Removed) -> None:
         """Delete entries with nothing to keep that no start will replay."""
         for entry in list(self._entries.values()):
-            if entry.index > self._checkpoint:
+            if entry.index > self._removable:
                 return
             if not any(map(self._is_live, entry.groups)):
                 del self._entries[entry.index]
+                self._compacted = max(self._compacted, entry.index)
                 removed.entries += 1
 
     def _is_live(self, group: GroupView) -> bool:

@@ -46,12 +46,13 @@ from penstock.store.entry import Entry, GroupView
 from penstock.store.environment import Environment, Transaction
 from penstock.store.index import Reference, reference, row_span
 from penstock.store.journal import JournalReader
-from penstock.store.keys import index_key, journal_key, topic_key
+from penstock.store.keys import index_key, journal_key, topic_key, unpack_journal_key
 from penstock.store.marks import Marks, put_marks
 from penstock.store.reader import Reader
 from penstock.store.slices import piece_bytes
 from penstock.store.store import (
     CLOCK_ERROR_MS_MAX,
+    LOG_UNBOUND,
     NOTHING_SPARED,
     Limits,
     Order,
@@ -129,6 +130,7 @@ class _Slice:
         self.oldest: Cursor = (0, 0)
         self.live: dict[bytes, int] = {}
         """Groups left, of the entries that lost some in this slice and are still there."""
+        self.compacted = marks.compacted
 
     def begin_stage(self) -> None:
         """Give the next stage its steps."""
@@ -155,6 +157,8 @@ class Retention:
         self._reader = reader
         self._topics = topics
         self._dropped = dropped
+        self.log_floor = LOG_UNBOUND
+        """Entries from here on stay, whatever they hold: other nodes of a cluster need them."""
         self._order: Order | None = None
         self._rules = RetentionRules()
         self._own: dict[bytes, Limits] = {}
@@ -281,6 +285,7 @@ class Retention:
         if work.removed.messages:
             total = work.marks.removed_messages + work.removed.messages
             work.marks = msgspec.structs.replace(work.marks, removed_messages=total)
+        work.marks = msgspec.structs.replace(work.marks, compacted=work.compacted)
         if work.removed.messages or work.removed.entries:
             put_marks(self._environment, work.transaction, work.marks)
 
@@ -500,8 +505,8 @@ class Retention:
         work.marks = msgspec.structs.replace(work.marks, swept=swept)
 
     def _removable(self, work: _Slice) -> int:
-        """The last entry that no start will need, neither for its events nor for the index."""
-        return min(work.marks.checkpoint, work.marks.flushed_index)
+        """The last entry that nobody will need: no start, and no other node of a cluster."""
+        return min(work.marks.checkpoint, work.marks.flushed_index, self.log_floor - 1)
 
     # ── Dropping ──────────────────────────────────────────────────────────────────────────────
 
@@ -576,6 +581,8 @@ class Retention:
         return group_count if record is None else int.from_bytes(record, "little")
 
     def _delete_entry(self, work: _Slice, key: bytes) -> None:
+        _, index = unpack_journal_key(key)
+        work.compacted = max(work.compacted, index)
         work.transaction.delete(key, db=self._environment["journal"])
         work.transaction.delete(key, db=self._environment["live"])
         work.live.pop(key, None)

@@ -36,11 +36,15 @@ from penstock.store.producers import Note
 
 __all__ = [
     "CLOCK_ERROR_MS_MAX",
+    "LOG_UNBOUND",
     "NOTHING_SPARED",
     "NO_LOWS",
     "Column",
     "Commit",
+    "Drawn",
     "Limits",
+    "LogEntry",
+    "LogStore",
     "Order",
     "RawQuery",
     "RawSlice",
@@ -54,6 +58,8 @@ __all__ = [
     "TopicMarks",
     "TopicRange",
     "TopicSlice",
+    "Write",
+    "Written",
 ]
 
 Result = TypeVar("Result")
@@ -61,6 +67,52 @@ Result = TypeVar("Result")
 CLOCK_ERROR_MS_MAX = 24 * 3600 * 1000
 """Messages dated further in the future than this never expire by age by themselves (a limit on
 count or size, or a later message of the topic, takes them). Others wait for them to come of age."""
+
+
+LOG_UNBOUND = (1 << 63) - 1
+"""A floor of the log beyond any entry: nobody else needs it."""
+
+
+class LogEntry(msgspec.Struct, frozen=True, gc=False):
+    """An entry of the log as nodes exchange it.
+
+    Of kind 0 ``data`` is the entry's content as it lies in the journal, or nothing at all. Any
+    other kind is a change of who has a say, and only those who decide on that know its content.
+    """
+
+    index: int
+    kind: int
+    data: bytes
+
+
+class Drawn(NamedTuple):
+    """A batch as the entry that it is going to be, and the offset of each group's first message."""
+
+    data: bytes
+    first_offsets: tuple[int, ...]
+
+
+class Write(msgspec.Struct, gc=False):
+    """What one transaction writes where a log is agreed upon by several.
+
+    ``entries`` replace whatever the log has from the first one's index on. ``record`` is for those
+    who agree (None: as it was); the store keeps it, and beside it how far the log is ``committed``
+    by then (None: all that is in it, always), which must not be less than what the rows contain.
+    Rows and checkpoint are those of ``Batch``.
+    """
+
+    entries: Sequence[LogEntry] = ()
+    record: bytes | None = None
+    committed: int | None = None
+    rows: list[tuple[str, bytes, bytes | None]] = []
+    checkpoint: int | None = None
+
+
+class Written(NamedTuple):
+    """What a write cost."""
+
+    commit_s: float
+    fsync_s: float
 
 
 class Commit(msgspec.Struct, frozen=True, gc=False):
@@ -486,3 +538,60 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Let go of everything; nothing else may be called afterwards."""
+
+
+class LogStore(Store, Protocol):
+    """A store whose journal is a log that several nodes agree upon.
+
+    ``commit`` is the way of a node that has nobody to ask. Where there are others, a batch is
+    drawn up, written and, once enough of them have it, folded.
+    """
+
+    @property
+    def first_index(self) -> int:
+        """From this entry on the log is whole. Any thread."""
+
+    @property
+    def last_index(self) -> int:
+        """The last entry of the log, be it folded or not. Any thread."""
+
+    @property
+    def log_floor(self) -> int:
+        """Retention removes no entry from this one on."""
+
+    @log_floor.setter
+    def log_floor(self, index: int) -> None: ...
+
+    def record(self) -> bytes | None:
+        """The record that was written last, if there is one."""
+
+    @property
+    def committed(self) -> int | None:
+        """How far the log was committed when the record was written; None: all of it is."""
+
+    def draw_up(self, batch: Batch) -> Drawn:
+        """Give a batch its place: the entry that follows the last. Writer thread only.
+
+        Everything in the log must be folded: offsets follow from what is before.
+        """
+
+    def write(self, write: Write) -> Written:
+        """Make this durable, entries without folding them. Writer thread only.
+
+        Raises a StorageError, having changed nothing.
+        """
+
+    def fold(self, index: int) -> list[Entry]:
+        """Make entries up to this one part of what is read; return them. Writer thread only.
+
+        They are committed: nothing will ever replace them.
+        """
+
+    def log_entries(self, low: int, high: int, bytes_max: int) -> list[LogEntry]:
+        """Entries ``low … high - 1``, one at least, then no more than so many bytes. Any thread.
+
+        Raises LookupError where there is none of index ``low``.
+        """
+
+    def copy(self, file: int) -> None:
+        """Write a copy of everything, as of one moment, to an open file or pipe. Any thread."""

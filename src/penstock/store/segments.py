@@ -1,0 +1,118 @@
+"""A node's part of an entry, as the batch that it was; and a batch on its way to another node.
+
+Where several nodes share a journal, the one that leads joins the batches of all into entries. Each
+node applies them batch by batch, and has to see those of others as it sees its own. A batch travels
+in the form of an entry that has no place yet: one codec, one checksum.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from penstock.store.batch import Batch, Group, Segment
+from penstock.store.entry import Entry, GroupView, Placement, decode, encode
+
+__all__ = ["Span", "batch_of", "first_offsets", "pack_batch", "spans", "unpack_batch"]
+
+_NOWHERE = Placement(0, 0)
+
+
+class Span(NamedTuple):
+    """What of an entry is one node's: messages by position, events by number."""
+
+    segment: Segment | None
+    start: int
+    end: int
+    event: int
+    event_end: int
+
+
+def pack_batch(batch: Batch) -> bytes:
+    """What a batch has for the journal, as bytes."""
+    return encode(batch, 0, 0, [_NOWHERE] * len(batch.groups), [(0, name) for name in batch.drops])
+
+
+def unpack_batch(data: bytes) -> Batch:
+    """The inverse of ``pack_batch``; raises StorageDamaged, StorageForeign."""
+    entry = decode(data)
+    return batch_of(entry, whole(entry))
+
+
+def whole(entry: Entry, segment: Segment | None = None) -> Span:
+    """All that an entry has."""
+    return Span(segment, 0, entry.count, 0, len(entry.events))
+
+
+def spans(entry: Entry) -> list[Span]:
+    """The parts of an entry, in order; all in one where the journal is one node's alone."""
+    segments = entry.segments
+    if len(segments) < 2:
+        return [whole(entry, segments[0] if segments else None)]
+    ends = [*((segment.position, segment.event) for segment in segments)]
+    ends.append((entry.count, len(entry.events)))
+    return [
+        Span(segment, start, end, event, event_end)
+        for segment, ((start, event), (end, event_end)) in zip(
+            segments, pairwise(ends), strict=True
+        )
+    ]
+
+
+def batch_of(entry: Entry, span: Span) -> Batch:
+    """One part of an entry as a batch. Everything in it is copied out of the entry."""
+    batch = Batch()
+    for group in entry.groups:
+        _add_group(batch, entry, group, span)
+    batch.count = span.end - span.start
+    events = entry.events[span.event : span.event_end]
+    batch.events = [(position - span.start, event) for position, event in events]
+    batch.drops = dict.fromkeys(name for _, name in entry.dropped)  # such an entry has one part
+    if span.segment is not None:
+        batch.segments = [span.segment]
+    return batch
+
+
+def _add_group(batch: Batch, entry: Entry, view: GroupView, span: Span) -> None:
+    runs = list(_runs(entry, view, span))
+    if not runs:
+        return
+    group = batch.groups[view.name] = Group()
+    bounds, payloads = entry.bounds, entry.payloads
+    first, end = runs[0][0], runs[-1][1]  # those of one part are in a row: parts do not mix
+    cuts = bounds[first : end + 1].tolist()
+    content = bytes(payloads[cuts[0] : cuts[-1]])
+    group.payloads = [content[a - cuts[0] : b - cuts[0]] for a, b in pairwise(cuts)]
+    batch.payload_bytes += len(content)
+    for start, stop, run in runs:
+        time_ms = entry.time_ms + entry.run_times[run]
+        position = entry.run_positions[run] - span.start
+        group.runs += (position, stop - start, time_ms, entry.flags(run))
+    if entry.has_extras:
+        _add_extras(batch, entry, view.name, first, end)
+
+
+def _runs(entry: Entry, view: GroupView, span: Span) -> Iterator[tuple[int, int, int]]:
+    """A group's runs within a span: number of the first message, one past the last, the run."""
+    positions, bounds = entry.run_positions, entry.run_bounds
+    for run in range(view.run_start, view.run_end):
+        if span.start <= positions[run] < span.end:
+            yield bounds[run], bounds[run + 1], run
+
+
+def _add_extras(batch: Batch, entry: Entry, topic: bytes, first: int, end: int) -> None:
+    extras = entry.extras(first, end)
+    if extras:
+        batch.extras[topic] = dict(sorted(extras.items()))
+    notes = list(entry.notes(first, end))
+    if notes:
+        batch.producers[topic] = notes
+
+
+def first_offsets(entry: Entry, span: Span) -> tuple[int, ...]:
+    """The offset of the first message of each group that a part has, in order."""
+    found = []
+    for view in entry.groups:
+        run = next(_runs(entry, view, span), None)
+        if run is not None:
+            found.append(view.first_offset + run[0] - view.message_start)
+    return tuple(found)
