@@ -132,7 +132,7 @@ def test_groups_of_which_everything_is_gone_are_freed_by_retention(store):
     checkpoint(store)
     assert retain_all(store, RetentionRules(), floor=1) == (0, 1)
     assert_holds(store, [])
-    assert store.size().entries == 1  # the last checkpoint's own
+    assert store.size().entries == 0
 
 
 def test_limits_count_what_is_left(store):
