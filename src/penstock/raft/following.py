@@ -164,7 +164,8 @@ def _on_proposal(node: Participant, message: Message) -> None:
                 "dropping proposal",
             )
         raise ProposalDropped(DropReason.NOT_LEADER)
-    sent = Message(MessageKind.PROPOSE, node.lead, node.id, entries=message.entries)
+    sender = message.sender or node.id
+    sent = Message(MessageKind.PROPOSE, node.lead, sender, entries=message.entries)
     node.messages.append(sent)
 
 

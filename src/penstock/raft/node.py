@@ -188,12 +188,12 @@ class Node(Participant):
         entry = change_entry(ConfChange())
         try:
             self.step(Message(MessageKind.PROPOSE, sender=self.id, entries=(entry,)))
-        except ProposalDropped as error:
+        except ProposalDropped:
             if self.trace:
                 self.trace(
                     "DEBUG",
                     "not initiating automatic transition out of joint configuration "
-                    f"{self.tracker.config}: {error}",
+                    f"{self.tracker.config}: raft proposal dropped",
                 )
         else:
             if self.trace:
