@@ -21,7 +21,7 @@ from penstock.raft.types import (
     Role,
 )
 
-__all__ = ["HANDLERS"]
+__all__ = ["HANDLERS", "fault_of"]
 
 
 # ── Time
@@ -56,8 +56,8 @@ def _on_proposal(node: Participant, message: Message) -> None:
             )
         raise ProposalDropped(DropReason.TRANSFER)
     before = node.pending_conf_index
-    proposed = [_admit(node, entry, place) for place, entry in enumerate(message.entries, 1)]
     try:
+        proposed = [_admit(node, entry, place) for place, entry in enumerate(message.entries, 1)]
         replication.append_entries(node, proposed)
     except ProposalDropped:
         node.pending_conf_index = before
@@ -73,7 +73,7 @@ def _admit(node: Participant, entry: Entry, place: int) -> tuple[bytes, EntryKin
         change = decode_change(entry)
     except msgspec.DecodeError as error:
         raise ProposalDropped(DropReason.MALFORMED) from error
-    fault = _fault_of(node, change)
+    fault = fault_of(node, change)
     if fault and node.config.validates_conf_changes:
         if node.trace:
             node.trace(
@@ -86,10 +86,11 @@ def _admit(node: Participant, entry: Entry, place: int) -> tuple[bytes, EntryKin
     return entry.data, entry.kind
 
 
-def _fault_of(node: Participant, change: ConfChange) -> str:
+def fault_of(node: Participant, change: ConfChange) -> str:
     """Why a change may not be proposed now; empty if it may.
 
-    One at a time: quorums of configurations two changes apart need not share anybody.
+    One at a time: quorums of configurations two changes apart need not share anybody. And not
+    before a commit of this term, by which a change of an earlier leader is in or out for good.
     """
     applied = node.log.applied
     if node.pending_conf_index > applied:
@@ -97,6 +98,8 @@ def _fault_of(node: Participant, change: ConfChange) -> str:
             f"possible unapplied conf change at index {node.pending_conf_index} "
             f"(applied to {applied})"
         )
+    if not node.has_committed_in_term():
+        return "nothing of this term is committed yet"
     is_joint = node.tracker.config.is_joint
     if is_joint and change.steps:
         return "must transition out of joint config first"
@@ -237,14 +240,17 @@ def _trace_unknown(node: Participant, message: Message) -> None:
 
 
 def _on_read_index(node: Participant, message: Message) -> None:
-    """Somebody wants to read what is current; nobody: this node itself."""
-    sender, context = message.sender, message.context
-    if node.tracker.is_singleton():
-        _answer_read(node, sender, context, node.log.committed)
-    elif node.has_committed_in_term():
-        _begin_read(node, sender, context)
+    """Somebody wants to read what is current; nobody: this node itself.
+
+    Before the first commit of the term even a lone voter does not know how far it had committed:
+    the commit index on the disk may be older than what it acknowledged before a crash.
+    """
+    if not message.context:
+        return
+    if node.has_committed_in_term():
+        _begin_read(node, message.sender, message.context)
     elif len(node.postponed_reads) < node.config.pending_reads_max:
-        node.postponed_reads.append((sender, context))
+        node.postponed_reads.append((message.sender, message.context))
 
 
 def _release_reads(node: Participant) -> None:
@@ -257,7 +263,8 @@ def _release_reads(node: Participant) -> None:
 
 
 def _begin_read(node: Participant, sender: NodeId, context: bytes) -> None:
-    if node.config.read_only_lease:
+    is_alone = node.tracker.is_singleton() and node.id in node.tracker.config.voters
+    if is_alone or node.config.read_only_lease:
         _answer_read(node, sender, context, node.log.committed)
     elif node.read_only.add(sender, context, node.log.committed):
         node.read_only.acknowledge(node.id, context)

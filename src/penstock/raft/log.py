@@ -17,6 +17,7 @@ last entry, and what does not match is not believed.
 A snapshot that was received is unstable in the same way, and stands for everything up to its index.
 """
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 
@@ -32,14 +33,14 @@ def data_size(entries: Sequence[Entry]) -> int:
     return sum([len(entry.data) for entry in entries])
 
 
-def _limited(entries: Sequence[Entry], bytes_max: int) -> tuple[Entry, ...]:
-    """As many entries as fit, and at least one."""
+def _limited(entries: list[Entry], start: int, stop: int, bytes_max: int) -> tuple[Entry, ...]:
+    """As many entries as fit, and at least one. Costs what is taken, however many there are."""
     size = 0
-    for count, entry in enumerate(entries):
-        size += len(entry.data)
-        if size > bytes_max and count:
-            return tuple(entries[:count])
-    return tuple(entries)
+    for place in range(start, stop):
+        size += len(entries[place].data)
+        if size > bytes_max and place > start:
+            return tuple(entries[start:place])
+    return tuple(entries[start:stop])
 
 
 class Unstable:
@@ -225,7 +226,7 @@ class Log:
         unstable = self.unstable
         offset = unstable.offset
         if low >= offset:
-            return _limited(unstable.entries[low - offset : high - offset], bytes_max)
+            return _limited(unstable.entries, low - offset, high - offset, bytes_max)
         if low < self.first_index():
             raise Compacted(low)
         cut = min(high, offset)
@@ -233,7 +234,7 @@ class Log:
         size = data_size(stable)
         if cut == high or len(stable) < cut - low or size >= bytes_max:
             return stable
-        rest = _limited(unstable.entries[: high - offset], bytes_max - size)
+        rest = _limited(unstable.entries, 0, high - offset, bytes_max - size)
         # The first one comes even if it does not fit; here it is not the first.
         return stable if size + data_size(rest) > bytes_max else stable + rest
 
@@ -249,16 +250,14 @@ class Log:
     def find_conflict_by_term(self, index: int, term: int) -> tuple[int, int]:
         """The last entry up to ``index`` whose term is not above ``term``, with its term.
 
-        Logs cannot agree behind it. If it cannot be read: where reading ends, and term 0.
+        Logs cannot agree behind it. If it cannot be read: where reading ends, and term 0. Terms
+        only grow along a log, so it is searched by halves: the log may be long, and on the disk.
         """
-        for at in range(index, 0, -1):
-            try:
-                here = self.term(at)
-            except (Compacted, Unavailable):
-                return at, 0
-            if here <= term:
-                return at, here
-        return 0, 0
+        first = self.first_index() - 1
+        if not first <= index <= self.last_index:
+            return index, 0
+        at = first + bisect_right(range(first, index + 1), term, key=self.term) - 1
+        return (at, self.term(at)) if at >= first else (max(at, 0), 0)
 
     # ── Appending
 
@@ -300,8 +299,10 @@ class Log:
     def _find_conflict(self, entries: Sequence[Entry]) -> int:
         """The first entry that is not here as it is; 0 if all are."""
         for entry in entries:
+            if entry.index > self.last_index:
+                return entry.index
             if not self.matches(entry.index, entry.term):
-                if entry.index <= self.last_index and self.trace:
+                if self.trace:
                     self.trace(
                         "INFO",
                         f"found conflict at index {entry.index} [existing term: "

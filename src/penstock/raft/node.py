@@ -9,7 +9,7 @@ from collections.abc import Callable
 from penstock.raft import elections, following, leading, membership
 from penstock.raft.conf_entries import change_entry
 from penstock.raft.config import Config
-from penstock.raft.errors import ProposalDropped
+from penstock.raft.errors import LogDamaged, ProposalDropped
 from penstock.raft.participant import Participant
 from penstock.raft.spelling import kind_name
 from penstock.raft.types import (
@@ -53,10 +53,18 @@ class Node(Participant):
         if hard_state != HardState():
             self.load(hard_state)
         if config.applied:
-            self.log.applied_to(config.applied)
+            self._load_applied(config.applied)
         self.become_follower(self.term, NO_NODE)
         if self.trace:
             self.trace("INFO", self._introduced())
+
+    def _load_applied(self, applied: int) -> None:
+        log = self.log
+        if not log.applied <= applied <= log.committed:
+            raise LogDamaged(
+                f"entry {applied} was applied; {log.applied} to {log.committed} are committed here"
+            )
+        log.applied_to(applied)
 
     def _introduced(self) -> str:
         log = self.log
@@ -180,6 +188,7 @@ class Node(Participant):
             self.role is Role.LEADER
             and self.tracker.config.auto_leave
             and log.applied >= self.pending_conf_index
+            and self.has_committed_in_term()
         ):
             self._leave_joint()
 

@@ -20,7 +20,7 @@ from contextlib import suppress
 
 import msgspec
 
-from penstock.raft import membership
+from penstock.raft import leading, membership
 from penstock.raft.conf_entries import change_entry, decode_change
 from penstock.raft.config import Config
 from penstock.raft.errors import DropReason, LogDamaged, ProposalDropped
@@ -145,6 +145,10 @@ class RawNode:
         entry; it has happened when it is applied, and not before.
         """
         self._propose((change_entry(change),))
+
+    def conf_change_fault(self, change: ConfChange) -> str:
+        """Why a leader would not make a change now; empty if it would."""
+        return leading.fault_of(self.node, change)
 
     def _propose(self, entries: tuple[Entry, ...]) -> None:
         if entries:
