@@ -57,7 +57,7 @@ def test_recovery_stands_at_the_last_entry_even_if_there_was_nothing_to_replay()
     mark = Batch()
     mark.checkpoint = 1
     store.commit(mark)
-    assert recovered(store).index == 2
+    assert recovered(store).index == 1
 
 
 def test_recovering_twice_gives_the_same_rows():

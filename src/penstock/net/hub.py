@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from time import sleep
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from penstock.cluster.line import Log
+from penstock.cluster.lone import LoneLog
 from penstock.config.schema import Config
 from penstock.core.broker import SUBSCRIBE_FAILED, Broker
 from penstock.core.commands import WillMessage
@@ -165,6 +167,7 @@ class Hub:
         counters: Counters,
         is_captured: Callable[[bytes], bool],
         signed_until_ms: int = 0,
+        log: Log | None = None,
     ) -> None:
         self.config = config
         self.limits = config.limits
@@ -214,7 +217,9 @@ class Hub:
         self.gate = _gate(config, broker, max(clock.wall_ms(), signed_until_ms + 1))
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="penstock-read")
         self._searchers = ThreadPoolExecutor(SEARCHERS, thread_name_prefix="penstock-search")
-        self.pipeline = self._make_pipeline()
+        self.on_led: Callable[[], None] = lambda: None
+        """Who is told that another node leads, or none."""
+        self.pipeline = self._make_pipeline(log or LoneLog(store))
         self._controls: dict[type, Callable[[Any], None]] = {
             Accepted: self._accepted,
             TakenOver: lambda c: c.outlet.close(DisconnectReason.SESSION_TAKEN_OVER),
@@ -225,15 +230,18 @@ class Hub:
             FollowUp: lambda c: self.pipeline.submit(c.command, c.outlet, durable=True),
         }
 
-    def _make_pipeline(self) -> Pipeline:
+    def _make_pipeline(self, log: Log) -> Pipeline:
         config, journal = self.config, self.config.journal
         return Pipeline(
             broker=self.broker,
             store=self.store,
+            log=log,
             clock=self.clock,
             counters=self.counters,
             execute=self.execute,
             refuse=self._refuse,
+            pass_on=self.pass_on,
+            on_led=self._led,
             durability=config.durability,
             durability_interval_ms=config.durability_interval_ms,
             capture_interval_ms=journal.capture_interval_ms,
@@ -318,6 +326,13 @@ class Hub:
             outlet = session.outlet
             if outlet is not None:
                 outlet.forward(live)
+
+    def _led(self) -> None:
+        self.on_led()
+
+    def pass_on(self, topic: bytes, payloads: list[bytes]) -> None:
+        """Give live messages that came to another node to whoever is connected to this one."""
+        self.forward(self.route(topic).targets, Live.of(topic, payloads))
 
     def steady_ms(self) -> int:
         """The wall clock of our start, moved on by a clock that nobody sets.

@@ -20,22 +20,23 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from penstock.cluster.line import Log
 from penstock.core.broker import Broker
 from penstock.core.commands import Command, Published, Received, TopicGone, to_event
 from penstock.core.effects import Effects, Outcome
-from penstock.errors import StorageError
+from penstock.errors import PenstockError
 from penstock.limits import BATCH_BYTES_MAX, CAPTURE_BESIDE_WAITING_BYTES_MAX
 from penstock.model.message import FLAG_FIELDS, FLAG_QOS, FLAG_RETAIN, Extras
 from penstock.net.checkpoint import Checkpointer
 from penstock.net.clock import Clock
 from penstock.net.feed import Feed
+from penstock.net.foreign import commands_of, live_of
 from penstock.net.refusals import drop_of, reason_of
 from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.batch import RUN_WIDTH, Batch, Group
 from penstock.store.store import Commit, Store
-from penstock.store.writer import Writer
 
 __all__ = ["Pipeline", "Step"]
 
@@ -99,10 +100,13 @@ class Pipeline:
         *,
         broker: Broker,
         store: Store,
+        log: Log,
         clock: Clock,
         counters: Counters,
         execute: Callable[[Effects], None],
         refuse: Callable[[Any, DisconnectReason], None],
+        pass_on: Callable[[bytes, list[bytes]], None] = lambda _topic, _payloads: None,
+        on_led: Callable[[], None] = lambda: None,
         durability: str = "sync",
         durability_interval_ms: int = 100,
         capture_interval_ms: int = 20,
@@ -115,6 +119,9 @@ class Pipeline:
         self._counters = counters
         self._execute = execute
         self._refuse = refuse
+        self._pass_on = pass_on
+        """Gives live messages of other nodes' clients to ours."""
+        self._on_led = on_led
         self._applies_first = durability == "interval"
         self._durability_interval_s = durability_interval_ms / 1000
         self._capture_interval_s = capture_interval_ms / 1000
@@ -124,7 +131,7 @@ class Pipeline:
         """Who follows the journal as it grows: told of every commit, before anyone is answered."""
         self._checkpointer = Checkpointer(broker)
         self._loop = asyncio.get_running_loop()
-        self._writer = Writer(store, self._done_on_writer)
+        self._log = log
         self._open = _Group()
         self._in_flight: _Group | None = None
         self.next_sequence = store.next_sequence
@@ -143,9 +150,9 @@ class Pipeline:
         """QoS 2 ids whose message is in the line: a repetition must not be taken for a new one."""
         self.is_congested = False
         """Whether publishers should be asked to wait for the disk."""
-        self.failure: StorageError | None = None
+        self.failure: PenstockError | None = None
         """Why the last commit failed; None once one has succeeded."""
-        self._writer.start()
+        log.begin(self)
 
     # ── joining the line ──────────────────────────────────────────────────────────────────────
 
@@ -434,24 +441,43 @@ class Pipeline:
         if self._applies_first:
             self.next_sequence += self._in_flight.batch.count
             self._next_index += 1
-        self._writer.submit(self._in_flight.batch)
+        self._log.submit(self._in_flight.batch)
 
-    def _done_on_writer(self, batch: Batch, outcome: Commit | StorageError) -> None:
-        """On the writer thread: hand the outcome to the loop, which may be gone by now."""
-        try:
-            self._loop.call_soon_threadsafe(self._done, batch, outcome)
-        except RuntimeError:
-            _log.warning("commit_after_stop", count=batch.count)
+    # ── what the log tells ────────────────────────────────────────────────────────────────────
 
-    def _done(self, batch: Batch, outcome: Commit | StorageError) -> None:
+    def committed(self, batch: Batch, commit: Commit) -> None:
+        """See ``Line``."""
+        if not self._is_closed:
+            assert self._in_flight is not None and self._in_flight.batch is batch  # noqa: PT018
+            self._committed(commit)
+            self._go_on()
+
+    def refused(self, batch: Batch, error: PenstockError) -> None:
+        """See ``Line``."""
+        if not self._is_closed:
+            assert self._in_flight is not None and self._in_flight.batch is batch  # noqa: PT018
+            self._failed(batch, error)
+            self._go_on()
+
+    def foreign(self, batch: Batch, commit: Commit) -> None:
+        """See ``Line``."""
         if self._is_closed:
             return
-        assert self._in_flight is not None and self._in_flight.batch is batch  # noqa: PT018
-        if isinstance(outcome, StorageError):
-            self._failed(batch, outcome)
-        else:
-            self._committed(outcome)
-        self._go_on()
+        self._checkpointer.committed(commit.index)
+        self._checkpointer.changed(commit.index)
+        if batch.count or batch.drops:
+            self._feed.committed(batch, commit)
+        for topic, payloads in live_of(batch):
+            self._pass_on(topic, payloads)
+        self._begin(commit)
+        self._apply([(command, None, True) for command in commands_of(batch)])
+        if batch.producers:
+            self._note_producers(batch, commit)
+
+    def led(self) -> None:
+        """See ``Line``."""
+        if not self._is_closed:
+            self._on_led()
 
     def _go_on(self) -> None:
         """After a commit: tell who waited for it, and begin the next if there is reason to."""
@@ -492,11 +518,15 @@ class Pipeline:
                 self._broker.producers.note(topic, producer, seq, first, count)
 
     def _apply_committed(self, group: _Group, commit: Commit) -> None:
+        self._begin(commit)
+        self._observe_latency(group)
+        self._apply(group.steps)
+
+    def _begin(self, commit: Commit) -> None:
+        """What is applied next is at this place of the log."""
         self.next_sequence = commit.base_sequence + commit.count
         self._next_index = commit.index + 1
         self._broker.begin(commit.index, commit.base_sequence)
-        self._observe_latency(group)
-        self._apply(group.steps)
 
     def _apply_open(self) -> None:
         steps, self._open.steps = self._open.steps, []
@@ -565,7 +595,7 @@ class Pipeline:
 
     # ── failing ───────────────────────────────────────────────────────────────────────────────
 
-    def _failed(self, batch: Batch, error: StorageError) -> None:
+    def _failed(self, batch: Batch, error: PenstockError) -> None:
         self._counters.commit_failures_total += 1
         if self.failure is None:
             _log.error("commit_failed", error=error.message, advice=error.advice)
@@ -584,9 +614,9 @@ class Pipeline:
 
     def _resubmit(self, batch: Batch) -> None:
         if not self._is_closed:
-            self._writer.submit(batch)
+            self._log.submit(batch)
 
-    def _refuse_all(self, batch: Batch, steps: list[Step], error: StorageError) -> None:
+    def _refuse_all(self, batch: Batch, steps: list[Step], error: PenstockError) -> None:
         """Refuse what somebody can repeat; keep what nobody can."""
         drops = self._counters.drops
         reason = reason_of(error)
@@ -655,7 +685,7 @@ class Pipeline:
     def run_on_writer(self, job: Callable[[], None]) -> None:
         """Run ``job`` on the writer thread, between two commits."""
         if not self._is_closed:
-            self._writer.run(job)
+            self._log.run_on_writer(job)
 
     @property
     def is_idle(self) -> bool:
@@ -677,7 +707,7 @@ class Pipeline:
         self._is_closed = True
         if self._commit_timer is not None:
             self._commit_timer.cancel()
-        self._writer.close()
+        self._log.close()
 
 
 def _count(command: Command | None) -> int:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Self
 
+from penstock.cluster.lone import LoneLog
 from penstock.core.broker import Broker
 from penstock.core.effects import Effects, FollowUp
 from penstock.errors import StorageError  # noqa: TC001
@@ -51,6 +52,7 @@ class Bench:
         self.pipeline = Pipeline(
             broker=self.broker,
             store=self.store,
+            log=LoneLog(self.store),
             clock=self.clock,
             counters=self.counters,
             execute=self._execute,

@@ -233,13 +233,13 @@ async def test_a_failed_commit_refuses_exactly_its_commands(error, reason, drop)
         bench.pipeline.submit(LIVE, "live", durable=False)
         await until(lambda: bench.store.attempts == 1)
         publish(bench, b"5", outlet="third")
-        failing = bench.pipeline._done
+        failing = bench.pipeline.refused
 
         def mend(batch, outcome) -> None:
             bench.store.error = None
             failing(batch, outcome)
 
-        bench.pipeline._done = mend
+        bench.pipeline.refused = mend
         bench.store.gate.set()
         await until(lambda: bench.store.next_sequence == 2)
         await bench.pipeline.drain()

@@ -270,9 +270,9 @@ class LateNews:
     """Keeps from the loop that a commit is done, though the disk has it."""
 
     def __init__(self, pipeline, monkeypatch) -> None:
-        self._done = pipeline._done
+        self._done = pipeline.committed
         self._kept: list = []
-        monkeypatch.setattr(pipeline, "_done", lambda *news: self._kept.append(news))
+        monkeypatch.setattr(pipeline, "committed", lambda *news: self._kept.append(news))
 
     async def arrival(self) -> None:
         while not self._kept:

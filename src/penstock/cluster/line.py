@@ -1,0 +1,51 @@
+"""Between the broker and the log: a batch goes one way, what became of batches comes the other.
+
+A broker gathers commands into a batch and hands it over (``Log.submit``). It learns what became of
+it, and of the batches of all other nodes, in the order of the log, as the ``Line`` that it is. It
+does not know who leads, nor whether there is anybody else.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from penstock.errors import PenstockError
+from penstock.store.batch import Batch
+from penstock.store.store import Commit
+
+__all__ = ["Line", "Log"]
+
+
+class Line(Protocol):
+    """Who is told what is in the log. Called on the event loop, in order."""
+
+    def committed(self, batch: Batch, commit: Commit) -> None:
+        """The batch that was handed over is in the log for good, at this place."""
+
+    def foreign(self, batch: Batch, commit: Commit) -> None:
+        """A batch of another node, or of an earlier life of this one, is in the log for good."""
+
+    def refused(self, batch: Batch, error: PenstockError) -> None:
+        """The batch that was handed over was given up.
+
+        After ``NoQuorum`` it may turn up in the log all the same, as a foreign one: those who wait
+        were told that nothing is known of it.
+        """
+
+    def led(self) -> None:
+        """Who leads has changed, or whether anybody does."""
+
+
+class Log(Protocol):
+    """Where batches go."""
+
+    def begin(self, line: Line) -> None:
+        """Tell this one from now on. Once, before anything is handed over."""
+
+    def submit(self, batch: Batch) -> None:
+        """Put a batch into the log. The next one only after this one was answered."""
+
+    def run_on_writer(self, job: Callable[[], None]) -> None:
+        """Run ``job`` in the thread that writes, between two writes."""
+
+    def close(self) -> None:
+        """Finish what is being written, and take nothing more."""
