@@ -14,6 +14,7 @@
     │   └── StorageLocked         another broker has it open
     ├── ClusterError         the cluster cannot do it now; it may be asked again
     │   ├── NoQuorum              too few of its nodes are up
+    │   ├── NotLeader             another node has to be asked; carries where it is
     │   └── LeadershipLost        another node leads by now, and has not done it
     └── ConfigError          a file, key or value is wrong; says which and what to write instead
 
@@ -26,6 +27,7 @@ __all__ = [
     "LeadershipLost",
     "LocalProtocolError",
     "NoQuorum",
+    "NotLeader",
     "PenstockError",
     "ProtocolError",
     "Refused",
@@ -92,6 +94,16 @@ class ClusterError(PenstockError):
 
 class NoQuorum(ClusterError):  # noqa: N818 - reads as the state it names
     """Too few nodes are up, or none of them leads. It goes on by itself once they are back."""
+
+
+class NotLeader(ClusterError):  # noqa: N818 - reads as the state it names
+    """The node that was asked does not lead; clients reach the one that does at ``leader_addr``."""
+
+    def __init__(self, leader: int, leader_addr: str) -> None:
+        super().__init__(
+            f"this node does not lead; node {leader} does", f"ask it, at {leader_addr}"
+        )
+        self.leader_addr = leader_addr
 
 
 class LeadershipLost(ClusterError):  # noqa: N818 - reads as the state it names

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from time import sleep
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from penstock.cluster.consensus import Consensus, LoneConsensus
 from penstock.cluster.line import Log
 from penstock.cluster.lone import LoneLog
 from penstock.config.schema import Config
@@ -186,6 +187,7 @@ class Hub:
         self.clients: set[Outlet] = set()
         self.identities: dict[bytes, Any] = {}
         """Client ids of the binary protocol, and the connection that has each."""
+        self.consensus: Consensus = LoneConsensus(lambda: store.next_index - 1)
         self.desks: Desks
         """Set by whoever builds the broker: desks need a hub."""
         self.producing: Producing

@@ -8,12 +8,21 @@ lease that is over) are no error: what was to be done to them is done.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from penstock.cluster.frames import Member
 from penstock.core.commands import GroupConfigured, GroupGone, TopicConfigured
 from penstock.core.rate import milli_rate
-from penstock.limits import LEASES_MAX
+from penstock.errors import ClusterError
+from penstock.limits import LEASES_MAX, MEMBERS_MAX, NODE_ID_MAX
 from penstock.net.desks import Start
 from penstock.net.queue import changes, fetch, listing, producing, staging
-from penstock.net.queue.faults import BAD_REQUEST, Fault, group_fault, steer_fault, too_many
+from penstock.net.queue.faults import (
+    BAD_REQUEST,
+    BOOTSTRAP_FAILED,
+    Fault,
+    group_fault,
+    steer_fault,
+    too_many,
+)
 from penstock.net.queue.poll import Poll
 from penstock.net.queue.replies import Slot
 from penstock.net.queue.terms import delay_ms, place_of, reason_of, visibility_ms
@@ -213,9 +222,26 @@ def _redrive(door: "QueueConnection", message: queue_pb2.Redrive, slot: Slot) ->
 # ── the rest ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _bootstrap(_door: "QueueConnection", _message: queue_pb2.Bootstrap, slot: Slot) -> None:
-    """A single node needs no other, and has begun already: whatever the list, it is ignored."""
-    slot.ok()
+def _bootstrap(door: "QueueConnection", message: queue_pb2.Bootstrap, slot: Slot) -> None:
+    """Begin a cluster; a node that has begun with the same nodes, or stands alone, has done it."""
+
+    def begun(error: ClusterError | None) -> None:
+        if error is None:
+            slot.ok()
+        else:
+            slot.fail(Fault(BOOTSTRAP_FAILED, str(error)))
+
+    if not _is_refused(slot, _nodes_fault(message)):
+        members = [Member(node.id, node.peer_addr) for node in message.nodes]
+        door.hub.consensus.bootstrap(members, begun)
+
+
+def _nodes_fault(message: queue_pb2.Bootstrap) -> Fault | None:
+    """Say what is wrong with the list, as far as that can be said without knowing the node."""
+    fault = too_many(message.nodes, MEMBERS_MAX, "nodes")
+    if fault is None and any(not 0 < node.id <= NODE_ID_MAX for node in message.nodes):
+        return Fault(BOOTSTRAP_FAILED, f"the id of a node is a number from 1 to {NODE_ID_MAX}")
+    return fault
 
 
 def _is_refused(slot: Slot, fault: Fault | None) -> bool:

@@ -26,11 +26,13 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from penstock.errors import ClusterError
 from penstock.limits import KIB
 from penstock.net.connection import Connection
 from penstock.net.hub import Hub
 from penstock.net.outbox import Outbox
 from penstock.net.queue.calls import HANDLERS, LOOKS_AT_MESSAGES, LOOKS_AT_STATE
+from penstock.net.queue.elsewhere import READS, misplaced, unconfirmed
 from penstock.net.queue.errands import Errands
 from penstock.net.queue.faults import BAD_REQUEST, OVERSIZED, TOO_LARGE, Fault, group_fault
 from penstock.net.queue.producing import produce_run
@@ -74,6 +76,7 @@ class QueueConnection(Connection):
     """One client's connection."""
 
     __slots__ = (
+        "_elsewhere",
         "_ending",
         "_handlers",
         "_has_asked",
@@ -132,6 +135,13 @@ class QueueConnection(Connection):
             Oversized: self._on_oversized,
             Violation: self._on_violation,
         }
+        self._elsewhere = self._handlers | {
+            ProduceRun: self._on_produce_elsewhere,
+            AckRun: self._on_leases_elsewhere,
+            NackRun: self._on_leases_elsewhere,
+            Call: self._on_call_elsewhere,
+        }
+        """What is done instead while another node leads, or none."""
         hub.counters.clients_connected += 1
         _keep_alive(transport)
         self.file(accepted_at + hub.limits.connect_timeout_s)
@@ -178,6 +188,7 @@ class QueueConnection(Connection):
             return
         monotonic, replies = self._hub.monotonic, self.replies
         turn_ends_at = monotonic() + TURN_S
+        handlers = self._handlers if self.hub.consensus.is_leader else self._elsewhere
         for position, event in enumerate(events):
             if position and monotonic() > turn_ends_at:
                 self._hold(events[position:])
@@ -186,7 +197,7 @@ class QueueConnection(Connection):
             if self._is_blocked or replies.unanswered >= UNANSWERED_MAX or self.reason:
                 self._hold(events[position:])
                 return
-            self._handlers[type(event)](event, now_ms)
+            handlers[type(event)](event, now_ms)
         if self.is_waiting():
             self.pause_reading()
 
@@ -284,11 +295,54 @@ class QueueConnection(Connection):
         if call.kind == "subscribe":
             self._subscribe(call.message, slot)
         elif call.kind in LOOKS_AT_MESSAGES and not call.request_id:
-            self.when_stored(lambda: HANDLERS[call.kind](self, call.message, slot))
+            self.when_stored(lambda: self._serve(call, slot))
         elif call.kind in LOOKS_AT_STATE and not call.request_id:
-            self._when_applied(lambda: HANDLERS[call.kind](self, call.message, slot))
+            self._when_applied(lambda: self._serve(call, slot))
         else:
+            self._serve(call, slot)
+
+    def _serve(self, call: Call, slot: Slot) -> None:
+        """Do what was asked; what is read must be current, also if others may lead by now."""
+        consensus = self.hub.consensus
+        if not consensus.is_clustered or call.kind not in READS:
             HANDLERS[call.kind](self, call.message, slot)
+            return
+
+        def confirmed(error: ClusterError | None) -> None:
+            if error is not None:
+                slot.fail(unconfirmed(consensus, error))
+            elif self.reason is None:
+                HANDLERS[call.kind](self, call.message, slot)
+
+        consensus.read_barrier(confirmed)
+
+    # ── requests at a node that does not lead ─────────────────────────────────────────────────
+
+    def _on_produce_elsewhere(self, run: ProduceRun, _now_ms: int) -> None:
+        self._turn_away("produce", len(run.payloads), run.request_ids)
+
+    def _on_leases_elsewhere(self, run: AckRun | NackRun, _now_ms: int) -> None:
+        self._turn_away("ack", len(run.leases), run.request_ids)
+
+    def _on_call_elsewhere(self, call: Call, now_ms: int) -> None:
+        if misplaced(self.hub.consensus, call.kind) is None:
+            self._on_call_here(call, now_ms)
+        else:
+            self._turn_away(call.kind, 1, [call.request_id] if call.request_id else None)
+
+    def _on_call_here(self, call: Call, _now_ms: int) -> None:
+        """Read what is there, as nobody leads who would know better."""
+        slot = self.replies.open(1, [call.request_id] if call.request_id else None)
+        HANDLERS[call.kind](self, call.message, slot)
+
+    def _turn_away(self, kind: str, count: int, ids: list[int] | None) -> None:
+        """Refuse requests; a channel for messages has no place for refusals, and ends."""
+        if self._push is not None:
+            self.close(DisconnectReason.LEADERSHIP_LOST, "this node leads no longer")
+            return
+        fault = misplaced(self.hub.consensus, kind)
+        assert fault is not None
+        self.replies.open(count, ids).fail(fault)
 
     def _on_bad(self, bad: Bad, _now_ms: int) -> None:
         if self._push is None:

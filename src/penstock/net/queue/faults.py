@@ -1,6 +1,7 @@
 """What a request is refused for, in the codes of the protocol, and who may do what to which topic.
 
-The first codes are those that every client knows; ``forbidden`` and ``limit`` are Penstock's own.
+The first codes are those that every client knows; ``forbidden``, ``limit`` and ``no_quorum`` are
+Penstock's own.
 What a client may read is more than it may write: dead letters are read like any topic, but only
 the broker puts them there.
 """
@@ -23,9 +24,12 @@ from penstock.obs.reasons import DisconnectReason
 
 __all__ = [
     "BAD_REQUEST",
+    "BOOTSTRAP_FAILED",
     "FORBIDDEN",
     "INTERNAL",
     "LIMIT",
+    "NOT_LEADER",
+    "NO_QUORUM",
     "OVERSIZED",
     "PAYLOAD_TOO_LARGE",
     "RATE_LIMITED",
@@ -44,6 +48,9 @@ BAD_REQUEST: Final = "bad_request"
 PAYLOAD_TOO_LARGE: Final = "payload_too_large"
 RATE_LIMITED: Final = "rate_limited"
 INTERNAL: Final = "internal"
+NOT_LEADER: Final = "not_leader"
+NO_QUORUM: Final = "no_quorum"
+BOOTSTRAP_FAILED: Final = "bootstrap_failed"
 FORBIDDEN: Final = "forbidden"
 LIMIT: Final = "limit"
 
@@ -51,8 +58,16 @@ LIMIT: Final = "limit"
 _TEXTS = {
     DisconnectReason.STORAGE_FULL: "the broker's disk is full: nothing changed, ask again later",
     DisconnectReason.STORAGE_FAILED: "the broker's disk failed: nothing changed, ask again later",
+    DisconnectReason.NO_QUORUM: "too few nodes of the cluster are up: ask again later",
+    DisconnectReason.LEADERSHIP_LOST: "another node leads by now: nothing changed, ask again",
 }
 """What a client is told when the disk refuses."""
+
+_CLUSTER_CODES = {
+    DisconnectReason.NO_QUORUM: (NO_QUORUM, 1_000),
+    DisconnectReason.LEADERSHIP_LOST: (NOT_LEADER, 100),
+}
+"""Code and when to ask again. After ``no_quorum`` it may have been done, or be done yet."""
 
 
 class Fault(NamedTuple):
@@ -61,6 +76,8 @@ class Fault(NamedTuple):
     code: str
     text: str
     retry_ms: int = 0
+    leader_addr: str = ""
+    """Where the leader is, if it is another node."""
 
 
 TOO_LARGE: Final = Fault(
@@ -120,9 +137,10 @@ def too_many(values: Sized, maximum: int, what: str) -> Fault | None:
 
 
 def storage_fault(reason: DisconnectReason, detail: str) -> Fault:
-    """Say that the disk refused, or that we failed."""
+    """Say that the disk or the cluster refused, or that we failed."""
     text = _TEXTS.get(reason) or f"the broker failed: {reason.value}"
-    return Fault(INTERNAL, f"{text} ({detail})" if detail else text)
+    code, retry_ms = _CLUSTER_CODES.get(reason, (INTERNAL, 0))
+    return Fault(code, f"{text} ({detail})" if detail else text, retry_ms)
 
 
 def _reserved(topic: bytes) -> Fault:

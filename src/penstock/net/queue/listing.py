@@ -38,10 +38,6 @@ PAGE_MAX = 500
 COUNTED_AT_ONCE = 500
 """Topics, and groups, that are counted before others have a turn."""
 
-NODE = 1
-TERM = 1
-"""What a single node calls itself, and the time since it was born."""
-
 
 # ── topics ────────────────────────────────────────────────────────────────────────────────────
 
@@ -209,7 +205,7 @@ def _key(key: Key) -> queue_pb2.Key:
 
 
 def stats(door: "QueueConnection", _message: Stats, slot: Slot) -> None:
-    """Tell how the broker is: a cluster of one, which leads."""
+    """Tell how the broker is, and what it knows of its cluster."""
     _Count(door.hub, slot).go_on()
 
 
@@ -235,12 +231,13 @@ class _Count:
             self._respond()
 
     def _respond(self) -> None:
+        consensus = self._hub.consensus
         result = StatsResult(
             last_applied=self._hub.broker.index,
-            current_leader=NODE,
-            current_term=TERM,
-            last_log_index=self._hub.store.next_index - 1,
-            is_leader=True,
+            current_leader=consensus.leader,
+            current_term=consensus.term,
+            last_log_index=consensus.status().last_index,
+            is_leader=consensus.is_leader,
             topics=len(self._hub.broker.topics),
             messages=self._messages,
             in_flight=self._in_flight,

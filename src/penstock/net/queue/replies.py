@@ -12,6 +12,7 @@ the slot itself: ``outcome`` answers Ok, ``produced`` answers Produced, and if t
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from penstock.net.queue.faults import Fault, storage_fault
 from penstock.obs.reasons import DisconnectReason
@@ -58,15 +59,17 @@ class Slot:
     def fail(self, fault: Fault) -> None:
         """Respond with Error."""
         self._replies.refused(self.count)
-        code, text, retry_ms = fault
+        make = partial(
+            encode.error,
+            fault.code,
+            fault.text,
+            leader_addr=fault.leader_addr,
+            retry_after_ms=fault.retry_ms,
+        )
         if self._ids is None:
-            self.answer(encode.error(code, text, retry_after_ms=retry_ms) * self.count)
-            return
-        errors = [
-            encode.error(code, text, retry_after_ms=retry_ms, request_id=request_id)
-            for request_id in self._ids
-        ]
-        self.answer(b"".join(errors))
+            self.answer(make() * self.count)
+        else:
+            self.answer(b"".join([make(request_id=request_id) for request_id in self._ids]))
 
     def respond(self, response: Response) -> None:
         """Respond to a single request with any other message."""
