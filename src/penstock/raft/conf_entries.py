@@ -32,8 +32,8 @@ def is_conf_change(entry: Entry) -> bool:
 
 
 def leaves_joint(change: ConfChange) -> bool:
-    """Whether a change is the one that leaves a joint configuration."""
-    return not change.steps and change.transition is ConfChangeTransition.AUTO
+    """Whether a change is the one that leaves a joint configuration: whatever has no steps."""
+    return not change.steps
 
 
 def joint_auto_leave(change: ConfChange) -> bool | None:

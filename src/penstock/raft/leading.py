@@ -2,12 +2,12 @@
 
 import msgspec
 
-from penstock.raft import replication
+from penstock.raft import membership, replication
 from penstock.raft.conf_entries import decode_change, is_conf_change
+from penstock.raft.confchange import ConfChangeError
 from penstock.raft.errors import DropReason, ProposalDropped
 from penstock.raft.participant import Participant
 from penstock.raft.progress import Progress, ProgressState
-from penstock.raft.quorum import VoteResult
 from penstock.raft.spelling import change_text
 from penstock.raft.types import (
     NO_NODE,
@@ -28,7 +28,7 @@ __all__ = ["HANDLERS", "fault_of"]
 
 
 def _on_beat(node: Participant, _message: Message) -> None:
-    replication.broadcast_heartbeat(node, node.read_only.last_context())
+    replication.broadcast_heartbeat(node, node.read_only.heartbeat_context())
 
 
 def _on_check_quorum(node: Participant, _message: Message) -> None:
@@ -105,6 +105,19 @@ def fault_of(node: Participant, change: ConfChange) -> str:
         return "must transition out of joint config first"
     if not is_joint and not change.steps:
         return "not in joint state; refusing empty conf change"
+    return _impossibility_of(node, change)
+
+
+def _impossibility_of(node: Participant, change: ConfChange) -> str:
+    """Why a change could not be applied; empty if it could.
+
+    No other change is under way, so it will be applied to the configuration of now. One that fails
+    then would fail on every node, and again at every start.
+    """
+    try:
+        membership.plan(node, change)
+    except ConfChangeError as error:
+        return str(error)
     return ""
 
 
@@ -216,7 +229,10 @@ def _on_unreachable(node: Participant, message: Message) -> None:
 def _on_snapshot_status(node: Participant, message: Message) -> None:
     """A snapshot was sent, or not. Either way, wait for a sign of life before sending more."""
     progress = node.tracker.progress.get(message.sender)
-    if progress is None or progress.state is not ProgressState.SNAPSHOT:
+    if progress is None:
+        _trace_unknown(node, message)
+        return
+    if progress.state is not ProgressState.SNAPSHOT:
         return
     if message.reject:
         progress.pending_snapshot = 0  # before: or we would go on behind a snapshot it never got
@@ -267,15 +283,15 @@ def _begin_read(node: Participant, sender: NodeId, context: bytes) -> None:
     if is_alone or node.config.read_only_lease:
         _answer_read(node, sender, context, node.log.committed)
     elif node.read_only.add(sender, context, node.log.committed):
-        node.read_only.acknowledge(node.id, context)
-        replication.broadcast_heartbeat(node, context)
+        number = node.read_only.heartbeat_context()
+        node.read_only.acknowledge(node.id, number)
+        replication.broadcast_heartbeat(node, number)
 
 
 def _confirm_reads(node: Participant, sender: NodeId, context: bytes) -> None:
-    acks = node.read_only.acknowledge(sender, context)
-    if node.tracker.config.voters.vote_result(acks) is VoteResult.WON:
-        for read in node.read_only.advance(context):
-            _answer_read(node, read.sender, read.context, read.index)
+    node.read_only.acknowledge(sender, context)
+    for read in node.read_only.advance(node.tracker.config.voters):
+        _answer_read(node, read.sender, read.context, read.index)
 
 
 def _answer_read(node: Participant, sender: NodeId, context: bytes, index: int) -> None:

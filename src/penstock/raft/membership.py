@@ -7,20 +7,23 @@ from penstock.raft.participant import Participant
 from penstock.raft.tracker import Tracker
 from penstock.raft.types import NO_NODE, ConfChange, ConfState, Role
 
-__all__ = ["apply_change", "restore"]
+__all__ = ["apply_change", "plan", "restore"]
 
 
 def apply_change(node: Participant, change: ConfChange) -> ConfState:
     """Go over to the next configuration. Raises ConfChangeError if there is no way to it."""
+    return _switch(node, plan(node, change))
+
+
+def plan(node: Participant, change: ConfChange) -> Changed:
+    """What a change would lead to. Raises ConfChangeError if there is no way."""
     changer = Changer(node.tracker, node.log.last_index)
     auto_leave = joint_auto_leave(change)
     if leaves_joint(change):
-        made = changer.leave_joint()
-    elif auto_leave is None:
-        made = changer.simple(change.steps)
-    else:
-        made = changer.enter_joint(auto_leave, change.steps)
-    return _switch(node, made)
+        return changer.leave_joint()
+    if auto_leave is None:
+        return changer.simple(change.steps)
+    return changer.enter_joint(auto_leave, change.steps)
 
 
 def restore(node: Participant, state: ConfState) -> None:

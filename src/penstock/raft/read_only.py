@@ -1,65 +1,73 @@
 """Reads that wait until the leader is known to lead.
 
 A read must see everything that was acknowledged before it was asked for. The leader notes how far
-it has committed, and asks all by a heartbeat whether it still leads. If a quorum says yes to a
-heartbeat that was sent after the read was asked, nobody else had committed anything by then, and
+it has committed, and asks all by a heartbeat whether it still leads. If a quorum says yes to
+heartbeats that were sent after the read was asked, nobody else had committed anything by then, and
 the read is current once the noted index is applied.
 
-An answer to a later heartbeat confirms all earlier reads, too.
+Reads are numbered within a term, and a heartbeat carries the number of the last one. An answer to
+it confirms all up to that number, so answers to different heartbeats add up. What the askers call
+their reads does not matter to it: two may use the same name.
 """
 
+from collections import deque
+
+import msgspec
+
+from penstock.raft.quorum import JointConfig
 from penstock.raft.types import NodeId
 
 __all__ = ["PendingRead", "ReadOnly"]
 
+_NUMBER_BYTES = 8
 
-class PendingRead:
-    """A read: who asked (nobody: this node), how far was committed, and who said yes so far."""
 
-    __slots__ = ("acks", "context", "index", "sender")
+class PendingRead(msgspec.Struct, frozen=True, gc=False):
+    """A read: who asked (nobody: this node), by which name, and how far was committed."""
 
-    def __init__(self, sender: NodeId, context: bytes, index: int) -> None:
-        self.sender = sender
-        self.context = context
-        self.index = index
-        self.acks: dict[NodeId, bool] = {}
+    sender: NodeId
+    context: bytes
+    index: int
 
 
 class ReadOnly:
-    """Reads in the order in which they were asked, by their contexts, which are unique."""
+    """Reads of one term, in the order in which they were asked."""
 
-    __slots__ = ("_count_max", "_reads")
+    __slots__ = ("_acks", "_confirmed", "_count_max", "_reads")
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
-        self._reads: dict[bytes, PendingRead] = {}
+        self._reads: deque[PendingRead] = deque()
+        self._confirmed = 0
+        self._acks: dict[NodeId, int] = {}
 
     def __len__(self) -> int:
         return len(self._reads)
 
+    @property
+    def _last(self) -> int:
+        return self._confirmed + len(self._reads)
+
     def add(self, sender: NodeId, context: bytes, index: int) -> bool:
-        """Note a read; False if it waits already, or if too many do: it is to be asked again."""
-        if context in self._reads or len(self._reads) >= self._count_max:
+        """Note a read; False if too many wait: it is to be asked again."""
+        if len(self._reads) >= self._count_max:
             return False
-        self._reads[context] = PendingRead(sender, context, index)
+        self._reads.append(PendingRead(sender, context, index))
         return True
 
-    def acknowledge(self, node_id: NodeId, context: bytes) -> dict[NodeId, bool]:
-        """Somebody followed us when it saw this context; all who did so far."""
-        read = self._reads.get(context)
-        if read is None:
-            return {}
-        read.acks[node_id] = True
-        return read.acks
+    def heartbeat_context(self) -> bytes:
+        """What a heartbeat carries so that its answers confirm all reads; empty if none waits."""
+        return self._last.to_bytes(_NUMBER_BYTES, "big") if self._reads else b""
 
-    def advance(self, context: bytes) -> list[PendingRead]:
-        """The read of this context is confirmed: take it and all before it."""
-        done: list[PendingRead] = []
-        if context in self._reads:
-            while not done or done[-1].context != context:
-                done.append(self._reads.pop(next(iter(self._reads))))
-        return done
+    def acknowledge(self, node_id: NodeId, context: bytes) -> None:
+        """Somebody followed us when it saw this context. No number was given out above the last."""
+        number = int.from_bytes(context, "big") if len(context) == _NUMBER_BYTES else 0
+        if self._acks.get(node_id, 0) < number <= self._last:
+            self._acks[node_id] = number
 
-    def last_context(self) -> bytes:
-        """What a heartbeat carries so that reads are confirmed whose own heartbeat was lost."""
-        return next(reversed(self._reads), b"")
+    def advance(self, voters: JointConfig) -> list[PendingRead]:
+        """Take the reads that a quorum has confirmed."""
+        confirmed = min(voters.committed_index(self._acks.get), self._last)
+        count = max(0, confirmed - self._confirmed)
+        self._confirmed += count
+        return [self._reads.popleft() for _ in range(count)]

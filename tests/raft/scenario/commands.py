@@ -1,6 +1,7 @@
 """The commands of the language. What they do is etcd's.
 
-``read-index`` and the option ``max-size-per-msg`` of ``add-nodes`` are ours.
+Ours are ``read-index``, ``report-snapshot`` and ``restart``, and the options ``max-size-per-msg``,
+``max-inflight-bytes`` and ``max-uncommitted-size`` of ``add-nodes``.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,6 +40,10 @@ def _ids(directive: Directive, name: str) -> tuple[int, ...]:
     return tuple(map(int, directive.values(name) or ()))
 
 
+def _number(directive: Directive, name: str, default: int) -> int:
+    return int(directive.value(name, str(default)))
+
+
 def _node(env: Environment, directive: Directive, place: int = 0) -> Node:
     return env.nodes[int(directive.names[place])]
 
@@ -50,7 +55,7 @@ def _nodes(env: Environment, directive: Directive) -> list[Node]:
 
 def add_nodes(env: Environment, directive: Directive) -> None:
     """More participants; with ``index=``, with a snapshot of that index and of term 1."""
-    index = int(directive.value("index", "0"))
+    index = _number(directive, "index", 0)
     conf = ConfState(voters=_ids(directive, "voters"), learners=_ids(directive, "learners"))
     start = SnapshotMeta(index, 1, conf) if index else SnapshotMeta()
     for _ in range(int(directive.names[0])):
@@ -60,15 +65,18 @@ def add_nodes(env: Environment, directive: Directive) -> None:
 
 
 def _config(env: Environment, directive: Directive, *, node_id: int, applied: int) -> Config:
+    per_message = _number(directive, "max-size-per-msg", NO_LIMIT)
     return Config(
         node_id=node_id,
         election_ticks=ELECTION_TICKS,
         heartbeat_ticks=HEARTBEAT_TICKS,
-        bytes_per_message_max=int(directive.value("max-size-per-msg", str(NO_LIMIT))),
-        committed_bytes_per_ready_max=int(
-            directive.value("max-committed-size-per-ready", str(NO_LIMIT))
+        bytes_per_message_max=per_message,
+        committed_bytes_per_ready_max=_number(
+            directive, "max-committed-size-per-ready", per_message
         ),
-        inflight_messages_max=int(directive.value("inflight", str(1 << 31))),
+        uncommitted_bytes_max=_number(directive, "max-uncommitted-size", NO_LIMIT),
+        inflight_messages_max=_number(directive, "inflight", 1 << 31),
+        inflight_bytes_max=_number(directive, "max-inflight-bytes", 0),
         check_quorum=directive.flag("checkquorum"),
         pre_vote=directive.flag("prevote"),
         read_only_lease=directive.value("read-only", "safe") == "lease-based",
@@ -228,6 +236,16 @@ def read_index(env: Environment, directive: Directive) -> None:
     _node(env, directive).raw.read_index(directive.names[1].encode())
 
 
+def report_snapshot(env: Environment, directive: Directive) -> None:
+    """Sending a snapshot has ended: ``ok`` or ``failed``."""
+    _, to, how = directive.names
+    _node(env, directive).raw.report_snapshot(int(to), how == "ok")
+
+
+def restart(env: Environment, directive: Directive) -> None:
+    env.restart(_node(env, directive))
+
+
 COMMANDS: dict[str, Command] = {
     command.__name__.replace("_", "-"): command
     for command in (
@@ -245,7 +263,9 @@ COMMANDS: dict[str, Command] = {
         raft_log,
         raft_state,
         read_index,
+        report_snapshot,
         report_unreachable,
+        restart,
         send_snapshot,
         set_randomized_election_timeout,
         stabilize,

@@ -5,6 +5,7 @@ A message lies here until a script has it delivered or dropped; nothing moves by
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from penstock.raft.conf_entries import decode_change
 from penstock.raft.config import Config
@@ -42,11 +43,21 @@ class Node:
     def set_election_timeout(self, ticks: int) -> None:
         self.raw.node.randomized_election_ticks = ticks
 
+    def restart(self) -> None:
+        """Lose all that is not on the disk: what threads were given, too."""
+        self.append_work.clear()
+        self.apply_work.clear()
+        self.log.note_applied()
+        config = replace(self.config, applied=self.log.snapshot().index)
+        self.raw = RawNode(config, self.log)
+
     def write(self, batch: Ready) -> None:
         self.log.write(batch.hard_state, batch.entries, batch.snapshot)
 
     def apply(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
+            if entry.index <= self.log.snapshot().index:
+                continue  # a snapshot has overtaken it
             state = None
             if entry.kind is not EntryKind.NORMAL:
                 state = self.raw.apply_conf_change(decode_change(entry))
@@ -123,6 +134,11 @@ class Environment:
         for sent in lost:
             self.output.say(f"dropped: {threads.text_of(sent)}")
         return len(lost)
+
+    def restart(self, node: Node) -> None:
+        """The node loses its memory; what others sent to it is still under way."""
+        self._take(lambda sent: sent.to == node.id and not _may_get_lost(sent))
+        node.restart()
 
     def _take(self, is_wanted: Callable[[Message | Echo], bool]) -> list[Message | Echo]:
         taken = [sent for sent in self.messages if is_wanted(sent)]

@@ -6,11 +6,9 @@ Whatever it prints otherwise is a fault here, or a deviation that is to be expla
 
 import argparse
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from penstock.raft.confchange import ConfChangeError
 from tests.raft.datadriven import parse
 from tests.raft.scenario import commands
 from tests.raft.scenario.environment import Environment
@@ -21,6 +19,7 @@ FLAGS = (
     "async-storage-writes=true",
     "step-down-on-removal=true",
 )
+SIZES = ("max-size-per-msg", "max-committed-size-per-ready", "max-uncommitted-size")
 KINDS = ("MsgApp", "MsgAppResp", "MsgHeartbeat", "MsgHeartbeatResp", "MsgVote", "MsgVoteResp")
 
 
@@ -31,25 +30,20 @@ class Author:
         self._random = Random(seed)
         self._env = Environment()
         self._count = 0
+        self._has_sizes = False
+        """Sizes are bounded. Changes of the configuration are left out: etcd encodes them otherwise."""
         self._written: list[str] = []
 
     def write(self, length: int) -> str:
-        """A script. It ends early where a thread applied what a snapshot had overtaken.
-
-        That is a fault of the one who drives the node, here the script: etcd ends the process.
-        """
-        with suppress(ConfChangeError):
-            self._write(length)
-        return "\n".join(self._written)
-
-    def _write(self, length: int) -> None:
+        """A script of so many commands, and a last look at everything."""
         self._set_up()
-        names = list(WEIGHTS)
-        for name in self._random.choices(names, list(WEIGHTS.values()), k=length):
+        names = [name for name in WEIGHTS if not (self._has_sizes and name == "change")]
+        for name in self._random.choices(names, [WEIGHTS[name] for name in names], k=length):
             for line in getattr(self, f"_{name}")():
                 self._do(line)
         for line in ("stabilize", "raft-state", *(f"raft-log {node}" for node in self._env.nodes)):
             self._do(line)
+        return "\n".join(self._written)
 
     def _do(self, line: str) -> None:
         (directive,) = parse(f"{line}\n----\n")
@@ -64,6 +58,11 @@ class Author:
             flags.append(f"inflight={random.randint(1, 3)}")
         if "checkquorum=true" in flags and random.random() < 0.2:
             flags.append("read-only=lease-based")
+        if random.random() < 0.1:
+            flags += ["max-size-per-msg=4", f"max-inflight-bytes={random.choice((4, 7, 12))}"]
+        sizes = [size for size in SIZES if random.random() < 0.15 and f"{size}=4" not in flags]
+        self._has_sizes = bool(sizes) or "max-size-per-msg=4" in flags
+        flags += [f"{size}={random.choice((1, 3, 5, 10))}" for size in sizes]
         learners = f"learners=({count})" if voters < count else ""
         self._do(
             f"add-nodes {count} voters=({','.join(map(str, range(1, voters + 1)))}) {learners}"
@@ -72,8 +71,7 @@ class Author:
         self._do(f"campaign {random.randint(1, voters)}")
         self._do("stabilize")
         if random.random() < 0.3:
-            newcomers = [flag for flag in flags if not flag.startswith("inflight")]
-            self._do(f"add-nodes 1 {' '.join(newcomers)}")
+            self._do(f"add-nodes 1 {' '.join(flags)}")
 
     def _node(self) -> int:
         return self._random.choice(list(self._env.nodes))
@@ -131,7 +129,7 @@ class Author:
             range(2, len(self._env.nodes) + 1), min(count, len(self._env.nodes) - 1)
         )
         steps = " ".join(f"{random.choice('vlr')}{node}" for node in nodes)
-        form = random.choice(("", "transition=explicit", "transition=implicit"))
+        form = random.choice(("", "transition=explicit", "transition=implicit")) if steps else ""
         if count == 1 and random.random() < 0.3:
             form = "v1=true"
         yield f"propose-conf-change {self._node()} {form}" + (f"\n{steps}" if steps else "")
@@ -145,9 +143,16 @@ class Author:
     def _unreachable(self) -> Iterator[str]:
         yield f"report-unreachable {self._node()} {self._node()}"
 
+    def _snapshot(self) -> Iterator[str]:
+        how = self._random.choice(("ok", "failed"))
+        yield f"report-snapshot {self._node()} {self._node()} {how}"
+
+    def _restart(self) -> Iterator[str]:
+        yield f"restart {self._node()}"
+
     def _compact(self) -> Iterator[str]:
         node = self._env.nodes[self._node()]
-        first, applied = node.log.first_index(), node.log.snapshot().index
+        first, applied = node.log.first_index(), node.raw.status().applied
         if first <= applied <= node.log.last_index():
             yield f"compact {node.id} {self._random.randint(first, applied)}"
 
@@ -175,6 +180,8 @@ WEIGHTS = {
     "transfer": 2,
     "forget": 1,
     "unreachable": 2,
+    "snapshot": 1,
+    "restart": 2,
     "compact": 3,
     "read": 3,
     "status": 3,

@@ -86,6 +86,12 @@ class MemoryLog:
         state = self.history[-1].conf_state if conf_state is None else conf_state
         self.history.append(SnapshotMeta(entry.index, entry.term, state))
 
+    def note_applied(self) -> None:
+        """What was applied is committed, also if only a commit index before it was written."""
+        state = self._hard_state
+        if state.commit < self.history[-1].index:
+            self._hard_state = HardState(state.term, state.vote, self.history[-1].index)
+
     def compact(self, index: int) -> None:
         """Forget all up to ``index``, which must be there."""
         start = SnapshotMeta(index, self.term(index), self._conf_state)
