@@ -7,7 +7,7 @@ reason without advice is an error, so that a new one cannot be forgotten.
 from enum import Enum
 
 from penstock.admin import metrics
-from penstock.obs.reasons import DisconnectReason, DropReason
+from penstock.obs.reasons import DisconnectReason, DropReason, PeerReason
 
 __all__ = ["ADVICE", "markdown"]
 
@@ -141,6 +141,46 @@ ADVICE: dict[Enum, str] = {
         "Look at the disk and at the log (`commit_failed`; `journal_unreadable`: run "
         "`penstock store verify`). The publisher was not given an acknowledgement and may repeat."
     ),
+    PeerReason.CONNECTION_LOST: (
+        "Nothing, after a restart of a node. Again and again: look at the network between them."
+    ),
+    PeerReason.NOT_REACHED: (
+        "Start the other node; check the address that it advertises to others "
+        "(`cluster.advertise_peer`), and firewalls on the way."
+    ),
+    PeerReason.HANDSHAKE_TIMEOUT: (
+        "Port scans end so. If it is a node: it hangs, or one side has TLS set and the other not."
+    ),
+    PeerReason.TOO_MANY_STRANGERS: (
+        "Somebody who is no node connects to the address for nodes: let only nodes reach it."
+    ),
+    PeerReason.WRONG_VERSION: "Bring all nodes to the same version of Penstock, one by one.",
+    PeerReason.WRONG_SECRET: "Give all nodes the same `cluster.secret`.",
+    PeerReason.WRONG_CERTIFICATE: (
+        "Give node 3 a certificate with the name `node-3`, signed by the authority in "
+        "`cluster.tls_ca`; the log line says what was wrong."
+    ),
+    PeerReason.WRONG_CLUSTER: (
+        "Two clusters know each other's addresses: check `cluster.advertise_peer` of the nodes. "
+        "A node that is to change clusters needs a new data directory."
+    ),
+    PeerReason.WRONG_NODE: (
+        "Check `cluster.node_id` and `cluster.advertise_peer` of the nodes: two have changed "
+        "places, or share an address."
+    ),
+    PeerReason.UNKNOWN_NODE: (
+        "Stop a node that was removed. Give each node a `cluster.node_id` of its own."
+    ),
+    PeerReason.MALFORMED_FRAME: (
+        "Something on the way changes bytes, or somebody who is no node connects; if all nodes "
+        "have the same version, report it."
+    ),
+    PeerReason.FRAME_TOO_LARGE: "As for `malformed_frame`.",
+    PeerReason.NEW_LIFE: (
+        "Nothing. In a steady rhythm: two processes run with the same `cluster.node_id`; stop one."
+    ),
+    PeerReason.REPLACED: _NOTHING,
+    PeerReason.NODE_STOPPED: _NOTHING,
 }
 
 PAGE = """\
@@ -167,12 +207,20 @@ from the start. What to watch: [monitoring](../operating/monitoring.md).
 
 Not counted is what MQTT itself does not owe: QoS 0 for a client that is away, and what was on its way
 to a clean session when its connection ended.
+
+## Why nodes of a cluster parted
+
+`penstock_peer_disconnects_total{{reason="..."}}`
+
+{peers}
 """
 
 
 def markdown() -> str:
     """Return the page ``docs/reference/reasons.md``."""
-    return PAGE.format(disconnects=_table(DisconnectReason), drops=_table(DropReason))
+    return PAGE.format(
+        disconnects=_table(DisconnectReason), drops=_table(DropReason), peers=_table(PeerReason)
+    )
 
 
 def _table(enum: type[Enum]) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.obs.reasons import DisconnectReason, DropReason
+from penstock.obs.reasons import DisconnectReason, DropReason, PeerReason
 from tests.tidy import checks
 from tests.tidy.files import SOURCE, TESTS, complaints, python_files, read
 
@@ -36,7 +36,7 @@ def test_every_clause_that_the_source_cites_is_tested():
     assert not untested, "clauses without a test:\n" + "\n".join(untested)
 
 
-@pytest.mark.parametrize("enum", [DisconnectReason, DropReason])
+@pytest.mark.parametrize("enum", [DisconnectReason, DropReason, PeerReason])
 def test_every_reason_occurs(enum):
     """A reason that nothing gives is a promise to the operator that is not kept."""
     files = [file for file in python_files(SOURCE) if file != SOURCE / "obs" / "reasons.py"]

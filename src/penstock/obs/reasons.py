@@ -1,12 +1,14 @@
 """Why a connection ended, and why a message was not delivered, kept or taken.
 
+Connections between nodes of a cluster have an enum of their own.
+
 One enum each. Every close and every drop names its member; it is logged, counted and shown. A
 reason that is not listed here does not exist: add one rather than reuse a neighbour.
 """
 
 from enum import Enum
 
-__all__ = ["DisconnectReason", "DropReason"]
+__all__ = ["DisconnectReason", "DropReason", "PeerReason"]
 
 
 class DisconnectReason(Enum):
@@ -99,3 +101,42 @@ class DropReason(Enum):
     """Not accepted: too few nodes of the cluster answered."""
     LEADERSHIP_LOST = "leadership_lost"
     """Not acknowledged: another node began to lead; what is numbered is taken again, once."""
+
+
+class PeerReason(Enum):
+    """Why a connection between two nodes was refused or ended. The value is the label in metrics.
+
+    Each node counts what it sees: a refusal is counted by the node that refused, and by the one
+    that was told so.
+    """
+
+    CONNECTION_LOST = "connection_lost"
+    """The socket ended: the other node stopped, or the network did."""
+    NOT_REACHED = "not_reached"
+    """No connection could be made to the other node's address."""
+    HANDSHAKE_TIMEOUT = "handshake_timeout"
+    """Connected, but the other side did not say and prove in time who it is."""
+    TOO_MANY_STRANGERS = "too_many_strangers"
+    """Too many connections at once that had not yet proven who they are; this one was cut."""
+    WRONG_VERSION = "wrong_version"
+    """The other node speaks a version of the protocol between nodes that this one does not."""
+    WRONG_SECRET = "wrong_secret"  # noqa: S105 - a label
+    """The other side does not know the cluster's secret, or one side has none set."""
+    WRONG_CERTIFICATE = "wrong_certificate"
+    """TLS failed, or the certificate is not that of the node that the other side says it is."""
+    WRONG_CLUSTER = "wrong_cluster"
+    """The other node belongs to another cluster."""
+    WRONG_NODE = "wrong_node"
+    """At this address is another node than the one that was looked for."""
+    UNKNOWN_NODE = "unknown_node"
+    """A node that was removed, that has our own id or none, or one newcomer too many."""
+    MALFORMED_FRAME = "malformed_frame"
+    """Bytes that are no frame, fail their checksum, or mean nothing where they came."""
+    FRAME_TOO_LARGE = "frame_too_large"
+    """An announced size above what the connection is for."""
+    NEW_LIFE = "new_life"
+    """The other node was started anew; the connections of its last life are closed."""
+    REPLACED = "replaced"
+    """The other node opened the same connection again and has given this one up."""
+    NODE_STOPPED = "node_stopped"
+    """This node is stopping, or no longer has business with the other."""

@@ -1,0 +1,69 @@
+"""Making a connection to another node."""
+
+import asyncio
+import os
+import ssl
+from collections.abc import Callable
+
+from penstock.cluster.faults import PeerFault
+from penstock.cluster.handshake import NONCE_BYTES, Dialer, Identity, Purpose
+from penstock.cluster.links import HANDSHAKE_S, Link, LinkOwner, tune
+from penstock.cluster.security import PeerSecurity
+from penstock.config.address import Address, parse_listen
+from penstock.obs.reasons import PeerReason
+from penstock.raft.types import NodeId
+
+__all__ = ["PeerDialer"]
+
+
+class PeerDialer:
+    """Knows who we are and what we can prove. ``identity`` is asked each time: it may change."""
+
+    def __init__(self, identity: Callable[[], Identity], security: PeerSecurity) -> None:
+        self._identity = identity
+        self._security = security
+
+    async def dial(self, owner: LinkOwner, node: NodeId, text: str, purpose: Purpose) -> Link:
+        """Connect to a node; the handshake goes on by itself. Raises PeerFault if it can not be."""
+        address = self._address(text)
+        dialer = Dialer(
+            self._identity(), node, purpose, self._security.secret, os.urandom(NONCE_BYTES)
+        )
+        link = Link(owner, dialer)
+        try:
+            async with asyncio.timeout(HANDSHAKE_S):
+                await self._connect(link, address)
+        except (OSError, TimeoutError) as error:
+            raise _not_reached(node, address, error) from error
+        return link
+
+    def check_certificate(self, link: Link, node: NodeId) -> None:
+        """Refuse an answerer whose certificate is another node's; raises PeerFault."""
+        self._security.check_certificate(node, link.certificate)
+
+    def _address(self, text: str) -> Address:
+        try:
+            address = parse_listen(text)
+            self._security.check(address)
+        except Exception as error:
+            raise PeerFault(PeerReason.NOT_REACHED, str(error)) from error
+        return address
+
+    async def _connect(self, link: Link, address: Address) -> None:
+        tls = self._security.client_tls
+        transport, _ = await asyncio.get_running_loop().create_connection(
+            lambda: link, address.host, address.port, ssl=tls, server_hostname="" if tls else None
+        )
+        tune(transport.get_extra_info("socket"))
+
+
+def _not_reached(node: NodeId, address: Address, error: Exception) -> PeerFault:
+    if isinstance(error, ssl.SSLError):
+        return PeerFault(
+            PeerReason.WRONG_CERTIFICATE, f"TLS with node {node} at {address} failed: {error}"
+        )
+    if isinstance(error, TimeoutError):
+        text = f"no answer within {HANDSHAKE_S:g} s"
+    else:
+        text = str(error.strerror if isinstance(error, OSError) and error.strerror else error)
+    return PeerFault(PeerReason.NOT_REACHED, f"node {node} at {address} is not reached: {text}")

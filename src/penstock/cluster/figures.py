@@ -1,0 +1,41 @@
+"""What is counted about connections to other nodes; plain integers, read when somebody asks."""
+
+import msgspec
+
+from penstock.obs.reasons import PeerReason
+from penstock.raft.types import NodeId
+
+__all__ = ["PeerFigures", "TransportFigures"]
+
+
+class PeerFigures(msgspec.Struct):
+    """One other node. Bytes are those of payloads."""
+
+    frames_in: int = 0
+    bytes_in: int = 0
+    frames_out: int = 0
+    bytes_out: int = 0
+    drops: int = 0
+    """Frames that were not sent: no connection, or too much was waiting."""
+    connects: int = 0
+    """Connections that we have made to it, each kind counted."""
+    snapshots_sent: int = 0
+    snapshots_failed: int = 0
+    last_contact: float = float("-inf")
+    """When it last said something, by the loop's clock."""
+
+
+class TransportFigures:
+    """All other nodes, and why connections ended."""
+
+    def __init__(self) -> None:
+        self.peers: dict[NodeId, PeerFigures] = {}
+        self.ends: dict[PeerReason, int] = dict.fromkeys(PeerReason, 0)
+        self.snapshots_received = 0
+
+    def of(self, node: NodeId) -> PeerFigures:
+        """The figures of a node; there are as many as nodes that have proven who they are."""
+        figures = self.peers.get(node)
+        if figures is None:
+            figures = self.peers[node] = PeerFigures()
+        return figures

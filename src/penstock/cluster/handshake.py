@@ -1,0 +1,339 @@
+"""Who is there? Two nodes prove to each other that they know the cluster's secret.
+
+::
+
+    dialer                                              answerer
+      │── Hello: who I am, whom I look for, nonce ─────────►│
+      │◄── Challenge: who I am, nonce ──────────────────────│
+      │── Proof: HMAC(secret, "dialer", transcript) ───────►│  checks; only now proves itself
+      │◄── Accepted: HMAC(secret, "answerer", transcript) ──│  or Refusal: why not
+    checks
+
+The transcript is the digest of Hello and Challenge as they were sent, so the proofs are about both
+nonces and all that was said: nothing recorded can be played again, and a proof sent back to where
+it came from is of the wrong role. Who dials proves first: a stranger who connects learns nothing
+that could be used to guess the secret offline. The keys of the frames that follow are made of
+secret and transcript, too; whoever relays a handshake can not add to what comes after it.
+
+Without a secret (mutual TLS, or nodes on one machine) all is the same with an empty one, and proves
+nothing by itself. What the other side may be is decided by whoever made the ``Answerer``.
+
+Pure: nonces are given, bytes come and go as payloads of frames (:mod:`penstock.cluster.framing`).
+"""
+
+import hmac
+from collections.abc import Callable
+from enum import IntEnum
+from hashlib import sha256
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from penstock.cluster.faults import PeerFault
+from penstock.obs.reasons import PeerReason
+from penstock.raft.types import NodeId
+
+__all__ = [
+    "HANDSHAKE_BYTES_MAX",
+    "NONCE_BYTES",
+    "NO_CLUSTER",
+    "Answerer",
+    "Dialer",
+    "Hello",
+    "Identity",
+    "Purpose",
+    "Session",
+]
+
+VERSION = 1
+"""Of the handshake and of all frames after it."""
+HANDSHAKE_BYTES_MAX = 1024
+"""Largest frame from somebody who has not proven who he is."""
+NONCE_BYTES = 32
+CLUSTER_ID_BYTES = 16
+NO_CLUSTER = bytes(CLUSTER_ID_BYTES)
+"""The cluster of a node that is in none yet."""
+
+Nonce = Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
+ClusterId = Annotated[bytes, Meta(min_length=CLUSTER_ID_BYTES, max_length=CLUSTER_ID_BYTES)]
+Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+
+
+class Purpose(IntEnum):
+    """What a connection is for; each has its own, so that none waits behind another."""
+
+    CONTROL = 0
+    """Heartbeats, votes, answers: small, and never late."""
+    BULK = 1
+    """Entries and batches."""
+    SNAPSHOT = 2
+    """One copy of a store, then the connection ends."""
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who a node is."""
+
+    node_id: NodeId
+    life: int
+    """A random number of this start of the process, below 2**63."""
+    cluster_id: bytes = NO_CLUSTER
+    address: str = ""
+    """Where others reach it."""
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """The dialer's first word."""
+
+    version: Number
+    cluster_id: ClusterId
+    node_id: Number
+    life: Number
+    target: Number
+    purpose: Purpose
+    address: Annotated[str, Meta(max_length=255)]
+    nonce: Nonce
+
+
+class Challenge(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """The answerer's first word."""
+
+    cluster_id: ClusterId
+    node_id: Number
+    life: Number
+    nonce: Nonce
+
+
+class Proof(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """The dialer knows the secret."""
+
+    proof: Annotated[bytes, Meta(max_length=32)]
+
+
+class Accepted(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """The answerer does, too, and takes the connection."""
+
+    proof: Annotated[bytes, Meta(max_length=32)]
+
+
+class Refusal(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """The answerer does not take the connection."""
+
+    reason: Annotated[str, Meta(max_length=64)]
+    message: Annotated[str, Meta(max_length=512)]
+
+
+class Session(msgspec.Struct, frozen=True):
+    """What both sides know once they have accepted each other."""
+
+    node_id: NodeId
+    """The other one's, as all that is not a key."""
+    life: int
+    cluster_id: bytes
+    address: str
+    purpose: Purpose
+    send_key: bytes
+    receive_key: bytes
+
+    def __repr__(self) -> str:
+        """Keep the keys out of logs and tracebacks."""
+        return f"Session(node {self.node_id}, life {self.life:x}, {self.purpose.name.lower()})"
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_to_answerer = msgspec.msgpack.Decoder(Hello | Proof)
+_to_dialer = msgspec.msgpack.Decoder(Challenge | Accepted | Refusal)
+
+
+class Dialer:
+    """The side that connects. Send ``hello``, then whatever ``received`` returns."""
+
+    def __init__(
+        self, me: Identity, target: NodeId, purpose: Purpose, secret: bytes, nonce: bytes
+    ) -> None:
+        self._secret = secret
+        self._target = target
+        self._purpose = purpose
+        self.hello = _encode(
+            Hello(
+                VERSION,
+                me.cluster_id,
+                me.node_id,
+                me.life,
+                target,
+                purpose,
+                me.address,
+                nonce,
+            )
+        )
+        self._challenge: Challenge | None = None
+        self._transcript = b""
+        self.session: Session | None = None
+        """Set once the other side has proven itself."""
+
+    def received(self, payload: bytes) -> bytes | None:
+        """Take a frame's payload; return what to answer, if anything. Raises PeerFault."""
+        match _decoded(_to_dialer, payload):
+            case Refusal(reason, message):
+                raise _refused(reason, message)
+            case Challenge() as challenge if self._challenge is None:
+                return self._prove(challenge, payload)
+            case Accepted(proof) if self._challenge is not None and self.session is None:
+                self._check(proof, self._challenge)
+                return None
+            case unexpected:
+                raise _out_of_place(unexpected)
+
+    def _prove(self, challenge: Challenge, payload: bytes) -> bytes:
+        if challenge.node_id != self._target:
+            raise PeerFault(
+                PeerReason.WRONG_NODE,
+                f"node {challenge.node_id} answers where node {self._target} was looked for",
+                "Check node ids, and the addresses that the nodes advertise.",
+            )
+        self._challenge = challenge
+        self._transcript = _transcript(self.hello, payload)
+        return _encode(Proof(_hmac(self._secret, b"dialer", self._transcript)))
+
+    def _check(self, proof: bytes, challenge: Challenge) -> None:
+        _compare(proof, _hmac(self._secret, b"answerer", self._transcript))
+        self.session = Session(
+            challenge.node_id,
+            challenge.life,
+            challenge.cluster_id,
+            "",
+            self._purpose,
+            _hmac(self._secret, b"from dialer", self._transcript),
+            _hmac(self._secret, b"from answerer", self._transcript),
+        )
+
+
+class Answerer:
+    """The side that is connected to. ``admit`` raises PeerFault if a proven node is not wanted."""
+
+    def __init__(
+        self, me: Identity, secret: bytes, nonce: bytes, admit: Callable[[Hello], None]
+    ) -> None:
+        self._me = me
+        self._secret = secret
+        self._nonce = nonce
+        self._admit = admit
+        self._hello: Hello | None = None
+        self._transcript = b""
+        self.session: Session | None = None
+        """Set once the other side has proven itself and was admitted."""
+
+    def received(self, payload: bytes) -> bytes:
+        """Take a frame's payload; return what to answer. Raises PeerFault: see ``refusal``."""
+        match _decoded(_to_answerer, payload):
+            case Hello() as hello if self._hello is None:
+                return self._challenge(hello, payload)
+            case Proof(proof) if self._hello is not None and self.session is None:
+                return self._accept(proof, self._hello)
+            case unexpected:
+                raise _out_of_place(unexpected)
+
+    def _challenge(self, hello: Hello, payload: bytes) -> bytes:
+        if hello.version != VERSION:
+            raise PeerFault(
+                PeerReason.WRONG_VERSION,
+                f"node {hello.node_id} speaks version {hello.version}, this node {VERSION}",
+                "Bring all nodes to the same version of Penstock.",
+            )
+        self._hello = hello
+        me = self._me
+        challenge = _encode(Challenge(me.cluster_id, me.node_id, me.life, self._nonce))
+        self._transcript = _transcript(payload, challenge)
+        return challenge
+
+    def _accept(self, proof: bytes, hello: Hello) -> bytes:
+        _compare(proof, _hmac(self._secret, b"dialer", self._transcript))
+        self._check(hello)
+        self._admit(hello)
+        self.session = Session(
+            hello.node_id,
+            hello.life,
+            hello.cluster_id,
+            hello.address,
+            hello.purpose,
+            _hmac(self._secret, b"from answerer", self._transcript),
+            _hmac(self._secret, b"from dialer", self._transcript),
+        )
+        return _encode(Accepted(_hmac(self._secret, b"answerer", self._transcript)))
+
+    def _check(self, hello: Hello) -> None:
+        me = self._me
+        if hello.target != me.node_id:
+            raise PeerFault(
+                PeerReason.WRONG_NODE,
+                f"node {hello.node_id} looks for node {hello.target}, this is node {me.node_id}",
+                "Check node ids, and the addresses that the nodes advertise.",
+            )
+        if hello.node_id in {0, me.node_id}:
+            raise PeerFault(
+                PeerReason.UNKNOWN_NODE,
+                f"another node has the id {hello.node_id}, as this one",
+                "Give each node a node_id of its own.",
+            )
+        if hello.cluster_id != me.cluster_id and NO_CLUSTER not in {
+            hello.cluster_id,
+            me.cluster_id,
+        }:
+            raise PeerFault(
+                PeerReason.WRONG_CLUSTER,
+                f"node {hello.node_id} is of cluster {hello.cluster_id.hex()}, this node of"
+                f" {me.cluster_id.hex()}",
+                "A node that is to change clusters needs a new data directory.",
+            )
+
+    @staticmethod
+    def refusal(fault: PeerFault) -> bytes:
+        """What to tell the dialer before the connection is closed."""
+        return _encode(Refusal(fault.reason.value, fault.message[:512]))
+
+
+def _decoded(
+    decoder: msgspec.msgpack.Decoder[Hello | Proof]
+    | msgspec.msgpack.Decoder[Challenge | Accepted | Refusal],
+    payload: bytes,
+) -> Hello | Proof | Challenge | Accepted | Refusal:
+    try:
+        return decoder.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise PeerFault(
+            PeerReason.MALFORMED_FRAME, f"what the other side says is no handshake: {error}"
+        ) from error
+
+
+def _out_of_place(message: object) -> PeerFault:
+    return PeerFault(
+        PeerReason.MALFORMED_FRAME, f"{type(message).__name__} does not belong here in a handshake"
+    )
+
+
+def _refused(reason: str, message: str) -> PeerFault:
+    """The other side's refusal as a fault; a reason that we do not know is none of ours."""
+    known = {r.value: r for r in PeerReason}.get(reason, PeerReason.CONNECTION_LOST)
+    return PeerFault(known, f"refused by the other node: {message}")
+
+
+def _transcript(hello: bytes, challenge: bytes) -> bytes:
+    """Digest of both; lengths in front, so that no other two texts join to the same."""
+    digest = sha256(b"penstock peers")
+    for part in (hello, challenge):
+        digest.update(len(part).to_bytes(4, "little"))
+        digest.update(part)
+    return digest.digest()
+
+
+def _hmac(secret: bytes, label: bytes, transcript: bytes) -> bytes:
+    return hmac.digest(secret, label + b"\0" + transcript, "sha256")
+
+
+def _compare(proof: bytes, expected: bytes) -> None:
+    if not hmac.compare_digest(proof, expected):
+        raise PeerFault(
+            PeerReason.WRONG_SECRET,
+            "the other side does not know the cluster's secret",
+            "Give all nodes the same cluster.secret.",
+        )

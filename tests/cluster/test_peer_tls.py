@@ -1,0 +1,109 @@
+"""Mutual TLS between nodes: a certificate is that of one node, and of this cluster's authority."""
+
+import asyncio
+import socket
+import ssl
+
+import pytest
+
+from penstock.cluster.security import PeerSecurity, TlsFiles
+from penstock.config.address import Address
+from penstock.errors import ConfigError
+from penstock.obs.reasons import PeerReason
+from tests.cluster.certificates import Authority, needs_openssl
+from tests.cluster.peer_bench import SECRET, Node, forward, heartbeat, started, until
+
+pytestmark = [pytest.mark.asyncio, needs_openssl]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+def security(authority, name, secret=b"", *, alternative=False):
+    return PeerSecurity(secret, authority.files(name, alternative=alternative))
+
+
+async def never_meet(one, two, reason):
+    one.knows(two)
+    one.transport.send(2, heartbeat(1))
+    await until(lambda: one.ends(reason) or two.ends(reason))
+    await asyncio.sleep(0.05)
+    assert not two.inbox.frames
+    assert not one.transport.is_connected(2)
+
+
+@pytest.mark.parametrize("secret", [b"", SECRET])
+@pytest.mark.parametrize("alternative", [False, True], ids=["common name", "alternative name"])
+async def test_nodes_with_certificates_of_their_own_meet(authority, secret, alternative):
+    nodes = [
+        Node(n, security=security(authority, f"node-{n}", secret, alternative=alternative))
+        for n in (1, 2)
+    ]
+    async with started(*nodes) as (one, two):
+        one.knows(two)
+        one.transport.send(2, forward(3_000_000))
+        one.transport.send(2, heartbeat(1))
+        await until(lambda: len(two.inbox.frames) == 2)
+
+
+@pytest.mark.parametrize("wrong", [1, 2], ids=["of the dialer", "of the answerer"])
+async def test_the_certificate_of_another_node_is_refused(authority, wrong):
+    names = {1: "node-1", 2: "node-2"} | {wrong: "node-3"}
+    nodes = [Node(n, security=security(authority, names[n], SECRET)) for n in (1, 2)]
+    async with started(*nodes) as (one, two):
+        await never_meet(one, two, PeerReason.WRONG_CERTIFICATE)
+
+
+async def test_a_certificate_of_another_authority_is_refused(authority, tmp_path):
+    foreign = Authority(tmp_path, "foreign")
+    nodes = [
+        Node(1, security=security(foreign, "node-1", SECRET)),
+        Node(2, security=security(authority, "node-2", SECRET)),
+    ]
+    async with started(*nodes) as (one, two):
+        await never_meet(one, two, PeerReason.WRONG_CERTIFICATE)
+
+
+async def test_certificates_do_not_stand_for_the_secret_where_both_are_asked(authority):
+    nodes = [
+        Node(1, security=security(authority, "node-1")),
+        Node(2, security=security(authority, "node-2", SECRET)),
+    ]
+    async with started(*nodes) as (one, two):
+        await never_meet(one, two, PeerReason.WRONG_SECRET)
+
+
+async def test_who_shows_no_certificate_is_refused(authority):
+    async with started(Node(2, security=security(authority, "node-2"))) as (two,):
+        context = ssl.create_default_context(cafile=authority.certificate)
+        context.check_hostname = False
+        with pytest.raises((ssl.SSLError, ConnectionError)):  # noqa: PT012 - TLS 1.3 tells late
+            _, writer = await asyncio.open_connection(
+                two.listening.host, two.listening.port, ssl=context
+            )
+            writer.write(b"hello")
+            await writer.drain()
+            await asyncio.wait_for(_.read(1), 5)
+            raise ConnectionError("closed without a word")
+        await until(lambda: sum(two.transport.figures.ends.values()) == 1)
+        assert two.ends(PeerReason.WRONG_CERTIFICATE) == 1
+
+
+async def test_who_does_not_speak_tls_is_a_stranger_with_little_time(authority, monkeypatch):
+    monkeypatch.setattr("penstock.cluster.doorway.HANDSHAKE_S", 0.2)
+    async with started(Node(2, security=security(authority, "node-2"))) as (two,):
+        with socket.create_connection((two.listening.host, two.listening.port)):
+            await until(lambda: sum(two.transport.figures.ends.values()) == 1)
+
+
+async def test_with_certificates_any_address_may_be_listened_on(authority):
+    security(authority, "node-1").check(Address("0.0.0.0", 7700))
+
+
+async def test_certificates_that_are_not_there_are_said(authority, tmp_path):
+    files = authority.files("node-1")
+    missing = TlsFiles(tmp_path / "missing.pem", files.key, files.authority)
+    with pytest.raises(ConfigError, match="tls_cert"):
+        PeerSecurity(b"", missing)
