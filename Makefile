@@ -6,10 +6,13 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check --quiet
 DATA   ?= penstock-data
+SEED   ?= 0
+SEEDS  ?= 1000
+STEPS  ?= 2000
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test quick lint bench docs clean
+.PHONY: help install serve test quick lint sim bench docs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -53,6 +56,9 @@ lint: $(VENV)/.dev ## style, types and layers only
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+sim: $(VENV)/.dev ## simulate clusters with faults: SEED=first SEEDS=how-many STEPS=of-each
+	$(BIN)/python -m tests.raft.simulation --seed $(SEED) --seeds $(SEEDS) --steps $(STEPS) $(ARGS)
 
 docs: $(VENV)/.dev ## write the generated reference pages anew
 	$(BIN)/python -m tests.generate

@@ -1,0 +1,78 @@
+"""A simulated network: messages are lost, doubled, late, out of order; links are cut, also one way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.raft.types import MessageKind
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from tests.raft.simulation.disk import State
+    from tests.raft.simulation.world import World
+
+LATE = (30, 200)
+"""How long a late message takes: up to several election timeouts."""
+
+
+class Network:
+    """Decides what becomes of a message when it is sent."""
+
+    def __init__(self, world: World, random: Random) -> None:
+        self._world = world
+        self._random = random
+        self.cut: set[tuple[int, int]] = set()
+        """Links without passage, as (from, to)."""
+
+    def send(self, message: Any, state: State | None, life: int) -> None:
+        """Send a message; that of a snapshot has the state with it."""
+        world, random = self._world, self._random
+        if world.is_quiet:
+            world.at(1, world.deliver, message, state, life)
+            return
+        profile = world.profile
+        if (message.sender, message.to) in self.cut or random.random() < profile.drop:
+            self.lose(message, life)
+            return
+        world.at(self._delay(), world.deliver, message, state, life)
+        if random.random() < profile.duplicate:
+            world.seen["messages doubled"] += 1
+            world.at(self._delay(), world.deliver, message, state, life)
+
+    def _delay(self) -> int:
+        if self._random.random() < self._world.profile.far:
+            return self._random.randint(*LATE)
+        return self._random.randint(1, self._world.profile.jitter)
+
+    def lose(self, message: Any, life: int) -> None:
+        """The sender finds out that a snapshot did not arrive, and sometimes of other messages."""
+        world = self._world
+        world.seen["messages lost"] += 1
+        world.note(message.sender, "lost", message)
+        is_snapshot = message.kind == MessageKind.SNAPSHOT
+        if is_snapshot or self._random.random() < 0.1:
+            sender = world.members[message.sender]
+            world.at(1, sender.hears_of, life, message.to, is_snapshot)
+
+    # ── Cuts
+
+    def partition(self, ids: list[int]) -> None:
+        """Cut the nodes in two, so that no message passes between the halves."""
+        some = set(self._random.sample(ids, self._random.randint(1, max(1, len(ids) - 1))))
+        self.cut |= {(a, b) for a in ids for b in ids if (a in some) != (b in some)}
+
+    def isolate(self, ids: list[int]) -> None:
+        """Let one node hear nobody, or be heard by nobody, or both."""
+        one = self._random.choice(ids)
+        ways = self._random.choice((("in",), ("out",), ("in", "out")))
+        if "in" in ways:
+            self.cut |= {(other, one) for other in ids if other != one}
+        if "out" in ways:
+            self.cut |= {(one, other) for other in ids if other != one}
+
+    def cut_one_way(self, ids: list[int]) -> None:
+        self.cut.add((self._random.choice(ids), self._random.choice(ids)))
+
+    def heal(self) -> None:
+        self.cut.clear()
