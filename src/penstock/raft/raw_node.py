@@ -188,8 +188,8 @@ class RawNode:
     def read_index(self, context: bytes) -> None:
         """Ask how far to apply before a read is current; the answer is in ``read_states``.
 
-        ``context`` is unique in the cluster and not empty. There may be no answer: ask again, with
-        another context, after a while.
+        ``context`` is not empty; the answer is known by it. There may be none: ask again after a
+        while, with another context, for the first answer may still come.
         """
         if not context:
             raise ValueError("a read needs a context by which its answer is known")
