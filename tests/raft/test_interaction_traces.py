@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.raft.datadriven import trace_files
+from tests.raft.scenario.random_scripts import Author
 from tests.raft.scenario.runner import replay
 
 OURS = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
@@ -22,3 +23,19 @@ def test_a_published_script_prints_what_it_prints_with_etcd(path):
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in OURS])
 def test_a_script_of_ours_prints_what_it_says(path):
     replay(path)
+
+
+def test_the_first_line_that_differs_is_told_with_its_place(tmp_path):
+    script = tmp_path / "wrong.txt"
+    script.write_text("log-level info\n----\nok\n\nadd-nodes 1 voters=(1) index=2\n----\nok\n")
+    with pytest.raises(
+        AssertionError, match=r"(?s)wrong.txt:5: add-nodes.*- ok.*\+ INFO 1 switched"
+    ):
+        replay(script)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_random_script_prints_the_same_each_time(seed, tmp_path):
+    script = tmp_path / "random.txt"
+    script.write_text(Author(seed).write(60))
+    replay(script)
