@@ -17,6 +17,7 @@ import msgspec
 from penstock import __version__
 from penstock.admin.app import create_app
 from penstock.admin.view import JournalView
+from penstock.cluster.status import ClusterStatus, unreadiness
 from penstock.config.address import Address, parse_listen
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
@@ -37,6 +38,7 @@ from penstock.errors import StorageError
 from penstock.model.stages import PREFIX as STAGES
 from penstock.net.binary import BinaryConnection
 from penstock.net.clock import Clock, SystemClock
+from penstock.net.cluster_book import ClusterBook
 from penstock.net.desks import Desks
 from penstock.net.detect import Protocol
 from penstock.net.envelopes import forget_signatures, offer_envelopes
@@ -161,7 +163,13 @@ class Server:
         timeout_s = self.config.limits.connect_timeout_s
         self.queues = QueueBook(self.hub)
         self._http = HttpDoor(
-            create_app(self, KeyBook(self.hub), self.config.admin.token, self.queues),
+            create_app(
+                self,
+                KeyBook(self.hub),
+                self.config.admin.token,
+                self.queues,
+                ClusterBook(self.hub),
+            ),
             self._http_closed,
             request_timeout_s=timeout_s,
             keep_alive_s=min(KEEP_ALIVE_S, timeout_s),
@@ -438,7 +446,12 @@ class Server:
             return False, "shutting down"
         if self.hub.pipeline.failure is not None:
             return False, self.hub.pipeline.failure.message
-        return True, ""
+        why_not = unreadiness(self.cluster())
+        return not why_not, why_not
+
+    def cluster(self) -> ClusterStatus:
+        """The cluster as this node sees it."""
+        return self.hub.consensus.status()
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 

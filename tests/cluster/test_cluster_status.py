@@ -3,7 +3,14 @@
 import msgspec
 import pytest
 
-from penstock.cluster.status import ClusterStatus, MemberStatus, NodeState, diagnosis, tolerance
+from penstock.cluster.status import (
+    ClusterStatus,
+    MemberStatus,
+    NodeState,
+    diagnosis,
+    tolerance,
+    unreadiness,
+)
 
 
 def members(voters, learners=0, silent=()):
@@ -61,3 +68,22 @@ def test_only_the_node_that_is_led_by_itself_is_the_leader():
     assert led(3).is_leader
     assert not msgspec.structs.replace(led(3), leader=2).is_leader
     assert not ClusterStatus(node_id=0, leader=0).is_leader
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        (ClusterStatus(node_id=1, leader=1), ""),
+        (led(3), ""),
+        (led(3, silent={2}), ""),
+        (msgspec.structs.replace(led(3), leader=2, role="follower"), ""),
+        (msgspec.structs.replace(led(3), leader=2, role="learner"), "catching up"),
+        (msgspec.structs.replace(led(3), leader=0), "no leader"),
+        (msgspec.structs.replace(led(3, silent={2, 3}), leader=0), "no quorum: 1 of 3"),
+        (ClusterStatus(node_id=1, state=NodeState.WAITING), "penstock cluster init"),
+        (ClusterStatus(node_id=1, state=NodeState.REMOVED), "removed"),
+    ],
+)
+def test_node_is_ready_only_as_a_member_that_sees_a_leader(status, why):
+    assert why in unreadiness(status)
+    assert bool(why) == bool(unreadiness(status))

@@ -2,10 +2,12 @@
 
 They tell two questions apart that are often mixed up. *Health* is "does the event loop turn?": the
 answer is yes whenever there is one, and a supervisor restarts the broker when there is none.
-*Ready* is "should new work come here?": no while the storage is full or failing or the broker is
-stopping, and a restart would not help. ``/topics`` is in :mod:`penstock.admin.topics`. What changes
-anything is for administrators: :mod:`~penstock.admin.keys`, :mod:`~penstock.admin.queues`,
-:mod:`~penstock.admin.groups` and :mod:`~penstock.admin.dead_letters`. There is no hidden page.
+*Ready* is "should new work come here?": no while the storage is full or failing, the broker is
+stopping or a node sees no leader, and a restart would not help. ``/topics`` is in
+:mod:`penstock.admin.topics`. What changes anything is for administrators:
+:mod:`~penstock.admin.keys`, :mod:`~penstock.admin.queues`,
+:mod:`~penstock.admin.groups`, :mod:`~penstock.admin.dead_letters` and
+:mod:`~penstock.admin.cluster`. There is no hidden page.
 """
 
 import asyncio
@@ -16,14 +18,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from penstock.admin import dead_letters, groups, keys, metrics, queues, topics
-from penstock.admin.exchange import Refusal, number
+from penstock.admin import cluster, dead_letters, groups, keys, metrics, queues, topics
+from penstock.admin.exchange import Misdirected, Refusal, number
 from penstock.admin.survey import SERIES_DEFAULT, SERIES_MAX
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from penstock.admin.view import KeyBook, QueueBook, View
+    from penstock.admin.view import ClusterBook, KeyBook, QueueBook, View
 
 __all__ = ["create_app"]
 
@@ -36,11 +38,13 @@ def create_app(
     key_book: "KeyBook | None" = None,
     token: str = "",
     queue_book: "QueueBook | None" = None,
+    cluster_book: "ClusterBook | None" = None,
 ) -> Starlette:
     """Return the ASGI application that answers for ``view``.
 
     With a ``key_book`` there is ``/keys``, with a ``queue_book`` there are ``/queues``, ``/groups``
-    and ``/dlq``: for those who present ``token``, or for everybody on this machine if it is empty.
+    and ``/dlq``, with a ``cluster_book`` there is ``/cluster``: for those who present
+    ``token``, or for everybody on this machine if it is empty.
     """
     surveying = asyncio.Lock()
 
@@ -75,6 +79,7 @@ def create_app(
             *topics.routes(view),
             *(keys.routes(key_book, token) if key_book else []),
             *(_queue_routes(queue_book, token) if queue_book else []),
+            *(cluster.routes(cluster_book, token) if cluster_book else []),
         ],
         exception_handlers={HTTPException: _refusal},
     )
@@ -90,7 +95,7 @@ def _index_line(version: str, server: tuple[str, int | None] | None) -> str:
     return (
         f"Penstock {version}: MQTT 3.1.1, RESP (Redis), the binary protocol, the queue protocol and"
         f" HTTP on this same port{port};"
-        " pages: /health /ready /metrics /topics /keys /queues /groups /dlq\n"
+        " pages: /health /ready /metrics /topics /keys /queues /groups /dlq /cluster\n"
     )
 
 
@@ -98,5 +103,6 @@ async def _refusal(_request: "Request", refused: Exception) -> Response:
     """Answer 404, 405 and every refusal of ours in the form of all other answers."""
     assert isinstance(refused, HTTPException)
     advice = {"advice": refused.advice} if isinstance(refused, Refusal) else {}
-    content = {"error": refused.detail, **advice}
+    leader = {"leader_addr": refused.leader_addr} if isinstance(refused, Misdirected) else {}
+    content = {"error": refused.detail, **advice, **leader}
     return JSONResponse(content, refused.status_code, headers=refused.headers)

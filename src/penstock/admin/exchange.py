@@ -24,7 +24,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from penstock.errors import PenstockError
+from penstock.errors import NoQuorum, NotLeader, PenstockError, StorageError
 from penstock.limits import KIB
 from penstock.obs.log import ThrottledLogger, get_logger
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JsonLine",
+    "Misdirected",
     "Refusal",
     "administrators_page",
     "check_administrator",
@@ -79,6 +80,14 @@ class Refusal(HTTPException):
     ) -> None:
         super().__init__(status, error, headers)
         self.advice = advice
+
+
+class Misdirected(Refusal):
+    """A request for the leader that was sent to another node; it says where the leader is."""
+
+    def __init__(self, error: NotLeader) -> None:
+        super().__init__(421, error.message, error.advice)
+        self.leader_addr = error.leader_addr
 
 
 # ── who may ask ───────────────────────────────────────────────────────────────────────────────
@@ -200,12 +209,19 @@ async def read_body(request: "Request", kind: type[_Body]) -> _Body:
         ) from None
 
 
-async def kept(change: "Awaitable[_Value]") -> _Value:
-    """Wait for something to be durable; if the disk refuses, so does the answer."""
+async def kept(change: "Awaitable[_Value]", status: int = 503) -> _Value:
+    """Wait for something to be durable; if the disk or the cluster refuses, so does the answer.
+
+    ``status`` is for what is refused for other reasons than that nobody can do it now.
+    """
     try:
         return await change
-    except PenstockError as error:
+    except NotLeader as error:
+        raise Misdirected(error) from error
+    except (StorageError, NoQuorum) as error:
         raise Refusal(503, error.message, error.advice or "try again") from error
+    except PenstockError as error:
+        raise Refusal(status, error.message, error.advice or "try again") from error
 
 
 # ── what is answered ──────────────────────────────────────────────────────────────────────────

@@ -5,7 +5,8 @@ somebody asks. A scrape walks the table, reads each number and lets ``prometheus
 text (:mod:`penstock.admin.metrics_form`). Two brokers in one process do not see each other, and a
 metric cannot be forgotten in a second place. Every label value that can occur is always there, with
 0 if need be, so that a rate over a first event is not lost. What concerns queues has a table of its
-own (:mod:`penstock.admin.metrics_queues`). Behind ours come the same figures under the names of
+own (:mod:`penstock.admin.metrics_queues`), and so has the cluster
+(:mod:`penstock.admin.metrics_cluster`). Behind ours come the same figures under the names of
 MetricMQ (:mod:`penstock.admin.metrics_seed`) and HermesMQ (:mod:`penstock.admin.metrics_hermesmq`).
 
 Names follow the Prometheus conventions: prefix, subject, unit last, ``_total`` for what only grows.
@@ -20,6 +21,7 @@ from enum import Enum
 from prometheus_client import ProcessCollector
 from starlette.concurrency import run_in_threadpool
 
+from penstock.admin.metrics_cluster import CLUSTER
 from penstock.admin.metrics_form import (
     Metric,
     Scrape,
@@ -284,7 +286,7 @@ METRICS: tuple[Metric, ...] = (
 )
 
 
-_ALWAYS = (*METRICS, *QUEUES, *SEED, *HERMESMQ)
+_ALWAYS = (*METRICS, *QUEUES, *CLUSTER, *SEED, *HERMESMQ)
 
 
 # ── The exposition ────────────────────────────────────────────────────────────────────────────
@@ -335,6 +337,10 @@ worry, is in [monitoring](../operating/monitoring.md).
 
 {queues}
 
+## The cluster
+
+{cluster}
+
 Histograms have the usual series `_bucket`, `_sum` and `_count`. Every reason is always present, as
 0 until it occurs.
 
@@ -351,7 +357,7 @@ Only in `/metrics?topics=1`:
 
 ## Under HermesMQ's names
 
-For those who have dashboards for it. One broker is a cluster of one node, whose id is 1.
+For those who have dashboards for it. A broker that stands alone is a cluster of one, the node 1.
 
 {hermesmq}
 
@@ -380,6 +386,7 @@ def markdown() -> str:
     return PAGE.format(
         metrics=_metrics_table(METRICS),
         queues=_metrics_table(QUEUES),
+        cluster=_metrics_table(CLUSTER),
         seed=_metrics_table(SEED),
         per_topic=_metrics_table(PER_TOPIC),
         hermesmq=_metrics_table(HERMESMQ),

@@ -1,15 +1,18 @@
 """What the administration pages may know of a running broker, and what they may change.
 
 A ``View`` is read only. The keys of devices can be changed too, through a ``KeyBook``; topics,
-groups and dead letters through a ``QueueBook``.
+groups and dead letters through a ``QueueBook``; who takes part through a ``ClusterBook``.
 
 What a ``View`` tells is in memory, and to be asked for on the event loop; the answer comes at once.
 ``store``, ``journal`` and ``queue_pending`` may need the disk, and may be asked in any thread: do
 so in one that nobody else waits for.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from penstock.cluster.frames import Member
+from penstock.cluster.status import ClusterStatus
 from penstock.core.commands import GroupConfigured, TopicConfigured
 from penstock.core.groups import Groups
 from penstock.core.topics import Topics
@@ -18,7 +21,7 @@ from penstock.store.store import Store
 from penstock.trust.gate import Gate
 from penstock.trust.keys import Key
 
-__all__ = ["JournalView", "KeyBook", "QueueBook", "QueueView", "View"]
+__all__ = ["ClusterBook", "JournalView", "KeyBook", "QueueBook", "QueueView", "View"]
 
 
 class JournalView(NamedTuple):
@@ -127,11 +130,36 @@ class View(Protocol):
     def pending_capture_bytes(self) -> int:
         """Bytes of QoS 0 messages waiting to be journaled."""
 
+    def cluster(self) -> ClusterStatus:
+        """The cluster as this node sees it; a broker that stands alone is one of itself."""
+
     def uptime_s(self) -> float:
         """Seconds since the broker began to listen."""
 
     def ready(self) -> tuple[bool, str]:
         """Whether new work is welcome; if not, why (storage full or failing, shutting down)."""
+
+
+class ClusterBook(Protocol):
+    """The cluster, as the pages see and change it. What is refused is a ``PenstockError``."""
+
+    def own(self) -> Member:
+        """Say who this node is and where it is reached."""
+
+    def status(self) -> ClusterStatus:
+        """How the cluster is."""
+
+    async def bootstrap(self, members: Sequence[Member]) -> None:
+        """Begin a cluster of these nodes; of this one alone, if there are none."""
+
+    async def add(self, member: Member) -> None:
+        """Have a node join."""
+
+    async def remove(self, node_id: int) -> None:
+        """Have a node take part no longer."""
+
+    async def transfer(self, node_id: int) -> None:
+        """Have another node lead."""
 
 
 class KeyBook(Protocol):

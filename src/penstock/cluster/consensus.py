@@ -11,12 +11,12 @@ from typing import Protocol, TypeAlias
 
 from penstock.cluster.frames import Member
 from penstock.cluster.status import ClusterStatus, MemberStatus, NodeState
-from penstock.errors import ClusterError
+from penstock.errors import ClusterError, PenstockError
 from penstock.raft.types import NodeId
 
 __all__ = ["Consensus", "LoneConsensus", "Then"]
 
-Then: TypeAlias = Callable[[ClusterError | None], None]
+Then: TypeAlias = Callable[[PenstockError | None], None]
 
 _LONE_ID = 1
 

@@ -12,7 +12,15 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = ["ClusterCounts", "ClusterStatus", "MemberStatus", "NodeState", "diagnosis", "tolerance"]
+__all__ = [
+    "ClusterCounts",
+    "ClusterStatus",
+    "MemberStatus",
+    "NodeState",
+    "diagnosis",
+    "tolerance",
+    "unreadiness",
+]
 
 
 class NodeState(StrEnum):
@@ -43,6 +51,11 @@ class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it was heard of within an election timeout."""
     contact_s: float | None = None
     """Seconds since it was heard of."""
+    bytes_in: int = 0
+    bytes_out: int = 0
+    """What came from it and went to it since this node started."""
+    drops: int = 0
+    """Frames for it that were not sent."""
 
 
 class ClusterCounts(msgspec.Struct, kw_only=True):
@@ -96,6 +109,22 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
 def tolerance(voters: int) -> int:
     """How many of so many voters may be lost while the others go on."""
     return max(voters - 1, 0) // 2
+
+
+def unreadiness(status: ClusterStatus) -> str:
+    """Say why new work should go to another node; empty if it may come."""
+    match status.state:
+        case NodeState.LONE:
+            return ""
+        case NodeState.WAITING:
+            return "waiting for `penstock cluster init` or `penstock cluster join`"
+        case NodeState.REMOVED:
+            return "removed from the cluster"
+    if not status.leader:
+        return _leaderless(status)
+    if status.role == "learner":
+        return "catching up with the cluster"
+    return ""
 
 
 def diagnosis(status: ClusterStatus) -> str:

@@ -1,6 +1,7 @@
 """The key ring as administrators change it: through the journal, like everything durable."""
 
 from penstock.core.commands import KeyStored
+from penstock.net.cluster_book import check_leads
 from penstock.net.hub import Hub
 from penstock.net.waiter import Waiter
 from penstock.trust.keys import KEY_ID_MAX, Key
@@ -33,7 +34,8 @@ class KeyBook:
         return self._hub.wall_ms()
 
     async def store_key(self, key: Key) -> None:
-        """Journal a key; it is in force when this returns. Raises StorageError."""
+        """Journal a key; it is in force when this returns. Raises StorageError, ClusterError."""
+        check_leads(self._hub.consensus)
         waiter = Waiter(self._hub, "the key is not stored")
         command = KeyStored(key.id, key.encode())
         self._hub.pipeline.submit(command, waiter, durable=True)

@@ -7,6 +7,7 @@ from typing import Any
 from penstock.core.commands import GroupConfigured, GroupGone, TopicConfigured
 from penstock.core.groups import Groups
 from penstock.core.topics import Topics
+from penstock.net.cluster_book import check_leads
 from penstock.net.desks import Start, StartAt
 from penstock.net.hub import Hub
 from penstock.net.waiter import Waiter
@@ -105,7 +106,8 @@ class QueueBook:
     async def _done(
         self, begin: Callable[[Waiter], object], undone: str = "nothing was changed"
     ) -> Any:
-        """Begin something and wait until it is durable. Raises StorageError."""
+        """Begin something and wait until it is durable. Raises StorageError, ClusterError."""
+        check_leads(self._hub.consensus)
         waiter = Waiter(self._hub, undone)
         begin(waiter)
         return await waiter.done

@@ -17,8 +17,8 @@ class Answer(NamedTuple):
 class Api:
     """The application of a broker's books, asked without a socket."""
 
-    def __init__(self, view, key_book=None, token="", queue_book=None):
-        self.app = create_app(view, key_book, token, queue_book)
+    def __init__(self, view, key_book=None, token="", queue_book=None, cluster_book=None):
+        self.app = create_app(view, key_book, token, queue_book, cluster_book)
 
     async def ask_soon(self, method, path, body=None, client="127.0.0.1", **headers):
         sent = []

@@ -4,6 +4,7 @@ import pytest
 from queue_bench import Book
 
 from penstock.admin.view import JournalView
+from penstock.cluster.consensus import LoneConsensus
 from penstock.config.schema import Signing
 from penstock.obs.counters import Counters
 from penstock.store.store import TopicInfo
@@ -34,6 +35,7 @@ class FixedView:
         self.gate = Gate(KeyRing(), Policy(Signing()), ReplayWindow(60_000, 8, 0))
         self.queues = Book()
         self.audiences = {}
+        self.node = LoneConsensus(lambda: 18)
 
     def connections(self):
         return 2
@@ -80,6 +82,9 @@ class FixedView:
 
     def pending_capture_bytes(self):
         return 12
+
+    def cluster(self):
+        return self.node.status()
 
     def uptime_s(self):
         return 13.5

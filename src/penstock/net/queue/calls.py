@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.cluster.frames import Member
 from penstock.core.commands import GroupConfigured, GroupGone, TopicConfigured
 from penstock.core.rate import milli_rate
-from penstock.errors import ClusterError
+from penstock.errors import PenstockError
 from penstock.limits import LEASES_MAX, MEMBERS_MAX, NODE_ID_MAX
 from penstock.net.desks import Start
 from penstock.net.queue import changes, fetch, listing, producing, staging
@@ -225,7 +225,7 @@ def _redrive(door: "QueueConnection", message: queue_pb2.Redrive, slot: Slot) ->
 def _bootstrap(door: "QueueConnection", message: queue_pb2.Bootstrap, slot: Slot) -> None:
     """Begin a cluster; a node that has begun with the same nodes, or stands alone, has done it."""
 
-    def begun(error: ClusterError | None) -> None:
+    def begun(error: PenstockError | None) -> None:
         if error is None:
             slot.ok()
         else:

@@ -26,7 +26,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ClusterError
+from penstock.errors import PenstockError
 from penstock.limits import KIB
 from penstock.net.connection import Connection
 from penstock.net.hub import Hub
@@ -308,7 +308,7 @@ class QueueConnection(Connection):
             HANDLERS[call.kind](self, call.message, slot)
             return
 
-        def confirmed(error: ClusterError | None) -> None:
+        def confirmed(error: PenstockError | None) -> None:
             if error is not None:
                 slot.fail(unconfirmed(consensus, error))
             elif self.reason is None:

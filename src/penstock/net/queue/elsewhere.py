@@ -14,7 +14,7 @@ from typing import Final
 
 from penstock.cluster.consensus import Consensus
 from penstock.cluster.status import NodeState
-from penstock.errors import ClusterError, NoQuorum
+from penstock.errors import NoQuorum, PenstockError
 from penstock.net.queue.faults import NO_QUORUM, NOT_LEADER, Fault
 
 __all__ = ["AT_ANY_NODE", "READS", "misplaced", "unconfirmed"]
@@ -45,10 +45,10 @@ def misplaced(consensus: Consensus, kind: str) -> Fault | None:
     """Say why a request may not be served by this node, which does not lead; None: it may."""
     if kind in AT_ANY_NODE:
         return None
-    if consensus.leader:
+    if consensus.leader not in {0, consensus.node_id}:
         text = f"node {consensus.leader} leads, this one follows"
         return Fault(NOT_LEADER, text, leader_addr=consensus.leader_addr)
-    if kind in READS and consensus.status().state is NodeState.MEMBER:
+    if kind in READS and not consensus.leader and consensus.status().state is NodeState.MEMBER:
         return None
     if consensus.is_writable:
         return Fault(NOT_LEADER, "a leader is being elected: ask again", ELECTION_MS)
@@ -65,7 +65,7 @@ def _stuck(state: NodeState) -> Fault:
     return Fault(NO_QUORUM, text, QUORUM_MS)
 
 
-def unconfirmed(consensus: Consensus, error: ClusterError) -> Fault:
+def unconfirmed(consensus: Consensus, error: PenstockError) -> Fault:
     """Say why a read could not be made sure to be current."""
     if isinstance(error, NoQuorum):
         return Fault(NO_QUORUM, f"{error.message}: ask again later", QUORUM_MS)
