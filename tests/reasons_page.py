@@ -38,6 +38,10 @@ ADVICE: dict[Enum, str] = {
         "Fine after a quick reconnect. In a steady rhythm: two clients share one id and throw "
         "each other out; give each its own."
     ),
+    DisconnectReason.SESSION_ENDED: (
+        "Nothing for the client: it connects again and finds its session. See why the node was out "
+        "of contact for longer than `cluster.node_grace_s`: overload, or the network."
+    ),
     DisconnectReason.MALFORMED_PACKET: "Fix or update the client; the log line says which rule.",
     DisconnectReason.PROTOCOL_VIOLATION: "Fix or update the client; the log line says which rule.",
     DisconnectReason.INCOMPLETE_PACKETS: (

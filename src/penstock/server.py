@@ -21,15 +21,7 @@ from penstock.cluster.status import ClusterStatus, unreadiness
 from penstock.config.address import Address, parse_listen
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
-from penstock.core.commands import (
-    Closed,
-    Command,
-    Expired,
-    Forgotten,
-    Progressed,
-    Published,
-    from_event,
-)
+from penstock.core.commands import Command, Erased, Published, Trimmed, from_event
 from penstock.core.effects import Effects
 from penstock.core.groups import Group, Groups
 from penstock.core.retained import RetainedMessage
@@ -41,7 +33,9 @@ from penstock.net.clock import Clock, SystemClock
 from penstock.net.cluster_book import ClusterBook
 from penstock.net.desks import Desks
 from penstock.net.detect import Protocol
+from penstock.net.duties import Duties
 from penstock.net.envelopes import forget_signatures, offer_envelopes
+from penstock.net.erasing import erase_leftover
 from penstock.net.examination import Examination
 from penstock.net.http import KEEP_ALIVE_S, HttpDoor
 from penstock.net.hub import Hub, LiveSubscriber, peer_of
@@ -73,9 +67,6 @@ TURN_S = 0.25
 
 RETENTION_INTERVAL_S = 1.0
 """Pause between two slices of retention when there is little to do."""
-
-FORGET_AT_ONCE = 256
-"""Durable subscribers looked at per turn."""
 
 SIGNED_LOT = 1_000
 SIGNED_LOTS_MAX = 50
@@ -110,10 +101,6 @@ class Server:
         self._is_stopping = False
         self._started_at = 0.0
         self._listener: Listener | None = None
-        self._expiring: dict[bytes, int] = {}
-        """Sessions whose ``Expired`` is in the line, by the last connection they had."""
-        self._forgetting: dict[bytes, int] = {}
-        """Durable subscribers whose ``Forgotten`` is in the line, by when they were last seen."""
 
     async def start(self) -> None:
         """Open the store, recover, listen; raises ``PenstockError`` with nothing left behind."""
@@ -126,13 +113,12 @@ class Server:
             self.counters.drops.update(dict.fromkeys(DropReason, 0))  # counted in an earlier life
             self.broker.groups.redeliveries = 0
             self._build()
-            self.hub.desks.return_all()  # before a worker of this life can come
-            self.hub.sinks.resume()
+            self.hub.duties.start()  # before a worker of this life can come
             await self._listen()
         except BaseException:
             await self.abandon()
             raise
-        self._bury_orphans()
+        self.hub.duties.bury_own()
         self._tasks = [asyncio.create_task(self._turn_for_ever())]
         self._sys_due_at = self._retention_due_at = self._clock.monotonic()
 
@@ -177,6 +163,8 @@ class Server:
         self.hub.desks = Desks(self.hub)
         self.hub.producing = Producing(self.hub)
         self.hub.sinks = Sinks(self.hub, self._whole)
+        self.hub.duties = Duties(self.hub)
+        self.hub.on_led = self.hub.duties.led
         self.hub.feed.on_extras = partial(offer_envelopes, self.hub)
         self.hub.feed.on_extras_failed = partial(forget_signatures, self.hub)
         self._listener = Listener(self.hub, self._doors())
@@ -223,15 +211,6 @@ class Server:
         for text in (*self.config.listen, *self.config.http_listen):
             self.addresses.append(await self._listener.listen(parse_listen(text)))
 
-    def _bury_orphans(self) -> None:
-        """End the sessions whose connections ended with the broker's last life; wills are due."""
-        now_ms = self.hub.steady_ms()
-        for session in self.broker.orphans():
-            if session.will is not None:
-                self.hub.publish_will(session.will)
-            closed = Closed(session.client_id, session.connection, now_ms)
-            self.hub.pipeline.submit(closed, None, durable=True)
-
     # ── while it runs ─────────────────────────────────────────────────────────────────────────
 
     async def _turn_for_ever(self) -> None:
@@ -247,8 +226,7 @@ class Server:
         now = self._clock.monotonic()
         self.hub.deadlines.turn(now)
         self.hub.complaints.flush()
-        self._expire_sessions()
-        self._forget_subscribers()
+        self.hub.duties.turn()
         self.hub.pipeline.turn()
         interval_s = self.config.sys.interval_s
         if interval_s and now >= self._sys_due_at:
@@ -257,43 +235,6 @@ class Server:
         if now >= self._retention_due_at:
             self._retention_due_at = now + RETENTION_INTERVAL_S
             self._retain()
-
-    def _expire_sessions(self) -> None:
-        """Sessions are in the order in which they left: look at the first ones only."""
-        due_ms = self.hub.steady_ms() - self.config.limits.session_expiry_s * 1000
-        expiring = {}
-        for client_id, session in list(self.broker.away.items()):
-            if session.away_since_ms > due_ms:
-                break
-            expiring[client_id] = session.connection
-            if self._expiring.get(client_id) != session.connection:
-                expired = Expired(client_id, session.connection)
-                self.hub.pipeline.submit(expired, None, durable=True)
-        self._expiring = expiring
-
-    def _forget_subscribers(self) -> None:
-        """Who was seen longest ago stands first; who is connected is seen.
-
-        By the steady clock or the wall clock, whichever is behind. The latter may jump by years
-        when the network comes up, either way, and what was acknowledged would come again.
-        """
-        now_ms = min(self.hub.steady_ms(), self._clock.wall_ms())
-        due_ms = now_ms - self.config.limits.subscriber_expiry_s * 1000
-        forgetting = {}
-        for subscriber in list(islice(self.broker.subscribers.by_id.values(), FORGET_AT_ONCE)):
-            client_id, seen_ms = subscriber.client_id, subscriber.seen_ms
-            if seen_ms > due_ms:
-                break
-            forgetting[client_id] = seen_ms
-            if self._forgetting.get(client_id) != seen_ms:
-                self._forget(client_id, seen_ms)
-        self._forgetting = forgetting
-
-    def _forget(self, client_id: bytes, seen_ms: int) -> None:
-        command: Command = Forgotten(client_id, seen_ms)
-        if client_id in self.hub.identities:
-            command = Progressed(client_id, b"", [], self._clock.wall_ms())
-        self.hub.pipeline.submit(command, None, durable=True)
 
     def _retain(self) -> None:
         self.hub.desks.turn()
@@ -532,14 +473,18 @@ def recover(store: Store, broker: Broker) -> None:
         broker.keys.restore(Key.decode(row))
     broker.begin_recovery()
     nobody = Effects()
+    erasing: list[Trimmed | Erased] = []
     for entry in store.replay():
         broker.begin(entry.index, entry.base_sequence)
         for command in _commands(entry):
             broker.apply(command, None, nobody)
+            if isinstance(command, (Trimmed, Erased)):
+                erasing.append(command)
         for topic, offset, count, producer, seq in entry.producers():
             broker.producers.note(topic, producer, seq, offset, count)
     broker.index = store.next_index - 1
     broker.settle_recovery()
+    erase_leftover(store, erasing)
 
 
 def signed_until_ms(store: Store) -> int:

@@ -6,7 +6,8 @@ order, so the same journal gives the same state anywhere: after a restart, on a 
 Two kinds of session share all code. A **durable** one (MQTT: clean session 0) lives in the journal.
 A **live** one lives as long as its connection; its commands are applied in the same order but never
 written. A live session that has a will is recorded too, so that the will is published even if the
-broker itself dies first.
+broker itself dies first. In a cluster it is recorded in any case, as all nodes must know who has
+which client id; but what it subscribes to and is sent remains its own node's business.
 
 QoS 0 messages do not pass here on their way to subscribers: ``net`` routes them at once. They come
 by only to be retained.
@@ -23,6 +24,7 @@ from penstock.core.commands import (
     ConsumerGone,
     ConsumerMade,
     DeadLettered,
+    Erased,
     Expired,
     Forgotten,
     GroupCommitted,
@@ -30,6 +32,7 @@ from penstock.core.commands import (
     GroupGone,
     GroupMade,
     GroupMoved,
+    Identified,
     KeyStored,
     Leased,
     LeasesExtended,
@@ -54,6 +57,7 @@ from penstock.core.commands import (
     Taken,
     TopicConfigured,
     TopicGone,
+    Trimmed,
     Unsubscribed,
 )
 from penstock.core.effects import (
@@ -63,10 +67,16 @@ from penstock.core.effects import (
     Accepted,
     Delivery,
     Effects,
+    Ended,
+    Erasing,
     FollowUp,
+    IdentityTaken,
+    OpenedForNobody,
     Outcome,
+    Stirred,
     SubscribeAnswer,
     TakenOver,
+    TopicEnded,
     Unkept,
     UnsubscribeAnswer,
 )
@@ -108,6 +118,20 @@ _GROUP_COMMANDS = (
     DeadLettered,
 )
 _SINK_COMMANDS = (SinkBegan, SinkAdvanced, SinkEnded, SinkForgotten)
+_OfSession = Subscribed | Unsubscribed | Acknowledged | Received | Released
+
+_STIRRING = (
+    GroupMade,
+    GroupMoved,
+    GroupGone,
+    GroupConfigured,
+    Returned,
+    LeasesReturned,
+    Leased,
+    Swept,
+    Claimed,
+)
+"""What may bring messages, or news, to those who wait for a group at another node."""
 
 
 class Broker:
@@ -163,6 +187,9 @@ class Broker:
             KeyStored: self._key_stored,
             TopicConfigured: self._topic_configured,
             TopicGone: self._topic_gone,
+            Identified: self._identified,
+            Trimmed: self._erasing,
+            Erased: self._erasing,
             **dict.fromkeys(_GROUP_COMMANDS, self._group_changed),
             **dict.fromkeys(_SINK_COMMANDS, self._sink_changed),
         }
@@ -183,13 +210,15 @@ class Broker:
         if session is not None and self._is_contained(session):
             return
         if session is not None and session.outlet is not None:
-            effects.controls.append(TakenOver(session.outlet))
+            is_will_due = command.heir_of != session.connection
+            effects.controls.append(TakenOver(session.outlet, is_will_due))
         if session is not None and (command.clean or not session.durable):
             self._discard(session)  # [MQTT-3.1.2-6]
             session = None
         present = session is not None
         if session is None:
             session = Session(command.client_id, durable=not command.clean)
+            session.origin = command.connection
             self.sessions[command.client_id] = session
         self.away.pop(command.client_id, None)
         session.forget_offers()
@@ -197,7 +226,11 @@ class Broker:
         session.connection = command.connection
         session.outlet = outlet
         session.will = command.will
+        session.everywhere = command.everywhere
         self._touch(session)
+        if outlet is None and not self._recovering:
+            opened = OpenedForNobody(command.client_id, command.connection)
+            effects.controls.append(opened)
         if outlet is not None:
             # Session present only if there was one to be resumed [MQTT-3.2.2-1] to [MQTT-3.2.2-3].
             effects.controls.append(Accepted(outlet, session, present))
@@ -224,12 +257,14 @@ class Broker:
                 flags = qos | (DELIVER_RETAIN if retain else 0)
                 effects.deliver(session.outlet, (b"", None, flags, packet_id, sequence))
 
-    def _closed(self, command: Closed, _outlet: Any, _effects: Effects) -> None:
+    def _closed(self, command: Closed, _outlet: Any, effects: Effects) -> None:
         session = self.sessions.get(command.client_id)
         if session is None or session.connection != command.connection:
             return  # a newer connection has the session
         if self._is_contained(session):
             return
+        if session.outlet is not None:  # nearly always closed by now; else it was not our word
+            effects.controls.append(Ended(session.outlet))
         if not session.durable:
             self._discard(session)
             return
@@ -262,9 +297,16 @@ class Broker:
         session.outlet = None
         session.subscriptions = session.queue = session.inflight = session.received = None
 
-    def _subscribed(self, command: Subscribed, outlet: Any, effects: Effects) -> None:
+    def _meant(self, command: _OfSession) -> Session | None:
+        """The session that a command is about; None: it is no more, or contains it already."""
         session = self.sessions.get(command.client_id)
         if session is None or self._is_contained(session):
+            return None
+        return session if command.origin in {0, session.origin} else None
+
+    def _subscribed(self, command: Subscribed, outlet: Any, effects: Effects) -> None:
+        session = self._meant(command)
+        if session is None:
             return
         for topic_filter, qos in command.requests:
             if qos != SUBSCRIBE_FAILED:
@@ -342,8 +384,8 @@ class Broker:
                 effects.deliver(outlet, (topic, message.payload, DELIVER_RETAIN, 0, 0))
 
     def _unsubscribed(self, command: Unsubscribed, outlet: Any, effects: Effects) -> None:
-        session = self.sessions.get(command.client_id)
-        if session is None or self._is_contained(session):
+        session = self._meant(command)
+        if session is None:
             return
         for topic_filter in command.filters:
             if session.subscriptions and session.subscriptions.pop(topic_filter, None) is not None:
@@ -354,8 +396,8 @@ class Broker:
             effects.controls.append(UnsubscribeAnswer(outlet, command.packet_id))
 
     def _acknowledged(self, command: Acknowledged, _outlet: Any, effects: Effects) -> None:
-        session = self.sessions.get(command.client_id)
-        if session is None or self._is_contained(session):
+        session = self._meant(command)
+        if session is None:
             return
         self.acknowledge(session, command.kind, command.packet_ids, effects)
 
@@ -374,15 +416,15 @@ class Broker:
             self._drain(session, effects)
 
     def _received(self, command: Received, _outlet: Any, _effects: Effects) -> None:
-        session = self.sessions.get(command.client_id)
-        if session is None or self._is_contained(session):
+        session = self._meant(command)
+        if session is None:
             return
         session.receive(command.packet_ids)
         self._touch(session)
 
     def _released(self, command: Released, outlet: Any, effects: Effects) -> None:
-        session = self.sessions.get(command.client_id)
-        if session is not None and not self._is_contained(session):
+        session = self._meant(command)
+        if session is not None:
             session.release(command.packet_ids)
             self._touch(session)
         if outlet is not None:
@@ -501,11 +543,16 @@ class Broker:
             self.counters.drops[DropReason.EXPIRED] += len(command.expired)
         if outlet is not None:
             effects.controls.append(Outcome(outlet, value))
+        elif isinstance(command, _STIRRING) and not self._recovering:
+            workers = _workers(command) if isinstance(command, Leased) else ()
+            effects.controls.append(Stirred(command.topic, command.group, workers))
 
     def _topic_configured(self, command: TopicConfigured, outlet: Any, effects: Effects) -> None:
         is_new = self.topics.configure(command, self.index, recovering=self._recovering)
         if outlet is not None:
             effects.controls.append(Outcome(outlet, is_new))
+        elif not self._recovering:
+            effects.controls.append(Stirred(command.topic, None))
 
     def _topic_gone(self, command: TopicGone, outlet: Any, effects: Effects) -> None:
         """Forget all that is kept by offsets of this topic: those of the next begin at 0 again."""
@@ -516,6 +563,20 @@ class Broker:
         self.producers.forget_topic(command.topic)
         if outlet is not None:
             effects.controls.append(Outcome(outlet, known))
+        elif not is_recovering:
+            effects.controls.append(TopicEnded(command.topic))
+
+    def _identified(self, command: Identified, outlet: Any, effects: Effects) -> None:
+        if outlet is not None:
+            effects.controls.append(Outcome(outlet, None))
+        if not self._recovering:
+            taken = IdentityTaken(command.client_id, command.connection)
+            effects.controls.append(taken)
+
+    def _erasing(self, command: Trimmed | Erased, outlet: Any, effects: Effects) -> None:
+        """The store's business: after a crash the server has it done once more."""
+        if not self._recovering:
+            effects.controls.append(Erasing(command, outlet))
 
     def _sink_changed(self, command: SinkCommand, outlet: Any, effects: Effects) -> None:
         value = self.sinks.apply(command, self.index, recovering=self._recovering)
@@ -560,17 +621,20 @@ class Broker:
         """After the last replayed entry: order the sessions that are away by how long they are."""
         self._recovering = False
         self.subscribers.settle()
-        for session in self.sessions.values():
-            session.forget_offers()
         away = [s for s in self.sessions.values() if s.durable and not s.connected]
         away.sort(key=lambda session: session.away_since_ms)
         self.away = {session.client_id: session for session in away}
 
     def orphans(self) -> Iterator[Session]:
-        """Sessions whose connection ended with the broker's last life."""
+        """Sessions whose connection is not here: another node's, or ended with our last life."""
         return (s for s in list(self.sessions.values()) if s.connected and s.outlet is None)
 
     def oldest_needed(self) -> int | None:
         """The lowest sequence that some durable session still waits for."""
         needed = (s.oldest_needed() for s in self.sessions.values() if s.durable)
         return min((sequence for sequence in needed if sequence is not None), default=None)
+
+
+def _workers(command: Leased) -> tuple[bytes, ...]:
+    """Workers by name who were given messages until they leave."""
+    return tuple(name for name, _, _ in command.shares if name)

@@ -21,6 +21,7 @@ __all__ = [
     "ConsumerGone",
     "ConsumerMade",
     "DeadLettered",
+    "Erased",
     "Expired",
     "Forgotten",
     "GroupCommitted",
@@ -28,6 +29,7 @@ __all__ = [
     "GroupGone",
     "GroupMade",
     "GroupMoved",
+    "Identified",
     "KeyStored",
     "Leased",
     "LeasesExtended",
@@ -54,6 +56,7 @@ __all__ = [
     "Taken",
     "TopicConfigured",
     "TopicGone",
+    "Trimmed",
     "Unsubscribed",
     "WillMessage",
     "from_event",
@@ -77,6 +80,11 @@ class Opened(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     connection: int
     clean: bool
     will: WillMessage | None
+    everywhere: bool = False
+    """Whether all nodes of a cluster are to know of the session, whatever it is: a client id is
+    unique among them."""
+    heir_of: int = 0
+    """The connection, at another node, that it takes over and whose will was published by now."""
 
 
 class Closed(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
@@ -95,11 +103,17 @@ class Expired(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
 
 
 class Subscribed(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
-    """SUBSCRIBE: ``(filter, granted QoS)``, 0x80 for a filter that was refused at the door."""
+    """SUBSCRIBE: ``(filter, granted QoS)``, 0x80 for a filter that was refused at the door.
+
+    ``origin``, here and below: the session that is meant, by the connection that began it. In a
+    cluster a node may be late, and the client have another session by then; then it is void. 0: not
+    asked, as where an earlier version wrote it.
+    """
 
     client_id: bytes
     packet_id: int
     requests: list[tuple[bytes, int]]
+    origin: int = 0
 
 
 class Unsubscribed(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
@@ -108,6 +122,7 @@ class Unsubscribed(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False
     client_id: bytes
     packet_id: int
     filters: list[bytes]
+    origin: int = 0
 
 
 class Offered(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
@@ -134,6 +149,7 @@ class Acknowledged(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False
     client_id: bytes
     kind: int
     packet_ids: list[int]
+    origin: int = 0
 
 
 class Received(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
@@ -141,6 +157,7 @@ class Received(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
 
     client_id: bytes
     packet_ids: list[int]
+    origin: int = 0
 
 
 class Released(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
@@ -148,6 +165,7 @@ class Released(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
 
     client_id: bytes
     packet_ids: list[int]
+    origin: int = 0
 
 
 class Lost(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
@@ -182,6 +200,16 @@ class Progressed(msgspec.Struct, frozen=True, array_like=True, tag=12, gc=False)
     topic: bytes
     ranges: list[tuple[int, int]]
     now_ms: int
+
+
+class Identified(msgspec.Struct, frozen=True, array_like=True, tag=38, gc=False):
+    """A connection of the binary protocol goes by a client id from now on, in a cluster.
+
+    Whoever has had that id, at whatever node, must let go of it. Nothing durable changes.
+    """
+
+    client_id: bytes
+    connection: int
 
 
 class Forgotten(msgspec.Struct, frozen=True, array_like=True, tag=13, gc=False):
@@ -305,6 +333,7 @@ class Leased(msgspec.Struct, frozen=True, array_like=True, tag=24, gc=False):
     """A group hands out messages. Whoever proposes this has chosen them (``core/selection``).
 
     ``version`` is that of the group when they were chosen. If it was moved since, nothing happens.
+    Nor does anything if others were given messages since (``deal``): they chose from the same ones.
     """
 
     topic: bytes
@@ -325,6 +354,8 @@ class Leased(msgspec.Struct, frozen=True, array_like=True, tag=24, gc=False):
     """Messages that were passed over as their time has not come."""
     expired: list[int] = []
     """Messages that were passed over as their time is over."""
+    deal: int = -1
+    """``Group.deals`` when they were chosen; -1: not asked, as in what earlier versions wrote."""
 
 
 class LeasesSettled(msgspec.Struct, frozen=True, array_like=True, tag=25, gc=False):
@@ -415,6 +446,26 @@ class TopicGone(msgspec.Struct, frozen=True, array_like=True, tag=33, gc=False):
     """A topic is to exist no more, nor anything that belongs to it."""
 
     topic: bytes
+
+
+class Trimmed(msgspec.Struct, frozen=True, array_like=True, tag=39, gc=False):
+    """Messages of a topic below an offset are to go.
+
+    ``topic_id`` is that of the topic that was meant: another of its name begins anew, with the same
+    offsets. It is the store that forgets them, on every node; doing so twice does no harm.
+    """
+
+    topic: bytes
+    topic_id: int
+    below: int
+
+
+class Erased(msgspec.Struct, frozen=True, array_like=True, tag=40, gc=False):
+    """Single messages of a topic are to go: stretches of offsets. See ``Trimmed``."""
+
+    topic: bytes
+    topic_id: int
+    ranges: list[tuple[int, int]]
 
 
 # ── sinks ─────────────────────────────────────────────────────────────────────────────────────
@@ -523,6 +574,9 @@ Event = (
     | SinkAdvanced
     | SinkEnded
     | SinkForgotten
+    | Identified
+    | Trimmed
+    | Erased
 )
 Command = Event | Published
 

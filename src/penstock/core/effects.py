@@ -6,13 +6,17 @@ acknowledgements; so a CONNACK goes before what the session had waiting, and a S
 retained messages that the subscription asked for.
 
 On replay after a restart there are no outlets, and nothing is gathered.
+
+In a cluster most commands are other nodes', and nobody here waits for an answer. Some of them are
+of consequence here all the same: a client id is presented elsewhere, messages are free again that
+workers of ours wait for. Such effects have no outlet.
 """
 
 from typing import Any
 
 import msgspec
 
-from penstock.core.commands import Offered
+from penstock.core.commands import Erased, Offered, Trimmed
 from penstock.core.session import Session
 
 __all__ = [
@@ -24,10 +28,16 @@ __all__ = [
     "Control",
     "Delivery",
     "Effects",
+    "Ended",
+    "Erasing",
     "FollowUp",
+    "IdentityTaken",
+    "OpenedForNobody",
     "Outcome",
+    "Stirred",
     "SubscribeAnswer",
     "TakenOver",
+    "TopicEnded",
     "Unkept",
     "UnsubscribeAnswer",
 ]
@@ -52,6 +62,14 @@ class Accepted(msgspec.Struct, frozen=True):
 
 class TakenOver(msgspec.Struct, frozen=True):
     """Another connection presented the same client id: close this one [MQTT-3.1.4-2]."""
+
+    outlet: Any
+    is_will_due: bool = True
+    """Whether its will is still to be published: not if the one who took over has seen to it."""
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """The session ended with its connection still open: the cluster took this node for dead."""
 
     outlet: Any
 
@@ -91,7 +109,63 @@ class Outcome(msgspec.Struct, frozen=True):
     value: object
 
 
-Control = Accepted | TakenOver | SubscribeAnswer | UnsubscribeAnswer | FollowUp | Unkept | Outcome
+class OpenedForNobody(msgspec.Struct, frozen=True):
+    """A session was opened, and nobody of this node waits for it: be it another's, or too late."""
+
+    client_id: bytes
+    connection: int
+    outlet: None = None
+
+
+class IdentityTaken(msgspec.Struct, frozen=True):
+    """A connection goes by a client id of the binary protocol: whoever else does must go."""
+
+    client_id: bytes
+    connection: int
+    outlet: None = None
+
+
+class Stirred(msgspec.Struct, frozen=True):
+    """Something of a group changed, at another node: there may be messages for workers of ours.
+
+    ``workers`` were given messages. ``group`` None: something of the topic changed.
+    """
+
+    topic: bytes
+    group: bytes | None
+    workers: tuple[bytes, ...] = ()
+    outlet: None = None
+
+
+class TopicEnded(msgspec.Struct, frozen=True):
+    """Another node deleted a topic: what connections remember by its offsets is void."""
+
+    topic: bytes
+    outlet: None = None
+
+
+class Erasing(msgspec.Struct, frozen=True):
+    """Have the store forget messages; the outlet, if there is one, wants to know how many."""
+
+    command: Trimmed | Erased
+    outlet: Any = None
+
+
+Control = (
+    Accepted
+    | TakenOver
+    | Ended
+    | SubscribeAnswer
+    | UnsubscribeAnswer
+    | FollowUp
+    | Unkept
+    | Outcome
+    | OpenedForNobody
+    | IdentityTaken
+    | Stirred
+    | TopicEnded
+    | Erasing
+)
 
 
 class Effects:

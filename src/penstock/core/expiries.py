@@ -61,11 +61,20 @@ class Expiries:
         return None
 
     def take(self, now_ms: int, enough: int) -> list[int]:
-        """Leases that have ended by now: all, or some more than enough of them."""
+        """Leases that have ended by now: all, or just enough of them.
+
+        The earliest, then those with the lowest number: however they are gathered in the heap,
+        which is another way after a restart, they are the same ones.
+        """
         ended: dict[int, None] = {}  # a lease has two entries if it was extended twice at a time
         while self._heap and self._heap[0][0] <= now_ms and len(ended) < enough:
             until_ms, first, end = heappop(self._heap)
-            ended.update((n, None) for n in range(first, end) if self._ends(n, until_ms))
+            held = (n for n in range(first, end) if self._ends(n, until_ms))
+            for lease in held:
+                if len(ended) == enough:
+                    heappush(self._heap, (until_ms, lease, end))
+                    break
+                ended[lease] = None
         return list(ended)
 
     def _ends(self, lease: int, until_ms: int) -> bool:

@@ -90,6 +90,9 @@ class Group:
         """How often messages were asked for: every fourth time the oldest has precedence."""
         self.version = 0
         """Counts the times that it was moved: what was chosen before is void."""
+        self.deals = 0
+        """Counts the times that messages were handed out, or done with before they were: in a
+        cluster several desks choose from the same ones, and only one of them can be right."""
         self.pending: dict[int, Pending] = {}
         self.leases: dict[int, int] = {}
         """Offsets by lease."""
@@ -201,6 +204,7 @@ class Group:
             if offsets:
                 consumer.active_ms = command.now_ms
                 shares.append(self._hand_out(name, offsets, command))
+        self.deals += bool(shares)
         if command.settle and shares:
             self.version += 1  # nothing else would tell what a desk has chosen that it is done
         return shares
@@ -305,9 +309,10 @@ class Group:
     # ── handing out by lease ──────────────────────────────────────────────────────────────────
 
     def lease(self, command: Leased) -> list[Share] | None:
-        """Hand out what was chosen; None if the group was moved since."""
-        if command.version != self.version:
+        """Hand out what was chosen; None if the group was moved since, or others had a turn."""
+        if command.version != self.version or command.deal not in {-1, self.deals}:
             return None
+        self.deals += 1
         self._drop_removed(command.first)
         heads = command.heads if len(command.heads) > 1 else command.heads * LANES
         self.heads = list(map(max, self.heads, heads))
@@ -413,6 +418,7 @@ class Group:
                 returned[pending.priority].add(offset)
         for priority, those in enumerate(returned):
             if those:
+                self.deals += 1  # a desk may have chosen them
                 self._remove_returned(priority, those)
 
     def settle_leases(self, stretches: Iterable[tuple[int, int]]) -> int:
@@ -564,6 +570,8 @@ class Group:
         priority = known.priority if known else 0
         if known is not None:
             self._let_go([offset])
+        else:
+            self.deals += 1  # a desk may have chosen it
         pending = Pending(command.consumer, command.taken_ms, times, priority=priority)
         self._assign(offset, None, pending)
         self._low = min(self._low, offset)
@@ -641,6 +649,7 @@ class Group:
                 self.redeliveries,
                 self.start,
                 self.reader,
+                self.deals,
             )
         )
 
@@ -676,6 +685,7 @@ class Group:
         group.backoff_ms, group.backoff_max_ms = data.backoff_ms, data.backoff_max_ms
         group.dead_letters, group.redeliveries = data.dead_letters, data.redeliveries
         group.start, group.reader = data.start, data.reader
+        group.deals = data.deals
         group.pending.update(data.pending)
         group._unchunked = list(group.pending)
         for name, seen_ms, active_ms in data.consumers:

@@ -32,3 +32,4 @@ class GroupRow(msgspec.Struct, array_like=True):
     redeliveries: int = 0
     start: int = 0
     reader: bool = False
+    deals: int = 0

@@ -81,6 +81,8 @@ class _Row(msgspec.Struct, array_like=True):
     offering: int
     overtaken: list[bytes]
     offer_floor: int
+    everywhere: bool = False
+    origin: int = 0
 
 
 _decoder = msgspec.msgpack.Decoder(_Row)
@@ -130,10 +132,12 @@ class Session:
         "connected",
         "connection",
         "durable",
+        "everywhere",
         "inflight",
         "next_packet_id",
         "offer_floor",
         "offering",
+        "origin",
         "outlet",
         "overtaken",
         "queue",
@@ -148,6 +152,11 @@ class Session:
         self.outlet: Any = None
         self.connected = False
         self.connection = 0
+        self.everywhere = False
+        """Whether all nodes of a cluster know of it, though it is not durable."""
+        self.origin = 0
+        """The connection that began it: by that a command of another node knows which session of a
+        client it is about."""
         self.away_since_ms = 0
         self.will: WillMessage | None = None
         self.next_packet_id = 1
@@ -167,8 +176,11 @@ class Session:
 
     @property
     def recorded(self) -> bool:
-        """Whether this session has a row on disk: it is durable, or its will must not be lost."""
-        return self.durable or self.will is not None
+        """Whether this session has a row on disk: it is durable, or its will must not be lost.
+
+        In a cluster all have one: a node that starts anew must know who is connected elsewhere.
+        """
+        return self.durable or self.will is not None or self.everywhere
 
     @property
     def inflight_count(self) -> int:
@@ -355,6 +367,8 @@ class Session:
     def to_row(self, applied: int) -> bytes:
         """Everything durable of this session; it contains all entries up to ``applied``."""
         self.applied = applied
+        if not self.durable:
+            return self._live_row(applied)
         return _encoder.encode(
             _Row(
                 self.client_id,
@@ -371,9 +385,37 @@ class Session:
                 sorted(self.received or ()),
                 self.offering,
                 sorted(self.overtaken or ()),
-                self.offer_floor,
+                self.offer_floor if self._has_offers() else 0,
+                self.everywhere,
+                self.origin,
             )
         )
+
+    def _live_row(self, applied: int) -> bytes:
+        """The row of a session that ends with its connection: that there is one, and its will.
+
+        What it subscribed to and was sent is known to its own node alone.
+        """
+        row = _Row(
+            self.client_id,
+            durable=False,
+            connected=self.connected,
+            connection=self.connection,
+            away_since_ms=0,
+            next_packet_id=1,
+            applied=applied,
+            will=self.will,
+            subscriptions={},
+            inflight=[],
+            queue=[],
+            received=[],
+            offering=0,
+            overtaken=[],
+            offer_floor=0,
+            everywhere=self.everywhere,
+            origin=self.origin,
+        )
+        return _encoder.encode(row)
 
     @classmethod
     def from_row(cls, row: bytes) -> "Session":
@@ -393,4 +435,5 @@ class Session:
         session.offering = data.offering
         session.overtaken = set(data.overtaken) if data.offering else None
         session.offer_floor = data.offer_floor
+        session.everywhere, session.origin = data.everywhere, data.origin
         return session

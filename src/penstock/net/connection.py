@@ -106,6 +106,9 @@ class Connection(asyncio.Protocol):
     def topic_deleted(self, topic: bytes) -> None:
         """A topic was deleted: what is remembered by its offsets is void."""
 
+    def leadership_lost(self) -> None:
+        """Another node leads from now on: what only the leader does is not done here."""
+
     # ── from the socket ───────────────────────────────────────────────────────────────────────
 
     def data_received(self, data: bytes) -> None:

@@ -6,6 +6,8 @@ commit that has the letter and that its group is done with the message, so there
 nor a second copy, whatever crashes. **Redriving** is the same the other way: one commit has the
 message, back in the topic that it came from, and that the letter is dealt with. Which letters are,
 is the position of a group of the dead-letter topic itself.
+
+In a cluster only the leader does either: two nodes that bury at a time would make two letters.
 """
 
 from itertools import islice
@@ -53,6 +55,8 @@ class DeadLetters:
         group = self._hub.broker.groups.get(topic, name)
         if group is None or not group.exhausted or (topic, name) in self._burying:
             return
+        if not self._hub.cluster.is_leader:
+            return
         self._burying.add((topic, name))
         offsets = list(islice(group.exhausted, AT_ONCE))
         hub = self._hub
@@ -64,6 +68,9 @@ class DeadLetters:
 
     def _bury(self, group: Group, offsets: list[int], lot: Lot) -> None:
         topic, name = group.topic, group.name
+        if not self._hub.cluster.is_leader:
+            self._burying.discard((topic, name))
+            return
         if self._hub.broker.groups.get(topic, name) is not group:
             self._burying.discard((topic, name))  # it ended, and its messages are nobody's
             self.bury(topic, name)
@@ -126,6 +133,9 @@ class DeadLetters:
         """
         letters = dead_letter_topic(topic, group)
         count = self.count(letters)
+        if not self._hub.cluster.is_leader:
+            outlet.close(DisconnectReason.LEADERSHIP_LOST)
+            return
         if not count or letters in self._redriving:
             outlet.outcome(0)
             return
@@ -197,6 +207,9 @@ class _Redrive:
 
     def _send(self, found: TopicRange) -> None:
         """One commit has the messages and that their letters are dealt with."""
+        if not self._hub.cluster.is_leader:
+            self._refused(DisconnectReason.LEADERSHIP_LOST)
+            return
         now_ms = self._hub.wall_ms()
         messages = [message for message in found.messages() if message.offset < self._end]
         self._sent += sum([self._dead_letters.send_back(m, now_ms) for m in messages])

@@ -53,6 +53,10 @@ DEAL_MAX = 1_024
 DEAL_BYTES_MAX = 4 << 20
 """Bytes dealt at a time, and one message more: so much is in memory, then with the workers."""
 
+VOID_S = 0.002
+VOIDS_MAX = 16
+"""Pause before a deal that was void again, and how many times as long it may become."""
+
 AGAIN_S = 0.5
 """Pause before something is tried again that the disk refused."""
 
@@ -114,6 +118,8 @@ class _Deal(NamedTuple):
     """How many the topic's rate was asked for; what is not dealt goes back."""
     version: int
     """That of the group when they were chosen."""
+    number: int
+    """How many deals it had seen by then; another node's desk may be choosing, too."""
 
     def offsets(self) -> list[int]:
         """All offsets, in the order of dealing."""
@@ -143,6 +149,8 @@ class Desk:
         self._timer: asyncio.TimerHandle | None = None
         self._is_making = False
         self._is_sweeping = False
+        self._voids = 0
+        """How many deals in a row were void."""
         self.is_closed = False
 
     # ── workers ───────────────────────────────────────────────────────────────────────────────
@@ -243,7 +251,7 @@ class Desk:
             if not want:
                 self._tell_limited(bucket.retry_s(self._hub.monotonic()))
                 return
-        deal = _Deal(picker, self._shares(group, picker, want), want, group.version)
+        deal = _Deal(picker, self._shares(group, picker, want), want, group.version, group.deals)
         self._gone.clear()
         if deal.shares or picker.aside or picker.expired:
             self._deal = deal
@@ -363,6 +371,7 @@ class Desk:
             [_share(worker, runs, now_ms) for worker, runs in deal.shares],
             picker.aside,
             picker.expired + expired,
+            deal.number,
         )
         self._hub.pipeline.submit(leased, self, durable=True)
 
@@ -394,15 +403,23 @@ class Desk:
     # ── passing on ────────────────────────────────────────────────────────────────────────────
 
     def outcome(self, value: object) -> None:
-        """It is noted: pass the messages on. None: the group was moved meanwhile."""
+        """It is noted: pass the messages on.
+
+        None: the group was moved meanwhile, or a desk of another node was faster. Then choose anew;
+        but should that happen again and again, let the others have some more of their turns.
+        """
         deal, messages = self._deal, self._messages
         assert deal is not None
+        self._voids = self._voids + 1 if value is None else 0
         shares: list[Share] = value if isinstance(value, list) else []
         self._end_deal(sum(len(share.offsets) for share in shares))
         for (worker, _), share in zip(deal.shares, shares, strict=False):
             self._pass_on(worker, share, messages)
         self._gone.clear()
-        self.deal()
+        if self._voids > 1:
+            self._wake_in(min(self._voids, VOIDS_MAX) * VOID_S)
+        else:
+            self.deal()
 
     def _pass_on(self, worker: Worker, share: Share, messages: dict[int, Message]) -> None:
         found = _jobs(share, messages)

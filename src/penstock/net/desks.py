@@ -5,7 +5,7 @@ disk and applied, its ``close`` if the disk refused. Things that change nothing 
 of a lease that is over) are answered without the disk.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import partial
 from itertools import islice
@@ -28,6 +28,7 @@ from penstock.core.commands import (
 from penstock.core.groups import Group
 from penstock.errors import StorageError
 from penstock.limits import GROUPS_MAX
+from penstock.net.cluster_view import node_of_worker
 from penstock.net.dead_letters import DeadLetters
 from penstock.net.desk import AGAIN_S, Desk, Worker
 from penstock.net.hub import Hub
@@ -87,9 +88,11 @@ class Desks:
         self._ahead: set[Desk] = set()
         """Desks that read ahead."""
         is_forgetful = hub.config.durability == "interval"
-        self._next_lease = hub.next_connection() if is_forgetful else 0
+        self._next_lease = hub.wall_ms() << 10 if is_forgetful else 0
         """A crash may take back that leases were given, but not from those who have them. So each
         life has numbers of its own there, lest they settle what somebody else has."""
+        self._returning: set[tuple[bytes, bytes, bytes]] = set()
+        """Topics, groups and workers whose end is in the line, as nobody else would say it."""
         self._unattended: list[Group] = []
         """Groups in which time may have passed, still to be looked at."""
         self.limits = TopicLimits(hub)
@@ -181,23 +184,61 @@ class Desks:
         desk = self.desk(topic, group)
         return len(desk.workers) if desk else 0
 
-    def return_all(self) -> None:
-        """After a start: no worker of the last life is there any more, nor is what it had.
+    def return_workers(self, is_gone: Callable[[int], bool]) -> None:
+        """What workers of some nodes had goes to others: those nodes are gone, or begin anew.
 
-        Leases go on. But one that is from the future would do so for as long as the clock was set
-        back while nobody looked.
+        Leases with an end go on until that; it is those who have messages until they leave.
         """
-        now_ms = self._hub.steady_ms()
         for group in self._hub.broker.groups:
             for consumer, known in group.consumers.items():
-                if any(group.pending[offset].lease >= 0 for offset in islice(known.pending, 1)):
-                    command = Returned(group.topic, group.name, consumer)
-                    _Returning(self._hub, command).submit()
+                is_worker = any(group.pending[o].lease >= 0 for o in islice(known.pending, 1))
+                if is_worker and is_gone(node_of_worker(consumer)):
+                    self._return(group.topic, group.name, consumer)
+
+    def _return(self, topic: bytes, group: bytes, consumer: bytes) -> None:
+        """A worker is gone, if nobody has said so yet."""
+        key = topic, group, consumer
+        if key not in self._returning:
+            self._returning.add(key)
+            returned = _Returning(self._hub, Returned(topic, group, consumer))
+            returned.then = partial(self._returning.discard, key)
+            returned.submit()
+
+    def led(self, *, is_leader: bool) -> None:
+        """We lead from now on, and look after all groups; or no longer."""
+        self._unattended = []
+        if not is_leader:
+            return
+        now_ms = self._hub.steady_ms()
+        for group in self._hub.broker.groups:
             early = [
                 p.lease for p in group.pending.values() if p.lease >= 0 and p.taken_ms > now_ms
             ]
+            # One from the future would go on for as long as the clock was set back.
             self.return_leases(group.topic, group.name, early, reason=b"clock set back")
             self.dead_letters.bury(group.topic, group.name)
+
+    def stirred(self, topic: bytes, group: bytes | None, workers: Iterable[bytes]) -> None:
+        """Another node has changed something: there may be something for workers of ours.
+
+        If messages were given to a worker of ours and nobody here waits for that, it is too late:
+        its deal was refused by then, or was one of our last life. Those of a node that is gone are
+        the leader's.
+        """
+        if group is None:
+            self._deal_all(topic)
+            return
+        for consumer in workers:
+            if self._hub.duties.is_left_to_us(node_of_worker(consumer)):
+                self._return(topic, group, consumer)
+        self.dead_letters.bury(topic, group)
+        self.deal(topic, group)
+
+    def topic_ended(self, topic: bytes) -> None:
+        """Another node deleted a topic, and it is gone."""
+        for client in list(self._hub.clients):
+            client.topic_deleted(topic)
+        self._deal_all(topic)
 
     def next_leases(self, count: int) -> int:
         """Numbers that no lease had before: the first of so many."""
@@ -436,7 +477,8 @@ class Desks:
 
     def turn(self) -> None:
         """Now and then: look after groups without workers, close desks, forget what is past."""
-        self._sweep_unattended()
+        if self._hub.cluster.is_leader:
+            self._sweep_unattended()
         rested_before = self._hub.monotonic() - REST_S
         while self._resting and next(iter(self._resting.values())) < rested_before:
             self._close_resting()
@@ -480,6 +522,8 @@ class _Returning:
         self._hub = hub
         self._command = command
         self._outlet = outlet
+        self.then: Callable[[], None] | None = None
+        """Called when they are back."""
 
     def submit(self) -> None:
         """Put it in the line."""
@@ -489,6 +533,8 @@ class _Returning:
         """They are back."""
         if self._outlet is not None:
             self._outlet.outcome(value)
+        if self.then is not None:
+            self.then()
         self._hub.desks.dead_letters.bury(self._command.topic, self._command.group)
         self._hub.desks.deal(self._command.topic, self._command.group)
 

@@ -22,10 +22,16 @@ from penstock.core.effects import (
     Control,
     Delivery,
     Effects,
+    Ended,
+    Erasing,
     FollowUp,
+    IdentityTaken,
+    OpenedForNobody,
     Outcome,
+    Stirred,
     SubscribeAnswer,
     TakenOver,
+    TopicEnded,
     Unkept,
     UnsubscribeAnswer,
 )
@@ -43,7 +49,9 @@ from penstock.net.admission import (
     topic_refusal,
 )
 from penstock.net.changes import Changes
-from penstock.net.clock import Clock
+from penstock.net.clock import Clock, SteadyClock
+from penstock.net.cluster_view import NODE_BITS, ClusterView, Lone
+from penstock.net.erasing import erase
 from penstock.net.feed import Feed
 from penstock.net.incomplete import Incomplete
 from penstock.net.live import Live
@@ -60,6 +68,7 @@ from penstock.trust.replay import ReplayWindow
 
 if TYPE_CHECKING:
     from penstock.net.desks import Desks
+    from penstock.net.duties import Duties
     from penstock.net.produce import Producing
     from penstock.net.sinks import Sinks
 
@@ -101,6 +110,10 @@ class Outlet(Protocol):
 
     def topic_deleted(self, topic: bytes) -> None:
         """What is remembered by a topic's offsets is void."""
+        ...
+
+    def leadership_lost(self) -> None:
+        """Another node leads from now on: what only the leader does is not done here."""
         ...
 
     def unsubscribed(self, packet_id: int) -> None:
@@ -158,6 +171,12 @@ class Flushable(Protocol):
 class Hub:
     """The shared side of every connection of one broker."""
 
+    desks: "Desks"
+    """Set by whoever builds the broker, as what follows: desks need a hub."""
+    producing: "Producing"
+    sinks: "Sinks"
+    duties: "Duties"
+
     def __init__(
         self,
         *,
@@ -177,6 +196,8 @@ class Hub:
         self.clock = clock
         self.monotonic = clock.monotonic
         self.wall_ms = clock.wall_ms
+        self.steady = SteadyClock(clock)
+        self.steady_ms = self.steady.now_ms
         self.counters = counters
         self.is_captured = is_captured
         """Whether the journal wants QoS 0 messages of a topic; asked once per cached route."""
@@ -188,10 +209,8 @@ class Hub:
         self.identities: dict[bytes, Any] = {}
         """Client ids of the binary protocol, and the connection that has each."""
         self.consensus: Consensus = LoneConsensus(lambda: store.next_index - 1)
-        self.desks: Desks
-        """Set by whoever builds the broker: desks need a hub."""
-        self.producing: Producing
-        self.sinks: Sinks
+        self.cluster: ClusterView = Lone()
+        """What there is beside us; set by whoever builds a node of a cluster."""
         self.opening: dict[bytes, Outlet] = {}
         """Client ids whose ``Opened`` is in the line, and the connection that sent the last one."""
         self._listeners: dict[Any, Any] = {}
@@ -199,7 +218,6 @@ class Hub:
         """Subscriptions that are followers' second ones, for what the journal does not keep."""
         self.is_stopping = False
         self._is_closed = False
-        self._steady_offset_ms = clock.wall_ms() - int(clock.monotonic() * 1000)
         self.complaints = ThrottledLogger(get_logger("net"), clock=clock.monotonic)
         """For lines that clients can cause: a flood of bad ones must not flood the log."""
         self._last_connection = 0
@@ -222,14 +240,26 @@ class Hub:
         self.on_led: Callable[[], None] = lambda: None
         """Who is told that another node leads, or none."""
         self.pipeline = self._make_pipeline(log or LoneLog(store))
-        self._controls: dict[type, Callable[[Any], None]] = {
+        self._controls = self._make_controls()
+        self.on_stirred: list[Callable[[bytes, bytes], None]] = []
+        """Who else is told that another node has changed something of a group."""
+
+    def _make_controls(self) -> dict[type, Callable[[Any], None]]:
+        """What is done about which effect."""
+        return {
             Accepted: self._accepted,
-            TakenOver: lambda c: c.outlet.close(DisconnectReason.SESSION_TAKEN_OVER),
+            TakenOver: self._taken_over,
+            Ended: self._session_ended,
             SubscribeAnswer: self._subscribed,
             UnsubscribeAnswer: self._unsubscribed,
             Unkept: lambda c: c.outlet.close(DisconnectReason.STORAGE_FAILED),
             Outcome: lambda c: c.outlet.outcome(c.value),
             FollowUp: lambda c: self.pipeline.submit(c.command, c.outlet, durable=True),
+            OpenedForNobody: lambda c: self.duties.opened_for_nobody(c.client_id, c.connection),
+            IdentityTaken: self._identity_taken,
+            Stirred: self._stirred,
+            TopicEnded: lambda c: self.desks.topic_ended(c.topic),
+            Erasing: lambda c: erase(self, c.command, c.outlet),
         }
 
     def _make_pipeline(self, log: Log) -> Pipeline:
@@ -253,12 +283,13 @@ class Hub:
         )
 
     def next_connection(self) -> int:
-        """A number no connection had before, in this life of the broker or an earlier one.
+        """A number no connection had before, at this node or another, in this life or an earlier.
 
-        Its upper part is the time of the connect, so nothing needs to be remembered on disk.
+        Its upper part is the time of the connect, so nothing needs to be remembered on disk; the
+        lowest bits are the node's id.
         """
-        self._last_connection = max(self._last_connection + 1, self.clock.wall_ms() << 10)
-        return self._last_connection
+        self._last_connection = max(self._last_connection + 1, self.clock.wall_ms() << 6)
+        return self._last_connection << NODE_BITS | self.cluster.node_id
 
     def publish_will(self, will: WillMessage) -> None:
         """Publish for a client that vanished; nobody waits for an acknowledgement."""
@@ -269,6 +300,8 @@ class Hub:
             return
         if not will.qos:
             self.forward(route.targets, Live.of(will.topic, [will.payload]))
+            if not route.memo and not will.retain:
+                self.broadcast(will.topic, [will.payload])
         now_ms = self.clock.wall_ms()
         if will.qos or will.retain:
             retain = will.retain and self.may_retain(will.topic, will.payload)
@@ -336,13 +369,14 @@ class Hub:
         """Give live messages that came to another node to whoever is connected to this one."""
         self.forward(self.route(topic).targets, Live.of(topic, payloads))
 
-    def steady_ms(self) -> int:
-        """The wall clock of our start, moved on by a clock that nobody sets.
+    def broadcast(self, topic: bytes, payloads: list[bytes]) -> None:
+        """Messages that were forwarded here and that no journal keeps: for other nodes, too."""
+        if self.cluster.is_clustered:
+            self.cluster.broadcast(topic, payloads)
 
-        For durations that outlast a life (a session's absence, a lease): a clock that jumps by days
-        when the network comes up must not let every session expire at once, nor a lease never.
-        """
-        return self._steady_offset_ms + int(self.monotonic() * 1000)
+    def set_cluster_time(self, now_ms: int) -> None:
+        """It is so late at the leader."""
+        self.steady.follow(now_ms)
 
     # ── effects ───────────────────────────────────────────────────────────────────────────────
 
@@ -375,12 +409,35 @@ class Hub:
         self.counters.unsubscribed_total += 1
         control.outlet.unsubscribed(control.packet_id)
 
-    def _guarded(self, outlet: Outlet, act: Callable[..., None], *arguments: Any) -> None:
+    def _taken_over(self, control: TakenOver) -> None:
+        if not control.is_will_due:
+            control.outlet.drop_will()
+        control.outlet.close(DisconnectReason.SESSION_TAKEN_OVER)
+
+    def _session_ended(self, control: Ended) -> None:
+        """Whoever ended the session has published its will; a connection that left has its own."""
+        control.outlet.drop_will()
+        control.outlet.close(DisconnectReason.SESSION_ENDED)
+
+    def _identity_taken(self, control: IdentityTaken) -> None:
+        """Another node has a client with this id. If ours is in the line, it comes after it."""
+        holder = self.identities.get(control.client_id)
+        if holder is not None and holder.is_identified and holder.number != control.connection:
+            holder.close(DisconnectReason.SESSION_TAKEN_OVER)
+
+    def _stirred(self, control: Stirred) -> None:
+        self.desks.stirred(control.topic, control.group, control.workers)
+        if control.group is not None:
+            for tell in self.on_stirred:
+                tell(control.topic, control.group)
+
+    def _guarded(self, outlet: Outlet | None, act: Callable[..., None], *arguments: Any) -> None:
         try:
             act(*arguments)
         except Exception:  # noqa: BLE001 - a bug met while serving one client must not reach another
             _log.exception("delivery_failed")
-            outlet.close(DisconnectReason.INTERNAL_ERROR)
+            if outlet is not None:
+                outlet.close(DisconnectReason.INTERNAL_ERROR)
 
     def _refuse(self, outlet: Outlet, reason: DisconnectReason) -> None:
         outlet.close(reason)

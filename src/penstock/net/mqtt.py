@@ -210,10 +210,13 @@ class MqttConnection(Connection):
                 return
             self._will = WillMessage(will.topic, will.payload, will.qos, will.retain)
         predecessor = hub.opening.get(self._client_id)
-        self._take_over(hub.broker.sessions.get(self._client_id), predecessor)
+        heir_of = self._take_over(hub.broker.sessions.get(self._client_id), predecessor)
         self._held = []
-        opened = Opened(self._client_id, self._number, self._clean, self._will)
-        durable = self._is_recorded or predecessor is not None
+        is_clustered = hub.cluster.is_clustered
+        opened = Opened(
+            self._client_id, self._number, self._clean, self._will, is_clustered, heir_of
+        )
+        durable = self._is_recorded or predecessor is not None or is_clustered
         hub.opening[self._client_id] = self
         hub.pipeline.submit(opened, self, durable=durable)
         if self._held is not None:
@@ -232,16 +235,25 @@ class MqttConnection(Connection):
         session = self._hub.broker.sessions.get(self._client_id)
         return session is not None and session.recorded
 
-    def _take_over(self, session: Session | None, predecessor: Outlet | None) -> None:
+    def _take_over(self, session: Session | None, predecessor: Outlet | None) -> int:
         """Close the connection that has this client id now, its will before our CONNECT.
 
         And the one whose CONNECT still stands in the line before ours: what it sent behind that
-        must not reach the session that will be ours.
+        must not reach the session that will be ours. If another node has the connection, it closes
+        it when our CONNECT is applied; but it may be dead, so its will is left to us. Returns the
+        number of that connection.
         """
         if session is not None and session.outlet is not None:
             session.outlet.close(DisconnectReason.SESSION_TAKEN_OVER)  # [MQTT-3.1.4-2]
         if predecessor is not None:
             predecessor.close(DisconnectReason.SESSION_TAKEN_OVER)
+        elif session is not None and session.connected and session.outlet is None:
+            return self._hub.duties.inherit(session)
+        return 0
+
+    def drop_will(self) -> None:
+        """Somebody else has published its will."""
+        self._will = None
 
     def accept(self, session: Session, *, session_present: bool) -> None:
         """Answer CONNACK, then act on what came behind CONNECT [MQTT-3.2.0-1]."""
@@ -314,6 +326,8 @@ class MqttConnection(Connection):
                 stretch = [event] if targets else []
             if memo:
                 capture(topic, payloads, now_ms, 0)
+            else:
+                hub.broadcast(topic, payloads)
         if stretch:
             hub.forward(targets, _live(stretch))
         hub.counters.messages_in_total[0] += received
@@ -470,7 +484,7 @@ class MqttConnection(Connection):
             detail = f"acknowledgement {kind} does not fit the QoS of packet {wrong}"
             self.close(DisconnectReason.PROTOCOL_VIOLATION, detail)
         elif session.durable:
-            command = Acknowledged(self._client_id, kind, packet_ids)
+            command = Acknowledged(self._client_id, kind, packet_ids, session.origin)
             hub.pipeline.submit(command, self, durable=True)
         else:
             effects = Effects()
@@ -480,7 +494,7 @@ class MqttConnection(Connection):
     def _on_release(self, session: Session, packet_ids: list[int]) -> None:
         """PUBREL: the ids are free again, durably so before PUBCOMP says it [MQTT-4.3.3-2]."""
         if session.durable:
-            command = Released(self._client_id, packet_ids)
+            command = Released(self._client_id, packet_ids, session.origin)
             self._hub.pipeline.submit(command, self, durable=True)
         else:
             session.release(packet_ids)
@@ -508,7 +522,7 @@ class MqttConnection(Connection):
             requests.append((topic_filter, granted))
         self._note_shares(event.packet_id, requests)
         self._subscribing += sum(qos != SUBSCRIBE_FAILED for _, qos in requests)
-        command = Subscribed(self._client_id, event.packet_id, requests)
+        command = Subscribed(self._client_id, event.packet_id, requests, session.origin)
         self._hub.pipeline.submit(command, self, durable=session.durable)
 
     def _grant(self, topic_filter: bytes, qos: int, count: int) -> int:
@@ -529,7 +543,8 @@ class MqttConnection(Connection):
         session = self._session
         assert session is not None
         self._note_shares(event.packet_id, [(name, None) for name in event.filters])
-        command = Unsubscribed(self._client_id, event.packet_id, event.filters)
+        origin = session.origin
+        command = Unsubscribed(self._client_id, event.packet_id, event.filters, origin)
         self._hub.pipeline.submit(command, self, durable=session.durable)
 
     def subscribed(self, packet_id: int, return_codes: list[int]) -> None:

@@ -10,7 +10,8 @@ them in the line: had the disk refused one and taken the next, messages would be
 
 Commits of an earlier life are **resumed before the broker listens**, so that no request finds a
 sink whose commit has begun and is not under way; but nothing waits for them to end. A large one
-does not keep the broker from its clients.
+does not keep the broker from its clients. In a cluster it is the leader that drives them all: the
+next one goes on with what it finds begun.
 """
 
 from collections.abc import Callable
@@ -91,7 +92,7 @@ class Sinks:
         """Those that are under way, or about to begin, by sink."""
 
     def resume(self) -> None:
-        """After a start: go on with what had begun, and let go of what is done with."""
+        """When we begin to lead: go on with what had begun, let go of what is done with."""
         self.stages.load()
         for sink in self._hub.broker.sinks:
             self._drop_settled(sink)
@@ -101,6 +102,19 @@ class Sinks:
                     self._hub, self._store, sink.name, sink.committing.epoch, self._ended
                 )
                 commit.go_on()
+
+    def led(self, *, is_leader: bool) -> None:
+        """We lead from now on, and go on with what has begun; or no longer.
+
+        What is staged is known to the leader alone: the next one finds it in the journal.
+        """
+        for commit in self._commits.values():
+            commit.stop(DisconnectReason.LEADERSHIP_LOST)
+        self._commits = {}
+        self.stages.retire(DisconnectReason.LEADERSHIP_LOST)
+        self.stages = Stages(self._hub, self._store)
+        if is_leader:
+            self.resume()
 
     def turn(self) -> None:
         """Now and then: let go of what was staged and forgotten."""
@@ -206,7 +220,8 @@ class Sinks:
         self._hub.pipeline.submit(command, begun, durable=True)
 
     def _not_begun(self, commit: "_Commit", reason: DisconnectReason, detail: str) -> None:
-        del self._commits[commit.sink]
+        if self._commits.get(commit.sink) is commit:  # else another node leads
+            del self._commits[commit.sink]
         commit.refuse(reason, detail)
 
     def _answer(self, asked: _Asked) -> None:
@@ -277,6 +292,12 @@ class _Commit:
         """The piece after the one in the line, once it is read."""
         self._is_in_line = False
         self._is_reading = False
+        self._is_stopped = False
+
+    def stop(self, reason: DisconnectReason) -> None:
+        """Publish nothing more: somebody else will."""
+        self._is_stopped = True
+        self.refuse(reason, "")
 
     def join(self, asked: _Asked, act: Callable[[], None]) -> None:
         """Act when this has ended, if the one who asked still waits by then."""
@@ -290,6 +311,8 @@ class _Commit:
 
     def go_on(self) -> None:
         """Read from where the journal says that we are."""
+        if self._is_stopped:
+            return
         sink = self._hub.broker.sinks.get(self.sink)
         committing = sink.committing if sink else None
         assert committing is not None, "what has begun has not ended"
@@ -319,8 +342,8 @@ class _Commit:
 
     def _publish(self, piece: Piece) -> None:
         """Put a piece in the line, and that it is published: one commit has both."""
-        if self._hub.is_stopping:
-            return  # the next life goes on here
+        if self._hub.is_stopping or self._is_stopped:
+            return  # the next life goes on here, or the next leader
         hub, now_ms = self._hub, self._hub.wall_ms()
         self._is_in_line = True
         for topic, payloads, marks, extras in piece.lots:
@@ -348,6 +371,8 @@ class _Commit:
 
     def _published(self, piece: Piece) -> None:
         self._hub.counters.messages_in_total[1] += piece.messages
+        if self._is_stopped:
+            return
         if piece.is_last:
             self._end(self._hub.broker.index)
             return

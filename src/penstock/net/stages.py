@@ -124,6 +124,8 @@ class Stages:
         self._to_drop: deque[Part] = deque()
         self._dropping = 0
         """How many topics of the last lot are not gone yet."""
+        self._is_retired = False
+        """Whether another node leads, and what comes of what was begun is not ours to know."""
 
     def load(self) -> None:
         """After a start: find what an earlier life has left."""
@@ -133,6 +135,15 @@ class Stages:
             if stage is not None:
                 size = info.bytes + info.next_offset * STAGED_BLOCK_COST
                 self._add(Part(stage, info.next_offset, size, now))
+
+    def retire(self, reason: DisconnectReason) -> None:
+        """Another node leads: whoever waits must ask it. Parts are counted no more."""
+        for part in list(self._parts.values()):
+            for outlet in (o for block in self._taken_back(part) for o in block.outlets):
+                outlet.close(reason)
+            self._remove(part)
+        self._to_drop.clear()
+        self._is_retired = True
 
     # ── what there is ─────────────────────────────────────────────────────────────────────────
 
@@ -241,7 +252,7 @@ class Stages:
 
     def _go_on(self, part: Part) -> None:
         """Look at the next blocks, if those before them are on disk."""
-        if part.busy:
+        if part.busy or self._is_retired:
             return
         if part.is_ending or not part.waiting:
             self._rest(part)
@@ -288,6 +299,8 @@ class Stages:
 
     def _journal(self, part: Part, count: int) -> None:
         """Journal the first blocks that wait; none: see what is left."""
+        if self._is_retired:
+            return
         part.busy = count
         if not count:
             self._go_on(part)
@@ -301,12 +314,16 @@ class Stages:
         """Refuse a block, and those behind it, which have nothing to follow."""
         number = part.stored + place
         behind = Fault(fault.code, f"block {number}, before this one, was refused: {fault.text}")
+        if self._is_retired:
+            return
         first, *others = self._taken_back(part, place)
         _answer([first], fault)
         _answer(others, behind)
 
     def stored(self, part: Part) -> None:
         """Blocks are on disk. Whoever is told may stage the next at once: all of them go before."""
+        if self._is_retired:
+            return
         count, part.busy = part.busy, 0
         part.stored += count
         blocks = [part.waiting.popleft() for _ in range(count)]
@@ -317,6 +334,8 @@ class Stages:
 
     def refused(self, part: Part, reason: DisconnectReason, detail: str) -> None:
         """The disk refused blocks: those behind them have nothing to follow either."""
+        if self._is_retired:
+            return
         part.busy = 0
         for outlet in (outlet for block in self._taken_back(part) for outlet in block.outlets):
             outlet.close(reason, detail)
@@ -361,7 +380,7 @@ class Stages:
 
     def _drop_some(self) -> None:
         """End some topics with one commit, and the next ones when they are gone."""
-        if self._dropping or self._hub.is_stopping:
+        if self._dropping or self._hub.is_stopping or self._is_retired:
             return  # what is left is found again by the next life
         while self._to_drop and self._dropping < DROPPED_AT_ONCE:
             self._dropping += 1

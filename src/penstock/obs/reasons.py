@@ -26,6 +26,8 @@ class DisconnectReason(Enum):
     """No byte for longer than the protocol's idle time; a client that only listens must ping."""
     SESSION_TAKEN_OVER = "session_taken_over"
     """Another connection presented the same client id."""
+    SESSION_ENDED = "session_ended"
+    """The cluster took this node for dead and ended the session; the client must connect again."""
     MALFORMED_PACKET = "malformed_packet"
     """Bytes that do not form a packet: lengths, reserved bits, UTF-8, missing fields."""
     PROTOCOL_VIOLATION = "protocol_violation"

@@ -61,7 +61,7 @@ class Gate:
         return self._window.check(signature.key_id, signature.nonce, signature.signed_ms, now_ms)
 
     def note_stored(self, signature: Signature) -> None:
-        """The message of an accepted signature is on disk."""
+        """The message of an accepted signature is on disk, whichever node accepted it."""
         if signature.version != 1:
             self._window.note_stored(signature.key_id, signature.nonce, signature.signed_ms)
 

@@ -85,8 +85,17 @@ class ReplayWindow:
         return None
 
     def note_stored(self, key_id: int, nonce: bytes, signed_ms: int) -> None:
-        """The message of an accepted signature is on disk."""
-        self._unstored.discard(_entry(key_id, nonce, signed_ms))
+        """The message of an accepted signature is on disk.
+
+        In a cluster another node may have accepted it; it is remembered here as well, even if the
+        window is full: that node has a bound of its own.
+        """
+        entry = _entry(key_id, nonce, signed_ms)
+        self._unstored.discard(entry)
+        if signed_ms >= self._remembers_from_ms:
+            bucket = self._buckets.setdefault(signed_ms // self._bucket_ms, set())
+            self.count += entry not in bucket
+            bucket.add(entry)
 
     def forget(self, key_id: int, nonce: bytes, signed_ms: int) -> None:
         """The message of an accepted signature was not stored: it may be sent again."""

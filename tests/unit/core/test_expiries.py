@@ -57,11 +57,22 @@ def test_leases_extended_for_ever_leave_no_more_than_some_void_entries(expiries)
     assert sorted(expiries.take(1 << 48, 1_000)) == list(range(100))
 
 
-def test_no_more_end_at_once_than_is_enough_and_a_stretch(expiries):
+def test_no_more_end_at_once_than_is_enough(expiries):
     for first in range(0, 100, 10):
         lease(expiries, first, 10, 100)
-    assert len(expiries.take(100, 25)) == 30
-    assert len(expiries.take(100, 1_000)) == 70
+    assert expiries.take(100, 25) == list(range(25))
+    assert expiries.take(100, 1_000) == list(range(25, 100))
+
+
+def test_the_same_leases_end_first_after_a_restart(expiries):
+    """Then each has an entry of its own; nodes of a cluster must agree whichever way it is."""
+    for first in range(0, 100, 10):
+        lease(expiries, first, 10, 100 + first % 3)
+    extend(expiries, 95, 101)
+    again = Expiries(expiries._leases, expiries._pending)
+    again.renew()
+    for enough in (1, 7, 25, 100):
+        assert expiries.take(102, enough) == again.take(102, enough)
 
 
 def test_leases_settled_in_bulk_are_not_passed_one_by_one(expiries, leases, pending):

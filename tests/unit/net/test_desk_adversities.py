@@ -72,10 +72,12 @@ async def test_a_lease_from_the_future_is_over_after_a_start(bench):
     bench.push(*numbered(3))
     await bench.rest()
     bench.desks.rest(TOPIC, GROUP, last.consumer)
-    bench.hub._steady_offset_ms -= HOURS_MS
+    bench.hub.steady._offset_ms -= HOURS_MS
+    bench.hub.steady._last_ms = 0
     bench.close_desks()
     bench.desks = bench.hub.desks = Desks(bench.hub)
-    bench.desks.return_all()
+    bench.desks.return_workers(lambda _node: True)
+    bench.desks.led(is_leader=True)
     bench.join(worker)
     await bench.rest()
     assert sorted(worker.payloads) == numbered(3)

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from penstock.core.commands import Identified
 from penstock.core.effects import Delivery
 from penstock.core.session import PUBACK
 from penstock.errors import StorageError
@@ -96,12 +97,17 @@ class BinaryConnection(Connection):
         "_signed",
         "_waits",
         "_worker",
+        "is_identified",
+        "number",
     )
 
     def __init__(self, hub: Hub, transport: asyncio.Transport, accepted_at: float) -> None:
         machine = ServerMachine(hub.limits.frame_bytes_max)
         super().__init__(hub, transport, machine, Outbox(hub, transport, self.close), accepted_at)
         self._client_id = b""
+        self.number = hub.next_connection()
+        self.is_identified = False
+        """Whether the cluster knows of its client id."""
         self._accepts_version_2 = False
         self._held: deque[Any] | None = None
         """Events behind something that is not finished yet; None at any other time."""
@@ -113,7 +119,7 @@ class BinaryConnection(Connection):
         self._filters: set[bytes] = set()
         self._is_writing_paused = False
         self._replies = Replies(self.outbox.send, hub.pipeline.hurry, self.resume_reading)
-        self._worker = QueueWorker(hub, self, self._replies)
+        self._worker = QueueWorker(hub, self, self._replies, self.number)
         self._acknowledgements = Acknowledgements(
             hub, self, self._replies, self._cursors, self._worker.finish
         )
@@ -346,6 +352,14 @@ class BinaryConnection(Connection):
         identities[client_id] = self
         self._client_id = self._acknowledgements.client_id = client_id
         self._worker.take_name(client_id)
+        self.is_identified = not self._hub.cluster.is_clustered
+        if not self.is_identified:
+            done = Then(self._identified, self.close)
+            self._hub.pipeline.submit(Identified(client_id, self.number), done, durable=True)
+
+    def _identified(self, _value: object) -> None:
+        """All nodes know: whoever comes next takes the client id from us."""
+        self.is_identified = True
 
     def _forget_identity(self) -> None:
         if self._client_id and self._hub.identities.get(self._client_id) is self:

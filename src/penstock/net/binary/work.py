@@ -63,11 +63,11 @@ class QueueWorker:
         "queues",
     )
 
-    def __init__(self, hub: Hub, recipient: Recipient, replies: Replies) -> None:
+    def __init__(self, hub: Hub, recipient: Recipient, replies: Replies, number: int) -> None:
         self._hub = hub
         self._recipient = recipient
         self._replies = replies
-        self._number = hub.next_connection()
+        self._number = number
         self._must_acknowledge = False
         self._jobs: dict[tuple[bytes, int], int] = {}
         """Jobs in hand: queue and offset, and the lease under which each is."""

@@ -249,6 +249,10 @@ class Watch:
     def ask(self) -> None:
         """There may be room again: answers are small, and wait for it by themselves."""
 
+    def leadership_lost(self) -> None:
+        """Another node is to be asked from now on: have the client ask."""
+        self.stop_waiting()
+
     def stop_waiting(self) -> None:
         """Answer with what there is."""
         self._is_over = True

@@ -410,6 +410,13 @@ class QueueConnection(Connection):
         if self._push is not None:
             self._push.topic_deleted(topic)
 
+    def leadership_lost(self) -> None:
+        """Send those away who wait for messages: only the leader hands them out."""
+        for poll in list(self.polls):
+            poll.leadership_lost()
+        if self._push is not None:
+            self._push.close(DisconnectReason.LEADERSHIP_LOST)
+
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
     @property

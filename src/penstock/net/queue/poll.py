@@ -119,6 +119,10 @@ class Poll:
             self._finish()
             self._slot.close(reason, detail)
 
+    def leadership_lost(self) -> None:
+        """Another node hands out messages from now on."""
+        self.close(DisconnectReason.LEADERSHIP_LOST)
+
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
     def ask(self) -> None:

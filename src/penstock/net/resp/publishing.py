@@ -37,6 +37,8 @@ def _publish(call: Call) -> None:
         hub.forward(route.targets, Live.of(topic, payloads))
     if route.memo:
         hub.pipeline.capture(topic, payloads, call.now_ms)
+    else:
+        hub.broadcast(topic, payloads)
     call.reply(encode.integers(_receivers(hub, route), len(payloads)))
 
 

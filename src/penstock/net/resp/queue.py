@@ -342,7 +342,7 @@ class _Pulls:
     def next_name(self) -> bytes:
         """A name for a PULL that none had before."""
         self._count += 1
-        return b"pull#%d#%d" % (self._connection.number, self._count)
+        return b"pull#%d#%d" % (self._count, self._connection.number)
 
     def keep(self, source: _Source, consumer: bytes, jobs: list[Job]) -> None:
         """Jobs are with the client."""

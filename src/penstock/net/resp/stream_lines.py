@@ -221,6 +221,7 @@ class Lines:
         lines = _of_hubs.get(hub)
         if lines is None:
             lines = _of_hubs[hub] = Lines(hub)
+            hub.on_stirred.append(lines.serve)
         return lines
 
     async def stand(

@@ -1,8 +1,8 @@
 """Commands that take several steps, each waiting for a thread, the disk or another client.
 
 A handler is a coroutine that returns the encoded answer. It waits for jobs that read the store
-(``off_loop``), jobs that change it (``on_writer``) and commands of the broker (``submitted``), and
-raises ``StreamFault`` where Redis would answer an error. When the client goes it is cancelled.
+(``off_loop``) and commands of the broker (``submitted``, ``counted``), and raises ``StreamFault``
+where Redis would answer an error. When the client goes it is cancelled.
 
 Only commands that wait anyway are written so: a task costs some ten microseconds, which is too much
 for XADD and XACK.
@@ -10,9 +10,9 @@ for XADD and XACK.
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from typing import Any, TypeVar
 
+from penstock.core.commands import Erased, Trimmed
 from penstock.core.groups import GroupCommand
 from penstock.errors import StorageError
 from penstock.net.hub import Hub
@@ -25,9 +25,9 @@ from penstock.wire.resp import encode
 __all__ = [
     "Steps",
     "answer",
+    "counted",
     "encoded_off_loop",
     "off_loop",
-    "on_writer",
     "stepwise",
     "submitted",
 ]
@@ -90,28 +90,14 @@ async def encoded_off_loop(hub: Hub, value: encode.Value, protocol: encode.Proto
     return await off_loop(hub, lambda: encode.value(value, protocol))
 
 
-async def on_writer(hub: Hub, job: Callable[[], Result]) -> Result:
-    """Run a job that changes the store between two commits."""
-    future = _Answer[Result](hub)
-
-    def run() -> None:
-        try:
-            result = job()
-        except Exception as error:  # noqa: BLE001 - whoever waits must be told, whatever it is
-            _tell(hub, future.fail, error)
-        else:
-            _tell(hub, future.outcome, result)
-
-    hub.pipeline.run_on_writer(run)
-    return await future
+async def counted(hub: Hub, command: Trimmed | Erased) -> int:
+    """Have messages deleted by every node; how many there were. Raises as ``submitted`` does."""
+    count = await submitted(hub, command)
+    assert isinstance(count, int)
+    return count
 
 
-def _tell(hub: Hub, tell: Callable[[Any], None], what: object) -> None:
-    with suppress(RuntimeError):  # the loop is gone by now, and so is everybody who waited
-        hub.loop.call_soon_threadsafe(tell, what)
-
-
-async def submitted(hub: Hub, command: GroupCommand) -> object:
+async def submitted(hub: Hub, command: GroupCommand | Trimmed | Erased) -> object:
     """Have a command journaled and applied; what it did. Raises StreamFault if the disk refused."""
     future = _Answer[object](hub)
     hub.pipeline.submit(command, future, durable=True)

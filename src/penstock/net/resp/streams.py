@@ -22,16 +22,18 @@ a message to all of them. The other commands are in modules of their own:
 worked out from the offset of the first. Since the broker assigns offsets, and only after the
 commit, an id cannot be chosen by the client.
 
-**Trimming** by number of entries or by id is exact, as is XDEL. With ``~`` it waits until a hundred
-entries can go at once, as Redis does: removing costs a commit of its own.
+**Trimming** by number of entries or by id is exact, as is XDEL; both are journaled, so that every
+node of a cluster does the same (``net/erasing``). With ``~`` it waits until a hundred entries can
+go at once, as Redis does: removing costs commits of its own.
 """
 
 from collections import Counter
 from weakref import WeakKeyDictionary
 
-from penstock.errors import StorageError
+from penstock.core.commands import Erased, Trimmed
 from penstock.net.envelopes import unsigned_refusal
 from penstock.net.hub import Hub
+from penstock.net.owed import ranges_of
 from penstock.net.resp import (
     stream_groups,
     stream_info,
@@ -45,7 +47,7 @@ from penstock.net.resp.stream_faults import StreamFault, not_stored
 from penstock.net.resp.stream_ids import entry_offsets
 from penstock.net.resp.stream_options import Trim, add_options, trim_options
 from penstock.net.resp.stream_reading import exists, ids_at, offset_of, topic_info
-from penstock.net.resp.stream_steps import answer, off_loop, on_writer, stepwise
+from penstock.net.resp.stream_steps import answer, counted, off_loop, stepwise
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import Store, TopicInfo
@@ -125,8 +127,8 @@ async def _trimmed(call: Call, trim: Trim, ids: bytes) -> bytes:
     """Trim behind XADD. The entry is stored, and the client must know, even if this fails."""
     try:
         await _trim(call.connection.hub, call.args[1], trim)
-    except StorageError as error:
-        _log.warning("trim_failed", error=error.message)
+    except StreamFault as fault:
+        _log.warning("trim_failed", error=fault.message)
     return ids
 
 
@@ -163,14 +165,15 @@ def _admit(hub: Hub, topic: bytes, count: int) -> None:
 
 async def _delete(call: Call) -> bytes:
     hub, topic = call.connection.hub, call.args[1]
-    if topic_info(hub, topic) is None:
+    info = topic_info(hub, topic)
+    if info is None:
         return encode.integer(0)
     there = await ids_at(hub, topic, entry_offsets(call.args[2:]))
     asked = set(call.args[2:])  # the whole id must fit: what is deleted does not come back
     offsets = [offset for offset, found in there.items() if found in asked]
     if not offsets:
         return encode.integer(0)
-    return encode.integer(await on_writer(hub, lambda: hub.store.delete(topic, offsets)))
+    return encode.integer(await counted(hub, Erased(topic, info.id, ranges_of(sorted(offsets)))))
 
 
 async def _trim_stream(call: Call) -> bytes:
@@ -194,7 +197,7 @@ async def _trim(hub: Hub, topic: bytes, options: Trim) -> int:
         first_kept = await _offset_behind(hub, info, excess)
     if excess <= 0:
         return 0
-    return await on_writer(hub, lambda: hub.store.trim(topic, first_kept))
+    return await counted(hub, Trimmed(topic, info.id, first_kept))
 
 
 def _allowed(excess: int, options: Trim) -> int:
