@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "groups": ("penstock.cli.groups:groups", "Look at and steer those who work on topics."),
     "dlq": ("penstock.cli.dlq:dlq", "Look at dead letters, send them back or drop them."),
     "keys": ("penstock.cli.keys:keys", "Make and register the keys that devices sign with."),
+    "cluster": ("penstock.cli.cluster:cluster", "Begin, join, look at and change a cluster."),
     "config": ("penstock.cli.config:config", "Check and explain the configuration."),
     "spark": ("penstock.cli.spark:spark", "Run data pipelines on Spark."),
     "store": ("penstock.cli.store:store", "Look after a data directory."),

@@ -35,6 +35,9 @@ __all__ = [
 TIMEOUT_S = 30.0
 """How long to wait for the broker; its disk may be busy."""
 
+LEADERS_MAX = 4
+"""How often one may be sent on from node to node."""
+
 TOKEN_VARIABLE = "PENSTOCK_ADMIN_TOKEN"  # noqa: S105 - the name of the variable
 """The variable that sets the broker's own ``admin.token`` too."""
 
@@ -85,11 +88,20 @@ _token_option = click.option(
 
 
 class Administration:
-    """The administration pages of one broker."""
+    """The administration pages of one broker, or of the one that leads its cluster.
 
-    def __init__(self, server: Address, token: str) -> None:
+    A node that does not lead answers with where the leader is, and that is asked from then on.
+    """
+
+    def __init__(self, server: Address, token: str, timeout_s: float = TIMEOUT_S) -> None:
         self.server = server
+        self._token = token
+        self._timeout_s = timeout_s
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
+
+    def at(self, server: Address, timeout_s: float = TIMEOUT_S) -> "Administration":
+        """The pages of another node, asked by the same administrator."""
+        return Administration(server, self._token, timeout_s)
 
     def get(self, path: str, **query: Any) -> Any:
         """Return the document of a page."""
@@ -121,13 +133,25 @@ class Administration:
         return self._ask("DELETE", _with_query(path, query), None)
 
     def _ask(self, method: str, path: str, body: bytes | None) -> Any:
+        for _ in range(LEADERS_MAX):
+            status, content = self._exchange(method, path, body)
+            leader = _leader(content) if status == http.HTTPStatus.MISDIRECTED_REQUEST else None
+            if leader is None:
+                return self._document(status, content)
+            self.server = leader
+        raise PenstockError(
+            f"nodes send each other's administrators on: the last one to {self.server}",
+            "a leader is being elected; try again in a moment",
+        )
+
+    def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection(
-            self.server.host, self.server.port, timeout=TIMEOUT_S
+            self.server.host, self.server.port, timeout=self._timeout_s
         )
         try:
             connection.request(method, path, body, self._headers)
             response = connection.getresponse()
-            status, content = response.status, response.read()
+            return response.status, response.read()
         except (OSError, http.client.HTTPException) as error:
             raise PenstockError(
                 f"no broker answers at {self.server}: {error or type(error).__name__}",
@@ -135,7 +159,6 @@ class Administration:
             ) from error
         finally:
             connection.close()
-        return self._document(status, content)
 
     def _document(self, status: int, content: bytes) -> Any:
         try:
@@ -149,6 +172,14 @@ class Administration:
                 "say where the broker is: -h HOST -p PORT",
             ) from None
         raise Refused(f"the broker at {self.server} refused: {error}", advice)
+
+
+def _leader(content: bytes) -> Address | None:
+    """Where a node that does not lead sends us, if it knows."""
+    try:
+        return parse_listen(msgspec.json.decode(content)["leader_addr"])
+    except (msgspec.DecodeError, TypeError, KeyError, ValueError):
+        return None
 
 
 def _given(fields: dict[str, Any]) -> dict[str, Any]:

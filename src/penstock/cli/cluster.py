@@ -1,0 +1,362 @@
+"""``penstock cluster``: begin a cluster, have nodes join and leave, see how it is.
+
+Any node may be asked: what only the leader knows or does is asked of the leader, whose address the
+others tell. Where nodes are reached they say themselves (``cluster.advertise``), so a node is named
+by its number alone.
+
+What takes a while (a leader is elected, a node catches up) is waited for, and told as it goes.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+import msgspec
+
+from penstock.cli.administration import (
+    Administration,
+    administered,
+    confirm,
+    duration,
+    json_option,
+    say,
+    yes_option,
+)
+from penstock.cli.columns import columns
+from penstock.cli.connection import CONTEXT
+from penstock.cluster.status import ClusterStatus, NodeState, diagnosis, tolerance
+from penstock.config.address import Address, parse_listen
+from penstock.errors import PenstockError
+
+__all__ = ["cluster"]
+
+PROBE_S = 2.0
+"""How long a node may take to answer, where we only want to know whether it does."""
+
+LOOK_S = 0.25
+"""How often to look whether what was asked for has happened."""
+
+ELECTION_S = 15.0
+"""How long to wait for a leader: several elections with the default timers."""
+
+_timeout_option = click.option(
+    "--timeout",
+    "timeout_s",
+    callback=duration,
+    default="10m",
+    show_default=True,
+    metavar="TIME",
+    help="How long to wait until the node has caught up; it goes on by itself afterwards.",
+)
+_node_argument = click.argument("node", type=click.IntRange(1, 65_535), metavar="NODE")
+
+
+@click.group(context_settings=CONTEXT)
+def cluster() -> None:
+    """Begin, join, look at and change a cluster.
+
+    Start each node with --node-id and --peer-listen, run init on one of them, and join on each of
+    the others.
+    """
+
+
+# ── Looking ───────────────────────────────────────────────────────────────────────────────────
+
+
+@cluster.command(context_settings=CONTEXT)
+@json_option
+@administered
+def status(*, as_json: bool, broker: Administration) -> None:
+    """Show who takes part, who leads and who is behind.
+
+    With a sentence on whether all is well, and what to do if not.
+    """
+    _show(broker, as_json=as_json)
+
+
+def _show(broker: Administration, *, as_json: bool) -> None:
+    found = _seen(broker)
+    say(_document(found), _table(found), as_json=as_json)
+
+
+def _document(found: ClusterStatus) -> dict[str, Any]:
+    shown: dict[str, Any] = msgspec.to_builtins(found)
+    del shown["counts"]
+    return {"diagnosis": diagnosis(found), **shown}
+
+
+def _seen(broker: Administration) -> ClusterStatus:
+    """How the cluster is: as the leader says; without one, as far as nodes answer us."""
+    own = _status_of(broker)
+    if own.state is not NodeState.MEMBER or own.is_leader:
+        return own
+    if own.leader and own.leader_addr:
+        try:
+            told = _status_of(broker.at(parse_listen(own.leader_addr), PROBE_S))
+        except (PenstockError, ValueError):
+            return own
+        return told if told.is_leader else own
+    return _probed(broker, own)
+
+
+def _status_of(broker: Administration) -> ClusterStatus:
+    return msgspec.convert(broker.get("/cluster"), ClusterStatus)
+
+
+def _probed(broker: Administration, own: ClusterStatus) -> ClusterStatus:
+    """Ask every node ourselves, since none of them knows."""
+    members = [
+        msgspec.structs.replace(
+            member, is_active=member.id == own.node_id or _answers(broker, member.client_addr)
+        )
+        for member in own.members
+    ]
+    return msgspec.structs.replace(own, members=tuple(members))
+
+
+def _answers(broker: Administration, address: str) -> bool | None:
+    """Whether a node is there; None if nobody knows where it is."""
+    if not address:
+        return None
+    try:
+        broker.at(parse_listen(address), PROBE_S).get("/health")
+    except (PenstockError, ValueError):
+        return False
+    return True
+
+
+def _table(found: ClusterStatus) -> str:
+    facts = [
+        ("cluster", found.cluster_id or "none"),
+        ("leader", f"node {found.leader}, in term {found.term}" if found.leader else "none"),
+        ("committed", f"{found.commit:,} entries"),
+    ]
+    head = ("NODE", "ROLE", "LAG", "HEARD OF", "FOR NODES", "FOR CLIENTS")
+    rows = [_row(found, place) for place in range(len(found.members))]
+    return "\n\n".join([columns(facts), columns([head, *rows]), diagnosis(found)])
+
+
+def _row(found: ClusterStatus, place: int) -> tuple[str, ...]:
+    member = found.members[place]
+    return (
+        str(member.id),
+        _role(found, place),
+        "-" if member.lag is None else f"{member.lag:,}",
+        _heard(found, place),
+        member.peer_addr or "-",
+        member.client_addr or "-",
+    )
+
+
+def _role(found: ClusterStatus, place: int) -> str:
+    member = found.members[place]
+    if member.id == found.leader:
+        return "leader"
+    return "learner" if member.is_learner else "follower"
+
+
+def _heard(found: ClusterStatus, place: int) -> str:
+    member = found.members[place]
+    if member.id == found.node_id:
+        return "now"
+    if member.is_active is None:
+        return "-"
+    ago = "" if member.contact_s is None else f" {member.contact_s:.1f} s ago"
+    return f"yes{ago}" if member.is_active else f"no{',' * bool(ago)}{ago}"
+
+
+# ── Beginning ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _nodes(
+    _context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    """Take nodes as in 1=10.0.0.1:7700@10.0.0.1:1883 (a click callback)."""
+    return [_node(text) for text in texts]
+
+
+def _node(text: str) -> dict[str, Any]:
+    number, equals, addresses = text.partition("=")
+    peer, _, client = addresses.partition("@")
+    if not equals or not (number.isascii() and number.isdecimal()):
+        raise click.BadParameter(f"{text!r}: write NUMBER=HOST:PEERPORT@HOST:CLIENTPORT")
+    try:
+        for address in filter(None, (peer, client)):
+            parse_listen(address)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: {error}") from None
+    return {"id": int(number), "peer_addr": peer, "client_addr": client}
+
+
+@cluster.command(context_settings=CONTEXT)
+@click.option(
+    "--node",
+    "nodes",
+    multiple=True,
+    callback=_nodes,
+    metavar="NUMBER=PEER[@CLIENT]",
+    help="A node to begin with, as in 1=10.0.0.1:7700@10.0.0.1:1883; repeated for each, the one"
+    " that is asked included. Without any, the cluster begins with the one that is asked.",
+)
+@json_option
+@administered
+def init(*, nodes: list[dict[str, Any]], as_json: bool, broker: Administration) -> None:
+    """Begin a cluster of one node, or of those named.
+
+    Once, at one of them. To do it again changes nothing.
+    """
+    broker.post("/cluster/init", nodes=nodes)
+    _await(lambda: bool(_status_of(broker).leader), ELECTION_S)
+    _show(broker, as_json=as_json)
+
+
+@cluster.command(context_settings=CONTEXT)
+@click.option(
+    "--to",
+    "existing",
+    required=True,
+    metavar="HOST:PORT",
+    help="Any node of the cluster, at its address for clients.",
+)
+@_timeout_option
+@json_option
+@administered
+def join(*, existing: str, timeout_s: float, as_json: bool, broker: Administration) -> None:
+    """Have a new node join a cluster, and wait until it has caught up.
+
+    The node that is asked (-h, -p, --server) is the new one. It learns first, and has a vote once
+    it has what the others have.
+    """
+    there = broker.at(_address(existing))
+    own = broker.get("/cluster")
+    if not _is_part(own, _status_of(there)):
+        there.post(
+            "/cluster/members",
+            id=own["node_id"],
+            peer_addr=own["peer_addr"],
+            client_addr=own["client_addr"],
+        )
+    _follow(there, own["node_id"], timeout_s)
+    _show(there, as_json=as_json)
+
+
+def _address(text: str) -> Address:
+    try:
+        return parse_listen(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--to") from None
+
+
+def _is_part(own: dict[str, Any], there: ClusterStatus) -> bool:
+    """Whether the node belongs to the cluster already; an error if it cannot join it."""
+    name = f"node {own['node_id']}"
+    if own["state"] == NodeState.LONE:
+        advice = "start it with --node-id and --peer-listen, and with an empty data directory"
+        raise PenstockError(f"{name} stands alone: it cannot join a cluster", advice)
+    if own["state"] == NodeState.REMOVED:
+        advice = "start it with another --node-id and an empty data directory"
+        raise PenstockError(f"{name} was removed from a cluster: it cannot come back so", advice)
+    if own["state"] == NodeState.WAITING:
+        return False
+    if own["cluster_id"] == there.cluster_id:
+        return True
+    raise PenstockError(
+        f"{name} is part of another cluster",
+        "is --to right? A node joins with an empty data directory only",
+    )
+
+
+def _follow(leader: Administration, node: int, timeout_s: float) -> None:
+    """Tell how far a node is, until it has a vote."""
+    told = ""
+
+    def has_vote() -> bool:
+        nonlocal told
+        found = _seen(leader)
+        member = next((m for m in found.members if m.id == node), None)
+        if member is not None and not member.is_learner:
+            return True
+        text = f"node {node} is learning: {_behind(member.lag if member else None)}"
+        if text != told:
+            _progress(text)
+        told = text
+        return False
+
+    if not _await(has_vote, timeout_s):
+        raise PenstockError(
+            f"node {node} has not caught up within {timeout_s:g} s",
+            "it goes on by itself; penstock cluster status tells how far it is",
+        )
+    _progress(f"node {node} has caught up, and has a vote", is_last=True)
+
+
+def _behind(lag: int | None) -> str:
+    return "not heard of yet" if lag is None else f"{lag:,} entries behind"
+
+
+def _progress(text: str, *, is_last: bool = False) -> None:
+    """One line that changes, for whoever watches; for logs, a line at the end."""
+    if sys.stderr.isatty():
+        click.echo(f"\r{text:<60}", err=True, nl=is_last)
+    elif is_last:
+        click.echo(text, err=True)
+
+
+# ── Changing ──────────────────────────────────────────────────────────────────────────────────
+
+
+@cluster.command(context_settings=CONTEXT)
+@_node_argument
+@yes_option
+@json_option
+@administered
+def remove(node: int, *, is_sure: bool, as_json: bool, broker: Administration) -> None:
+    """Have NODE take part no longer.
+
+    Its data are of no use to the cluster any more, and its number is not to be given again. If it
+    leads, another node takes over first.
+    """
+    found = _seen(broker)
+    if node not in {member.id for member in found.members}:
+        known = ", ".join(str(member.id) for member in found.members)
+        raise PenstockError(f"there is no node {node}", f"there are {known}")
+    left = len([member for member in found.voters if member.id != node])
+    loss = f"the other {left} survive the loss of {tolerance(left)}"
+    confirm(f"Remove node {node}, for good? ({loss})", is_sure=is_sure)
+    broker.delete("/cluster/members", id=node)
+    say({"removed": node}, f"removed node {node}: stop it now", as_json=as_json)
+
+
+@cluster.command(context_settings=CONTEXT)
+@_node_argument
+@json_option
+@administered
+def transfer(node: int, *, as_json: bool, broker: Administration) -> None:
+    """Have NODE lead, as before a restart of the one that does.
+
+    Clients notice a short delay at most.
+    """
+    broker.post("/cluster/transfer", to=node)
+    if not _await(lambda: _status_of(broker).leader == node, ELECTION_S):
+        raise PenstockError(
+            f"node {node} does not lead after {ELECTION_S:g} s",
+            "is it up, and not behind? penstock cluster status tells",
+        )
+    say({"leader": node}, f"node {node} leads", as_json=as_json)
+
+
+def _await(is_so: Callable[[], bool], timeout_s: float) -> bool:
+    """Look until something is so; whoever cannot be asked for a moment is asked again."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            if is_so():
+                return True
+        except PenstockError:
+            if time.monotonic() >= deadline:
+                raise
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(LOOK_S)

@@ -1,0 +1,277 @@
+"""``penstock cluster`` against real pages: of a broker alone, and of nodes that play their part."""
+
+import json
+import socket
+from contextlib import contextmanager
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from tests.cluster.fixed_node import Node
+
+from penstock.cli import cluster as module
+from penstock.cli import penstock
+from penstock.cluster.frames import Member
+from penstock.cluster.status import MemberStatus, NodeState
+from penstock.errors import ClusterError
+from penstock.testing import Broker
+
+
+class Actor(Node):
+    """A node of a cluster of two whose pages are real; it does what it is asked at once."""
+
+    def __init__(self, node_id, addresses, leader=1):
+        super().__init__(leader)
+        self.node_id = node_id
+        self.addresses = addresses
+        self.members = dict.fromkeys(addresses, False)
+        """Whether each is a learner."""
+        self.looks_left = 0
+        """How often a new node is seen to learn before it has a vote."""
+
+    @property
+    def leader_addr(self):
+        return self.addresses.get(self.leader, "")
+
+    def own(self):
+        return Member(self.node_id, f"127.0.0.1:770{self.node_id}", self.addresses[self.node_id])
+
+    def status(self):
+        if self.looks_left:
+            self.looks_left -= 1
+        members = tuple(
+            MemberStatus(
+                id=n,
+                client_addr=self.addresses.get(n, ""),
+                is_learner=is_learner and bool(self.looks_left),
+                lag=self.looks_left if self.is_leader else None,
+                is_active=True if self.is_leader else None,
+            )
+            for n, is_learner in self.members.items()
+        )
+        return msgspec.structs.replace(super().status(), node_id=self.node_id, members=members)
+
+    def bootstrap(self, members, then):
+        super().bootstrap(members, then)
+        self.state, self.leader = NodeState.MEMBER, self.node_id
+
+    def add(self, member, then):
+        super().add(member, then)
+        self.members[member.id] = True
+        self.addresses[member.id] = member.client_addr
+        self.looks_left = 4
+
+    def transfer(self, node_id, then):
+        super().transfer(node_id, then)
+        if self.error is None:
+            self.leader = node_id
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch):
+    monkeypatch.setattr(module, "LOOK_S", 0.001)
+    monkeypatch.setattr(module, "PROBE_S", 1.0)
+    monkeypatch.setattr(module, "ELECTION_S", 0.2)
+
+
+@contextmanager
+def nodes(*ids, leader=1):
+    """Brokers, each of which has an actor for its part in the cluster."""
+    brokers = {n: Broker() for n in ids}
+    try:
+        addresses = {}
+        for n, broker in brokers.items():
+            broker.start()
+            addresses[n] = f"127.0.0.1:{broker.port}"
+        actors = {n: Actor(n, dict(addresses), leader) for n in ids}
+        for n, broker in brokers.items():
+            broker.server.hub.consensus = actors[n]
+        yield actors
+    finally:
+        for broker in brokers.values():
+            broker.stop()
+
+
+def run(at, *arguments):
+    result = CliRunner().invoke(penstock, ["cluster", *arguments, "--server", at])
+    said = result.output if result.exit_code == 0 else result.stderr
+    return result.exit_code, said
+
+
+@pytest.fixture
+def lone():
+    with Broker() as broker:
+        yield f"127.0.0.1:{broker.port}"
+
+
+# ── a broker that stands alone
+
+
+def test_status_of_a_lone_broker_says_what_it_survives(lone):
+    code, said = run(lone, "status")
+    assert code == 0
+    assert "leader     node 1, in term 1" in said
+    assert "a single node: it survives no loss" in said
+
+
+def test_status_as_json_is_for_programs(lone):
+    code, said = run(lone, "status", "--json")
+    found = json.loads(said)
+    assert (code, found["state"], found["members"][0]["id"]) == (0, "lone", 1)
+    assert "diagnosis" in found
+
+
+def test_init_of_what_has_begun_changes_nothing(lone):
+    for _ in range(2):
+        assert run(lone, "init")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [("transfer", "2"), ("remove", "2", "-y"), ("remove", "1", "-y")]
+)
+def test_lone_broker_refuses_with_a_reason(lone, arguments):
+    code, said = run(lone, *arguments)
+    assert code == 1
+    assert "--peer-listen" in said or "there are 1" in said
+
+
+def test_lone_broker_cannot_join(lone):
+    code, said = run(lone, "join", "--to", lone)
+    assert code == 1
+    assert "empty data directory" in said
+
+
+def test_nobody_there_is_said_with_what_to_do():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        code, said = run(f"127.0.0.1:{taken.getsockname()[1]}", "status")
+    assert code == 1
+    assert "penstock serve" in said
+
+
+# ── nodes
+
+
+def test_follower_is_asked_and_the_leader_answers():
+    with nodes(1, 2) as actors:
+        code, said = run(actors[2].addresses[2], "status")
+    assert code == 0
+    assert "leader     node 1, in term 7" in said
+    assert "it survives no further loss" in said, "as only the leader knows"
+    lines = [line.split() for line in said.splitlines()]
+    assert ["1", "leader"] in [line[:2] for line in lines]
+    assert ["2", "follower"] in [line[:2] for line in lines]
+
+
+def test_change_at_a_follower_is_made_at_the_leader():
+    with nodes(1, 2) as actors:
+        code, said = run(actors[2].addresses[2], "remove", "2", "--yes")
+        assert (code, said) == (0, "removed node 2: stop it now\n")
+        assert [request[:2] for request in actors[1].asked] == [("remove", 2)]
+        assert actors[2].asked == []
+
+
+def test_nothing_is_removed_unless_the_user_says_so():
+    with nodes(1, 2) as actors:
+        code, said = run(actors[1].addresses[1], "remove", "2")
+        assert code == 1
+        assert "the other 1 survive the loss of 0" in said
+        assert actors[1].asked == []
+
+
+def test_without_a_leader_nodes_are_probed_and_those_that_are_down_named():
+    with nodes(1, 2, leader=0) as actors:
+        actors[1].members |= {3: False, 4: False, 5: False}
+        actors[1].addresses |= dict.fromkeys((3, 4, 5), "127.0.0.1:1")
+        code, said = run(actors[1].addresses[1], "status")
+    assert code == 0
+    assert "no quorum: 2 of 5 nodes reachable; start the others (3, 4, 5)" in said
+
+
+def test_leader_that_does_not_answer_leaves_what_the_follower_knows():
+    with nodes(1, 2) as actors:
+        actors[2].addresses[1] = "127.0.0.1:1"
+        code, said = run(actors[2].addresses[2], "status")
+    assert code == 0
+    assert "node 1 leads; it knows how the others are" in said
+
+
+def test_nodes_that_send_each_other_on_are_not_followed_for_ever():
+    with nodes(1, 2) as actors:
+        actors[1].leader, actors[2].leader = 2, 1
+        code, said = run(actors[1].addresses[1], "transfer", "1")
+    assert code == 1
+    assert "a leader is being elected" in said
+
+
+def test_new_node_joins_at_the_leader_and_is_followed_until_it_has_a_vote():
+    with nodes(1, 2, 3) as actors:
+        del actors[1].members[3], actors[1].addresses[3]
+        actors[3].state, actors[3].leader = NodeState.WAITING, 0
+        code, said = run(actors[3].addresses[3], "join", "--to", actors[2].addresses[2])
+        assert code == 0
+        assert "node 3 has caught up, and has a vote" in said
+        own = Member(3, "127.0.0.1:7703", actors[3].addresses[3])
+        assert [request[:2] for request in actors[1].asked] == [("add", own)]
+
+
+def test_node_that_is_part_of_it_has_joined_already():
+    with nodes(1, 2) as actors:
+        assert run(actors[2].addresses[2], "join", "--to", actors[1].addresses[1])[0] == 0
+        assert actors[1].asked == []
+
+
+def test_join_that_takes_too_long_says_that_it_goes_on():
+    with nodes(1, 2) as actors:
+        actors[1].members[2], actors[1].looks_left = True, 10**9
+        there = actors[1].addresses[1]
+        code, said = run(actors[2].addresses[2], "join", "--to", there, "--timeout", "50ms")
+    assert code == 1
+    assert "it goes on by itself" in said
+
+
+@pytest.mark.parametrize("state", [NodeState.REMOVED, NodeState.MEMBER])
+def test_node_of_another_cluster_or_none_any_more_cannot_join(state):
+    with nodes(1, 2) as actors:
+        actors[2].state = state
+        other = msgspec.structs.replace(actors[2].status(), cluster_id="00")
+        actors[2].status = lambda: other
+        code, said = run(actors[2].addresses[2], "join", "--to", actors[1].addresses[1])
+    assert code == 1
+    assert "empty data directory" in said
+
+
+def test_init_names_nodes_and_waits_for_a_leader():
+    with nodes(1, 2, leader=0) as actors:
+        actors[1].state = NodeState.WAITING
+        given = ["--node", "1=127.0.0.1:7701@127.0.0.1:1", "--node", "2=127.0.0.1:7702"]
+        code, said = run(actors[1].addresses[1], "init", *given)
+        members = [Member(1, "127.0.0.1:7701", "127.0.0.1:1"), Member(2, "127.0.0.1:7702")]
+        assert actors[1].asked[0][:2] == ("bootstrap", members)
+    assert code == 0
+    assert "leader     node 1" in said
+
+
+@pytest.mark.parametrize("text", ["1", "x=a:1", "1=nowhere", "1=a:1@b", "=a:1"])
+def test_node_that_is_none_is_refused_before_anybody_is_asked(text):
+    code, said = run("127.0.0.1:1", "init", "--node", text)
+    assert code == 2
+    assert "--node" in said
+
+
+def test_transfer_waits_until_the_other_leads():
+    with nodes(1, 2) as actors:
+        assert run(actors[2].addresses[2], "transfer", "2") == (0, "node 2 leads\n")
+
+
+def test_transfer_that_is_refused_or_in_vain_is_told():
+    with nodes(1, 2) as actors:
+        actors[1].error = ClusterError("node 2 is behind", "wait until it has caught up")
+        code, said = run(actors[1].addresses[1], "transfer", "2")
+        assert code == 1
+        assert "wait until it has caught up" in said
+        actors[1].error = None
+        actors[1].transfer = lambda _node, then: then(None)
+        code, said = run(actors[1].addresses[1], "transfer", "2")
+        assert code == 1
+        assert "does not lead after" in said
