@@ -159,6 +159,16 @@ def test_entries_to_be_applied_are_handed_out_by_bytes():
         driven.raw.applied(index)
 
 
+def test_what_was_handed_out_and_is_not_applied_takes_room():
+    driven = leader(1, committed_bytes_per_ready_max=100)
+    for index in (2, 3, 4):
+        driven.raw.propose(b"x" * 60)
+        driven.write(driven.raw.ready())
+        assert [e.index for e in driven.raw.ready().committed] == ([index] if index < 4 else [])
+    driven.raw.applied(2)
+    assert [e.index for e in driven.raw.ready().committed] == [4]
+
+
 # ── Changes of the members
 
 
