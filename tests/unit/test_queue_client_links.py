@@ -273,6 +273,29 @@ def test_a_leader_that_is_named_is_asked(clients):
     assert shelf.stored == [b""]
 
 
+def test_a_leader_that_is_none_of_our_addresses_is_asked(clients):
+    shelf = Shelf()
+    with broker(shelf.serve) as leader:
+
+        def point(peer):
+            peer.say(peer.read(), **refused("not_leader", leader_addr=leader))
+
+        with broker(point) as follower, clients.connect(follower) as client:
+            assert client.produce("t", b"") == 0
+    assert shelf.stored == [b""]
+
+
+def test_a_cluster_without_a_quorum_is_asked_until_it_has_one(clients):
+    shelf = Shelf()
+
+    def refuse(peer):
+        peer.say(peer.read(), **refused("no_quorum", retry_after_ms=1))
+
+    with broker(refuse, refuse, shelf.serve) as address, clients.connect(address) as client:
+        assert client.produce("t", b"") == 0
+    assert shelf.stored == [b""]
+
+
 def test_a_cluster_without_a_leader_is_an_error_in_the_end(clients):
     def point(peer):
         for request in peer.requests():

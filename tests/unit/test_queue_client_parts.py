@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.client import ConnectionLostError, Item, NotLeaderError, RateLimitedError
-from penstock.client.errors import BrokerProtocolError, queue_refused
+from penstock.client.errors import ArgumentError, BrokerProtocolError, queue_refused
 from penstock.client.queue import plans, requests
 from penstock.client.queue.plans import Begin, Pause
 from penstock.client.queue.producer import BATCH_BYTES_MAX, BATCH_MAX, Producer, batches
@@ -33,12 +33,45 @@ def test_the_next_address_follows_the_last_and_then_the_first_again():
     assert visited == ["a:1", "b:2", "a:1"]
 
 
-def test_the_leader_that_was_named_is_next_if_we_know_it():
+def next_after(route, error):
+    route.failed(error, 0.0)
+    return str(route.address)
+
+
+def test_the_leader_that_was_named_is_next_whether_we_know_it_or_not():
     route = Route(["a:1", "b:2", "c:3"])
-    route.failed(named_leader("c:3"), 0.0)
-    assert str(route.address) == "c:3"
-    route.failed(named_leader("elsewhere:9"), 0.0)
-    assert str(route.address) == "a:1"
+    assert next_after(route, named_leader("c:3")) == "c:3"
+    assert next_after(route, named_leader("elsewhere:9")) == "elsewhere:9"
+    assert next_after(route, named_leader("b:2")) == "b:2"
+    assert next_after(route, LOST) == "c:3"
+
+
+@pytest.mark.parametrize("address", ["", "nowhere", "a:b", "x:99999"])
+def test_a_leader_that_is_no_address_is_not_looked_for(address):
+    assert next_after(Route(["a:1", "b:2"]), named_leader(address)) == "b:2"
+
+
+def test_a_leader_that_cannot_be_reached_where_it_is_named_is_looked_for_among_our_own():
+    route = Route(["a:1", "b:2", "c:3"])
+    inside = named_leader("inside:9")
+    assert next_after(route, inside) == "inside:9"
+    assert next_after(route, LOST) == "b:2"
+    assert next_after(route, inside) == "c:3", "it was tried in vain just now"
+    assert next_after(route, inside) == "inside:9", "it may be back"
+
+
+def test_whoever_knows_one_node_finds_the_leader_again_and_again():
+    route = Route(["a:1"])
+    assert next_after(route, named_leader("b:2")) == "b:2"
+    assert next_after(route, LOST) == "a:1"
+    assert next_after(route, named_leader("c:3")) == "c:3"
+
+
+def test_nodes_may_be_one_text_with_commas():
+    route = Route("a:1, b:2")
+    assert [str(route.address), next_after(route, LOST)] == ["a:1", "b:2"]
+    with pytest.raises(ArgumentError, match="not a list"):
+        Route("a:1")
 
 
 def test_pauses_double_up_to_half_a_second_and_are_short_again_after_an_answer():

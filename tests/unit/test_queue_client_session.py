@@ -10,7 +10,7 @@ from penstock.client import (
     ReplyTimeoutError,
     UnreachableError,
 )
-from penstock.client.errors import QueueRefusedError, RefusedError, queue_refused
+from penstock.client.errors import NoQuorumError, QueueRefusedError, RefusedError, queue_refused
 from penstock.client.queue import requests
 from penstock.client.queue.session import Session
 from penstock.wire.queue import encode
@@ -201,6 +201,17 @@ def test_even_what_does_not_repeat_is_asked_of_the_leader(session):
         session.receive(error(call, "not_leader"), 1.0)
     session.disconnected(met.value)
     assert sent(session) == ["poll"]
+
+
+def test_without_a_quorum_what_repeats_is_asked_again_and_the_rest_is_told(session):
+    again, once = produce(session, b"a"), poll(session, ack_mode="auto")
+    session.data_to_send(0.0)
+    with pytest.raises(NoQuorumError) as met:
+        session.receive(error(again, "no_quorum") + error(once, "no_quorum"), 1.0)
+    with pytest.raises(NoQuorumError, match="penstock cluster status"):
+        once.result()
+    session.disconnected(met.value)
+    assert sent(session) == [b"a"]
 
 
 # ── Time ──────────────────────────────────────────────────────────────────────────────────────

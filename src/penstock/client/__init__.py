@@ -56,6 +56,7 @@ from penstock.client.errors import (
     ClientError,
     ConnectionLostError,
     FailedJobsError,
+    NoQuorumError,
     NotLeaderError,
     PayloadTooLargeError,
     QueueRefusedError,
@@ -113,6 +114,7 @@ __all__ = [
     "Job",
     "Lost",
     "Message",
+    "NoQuorumError",
     "NotLeaderError",
     "PayloadTooLargeError",
     "Publisher",
@@ -170,12 +172,13 @@ def connect(
     """Open a connection, to be used in a ``with`` statement.
 
     To a **host**: for MQTT, see ``blocking.connect``. To a **list of addresses** such as
-    ``["127.0.0.1:1883"]``: for work queues, see ``QueueClient``. ``timeout_s`` is then how long a
-    call may take, lost connections and elections included. With a ``producer_id`` the broker
+    ``["127.0.0.1:1883"]`` (or ``"a:1883,b:1883,c:1883"``): for work queues, see ``QueueClient``.
+    Name some nodes of a cluster; the client finds the one that leads. ``timeout_s`` is then how
+    long a call may take, lost connections and elections included. With a ``producer_id`` the broker
     recognises what this client produces also over its restarts, by the ``seq`` that each message
     must then be given.
     """
-    if isinstance(host, str):
+    if isinstance(host, str) and "," not in host:
         _check_host(host)
         return connect_to_mqtt(host, *arguments, **keywords)
     from penstock.client.queue.blocking import QueueClient  # noqa: PLC0415 - see above
@@ -194,7 +197,7 @@ def _check_host(host: str) -> None:
 
 
 def connect_async(
-    nodes: list[str] | tuple[str, ...],
+    nodes: str | list[str] | tuple[str, ...],
     *,
     producer_id: str | None = None,
     timeout_s: float = 10.0,

@@ -8,6 +8,7 @@
     │   └── QueueRefusedError     with a code of the queue protocol; those it knows have classes:
     │       ├── BadRequestError       it does not understand the request, or the topic is none
     │       ├── NotLeaderError        another node of the cluster has to be asked
+    │       ├── NoQuorumError         too few nodes of the cluster are up
     │       ├── RateLimitedError      there are messages, but the topic's rate allows none now
     │       ├── PayloadTooLargeError  more than the broker takes in one message
     │       ├── BootstrapFailedError  the list of nodes does not fit the one that was asked
@@ -36,6 +37,7 @@ __all__ = [
     "ClientError",
     "ConnectionLostError",
     "FailedJobsError",
+    "NoQuorumError",
     "NotLeaderError",
     "PayloadTooLargeError",
     "QueueRefusedError",
@@ -140,6 +142,13 @@ class NotLeaderError(QueueRefusedError):
     guidance = "is the cluster electing a leader? Then try again; else name more of its nodes"
 
 
+class NoQuorumError(QueueRefusedError):
+    """Too few nodes are up. What was asked for may have been done, or be done once they are."""
+
+    code = "no_quorum"
+    guidance = "start the other nodes: penstock cluster status names them"
+
+
 class RateLimitedError(QueueRefusedError):
     """There is something, but the topic's rate allows none for ``retry_after_s``."""
 
@@ -173,6 +182,7 @@ _BY_CODE = {
     for kind in (
         BadRequestError,
         NotLeaderError,
+        NoQuorumError,
         RateLimitedError,
         PayloadTooLargeError,
         BootstrapFailedError,

@@ -58,7 +58,7 @@ class AsyncQueueClient:
 
     def __init__(
         self,
-        nodes: Sequence[str],
+        nodes: str | Sequence[str],
         *,
         producer_id: str | None = None,
         timeout_s: float = 10.0,

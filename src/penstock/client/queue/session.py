@@ -18,6 +18,9 @@ given up stays in the line until it is answered.
 * Else it fails with ``ConnectionLostError``: a poll with ``ack_mode="auto"``, whose lost answer
   held messages that count as done; a redrive of some of the dead letters.
 
+**A node that does not lead** has done nothing, and says who does: the call goes there. If too few
+nodes are up (``no_quorum``), it may yet be done: it is asked again if it repeats.
+
 **Time.** A call fails when ``timeout_s`` have passed (and what the broker may take by right, as the
 wait of a poll), whatever happened meanwhile; the error tells the last trouble there was. After half
 of that without a byte from the broker the connection is taken for dead, which leaves the other half
@@ -32,6 +35,7 @@ from penstock.client.errors import (
     BrokerProtocolError,
     ClientError,
     ConnectionLostError,
+    NoQuorumError,
     NotLeaderError,
     ReplyTimeoutError,
     queue_refused,
@@ -225,7 +229,7 @@ class Session:
             call = self._call_of(response)
             if call is None or call.is_done:
                 continue
-            if kind == "error" and response.error.code == NotLeaderError.code:
+            if kind == "error" and _is_elsewhere(response.error, call):
                 moved = refusal(response.error)
                 self._waiting.append(call)
             else:
@@ -254,6 +258,13 @@ def _lost_for_good() -> ConnectionLostError:
         "the connection was lost before the answer came, and asking again could do more than once",
         "look at what is there before you ask again",
     )
+
+
+def _is_elsewhere(error: Error, call: Call[Any]) -> bool:
+    """Whether to ask another node, or this one again: nothing was done, or it may be done twice."""
+    if error.code == NotLeaderError.code:
+        return True
+    return error.code == NoQuorumError.code and call.repeats
 
 
 def _out_of_place(detail: str) -> BrokerProtocolError:
