@@ -1,9 +1,13 @@
 """Sockets behave differently on the two event loops that there are: test on both."""
 
 import asyncio
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import uvloop
+
+from tests.cluster.cluster_bench import Bench
 
 ON_BOTH_LOOPS = {"test_transport.py", "test_peer_tls.py", "test_snapshot_stream.py"}
 
@@ -14,3 +18,11 @@ def pytest_asyncio_loop_factories(config, item):
     if item.path.name in ON_BOTH_LOOPS:
         factories["uvloop"] = uvloop.new_event_loop
     return factories
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """An empty cluster; whatever was started in it is ended."""
+    bench = Bench(tmp_path)
+    yield bench
+    bench.close()

@@ -16,6 +16,7 @@ from penstock.cluster.frames import (
     RaftFrame,
     RefusalReason,
     Removed,
+    Welcome,
     decode_frame,
     encode_frame,
     is_bulk,
@@ -40,6 +41,7 @@ FRAMES: list[Frame] = [
     ChangeAsked(1, ChangeKind.ADD, Member(4, "a:1", "a:2")),
     ChangeRefused(1, "no", "wait"),
     Removed(12),
+    Welcome(bytes(16), (Member(1, "a:1"),), (Member(1, "a:1"), Member(2, "b:1"))),
 ]
 
 
@@ -73,6 +75,7 @@ def test_only_what_may_be_large_travels_in_bulk() -> None:
         True,
         False,
         True,
+        False,
         False,
         False,
         False,

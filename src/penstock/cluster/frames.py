@@ -31,6 +31,7 @@ __all__ = [
     "RaftFrame",
     "RefusalReason",
     "Removed",
+    "Welcome",
     "decode_frame",
     "encode_frame",
     "is_bulk",
@@ -124,8 +125,20 @@ class Removed(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
     index: int
 
 
+class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
+    """A node tells another one, of which it has heard nothing yet, which cluster they are in.
+
+    ``genesis`` are the voters that the cluster began with, ``members`` those to speak to now. A
+    node that is in a cluster already takes no notice.
+    """
+
+    cluster_id: bytes
+    genesis: tuple[Member, ...]
+    members: tuple[Member, ...]
+
+
 Frame: TypeAlias = (
-    RaftFrame | Forward | ForwardRefused | Live | ChangeAsked | ChangeRefused | Removed
+    RaftFrame | Forward | ForwardRefused | Live | ChangeAsked | ChangeRefused | Removed | Welcome
 )
 
 _encode = msgspec.msgpack.Encoder().encode

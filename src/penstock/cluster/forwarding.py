@@ -1,0 +1,206 @@
+"""Batches on their way into the log: whose turn it is, and which were there before.
+
+A node has one batch on its way at most, and repeats it until it sees it applied: to this leader, to
+the next one, after a lost connection. What makes that safe is that every batch is numbered within a
+life of its node, and that the number of each node's last batch follows from the log itself
+(``origins``). A leader looks only when all of its log is applied, so it knows of every batch that
+is or may yet be committed: whatever is not beyond ``origins`` is in the log.
+
+The leader joins what waits into one entry, its own batch among the others, in the order in which
+they came.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.cluster.frames import FORWARD_BYTES_MAX, Forward, RefusalReason
+from penstock.errors import StorageError
+from penstock.raft.types import NodeId
+from penstock.store.batch import Batch, Segment
+from penstock.store.segments import pack_batch, unpack_batch
+
+__all__ = [
+    "ENTRY_BYTES_TARGET",
+    "Candidate",
+    "Merged",
+    "Own",
+    "Queue",
+    "choose",
+    "is_repetition",
+    "merge",
+    "refusal",
+]
+
+ENTRY_BYTES_TARGET = 4 << 20
+"""The leader joins batches to entries of about this size; a larger batch goes alone."""
+
+Origins = Mapping[NodeId, tuple[int, int]]
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A batch that waits for the leader to write it: its own as it is, another's as it came."""
+
+    node: NodeId
+    life: int
+    number: int
+    content: Batch | bytes
+    term: int = 0
+    """The only term in which it may be written; 0: any."""
+
+    @property
+    def bytes(self) -> int:
+        """About how much it adds to an entry."""
+        content = self.content
+        return content.payload_bytes if isinstance(content, Batch) else len(content)
+
+
+def is_repetition(origins: Origins, node: NodeId, life: int, number: int) -> bool:
+    """Whether a batch is in the log. Numbers only grow within a life, and lives do."""
+    return (life, number) <= origins.get(node, (0, 0))
+
+
+def refusal(candidate: Candidate, term: int) -> RefusalReason | None:
+    """Why the leader of ``term``, all of whose log is applied, will never write a batch."""
+    if candidate.term and candidate.term != term:
+        return RefusalReason.LEADERSHIP_LOST
+    is_too_large = isinstance(candidate.content, bytes) and candidate.bytes > FORWARD_BYTES_MAX
+    return RefusalReason.TOO_LARGE if is_too_large else None
+
+
+def choose(waiting: Sequence[Candidate], bytes_target: int = ENTRY_BYTES_TARGET) -> int:
+    """How many of those that wait share the next entry: the first, and what fits behind it.
+
+    Nobody is passed over, however large, so nobody waits for ever.
+    """
+    size = 0
+    for count, candidate in enumerate(waiting):
+        size += candidate.bytes
+        if count and size > bytes_target:
+            return count
+    return len(waiting)
+
+
+class Merged(NamedTuple):
+    """One batch made of several; those after ``taken`` did not fit in with it."""
+
+    batch: Batch
+    taken: Sequence[Candidate]
+    damaged: Sequence[Candidate]
+
+
+def merge(candidates: Sequence[Candidate]) -> Merged:
+    """Join batches, each as a segment. On the writer thread: it may take a while.
+
+    One that drops a topic goes alone: that comes before all else in an entry, and the segment of
+    another node might have messages of that topic.
+    """
+    found: list[tuple[Candidate, Batch]] = []
+    damaged: list[Candidate] = []
+    for candidate in candidates:
+        batch = _opened(candidate)
+        if batch is None:
+            damaged.append(candidate)
+            continue
+        if found and (batch.drops or found[0][1].drops):
+            break
+        found.append((candidate, batch))
+    return Merged(_joined(found), [candidate for candidate, _ in found], damaged)
+
+
+def _opened(candidate: Candidate) -> Batch | None:
+    content = candidate.content
+    if isinstance(content, Batch):
+        return content
+    try:
+        return unpack_batch(content)
+    except (StorageError, ValueError, LookupError):
+        return None
+
+
+def _joined(found: Sequence[tuple[Candidate, Batch]]) -> Batch:
+    if len(found) == 1:
+        candidate, batch = found[0]
+        batch.segments = [Segment(candidate.node, candidate.life, candidate.number)]
+        return batch
+    joined = Batch()
+    for candidate, batch in found:
+        joined.absorb(batch, Segment(candidate.node, candidate.life, candidate.number))
+    return joined
+
+
+class Queue:
+    """What waits for the leader: one batch of each node, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[NodeId, Candidate] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, candidate: Candidate) -> bool:
+        """Put a batch in line; False if it, or a later one of its node, is there already.
+
+        An earlier one gives way: its node has given up on it.
+        """
+        earlier = self._waiting.get(candidate.node)
+        if earlier is not None:
+            if (candidate.life, candidate.number) <= (earlier.life, earlier.number):
+                return False
+            del self._waiting[candidate.node]
+        self._waiting[candidate.node] = candidate
+        return True
+
+    def settle(
+        self, origins: Origins, term: int
+    ) -> tuple[list[Candidate], list[tuple[Candidate, RefusalReason]]]:
+        """Take out what is in the log already, and what never will be; return both."""
+        repeated, refused = [], []
+        for candidate in list(self._waiting.values()):
+            if is_repetition(origins, candidate.node, candidate.life, candidate.number):
+                repeated.append(self._waiting.pop(candidate.node))
+            elif (reason := refusal(candidate, term)) is not None:
+                refused.append((self._waiting.pop(candidate.node), reason))
+        return repeated, refused
+
+    def next(self) -> list[Candidate]:
+        """Those that share the next entry; they stay in line."""
+        waiting = list(self._waiting.values())
+        return waiting[: choose(waiting)]
+
+    def remove(self, candidates: Sequence[Candidate]) -> None:
+        """Take batches out of the line, unless later ones have come in their place."""
+        for candidate in candidates:
+            if self._waiting.get(candidate.node) is candidate:
+                del self._waiting[candidate.node]
+
+    def clear(self) -> None:
+        """Forget all: whoever leads now is sent them again."""
+        self._waiting.clear()
+
+
+class Own:
+    """A batch of this node on its way, packed when it has to travel."""
+
+    def __init__(self, batch: Batch, life: int, number: int) -> None:
+        self.batch = batch
+        self.life = life
+        self.number = number
+        self.sent_to: tuple[NodeId, int] | None = None
+        """The leader, and its term, that it was sent to last."""
+        self.repeat_in = 0
+        """Ticks until it is sent again to the same one."""
+        self.patience = 0
+        self._packed: bytes | None = None
+
+    def candidate(self, node: NodeId) -> Candidate:
+        """As this node puts it in line when it leads."""
+        return Candidate(node, self.life, self.number, self.batch, self.batch.term)
+
+    @property
+    def forward(self) -> Forward:
+        """As it travels."""
+        if self._packed is None:
+            self._packed = pack_batch(self.batch)
+        return Forward(self.life, self.number, self._packed, self.batch.term)

@@ -1,0 +1,127 @@
+"""The stable log as the consensus core sees it: entries of the store, with their terms.
+
+Entries that were written last stay at hand: the core asks for each once more when it is committed,
+and for those that a follower lacks, which is seldom far behind. Older ones are read from disk.
+"""
+
+from collections import deque
+
+from penstock.cluster.record import RaftRecord, term_of
+from penstock.raft.types import (
+    Compacted,
+    ConfState,
+    Entry,
+    EntryKind,
+    HardState,
+    SnapshotMeta,
+    Unavailable,
+)
+from penstock.store.store import LogStore
+
+__all__ = ["StoreLog"]
+
+RECENT_BYTES_MAX = 16 << 20
+RECENT_ENTRIES_MAX = 1_024
+"""Entries that are kept in memory, by their data and their number; the last one in any case."""
+
+
+class StoreLog:
+    """A ``LogView`` on a store and a record. Belongs to the loop.
+
+    ``last_index`` moves when the core is told that a write is durable, not when it is: what the
+    writer has just done must not be seen before the core knows of it.
+    """
+
+    def __init__(self, store: LogStore, record: RaftRecord) -> None:
+        self._store = store
+        self._record = record
+        self._last = store.last_index
+        self._commit = store.next_index - 1
+        self._recent: deque[Entry] = deque()
+        self._recent_bytes = 0
+
+    def initial_state(self) -> tuple[HardState, ConfState]:
+        """All that is folded is committed, whatever the record says."""
+        record = self._record
+        return HardState(record.term, record.vote, self._commit), record.conf
+
+    def first_index(self) -> int:
+        """See ``LogView``."""
+        return self._store.first_index
+
+    def last_index(self) -> int:
+        """See ``LogView``."""
+        return self._last
+
+    def term(self, index: int) -> int:
+        """See ``LogView``."""
+        if index > self._last:
+            raise Unavailable(f"the log ends with entry {self._last}")
+        if index < self._store.first_index - 1:
+            raise Compacted(f"the log begins with entry {self._store.first_index}")
+        return term_of(self._record.terms, index)
+
+    def entries(self, low: int, high: int, bytes_max: int) -> tuple[Entry, ...]:
+        """See ``LogView``."""
+        if high > self._last + 1:
+            raise Unavailable(f"the log ends with entry {self._last}")
+        if low < self._store.first_index:
+            raise Compacted(f"the log begins with entry {self._store.first_index}")
+        recent = self._recent
+        if recent and low >= recent[0].index:
+            start = low - recent[0].index
+            return _bounded([recent[n] for n in range(start, start + high - low)], bytes_max)
+        try:
+            found = self._store.log_entries(low, high, bytes_max)
+        except LookupError as error:
+            raise Compacted(str(error)) from error
+        terms = self._record.terms
+        return tuple(
+            [Entry(term_of(terms, e.index), e.index, e.data, EntryKind(e.kind)) for e in found]
+        )
+
+    def snapshot(self) -> SnapshotMeta:
+        """See ``LogView``. The state is what was applied; the copy that is sent may have more."""
+        index = self._record.folded
+        return SnapshotMeta(index, term_of(self._record.terms, index), self._record.conf)
+
+    def stable(self, entries: tuple[Entry, ...] | list[Entry], *, keeps: bool = True) -> None:
+        """These are on disk, instead of whatever the log had from the first of them on.
+
+        ``keeps``: hold them for the core, which will ask for them.
+        """
+        if not entries:
+            return
+        recent = self._recent
+        while recent and recent[-1].index >= entries[0].index:
+            self._recent_bytes -= len(recent.pop().data)
+        if not keeps or (recent and recent[-1].index != entries[0].index - 1):
+            recent.clear()
+            self._recent_bytes = 0
+        if keeps:
+            recent.extend(entries)
+            self._recent_bytes += sum([len(entry.data) for entry in entries])
+        self._last = entries[-1].index
+        self._shrink()
+
+    def forget(self) -> None:
+        """Read everything from disk: what is at hand is not what lies there."""
+        self._recent.clear()
+        self._recent_bytes = 0
+
+    def _shrink(self) -> None:
+        recent = self._recent
+        while len(recent) > 1 and (
+            self._recent_bytes > RECENT_BYTES_MAX or len(recent) > RECENT_ENTRIES_MAX
+        ):
+            self._recent_bytes -= len(recent.popleft().data)
+
+
+def _bounded(entries: list[Entry], bytes_max: int) -> tuple[Entry, ...]:
+    """As many as fit, one at least."""
+    size = 0
+    for count, entry in enumerate(entries):
+        size += len(entry.data)
+        if count and size > bytes_max:
+            return tuple(entries[:count])
+    return tuple(entries)

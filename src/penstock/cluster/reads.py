@@ -1,0 +1,96 @@
+"""Reads that must be current: wait until everything acknowledged before the question is applied.
+
+The core is asked how far that is (ReadIndex: one round of heartbeats, no entry). Questions that
+come while one is on its way share the next: any number of them costs one round at a time. An
+answer can get lost with a leader, so the question is put again, under another number.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from penstock.errors import NoQuorum, PenstockError
+from penstock.raft.types import ReadState
+
+__all__ = ["ReadBarriers", "Then"]
+
+Then: TypeAlias = Callable[[PenstockError | None], None]
+"""Told once: None, or why not."""
+
+_Waiting = tuple[Then, int]
+"""Who waits, and since which tick."""
+
+
+class ReadBarriers:
+    """Who waits for what. ``ask`` puts a question, by a context of its own, to the core."""
+
+    def __init__(
+        self, node_id: int, life: int, ask: Callable[[bytes], None], *, retry_ticks: int
+    ) -> None:
+        self._prefix = node_id.to_bytes(8, "big") + life.to_bytes(8, "big")
+        self._ask = ask
+        self._retry_ticks = retry_ticks
+        self._number = 0
+        self._tick = 0
+        self._asked_at = 0
+        self._context = b""
+        self._asked: list[_Waiting] = []
+        self._next: list[_Waiting] = []
+        self._known: list[tuple[int, list[_Waiting]]] = []
+        """Answers that are not applied yet: index, and who waits for it."""
+
+    def add(self, then: Then) -> None:
+        """Call ``then`` when all that is acknowledged by now is applied here."""
+        self._next.append((then, self._tick))
+        if not self._context:
+            self._put()
+
+    def _put(self) -> None:
+        self._number += 1
+        self._context = self._prefix + self._number.to_bytes(8, "big")
+        self._asked += self._next
+        self._next = []
+        self._asked_at = self._tick
+        self._ask(self._context)
+
+    def answered(self, state: ReadState, applied: int) -> None:
+        """The core has said how far; an answer to an earlier question is as good as none."""
+        if state.context != self._context:
+            return
+        self._known.append((state.index, self._asked))
+        self._asked = []
+        self._context = b""
+        self.applied(applied)
+        if self._next:
+            self._put()
+
+    def applied(self, index: int) -> None:
+        """Entries up to this one are applied."""
+        if not self._known:
+            return
+        done = [waiting for needed, waiting in self._known if needed <= index]
+        self._known = [known for known in self._known if known[0] > index]
+        for waiting in done:
+            for then, _ in waiting:
+                then(None)
+
+    def tick(self, patience_ticks: int) -> None:
+        """A moment has passed: ask again what was not answered, give up what is too old."""
+        self._tick += 1
+        if not self._context:
+            return
+        oldest = self._tick - patience_ticks
+        late = [then for then, since in self._asked if since <= oldest]
+        self._asked = [waiting for waiting in self._asked if waiting[1] > oldest]
+        if not self._asked and not self._next:
+            self._context = b""
+        elif self._tick - self._asked_at >= self._retry_ticks:
+            self._put()
+        for then in late:
+            then(NoQuorum("no quorum of the cluster confirmed the read", "Try again."))
+
+    def fail(self, error: PenstockError) -> None:
+        """Nobody will answer any more."""
+        waiting = [*self._asked, *self._next, *(w for _, known in self._known for w in known)]
+        self._asked, self._next, self._known, self._context = [], [], [], b""
+        for then, _ in waiting:
+            then(error)

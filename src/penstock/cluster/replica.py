@@ -1,0 +1,613 @@
+"""One node's part in agreeing on the journal: drives the consensus core with a real disk and time.
+
+The journal is the log. A batch that the line (the broker's pipeline) submits becomes an entry of
+it, on this node if it leads, else by way of the leader; when a quorum has the entry on disk it is
+applied here and on every other node, in the same order. The line is told of each batch once: its
+own as ``committed`` or ``refused``, those of others as ``foreign``.
+
+``engine`` turns the loop of core and disk, ``batches`` and ``forwarding`` bring batches into the
+log, ``members`` and ``membership`` see to who takes part, ``reads`` to reads that must be current.
+Here all of it is put together, with time, other nodes, and the line.
+
+A broker that is alone takes the short way: its batch is written and folded in one step, and the
+core is told afterwards. Nothing else may enter the core meanwhile, and nothing does: nobody else
+has anything to say.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from penstock.cluster.applying import commit_of, parts
+from penstock.cluster.batches import Batches
+from penstock.cluster.engine import Engine
+from penstock.cluster.frames import (
+    ChangeAsked,
+    ChangeKind,
+    ChangeRefused,
+    Forward,
+    ForwardRefused,
+    Frame,
+    Live,
+    Member,
+    RaftFrame,
+    Removed,
+    Welcome,
+)
+from penstock.cluster.line import Line
+from penstock.cluster.members import Members
+from penstock.cluster.reads import ReadBarriers, Then
+from penstock.cluster.record import RaftRecord, cluster_id_of, genesis_record, prune_terms
+from penstock.cluster.start import bootstrap_refusal, load_record
+from penstock.cluster.status import ClusterCounts, ClusterStatus
+from penstock.cluster.view import status_of
+from penstock.config.schema import Cluster
+from penstock.errors import ClusterError, NoQuorum, PenstockError, StorageError, StorageFull
+from penstock.obs.log import get_logger
+from penstock.raft.raw_node import Config, RawNode, SoftState
+from penstock.raft.types import NO_NODE, Entry, MessageKind, NodeId, ReadState, Role
+from penstock.store.batch import Batch
+from penstock.store.entry import Entry as JournalEntry
+from penstock.store.segments import batch_of
+from penstock.store.store import LOG_UNBOUND, Commit, LogStore, Written
+
+__all__ = ["EXIT_STORAGE", "Peers", "Replica"]
+
+EXIT_STORAGE = 74
+"""EX_IOERR: the disk did not take what others may rely on."""
+
+INFLIGHT_BYTES_MAX = 64 << 20
+"""Entries on their way to one follower."""
+
+_log = get_logger("cluster")
+
+
+class Peers(Protocol):
+    """The way to other nodes. Nothing blocks; what cannot be sent is dropped, and told."""
+
+    def send(self, to: NodeId, frame: Frame) -> None:
+        """Send a frame, or call ``Replica.unreachable`` later."""
+
+    def set_members(self, members: Mapping[NodeId, Member]) -> None:
+        """Speak to these from now on."""
+
+
+class Clock(Protocol):
+    """Durations only."""
+
+    def monotonic(self) -> float:
+        """Seconds since some fixed moment; never goes back."""
+
+
+def end_process(error: BaseException) -> None:
+    """Stop at once: to go on could be to acknowledge what is not there."""
+    _log.critical("node_ends", error=str(error), advice="Look at the disk, then start it again.")
+    os._exit(EXIT_STORAGE)
+
+
+class Replica:
+    """The ``Log`` of a broker that may have company. All of it belongs to the event loop.
+
+    ``now_ms`` is the steady time that a leader tells its followers; ``timed`` is told the leader's.
+    ``live`` is told messages that other nodes pass on without journaling them. ``ended`` is called
+    if this node must not go on, and should not return.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: LogStore,
+        settings: Cluster,
+        identity: Member,
+        peers: Peers,
+        clock: Clock,
+        roll: Callable[[int], int],
+        now_ms: Callable[[], int] = lambda: 0,
+        timed: Callable[[int], None] = lambda _now_ms: None,
+        live: Callable[[bytes, Sequence[bytes]], None] = lambda _topic, _payloads: None,
+        ended: Callable[[BaseException], None] = end_process,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._peers = peers
+        self._clock = clock
+        self._roll = roll
+        self.now_ms = now_ms
+        self._timed = timed
+        self._live = live
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        self._line: Line
+        self.counts = ClusterCounts()
+        record = load_record(store, settings, identity, roll)
+        self._engine = Engine(store, record, self, self._loop)
+        self._batches = Batches(self, self._engine, self._loop.call_soon, settings.election_ticks)
+        self._reads = ReadBarriers(
+            record.node_id, record.life, self._ask_index, retry_ticks=settings.election_ticks
+        )
+        self._members = Members(
+            self,
+            clock.monotonic,
+            election_ticks=settings.election_ticks,
+            tick_s=settings.tick_ms / 1000,
+        )
+        self._is_removed = False
+        self._is_closed = False
+        self._leaderless_at: float | None = clock.monotonic()
+        self._heard: dict[NodeId, float] = {}
+        self._ticks = 0
+        self._ticked_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._handlers: dict[type, Callable[[NodeId, Frame], None]] = {
+            RaftFrame: self._step,
+            Forward: self._batches.forwarded,
+            ForwardRefused: self._batches.forward_refused,
+            Live: self._passed_on,
+            ChangeAsked: self._members.asked_elsewhere,
+            ChangeRefused: self._members.refused_elsewhere,
+            Removed: self._told_removed,
+            Welcome: self._welcomed,
+        }
+
+    # ── What others may know ──────────────────────────────────────────────────────────────────
+
+    @property
+    def node_id(self) -> NodeId:
+        """The id of this node."""
+        return self.record.node_id
+
+    @property
+    def life(self) -> int:
+        """Which start of this node it is."""
+        return self.record.life
+
+    @property
+    def cluster_id(self) -> bytes:
+        """The cluster that this node is in; zeros: none yet."""
+        return self.record.cluster_id
+
+    @property
+    def record(self) -> RaftRecord:
+        """What this node remembers; not to be changed by others."""
+        return self._engine.record
+
+    @property
+    def raw(self) -> RawNode | None:
+        """The core; None while this node is in no cluster."""
+        return self._engine.raw
+
+    @property
+    def is_initialised(self) -> bool:
+        """Whether this node is in a cluster."""
+        return self.raw is not None
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether it was, and is no longer."""
+        return self._is_removed
+
+    @property
+    def is_lone(self) -> bool:
+        """Whether nobody else has a say, or a copy."""
+        return self.record.is_alone()
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether there are, or may soon be, other nodes."""
+        is_open = bool(self._settings.peer_listen) and self.record.is_initialised
+        return is_open or len(self.record.members) > 1
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads, and knows all that was decided before."""
+        return self._engine.is_leader and not self._is_removed
+
+    @property
+    def leader(self) -> NodeId:
+        """Who leads, as far as is known; 0: nobody."""
+        raw = self.raw
+        return raw.lead if raw is not None and not self._is_removed else NO_NODE
+
+    @property
+    def leader_addr(self) -> str:
+        """Where clients find the leader; empty if that is not known."""
+        member = self.record.members.get(self.leader)
+        return member.client_addr if member else ""
+
+    @property
+    def term(self) -> int:
+        """The term of this node: what leader-only content is sealed with."""
+        return self.record.term
+
+    @property
+    def applied_index(self) -> int:
+        """The last entry that was applied here."""
+        return self.record.folded
+
+    @property
+    def first_index(self) -> int:
+        """From this entry on the log is whole here."""
+        return self._store.first_index
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether a batch that is submitted now would be taken, or wait for an election."""
+        return self._refusal() is None
+
+    def heard_s(self, node: NodeId) -> float | None:
+        """Seconds since a node was heard of; None: never."""
+        heard = self._heard.get(node)
+        return None if heard is None else self._clock.monotonic() - heard
+
+    def status(self) -> ClusterStatus:
+        """How things stand, for people and metrics."""
+        return status_of(self, self._settings)
+
+    # ── Beginning and end ─────────────────────────────────────────────────────────────────────
+
+    def begin(self, line: Line) -> None:
+        """See ``Log``."""
+        self._line = line
+        self._engine.disk.start()
+        if self.record.is_initialised:
+            self._start_core()
+        if self.node_id in self.record.removed:
+            self.left()
+        self._ticked_at = self._clock.monotonic()
+        self._set_timer()
+
+    def _start_core(self) -> None:
+        config = Config(
+            node_id=self.node_id,
+            roll=self._roll,
+            election_ticks=self._settings.election_ticks,
+            inflight_bytes_max=INFLIGHT_BYTES_MAX,
+            applied=self.record.folded,
+        )
+        self._engine.start(config)
+        self._peers.set_members(self.record.members)
+
+    def close(self) -> None:
+        """See ``Log``."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._engine.close()
+
+    def hand_over(self) -> None:
+        """Let another node lead, if there is one: this one is about to stop."""
+        self._members.hand_over()
+
+    def run_on_writer(self, job: Callable[[], None]) -> None:
+        """See ``Log``."""
+        if not self._is_closed:
+            self._engine.disk.run(job)
+
+    def failed(self, error: BaseException) -> None:
+        """The disk, or the log, is not what it should be: to go on could lose what others have."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._ended(error)
+
+    # ── Becoming part of a cluster ────────────────────────────────────────────────────────────
+
+    def bootstrap(self, genesis: Sequence[Member], then: Then) -> None:
+        """Begin a cluster with these nodes, of which this is one. Idempotent.
+
+        ``then`` is told when it is written here. The other nodes are told by this one.
+        """
+        error = bootstrap_refusal(genesis, self.record)
+        if error is not None or self.is_initialised:
+            self._loop.call_soon(then, error)
+            return
+        self._initialise(cluster_id_of(genesis), genesis, genesis)
+        self._engine.work.thens.append(then)
+
+    def _welcomed(self, _sender: NodeId, frame: Frame) -> None:
+        assert isinstance(frame, Welcome)
+        if not self.is_initialised and len(frame.cluster_id) == len(self.cluster_id):
+            self._initialise(frame.cluster_id, frame.genesis, frame.members)
+
+    def _initialise(
+        self, cluster_id: bytes, genesis: Sequence[Member], members: Sequence[Member]
+    ) -> None:
+        record = genesis_record(self.node_id, cluster_id, genesis)
+        record.life = self.life
+        record.members |= {member.id: member for member in members}
+        self._engine.record = record
+        _log.info("cluster_joined", cluster=cluster_id.hex(), nodes=sorted(record.members))
+        self._start_core()
+
+    def _greet(self) -> None:
+        """Tell nodes that are new which cluster they are in.
+
+        Never those that took part before: such a node, if it knows of nothing, has lost its disk
+        and with it, perhaps, a vote. It must not come back under the same id.
+        """
+        record = self.record
+        if not self.is_leader and record.folded:
+            return  # not the beginning, and not this node's business
+        new = [node for node in record.members if node not in record.arrived]
+        welcome = Welcome(record.cluster_id, record.genesis, tuple(record.members.values()))
+        for node in new:
+            if node != self.node_id and node not in self._heard:
+                self.send(node, welcome)
+
+    # ── Batches ───────────────────────────────────────────────────────────────────────────────
+
+    def submit(self, batch: Batch) -> None:
+        """See ``Log``."""
+        self._batches.submit(batch, self._refusal())
+
+    def _refusal(self) -> PenstockError | None:
+        """Why nothing can be written now, not even after a moment."""
+        if self._is_removed:
+            return ClusterError("this node was removed from the cluster", "Use another node.")
+        if not self.is_initialised:
+            return NoQuorum("this node is in no cluster yet", "Run penstock cluster init, or join.")
+        since = self._leaderless_at
+        if since is None or self._clock.monotonic() - since < self._settings.no_leader_timeout_s:
+            return None
+        return NoQuorum(
+            "no node leads the cluster: too few of them are up",
+            "Start the others; it goes on by itself.",
+        )
+
+    def refused(self, batch: Batch, error: PenstockError) -> None:
+        """See ``batches.Host``."""
+        if not self._is_closed:
+            self._line.refused(batch, error)
+
+    def idle(self) -> None:
+        """See ``Owner``: begin what had to wait until nothing is under way."""
+        own = self._batches.own
+        if self._is_removed:
+            return
+        if self._members.propose():
+            self.wake()
+        elif not self.is_lone:
+            self._batches.draw_next()
+        elif own is not None and self.is_leader:
+            self._engine.disk.commit(own.batch)
+
+    def apply(self, entry: JournalEntry) -> None:
+        """See ``Owner``: tell the line of each batch that an entry holds."""
+        for span in parts(entry):
+            segment = span.segment
+            if segment is not None:
+                self.record.origins[segment.node] = (segment.life, segment.number)
+            own = self._batches.take_own(segment)
+            batch = own if own is not None else batch_of(entry, span)
+            commit = commit_of(entry, span, batch, self._engine.last_write)
+            if own is not None:
+                self._line.committed(batch, commit)
+            else:
+                self._line.foreign(batch, commit)
+
+    def rows_written(self, batch: Batch, written: Written) -> None:
+        """See ``Owner``."""
+        own = self._batches.own
+        if own is not None and own.batch is batch:
+            self._batches.own = None
+            index, sequence = self.applied_index, self._store.next_sequence
+            self._line.committed(batch, Commit(index, sequence, 0, 0, *written, ()))
+
+    def committed_alone(self, batch: Batch, outcome: Commit | StorageError) -> None:
+        """See ``Owner``: tell who waits, then the core."""
+        if self._is_closed:
+            return
+        self._batches.own = None
+        if isinstance(outcome, StorageError):
+            if self.is_clustered and not isinstance(outcome, StorageFull):
+                self.failed(outcome)
+                return
+            self._line.refused(batch, outcome)
+        else:
+            try:
+                self._line.committed(batch, outcome)
+            finally:
+                self._engine.guarded(lambda: self._engine.tell_alone(outcome.index))
+        self.wake()
+
+    # ── What the engine tells ─────────────────────────────────────────────────────────────────
+
+    def wake(self) -> None:
+        """See what is to be done, soon."""
+        self._engine.wake()
+
+    def apply_change(self, entry: Entry) -> None:
+        """See ``Owner``."""
+        self._members.apply(entry)
+
+    def applied(self, index: int) -> None:
+        """See ``Owner``."""
+        self._members.applied(index)
+        self._reads.applied(index)
+
+    def answered(self, state: ReadState) -> None:
+        """See ``Owner``."""
+        self._reads.answered(state, self.applied_index)
+
+    def settled(self) -> None:
+        """See ``Owner``."""
+        self._line.led()
+
+    # ── Others ────────────────────────────────────────────────────────────────────────────────
+
+    def received(self, sender: NodeId, frame: Frame) -> None:
+        """A frame came from a node that has proven to be ``sender``."""
+        if self._is_closed or self._is_removed:
+            return
+        self._heard[sender] = self._clock.monotonic()
+        if sender in self.record.removed:
+            self._peers.send(sender, Removed(self.record.folded))
+            return
+        if self.raw is not None or isinstance(frame, Welcome):
+            self._handlers[type(frame)](sender, frame)
+
+    def _step(self, sender: NodeId, frame: Frame) -> None:
+        assert isinstance(frame, RaftFrame)
+        message, raw = frame.message, self.raw
+        is_ours = (message.sender, message.to) == (sender, self.node_id)
+        if raw is None or not is_ours or message.kind is MessageKind.SNAPSHOT:
+            return  # a snapshot comes by its own way, and this node starts anew with it
+        if self.is_lone:
+            return  # nobody else has a say
+        self._engine.guarded(lambda: raw.step(message))
+        if frame.now_ms and sender == raw.lead:
+            self._timed(frame.now_ms)
+        self.wake()
+
+    def unreachable(self, node: NodeId) -> None:
+        """Something that was sent to a node did not get there."""
+        raw = self.raw
+        if raw is None or self._is_closed:
+            return
+        raw.report_unreachable(node)
+        if node == raw.lead:
+            self._batches.unreachable()
+        self.wake()
+
+    def report_snapshot(self, node: NodeId, *, is_ok: bool) -> None:
+        """Sending a snapshot to a node has ended."""
+        if is_ok:
+            self.counts.snapshots_sent += 1
+        else:
+            self.counts.snapshots_failed += 1
+        if self.raw is not None:
+            self.raw.report_snapshot(node, is_ok)
+            self.wake()
+
+    def broadcast(self, topic: bytes, payloads: Sequence[bytes]) -> None:
+        """Pass messages that nobody journals on to all other nodes, as far as they are there."""
+        frame = Live(topic, tuple(payloads))
+        for node in self.record.members:
+            if node != self.node_id:
+                self._peers.send(node, frame)
+
+    def _passed_on(self, sender: NodeId, frame: Frame) -> None:
+        assert isinstance(frame, Live)
+        if sender in self.record.members:
+            self._live(frame.topic, frame.payloads)
+
+    def send(self, to: NodeId, frame: Frame) -> None:
+        """Send a frame, or not."""
+        self._peers.send(to, frame)
+
+    def _told_removed(self, sender: NodeId, _frame: Frame) -> None:
+        if sender in self.record.members and self.node_id in self.record.members:
+            self.left()
+
+    def left(self) -> None:
+        """Take no more part: this node was removed."""
+        if self._is_removed:
+            return
+        self._is_removed = True
+        _log.warning("node_removed", node=self.node_id, advice="Stop it, and use another one.")
+        error = ClusterError("this node was removed from the cluster", "Use another node.")
+        self._reads.fail(error)
+        if self._batches.own is not None:
+            self._loop.call_soon(self._batches.refuse, self._batches.own, error)
+        self._line.led()
+
+    def conf_changed(self) -> None:
+        """Who takes part has changed: have it written, and speak to those who do."""
+        self._engine.work.needs_record = True
+        self._peers.set_members(self.record.members)
+        self._batches.conf_changed()
+
+    def roles_changed(self, state: SoftState) -> None:
+        """See ``Owner``."""
+        if state.role is Role.CANDIDATE or state.lead not in {NO_NODE, self.node_id}:
+            self.counts.elections += 1
+        if state.lead != NO_NODE:
+            self._leaderless_at = None
+        elif self._leaderless_at is None:
+            self._leaderless_at = self._clock.monotonic()
+        if state.role is not Role.LEADER:
+            self._batches.follow()
+        _log.info("role", role=state.role.name.lower(), term=self.term, leader=state.lead)
+        self._members.led()
+        self._batches.bring()
+        self._line.led()
+
+    # ── Reads ─────────────────────────────────────────────────────────────────────────────────
+
+    def read_barrier(self, then: Then) -> None:
+        """Call ``then`` when all that was acknowledged before this call is applied here."""
+        if self.raw is not None and self.is_lone and self.is_leader:
+            then(None)
+        elif (error := self._refusal()) is not None:
+            self._loop.call_soon(then, error)
+        else:
+            self._reads.add(then)
+
+    def _ask_index(self, context: bytes) -> None:
+        if self.raw is not None:
+            self.raw.read_index(context)
+            self.wake()
+
+    # ── Members ───────────────────────────────────────────────────────────────────────────────
+
+    def add(self, member: Member, then: Then) -> None:
+        """Let a node join: as a learner first, promoted when it has caught up. Any node."""
+        self._members.ask(ChangeKind.ADD, member, then)
+
+    def remove(self, node: NodeId, then: Then) -> None:
+        """Remove a node for good. Any node."""
+        self._members.ask(ChangeKind.REMOVE, Member(node), then)
+
+    def transfer(self, to: NodeId, then: Then) -> None:
+        """Have another node lead. The leader only; ``then`` is told when it does."""
+        self._members.transfer(to, then)
+
+    # ── Time ──────────────────────────────────────────────────────────────────────────────────
+
+    def _set_timer(self) -> None:
+        self._timer = self._loop.call_later(self._settings.tick_ms / 1000, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        """Tick; after a pause of the loop once more, not as often as was missed."""
+        if self._is_closed:
+            return
+        self._set_timer()
+        now = self._clock.monotonic()
+        is_late = now - self._ticked_at > 2 * self._settings.tick_ms / 1000
+        self._ticked_at = now
+        for _ in range(2 if is_late else 1):
+            self._tick()
+
+    def _tick(self) -> None:
+        raw = self.raw
+        if raw is None or self._is_removed:
+            return
+        self._ticks += 1
+        if not self.is_lone:
+            self._engine.guarded(raw.tick)
+            self._give_up()
+            self._batches.tick()
+            self._reads.tick(
+                int(self._settings.no_leader_timeout_s * 1000 / self._settings.tick_ms)
+            )
+        if self._ticks % self._settings.election_ticks == 0:
+            self._greet()
+            self._keep_log()
+        self._members.tick()
+        self.wake()
+
+    def _give_up(self) -> None:
+        """Refuse what waits if nobody has led for too long. It may turn up in the log later."""
+        own = self._batches.own
+        error = self._refusal() if own is not None else None
+        if own is not None and error is not None:
+            self._batches.refuse(own, error)
+
+    def _keep_log(self) -> None:
+        """Tell retention which entries others, or a start, may still need."""
+        if self.is_lone:
+            self._store.log_floor = LOG_UNBOUND
+            return
+        kept = self.record.folded - self._settings.log_kept_entries
+        self._store.log_floor = max(min(kept, self._engine.durable_folded), 0) + 1
+        self.record.terms = prune_terms(self.record.terms, self._store.first_index)

@@ -1,0 +1,100 @@
+"""What a node is when it starts: what its record says, or the first one.
+
+A broker that never heard of clusters is one: of itself. So is a store that has entries and no
+record, written by an older version. Only an empty store whose node is told to listen for others
+waits to be told which cluster it belongs to.
+"""
+
+from collections.abc import Callable, Sequence
+
+from penstock.cluster.frames import Member
+from penstock.cluster.record import (
+    RaftRecord,
+    decode_record,
+    first_record,
+    genesis_record,
+)
+from penstock.config.schema import Cluster
+from penstock.errors import Refused, StorageForeign
+from penstock.limits import MEMBERS_MAX, NODE_ID_MAX
+from penstock.store.store import LogStore
+
+__all__ = ["LONE_NODE_ID", "bootstrap_refusal", "identity_of", "load_record"]
+
+LONE_NODE_ID = 1
+"""The id of a broker that was given none."""
+
+
+def identity_of(settings: Cluster, client_addr: str) -> Member:
+    """Say how others are told of this node; ``client_addr`` unless another is configured."""
+    return Member(
+        settings.node_id or LONE_NODE_ID,
+        settings.advertise_peer or settings.peer_listen,
+        settings.advertise or client_addr,
+    )
+
+
+def load_record(
+    store: LogStore, settings: Cluster, identity: Member, roll: Callable[[int], int]
+) -> RaftRecord:
+    """The record as this life of the node begins with it; raises a StorageError.
+
+    Whoever calls writes it before this life says anything to others.
+    """
+    data = store.record()
+    record = _first(store, settings, identity, roll) if data is None else decode_record(data)
+    _check(record, settings)
+    record.life += 1
+    if record.is_initialised and record.node_id in record.members:
+        record.members[record.node_id] = Member(
+            record.node_id, identity.peer_addr, identity.client_addr
+        )
+    if store.committed is None:
+        # Nobody else had a say: each entry was committed as it was written, and the record, which
+        # is written with every change of the configuration, is as good as new.
+        record.folded = store.next_index - 1
+    return record
+
+
+def _first(
+    store: LogStore, settings: Cluster, identity: Member, roll: Callable[[int], int]
+) -> RaftRecord:
+    if settings.peer_listen and not store.last_index:
+        return first_record(identity.id)
+    cluster_id = bytes([1 + roll(255), *(roll(256) for _ in range(15))])  # never that of no cluster
+    return genesis_record(identity.id, cluster_id, [identity], store.last_index)
+
+
+def _check(record: RaftRecord, settings: Cluster) -> None:
+    """Refuse to start as somebody else, or as one of many that listens to none of them."""
+    if settings.node_id not in {0, record.node_id}:
+        raise StorageForeign(
+            f"the data directory is that of node {record.node_id}, not {settings.node_id}",
+            f"Set cluster.node_id to {record.node_id}, or give this node a directory of its own.",
+        )
+    if len(record.members) > 1 and not settings.peer_listen:
+        raise StorageForeign(
+            f"the data directory is that of a node of a cluster of {len(record.members)}",
+            "Set cluster.peer_listen, or remove the other nodes first.",
+        )
+
+
+def bootstrap_refusal(genesis: Sequence[Member], record: RaftRecord) -> Refused | None:
+    """Why a cluster cannot begin with these nodes; None if it can, or has begun so."""
+    ids = [member.id for member in genesis]
+    if not 0 < len(ids) == len(set(ids)) <= MEMBERS_MAX or min(ids) < 1 or max(ids) > NODE_ID_MAX:
+        return Refused(
+            "a cluster begins with nodes that have different ids",
+            f"Name 1 to {MEMBERS_MAX} nodes, with ids from 1 to {NODE_ID_MAX}, each once.",
+        )
+    if record.node_id not in ids:
+        return Refused(
+            f"this is node {record.node_id}, which is not among them",
+            "Name all nodes of the cluster, this one too; or let it join.",
+        )
+    if record.is_initialised and not set(ids) <= record.members.keys():
+        return Refused(
+            "this node is in a cluster already, with other nodes",
+            "Let new nodes join it; see penstock cluster status.",
+        )
+    return None

@@ -1,0 +1,120 @@
+"""A broker that is alone agrees with itself, as fast as if nobody could ever ask."""
+
+import pytest
+
+from penstock.errors import StorageForeign, StorageFull
+from penstock.store.batch import Batch
+from penstock.store.lmdb_store import LmdbStore
+from tests.cluster.cluster_bench import Bench, Node, batch_of, until
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_it_commits_by_itself(bench: Bench) -> None:
+    node = bench.node(1, peer_listen="")
+    commit = await node.write(b"1")
+    assert node.replica.is_leader
+    assert node.replica.is_lone
+    assert not node.replica.is_clustered
+    assert node.stored() == [b"1"]
+    assert commit.first_offsets == (0,)
+    assert node.replica.status().applied == commit.index
+
+
+async def test_each_batch_is_one_transaction_and_one_entry(bench: Bench) -> None:
+    node = bench.node(1, peer_listen="")
+    await node.write(b"0")
+    writes = []
+    write = node.store._environment.write
+    node.store._environment.write = lambda *a: writes.append(a) or write(*a)  # type: ignore[method-assign]
+    before = node.store.last_index
+    for number in range(5):
+        await node.write(b"%d" % number)
+    assert len(writes) == 5
+    assert node.store.last_index == before + 5
+
+
+async def test_a_restart_finds_everything_and_goes_on(bench: Bench) -> None:
+    node = bench.node(1, peer_listen="")
+    for number in range(3):
+        await node.write(b"%d" % number)
+    cluster_id, term = node.replica.cluster_id, node.replica.term
+    node.kill()
+    node.start()
+    await node.write(b"3")
+    assert node.stored() == [b"0", b"1", b"2", b"3"]
+    assert node.replica.cluster_id == cluster_id
+    assert node.replica.term > term
+    assert node.line.foreigners == []
+
+
+async def test_a_store_from_before_there_were_clusters_becomes_one(bench: Bench) -> None:
+    path = bench.path / "1"
+    path.mkdir()
+    store = LmdbStore(path)
+    store.commit(batch_of((b"t", b"old")))
+    store.close()
+    node = bench.all[1] = Node(bench.network, 1, path, peer_listen="")
+    node.start()
+    await node.write(b"new")
+    assert node.stored() == [b"old", b"new"]
+    assert node.line.applied == [b"new"]
+
+
+async def test_rows_alone_make_no_entry(bench: Bench) -> None:
+    node = bench.node(1, peer_listen="")
+    commit = await node.write(b"1")
+    rows = Batch()
+    rows.add_row("sessions", b"a", b"b")
+    assert (await node.submit(rows)).index == commit.index
+    assert (await node.write(b"2")).index == commit.index + 1
+
+
+async def test_a_full_disk_refuses_and_goes_on(bench: Bench) -> None:
+    node = bench.node(1, peer_listen="")
+    await node.write(b"1")
+    commit = node.store.commit
+
+    def full(_batch: Batch) -> None:
+        raise StorageFull("no room", "Make some.")
+
+    node.store.commit = full  # type: ignore[assignment,method-assign]
+    with pytest.raises(StorageFull):
+        await node.write(b"2")
+    node.store.commit = commit  # type: ignore[method-assign]
+    await node.write(b"3")
+    assert node.stored() == [b"1", b"3"]
+    assert not node.failures
+
+
+async def test_a_read_is_current_at_once(bench: Bench) -> None:
+    node = bench.node(1, peer_listen="")
+    await node.write(b"1")
+    answers: list[object] = []
+    node.replica.read_barrier(answers.append)
+    assert answers == [None]
+
+
+async def test_another_nodes_directory_is_refused(bench: Bench) -> None:
+    node = bench.node(1)
+    node.replica.bootstrap([node.member], lambda _error: None)
+    await node.write(b"1")
+    node.kill()
+    other = Node(bench.network, 2, node.path)
+    with pytest.raises(StorageForeign, match="node 1"):
+        other.start()
+    other.store.close()
+
+
+async def test_a_node_that_listens_waits_to_be_told_its_cluster(bench: Bench) -> None:
+    node = bench.node(1)
+    assert not node.replica.is_initialised
+    assert not node.replica.is_writable
+    assert node.replica.status().state == "waiting"
+    answers: list[object] = []
+    node.replica.bootstrap([node.member], answers.append)
+    await node.write(b"1")
+    assert answers == [None]
+    node.replica.bootstrap([node.member], answers.append)
+    await until(lambda: len(answers) == 2)
+    assert answers == [None, None]

@@ -1,0 +1,458 @@
+"""Several nodes agree on one journal, whoever leads and whatever gets lost."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from penstock.cluster.frames import Forward, ForwardRefused, Frame, RaftFrame
+from penstock.errors import ClusterError, LeadershipLost, NoQuorum
+from penstock.raft.types import Message, MessageKind, NodeId
+from penstock.store.batch import Batch
+from penstock.store.segments import pack_batch
+from tests.cluster.cluster_bench import Bench, Node, batch_of, until
+
+pytestmark = pytest.mark.asyncio
+
+
+def others(nodes: Sequence[Node], but: Node) -> list[Node]:
+    return [node for node in nodes if node is not but]
+
+
+def log_of(node: Node) -> list[tuple[int, bytes]]:
+    """The log as it lies on a node's disk."""
+    store = node.store
+    entries = store.log_entries(store.first_index, store.last_index + 1, 1 << 30)
+    return [(entry.kind, entry.data) for entry in entries]
+
+
+def premature(node: Node, message: Message) -> Iterator[str]:
+    """What a message says that the disk of its sender does not."""
+    kind, written = message.kind, node.durable()
+    is_trial = kind in {MessageKind.PRE_VOTE, MessageKind.PRE_VOTE_RESPONSE}
+    if message.term > written.term and not is_trial:
+        yield f"{kind.name} of term {message.term}, on disk {written.term}"
+    if kind is MessageKind.VOTE_RESPONSE and not message.reject and written.vote != message.to:
+        yield f"vote for {message.to}, on disk {written.vote}"
+    has_all = message.index <= node.store.last_index
+    if kind is MessageKind.APPEND_RESPONSE and not message.reject and not has_all:
+        yield f"has {message.index}, on disk {node.store.last_index}"
+
+
+async def current(node: Node) -> list[bytes]:
+    """What a node has stored, as of now."""
+    answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    node.replica.read_barrier(answer.set_result)
+    assert await answer is None
+    return node.stored()
+
+
+async def test_what_one_node_writes_all_apply_in_one_order(bench: Bench) -> None:
+    nodes = await bench.cluster(3)
+    written = []
+    for number in range(12):
+        await nodes[number % 3].write(b"%d" % number)
+        written.append(b"%d" % number)
+    await bench.settled(nodes, written)
+    assert all(node.stored() == written for node in nodes)
+    await until(lambda: log_of(nodes[0]) == log_of(nodes[1]) == log_of(nodes[2]))
+
+
+async def test_batches_of_several_nodes_share_an_entry_and_each_learns_its_own_place(
+    bench: Bench,
+) -> None:
+    nodes = await bench.cluster(3)
+    leader = await bench.leader()
+    one, two = others(nodes, leader)
+    bench.network.delay_s = 0.02  # all three are there before the first can be drawn up
+    first = [
+        leader.submit(batch_of((b"x", b"l"))),
+        one.submit(batch_of((b"y", b"o"), (b"x", b"p"))),
+    ]
+    last = two.submit(batch_of((b"x", b"q"), (b"y", b"r")))
+    bench.network.delay_s = 0.0
+    await asyncio.gather(*first, last)
+    second = [
+        node.submit(batch_of((b"y", b"%d" % node.id), (b"x", b"%d" % node.id))) for node in nodes
+    ]
+    await asyncio.gather(*second)
+    await until(lambda: all(len(node.line.applied) == 11 for node in nodes))
+    for node in nodes:
+        for batch, commit in node.line.commits + node.line.foreigners:
+            for (topic, group), offset in zip(
+                batch.groups.items(), commit.first_offsets, strict=True
+            ):
+                assert node.stored(topic)[offset : offset + len(group.payloads)] == group.payloads
+    assert nodes[0].stored(b"x") == nodes[1].stored(b"x") == nodes[2].stored(b"x")
+
+
+async def test_a_follower_that_was_away_gets_what_it_missed(bench: Bench) -> None:
+    nodes = await bench.cluster(3)
+    leader = await bench.leader()
+    away, other = others(nodes, leader)
+    bench.network.isolate(away.id)
+    for number in range(5):
+        await leader.write(b"%d" % number)
+    bench.network.heal()
+    await bench.settled(nodes, [b"%d" % number for number in range(5)])
+    await away.write(b"5")
+    await bench.settled([leader, other], [b"%d" % number for number in range(6)])
+
+
+async def test_a_killed_leader_loses_nothing_that_was_acknowledged(bench: Bench) -> None:
+    nodes = await bench.cluster(3)
+    written = []
+    for round_ in range(3):
+        leader = await bench.leader()
+        for number in range(3):
+            payload = b"%d.%d" % (round_, number)
+            await leader.write(payload)
+            written.append(payload)
+        leader.kill()
+        await bench.leader()
+        leader.start()
+        await bench.leader()
+    await until(lambda: all(node.stored() == written for node in nodes))
+    await until(lambda: log_of(nodes[0]) == log_of(nodes[1]) == log_of(nodes[2]))
+
+
+async def test_all_killed_at_once_come_back_with_everything(bench: Bench) -> None:
+    nodes = await bench.cluster(3)
+    for number in range(4):
+        await nodes[number % 3].write(b"%d" % number)
+    for node in nodes:
+        node.kill()
+    for node in nodes:
+        node.start()
+    await bench.leader()
+    await nodes[0].write(b"4")
+    await until(lambda: all(node.stored() == [b"0", b"1", b"2", b"3", b"4"] for node in nodes))
+
+
+async def test_a_batch_that_was_sent_to_a_leader_that_died_is_repeated_to_the_next(
+    bench: Bench,
+) -> None:
+    nodes = await bench.cluster(3)
+    leader = await bench.leader()
+    follower, other = others(nodes, leader)
+    bench.network.drops = lambda _sender, _to, frame: isinstance(frame, Forward)
+    answer = follower.submit(batch_of((b"t", b"late")))
+    await until(lambda: any(isinstance(frame, Forward) for _, _, frame in bench.network.sent))
+    leader.kill()
+    bench.network.drops = lambda _sender, _to, _frame: False
+    await answer
+    await until(lambda: other.line.applied == [b"late"])
+    assert follower.line.commits
+    assert not follower.line.refusals
+
+
+async def test_a_deposed_leaders_batch_is_repeated_to_the_new_one(bench: Bench) -> None:
+    nodes = await bench.cluster(3)
+    old = await bench.leader()
+    rest = others(nodes, old)
+    bench.network.isolate(old.id)
+    answer = old.submit(batch_of((b"t", b"orphan")))
+    new = await bench.leader(rest)
+    await new.write(b"after")
+    bench.network.heal()
+    await answer
+    await until(lambda: all(sorted(node.stored()) == [b"after", b"orphan"] for node in nodes))
+    assert [payload for payload in old.line.applied if payload == b"orphan"] == [b"orphan"]
+    assert len(old.line.commits) == 1
+
+
+async def test_a_batch_that_reached_the_next_leader_is_acknowledged_when_it_is_applied_and_not_twice(
+    bench: Bench,
+) -> None:
+    """The old leader's entry gets to one follower, which leads next; its answer gets lost."""
+    nodes = await bench.cluster(3)
+    old = await bench.leader()
+    heir, other = others(nodes, old)
+    bench.network.cuts = {(old.id, other.id), (heir.id, old.id), (other.id, old.id)}
+    answer = old.submit(batch_of((b"t", b"carried")))
+    await until(lambda: heir.store.last_index == old.store.last_index)
+    await until(lambda: heir.store.last_index > heir.replica.applied_index)
+    bench.network.isolate(old.id)
+    assert await bench.leader([heir, other]) is heir
+    bench.network.heal()
+    await answer
+    await bench.settled(nodes, [b"carried"])
+    assert len(old.line.commits) == 1
+    assert all(node.stored() == [b"carried"] for node in nodes)
+
+
+async def test_what_only_a_leader_may_decide_is_refused_once_another_leads(bench: Bench) -> None:
+    nodes = await bench.cluster(3)
+    old = await bench.leader()
+    rest = others(nodes, old)
+    bench.network.isolate(old.id)
+    answer = old.submit(batch_of((b"t", b"mine"), term=old.replica.term))
+    new = await bench.leader(rest)
+    await new.write(b"theirs")
+    bench.network.heal()
+    with pytest.raises(LeadershipLost):
+        await answer
+    await old.write(b"next")
+    await bench.settled(nodes, [b"theirs", b"next"])
+    assert new.replica.counts.forward_refusals == 1
+
+
+async def test_leader_only_content_of_the_present_term_is_written(bench: Bench) -> None:
+    nodes = await bench.cluster(3)
+    leader = await bench.leader()
+    await leader.write(b"mine", term=leader.replica.term)
+    await bench.settled(nodes, [b"mine"])
+
+
+async def test_without_a_quorum_writes_are_refused_and_go_on_when_it_is_back(bench: Bench) -> None:
+    nodes = await bench.cluster(3)
+    leader = await bench.leader()
+    rest = others(nodes, leader)
+    for node in rest:
+        node.kill()
+    with pytest.raises(NoQuorum):
+        await leader.write(b"in vain?")
+    assert not leader.replica.is_writable
+    assert not leader.replica.is_leader
+    with pytest.raises(NoQuorum):
+        await asyncio.wait_for(leader.write(b"at once"), 0.5)
+    for node in rest:
+        node.start()
+    await bench.leader()
+    await leader.write(b"again")
+    assert leader.stored()[-1] == b"again"
+
+
+async def test_a_batch_that_was_given_up_and_is_committed_later_is_applied_as_a_foreign_one(
+    bench: Bench,
+) -> None:
+    nodes = await bench.cluster(3)
+    leader = await bench.leader()
+    one, two = others(nodes, leader)
+    one.kill()
+    two.kill()
+    with pytest.raises(NoQuorum):
+        await leader.write(b"given up")
+    one.start()
+    two.start()
+    assert await bench.leader() is leader  # it has the longest log
+    await leader.write(b"next")
+    await bench.settled([leader], [b"given up", b"next"])
+    assert [list(batch.groups) for batch, _ in leader.line.commits] == [[b"t"]]
+    assert len(leader.line.foreigners) == 1
+    await until(lambda: all(node.stored() == [b"given up", b"next"] for node in nodes))
+
+
+async def test_a_batch_is_in_the_log_once_however_often_it_is_repeated(bench: Bench) -> None:
+    nodes = await bench.cluster(3)
+    leader = await bench.leader()
+    follower, _ = others(nodes, leader)
+    await follower.write(b"once")
+    forward = next(f for _, _, f in bench.network.sent if isinstance(f, Forward))
+    for _ in range(3):
+        leader.replica.received(follower.id, forward)
+    await follower.write(b"next")
+    for _ in range(3):
+        leader.replica.received(follower.id, forward)
+    await leader.write(b"last")
+    await bench.settled(nodes, [b"once", b"next", b"last"])
+    leader.kill()  # the next leader knows from the log, not from memory
+    new = await bench.leader()
+    new.replica.received(follower.id if follower is not new else leader.id, forward)
+    await new.write(b"end")
+    await until(lambda: new.stored() == [b"once", b"next", b"last", b"end"])
+
+
+async def test_a_restarted_node_knows_from_its_disk_which_batches_were_there(bench: Bench) -> None:
+    nodes = await bench.cluster(3)
+    leader = await bench.leader()
+    follower, _ = others(nodes, leader)
+    await follower.write(b"once")
+    life, number = follower.replica.life, 1
+    origin = {follower.id: (life, number)}
+    await until(lambda: all(node.replica.record.origins == origin for node in nodes))
+    for node in nodes:
+        node.kill()
+    for node in nodes:
+        node.start()
+    leader = await bench.leader()
+    assert leader.replica.record.origins == origin
+    assert follower.replica.life == life + 1
+    repeated = Forward(life, number, pack_batch(batch_of((b"t", b"once"))))
+    leader.replica.received(follower.id, repeated)
+    await leader.write(b"more")
+    assert leader.stored() == [b"once", b"more"]
+
+
+async def test_batches_that_are_damaged_are_refused_and_cost_nobody_else_anything(
+    bench: Bench,
+) -> None:
+    nodes = await bench.cluster(3)
+    leader = await bench.leader()
+    follower, other = others(nodes, leader)
+    good = pack_batch(batch_of((b"t", b"x" * 100)))
+    damaged = good[:-20] + b"!" + good[-19:]
+
+    def spoil(sender: NodeId, to: NodeId, frame: Frame) -> bool:
+        if isinstance(frame, Forward) and sender == follower.id and frame.batch != damaged:
+            bench.network.send(sender, to, Forward(frame.life, frame.number, damaged))
+            return True
+        return False
+
+    bench.network.drops = spoil
+    with pytest.raises(ClusterError):
+        await follower.write(b"spoilt")
+    await other.write(b"fine")
+    assert leader.stored() == [b"fine"]
+
+
+async def test_batches_of_strangers_and_under_false_names_are_ignored(bench: Bench) -> None:
+    nodes = await bench.cluster(3)
+    leader = await bench.leader()
+    leader.replica.received(9, Forward(1, 1, pack_batch(batch_of((b"t", b"no")))))
+    heartbeat = next(
+        frame
+        for sender, _, frame in reversed(bench.network.sent)
+        if isinstance(frame, RaftFrame) and sender != leader.id
+    )
+    leader.replica.received(9, heartbeat)
+    await leader.write(b"yes")
+    await bench.settled(nodes, [b"yes"])
+
+
+async def test_large_batches_do_not_share_an_entry_and_none_is_passed_over(bench: Bench) -> None:
+    nodes = await bench.cluster(3)
+    big = b"x" * (3 << 20)
+    await asyncio.gather(*(node.write(b"%d" % node.id + big) for node in nodes))
+    await until(lambda: all(len(node.line.applied) == 3 for node in nodes))
+    leader = await bench.leader()
+    indexes = [commit.index for _, commit in leader.line.commits + leader.line.foreigners]
+    assert len(set(indexes)) == 3
+
+
+async def test_nothing_of_a_term_is_said_before_it_is_on_disk(bench: Bench) -> None:
+    """Each answer and each vote is checked against the record of whoever sends it."""
+    said: list[str] = []
+
+    def check(sender: NodeId, _to: NodeId, frame: Frame) -> bool:
+        if isinstance(frame, RaftFrame):
+            said.extend(premature(bench.network.nodes[sender], frame.message))
+        return False
+
+    bench.network.drops = check
+    nodes = await bench.cluster(3)
+    for number in range(3):
+        leader = await bench.leader()
+        await asyncio.gather(*(node.write(b"%d" % number) for node in nodes))
+        bench.network.isolate(leader.id)
+        await bench.leader(others(nodes, leader))
+        bench.network.heal()
+    await bench.leader()
+    assert said == []
+
+
+async def test_rows_ride_along_on_each_node_and_a_start_finds_all_they_follow_from(
+    bench: Bench,
+) -> None:
+    nodes = await bench.cluster(3)
+    leader = await bench.leader()
+    follower, _ = others(nodes, leader)
+    for node in (leader, follower):
+        for number in range(3):
+            batch = batch_of((b"t", b"%d.%d" % (node.id, number)))
+            batch.add_row("sessions", b"row", b"%d" % number)
+            batch.checkpoint = node.replica.applied_index
+            await node.submit(batch)
+    only_rows = Batch()
+    only_rows.add_row("sessions", b"row", b"last")
+    only_rows.checkpoint = follower.replica.applied_index
+    index = follower.replica.applied_index
+    commit = await follower.submit(only_rows)
+    assert commit.count == 0
+    assert commit.index >= index
+    applied = follower.replica.applied_index
+    follower.kill()
+    follower.start()
+    assert dict(follower.store.rows("sessions")) == {b"row": b"last"}
+    assert follower.store.next_index - 1 >= index
+    assert follower.replica.record.folded <= follower.store.next_index - 1 <= applied
+    assert dict(leader.store.rows("sessions"))[b"row"] in {b"0", b"1", b"2"}
+
+
+async def test_a_topic_that_is_dropped_beside_others_writes_is_dropped_everywhere(
+    bench: Bench,
+) -> None:
+    nodes = await bench.cluster(3)
+    leader = await bench.leader()
+    one, two = others(nodes, leader)
+    await leader.write(b"old", topic=b"gone")
+    drop = Batch()
+    drop.drop(b"gone")
+    await asyncio.gather(
+        leader.write(b"a", topic=b"stays"),
+        one.submit(drop),
+        two.write(b"b", topic=b"stays"),
+    )
+    await until(lambda: all(node.store.topic(b"gone") is None for node in nodes))
+    await until(lambda: all(sorted(node.stored(b"stays")) == [b"a", b"b"] for node in nodes))
+
+
+async def test_a_read_waits_for_all_that_was_acknowledged_before(bench: Bench) -> None:
+    nodes = await bench.cluster(3)
+    leader = await bench.leader()
+    bench.network.delay_s = 0.01
+    for number in range(5):
+        await leader.write(b"%d" % number)
+        seen = await asyncio.gather(*(current(node) for node in nodes))
+        assert seen == [[b"%d" % n for n in range(number + 1)]] * 3
+
+
+async def test_a_read_on_a_leader_that_was_cut_off_is_not_answered(bench: Bench) -> None:
+    nodes = await bench.cluster(3)
+    old = await bench.leader()
+    bench.network.isolate(old.id)
+    answers: list[object] = []
+    old.replica.read_barrier(answers.append)
+    new = await bench.leader(others(nodes, old))
+    await new.write(b"1")
+    await until(lambda: answers)
+    assert isinstance(answers[0], NoQuorum)
+
+
+async def test_an_error_of_the_disk_ends_a_node_of_a_cluster(bench: Bench) -> None:
+    nodes = await bench.cluster(3)
+    leader = await bench.leader()
+    follower, other = others(nodes, leader)
+
+    def fail(_write: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    follower.store.write = fail  # type: ignore[assignment,method-assign]
+    await leader.write(b"1")
+    await until(lambda: follower.failures)
+    await other.write(b"2")
+    assert follower.line.applied == []
+
+
+async def test_status_says_how_each_node_is(bench: Bench) -> None:
+    nodes = await bench.cluster(3)
+    leader = await bench.leader()
+    await leader.write(b"1")
+    away, other = others(nodes, leader)
+    await until(lambda: all(member.lag == 0 for member in leader.replica.status().members))
+    away.kill()
+    await leader.write(b"2")
+    await until(
+        lambda: {m.id: m.is_active for m in leader.replica.status().members}[away.id] is False
+    )
+    status = leader.replica.status()
+    lags = {member.id: member.lag for member in status.members}
+    assert status.role == "leader"
+    assert status.leader_addr == leader.member.client_addr
+    assert status.commit == status.applied == status.last_index
+    assert lags[leader.id] == 0
+    assert lags[away.id] == 1
+    assert status.counts.elections >= 0
+    seen = other.replica.status()
+    assert (seen.role, seen.leader, seen.term) == ("follower", leader.id, status.term)
+    assert ForwardRefused not in {type(frame) for _, _, frame in bench.network.sent}
