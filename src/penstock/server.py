@@ -42,6 +42,7 @@ from penstock.net.hub import Hub, LiveSubscriber, peer_of
 from penstock.net.key_book import KeyBook
 from penstock.net.listener import Door, Listener
 from penstock.net.mqtt import MqttConnection
+from penstock.net.node import Node
 from penstock.net.produce import Producing
 from penstock.net.queue import QueueConnection
 from penstock.net.queue_book import QueueBook
@@ -55,7 +56,15 @@ from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.entry import Entry
 from penstock.store.lmdb_store import LmdbStore
-from penstock.store.store import Limits, RetentionRule, RetentionRules, Spared, Store, TopicInfo
+from penstock.store.store import (
+    Limits,
+    LogStore,
+    RetentionRule,
+    RetentionRules,
+    Spared,
+    Store,
+    TopicInfo,
+)
 from penstock.trust.gate import Gate
 from penstock.trust.keys import Key
 from penstock.trust.replay import AHEAD_MS_MAX
@@ -88,7 +97,7 @@ class Server:
     """One broker in this process. ``start`` it on a running loop; ``stop`` it on the same."""
 
     def __init__(
-        self, config: Config, *, clock: Clock | None = None, store: Store | None = None
+        self, config: Config, *, clock: Clock | None = None, store: LogStore | None = None
     ) -> None:
         self.config = config
         self.counters = Counters()
@@ -114,6 +123,7 @@ class Server:
             self.broker.groups.redeliveries = 0
             self._build()
             self.hub.duties.start()  # before a worker of this life can come
+            await self.node.start()
             await self._listen()
         except BaseException:
             await self.abandon()
@@ -122,7 +132,7 @@ class Server:
         self._tasks = [asyncio.create_task(self._turn_for_ever())]
         self._sys_due_at = self._retention_due_at = self._clock.monotonic()
 
-    def _open_store(self) -> Store:
+    def _open_store(self) -> LogStore:
         return LmdbStore(Path(self.config.data), map_bytes=self.config.journal.map_bytes_initial)
 
     def _make_broker(self) -> Broker:
@@ -137,6 +147,7 @@ class Server:
         )
 
     def _build(self) -> None:
+        self.node = Node(self.config, self._whole, self._clock)
         self.hub = Hub(
             config=self.config,
             broker=self.broker,
@@ -145,7 +156,11 @@ class Server:
             counters=self.counters,
             is_captured=_capture_policy(self.config),
             signed_until_ms=signed_until_ms(self.store) if len(self.broker.keys) else 0,
+            log=self.node.replica,
         )
+        self.hub.cluster = self.node
+        self.hub.consensus = self.node.replica
+        self.node.serve(self.hub)
         timeout_s = self.config.limits.connect_timeout_s
         self.queues = QueueBook(self.hub)
         self._http = HttpDoor(
@@ -439,6 +454,7 @@ class Server:
             self._listener.abort_strangers()
             for connection in list(self.hub.connections):
                 connection.abort()
+            await self.node.stop()
             self.hub.close()
         self.store.close()
 

@@ -288,7 +288,7 @@ def test_what_the_disk_refused_may_be_sent_again_under_the_same_signature(
         raise StorageFull("no space")
 
     with monkeypatch.context() as disk:
-        disk.setattr(type(broker.server.store), "commit", full)
+        disk.setattr(type(broker.server.store.whole), "commit", full)
         with mqtt(broker) as device:
             device.send(packet)
             device.expect_close()

@@ -120,6 +120,7 @@ class Replica:
         self._loop = asyncio.get_running_loop()
         self._line: Line
         self.counts = ClusterCounts()
+        self._own_member = identity
         record = load_record(store, settings, identity, roll)
         self._engine = Engine(store, record, self, self._loop)
         self._batches = Batches(self, self._engine, self._loop.call_soon, settings.election_ticks)
@@ -239,6 +240,10 @@ class Replica:
         """Seconds since a node was heard of; None: never."""
         heard = self._heard.get(node)
         return None if heard is None else self._clock.monotonic() - heard
+
+    def own(self) -> Member:
+        """Say who this node is, and where it is reached."""
+        return self.record.members.get(self.node_id, self._own_member)
 
     def status(self) -> ClusterStatus:
         """How things stand, for people and metrics."""

@@ -98,7 +98,7 @@ def test_topics_are_as_closed_to_xadd_as_to_any_publisher(client, name, error):
 
 
 def test_an_entry_that_the_disk_refuses_is_answered_with_an_error(broker, client, topic):
-    store = broker.server.store
+    store = broker.server.store.whole
     commit = store.commit
 
     def full(_batch):
@@ -120,7 +120,7 @@ def test_a_group_command_that_the_disk_refuses_is_answered_with_an_error(
 ):
     entry = client.xadd(topic, {"a": 1})
     client.xgroup_create(topic, "g", "0")
-    store = broker.server.store
+    store = broker.server.store.whole
     commit = store.commit
 
     def full(_batch):

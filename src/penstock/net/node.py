@@ -1,0 +1,191 @@
+"""The broker as a node: its replica, the way to other nodes, and what its doors know of them.
+
+A broker that listens for nobody is a node, too: the only one. Its replica has the same code to run
+and nobody to ask.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from penstock.cluster.frames import Frame
+from penstock.cluster.handshake import Identity
+from penstock.cluster.replica import Replica
+from penstock.cluster.security import PeerSecurity, TlsFiles
+from penstock.cluster.start import identity_of
+from penstock.cluster.transport import Transport
+from penstock.config.address import parse_listen
+from penstock.config.schema import Cluster, Config
+from penstock.errors import ConfigError
+from penstock.net.clock import Clock
+from penstock.raft.types import NodeId
+from penstock.store.store import LogStore
+
+__all__ = ["Node", "security_of"]
+
+LONE_PAUSE_S = 0.001
+
+
+class Host(Protocol):
+    """The broker's side of it: the hub."""
+
+    def steady_ms(self) -> int:
+        """Its time."""
+
+    def set_cluster_time(self, now_ms: int) -> None:
+        """It is so late at the leader."""
+
+    def pass_on(self, topic: bytes, payloads: list[bytes]) -> None:
+        """Messages that another node passes on."""
+
+
+class _Nobody:
+    """The way to other nodes where there are none."""
+
+    def send(self, to: NodeId, frame: Frame) -> None:
+        """Drop it."""
+
+    def set_members(self, members: object) -> None:
+        """There is only this one."""
+
+
+class Node:
+    """What a server starts and stops; to doors, the ``ClusterView``."""
+
+    def __init__(self, config: Config, store: LogStore, clock: Clock) -> None:
+        settings = config.cluster
+        self._settings = settings
+        self._clock = clock
+        self._member = identity_of(settings, config.listen[0])
+        self._host: Host | None = None
+        self._led_at: float | None = None
+        """When we began to lead: by then we may not have heard of anybody."""
+        self.transport = self._make_transport() if settings.peer_listen else None
+        self.replica = Replica(
+            store=store,
+            settings=settings,
+            identity=self._member,
+            peers=self.transport or _Nobody(),
+            clock=clock,
+            roll=secrets.randbelow,
+            now_ms=self._now_ms,
+            timed=self._timed,
+            live=self._live,
+        )
+
+    def _make_transport(self) -> Transport:
+        return Transport(
+            identity=self._identity,
+            security=security_of(self._settings),
+            inbox=self,
+            roll=secrets.randbelow,
+        )
+
+    def _identity(self) -> Identity:
+        replica = self.replica
+        return Identity(replica.node_id, replica.life, replica.cluster_id, self._member.peer_addr)
+
+    # ── beginning and end ─────────────────────────────────────────────────────────────────────
+
+    def serve(self, host: Host) -> None:
+        """Have the broker hear what other nodes say."""
+        self._host = host
+
+    async def start(self) -> None:
+        """Listen for other nodes; where there are none, wait until we lead, which takes no time."""
+        if self.transport is not None:
+            await self.transport.start(parse_listen(self._settings.peer_listen))
+        while self.replica.is_lone and not self.replica.is_leader:  # noqa: ASYNC110 - one write
+            await asyncio.sleep(LONE_PAUSE_S)
+
+    async def stop(self) -> None:
+        """Say nothing more, and listen to nobody."""
+        if self.transport is not None:
+            await self.transport.stop()
+
+    # ── what the transport tells, and what the replica asks ───────────────────────────────────
+
+    def received(self, sender: NodeId, frame: Frame) -> None:
+        """See ``Inbox``."""
+        self.replica.received(sender, frame)
+
+    def unreachable(self, node: NodeId) -> None:
+        """See ``Inbox``."""
+        self.replica.unreachable(node)
+
+    def _now_ms(self) -> int:
+        return self._host.steady_ms() if self._host else 0
+
+    def _timed(self, now_ms: int) -> None:
+        if self._host:
+            self._host.set_cluster_time(now_ms)
+
+    def _live(self, topic: bytes, payloads: Sequence[bytes]) -> None:
+        if self._host:
+            self._host.pass_on(topic, list(payloads))
+
+    # ── what doors know ───────────────────────────────────────────────────────────────────────
+
+    @property
+    def node_id(self) -> int:
+        """See ``ClusterView``."""
+        return self.replica.node_id
+
+    @property
+    def is_clustered(self) -> bool:
+        """See ``ClusterView``."""
+        return self.replica.is_clustered
+
+    @property
+    def is_leader(self) -> bool:
+        """See ``ClusterView``."""
+        return self.replica.is_leader
+
+    @property
+    def leader(self) -> int:
+        """See ``ClusterView``."""
+        return self.replica.leader
+
+    @property
+    def is_writable(self) -> bool:
+        """See ``ClusterView``."""
+        return self.replica.is_writable
+
+    def present(self) -> frozenset[int]:
+        """See ``ClusterView``: members that spoke within the grace, or may not have had time to."""
+        replica, grace_s = self.replica, self._settings.node_grace_s
+        if not replica.is_leader:
+            self._led_at = None
+            return frozenset(replica.record.members)
+        now = self._clock.monotonic()
+        if self._led_at is None:
+            self._led_at = now
+        is_new = now - self._led_at < grace_s
+        heard = {node: replica.heard_s(node) for node in replica.record.members}
+        return frozenset(
+            node
+            for node, silence_s in heard.items()
+            if is_new or node == replica.node_id or (silence_s or grace_s) < grace_s
+        )
+
+    def broadcast(self, topic: bytes, payloads: list[bytes]) -> None:
+        """See ``ClusterView``."""
+        self.replica.broadcast(topic, payloads)
+
+
+def security_of(settings: Cluster) -> PeerSecurity:
+    """What nodes prove to each other, as configured; raises ConfigError."""
+    secret = settings.secret
+    if settings.secret_file:
+        try:
+            secret = Path(settings.secret_file).read_text().strip()
+        except OSError as error:
+            raise ConfigError(
+                f"the cluster's secret can not be read: {error}",
+                "Check cluster.secret_file, and that this user may read it.",
+            ) from error
+    files = (settings.tls_cert, settings.tls_key, settings.tls_ca)
+    tls = TlsFiles(*map(Path, files)) if any(files) else None
+    return PeerSecurity(secret.encode(), tls)
