@@ -15,6 +15,7 @@ import msgspec
 
 from penstock import __version__
 from penstock.cli.options import configured
+from penstock.cluster.status import NodeState, diagnosis
 from penstock.config.load import Loaded
 from penstock.config.schema import Config
 from penstock.errors import StorageError
@@ -84,6 +85,7 @@ def _greeting(server: Server) -> str:
         f"  listening  {addresses} (every protocol on each)",
         f"  clients    {_who(server)}",
         f"  data       {Path(config.data).resolve()} ({_what(server)})",
+        *([f"  cluster    {_cluster(server)}"] if config.cluster.peer_listen else []),
         f"  an ack     {_promise(config)}",
         f"  look       http://{http}/metrics, /health, /ready",
     ]
@@ -101,7 +103,20 @@ def _what(server: Server) -> str:
     return f"{size.messages:,} messages, {size.bytes_used / 1024**2:,.1f} MiB"
 
 
+def _cluster(server: Server) -> str:
+    """Say which node it is, where others reach it, and how the cluster is."""
+    cluster = server.config.cluster
+    return f"node {cluster.node_id}, for other nodes {cluster.peer_listen}; {_state(server)}"
+
+
+def _state(server: Server) -> str:
+    status = server.cluster()
+    return diagnosis(status) if status.state is not NodeState.MEMBER else "a member"
+
+
 def _promise(config: Config) -> str:
+    if config.cluster.peer_listen:
+        return "means: written and flushed by most nodes of the cluster"
     if config.durability == "sync":
         return "means: written to this disk and flushed (durability = sync)"
     return (
