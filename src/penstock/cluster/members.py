@@ -295,7 +295,7 @@ class Members:
                 self._host.wake()
 
     def _promotable(self, raw: RawNode) -> NodeId | None:
-        return self._promotions.tick(raw.last_index, raw.status().progress)
+        return self._promotions.tick(raw.last_index, raw.status().progress, self.live)
 
     def _has_arrived(self, node: NodeId) -> bool:
         """Whether a node takes part, and nobody has written that down."""

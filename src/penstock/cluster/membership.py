@@ -9,6 +9,7 @@ a vote. What is asked for twice is done once.
 """
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 import msgspec
@@ -181,13 +182,18 @@ class Promotions:
         self._ticks_needed = ticks_needed
         self._ticks: dict[NodeId, int] = {}
 
-    def tick(self, last_index: int, progress: Mapping[NodeId, PeerStatus]) -> NodeId | None:
-        """A moment has passed; return a learner that is ready, if there is one."""
+    def tick(
+        self, last_index: int, progress: Mapping[NodeId, PeerStatus], live: AbstractSet[NodeId]
+    ) -> NodeId | None:
+        """A moment has passed; return a learner that is ready, if there is one.
+
+        Whether it is up is asked of ``live``: the core forgets it whenever it counts its quorum.
+        """
         near = {
             node: self._ticks.get(node, 0) + 1
             for node, peer in progress.items()
             if peer.is_learner
-            and peer.recent_active
+            and node in live
             and last_index - peer.match <= CAUGHT_UP_ENTRIES
             and peer.match
         }

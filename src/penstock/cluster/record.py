@@ -148,7 +148,7 @@ def genesis_record(
         conf=ConfState(voters),
         members={member.id: member for member in genesis},
         genesis=tuple(sorted(genesis, key=lambda member: member.id)),
-        arrived=[node_id] if voters == (node_id,) else [],
+        arrived=list(voters) if len(voters) == 1 else [],
     )
 
 
