@@ -31,6 +31,7 @@ from penstock.net.checkpoint import Checkpointer
 from penstock.net.clock import Clock
 from penstock.net.feed import Feed
 from penstock.net.foreign import commands_of, live_of
+from penstock.net.line_figures import LineFigures
 from penstock.net.refusals import drop_of, reason_of
 from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
@@ -117,6 +118,7 @@ class Pipeline:
         self._broker = broker
         self._clock = clock
         self._counters = counters
+        self._figures = LineFigures(counters, clock.monotonic)
         self._execute = execute
         self._refuse = refuse
         self._pass_on = pass_on
@@ -411,10 +413,10 @@ class Pipeline:
     def _apply_first(self) -> None:
         self._broker.begin(self._next_index, self.next_sequence)
         while self._open.steps:  # what is applied may bring follow-ups into the line
-            self._observe_latency(self._open)
-            sent, opened_at = self._sent(), self._open.opened_at
+            self._observe(self._open)
+            sent, opened_at = self._figures.sent, self._open.opened_at
             self._apply_open()
-            self._observe_deliveries(opened_at, sent)
+            self._figures.delivered(opened_at, sent)
         self._open.is_urgent = False
 
     def _commit_soon(self) -> None:
@@ -491,14 +493,14 @@ class Pipeline:
     def _committed(self, commit: Commit) -> None:
         group, self._in_flight = self._in_flight, None
         assert group is not None
-        self._count(commit)
+        self._figures.committed(commit)
         if self.failure is not None:
             _log.warning("storage_recovered")
             self.failure = None
         self._checkpointer.committed(commit.index)
         if group.batch.count or group.batch.events:
             self._checkpointer.changed(commit.index)
-        sent = self._sent()
+        sent = self._figures.sent
         if group.batch.count or group.batch.drops:
             self._feed.committed(group.batch, commit)
         if group.tell:
@@ -507,7 +509,7 @@ class Pipeline:
             self._apply_committed(group, commit)
         if group.batch.producers:
             self._note_producers(group.batch, commit)
-        self._observe_deliveries(group.began_at, sent)
+        self._figures.delivered(group.began_at, sent)
 
     def _note_producers(self, batch: Batch, commit: Commit) -> None:
         """Remember where numbered messages lie, whatever the durability: only now it is known."""
@@ -519,7 +521,7 @@ class Pipeline:
 
     def _apply_committed(self, group: _Group, commit: Commit) -> None:
         self._begin(commit)
-        self._observe_latency(group)
+        self._observe(group)
         self._apply(group.steps)
 
     def _begin(self, commit: Commit) -> None:
@@ -555,43 +557,16 @@ class Pipeline:
         client_id = command.client_id
         self.receiving.difference_update((client_id, number) for number in command.packet_ids)
 
+    def _observe(self, group: _Group) -> None:
+        self._figures.waited((command for command, _, _ in group.steps), group.opened_at)
+
     def _tell_offsets(self, group: _Group, commit: Commit) -> None:
         """Tell those who want to know where their messages lie; they waited for it."""
         firsts = dict(zip(group.batch.groups, commit.first_offsets, strict=True))
         waited = sum([count for _, _, count, _, _ in group.tell])
-        latency = self._clock.monotonic() - group.opened_at
-        self._counters.publish_seconds.observe(latency, waited)
+        self._figures.told(waited, group.opened_at)
         for topic, place, _count, outlet, now_ms in group.tell:
             outlet.stored(firsts[topic] + place, now_ms)
-
-    def _observe_latency(self, group: _Group) -> None:
-        """Count the wait of the group's publishers, the first one's for all: an upper bound."""
-        waiting = sum(
-            len(command.packet_ids) for command, _, _ in group.steps if type(command) is Published
-        )
-        if waiting:
-            latency = self._clock.monotonic() - group.opened_at
-            self._counters.publish_seconds.observe(latency, waiting)
-
-    def _sent(self) -> int:
-        return sum(self._counters.messages_out_total)
-
-    def _observe_deliveries(self, began_at: float, sent_before: int) -> None:
-        """Count the way of each message that was sent since, as long as that of the first.
-
-        Captured messages are not measured where nobody waited with them: they are late on purpose.
-        """
-        deliveries = self._sent() - sent_before
-        if began_at and deliveries > 0:
-            latency = self._clock.monotonic() - began_at
-            self._counters.delivery_seconds.observe(latency, deliveries)
-
-    def _count(self, commit: Commit) -> None:
-        counters = self._counters
-        counters.captured_total += commit.count
-        counters.commit_seconds.observe(commit.commit_s)
-        counters.fsync_seconds.observe(commit.fsync_s)
-        counters.batch_messages.observe(commit.count)
 
     # ── failing ───────────────────────────────────────────────────────────────────────────────
 
