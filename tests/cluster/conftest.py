@@ -9,7 +9,12 @@ import uvloop
 
 from tests.cluster.cluster_bench import Bench
 
-ON_BOTH_LOOPS = {"test_transport.py", "test_peer_tls.py", "test_snapshot_stream.py"}
+ON_BOTH_LOOPS = {
+    "test_transport.py",
+    "test_peer_tls.py",
+    "test_snapshot_stream.py",
+    "test_snapshot_whole_way.py",
+}
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -6,11 +6,16 @@
     PENSTOCK    the marker: format version, the store's identity, and whether it was ever ready
     data.mdb    LMDB
     lock.mdb    LMDB's table of readers
+    snapshot.new/   what another node's store is received into; of no meaning to a start
 
 The marker is written first and becomes ``ready`` only once an empty database is safely on disk,
 which is before the first commit. So a creation that was cut short is known by its marker and is
 simply begun anew: nobody was promised anything. Once ready, nothing is ever created or thrown away
 here; what is missing or strange is reported, with advice.
+
+A store that was received from another node takes the place of ours by one rename (``switch``),
+while no database is open. Whatever happens, there is the old one or the new one; a start throws
+away what was not switched to.
 
 A directory that is made here is for its owner only, since messages and public keys are in it. One
 that was there before keeps the mode that somebody gave it.
@@ -18,6 +23,7 @@ that was there before keeps the mode that somebody gave it.
 
 import fcntl
 import os
+import shutil
 import time
 import uuid
 from pathlib import Path
@@ -33,8 +39,13 @@ __all__ = [
     "MARKER_NAME",
     "DataDirectory",
     "Marker",
+    "fresh_snapshot",
+    "lock_directory",
     "marker_missing",
     "read_marker",
+    "snapshot_path",
+    "switch",
+    "sync_directory",
 ]
 
 FORMAT = 1
@@ -44,6 +55,7 @@ MARKER_DRAFT_NAME = "PENSTOCK.new"
 LOCK_NAME = "LOCK"
 DATA_NAME = "data.mdb"
 READERS_NAME = "lock.mdb"
+SNAPSHOT_NAME = "snapshot.new"
 
 _HARMLESS_NAMES = {LOCK_NAME, MARKER_DRAFT_NAME, "lost+found"}
 _BACKUP_ADVICE = "Restore the directory from a backup, or name another one with --data."
@@ -67,11 +79,12 @@ class DataDirectory:
             _make(path)
             if read_marker(path) is None:
                 self._refuse_foreign()  # before anything, the lock included, is put there
-            self._lock = _lock(path)
+            self._lock = lock_directory(path)
         except OSError as error:
             raise _unusable(path, error) from error
         try:
             self.marker = read_marker(path) or self._begin()
+            shutil.rmtree(snapshot_path(path), ignore_errors=True)
             self._look_at_data()
         except BaseException:
             self.close()
@@ -120,7 +133,7 @@ class DataDirectory:
                 file.flush()
                 os.fsync(file.fileno())
             draft.rename(self.path / MARKER_NAME)
-            _sync_directory(self.path)
+            sync_directory(self.path)
         except OSError as error:
             raise _unusable(self.path, error) from error
 
@@ -143,6 +156,32 @@ def read_marker(path: Path) -> Marker | None:
             "Start the version of Penstock that wrote it, or a later one.",
         )
     return marker
+
+
+def snapshot_path(path: Path) -> Path:
+    """Where a data directory receives another node's store."""
+    return path / SNAPSHOT_NAME
+
+
+def fresh_snapshot(path: Path) -> Path:
+    """Make that place, empty."""
+    draft = snapshot_path(path)
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(mode=0o700)
+    return draft
+
+
+def switch(path: Path) -> None:
+    """Put the received store in the place of ours. The lock is held, no database is open.
+
+    The table of readers goes first: it is made anew for whichever store is found. The rename is
+    the moment; after it comes only tidying up.
+    """
+    draft = snapshot_path(path)
+    (path / READERS_NAME).unlink(missing_ok=True)
+    (draft / DATA_NAME).rename(path / DATA_NAME)
+    sync_directory(path)
+    shutil.rmtree(draft, ignore_errors=True)
 
 
 def marker_missing(path: Path) -> StorageForeign:
@@ -169,7 +208,8 @@ def _make(path: Path) -> None:
         raise
 
 
-def _lock(path: Path) -> IO[bytes]:
+def lock_directory(path: Path) -> IO[bytes]:
+    """Lock a data directory until the file is closed; raises StorageLocked."""
     file = (path / LOCK_NAME).open("a+b")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -187,7 +227,8 @@ def _lock(path: Path) -> IO[bytes]:
     return file
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """See that the names in a directory are on disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

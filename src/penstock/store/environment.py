@@ -206,10 +206,23 @@ class Environment:
             os.close(file)
 
     def copy(self, file: int) -> None:
-        """Write a compacted copy, as of one moment, to an open file or pipe."""
+        """Write a compacted copy, as of one moment, to an open file or pipe.
+
+        The map can not grow meanwhile; see :mod:`penstock.store.copying`.
+        """
         self._gate.enter()
         try:
             self._lmdb.copyfd(file, compact=True)
+        except lmdb.Error as error:
+            raise storage_error(error) from error
+        finally:
+            self._gate.leave()
+
+    def forget_dead_readers(self) -> None:
+        """Free the pages that a process needed which was killed while it read."""
+        self._gate.enter()
+        try:
+            self._lmdb.reader_check()
         except lmdb.Error as error:
             raise storage_error(error) from error
         finally:

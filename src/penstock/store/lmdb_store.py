@@ -30,6 +30,7 @@ from penstock.errors import StorageError
 from penstock.limits import MAP_BYTES_INITIAL
 from penstock.model.message import Message
 from penstock.store.batch import Batch
+from penstock.store.copying import copy_in_process
 from penstock.store.deletions import (
     Erased,
     Stretch,
@@ -403,7 +404,7 @@ class LmdbStore:
 
     def copy(self, file: int) -> None:
         """See ``Store``."""
-        self._environment.copy(file)
+        copy_in_process(self._directory.path, self._environment, file)
 
     # ── Rounds of the index ───────────────────────────────────────────────────────────────────
 

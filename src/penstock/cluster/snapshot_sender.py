@@ -1,0 +1,265 @@
+"""Sending a copy of the store to a node that is too far behind for entries.
+
+The copy is LMDB's own, of one moment, made into a pipe while a thread waits for it; the event loop
+reads the pipe no faster than the other node takes it and the rate allows. While it lasts LMDB can
+not reuse the pages of that moment; so it has a time limit, and a node sends one copy at a time.
+Whoever stops reading stops the copy: it meets a closed pipe and ends.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import threading
+from collections.abc import Callable
+from hashlib import blake2b
+from types import TracebackType
+from typing import Self
+
+from penstock.cluster.dialing import PeerDialer
+from penstock.cluster.faults import PeerFault
+from penstock.cluster.figures import TransportFigures
+from penstock.cluster.handshake import Purpose, Session
+from penstock.cluster.links import Link
+from penstock.cluster.snapshot_words import (
+    CHUNK_BYTES,
+    DIGEST_BYTES,
+    SnapshotBegin,
+    SnapshotChunk,
+    SnapshotEnd,
+    decode_answer,
+    encode_word,
+)
+from penstock.errors import PenstockError
+from penstock.obs.log import get_logger
+from penstock.obs.reasons import PeerReason
+from penstock.raft.types import Message, NodeId
+
+__all__ = ["SnapshotSender"]
+
+TIME_LIMIT_S = 1800.0
+"""One copy in all: 100 GiB at the default rate."""
+STALL_S = 30.0
+"""Longest wait for the other node to take some more, or to answer at the end."""
+
+
+class SnapshotSender:
+    """Sends snapshots, one at a time. ``report`` is told what became of each, in a later turn."""
+
+    def __init__(
+        self,
+        *,
+        copy: Callable[[int], None],
+        dialer: PeerDialer,
+        rate_bytes: int,
+        report: Callable[[NodeId, bool], None],
+        figures: TransportFigures,
+        time_limit_s: float = TIME_LIMIT_S,
+    ) -> None:
+        self._copy = copy
+        self._dialer = dialer
+        self._rate_bytes = rate_bytes
+        self._report = report
+        self._figures = figures
+        self._time_limit_s = time_limit_s
+        self._task: asyncio.Task[None] | None = None
+        self._log = get_logger("cluster")
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a copy is on its way."""
+        return self._task is not None
+
+    def start(self, node: NodeId, address: str, message: Message) -> None:
+        """Send a copy to a node, unless another is on its way: then it has failed for now."""
+        loop = asyncio.get_running_loop()
+        if self._task is not None:
+            loop.call_soon(self._report, node, False)
+            return
+        self._task = loop.create_task(self._run(node, address, message))
+
+    async def stop(self) -> None:
+        """Give up what is on its way."""
+        task = self._task
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _run(self, node: NodeId, address: str, message: Message) -> None:
+        self._log.info("snapshot_begun", node=node)
+        is_ok = False
+        try:
+            size = await self._send(node, address, message)
+            is_ok = True
+            self._log.info("snapshot_sent", node=node, bytes=size)
+        except (PenstockError, OSError) as error:  # a TimeoutError is an OSError
+            text = str(error) or "it took too long"
+            self._log.warning("snapshot_failed", node=node, detail=text)
+        finally:
+            self._task = None
+            figures = self._figures.of(node)
+            figures.snapshots_sent += is_ok
+            figures.snapshots_failed += not is_ok
+        self._report(node, is_ok)
+
+    async def _send(self, node: NodeId, address: str, message: Message) -> int:
+        call = _Call(node, self._dialer)
+        try:
+            async with asyncio.timeout(self._time_limit_s):
+                call.link = await self._dialer.dial(call, node, address, Purpose.SNAPSHOT)
+                await call.until(lambda: call.is_open)
+                await call.say(SnapshotBegin(message))
+                with _Copy(self._copy, call.look) as copy:
+                    end = await self._pass_on(copy, call)
+                await call.say(end)
+                await call.until(lambda: call.is_taken)
+        finally:
+            call.hang_up()
+        return end.size
+
+    async def _pass_on(self, copy: "_Copy", call: "_Call") -> SnapshotEnd:
+        """Send the copy as it comes, at the rate; return what ends it."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        digest = blake2b(digest_size=DIGEST_BYTES)
+        size = 0
+        while data := await self._next(copy, call):
+            digest.update(data)
+            size += len(data)
+            await call.say(SnapshotChunk(data))
+            await asyncio.sleep(max(0.0, started + size / self._rate_bytes - loop.time()))
+        copy.check()
+        return SnapshotEnd(size, digest.digest())
+
+    @staticmethod
+    async def _next(copy: "_Copy", call: "_Call") -> bytes:
+        """The next bytes of the copy; none at the end. Raises PeerFault if the call is over."""
+        while (data := copy.read()) is None:
+            await call.until(copy.is_readable)
+        return data
+
+
+class _Call:
+    """The connection of one snapshot: a link, and what it has told us."""
+
+    def __init__(self, node: NodeId, dialer: PeerDialer) -> None:
+        self._node = node
+        self._dialer = dialer
+        self._changed = asyncio.Event()
+        self._fault: PeerFault | None = None
+        self.link: Link | None = None
+        self.is_open = False
+        self.is_taken = False
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for something; raises PeerFault if the link ends, TimeoutError if nothing moves."""
+        async with asyncio.timeout(STALL_S):
+            while not condition():
+                if self._fault is not None:
+                    raise self._fault
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def say(self, word: SnapshotBegin | SnapshotChunk | SnapshotEnd) -> None:
+        """Send a word once the socket takes more; raises PeerFault if nobody wants to hear it."""
+        link = self.link
+        assert link is not None
+        await self.until(lambda: not link.is_paused or link.is_over)
+        if self._fault is not None:
+            raise self._fault
+        link.send([encode_word(word)])
+
+    def look(self) -> None:
+        """Have whoever waits look again."""
+        self._changed.set()
+
+    def hang_up(self) -> None:
+        """End the call."""
+        if self.link is not None:
+            self.link.close(PeerReason.NODE_STOPPED, "the snapshot is over")
+
+    def opened(self, link: Link, _session: Session) -> None:
+        """See ``LinkOwner``."""
+        self._dialer.check_certificate(link, self._node)
+        self.is_open = True
+        self._changed.set()
+
+    def received(self, _link: Link, payload: bytes) -> None:
+        """See ``LinkOwner``: the answer may come early, if it is a no."""
+        answer = decode_answer(payload)
+        if not answer.is_ok:
+            text = f"the other node does not take it: {answer.message}"
+            raise PeerFault(PeerReason.NODE_STOPPED, text)
+        self.is_taken = True
+        self._changed.set()
+
+    def writable(self, _link: Link) -> None:
+        """See ``LinkOwner``."""
+        self._changed.set()
+
+    def ended(self, _link: Link, fault: PeerFault) -> None:
+        """See ``LinkOwner``."""
+        self._fault = fault
+        self._changed.set()
+
+
+class _Copy:
+    """A copy of the store that is being made: a thread writes into a pipe, the loop reads it."""
+
+    def __init__(self, copy: Callable[[int], None], look: Callable[[], None]) -> None:
+        self._copy = copy
+        self._look = look
+        """Called when there is something to read after there was nothing."""
+        self._is_readable = False
+        self._error: Exception | None = None
+
+    def __enter__(self) -> Self:
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+        with contextlib.suppress(OSError):  # a smaller pipe does, too
+            fcntl.fcntl(self._write, fcntl.F_SETPIPE_SZ, CHUNK_BYTES)
+        self._thread = threading.Thread(target=self._run, name="penstock-snapshot", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        asyncio.get_running_loop().remove_reader(self._read)
+        os.close(self._read)  # a copy that is not done meets a closed pipe, and ends
+
+    def read(self) -> bytes | None:
+        """The next bytes, b"" at the end; None if there are none yet: see ``is_readable``."""
+        try:
+            return os.read(self._read, CHUNK_BYTES)
+        except BlockingIOError:
+            self._is_readable = False
+            asyncio.get_running_loop().add_reader(self._read, self._ready)
+            return None
+
+    def is_readable(self) -> bool:
+        """Whether it is worth to read again."""
+        return self._is_readable
+
+    def check(self) -> None:
+        """At the end: raise whatever the copy failed with."""
+        self._thread.join()  # it has closed the pipe: nothing is left to do for it
+        if self._error is not None:
+            raise self._error
+
+    def _ready(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._read)
+        self._is_readable = True
+        self._look()
+
+    def _run(self) -> None:
+        try:
+            self._copy(self._write)
+        except Exception as error:  # noqa: BLE001 - whoever reads must be told
+            self._error = error
+        finally:
+            os.close(self._write)

@@ -1,0 +1,33 @@
+"""Whole stores between nodes: one that sends, one that receives, as the transport wants them."""
+
+from penstock.cluster.links import Link
+from penstock.cluster.snapshot_receiver import SnapshotReceiver
+from penstock.cluster.snapshot_sender import SnapshotSender
+from penstock.raft.types import Message, NodeId
+
+__all__ = ["Snapshots"]
+
+
+class Snapshots:
+    """The ``SnapshotDesk`` of a transport."""
+
+    def __init__(self, sender: SnapshotSender, receiver: SnapshotReceiver) -> None:
+        self.sender = sender
+        self.receiver = receiver
+
+    def start(self, node: NodeId, address: str, message: Message) -> None:
+        """Send a copy of our store to a node."""
+        self.sender.start(node, address, message)
+
+    def received(self, link: Link, payload: bytes) -> None:
+        """Take a frame of one that comes in; raises PeerFault."""
+        self.receiver.received(link, payload)
+
+    def ended(self, link: Link) -> None:
+        """The connection of one that comes in is over."""
+        self.receiver.ended(link)
+
+    async def stop(self) -> None:
+        """Give up what is under way, in both directions."""
+        await self.sender.stop()
+        await self.receiver.stop()
