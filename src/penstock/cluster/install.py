@@ -1,0 +1,141 @@
+"""Making a store that was received from another node our own.
+
+It comes with the sender's record, which becomes ours before it is switched to: we stay who we are,
+and our own term and vote are carried over, since having voted must never be forgotten. The end of
+the sender's log, which may not be committed, stays: it is as if the sender had appended it to ours,
+and what was derived from entries never runs ahead of them. Then the store is opened once as what it
+is to be: what can not be opened must not replace what can.
+
+**Not every snapshot may be installed.** Our own log may hold entries beyond it, for which we have
+told the leader that we have them; the leader may have counted that. If our log has the last entry
+that the snapshot knows to be committed (same index, same term), it has all before it too, and
+perhaps more: then the snapshot is thrown away. Otherwise nothing that our log has beyond that entry
+can have been counted: a log that holds a committed entry holds all committed ones before it.
+
+All of this runs while our own store is closed, and is quick; receiving took the time. It holds the
+lock of the directory. A crash at any point leaves the old store or the new one.
+"""
+
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from penstock.cluster.record import (
+    RaftRecord,
+    decode_record,
+    encode_record,
+    first_record,
+    installed_record,
+    term_of,
+)
+from penstock.errors import StorageDamaged, StorageForeign
+from penstock.obs.log import get_logger
+from penstock.raft.types import NodeId
+from penstock.store.directory import (
+    DATA_NAME,
+    MARKER_NAME,
+    lock_directory,
+    snapshot_path,
+    switch,
+    sync_directory,
+)
+from penstock.store.environment import Environment
+from penstock.store.journal import JournalReader
+from penstock.store.lmdb_store import LmdbStore
+from penstock.store.log import get_record, put_record
+from penstock.store.marks import get_marks
+
+__all__ = ["LogState", "install", "is_wanted", "prepare_install", "read_log_state"]
+
+_log = get_logger("cluster")
+
+
+class LogState(msgspec.Struct, frozen=True):
+    """What a store says about its log."""
+
+    record: RaftRecord
+    committed: int
+    last_index: int
+    is_all_committed: bool = False
+    """Nobody else had a say when it was written: the log is committed to its end, always."""
+
+
+def install(data: Path, node: NodeId) -> bool:
+    """Switch to the snapshot that has arrived in ``data``, whose store is closed.
+
+    False if our own log has more than it; it is gone then. Raises a StorageError if it can not be
+    used, and leaves our own store as it is.
+    """
+    lock = lock_directory(data)
+    try:
+        is_ready = prepare_install(data, node)
+        if is_ready:
+            switch(data)
+    finally:
+        shutil.rmtree(snapshot_path(data), ignore_errors=True)
+        lock.close()
+    _log.info("snapshot_installed" if is_ready else "snapshot_not_needed")
+    return is_ready
+
+
+def prepare_install(data: Path, node: NodeId) -> bool:
+    """Make the snapshot a store of this node; False if it must not be installed."""
+    draft = snapshot_path(data)
+    own = read_log_state(data, node)
+    theirs = read_log_state(draft, node)
+    if not is_wanted(own, theirs):
+        return False
+    _make_ours(draft, theirs, own)
+    shutil.copyfile(data / MARKER_NAME, draft / MARKER_NAME)
+    LmdbStore(draft, map_bytes=0).close()
+    sync_directory(draft)
+    return True
+
+
+def is_wanted(own: LogState, theirs: LogState) -> bool:
+    """Whether a snapshot may and should replace a log; raises StorageForeign."""
+    ours, sent = own.record, theirs.record
+    if not sent.is_initialised:
+        raise StorageForeign("the snapshot is of no cluster", "Report it, with both nodes' logs.")
+    if ours.is_initialised and ours.cluster_id != sent.cluster_id:
+        raise StorageForeign(
+            "the snapshot is of another cluster", "Check the addresses of the nodes."
+        )
+    end = theirs.committed
+    if end <= own.committed:
+        return False
+    has_it = end <= own.last_index and term_of(ours.terms, end) == term_of(sent.terms, end)
+    return not has_it
+
+
+def read_log_state(path: Path, node: NodeId) -> LogState:
+    """Look at a closed store; raises a StorageError. ``node``: whose it is if it does not say."""
+    if not (path / DATA_NAME).exists():  # LMDB would make one
+        raise StorageDamaged(f"{path / DATA_NAME} is missing", "It will be sent again.")
+    environment = Environment(path, map_bytes=0, readonly=True)
+    try:
+        with environment.reading() as transaction:
+            data, committed = get_record(environment, transaction)
+            marks = get_marks(environment, transaction)
+            newest = JournalReader(environment, transaction, None).last()
+            last_index = max(newest.index if newest is not None else 0, marks.flushed_index)
+    finally:
+        environment.close()
+    record = first_record(node) if data is None else decode_record(data)
+    if committed is None:
+        return LogState(record, last_index, last_index, is_all_committed=True)
+    return LogState(record, max(committed, marks.flushed_index, marks.checkpoint), last_index)
+
+
+def _make_ours(draft: Path, theirs: LogState, own: LogState) -> None:
+    """Put our record in the place of theirs."""
+    record = encode_record(installed_record(theirs.record, own.record))
+    committed = None if theirs.is_all_committed else theirs.committed
+    environment = Environment(draft, map_bytes=0)
+    try:
+        environment.write(
+            len(record), lambda transaction: put_record(environment, transaction, record, committed)
+        )
+    finally:
+        environment.close()

@@ -1,0 +1,82 @@
+"""Stores with a log and a record, as nodes of a cluster have them."""
+
+import os
+
+from penstock.cluster.frames import Member
+from penstock.cluster.record import encode_record, genesis_record, terms_with
+from penstock.raft.types import Entry
+from penstock.store.batch import Batch
+from penstock.store.lmdb_store import LmdbStore
+from penstock.store.store import LogEntry, Write
+from tests.cluster.peer_bench import CLUSTER
+
+MEMBERS = [Member(n, f"127.0.0.1:770{n}", f"127.0.0.1:188{n}") for n in (1, 2, 3)]
+MESSAGES = 100
+
+
+def record_of(node, cluster_id=CLUSTER):
+    return genesis_record(node, cluster_id, MEMBERS)
+
+
+def batch(payloads, topic=b"a"):
+    made = Batch()
+    made.append(topic, payloads, 1_000, 1)
+    return made
+
+
+class LogMaker:
+    """Writes entries of given terms; ``committed`` of them are folded."""
+
+    def __init__(self, path, record):
+        self.store = LmdbStore(path)
+        self.record = record
+
+    def append(self, term, *, size=10, folds=True, marker=b""):
+        """One entry, which is committed and folded (the log has no tail then), or neither."""
+        index = self.store.last_index + 1
+        data = b""
+        if folds:
+            payloads = [marker + os.urandom(size) for _ in range(MESSAGES)]
+            data = self.store.draw_up(batch(payloads)).data
+        self.record.terms = terms_with(self.record.terms, [Entry(term, index)])
+        self.record.term = max(self.record.term, term)
+        done = index if folds else self.store.next_index - 1
+        self.record.folded = done
+        entry = LogEntry(index, 0, data)
+        self.store.write(Write([entry], encode_record(self.record), committed=done))
+        if folds:
+            self.store.fold(index)
+        return self
+
+    def vote(self, term, vote):
+        self.record.term, self.record.vote = term, vote
+        done = self.store.next_index - 1
+        self.store.write(Write((), encode_record(self.record), committed=done))
+        return self
+
+    def close(self):
+        self.store.close()
+
+
+def make_log(path, node, terms, tail=(), **options):
+    """A closed store with entries of ``terms``, then those of ``tail``, not committed."""
+    maker = LogMaker(path, record_of(node))
+    for term in terms:
+        maker.append(term, **options)
+    for term in tail:
+        maker.append(term, folds=False)
+    maker.close()
+    return maker
+
+
+def payloads_in(path):
+    """All payloads of the topic, in order."""
+    store = LmdbStore(path)
+    try:
+        found, offset = [], 0
+        while messages := list(store.read_topic(b"a", offset, 1_000, 8 << 20).messages()):
+            found += [message.payload for message in messages]
+            offset += len(messages)
+        return found
+    finally:
+        store.close()
