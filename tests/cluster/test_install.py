@@ -9,8 +9,8 @@ import textwrap
 
 import pytest
 
-from penstock.cluster.install import install, read_log_state
-from penstock.errors import StorageError, StorageForeign, StorageLocked
+from penstock.cluster.install import LogState, install, is_wanted, read_log_state
+from penstock.errors import StorageDamaged, StorageError, StorageForeign, StorageLocked
 from penstock.store.directory import DATA_NAME, snapshot_path
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.verify import verify
@@ -141,6 +141,28 @@ def test_what_can_not_be_opened_replaces_nothing(tmp_path, damage):
     with pytest.raises(StorageError):
         install(follower, 2)
     assert payloads_in(follower) == kept
+
+
+def test_an_entry_that_is_damaged_inside_is_found_before_the_switch(tmp_path):
+    leader, follower = tmp_path / "leader", tmp_path / "follower"
+    make_log(leader, 1, [1, 1, 1])
+    make_log(follower, 2, [1])
+    kept = payloads_in(follower)
+    receive(leader, follower)
+    file = snapshot_path(follower) / DATA_NAME
+    content = bytearray(file.read_bytes())
+    content[content.index(payloads_in(leader)[-1]) + 3] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(StorageDamaged):
+        install(follower, 2)
+    assert payloads_in(follower) == kept
+
+
+def test_a_snapshot_from_before_our_log_begins_is_not_wanted():
+    """Of entries that we have compacted away we do not know the terms any more."""
+    own, sent = record_of(2), record_of(1)
+    own.terms, sent.terms = [(5, 3)], [(1, 1)]
+    assert not is_wanted(LogState(own, 6, 8), LogState(sent, 3, 3))
 
 
 def test_nothing_is_switched_under_a_broker_that_runs(tmp_path):
