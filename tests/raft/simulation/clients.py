@@ -9,15 +9,23 @@ if TYPE_CHECKING:
     from tests.raft.simulation.world import World
 
 INSIST_EVERY = 20
+COUNT = 3
+PATIENCE = 60
+"""How long a client believes in somebody from whom it hears nothing."""
 
 
 class Clients:
-    """Values are never proposed twice, so that each is at most at one place, whatever happens."""
+    """Values are never proposed twice, so that each is at most at one place, whatever happens.
+
+    Each client has a leader of its own in mind. So a leader that was cut off goes on taking what it
+    can not commit, while others are acknowledged elsewhere.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._numbers = 0
-        self._believed = 1
+        self._believed = [(1, 0)] * COUNT
+        """Whom each client takes for the leader, and until when."""
         self._quiet_from = 0
         self.last_quiet = 0
         """The last index acknowledged of those proposed since all is quiet."""
@@ -33,7 +41,8 @@ class Clients:
         self.propose()
 
     def propose(self) -> None:
-        member = self._whom()
+        client = self._world.random.randrange(COUNT)
+        member = self._whom(client)
         if member is None:
             return
         values = self._values()
@@ -44,9 +53,25 @@ class Clients:
             self._world.seen["proposals refused"] += 1
             for value in values:
                 del member.asked[value]
-            self._believed = member.raw.lead or 0
+            self._believe(client, member.raw.lead)
         else:
             self._world.note(member.id, "takes", values)
+
+    def _whom(self, client: int) -> Member | None:
+        """Return who is to be asked: whom it believes in, or after a while just somebody."""
+        world = self._world
+        node, until = self._believed[client]
+        believed = world.members.get(node)
+        if believed is not None and believed.raw is not None and world.now < until:
+            return believed
+        if alive := world.alive():
+            member = world.random.choice(alive)
+            self._believe(client, member.id)
+            return member
+        return None
+
+    def _believe(self, client: int, node: int) -> None:
+        self._believed[client] = (node, self._world.now + self._world.random.randint(1, PATIENCE))
 
     def acknowledged(self, index: int, value: bytes) -> None:
         self._world.seen["proposals acknowledged"] += 1
@@ -65,18 +90,11 @@ class Clients:
     def read(self) -> None:
         world = self._world
         if alive := world.alive():
-            member = world.random.choice(world.leaders() or alive)
+            # Who leads in an old term may not know that others have committed more.
+            leaders = sorted(world.leaders(), key=lambda member: member.raw.term)
+            member = leaders[0] if leaders else world.random.choice(alive)
             self._numbers += 1
             context = b"read %d" % self._numbers
             member.reads[context] = world.oracle.acknowledged
             world.note(member.id, "is asked for a read", context)
             member.feed(member.raw.read_index, context)
-
-    def _whom(self) -> Member | None:
-        world = self._world
-        believed = world.members.get(self._believed)
-        is_followed = believed is not None and believed.raw is not None
-        if is_followed and world.random.random() < 0.9:
-            return believed
-        alive = world.alive()
-        return world.random.choice(alive) if alive else None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.raft.simulation.profile import TICK
+
 if TYPE_CHECKING:
     from tests.raft.simulation.member import Member
     from tests.raft.simulation.world import World
 
-DOWN = (10, 300)
-"""How long something lasts: from less than a tick to many election timeouts."""
+LONGEST_TIMEOUTS = 3
+"""How many election timeouts a fault lasts at most: with longer ones, hardly anything happens."""
 
 
 class Faults:
@@ -18,6 +20,7 @@ class Faults:
     def __init__(self, world: World) -> None:
         self._world = world
         self._random = world.random
+        self._longest = LONGEST_TIMEOUTS * world.profile.election_ticks * TICK
 
     def begin(self) -> None:
         self._world.every(self._world.profile.fault_every, self.strike)
@@ -44,7 +47,7 @@ class Faults:
 
     def stall(self, member: Member) -> None:
         """Stop a process for some time; what arrives waits for it."""
-        member.stalled_until = self._world.now + self._random.randint(*DOWN)
+        member.stalled_until = self._world.now + self._while()
         self._world.note(member.id, "stalls until", member.stalled_until)
 
     def campaign(self, member: Member) -> None:
@@ -56,9 +59,17 @@ class Faults:
         self._world.network.partition(self._ids())
         self._cut()
 
+    def cut_leader(self, member: Member) -> None:
+        leader = self._random.choice(self._world.leaders() or [member])
+        self._world.network.cut_off(leader.id, self._ids())
+        self._cut(longer=2)
+
     def isolate(self, _: Member) -> None:
         self._world.network.isolate(self._ids())
         self._cut()
+
+    def replay(self, _: Member) -> None:
+        self._world.network.replay()
 
     def cut_one_way(self, _: Member) -> None:
         self._world.network.cut_one_way(self._ids())
@@ -67,9 +78,9 @@ class Faults:
     def _ids(self) -> list[int]:
         return [node for node, member in self._world.members.items() if not member.is_gone]
 
-    def _cut(self) -> None:
+    def _cut(self, longer: int = 1) -> None:
         self._world.note(0, "cut", sorted(self._world.network.cut))
-        self._later(self._world.network.heal)
+        self._world.at(longer * self._while(), self._world.network.heal)
 
     # ── Disks
 
@@ -90,4 +101,8 @@ class Faults:
             self._world.seen["disks lost"] += 1
 
     def _later(self, function: object, *arguments: object) -> None:
-        self._world.at(self._random.randint(*DOWN), function, *arguments)
+        self._world.at(self._while(), function, *arguments)
+
+    def _while(self) -> int:
+        """Return how long something lasts: less than a tick, or several election timeouts."""
+        return self._random.randint(1, self._longest)

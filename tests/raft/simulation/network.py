@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from penstock.raft.types import MessageKind
@@ -12,8 +13,10 @@ if TYPE_CHECKING:
     from tests.raft.simulation.disk import State
     from tests.raft.simulation.world import World
 
-LATE = (30, 200)
-"""How long a late message takes: up to several election timeouts."""
+KEPT = 300
+"""How many messages are kept to be sent again long after."""
+LATE = (30, 600)
+"""How long a late message takes: up to many election timeouts."""
 
 
 class Network:
@@ -24,6 +27,7 @@ class Network:
         self._random = random
         self.cut: set[tuple[int, int]] = set()
         """Links without passage, as (from, to)."""
+        self._old: deque[tuple[Any, State | None, int]] = deque(maxlen=KEPT)
 
     def send(self, message: Any, state: State | None, life: int) -> None:
         """Send a message; that of a snapshot has the state with it."""
@@ -35,6 +39,7 @@ class Network:
         if (message.sender, message.to) in self.cut or random.random() < profile.drop:
             self.lose(message, life)
             return
+        self._old.append((message, state, life))
         world.at(self._delay(), world.deliver, message, state, life)
         if random.random() < profile.duplicate:
             world.seen["messages doubled"] += 1
@@ -55,11 +60,23 @@ class Network:
             sender = world.members[message.sender]
             world.at(1, sender.hears_of, life, message.to, is_snapshot)
 
+    def replay(self) -> None:
+        """Deliver some messages again, from terms that may be long over."""
+        for old in self._random.sample(self._old, min(30, len(self._old))):
+            self._world.at(self._delay(), self._world.deliver, *old)
+
     # ── Cuts
 
     def partition(self, ids: list[int]) -> None:
         """Cut the nodes in two, so that no message passes between the halves."""
         some = set(self._random.sample(ids, self._random.randint(1, max(1, len(ids) - 1))))
+        self.cut |= {(a, b) for a in ids for b in ids if (a in some) != (b in some)}
+
+    def cut_off(self, node: int, ids: list[int]) -> None:
+        """Cut one node from the others, or with few enough companions to be no majority."""
+        others = [other for other in ids if other != node]
+        few = self._random.sample(others, self._random.randint(0, max(0, (len(ids) - 1) // 2 - 1)))
+        some = {node, *few}
         self.cut |= {(a, b) for a in ids for b in ids if (a in some) != (b in some)}
 
     def isolate(self, ids: list[int]) -> None:

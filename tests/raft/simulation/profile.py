@@ -15,8 +15,10 @@ FAULTS = (
     "crash_leader",
     "stall",
     "partition",
+    "cut_leader",
     "isolate",
     "cut_one_way",
+    "replay",
     "disk_full",
     "sync_error",
     "slow_disk",
@@ -24,13 +26,15 @@ FAULTS = (
     "campaign",
 )
 CHANGES = ("add_learner", "promote", "remove", "transfer", "forget_leader")
-PLAIN_EVERY = 4
-"""Every fourth seed is without pre-vote and check-quorum, which must be safe, too."""
+TICK = 10
+"""About how many units of time a tick takes."""
+PLAIN_EVERY = 3
+"""Every third seed is without pre-vote and check-quorum, which must be safe, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Time is counted in units, a tick is some ten of them; shares are of one."""
+    """Time is counted in units, shares are of one."""
 
     nodes: int
     election_ticks: int
@@ -69,9 +73,10 @@ def choose(seed: int, random: Random) -> Profile:
     faults = _some(FAULTS, random)
     # Who lost a disk is to be replaced.
     changes = CHANGES if "lose_disk" in faults else _some(CHANGES, random)
+    election_ticks = pick((3, 3, 5, 10))
     return Profile(
-        nodes=pick((1, 3, 3, 3, 3, 5, 5)),
-        election_ticks=pick((3, 5, 10)),
+        nodes=pick((1, 3, 3, 3, 3, 3, 5)),
+        election_ticks=election_ticks,
         heartbeat_ticks=pick((1, 1, 2)),
         is_plain=seed % PLAIN_EVERY == PLAIN_EVERY - 1,
         forwards=random.random() < 0.25,
@@ -84,11 +89,11 @@ def choose(seed: int, random: Random) -> Profile:
         inflight_bytes_max=pick((0, 100)),
         drop=pick((0.0, 0.02, 0.1, 0.25)),
         duplicate=pick((0.0, 0.02, 0.15)),
-        far=pick((0.0, 0.02, 0.1)),
-        jitter=pick((1, 4, 12)),
+        far=pick((0.0, 0.02, 0.1, 0.2)),
+        jitter=pick((1, 4, 12, 40)),
         sync_jitter=pick((1, 4, 25)),
         told_late=pick((0.0, 0.3)),
-        fault_every=pick((60, 150, 400)),
+        fault_every=pick((1, 2, 5)) * election_ticks * TICK,
         faults=faults,
         change_every=pick((60, 200)),
         changes=changes,
@@ -99,5 +104,6 @@ def choose(seed: int, random: Random) -> Profile:
 
 
 def _some(kinds: tuple[str, ...], random: Random) -> tuple[str, ...]:
-    """Return about half of them, at least one."""
-    return tuple(kind for kind in kinds if random.random() < 0.5) or (random.choice(kinds),)
+    """Return about half of them, at least one; some often, to be chosen more often."""
+    chosen = [kind for kind in kinds if random.random() < 0.5] or [random.choice(kinds)]
+    return tuple(kind for kind in chosen for _ in range(random.choice((1, 1, 4))))

@@ -19,7 +19,7 @@ from tests.raft.simulation.member import Member
 from tests.raft.simulation.network import Network
 from tests.raft.simulation.operator import Operator
 from tests.raft.simulation.oracle import Oracle, Violation
-from tests.raft.simulation.profile import choose
+from tests.raft.simulation.profile import TICK, choose
 
 BOOTSTRAP_INDEX = 1
 BOOTSTRAP_TERM = 1
@@ -27,6 +27,8 @@ STORY_MAX = 400
 """How much of the past is kept, to be told if something is wrong."""
 QUIET_TIMEOUTS = 150
 """How many election timeouts a cluster without faults may take until all have everything."""
+QUIET_PER_ENTRY = 20
+"""How long each entry may take in addition: in some worlds they are sent and applied one by one."""
 
 Note = tuple[int, int, str, Any]
 
@@ -167,7 +169,9 @@ class World:
         for member in list(self.members.values()):
             member.stalled_until, member.disk_delay, member.next_sync = 0, 0, ""
             self.revive(member.id)
-        limit = self.now + QUIET_TIMEOUTS * self.profile.election_ticks * 10
+        backlog = max(member.log.last for member in self.members.values())
+        patience = QUIET_TIMEOUTS * self.profile.election_ticks * TICK + QUIET_PER_ENTRY * backlog
+        limit = self.now + patience
         began = len(self.oracle.committed)
         self.clients.insist()
         self.operator.insist()
