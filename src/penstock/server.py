@@ -17,6 +17,7 @@ import msgspec
 from penstock import __version__
 from penstock.admin.app import create_app
 from penstock.admin.view import JournalView
+from penstock.cluster.install import install
 from penstock.cluster.status import ClusterStatus, unreadiness
 from penstock.config.address import Address, parse_listen
 from penstock.config.schema import Config
@@ -107,6 +108,8 @@ class Server:
         self._clock = clock or SystemClock()
         self._given_store = store
         self._tasks: list[asyncio.Task[None]] = []
+        self.replaced = asyncio.Event()
+        """Set when a copy of another node's store has arrived: give way to it (``give_way``)."""
         self._is_stopping = False
         self._started_at = 0.0
         self._listener: Listener | None = None
@@ -147,7 +150,7 @@ class Server:
         )
 
     def _build(self) -> None:
-        self.node = Node(self.config, self._whole, self._clock)
+        self.node = Node(self.config, self._whole, self._clock, self.replaced.set)
         self.hub = Hub(
             config=self.config,
             broker=self.broker,
@@ -420,12 +423,26 @@ class Server:
             async with asyncio.timeout(self.config.shutdown.timeout_s):
                 self._pause_clients()
                 await self.hub.pipeline.drain()
+                await self.node.hand_over()
                 self._close_clients()
                 await self.hub.pipeline.drain()
                 await self._until_closed()
         is_kept = self.hub.pipeline.is_idle
         await self.abandon()
         return is_kept
+
+    async def give_way(self) -> None:
+        """Stop, so that the store that has arrived can take the place of ours; then install it.
+
+        We are far behind: nothing of ours is worth waiting for. Clients find another node.
+        """
+        node_id = self.node.node_id
+        assert self._listener is not None
+        self._listener.stop_accepting()
+        self._close_clients()
+        await asyncio.sleep(0)  # let them be told
+        await self.abandon()
+        install(Path(self.config.data), node_id)
 
     def _pause_clients(self) -> None:
         """Take nothing more, else those who go on publishing would keep the line from draining."""

@@ -49,17 +49,21 @@ def _strict(config: Config) -> Config:
 
 
 async def _serve(config: Config) -> None:
-    server = Server(config)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, stop.set)
+    server = Server(config)
     await server.start()
     _tune_collector()
     click.echo(_greeting(server))
     logger = log.get_logger("serve")
     logger.info("started", listening=", ".join(map(str, server.addresses)))
-    await stop.wait()
+    while await _is_replaced(server, stop):
+        logger.warning("store_replaced", why="this node was too far behind the others")
+        await server.give_way()
+        server = Server(config)
+        await server.start()
     click.echo("Stopping: no new clients; finishing what was accepted.")
     logger.info("stopping", clients=len(server.hub.clients))
     if await server.stop():
@@ -67,6 +71,15 @@ async def _serve(config: Config) -> None:
     else:
         click.echo("Stopped, but the disk did not take all that was accepted.")
         raise StorageError(_loss(config), "Make room on the disk, and start again.")
+
+
+async def _is_replaced(server: Server, stop: asyncio.Event) -> bool:
+    """Wait for one of the two: a copy of another node's store to start anew with, or the end."""
+    waits = [asyncio.ensure_future(event.wait()) for event in (stop, server.replaced)]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+    return not stop.is_set()
 
 
 def _loss(config: Config) -> str:

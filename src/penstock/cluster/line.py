@@ -38,6 +38,10 @@ class Line(Protocol):
 class Log(Protocol):
     """Where batches go."""
 
+    @property
+    def term(self) -> int:
+        """The term of now: what a leader decides counts in no other (``Batch.term``)."""
+
     def begin(self, line: Line) -> None:
         """Tell this one from now on. Once, before anything is handed over."""
 

@@ -18,6 +18,8 @@ _log = get_logger("log")
 class LoneLog:
     """See ``Log``."""
 
+    term = 1
+
     def __init__(self, store: Store) -> None:
         self._loop = asyncio.get_running_loop()
         self._writer = Writer(store, self._done_on_writer)

@@ -103,6 +103,7 @@ class DeadLetters:
             extras=[Extras(headers=headers)] if headers else None,
             marks=message.flags & _MARKS,
         )
+        self._hub.pipeline.bind()
 
     def _buried(self, topic: bytes, name: bytes) -> None:
         self._burying.discard((topic, name))

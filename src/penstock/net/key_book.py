@@ -39,4 +39,5 @@ class KeyBook:
         waiter = Waiter(self._hub, "the key is not stored")
         command = KeyStored(key.id, key.encode())
         self._hub.pipeline.submit(command, waiter, durable=True)
+        self._hub.pipeline.bind()
         await waiter.done

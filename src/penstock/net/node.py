@@ -6,7 +6,7 @@ and nobody to ask.
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -14,18 +14,24 @@ from penstock.cluster.frames import Frame
 from penstock.cluster.handshake import Identity
 from penstock.cluster.replica import Replica
 from penstock.cluster.security import PeerSecurity, TlsFiles
+from penstock.cluster.snapshot_receiver import SnapshotReceiver
+from penstock.cluster.snapshot_sender import SnapshotSender
+from penstock.cluster.snapshots import Snapshots
 from penstock.cluster.start import identity_of
 from penstock.cluster.transport import Transport
 from penstock.config.address import parse_listen
 from penstock.config.schema import Cluster, Config
 from penstock.errors import ConfigError
 from penstock.net.clock import Clock
-from penstock.raft.types import NodeId
+from penstock.raft.types import Message, NodeId
 from penstock.store.store import LogStore
 
 __all__ = ["Node", "security_of"]
 
 LONE_PAUSE_S = 0.001
+
+HAND_OVER_S = 1.0
+"""How long a node that stops waits for another to lead."""
 
 
 class Host(Protocol):
@@ -54,7 +60,14 @@ class _Nobody:
 class Node:
     """What a server starts and stops; to doors, the ``ClusterView``."""
 
-    def __init__(self, config: Config, store: LogStore, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: Config,
+        store: LogStore,
+        clock: Clock,
+        arrived: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``arrived`` is called when a copy of another node's store is here, to be installed."""
         settings = config.cluster
         self._settings = settings
         self._clock = clock
@@ -74,6 +87,8 @@ class Node:
             timed=self._timed,
             live=self._live,
         )
+        if self.transport is not None:
+            self.transport.snapshots = self._make_snapshots(Path(config.data), store, arrived)
 
     def _make_transport(self) -> Transport:
         return Transport(
@@ -82,6 +97,29 @@ class Node:
             inbox=self,
             roll=secrets.randbelow,
         )
+
+    def _make_snapshots(
+        self, data: Path, store: LogStore, arrived: Callable[[], None]
+    ) -> Snapshots:
+        transport = self.transport
+        assert transport is not None
+        sender = SnapshotSender(
+            copy=store.copy,
+            dialer=transport.dialer,
+            rate_bytes=self._settings.snapshot_rate_bytes,
+            report=lambda node, is_ok: self.replica.report_snapshot(node, is_ok=is_ok),
+            figures=transport.figures,
+        )
+        receiver = SnapshotReceiver(
+            data=data, wants=self._wants, arrived=arrived, figures=transport.figures
+        )
+        return Snapshots(sender, receiver)
+
+    def _wants(self, _sender: NodeId, message: Message) -> bool:
+        """Whether a snapshot is of use: it is from the leader of now, and has what we lack."""
+        meta, replica = message.snapshot, self.replica
+        is_newer = meta is not None and meta.index > replica.applied_index
+        return is_newer and message.term >= replica.term
 
     def _identity(self) -> Identity:
         replica = self.replica
@@ -98,6 +136,15 @@ class Node:
         if self.transport is not None:
             await self.transport.start(parse_listen(self._settings.peer_listen))
         while self.replica.is_lone and not self.replica.is_leader:  # noqa: ASYNC110 - one write
+            await asyncio.sleep(LONE_PAUSE_S)
+
+    async def hand_over(self) -> None:
+        """Let another node lead before this one stops, and wait for it a little."""
+        self.replica.hand_over()
+        deadline = self._clock.monotonic() + HAND_OVER_S
+        while self.replica.is_leader and not self.replica.is_lone:
+            if self._clock.monotonic() > deadline:
+                return
             await asyncio.sleep(LONE_PAUSE_S)
 
     async def stop(self) -> None:

@@ -243,6 +243,15 @@ class Pipeline:
         """
         place = len(self._open.batch.groups[topic].payloads) - count
         self._open.batch.note_producer(topic, place, count, producer, seq)
+        self.bind()
+
+    def bind(self) -> None:
+        """What joined the line just now was decided as leader: it is void in another's term.
+
+        The next leader may have decided the same meanwhile, from the same state.
+        """
+        batch = self._open.batch
+        batch.term = batch.term or self._log.term
 
     def drop_topic(self, topic: bytes, command: TopicGone, outlet: Any) -> None:
         """Delete a topic with the next commit, before whatever else that commit has of it."""

@@ -218,6 +218,7 @@ class Sinks:
             lambda reason, detail: self._not_begun(commit, reason, detail),
         )
         self._hub.pipeline.submit(command, begun, durable=True)
+        self._hub.pipeline.bind()
 
     def _not_begun(self, commit: "_Commit", reason: DisconnectReason, detail: str) -> None:
         if self._commits.get(commit.sink) is commit:  # else another node leads
@@ -361,6 +362,7 @@ class _Commit:
             lambda reason, detail: self._refused(piece, reason, detail),
         )
         hub.pipeline.submit(command, published, durable=True)
+        hub.pipeline.bind()
         if not (piece.is_last or self._ahead or self._is_reading):
             self._read()
 
