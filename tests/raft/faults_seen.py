@@ -272,7 +272,7 @@ FAULTS = (
             ),
         ),
         (
-            Seeds(173),
+            Seeds(75),
             Script("read_index_waits_for_the_first_commit_of_the_term"),
         ),
     ),
