@@ -58,9 +58,7 @@ class Batches:
         own = self.own = Own(batch, self._engine.record.life, self._number)
         if error is not None:
             self._soon(self.refuse, own, error)
-        elif self._engine.record.is_alone():
-            self._engine.wake()
-        else:
+        elif not self._engine.record.is_alone():
             self._begin(own)
 
     def _begin(self, own: Own) -> None:

@@ -99,6 +99,8 @@ class Engine:
         self._settled_term = 0
         self._wake_due = False
         self._is_closed = False
+        self._untold = 0
+        """Batches committed alone that the core does not know of."""
 
     @property
     def is_leader(self) -> bool:
@@ -110,6 +112,11 @@ class Engine:
     def has_tail(self) -> bool:
         """Whether something is in the log that is not applied."""
         return self.raw is None or self.raw.last_index != self.record.folded
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the disk does nothing, and nothing is gathered for it."""
+        return not self.disk.is_busy and self.work.is_void
 
     def start(self, config: Config) -> None:
         """Take part. The record is written before this life says anything to others."""
@@ -153,6 +160,7 @@ class Engine:
 
     def _pump(self, raw: RawNode) -> None:
         """Take what the core wants until it wants nothing, or the disk is busy."""
+        self.catch_up()
         while not self._is_closed:
             if not (self.disk.is_busy and self.record.is_alone()):
                 while raw.has_ready():
@@ -284,22 +292,31 @@ class Engine:
             self._owner.settled()
         self._owner.applied(index)
 
-    def tell_alone(self, index: int) -> None:
-        """A batch was committed without asking anybody: have the core make the same step.
+    def committed_alone(self, index: int) -> None:
+        """A batch was committed without asking anybody: the core is told before it is used again.
 
-        An entry, on disk, committed, applied. What it holds lies in the store; nobody needs it
-        here.
+        That is once for many: nobody else has a say, so there is nothing that could come between.
         """
-        raw, record = self.raw, self.record
+        if index != self.record.folded:  # else there were rows only
+            self.record.folded = self._commit = index
+            self._untold += 1
+            self._owner.applied(index)
+
+    def catch_up(self) -> None:
+        """Have the core make the steps that were made without it: entries, on disk, applied.
+
+        What they hold lies in the store; nobody needs it here.
+        """
+        count, self._untold = self._untold, 0
+        if not count:
+            return
+        raw, index = self.raw, self.record.folded
         assert raw is not None
-        if index == record.folded:
-            return  # there were rows only
-        raw.propose(b"")
+        raw.propose([b""] * count)
         ready = raw.ready()
-        assert ready.entries[-1].index == index
         self._log.stable(ready.entries)
         raw.persisted(ready.mark)
-        record.folded = self._commit = raw.ready().committed[-1].index
+        committed = raw.ready().committed
+        assert ready.entries[-1].index == committed[-1].index == index
         raw.applied(index)
         self._log.forget()
-        self._owner.applied(index)

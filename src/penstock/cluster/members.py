@@ -86,6 +86,11 @@ class Members:
         self._ticks = 0
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether some change waits to be put into the log."""
+        return not self._changes.is_idle
+
+    @property
     def live(self) -> frozenset[NodeId]:
         """Nodes heard of within an election timeout, and this one."""
         host = self._host

@@ -10,8 +10,8 @@ log, ``members`` and ``membership`` see to who takes part, ``reads`` to reads th
 Here all of it is put together, with time, other nodes, and the line.
 
 A broker that is alone takes the short way: its batch is written and folded in one step, and the
-core is told afterwards. Nothing else may enter the core meanwhile, and nothing does: nobody else
-has anything to say.
+core is told afterwards, of many at once. Nothing else may enter the core meanwhile, and nothing
+does: nobody else has anything to say.
 """
 
 import asyncio
@@ -247,6 +247,7 @@ class Replica:
 
     def status(self) -> ClusterStatus:
         """How things stand, for people and metrics."""
+        self._engine.catch_up()
         return status_of(self, self._settings)
 
     # ── Beginning and end ─────────────────────────────────────────────────────────────────────
@@ -342,8 +343,13 @@ class Replica:
     # ── Batches ───────────────────────────────────────────────────────────────────────────────
 
     def submit(self, batch: Batch) -> None:
-        """See ``Log``."""
+        """See ``Log``. Alone, with nothing else to do, it is written without further ado."""
+        engine = self._engine
         self._batches.submit(batch, self._refusal())
+        if not engine.is_quiet or self._members.is_waiting:
+            engine.wake()
+        elif engine.is_leader and self.is_lone:
+            engine.disk.commit(batch)
 
     def _refusal(self) -> PenstockError | None:
         """Why nothing can be written now, not even after a moment."""
@@ -412,8 +418,9 @@ class Replica:
             try:
                 self._line.committed(batch, outcome)
             finally:
-                self._engine.guarded(lambda: self._engine.tell_alone(outcome.index))
-        self.wake()
+                self._engine.committed_alone(outcome.index)
+        if not self._engine.is_quiet or self._members.is_waiting:
+            self.wake()
 
     # ── What the engine tells ─────────────────────────────────────────────────────────────────
 
