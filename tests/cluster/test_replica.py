@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 
+import msgspec
 import pytest
 
 from penstock.cluster.frames import Forward, ForwardRefused, Frame, RaftFrame
@@ -234,8 +235,9 @@ async def test_a_batch_that_was_given_up_and_is_committed_later_is_applied_as_a_
     with pytest.raises(NoQuorum):
         await leader.write(b"given up")
     one.start()
+    assert await bench.leader() is leader  # of the two it has the longer log
     two.start()
-    assert await bench.leader() is leader  # it has the longest log
+    await bench.leader()
     await leader.write(b"next")
     await bench.settled([leader], [b"given up", b"next"])
     assert [list(batch.groups) for batch, _ in leader.line.commits] == [[b"t"]]
@@ -306,18 +308,40 @@ async def test_batches_that_are_damaged_are_refused_and_cost_nobody_else_anythin
     assert leader.stored() == [b"fine"]
 
 
-async def test_batches_of_strangers_and_under_false_names_are_ignored(bench: Bench) -> None:
+async def test_batches_of_strangers_and_words_under_false_names_are_ignored(bench: Bench) -> None:
     nodes = await bench.cluster(3)
     leader = await bench.leader()
+    one, two = others(nodes, leader)
+    term = leader.replica.term
     leader.replica.received(9, Forward(1, 1, pack_batch(batch_of((b"t", b"no")))))
-    heartbeat = next(
-        frame
-        for sender, _, frame in reversed(bench.network.sent)
-        if isinstance(frame, RaftFrame) and sender != leader.id
-    )
-    leader.replica.received(9, heartbeat)
+    claim = Message(MessageKind.HEARTBEAT, to=one.id, sender=leader.id, term=term + 9)
+    one.replica.received(two.id, RaftFrame(claim))
+    one.replica.received(leader.id, RaftFrame(msgspec.structs.replace(claim, to=two.id)))
     await leader.write(b"yes")
     await bench.settled(nodes, [b"yes"])
+    assert {node.replica.term for node in nodes} == {term}
+
+
+async def test_a_batch_is_not_taken_for_the_one_before_it_that_was_given_up(bench: Bench) -> None:
+    """Both are on their way at once: the first in the log of a leader that was cut off."""
+    nodes = await bench.cluster(3, no_leader_timeout_s=30.0)
+    leader = await bench.leader()
+    bench.network.isolate(leader.id)
+    before = leader.store.last_index
+    first = leader.submit(batch_of((b"t", b"first")))
+    await until(lambda: leader.store.last_index > before)
+    batches = leader.replica._batches
+    batches.refuse(batches.own, NoQuorum("given up"))
+    with pytest.raises(NoQuorum):
+        await first
+    second = leader.submit(batch_of((b"t", b"second")))
+    bench.network.heal()
+    await second
+    applied = leader.line.applied
+    assert applied[-1] == b"second"
+    assert applied in ([b"first", b"second"], [b"second"])
+    assert [batch.groups[b"t"].payloads for batch, _ in leader.line.commits] == [[b"second"]]
+    await until(lambda: all(node.stored() == applied for node in nodes))
 
 
 async def test_large_batches_do_not_share_an_entry_and_none_is_passed_over(bench: Bench) -> None:
