@@ -185,8 +185,8 @@ async def test_a_node_that_is_not_there_gets_none(tmp_path):
         one.knows(two)
         one.offer(2)
         await reported(one, False)
-        one.offer(9)
-        await until(lambda: 9 in one.inbox.lost)
+        one.offer(9)  # of whom nobody knows where it is
+        await until(lambda: (9, False) in one.inbox.snapshots)
 
 
 async def test_words_that_belong_to_no_snapshot_end_the_connection(tmp_path):

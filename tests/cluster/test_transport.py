@@ -153,8 +153,9 @@ async def test_a_node_that_comes_back_is_found_again_at_once_since_it_calls(monk
         await two.transport.stop()
         await until(lambda: not one.transport.is_connected(2) and 2 in one.inbox.lost)
         lane = one.transport._lanes[2, Purpose.CONTROL]
-        lane._attempt = 15  # it has been away for long: the next attempt is an hour away
-        await until(lambda: lane._attempt > 15 or lane._is_waiting)
+        await until(lambda: lane._is_waiting)
+        lane._attempt = 15  # it has been away for long: the attempt after the next is an hour away
+        await until(lambda: lane._attempt == 16 and lane._is_waiting)
         again = Node(2, life=2)
         await again.start(place)
         try:

@@ -10,6 +10,7 @@ from penstock.cluster.handshake import NONCE_BYTES, Dialer, Identity, Purpose
 from penstock.cluster.links import HANDSHAKE_S, Link, LinkOwner, tune
 from penstock.cluster.security import PeerSecurity
 from penstock.config.address import Address, parse_listen
+from penstock.errors import ConfigError
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId
 
@@ -25,7 +26,7 @@ class PeerDialer:
 
     async def dial(self, owner: LinkOwner, node: NodeId, text: str, purpose: Purpose) -> Link:
         """Connect to a node; the handshake goes on by itself. Raises PeerFault if it can not be."""
-        address = self._address(text)
+        address = self._address(node, text)
         dialer = Dialer(
             self._identity(), node, purpose, self._security.secret, os.urandom(NONCE_BYTES)
         )
@@ -41,12 +42,14 @@ class PeerDialer:
         """Refuse an answerer whose certificate is another node's; raises PeerFault."""
         self._security.check_certificate(node, link.certificate)
 
-    def _address(self, text: str) -> Address:
+    def _address(self, node: NodeId, text: str) -> Address:
+        if not text:
+            raise PeerFault(PeerReason.NOT_REACHED, f"nobody knows the address of node {node}")
         try:
             address = parse_listen(text)
             self._security.check(address)
-        except Exception as error:
-            raise PeerFault(PeerReason.NOT_REACHED, str(error)) from error
+        except (ValueError, ConfigError) as error:
+            raise PeerFault(PeerReason.NOT_REACHED, f"node {node}: {error}") from error
         return address
 
     async def _connect(self, link: Link, address: Address) -> None:

@@ -1,4 +1,9 @@
-"""Whole stores between nodes: one that sends, one that receives, as the transport wants them."""
+"""Whole stores between nodes: one that sends, one that receives, as the transport wants them.
+
+Once one has arrived, the broker stops what uses its store, closes that, calls
+:func:`penstock.cluster.install.install` and starts anew, with the new store or, if it had more
+itself, with the old one.
+"""
 
 from penstock.cluster.links import Link
 from penstock.cluster.snapshot_receiver import SnapshotReceiver

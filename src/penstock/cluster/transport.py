@@ -168,11 +168,11 @@ class Transport:
         return lane is not None and lane.is_open
 
     def _send_snapshot(self, to: NodeId, message: Message) -> None:
-        address = self._address(to)
-        if self.snapshots is None or not address:
+        """Always with a report at the end: until then the core sends that node nothing else."""
+        if self.snapshots is None:
             self._tell_unreachable(to)
         else:
-            self.snapshots.start(to, address, message)
+            self.snapshots.start(to, self._address(to), message)
 
     def _address(self, node: NodeId) -> str:
         return self._members.get(node) or self._guests.get(node, "")
