@@ -11,7 +11,14 @@ earlier version gave are lower than any that has a node: those are of node 0.
 
 from typing import Protocol
 
-__all__ = ["NODE_BITS", "NO_NODE", "ClusterView", "Lone", "node_of", "node_of_worker"]
+__all__ = [
+    "NODE_BITS",
+    "NO_NODE",
+    "ClusterView",
+    "Lone",
+    "node_of",
+    "node_of_worker",
+]
 
 NODE_BITS = 16
 """As many of a connection's number are the node's id."""

@@ -240,8 +240,7 @@ class MqttConnection(Connection):
 
         And the one whose CONNECT still stands in the line before ours: what it sent behind that
         must not reach the session that will be ours. If another node has the connection, it closes
-        it when our CONNECT is applied; but it may be dead, so its will is left to us. Returns the
-        number of that connection.
+        it in time, but may be dead: its will is left to us. Returns the number of that connection.
         """
         if session is not None and session.outlet is not None:
             session.outlet.close(DisconnectReason.SESSION_TAKEN_OVER)  # [MQTT-3.1.4-2]
@@ -372,8 +371,9 @@ class MqttConnection(Connection):
         hub, first = self._hub, run[0]
         hub.counters.messages_in_total[first.qos] += len(run)
         packet_ids = [event.packet_id for event in run] if first.qos else None
-        if first.qos == 2 and packet_ids and self._session is not None:
-            hub.pipeline.receive(self._client_id, packet_ids, record=self._session.durable)
+        if first.qos == 2 and packet_ids and (session := self._session) is not None:
+            name, origin = self._client_id, session.origin
+            hub.pipeline.receive(name, packet_ids, origin, record=session.durable)
         hub.pipeline.publish(
             topic,
             payloads,
