@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cluster.disk import joined
+from penstock.cluster.disk import Work, joined
 from penstock.cluster.frames import Member
 from penstock.cluster.log_view import StoreLog
 from penstock.cluster.reads import ReadBarriers
@@ -23,6 +23,7 @@ from penstock.cluster.record import (
 )
 from penstock.errors import NoQuorum, StorageDamaged, StorageForeign
 from penstock.raft.types import Compacted, ConfState, Entry, ReadState, Unavailable
+from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
 from penstock.store.store import LogEntry, Write
 
@@ -182,3 +183,18 @@ def test_a_read_that_is_not_answered_is_asked_again_and_then_given_up() -> None:
     assert isinstance(told[0], NoQuorum)
     reads.add(told.append)
     assert len(asked) == 4
+
+
+def test_rows_wait_for_a_write_and_go_with_it_once() -> None:
+    batch = Batch()
+    batch.add_row("sessions", b"a", b"1")
+    batch.checkpoint = 3
+    work = Work(fold_to=4)
+    work.add_rows(batch)
+    following = work.successor()
+    assert work.write(b"record", 4) is None
+    following.entries = [Entry(1, 5)]
+    write = following.write(b"record", 4)
+    assert write is not None
+    assert (write.rows, write.checkpoint) == (batch.rows, 3)
+    assert following.successor() == Work()

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import pytest
 
-from penstock.cluster.frames import Forward, ForwardRefused, Frame, RaftFrame
+from penstock.cluster.frames import Forward, ForwardRefused, Frame, Member, RaftFrame
+from penstock.cluster.record import encode_record, genesis_record
 from penstock.errors import ClusterError, LeadershipLost, NoQuorum
 from penstock.raft.types import Message, MessageKind, NodeId
-from penstock.store.batch import Batch
+from penstock.store.batch import Batch, Segment
+from penstock.store.lmdb_store import LmdbStore
 from penstock.store.segments import pack_batch
+from penstock.store.store import LogEntry, Write
 from tests.cluster.cluster_bench import Bench, Node, batch_of, until
 
 pytestmark = pytest.mark.asyncio
@@ -286,6 +289,44 @@ async def test_a_restarted_node_knows_from_its_disk_which_batches_were_there(ben
     assert leader.stored() == [b"once", b"more"]
 
 
+async def test_a_start_takes_from_the_log_what_the_record_does_not_say_yet(bench: Bench) -> None:
+    """A write may commit what is folded only after its record was drawn up."""
+    node = bench.all[1] = Node(bench.network, 1, bench.path)
+    members = [Member(node_id, f"host{node_id}:7") for node_id in (1, 2, 3)]
+    record = genesis_record(1, b"x" * 16, members)
+    record.term, record.terms = 1, [(1, 1)]
+    batch = batch_of((b"t", b"known"))
+    batch.segments = [Segment(2, life=5, number=7)]
+    store = LmdbStore(bench.path)
+    entry = LogEntry(1, 0, store.draw_up(batch).data)
+    store.write(Write([entry], encode_record(record), committed=1))
+    store.close()
+    node.start()
+    await until(lambda: node.replica.applied_index == 1)
+    assert node.replica.record.origins == {2: (5, 7)}
+    assert node.stored() == [b"known"]
+    assert node.line.applied == []  # the broker has it from the store
+
+
+async def test_a_batch_that_got_lost_is_sent_again_after_a_while(bench: Bench) -> None:
+    nodes = await bench.cluster(3)
+    leader = await bench.leader()
+    follower, _ = others(nodes, leader)
+    lost: list[Frame] = []
+
+    def lose(_sender: NodeId, _to: NodeId, frame: Frame) -> bool:
+        if isinstance(frame, Forward) and not lost:
+            lost.append(frame)
+            return True
+        return False
+
+    bench.network.drops = lose
+    await follower.write(b"again")
+    assert lost
+    counts = follower.replica.counts
+    assert (counts.forwarded_batches, counts.forward_repeats) == (1, 1)
+
+
 async def test_batches_that_are_damaged_are_refused_and_cost_nobody_else_anything(
     bench: Bench,
 ) -> None:
@@ -305,7 +346,7 @@ async def test_batches_that_are_damaged_are_refused_and_cost_nobody_else_anythin
     with pytest.raises(ClusterError):
         await follower.write(b"spoilt")
     await other.write(b"fine")
-    assert leader.stored() == [b"fine"]
+    await until(lambda: leader.stored() == [b"fine"])
 
 
 async def test_batches_of_strangers_and_words_under_false_names_are_ignored(bench: Bench) -> None:
