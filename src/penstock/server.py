@@ -125,8 +125,9 @@ class Server:
             self.counters.drops.update(dict.fromkeys(DropReason, 0))  # counted in an earlier life
             self.broker.groups.redeliveries = 0
             self._build()
-            self.hub.duties.start()  # before a worker of this life can come
             await self.node.start()
+            self.hub.pipeline.next_index = self._whole.next_index  # to lead takes an entry
+            self.hub.duties.start()  # before a worker of this life can come
             await self._listen()
         except BaseException:
             await self.abandon()

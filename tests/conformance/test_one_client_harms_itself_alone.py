@@ -17,8 +17,8 @@ def test_of_two_connects_in_the_line_the_first_ones_packets_reach_nobody_elses_s
     watcher.subscribe((unique, 0))
     other = connect(at=broker)
     gate = threading.Semaphore(0)
-    commit = broker.server.store.commit
-    broker.server.store.commit = lambda batch: (gate.acquire(timeout=20), commit(batch))[1]
+    commit = broker.server.store.whole.commit
+    broker.server.store.whole.commit = lambda batch: (gate.acquire(timeout=20), commit(batch))[1]
     try:
         other.send(publish("z", b"", qos=1, packet_id=1))
         first, second = (WireClient(broker.host, broker.port) for _ in range(2))

@@ -207,9 +207,9 @@ def test_a_pong_behind_an_ack_says_that_the_disk_has_it(own_broker, dial, kind):
     if kind == "unknown":
         subscriber = dial(at=broker)
         subscriber.subscribe(b"other", b"name")
-    commits = broker.server.store.commit
+    commits = broker.server.store.whole.commit
     done = []
-    broker.server.store.commit = lambda batch: (commits(batch), done.append(batch.events))[0]
+    broker.server.store.whole.commit = lambda batch: (commits(batch), done.append(batch.events))[0]
     subscriber.send(*(ack(message.sequence) for message in messages), ping())
     subscriber.expect(pong())
     assert any(done)

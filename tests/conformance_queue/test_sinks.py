@@ -192,7 +192,11 @@ def test_a_repetition_is_told_only_when_the_disk_has_what_it_repeats(own_broker,
     """Also where it is applied before. Whoever is told goes on, and never asks again."""
     monkeypatch.setattr("penstock.net.sinks.WAIT_S", 0.2)
     broker = own_broker(durability="interval", durability_interval_ms=10)
-    address, store, is_open = (broker.host, broker.port), broker.server.store, threading.Event()
+    address, store, is_open = (
+        (broker.host, broker.port),
+        broker.server.store.whole,
+        threading.Event(),
+    )
     real = store.commit
     with QueueClient(*address) as one, QueueClient(*address) as other:
         one.ok(stage=stage("0", 0, lot("t", b"row")))

@@ -44,7 +44,7 @@ def dial(request):
 @contextlib.contextmanager
 def slow_commits(broker: Broker):
     """Whoever is answered before the commit is answered long before it; gives those that ended."""
-    store, commit, ended = broker.server.store, broker.server.store.commit, []
+    store, commit, ended = broker.server.store.whole, broker.server.store.whole.commit, []
 
     def slowly(batch: object) -> object:
         time.sleep(0.1)
@@ -61,7 +61,7 @@ def full_disk(broker: Broker):
     def refuse(_batch: object) -> None:
         raise StorageFull("no room")
 
-    store, commit = broker.server.store, broker.server.store.commit
+    store, commit = broker.server.store.whole, broker.server.store.whole.commit
     store.commit = refuse
     yield
     store.commit = commit

@@ -82,6 +82,8 @@ def _check(record: RaftRecord, settings: Cluster) -> None:
 def bootstrap_refusal(genesis: Sequence[Member], record: RaftRecord) -> Refused | None:
     """Why a cluster cannot begin with these nodes; None if it can, or has begun so."""
     ids = [member.id for member in genesis]
+    if not ids and record.is_initialised:
+        return None  # it has begun, and nobody asks for another
     if not 0 < len(ids) == len(set(ids)) <= MEMBERS_MAX or min(ids) < 1 or max(ids) > NODE_ID_MAX:
         return Refused(
             "a cluster begins with nodes that have different ids",

@@ -138,7 +138,8 @@ class Pipeline:
         self._in_flight: _Group | None = None
         self.next_sequence = store.next_sequence
         """The sequence after the last message that was applied (or, first, after recovery)."""
-        self._next_index = store.next_index
+        self.next_index = store.next_index
+        """The entry after the last that was applied, where nothing comes in between."""
         self._waited_at = float("-inf")
         """When somebody last waited for the disk."""
         self._start_due = False
@@ -420,7 +421,7 @@ class Pipeline:
             self._set_timer(self._durability_interval_s)
 
     def _apply_first(self) -> None:
-        self._broker.begin(self._next_index, self.next_sequence)
+        self._broker.begin(self.next_index, self.next_sequence)
         while self._open.steps:  # what is applied may bring follow-ups into the line
             self._observe(self._open)
             sent, opened_at = self._figures.sent, self._open.opened_at
@@ -451,7 +452,7 @@ class Pipeline:
         self.is_congested = False
         if self._applies_first:
             self.next_sequence += self._in_flight.batch.count
-            self._next_index += 1
+            self.next_index += 1
         self._log.submit(self._in_flight.batch)
 
     # ── what the log tells ────────────────────────────────────────────────────────────────────
@@ -536,7 +537,7 @@ class Pipeline:
     def _begin(self, commit: Commit) -> None:
         """What is applied next is at this place of the log."""
         self.next_sequence = commit.base_sequence + commit.count
-        self._next_index = commit.index + 1
+        self.next_index = commit.index + 1
         self._broker.begin(commit.index, commit.base_sequence)
 
     def _apply_open(self) -> None:
