@@ -22,6 +22,7 @@ from penstock.errors import PenstockError, Refused
 
 __all__ = [
     "Administration",
+    "NotNow",
     "administered",
     "amount",
     "confirm",
@@ -85,6 +86,10 @@ _token_option = click.option(
     help="The broker's admin.token; better in the environment, where other users cannot see"
     f" it.  [env: {TOKEN_VARIABLE}]",
 )
+
+
+class NotNow(Refused):
+    """The broker cannot do it at the moment, whatever is asked: its disk is full, nobody leads."""
 
 
 class Administration:
@@ -171,7 +176,8 @@ class Administration:
                 f"what answers at {self.server} is not a Penstock broker (status {status})",
                 "say where the broker is: -h HOST -p PORT",
             ) from None
-        raise Refused(f"the broker at {self.server} refused: {error}", advice)
+        kind = NotNow if status == http.HTTPStatus.SERVICE_UNAVAILABLE else Refused
+        raise kind(f"the broker at {self.server} refused: {error}", advice)
 
 
 def _leader(content: bytes) -> Address | None:

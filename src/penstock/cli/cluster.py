@@ -17,6 +17,7 @@ import msgspec
 
 from penstock.cli.administration import (
     Administration,
+    NotNow,
     administered,
     confirm,
     duration,
@@ -133,6 +134,8 @@ def _table(found: ClusterStatus) -> str:
         ("leader", f"node {found.leader}, in term {found.term}" if found.leader else "none"),
         ("committed", f"{found.commit:,} entries"),
     ]
+    if not found.members:
+        return f"node {found.node_id}: {diagnosis(found)}"
     head = ("NODE", "ROLE", "LAG", "HEARD OF", "FOR NODES", "FOR CLIENTS")
     rows = [_row(found, place) for place in range(len(found.members))]
     return "\n\n".join([columns(facts), columns([head, *rows]), diagnosis(found)])
@@ -230,14 +233,14 @@ def join(*, existing: str, timeout_s: float, as_json: bool, broker: Administrati
     it has what the others have.
     """
     there = broker.at(_address(existing))
-    own = broker.get("/cluster")
-    if not _is_part(own, _status_of(there)):
-        there.post(
-            "/cluster/members",
-            id=own["node_id"],
-            peer_addr=own["peer_addr"],
-            client_addr=own["client_addr"],
+    own, cluster_there = broker.get("/cluster"), _status_of(there)
+    if cluster_there.state is not NodeState.MEMBER:
+        raise PenstockError(
+            f"the node at {there.server} cannot be joined", diagnosis(cluster_there)
         )
+    if not _is_part(own, cluster_there):
+        addresses = {name: own[name] for name in ("peer_addr", "client_addr")}
+        _patiently(lambda: there.post("/cluster/members", id=own["node_id"], **addresses))
     _follow(there, own["node_id"], timeout_s)
     _show(there, as_json=as_json)
 
@@ -325,7 +328,7 @@ def remove(node: int, *, is_sure: bool, as_json: bool, broker: Administration) -
     left = len([member for member in found.voters if member.id != node])
     loss = f"the other {left} survive the loss of {tolerance(left)}"
     confirm(f"Remove node {node}, for good? ({loss})", is_sure=is_sure)
-    broker.delete("/cluster/members", id=node)
+    _patiently(lambda: broker.delete("/cluster/members", id=node))
     say({"removed": node}, f"removed node {node}: stop it now", as_json=as_json)
 
 
@@ -338,13 +341,27 @@ def transfer(node: int, *, as_json: bool, broker: Administration) -> None:
 
     Clients notice a short delay at most.
     """
-    broker.post("/cluster/transfer", to=node)
+    _patiently(lambda: broker.post("/cluster/transfer", to=node))
     if not _await(lambda: _status_of(broker).leader == node, ELECTION_S):
         raise PenstockError(
             f"node {node} does not lead after {ELECTION_S:g} s",
             "is it up, and not behind? penstock cluster status tells",
         )
     say({"leader": node}, f"node {node} leads", as_json=as_json)
+
+
+def _patiently(ask: Callable[[], Any]) -> None:
+    """Ask for a change, again while an election is under way."""
+    deadline = time.monotonic() + ELECTION_S
+    while True:
+        try:
+            ask()
+        except NotNow:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(LOOK_S)
+        else:
+            return
 
 
 def _await(is_so: Callable[[], bool], timeout_s: float) -> bool:

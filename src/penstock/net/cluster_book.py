@@ -5,7 +5,7 @@ from functools import partial
 
 from penstock.cluster.consensus import Consensus, Then
 from penstock.cluster.frames import Member
-from penstock.cluster.status import ClusterStatus
+from penstock.cluster.status import ClusterStatus, unreadiness
 from penstock.errors import NoQuorum, NotLeader, PenstockError
 from penstock.net.hub import Hub
 
@@ -20,7 +20,8 @@ def check_leads(consensus: Consensus) -> None:
     if consensus.is_leader:
         return
     if consensus.leader in {0, consensus.node_id}:
-        raise NoQuorum("no node leads", "ask again; penstock cluster status says how it is")
+        why = unreadiness(consensus.status()) or "this node has just begun to lead"
+        raise NoQuorum(why, "ask again then; penstock cluster status says how it is")
     raise NotLeader(consensus.leader, consensus.leader_addr)
 
 

@@ -4,7 +4,7 @@ Any number of tasks of one loop may use one client. A task that is cancelled whi
 nothing back: a message that it was producing is stored all the same, or is not.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
@@ -271,6 +271,15 @@ class AsyncQueueClient:
         >>> (await client.stats()).in_flight  # doctest: +SKIP
         """
         return await self._link.call(requests.stats())
+
+    async def bootstrap(self, nodes: Mapping[int, str]) -> None:
+        """Begin a cluster of these nodes, by number and address for other nodes.
+
+        The one that is asked must be among them, and tells the others. Again: nothing.
+
+        >>> await client.bootstrap({1: "10.0.0.1:7700", 2: "10.0.0.2:7700"})  # doctest: +SKIP
+        """
+        await self._link.call(requests.bootstrap(nodes))
 
     # ── Groups ────────────────────────────────────────────────────────────────────────────────
 

@@ -4,7 +4,7 @@ Any number of threads may use one client: their requests share a connection and 
 other. Whatever waits, waits through lost connections too, for ``timeout_s`` at most.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
@@ -267,6 +267,15 @@ class QueueClient:
         >>> client.stats().in_flight  # doctest: +SKIP
         """
         return self._link.call(requests.stats())
+
+    def bootstrap(self, nodes: Mapping[int, str]) -> None:
+        """Begin a cluster of these nodes, by number and address for other nodes.
+
+        The one that is asked must be among them, and tells the others. Again: nothing.
+
+        >>> client.bootstrap({1: "10.0.0.1:7700", 2: "10.0.0.2:7700"})  # doctest: +SKIP
+        """
+        self._link.call(requests.bootstrap(nodes))
 
     # ── Groups ────────────────────────────────────────────────────────────────────────────────
 

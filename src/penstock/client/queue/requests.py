@@ -5,7 +5,7 @@ ask, so this is all that the blocking and the asynchronous client know of the wi
 looked at here (``checks``), so that what is wrong with one is told before anything is asked.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar, Unpack
 
@@ -459,6 +459,13 @@ def list_keys(after: int = 0) -> Call[tuple[list[Key], bool]]:
         "keys",
         lambda answer: ([_copied(Key, one) for one in answer.keys], answer.more),
     )
+
+
+def bootstrap(nodes: Mapping[int, str]) -> Call[None]:
+    """Begin a cluster of these nodes."""
+    named = [wire.Node(id=number, peer_addr=address) for number, address in nodes.items()]
+    request = wire.Request(bootstrap=wire.Bootstrap(nodes=named))
+    return Call(request, "ok", lambda _ok: None)
 
 
 def stats() -> Call[Stats]:

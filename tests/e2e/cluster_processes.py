@@ -1,0 +1,115 @@
+"""Nodes of a cluster as child processes, on ports of the system's choice that stay theirs."""
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from penstock.cli import penstock
+from tests.e2e.process import BrokerProcess
+
+__all__ = ["Nodes", "nodes", "until"]
+
+PATIENCE_S = 40.0
+"""How long something may take on a busy machine; only a failing test waits this long."""
+
+
+def until(is_so: Callable[[], Any], patience_s: float = PATIENCE_S) -> Any:
+    """Look until something is so, and return it."""
+    deadline = time.monotonic() + patience_s
+    while not (found := is_so()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+    return found
+
+
+class Nodes:
+    """Processes by number. A node that was killed may be started again, at the same addresses."""
+
+    def __init__(self, directory: Path, stack: ExitStack) -> None:
+        self._directory = directory
+        self._stack = stack
+        self._ports: dict[int, tuple[int, int]] = {}
+        self.running: dict[int, BrokerProcess] = {}
+
+    def start(self, number: int, *arguments: str) -> BrokerProcess:
+        """Start a node, for the first time or again."""
+        client, peer = self._ports.setdefault(number, (free_port(), free_port()))
+        node = BrokerProcess(
+            self._directory / f"node{number}",
+            *("--node-id", str(number)),
+            *("--peer-listen", f"127.0.0.1:{peer}"),
+            *("--listen", f"127.0.0.1:{client}", "--http-listen", "127.0.0.1:0"),
+            *arguments,
+            listen=False,
+            log_name=f"node{number}.log",
+        )
+        self._stack.enter_context(node)
+        self.running[number] = node
+        return node
+
+    def address(self, number: int) -> str:
+        """Where clients reach a node."""
+        return f"127.0.0.1:{self._ports[number][0]}"
+
+    @property
+    def addresses(self) -> list[str]:
+        return [self.address(number) for number in self._ports]
+
+    def peer_address(self, number: int) -> str:
+        """Where other nodes reach a node."""
+        return f"127.0.0.1:{self._ports[number][1]}"
+
+    def as_option(self, number: int) -> str:
+        """The node as ``penstock cluster init --node`` takes it."""
+        return f"{number}={self.peer_address(number)}@{self.address(number)}"
+
+    def kill(self, number: int) -> None:
+        node = self.running.pop(number)
+        node.kill()
+        node.wait_killed()
+
+    def command(self, number: int, *arguments: str) -> tuple[int, str]:
+        """Run ``penstock cluster`` at a node; its exit status and what it says."""
+        command = ["cluster", *arguments, "--server", self.address(number)]
+        result = CliRunner().invoke(penstock, command)
+        return result.exit_code, result.output
+
+    def status(self, number: int) -> dict[str, Any]:
+        code, said = self.command(number, "status", "--json")
+        assert code == 0, said
+        found: dict[str, Any] = json.loads(said)
+        return found
+
+    def leader(self) -> int:
+        """The node that leads, once all that run agree on it."""
+
+        def agreed() -> int:
+            told = {node.metric("penstock_raft_leader") for node in self.running.values()}
+            leader = int(told.pop())
+            return leader if not told and leader in self.running else 0
+
+        found: int = until(agreed)
+        return found
+
+
+@contextmanager
+def nodes(directory: Path, count: int, *arguments: str) -> Iterator[Nodes]:
+    """So many nodes that wait for a cluster."""
+    with ExitStack() as stack:
+        made = Nodes(directory, stack)
+        for number in range(1, count + 1):
+            made.start(number, *arguments)
+        yield made
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
