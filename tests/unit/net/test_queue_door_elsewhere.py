@@ -65,8 +65,14 @@ async def test_changes_are_refused_while_nobody_leads(bench, kind):
     assert error_of(await peer.ask(request(kind))) == ("no_quorum", "", 1_000)
 
 
+@pytest.mark.parametrize("kind", sorted(READS))
+async def test_nothing_is_read_during_an_election_for_the_node_may_be_behind(bench, kind):
+    bench.hub.consensus = Node(leader=0)
+    assert error_of(await bench.peer().ask(request(kind))) == ("not_leader", "", 100)
+
+
 @pytest.mark.parametrize("kind", sorted(READS - {"changes", "list_sinks"}))
-async def test_what_is_there_can_be_read_while_nobody_leads(bench, kind):
+async def test_what_is_there_can_be_read_without_a_quorum(bench, kind):
     peer = bench.peer()
     await peer.ask(produce(b"before"))
     bench.hub.consensus = Node(leader=0, is_writable=False)
@@ -95,8 +101,8 @@ async def test_stats_tell_who_leads_in_which_term(bench):
     assert told.last_log_index == 43
 
 
-async def test_follower_without_a_leader_tells_that_in_its_stats(bench):
-    bench.hub.consensus = Node(leader=0)
+async def test_node_without_a_quorum_tells_that_in_its_stats(bench):
+    bench.hub.consensus = Node(leader=0, is_writable=False)
     told = (await bench.peer().ask(stats())).stats
     assert (told.current_leader, told.is_leader) == (0, False)
 

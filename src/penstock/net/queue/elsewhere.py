@@ -1,10 +1,11 @@
 """What a node answers that does not lead: where to ask, or why nobody can be asked.
 
 All that changes something, and all that must be current, is the leader's business. A node that
-follows names it (``not_leader``), and clients go there. While there is no leader, what is there can
-be read at any node, as of what this node has applied; the rest is refused. For a moment nobody
-leads after each loss of a leader: clients are told ``not_leader`` without an address, and try the
-next node. Once that has lasted it is ``no_quorum``, which people must do something about.
+follows names it (``not_leader``), and clients go there. For a moment nobody leads after each loss
+of a leader: clients are told ``not_leader`` without an address, and try the next node. Also those
+who read: a node that has just started may be far behind, and the next leader knows better. Once
+that has lasted it is ``no_quorum``, which people must do something about; then what is there can be
+read at any node, as of what this node has applied.
 
 On the leader, what is read passes a barrier first: a leader that was cut off without knowing must
 not tell what was true a while ago.
@@ -48,11 +49,10 @@ def misplaced(consensus: Consensus, kind: str) -> Fault | None:
     if consensus.leader not in {0, consensus.node_id}:
         text = f"node {consensus.leader} leads, this one follows"
         return Fault(NOT_LEADER, text, leader_addr=consensus.leader_addr)
-    if kind in READS and not consensus.leader and consensus.status().state is NodeState.MEMBER:
-        return None
-    if consensus.is_writable:
+    if consensus.leader or consensus.is_writable:
         return Fault(NOT_LEADER, "a leader is being elected: ask again", ELECTION_MS)
-    return _stuck(consensus.status().state)
+    state = consensus.status().state
+    return None if kind in READS and state is NodeState.MEMBER else _stuck(state)
 
 
 def _stuck(state: NodeState) -> Fault:
