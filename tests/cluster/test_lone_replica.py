@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.cluster.log_view import RECENT_ENTRIES_MAX
 from penstock.errors import StorageForeign, StorageFull
 from penstock.store.batch import Batch
 from penstock.store.lmdb_store import LmdbStore
@@ -118,3 +119,18 @@ async def test_a_node_that_listens_waits_to_be_told_its_cluster(bench: Bench) ->
     node.replica.bootstrap([node.member], answers.append)
     await until(lambda: len(answers) == 2)
     assert answers == [None, None]
+
+
+async def test_the_core_is_told_of_all_that_it_was_not_asked_however_many(bench: Bench) -> None:
+    node = bench.node(1, peer_listen="")
+    await node.write(b"0")
+    node.replica._timer.cancel()  # type: ignore[union-attr]
+    engine = node.replica._engine
+    assert engine.raw is not None
+    known = engine.raw.last_index
+    count = 3 * RECENT_ENTRIES_MAX
+    node.store.log_entries = None  # type: ignore[assignment,method-assign]  # nothing is read
+    engine.committed_alone(known + count)
+    assert engine.raw.last_index == known
+    status = node.replica.status()
+    assert (status.commit, status.applied, status.last_index) == (known + count,) * 3

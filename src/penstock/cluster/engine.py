@@ -17,7 +17,7 @@ from typing import Protocol
 from penstock.cluster.applying import NO_COST
 from penstock.cluster.disk import Disk, Work, joined
 from penstock.cluster.frames import Frame, RaftFrame
-from penstock.cluster.log_view import StoreLog
+from penstock.cluster.log_view import RECENT_ENTRIES_MAX, StoreLog
 from penstock.cluster.record import RaftRecord, encode_record, term_of, terms_with
 from penstock.errors import StorageError
 from penstock.raft.raw_node import Config, LogDamaged, RawNode, Ready, SoftState
@@ -28,6 +28,9 @@ from penstock.store.entry import decode
 from penstock.store.store import Commit, LogStore, Written
 
 __all__ = ["Engine", "Owner"]
+
+TOLD_AT_ONCE_MAX = RECENT_ENTRIES_MAX // 2
+"""Entries that the core is told of in one step: it asks for them once more, from memory."""
 
 
 class Owner(Protocol):
@@ -99,14 +102,14 @@ class Engine:
         self._settled_term = 0
         self._wake_due = False
         self._is_closed = False
-        self._untold = 0
-        """Batches committed alone that the core does not know of."""
 
     @property
     def is_leader(self) -> bool:
         """Whether this node leads and has applied an entry of its own term."""
-        raw = self.raw
-        return raw is not None and raw.role is Role.LEADER and raw.term == self._settled_term
+        if self.raw is None:
+            return False
+        node = self.raw.node  # asked with every request: straight to what it is
+        return node.role is Role.LEADER and node.term == self._settled_term
 
     @property
     def has_tail(self) -> bool:
@@ -299,7 +302,6 @@ class Engine:
         """
         if index != self.record.folded:  # else there were rows only
             self.record.folded = self._commit = index
-            self._untold += 1
             self._owner.applied(index)
 
     def catch_up(self) -> None:
@@ -307,16 +309,13 @@ class Engine:
 
         What they hold lies in the store; nobody needs it here.
         """
-        count, self._untold = self._untold, 0
-        if not count:
-            return
-        raw, index = self.raw, self.record.folded
-        assert raw is not None
-        raw.propose([b""] * count)
-        ready = raw.ready()
-        self._log.stable(ready.entries)
-        raw.persisted(ready.mark)
-        committed = raw.ready().committed
-        assert ready.entries[-1].index == committed[-1].index == index
-        raw.applied(index)
-        self._log.forget()
+        raw, folded = self.raw, self.record.folded
+        while raw is not None and raw.last_index < folded:
+            raw.propose([b""] * min(folded - raw.last_index, TOLD_AT_ONCE_MAX))
+            ready = raw.ready()
+            self._log.stable(ready.entries)
+            raw.persisted(ready.mark)
+            committed = raw.ready().committed
+            assert ready.entries[-1].index == committed[-1].index
+            raw.applied(committed[-1].index)
+            self._log.forget()

@@ -18,7 +18,7 @@ from penstock.raft.types import (
 )
 from penstock.store.store import LogStore
 
-__all__ = ["StoreLog"]
+__all__ = ["RECENT_ENTRIES_MAX", "StoreLog"]
 
 RECENT_BYTES_MAX = 16 << 20
 RECENT_ENTRIES_MAX = 1_024

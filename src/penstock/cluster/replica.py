@@ -419,8 +419,8 @@ class Replica:
                 self._line.committed(batch, outcome)
             finally:
                 self._engine.committed_alone(outcome.index)
-        if not self._engine.is_quiet or self._members.is_waiting:
-            self.wake()
+        if self._members.is_waiting or not self._engine.work.is_void:
+            self.wake()  # else the next batch, if there is one, is with the writer already
 
     # ── What the engine tells ─────────────────────────────────────────────────────────────────
 
