@@ -160,7 +160,7 @@ class Node:
 
     def start(self) -> "Node":
         """Begin a life on what the disk holds."""
-        self.store = LmdbStore(self.path)
+        self.store = self.open_store()
         self.line = RecordingLine()
         self.peers = _Peers(self.network, self.id)
         self.replica = Replica(
@@ -173,8 +173,16 @@ class Node:
             ended=self.failures.append,
         )
         self.network.nodes[self.id] = self
-        self.replica.begin(self.line)
+        self.begin()
         return self
+
+    def open_store(self) -> LmdbStore:
+        """Open what the disk holds."""
+        return LmdbStore(self.path)
+
+    def begin(self) -> None:
+        """Have the line told what is in the log."""
+        self.replica.begin(self.line)
 
     def kill(self) -> None:
         """End without saying anything to anybody."""
@@ -207,6 +215,8 @@ class Node:
 class Bench:
     """A cluster in the making, and its end."""
 
+    node_type: type[Node] = Node
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.network = Network()
@@ -216,7 +226,7 @@ class Bench:
         """A node that was started, on an empty disk."""
         path = self.path / str(node_id)
         path.mkdir()
-        node = self.all[node_id] = Node(self.network, node_id, path, **settings)
+        node = self.all[node_id] = self.node_type(self.network, node_id, path, **settings)
         return node.start()
 
     async def cluster(self, count: int = 3, **settings: Any) -> list[Node]:

@@ -27,6 +27,7 @@ def commit_of(entry: Entry, span: Span, batch: Batch, written: Written = NO_COST
         commit_s=written.commit_s,
         fsync_s=written.fsync_s,
         first_offsets=_offsets(entry, span, batch),
+        ends_entry=(span.end, span.event_end) == (entry.count, len(entry.events)),
     )
 
 

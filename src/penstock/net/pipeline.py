@@ -462,7 +462,10 @@ class Pipeline:
         if not self._is_closed:
             assert self._in_flight is not None and self._in_flight.batch is batch  # noqa: PT018
             self._committed(commit)
-            self._go_on()
+            if commit.ends_entry:
+                self._go_on()
+            else:  # the next batch may take rows with it, and rows contain whole entries
+                self._loop.call_soon(self._go_on)
 
     def refused(self, batch: Batch, error: PenstockError) -> None:
         """See ``Line``."""
@@ -564,8 +567,7 @@ class Pipeline:
 
     def _forget(self, command: Received) -> None:
         """The messages of these ids have left the line."""
-        client_id = command.client_id
-        self.receiving.difference_update((client_id, number) for number in command.packet_ids)
+        self.receiving -= {(command.client_id, number) for number in command.packet_ids}
 
     def _observe(self, group: _Group) -> None:
         self._figures.waited((command for command, _, _ in group.steps), group.opened_at)
@@ -573,8 +575,7 @@ class Pipeline:
     def _tell_offsets(self, group: _Group, commit: Commit) -> None:
         """Tell those who want to know where their messages lie; they waited for it."""
         firsts = dict(zip(group.batch.groups, commit.first_offsets, strict=True))
-        waited = sum([count for _, _, count, _, _ in group.tell])
-        self._figures.told(waited, group.opened_at)
+        self._figures.told(sum([count for _, _, count, _, _ in group.tell]), group.opened_at)
         for topic, place, _count, outlet, now_ms in group.tell:
             outlet.stored(firsts[topic] + place, now_ms)
 
@@ -605,7 +606,6 @@ class Pipeline:
         """Refuse what somebody can repeat; keep what nobody can."""
         drops = self._counters.drops
         reason = reason_of(error)
-        drop = drop_of(reason)
         refused = kept = 0
         for command, outlet, durable in steps:
             if not durable:
@@ -620,7 +620,7 @@ class Pipeline:
             elif command is not None:
                 kept += _count(command)
                 self._kept.append((command, self.next_sequence))
-        drops[drop] += refused
+        drops[drop_of(reason)] += refused
         drops[DropReason.CAPTURE_FAILED] += batch.count - refused - kept
         if self._kept:
             self._loop.call_later(RETRY_S, self._try_again)

@@ -126,6 +126,8 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     fsync_s: float
     first_offsets: tuple[int, ...]
     """Offset of each group's first message, in the order of ``Batch.groups``."""
+    ends_entry: bool = True
+    """Whether its entry has no other node's batch behind it."""
 
 
 class TopicInfo(msgspec.Struct, frozen=True, gc=False):
