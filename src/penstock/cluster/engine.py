@@ -11,6 +11,7 @@ this node might forget.
 """
 
 import asyncio
+import sys
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -100,6 +101,8 @@ class Engine:
         self._in_flight: Work | None = None
         self._commit = self._recovered = store.next_index - 1
         self._settled_term = 0
+        self._change = 0
+        """The last entry of the log that changes the configuration, as far as it is new."""
         self._wake_due = False
         self._is_closed = False
 
@@ -126,9 +129,17 @@ class Engine:
         self._log = StoreLog(self._store, self.record)
         self.raw = RawNode(config, self._log)
         self.work.needs_record = self.work.holds = True
+        self._change = self._change_in_tail()
         if self.record.is_alone():
             self.raw.campaign()
         self.wake()
+
+    def _change_in_tail(self) -> int:
+        store = self._store
+        if store.last_index < store.next_index:
+            return 0
+        tail = store.log_entries(store.next_index, store.last_index + 1, sys.maxsize)
+        return max((entry.index for entry in tail if entry.kind), default=0)
 
     def close(self) -> None:
         """Finish what the writer has, and do nothing more."""
@@ -192,6 +203,8 @@ class Engine:
         if ready.entries:
             work.entries = joined(work.entries, ready.entries)
             record.terms = terms_with(record.terms, ready.entries)
+            changes = [e.index for e in ready.entries if e.kind is not EntryKind.NORMAL]
+            self._change = max([self._change, *changes])
         work.marks.append(ready.mark)
         if work.holds or (self._in_flight is not None and self._in_flight.holds):
             work.after += ready.messages
@@ -220,8 +233,7 @@ class Engine:
         """Fold and write. All that is folded by then is committed by the record, too."""
         self._in_flight = work
         record = self.record
-        committed = None if record.is_alone() else self._commit
-        write = work.write(encode_record(record), committed) if work.needs_write else None
+        write = work.write(encode_record(record), self._committed()) if work.needs_write else None
         folded = record.folded
 
         def done(written: Written | None) -> None:
@@ -234,6 +246,15 @@ class Engine:
             self.wake()
 
         self.disk.perform(work.fold_to, write, self._folded, done)
+
+    def _committed(self) -> int | None:
+        """How far the log is committed, for the record; None: to its end, whatever is added.
+
+        That is so where nobody else has a say, but not while somebody is to join: a start would
+        take that entry for one whose consequences are in the record.
+        """
+        is_changing = self._change > self.record.folded
+        return None if self.record.is_alone() and not is_changing else self._commit
 
     def _done(self, work: Work, written: Written | None) -> None:
         """All of a work is durable: tell the core, and let go what waited for it."""
@@ -271,6 +292,7 @@ class Engine:
             if change is not None:
                 kind, content = change
                 self._owner.apply_change(Entry(0, entry.index, content, EntryKind(kind)))
+                self.work.needs_record = True
             self._owner.apply(entry)
         self.raw.applied(entries[-1].index)
         self._applied(entries[-1].index)
@@ -281,6 +303,7 @@ class Engine:
         record.folded = entry.index
         if entry.kind is not EntryKind.NORMAL:
             self._owner.apply_change(entry)
+            self.work.needs_record = True
         elif entry.data:
             for segment in decode(entry.data, verify=False).segments:
                 record.origins[segment.node] = (segment.life, segment.number)

@@ -524,8 +524,7 @@ class Replica:
         self._line.led()
 
     def conf_changed(self) -> None:
-        """Who takes part has changed: have it written, and speak to those who do."""
-        self._engine.work.needs_record = True
+        """Who takes part has changed: speak to those who do."""
         self._peers.set_members(self.record.members)
         self._batches.conf_changed()
 

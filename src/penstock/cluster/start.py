@@ -50,8 +50,9 @@ def load_record(
             record.node_id, identity.peer_addr, identity.client_addr
         )
     if store.committed is None:
-        # Nobody else had a say: each entry was committed as it was written, and the record, which
-        # is written with every change of the configuration, is as good as new.
+        # Nobody else had a say: each entry was committed as it was written. None of those that the
+        # record does not know changes the configuration (Engine._committed), so it is as good as
+        # new.
         record.folded = store.next_index - 1
     return record
 
