@@ -98,8 +98,14 @@ class Server:
     """One broker in this process. ``start`` it on a running loop; ``stop`` it on the same."""
 
     def __init__(
-        self, config: Config, *, clock: Clock | None = None, store: LogStore | None = None
+        self,
+        config: Config,
+        *,
+        clock: Clock | None = None,
+        store: LogStore | None = None,
+        snapshots_received: int = 0,
     ) -> None:
+        """``snapshots_received``: stores of others that took the place of ours in this process."""
         self.config = config
         self.counters = Counters()
         self.version = __version__
@@ -107,6 +113,7 @@ class Server:
         """Where it listens, with the ports that were really taken."""
         self._clock = clock or SystemClock()
         self._given_store = store
+        self.snapshots_received = snapshots_received
         self._tasks: list[asyncio.Task[None]] = []
         self.replaced = asyncio.Event()
         """Set when a copy of another node's store has arrived: give way to it (``give_way``)."""
@@ -152,6 +159,7 @@ class Server:
 
     def _build(self) -> None:
         self.node = Node(self.config, self._whole, self._clock, self.replaced.set)
+        self.node.replica.counts.snapshots_received = self.snapshots_received
         self.hub = Hub(
             config=self.config,
             broker=self.broker,
@@ -161,9 +169,8 @@ class Server:
             is_captured=_capture_policy(self.config),
             signed_until_ms=signed_until_ms(self.store) if len(self.broker.keys) else 0,
             log=self.node.replica,
+            cluster=self.node.replica,
         )
-        self.hub.cluster = self.node
-        self.hub.consensus = self.node.replica
         self.node.serve(self.hub)
         timeout_s = self.config.limits.connect_timeout_s
         self.queues = QueueBook(self.hub)
@@ -411,7 +418,7 @@ class Server:
 
     def cluster(self) -> ClusterStatus:
         """The cluster as this node sees it."""
-        return self.hub.consensus.status()
+        return self.hub.cluster.status()
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
@@ -437,7 +444,7 @@ class Server:
 
         We are far behind: nothing of ours is worth waiting for. Clients find another node.
         """
-        node_id = self.node.node_id
+        node_id = self.node.replica.node_id
         assert self._listener is not None
         self._listener.stop_accepting()
         self._close_clients()

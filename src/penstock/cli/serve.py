@@ -62,7 +62,7 @@ async def _serve(config: Config) -> None:
     while await _is_replaced(server, stop):
         logger.warning("store_replaced", why="this node was too far behind the others")
         await server.give_way()
-        server = Server(config)
+        server = Server(config, snapshots_received=server.snapshots_received + 1)
         await server.start()
     click.echo("Stopping: no new clients; finishing what was accepted.")
     logger.info("stopping", clients=len(server.hub.clients))

@@ -17,11 +17,13 @@ does: nobody else has anything to say.
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Protocol
 
 from penstock.cluster.applying import commit_of, parts
 from penstock.cluster.batches import Batches
 from penstock.cluster.engine import Engine
+from penstock.cluster.figures import TransportFigures
 from penstock.cluster.frames import (
     ChangeAsked,
     ChangeKind,
@@ -71,6 +73,10 @@ class Peers(Protocol):
 
     def set_members(self, members: Mapping[NodeId, Member]) -> None:
         """Speak to these from now on."""
+
+    @property
+    def figures(self) -> TransportFigures:
+        """What went that way, and came."""
 
 
 class Clock(Protocol):
@@ -137,6 +143,8 @@ class Replica:
         self._is_closed = False
         self._leaderless_at: float | None = clock.monotonic()
         self._heard: dict[NodeId, float] = {}
+        self._led_at: float | None = None
+        """When we were first asked, as leader, who is there."""
         self._ticks = 0
         self._ticked_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -244,6 +252,25 @@ class Replica:
     def own(self) -> Member:
         """Say who this node is, and where it is reached."""
         return self.record.members.get(self.node_id, self._own_member)
+
+    @property
+    def figures(self) -> TransportFigures:
+        """What went to other nodes, and came from them."""
+        return self._peers.figures
+
+    def present(self) -> frozenset[NodeId]:
+        """Members that spoke within the grace; all while we are too new to have heard of them."""
+        members, grace_s = self.record.members, self._settings.node_grace_s
+        if not self.is_leader:
+            self._led_at = None
+            return frozenset(members)
+        now = self._clock.monotonic()
+        self._led_at = now if self._led_at is None else self._led_at
+        if now - self._led_at < grace_s:
+            return frozenset(members)
+        heard = self._heard | {self.node_id: now}
+        silent = {node for node in members if now - heard.get(node, -inf) > grace_s}
+        return frozenset(members.keys() - silent)
 
     def status(self) -> ClusterStatus:
         """How things stand, for people and metrics."""
@@ -538,7 +565,8 @@ class Replica:
             self._leaderless_at = self._clock.monotonic()
         if state.role is not Role.LEADER:
             self._batches.follow()
-        _log.info("role", role=state.role.name.lower(), term=self.term, leader=state.lead)
+        tell = _log.debug if self.is_lone else _log.info
+        tell("role", role=state.role.name.lower(), term=self.term, leader=state.lead)
         self._members.led()
         self._batches.bring()
         self._line.led()

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
+from penstock.cluster.figures import PeerFigures, TransportFigures
 from penstock.cluster.frames import Member
 from penstock.cluster.record import RaftRecord
 from penstock.cluster.status import ClusterCounts, ClusterStatus, MemberStatus, NodeState
@@ -15,6 +16,9 @@ __all__ = ["status_of"]
 LOST_ELECTIONS = 3
 """Without a leader nodes speak only when they ask for votes: silence counts after so many
 election timeouts."""
+
+
+_NO_TRAFFIC = PeerFigures()
 
 
 class Node(Protocol):
@@ -32,6 +36,8 @@ class Node(Protocol):
     def leader(self) -> NodeId: ...
     @property
     def leader_addr(self) -> str: ...
+    @property
+    def figures(self) -> TransportFigures: ...
     @property
     def first_index(self) -> int: ...
 
@@ -94,6 +100,7 @@ def _member(
     is_known = is_self or peer is not None or not node.leader or member.id == node.leader
     is_active = contact_s is not None and contact_s < patience_s
     match = None if peer is None else last_index if is_self else peer.match
+    traffic = node.figures.peers.get(member.id, _NO_TRAFFIC)
     return MemberStatus(
         id=member.id,
         peer_addr=member.peer_addr,
@@ -103,4 +110,7 @@ def _member(
         lag=None if match is None else last_index - match,
         is_active=is_active if is_known else None,
         contact_s=contact_s,
+        bytes_in=traffic.bytes_in,
+        bytes_out=traffic.bytes_out,
+        drops=traffic.drops,
     )

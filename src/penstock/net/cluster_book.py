@@ -33,30 +33,30 @@ class ClusterBook:
 
     def own(self) -> Member:
         """Say who this node is and where it is reached."""
-        return self._hub.consensus.own()
+        return self._hub.cluster.own()
 
     def status(self) -> ClusterStatus:
         """How the cluster is."""
-        return self._hub.consensus.status()
+        return self._hub.cluster.status()
 
     async def bootstrap(self, members: Sequence[Member]) -> None:
         """Begin a cluster; without members, one of this node alone."""
-        await self._done(partial(self._hub.consensus.bootstrap, members or [self.own()]))
+        await self._done(partial(self._hub.cluster.bootstrap, members or [self.own()]))
 
     async def add(self, member: Member) -> None:
         """Have a node join; it is part of the cluster, and learns, when this returns."""
-        check_leads(self._hub.consensus)
-        await self._done(partial(self._hub.consensus.add, member))
+        check_leads(self._hub.cluster)
+        await self._done(partial(self._hub.cluster.add, member))
 
     async def remove(self, node_id: int) -> None:
         """Have a node take part no longer."""
-        check_leads(self._hub.consensus)
-        await self._done(partial(self._hub.consensus.remove, node_id))
+        check_leads(self._hub.cluster)
+        await self._done(partial(self._hub.cluster.remove, node_id))
 
     async def transfer(self, node_id: int) -> None:
         """Have another node lead."""
-        check_leads(self._hub.consensus)
-        await self._done(partial(self._hub.consensus.transfer, node_id))
+        check_leads(self._hub.cluster)
+        await self._done(partial(self._hub.cluster.transfer, node_id))
 
     async def _done(self, begin: Callable[[Then], None]) -> None:
         done = self._hub.loop.create_future()

@@ -28,10 +28,10 @@ from penstock.core.commands import (
 from penstock.core.groups import Group
 from penstock.errors import StorageError
 from penstock.limits import GROUPS_MAX
-from penstock.net.cluster_view import node_of_worker
 from penstock.net.dead_letters import DeadLetters
 from penstock.net.desk import AGAIN_S, Desk, Worker
 from penstock.net.hub import Hub
+from penstock.net.node_numbers import node_of_worker
 from penstock.net.owed import ranges_of
 from penstock.net.stock import Stock
 from penstock.net.then import Then

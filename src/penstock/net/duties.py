@@ -25,8 +25,8 @@ from itertools import islice
 
 from penstock.core.commands import Closed, Expired, Forgotten, Progressed
 from penstock.core.session import Session
-from penstock.net.cluster_view import NO_NODE, node_of
 from penstock.net.hub import Hub
+from penstock.net.node_numbers import NO_NODE, node_of
 
 __all__ = ["Duties"]
 

@@ -11,9 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from time import sleep
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from penstock.cluster.consensus import Consensus, LoneConsensus
+from penstock.cluster.consensus import Consensus
 from penstock.cluster.line import Log
-from penstock.cluster.lone import LoneLog
 from penstock.config.schema import Config
 from penstock.core.broker import SUBSCRIBE_FAILED, Broker
 from penstock.core.commands import WillMessage
@@ -50,11 +49,11 @@ from penstock.net.admission import (
 )
 from penstock.net.changes import Changes
 from penstock.net.clock import Clock, SteadyClock
-from penstock.net.cluster_view import NODE_BITS, ClusterView, Lone
 from penstock.net.erasing import erase
 from penstock.net.feed import Feed
 from penstock.net.incomplete import Incomplete
 from penstock.net.live import Live
+from penstock.net.node_numbers import NODE_BITS
 from penstock.net.pipeline import Pipeline
 from penstock.net.timers import Deadlines
 from penstock.net.turns import in_turns
@@ -186,8 +185,9 @@ class Hub:
         clock: Clock,
         counters: Counters,
         is_captured: Callable[[bytes], bool],
+        log: Log,
+        cluster: Consensus,
         signed_until_ms: int = 0,
-        log: Log | None = None,
     ) -> None:
         self.config = config
         self.limits = config.limits
@@ -208,9 +208,8 @@ class Hub:
         self.clients: set[Outlet] = set()
         self.identities: dict[bytes, Any] = {}
         """Client ids of the binary protocol, and the connection that has each."""
-        self.consensus: Consensus = LoneConsensus(lambda: store.next_index - 1)
-        self.cluster: ClusterView = Lone()
-        """What there is beside us; set by whoever builds a node of a cluster."""
+        self.cluster = cluster
+        """What there is beside us. Who needs to know when that changes is told by ``on_led``."""
         self.opening: dict[bytes, Outlet] = {}
         """Client ids whose ``Opened`` is in the line, and the connection that sent the last one."""
         self._listeners: dict[Any, Any] = {}
@@ -239,7 +238,7 @@ class Hub:
         self._searchers = ThreadPoolExecutor(SEARCHERS, thread_name_prefix="penstock-search")
         self.on_led: Callable[[], None] = lambda: None
         """Who is told that another node leads, or none."""
-        self.pipeline = self._make_pipeline(log or LoneLog(store))
+        self.pipeline = self._make_pipeline(log)
         self._controls = self._make_controls()
         self.on_stirred: list[Callable[[bytes, bytes], None]] = []
         """Who else is told that another node has changed something of a group."""

@@ -35,7 +35,7 @@ class KeyBook:
 
     async def store_key(self, key: Key) -> None:
         """Journal a key; it is in force when this returns. Raises StorageError, ClusterError."""
-        check_leads(self._hub.consensus)
+        check_leads(self._hub.cluster)
         waiter = Waiter(self._hub, "the key is not stored")
         command = KeyStored(key.id, key.encode())
         self._hub.pipeline.submit(command, waiter, durable=True)

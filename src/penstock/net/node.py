@@ -1,4 +1,4 @@
-"""The broker as a node: its replica, the way to other nodes, and what its doors know of them.
+"""The broker as a node: its replica, and the way to other nodes.
 
 A broker that listens for nobody is a node, too: the only one. Its replica has the same code to run
 and nobody to ask.
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from penstock.cluster.figures import TransportFigures
 from penstock.cluster.frames import Frame
 from penstock.cluster.handshake import Identity
 from penstock.cluster.replica import Replica
@@ -50,6 +51,9 @@ class Host(Protocol):
 class _Nobody:
     """The way to other nodes where there are none."""
 
+    def __init__(self) -> None:
+        self.figures = TransportFigures()
+
     def send(self, to: NodeId, frame: Frame) -> None:
         """Drop it."""
 
@@ -58,7 +62,7 @@ class _Nobody:
 
 
 class Node:
-    """What a server starts and stops; to doors, the ``ClusterView``."""
+    """What a server starts and stops."""
 
     def __init__(
         self,
@@ -73,8 +77,6 @@ class Node:
         self._clock = clock
         self._member = identity_of(settings, config.listen[0])
         self._host: Host | None = None
-        self._led_at: float | None = None
-        """When we began to lead: by then we may not have heard of anybody."""
         self.transport = self._make_transport() if settings.peer_listen else None
         self.replica = Replica(
             store=store,
@@ -172,54 +174,6 @@ class Node:
     def _live(self, topic: bytes, payloads: Sequence[bytes]) -> None:
         if self._host:
             self._host.pass_on(topic, list(payloads))
-
-    # ── what doors know ───────────────────────────────────────────────────────────────────────
-
-    @property
-    def node_id(self) -> int:
-        """See ``ClusterView``."""
-        return self.replica.node_id
-
-    @property
-    def is_clustered(self) -> bool:
-        """See ``ClusterView``."""
-        return self.replica.is_clustered
-
-    @property
-    def is_leader(self) -> bool:
-        """See ``ClusterView``."""
-        return self.replica.is_leader
-
-    @property
-    def leader(self) -> int:
-        """See ``ClusterView``."""
-        return self.replica.leader
-
-    @property
-    def is_writable(self) -> bool:
-        """See ``ClusterView``."""
-        return self.replica.is_writable
-
-    def present(self) -> frozenset[int]:
-        """See ``ClusterView``: members that spoke within the grace, or may not have had time to."""
-        replica, grace_s = self.replica, self._settings.node_grace_s
-        if not replica.is_leader:
-            self._led_at = None
-            return frozenset(replica.record.members)
-        now = self._clock.monotonic()
-        if self._led_at is None:
-            self._led_at = now
-        is_new = now - self._led_at < grace_s
-        heard = {node: replica.heard_s(node) for node in replica.record.members}
-        return frozenset(
-            node
-            for node, silence_s in heard.items()
-            if is_new or node == replica.node_id or (silence_s or grace_s) < grace_s
-        )
-
-    def broadcast(self, topic: bytes, payloads: list[bytes]) -> None:
-        """See ``ClusterView``."""
-        self.replica.broadcast(topic, payloads)
 
 
 def security_of(settings: Cluster) -> PeerSecurity:

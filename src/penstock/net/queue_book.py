@@ -107,7 +107,7 @@ class QueueBook:
         self, begin: Callable[[Waiter], object], undone: str = "nothing was changed"
     ) -> Any:
         """Begin something and wait until it is durable. Raises StorageError, ClusterError."""
-        check_leads(self._hub.consensus)
+        check_leads(self._hub.cluster)
         waiter = Waiter(self._hub, undone)
         begin(waiter)
         return await waiter.done

@@ -2,9 +2,9 @@
 
 import pytest
 from queue_bench import Book
+from tests.cluster.lone_node import LoneNode
 
 from penstock.admin.view import JournalView
-from penstock.cluster.consensus import LoneConsensus
 from penstock.config.schema import Signing
 from penstock.obs.counters import Counters
 from penstock.store.store import TopicInfo
@@ -35,7 +35,7 @@ class FixedView:
         self.gate = Gate(KeyRing(), Policy(Signing()), ReplayWindow(60_000, 8, 0))
         self.queues = Book()
         self.audiences = {}
-        self.node = LoneConsensus(lambda: 18)
+        self.node = LoneNode(self.store)
 
     def connections(self):
         return 2

@@ -7,7 +7,6 @@ import pytest
 from asking import Api
 from tests.cluster.fixed_node import LEADER_ADDR, Node
 
-from penstock.cluster.consensus import LoneConsensus
 from penstock.cluster.frames import Member
 from penstock.cluster.status import NodeState
 from penstock.errors import ClusterError, NoQuorum
@@ -24,7 +23,7 @@ class Asked:
 
     def __call__(self, method, path, body=None, **headers):
         async def ask():
-            hub = SimpleNamespace(consensus=self.node, loop=asyncio.get_running_loop())
+            hub = SimpleNamespace(cluster=self.node, loop=asyncio.get_running_loop())
             api = Api(self.view, token=self.token, cluster_book=ClusterBook(hub))
             return await api.ask_soon(method, path, body, **headers)
 
@@ -47,8 +46,8 @@ def test_leader_shows_how_far_others_are(view):
 
 
 def test_lone_broker_shows_itself(view):
-    found = Asked(view, LoneConsensus(lambda: 5))("GET", "/cluster").document
-    assert (found["state"], found["leader"], found["commit"]) == ("lone", 1, 5)
+    found = Asked(view, view.node)("GET", "/cluster").document
+    assert (found["state"], found["leader"], found["commit"]) == ("lone", 1, 18)
     assert "peer_listen" in found["diagnosis"]
 
 
@@ -155,7 +154,7 @@ def test_nonsense_is_refused_before_it_reaches_the_cluster(view, method, path, b
 
 
 def test_transfer_is_refused_with_a_reason_by_a_lone_broker(view):
-    asked = Asked(view, LoneConsensus(lambda: 0))
+    asked = Asked(view, view.node)
     answer = asked("POST", "/cluster/transfer", {"to": 2})
     assert answer.status == 409
     assert "--peer-listen" in answer.document["advice"]

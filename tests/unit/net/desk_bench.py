@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 from line_bench import GatedStore, turns
+from tests.cluster.lone_node import LoneNode
 
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
@@ -98,6 +99,7 @@ class Bench:
         self.store = GatedStore()
         self.clock = VirtualClock()
         counters = Counters()
+        node = LoneNode(self.store)
         self.hub = Hub(
             config=msgspec.convert(settings, Config),
             broker=Broker(counters),
@@ -105,6 +107,8 @@ class Bench:
             clock=self.clock,
             counters=counters,
             is_captured=lambda _topic: True,
+            log=node,
+            cluster=node,
         )
         self.desks = self.hub.desks = Desks(self.hub)
 

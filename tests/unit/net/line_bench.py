@@ -5,7 +5,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Self
 
-from penstock.cluster.lone import LoneLog
+from tests.cluster.lone_node import LoneNode
+
 from penstock.core.broker import Broker
 from penstock.core.effects import Effects, FollowUp
 from penstock.errors import StorageError  # noqa: TC001
@@ -52,7 +53,7 @@ class Bench:
         self.pipeline = Pipeline(
             broker=self.broker,
             store=self.store,
-            log=LoneLog(self.store),
+            log=LoneNode(self.store),
             clock=self.clock,
             counters=self.counters,
             execute=self._execute,

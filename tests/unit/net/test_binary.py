@@ -8,6 +8,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 from line_bench import GatedStore, turns, until
+from tests.cluster.lone_node import LoneNode
 
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
@@ -122,6 +123,7 @@ class Bench:
         self.clock = VirtualClock()
         self.counters = Counters()
         self.store = GatedStore()
+        node = LoneNode(self.store)
         self.hub = Hub(
             config=msgspec.convert({}, Config),
             broker=Broker(self.counters),
@@ -129,6 +131,8 @@ class Bench:
             clock=self.clock,
             counters=self.counters,
             is_captured=lambda _topic: True,
+            log=node,
+            cluster=node,
         )
         self.hub.desks = Desks(self.hub)
 

@@ -25,14 +25,14 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 async def test_only_the_leader_is_changed(change):
     bench = Bench()
-    bench.hub.consensus = Node(leader=2)
+    bench.hub.cluster = Node(leader=2)
     books = QueueBook(bench.hub), KeyBook(bench.hub)
     with pytest.raises(NotLeader) as caught:
         await change(*books)
     assert caught.value.leader_addr == LEADER_ADDR
-    bench.hub.consensus.leader = 0
+    bench.hub.cluster.leader = 0
     with pytest.raises(NoQuorum):
         await change(*books)
-    bench.hub.consensus.leader = 1
+    bench.hub.cluster.leader = 1
     await change(*books)
     await bench.close()

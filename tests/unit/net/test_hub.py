@@ -7,6 +7,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 from line_bench import turns
+from tests.cluster.lone_node import LoneNode
 
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
@@ -56,6 +57,7 @@ class Bench:
         self.counters = Counters()
         self.broker = Broker(self.counters, retained_max=1)
         self.store = MemoryStore()
+        node = LoneNode(self.store)
         self.hub = Hub(
             config=msgspec.convert({}, Config),
             broker=self.broker,
@@ -63,6 +65,8 @@ class Bench:
             clock=self.clock,
             counters=self.counters,
             is_captured=lambda _topic: True,
+            log=node,
+            cluster=node,
         )
 
     def outlet(self) -> Outlet:

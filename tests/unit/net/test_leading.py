@@ -11,7 +11,6 @@ from twin_bench import Cluster
 from penstock.core.commands import SinkBegan
 from penstock.model.stages import Stage, stage_topic
 from penstock.net.clock import SteadyClock
-from penstock.net.cluster_view import Lone
 from penstock.net.queue import QueueConnection
 from penstock.obs.reasons import DisconnectReason
 from penstock.testing import VirtualClock
@@ -108,16 +107,6 @@ def test_a_node_that_was_hours_ahead_takes_the_time_of_the_cluster_at_once():
     steady.follow(start_ms - 7_200_000)
     clock.advance(1)
     assert steady.now_ms() == start_ms - 7_199_000
-
-
-# ── who is there
-
-
-def test_a_broker_on_its_own_is_all_there_is():
-    lone = Lone()
-    assert lone.present() == {lone.node_id}
-    assert lone.is_leader
-    assert not lone.is_clustered
 
 
 # ── signatures

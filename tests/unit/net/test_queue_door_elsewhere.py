@@ -42,14 +42,14 @@ CHANGES = [*sorted(HANDLERS.keys() - READS - AT_ANY_NODE), "ack", "subscribe"]
 
 @pytest.mark.parametrize("kind", [*CHANGES, *sorted(READS)])
 async def test_follower_names_the_leader_whatever_is_asked(bench, kind):
-    bench.hub.consensus = Node(leader=2)
+    bench.hub.cluster = Node(leader=2)
     peer = bench.peer()
     assert error_of(await peer.ask(request(kind))) == ("not_leader", LEADER_ADDR, 0)
     assert (await peer.ask(request(kind, 9))).request_id == 9
 
 
 async def test_every_request_of_a_run_is_answered(bench):
-    bench.hub.consensus = Node(leader=2)
+    bench.hub.cluster = Node(leader=2)
     peer = bench.peer()
     peer.send(produce(), produce(), ack(1), ack(2), nack(3), delete_topic(), poll())
     assert peer.codes() == ["not_leader"] * 7
@@ -58,16 +58,16 @@ async def test_every_request_of_a_run_is_answered(bench):
 
 @pytest.mark.parametrize("kind", CHANGES)
 async def test_changes_are_refused_while_nobody_leads(bench, kind):
-    bench.hub.consensus = Node(leader=0)
+    bench.hub.cluster = Node(leader=0)
     peer = bench.peer()
     assert error_of(await peer.ask(request(kind))) == ("not_leader", "", 100)
-    bench.hub.consensus.is_writable = False
+    bench.hub.cluster.is_writable = False
     assert error_of(await peer.ask(request(kind))) == ("no_quorum", "", 1_000)
 
 
 @pytest.mark.parametrize("kind", sorted(READS))
 async def test_nothing_is_read_during_an_election_for_the_node_may_be_behind(bench, kind):
-    bench.hub.consensus = Node(leader=0)
+    bench.hub.cluster = Node(leader=0)
     assert error_of(await bench.peer().ask(request(kind))) == ("not_leader", "", 100)
 
 
@@ -75,12 +75,12 @@ async def test_nothing_is_read_during_an_election_for_the_node_may_be_behind(ben
 async def test_what_is_there_can_be_read_without_a_quorum(bench, kind):
     peer = bench.peer()
     await peer.ask(produce(b"before"))
-    bench.hub.consensus = Node(leader=0, is_writable=False)
+    bench.hub.cluster = Node(leader=0, is_writable=False)
     asked = request(kind)
     if kind in {"fetch", "locate"}:
         getattr(asked, kind).topic = TOPIC
     assert (await peer.ask(asked)).WhichOneof("kind") != "error"
-    assert bench.hub.consensus.asked == []
+    assert bench.hub.cluster.asked == []
 
 
 @pytest.mark.parametrize("kind", ["produce", "stats"])
@@ -88,21 +88,21 @@ async def test_what_is_there_can_be_read_without_a_quorum(bench, kind):
     ("state", "text"), [(NodeState.WAITING, "cluster init"), (NodeState.REMOVED, "removed")]
 )
 async def test_node_of_no_cluster_says_so(bench, state, text, kind):
-    bench.hub.consensus = Node(leader=0, is_writable=False, state=state)
+    bench.hub.cluster = Node(leader=0, is_writable=False, state=state)
     response = await bench.peer().ask(request(kind))
     assert error_of(response) == ("no_quorum", "", 1_000)
     assert text in response.error.message
 
 
 async def test_stats_tell_who_leads_in_which_term(bench):
-    bench.hub.consensus = Node(leader=1)
+    bench.hub.cluster = Node(leader=1)
     told = (await bench.peer().ask(stats())).stats
     assert (told.current_leader, told.current_term, told.is_leader) == (1, 7, True)
     assert told.last_log_index == 43
 
 
 async def test_node_without_a_quorum_tells_that_in_its_stats(bench):
-    bench.hub.consensus = Node(leader=0, is_writable=False)
+    bench.hub.cluster = Node(leader=0, is_writable=False)
     told = (await bench.peer().ask(stats())).stats
     assert (told.current_leader, told.is_leader) == (0, False)
 
@@ -111,7 +111,7 @@ async def test_node_without_a_quorum_tells_that_in_its_stats(bench):
 
 
 async def test_read_waits_until_it_is_sure_to_be_current(bench):
-    node = bench.hub.consensus = Node(leader=1)
+    node = bench.hub.cluster = Node(leader=1)
     node.error = "wait"
     peer = bench.peer()
     peer.send(stats())
@@ -128,13 +128,13 @@ async def test_read_waits_until_it_is_sure_to_be_current(bench):
     [(LeadershipLost("another leads"), "not_leader"), (NoQuorum("few"), "no_quorum")],
 )
 async def test_read_that_cannot_be_confirmed_is_refused(bench, error, code):
-    bench.hub.consensus = Node(leader=1)
-    bench.hub.consensus.error = error
+    bench.hub.cluster = Node(leader=1)
+    bench.hub.cluster.error = error
     assert (await bench.peer().ask(stats())).error.code == code
 
 
 async def test_barrier_that_comes_too_late_harms_nobody(bench):
-    node = bench.hub.consensus = Node(leader=1)
+    node = bench.hub.cluster = Node(leader=1)
     node.error = "wait"
     peer = bench.peer()
     peer.send(stats())
@@ -145,7 +145,7 @@ async def test_barrier_that_comes_too_late_harms_nobody(bench):
 
 
 async def test_changes_pass_no_barrier(bench):
-    node = bench.hub.consensus = Node(leader=1)
+    node = bench.hub.cluster = Node(leader=1)
     assert (await bench.peer().ask(produce())).HasField("produced")
     assert node.asked == []
 
@@ -159,14 +159,14 @@ def bootstrap(*ids):
 
 
 async def test_bootstrap_is_taken_by_any_node(bench):
-    node = bench.hub.consensus = Node(leader=0, is_writable=False, state=NodeState.WAITING)
+    node = bench.hub.cluster = Node(leader=0, is_writable=False, state=NodeState.WAITING)
     assert (await bench.peer().ask(bootstrap(1, 2))).HasField("ok")
     members = [Member(1, "10.0.0.1:7700"), Member(2, "10.0.0.2:7700")]
     assert node.asked[0][:2] == ("bootstrap", members)
 
 
 async def test_bootstrap_that_does_not_fit_is_refused_with_what_to_do(bench):
-    node = bench.hub.consensus = Node(leader=0)
+    node = bench.hub.cluster = Node(leader=0)
     node.error = ClusterError("other nodes", "name the same ones")
     response = await bench.peer().ask(bootstrap(1))
     assert response.error.code == "bootstrap_failed"
@@ -175,7 +175,7 @@ async def test_bootstrap_that_does_not_fit_is_refused_with_what_to_do(bench):
 
 @pytest.mark.parametrize("ids", [[0], [1, 65_536], list(range(1, 40))])
 async def test_lists_of_nodes_are_bounded(bench, ids):
-    node = bench.hub.consensus = Node(leader=0)
+    node = bench.hub.cluster = Node(leader=0)
     assert (await bench.peer().ask(bootstrap(*ids))).error.code in {"bootstrap_failed", "limit"}
     assert node.asked == []
 
@@ -192,7 +192,7 @@ async def test_channel_for_messages_ends_with_the_leadership(bench):
     peer.send(produce(), subscribe())
     await bench.rest()
     [item] = peer.pushed()
-    bench.hub.consensus = Node(leader=2)
+    bench.hub.cluster = Node(leader=2)
     peer.send(ack(item.lease_id))
     assert peer.connection.reason is DisconnectReason.LEADERSHIP_LOST
 

@@ -18,7 +18,7 @@ from penstock.core.commands import (
     TopicConfigured,
 )
 from penstock.model.dead_letters import dead_letter_topic
-from penstock.net.cluster_view import NO_NODE, node_of, node_of_worker
+from penstock.net.node_numbers import NO_NODE, node_of, node_of_worker
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.binary import client as binary
 from penstock.wire.mqtt import encode

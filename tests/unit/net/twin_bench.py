@@ -116,8 +116,8 @@ class Node:
             counters=self.counters,
             is_captured=lambda topic: not topic.startswith(b"live/"),
             log=self,
+            cluster=self,
         )
-        self.hub.cluster = self
         self.hub.desks = Desks(self.hub)
         self.hub.producing = Producing(self.hub)
         self.hub.sinks = Sinks(self.hub, self.store)

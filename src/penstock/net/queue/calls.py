@@ -233,7 +233,7 @@ def _bootstrap(door: "QueueConnection", message: queue_pb2.Bootstrap, slot: Slot
 
     if not _is_refused(slot, _nodes_fault(message)):
         members = [Member(node.id, node.peer_addr) for node in message.nodes]
-        door.hub.consensus.bootstrap(members, begun)
+        door.hub.cluster.bootstrap(members, begun)
 
 
 def _nodes_fault(message: queue_pb2.Bootstrap) -> Fault | None:

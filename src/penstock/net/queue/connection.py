@@ -188,7 +188,7 @@ class QueueConnection(Connection):
             return
         monotonic, replies = self._hub.monotonic, self.replies
         turn_ends_at = monotonic() + TURN_S
-        handlers = self._handlers if self.hub.consensus.is_leader else self._elsewhere
+        handlers = self._handlers if self.hub.cluster.is_leader else self._elsewhere
         for position, event in enumerate(events):
             if position and monotonic() > turn_ends_at:
                 self._hold(events[position:])
@@ -303,7 +303,7 @@ class QueueConnection(Connection):
 
     def _serve(self, call: Call, slot: Slot) -> None:
         """Do what was asked; what is read must be current, also if others may lead by now."""
-        consensus = self.hub.consensus
+        consensus = self.hub.cluster
         if not consensus.is_clustered or call.kind not in READS:
             HANDLERS[call.kind](self, call.message, slot)
             return
@@ -325,7 +325,7 @@ class QueueConnection(Connection):
         self._turn_away("ack", len(run.leases), run.request_ids)
 
     def _on_call_elsewhere(self, call: Call, now_ms: int) -> None:
-        if misplaced(self.hub.consensus, call.kind) is None:
+        if misplaced(self.hub.cluster, call.kind) is None:
             self._on_call_here(call, now_ms)
         else:
             self._turn_away(call.kind, 1, [call.request_id] if call.request_id else None)
@@ -340,7 +340,7 @@ class QueueConnection(Connection):
         if self._push is not None:
             self.close(DisconnectReason.LEADERSHIP_LOST, "this node leads no longer")
             return
-        fault = misplaced(self.hub.consensus, kind)
+        fault = misplaced(self.hub.cluster, kind)
         assert fault is not None
         self.replies.open(count, ids).fail(fault)
 

@@ -231,7 +231,7 @@ class _Count:
             self._respond()
 
     def _respond(self) -> None:
-        consensus = self._hub.consensus
+        consensus = self._hub.cluster
         result = StatsResult(
             last_applied=self._hub.broker.index,
             current_leader=consensus.leader,
