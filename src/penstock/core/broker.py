@@ -118,7 +118,7 @@ _GROUP_COMMANDS = (
     DeadLettered,
 )
 _SINK_COMMANDS = (SinkBegan, SinkAdvanced, SinkEnded, SinkForgotten)
-_OfSession = Subscribed | Unsubscribed | Acknowledged | Received | Released
+_OfSession = Subscribed | Unsubscribed | Received | Released
 
 _STIRRING = (
     GroupMade,
@@ -396,8 +396,10 @@ class Broker:
             effects.controls.append(UnsubscribeAnswer(outlet, command.packet_id))
 
     def _acknowledged(self, command: Acknowledged, _outlet: Any, effects: Effects) -> None:
-        session = self._meant(command)
-        if session is None:
+        session = self.sessions.get(command.client_id)
+        if session is None or command.connection not in {0, session.connection}:
+            return  # a newer connection has the session, to which this is repeated
+        if self._is_contained(session):
             return
         self.acknowledge(session, command.kind, command.packet_ids, effects)
 

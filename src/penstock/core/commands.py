@@ -144,12 +144,18 @@ class Offered(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
 
 
 class Acknowledged(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
-    """PUBACK, PUBREC or PUBCOMP (``kind``) from a subscriber."""
+    """PUBACK, PUBREC or PUBCOMP (``kind``) from a subscriber.
+
+    ``connection``: the one that it came by; 0: not asked, as with ``origin``. In a cluster it may
+    be late, and the client be at another node by then, where all that was unfinished is repeated
+    to it and acknowledged again. So it is void then: a PUBREL for what is about to be repeated
+    would have the client take the repetition for a new message.
+    """
 
     client_id: bytes
     kind: int
     packet_ids: list[int]
-    origin: int = 0
+    connection: int = 0
 
 
 class Received(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):

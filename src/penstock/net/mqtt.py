@@ -484,7 +484,7 @@ class MqttConnection(Connection):
             detail = f"acknowledgement {kind} does not fit the QoS of packet {wrong}"
             self.close(DisconnectReason.PROTOCOL_VIOLATION, detail)
         elif session.durable:
-            command = Acknowledged(self._client_id, kind, packet_ids, session.origin)
+            command = Acknowledged(self._client_id, kind, packet_ids, self._number)
             hub.pipeline.submit(command, self, durable=True)
         else:
             effects = Effects()

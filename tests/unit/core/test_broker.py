@@ -215,6 +215,20 @@ def test_commands_for_a_session_that_is_gone_do_nothing():
     assert not bench.broker.sessions
 
 
+def test_an_acknowledgement_of_an_earlier_connection_is_void():
+    """It came by another node, and is late; here the message is being repeated already."""
+    bench = Bench()
+    bench.open("ann")
+    bench.subscribe("ann", (b"a", 2))
+    bench.publish(b"a", b"x", qos=2)
+    assert bench.open("ann").deliveries == {"ann#2": [(b"", None, 2 | DELIVER_DUP, 1, 1)]}
+    late = Acknowledged(b"ann", PUBREC, [1], connection=1)
+    assert not bench.apply(late).acks
+    assert [state for _, _, state, _ in bench.broker.sessions[b"ann"].unfinished()] == [2]
+    own = Acknowledged(b"ann", PUBREC, [1], connection=2)
+    assert bench.apply(own).acks == {("ann#2", PUBREL): [1]}
+
+
 def test_unsubscribing_is_answered_even_if_nothing_matched():
     bench = Bench()
     bench.open("ann")
