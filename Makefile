@@ -9,10 +9,11 @@ DATA   ?= penstock-data
 SEED   ?= 0
 SEEDS  ?= 1000
 STEPS  ?= 2000
+ROUNDS ?= 20
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test quick lint sim bench docs clean
+.PHONY: help install serve test quick lint sim chaos bench docs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -59,6 +60,9 @@ lint: $(VENV)/.dev ## style, types and layers only
 
 sim: $(VENV)/.dev ## simulate clusters with faults: SEED=first SEEDS=how-many STEPS=of-each
 	$(BIN)/python -m tests.raft.simulation --seed $(SEED) --seeds $(SEEDS) --steps $(STEPS) $(ARGS)
+
+chaos: $(VENV)/.dev ## real nodes under load and faults: ROUNDS=how-many [SEED=number]
+	$(BIN)/python -m tests.chaos --rounds $(ROUNDS) --seed $(SEED) $(ARGS)
 
 docs: $(VENV)/.dev ## write the generated reference pages anew
 	$(BIN)/python -m tests.generate

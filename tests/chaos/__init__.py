@@ -1,0 +1,16 @@
+"""The live campaign: real nodes under load, with faults, and a checker of what clients were told.
+
+==============  ==================================================================================
+``network``     the links between nodes: a relay in front of each, that cuts, delays and trickles
+``ground``      the nodes: processes, their directories and ports, what can be done to them
+``history``     what clients asked and were told, and when
+``actors``      the clients of queues, streams and the binary protocol; ``mqtt`` has those of MQTT
+``load``        all of them together, for one round
+``faults``      what happens to the cluster in the middle of a round
+``checker``     what must hold, as pure functions of the history and the journals
+``linear``      whether a history is that of one log
+``campaign``    rounds: load, fault, healing, check; the verdict
+==============  ==================================================================================
+
+``python -m tests.chaos --help``, or ``make chaos ROUNDS=200``.
+"""

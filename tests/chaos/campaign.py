@@ -1,0 +1,176 @@
+"""Rounds: load, a fault in the middle, healing, check. Some rounds on one cluster, then a new one.
+
+The seed decides what is done, not what becomes of it: a round that failed does not fail again for
+sure. So what is left of it, logs and data, is kept.
+"""
+
+import asyncio
+import random
+import statistics
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from penstock.errors import StorageError
+from penstock.store.lmdb_store import LmdbStore
+from penstock.store.verify import verify
+from tests.chaos.faults import FAULTS, Outcome
+from tests.chaos.ground import Ground
+from tests.chaos.history import History, now
+from tests.chaos.load import Audience, Load
+
+__all__ = ["Campaign"]
+
+ROUNDS_OF_A_CLUSTER = 20
+FEW_ENTRIES = 300
+"""Kept for nodes that come back, on some clusters: whoever is away for seconds needs a copy."""
+SHOWN_MAX = 12
+"""Complaints of a round that are printed."""
+
+
+class Campaign:
+    """All rounds, and the verdict."""
+
+    def __init__(
+        self,
+        seed: int,
+        faults: Sequence[str] = (),
+        directory: Path | None = None,
+        sizes: Sequence[int] = (3, 3, 3, 5),
+    ) -> None:
+        self.seed = seed
+        self.failed: list[str] = []
+        self.failovers: list[float] = []
+        self.seen: Counter[str] = Counter()
+        self._sizes = sizes
+        self._dice = random.Random(seed)
+        self._faults = list(faults) or list(FAULTS)
+        self._directory = directory or Path(tempfile.mkdtemp(prefix="penstock-chaos-"))
+        self._began = now()
+
+    async def run(self, rounds: int) -> bool:
+        """Run so many rounds; whether all was well."""
+        done = 0
+        while done < rounds:
+            count = min(ROUNDS_OF_A_CLUSTER, rounds - done)
+            done += await self._cluster(done, count)
+        self._conclude(rounds)
+        return not self.failed
+
+    def _conclude(self, rounds: int) -> None:
+        seen = ", ".join(f"{name} {count}" for name, count in sorted(self.seen.items()))
+        print(f"{rounds} rounds, seed {self.seed}, {now() - self._began:.0f} s: {seen}")
+        if self.failovers:
+            times = sorted(self.failovers)
+            print(
+                f"leader killed to first acknowledged write, {len(times)} times:"
+                f" median {statistics.median(times):.2f} s, longest {times[-1]:.2f} s"
+            )
+        if self.failed:
+            print(f"FAILED: {len(self.failed)} complaints; kept in {self._directory}")
+        else:
+            print("all was well: nothing acknowledged was lost, doubled or out of order")
+
+    # ── One cluster ───────────────────────────────────────────────────────────────────────────
+
+    async def _cluster(self, first: int, count: int) -> int:
+        """Some rounds on one cluster; how many. It ends with the first that fails."""
+        dice = random.Random(self._dice.random())
+        size = dice.choice(self._sizes)
+        settings = {"cluster.log_kept_entries": FEW_ENTRIES} if dice.random() < 0.5 else {}
+        ground = Ground(self._directory / f"rounds-{first}", dice, settings)
+        print(f"{size} nodes{', few entries kept' * bool(settings)}", flush=True)
+        audience = Audience(ground, dice)
+        before, done = len(self.failed), 0
+        try:
+            await ground.begin(size)
+            await audience.open()
+            while done < count and len(self.failed) == before:
+                done += 1
+                await self._round(ground, audience, dice, first + done)
+            await audience.close()
+            if len(self.failed) == before:
+                self._complain("at the end", await _compare_stores(ground))
+        except AssertionError as error:
+            self._complain("cluster", [str(error)])
+        finally:
+            await audience.close()
+            await ground.close()
+        if len(self.failed) == before:
+            ground.remove_data()
+        return max(done, 1)
+
+    async def _round(
+        self, ground: Ground, audience: Audience, dice: random.Random, number: int
+    ) -> None:
+        began = now()
+        name = dice.choices(self._faults, [FAULTS[fault][1] for fault in self._faults])[0]
+        load = Load(ground, audience, dice, str(number))
+        print(f"{number:4d}  {name:16s}", end="", flush=True)
+        complaints: list[str] = []
+        outcome = Outcome("")
+        try:
+            await load.start()
+            await asyncio.sleep(dice.uniform(0.5, 1.5))
+            outcome = await FAULTS[name][0](ground, dice)
+            await ground.network.heal(late=dice.random() < 0.5)
+            await asyncio.sleep(dice.uniform(0.0, 0.5))
+            await ground.until_healthy()
+            complaints = load.check(await load.finish())
+        except AssertionError as error:
+            complaints = [str(error) or repr(error), *load.history.complaints]
+        finally:
+            load.abandon()
+        self._note(load.history, name, outcome)
+        acknowledged = sum(op.is_ok for op in load.history.ops)
+        print(f" {now() - began:5.1f} s  {acknowledged:5d} ok  {outcome.text}", flush=True)
+        if complaints:
+            story = ground.directory / "story.txt"
+            story.write_text("\n".join(load.story()))
+        self._complain(f"round {number} ({name})", complaints)
+
+    def _note(self, history: History, name: str, outcome: Outcome) -> None:
+        self.seen[name] += 1
+        if outcome.leader_lost:
+            heard = [
+                op.returned
+                for op in history.ops
+                if op.kind == "numbered" and op.is_ok and op.returned > outcome.leader_lost + 0.1
+            ]
+            self.failovers.append(min(heard, default=outcome.leader_lost) - outcome.leader_lost)
+
+    def _complain(self, where: str, complaints: Sequence[str]) -> None:
+        for complaint in complaints[:SHOWN_MAX]:
+            print(f"      {where}: {complaint}", flush=True)
+        if len(complaints) > SHOWN_MAX:
+            print(f"      … and {len(complaints) - SHOWN_MAX} more", flush=True)
+        self.failed += [f"{where}: {complaint}" for complaint in complaints]
+
+
+async def _compare_stores(ground: Ground) -> list[str]:
+    """Stop all nodes; their stores are sound, and the journal is the same, byte by byte."""
+    for number in ground.nodes:
+        await ground.terminate(number)
+    found, logs = [], {}
+    for number, node in ground.nodes.items():
+        try:
+            found += [f"the store of node {number}: {fault}" for fault in verify(node.data).faults]
+            logs[number] = _committed_log(node.data)
+        except StorageError as error:
+            found.append(f"the store of node {number}: {error}")
+    for number, log in logs.items():
+        for other, theirs in logs.items():
+            differing = [i for i in log.keys() & theirs.keys() if log[i] != theirs[i]]
+            if number < other and differing:
+                found.append(f"nodes {number} and {other} differ in entry {min(differing)}")
+    return found
+
+
+def _committed_log(data: Path) -> dict[int, bytes]:
+    store = LmdbStore(data)
+    try:
+        low, high = store.first_index, store.next_index
+        return {entry.index: entry.data for entry in store.log_entries(low, high, 1 << 30)}
+    finally:
+        store.close()
