@@ -6,6 +6,7 @@ sure. So what is left of it, logs and data, is kept.
 
 import asyncio
 import random
+import shutil
 import statistics
 import tempfile
 from collections import Counter
@@ -70,6 +71,7 @@ class Campaign:
         if self.failed:
             print(f"FAILED: {len(self.failed)} complaints; kept in {self._directory}")
         else:
+            shutil.rmtree(self._directory, ignore_errors=True)
             print("all was well: nothing acknowledged was lost, doubled or out of order")
 
     # ── One cluster ───────────────────────────────────────────────────────────────────────────

@@ -78,7 +78,7 @@ class Ground:
 
     async def add(self, number: int) -> Node:
         """Start a new node, which waits to be part of something."""
-        ports = [_free_port() for _ in range(3)]
+        ports = _free_ports(3)
         node = Node(number, self.directory, ports, await self.network.add(number, ports[2]))
         self.nodes[number] = node
         self.launch(number)
@@ -259,9 +259,10 @@ async def _done(value: bool) -> bool:
     return value
 
 
-def _free_port() -> int:
-    """One that nobody has; not by the seed, for another campaign may run beside this one."""
-    while True:
+def _free_ports(count: int) -> list[int]:
+    """Some that nobody has; not by the seed, for another campaign may run beside this one."""
+    ports: set[int] = set()
+    while len(ports) < count:
         port = random.SystemRandom().choice(PORTS)
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -269,4 +270,5 @@ def _free_port() -> int:
                 probe.bind((HOST, port))
             except OSError:
                 continue
-            return port
+        ports.add(port)
+    return list(ports)

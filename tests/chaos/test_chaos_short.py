@@ -20,7 +20,7 @@ def seed():
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_nothing_acknowledged_is_lost_doubled_or_out_of_order_whatever_happens_to_nodes(tmp_path):
-    campaign = Campaign(seed(), SHORT, tmp_path, sizes=(3,))
+def test_nothing_acknowledged_is_lost_doubled_or_out_of_order_whatever_happens_to_nodes():
+    campaign = Campaign(seed(), SHORT, sizes=(3,))
     asyncio.run(campaign.run(3))
-    assert not campaign.failed
+    assert not campaign.failed, "what is left of it is where the output says"
