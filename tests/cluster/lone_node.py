@@ -16,6 +16,7 @@ class LoneNode:
 
     node_id = _LONE_ID
     is_clustered = False
+    is_lone = True
     is_leader = True
     is_writable = True
     leader = _LONE_ID

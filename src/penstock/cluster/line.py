@@ -39,6 +39,10 @@ class Log(Protocol):
     """Where batches go."""
 
     @property
+    def is_lone(self) -> bool:
+        """Whether no other node gets what is written here."""
+
+    @property
     def term(self) -> int:
         """The term of now: what a leader decides counts in no other (``Batch.term``)."""
 

@@ -32,6 +32,7 @@ from penstock.net.clock import Clock
 from penstock.net.feed import Feed
 from penstock.net.foreign import commands_of, live_of
 from penstock.net.line_figures import LineFigures
+from penstock.net.line_group import LineGroup, Step
 from penstock.net.refusals import drop_of, reason_of
 from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
@@ -41,12 +42,6 @@ from penstock.store.store import Commit, Store
 
 __all__ = ["Pipeline", "Step"]
 
-Step = tuple[Command | None, Any, bool]
-"""A command, the outlet that waits for its answer (or None), and whether it needs the disk.
-
-None for a command: the outlet only wants to know that its turn has come.
-"""
-
 WAITING_S = 1.0
 """How long after an acknowledged publish captured messages must leave room for the next."""
 
@@ -54,43 +49,13 @@ OVERHEAD_BYTES = 512
 """What a message or an event takes in memory beside its topic and payload, about."""
 
 FOLLOWED_INTERVAL_S = 0.002
-"""The same wait while somebody follows the journal: they see messages only after the commit."""
+"""The same wait while somebody sees messages only after the commit: who follows the journal, and
+the subscribers of other nodes."""
 
 RETRY_S = 0.5
 """Pause before a commit is tried again for commands that nobody is there to repeat."""
 
 _log = get_logger("pipeline")
-
-
-class _Group:
-    """What is committed together: the batch, the commands it holds, and since when they wait."""
-
-    __slots__ = (
-        "batch",
-        "began_at",
-        "is_patient",
-        "is_urgent",
-        "opened_at",
-        "overhead_bytes",
-        "steps",
-        "tell",
-    )
-
-    def __init__(self) -> None:
-        self.batch = Batch()
-        self.steps: list[Step] = []
-        self.tell: list[tuple[bytes, int, int, Any, int]] = []
-        """Who wants to know offsets: topic, place among its messages, how many, outlet, time."""
-        self.began_at = 0.0
-        """When the first command that needs the disk joined; 0 if none has."""
-        self.opened_at = 0.0
-        """The same of those that are not applied yet."""
-        self.overhead_bytes = 0
-        """Memory that commands take beside the payloads, about."""
-        self.is_patient = False
-        """Whether some command needs the disk, but not at once."""
-        self.is_urgent = False
-        """Whether some command waits for the disk: captured messages alone can take their time."""
 
 
 class Pipeline:
@@ -134,8 +99,8 @@ class Pipeline:
         self._checkpointer = Checkpointer(broker)
         self._loop = asyncio.get_running_loop()
         self._log = log
-        self._open = _Group()
-        self._in_flight: _Group | None = None
+        self._open = LineGroup()
+        self._in_flight: LineGroup | None = None
         self.next_sequence = store.next_sequence
         """The sequence after the last message that was applied (or, first, after recovery)."""
         self.next_index = store.next_index
@@ -309,7 +274,7 @@ class Pipeline:
     @property
     def _patience_s(self) -> float:
         """How long captured messages may wait for company."""
-        if self._feed.is_wanted:
+        if self._feed.is_wanted or not self._log.is_lone:
             return min(FOLLOWED_INTERVAL_S, self._capture_interval_s)
         return self._capture_interval_s
 
@@ -448,7 +413,7 @@ class Pipeline:
         if self._commit_timer is not None:
             self._commit_timer.cancel()
             self._commit_timer = None
-        self._in_flight, self._open = self._open, _Group()
+        self._in_flight, self._open = self._open, LineGroup()
         self.is_congested = False
         if self._applies_first:
             self.next_sequence += self._in_flight.batch.count
@@ -532,7 +497,7 @@ class Pipeline:
                 first = firsts[topic] + place
                 self._broker.producers.note(topic, producer, seq, first, count)
 
-    def _apply_committed(self, group: _Group, commit: Commit) -> None:
+    def _apply_committed(self, group: LineGroup, commit: Commit) -> None:
         self._begin(commit)
         self._observe(group)
         self._apply(group.steps)
@@ -569,10 +534,10 @@ class Pipeline:
         """The messages of these ids have left the line."""
         self.receiving -= {(command.client_id, number) for number in command.packet_ids}
 
-    def _observe(self, group: _Group) -> None:
+    def _observe(self, group: LineGroup) -> None:
         self._figures.waited((command for command, _, _ in group.steps), group.opened_at)
 
-    def _tell_offsets(self, group: _Group, commit: Commit) -> None:
+    def _tell_offsets(self, group: LineGroup, commit: Commit) -> None:
         """Tell those who want to know where their messages lie; they waited for it."""
         firsts = dict(zip(group.batch.groups, commit.first_offsets, strict=True))
         self._figures.told(sum([count for _, _, count, _, _ in group.tell]), group.opened_at)

@@ -148,6 +148,10 @@ class Node:
         return self.cluster.is_clustered
 
     @property
+    def is_lone(self) -> bool:
+        return len(self.cluster.nodes) == 1
+
+    @property
     def is_leader(self) -> bool:
         return self.cluster.leader == self.node_id
 
