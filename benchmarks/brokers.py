@@ -31,6 +31,7 @@ __all__ = [
     "RedisBroker",
     "SyncedRedisBroker",
     "TrustedKey",
+    "free_port",
     "parse_metrics",
 ]
 
@@ -61,7 +62,7 @@ class Broker(ABC):
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         self.directory = directory
         self.settings = settings
-        self.port = _free_port()
+        self.port = free_port()
         self._log = directory / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -154,7 +155,7 @@ class PenstockBroker(Broker):
     def command(self) -> list[str]:
         command = [*self.launcher, self.program() or "penstock", "serve"]
         command += ["--data", str(self.directory / "data"), "--listen", f"{HOST}:{self.port}"]
-        command += ["--http-listen", f"{HOST}:{_free_port()}", "--log-level", "warning"]
+        command += ["--http-listen", f"{HOST}:{free_port()}", "--log-level", "warning"]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
         return command
@@ -254,7 +255,8 @@ def parse_metrics(text: str) -> Metrics:
     return samples
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on at the moment."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])

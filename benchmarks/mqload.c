@@ -56,6 +56,7 @@
  *             drop when flooded is so measured at the rate that it sustains without loss.
  *   -r RATE   open loop: message k is stamped with the time at which it was *due*, so that waiting
  *             in the generator counts as latency. The generator spins instead of sleeping.
+ *   -z        it sleeps: for brokers that need the core on which it would spin (with -r)
  * What is watched
  *   -B PID    the broker, for its CPU time and resident memory
  *   -D SECS   give up on outstanding deliveries after that long without any (2)
@@ -73,6 +74,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -426,6 +428,14 @@ static void publish_due(u64 start, u64 now) {  /* message k belongs to publisher
   }
 }
 
+static void rest(u64 start) {  /* until the next message is due, or there is something to read */
+  u64 now = now_ns(), next = start + (u64)(sum.sent * 1e9 / opt.rate);
+  if (next <= now) return;
+  struct timespec left = {.tv_sec = (next - now) / SECOND, .tv_nsec = (next - now) % SECOND};
+  struct pollfd any = {.fd = epoll, .events = POLLIN};
+  ppoll(&any, 1, &left, NULL);
+}
+
 static bool all_arrived(void) {
   if (sum.delivered < sum.sent * opt.subscribers) return false;
   return !answered || sum.acked >= sum.sent;
@@ -450,6 +460,7 @@ times run(void) {
     if (t.published && (all_arrived() || now - progress > (u64)(opt.drain * 1e9))) break;
     if (!t.published && opt.rate > 0) publish_due(t.start, now);
     else if (!t.published) going = publish_saturated(now);
+    if (opt.sleeps && !t.published) rest(t.start);
     pump(going && !t.published ? 0 : 5);
     if (sum.delivered != seen_delivered) t.last_delivery = progress = now_ns();
     if (sum.acked != seen_acked) progress = now_ns();
@@ -591,11 +602,12 @@ static void check_options(void) {
   if ((mode->load || mode->poll) && opt.publishers > 1)
     fail(EXIT_USAGE, "-P: one with %s", mode->name);
   if (opt.window < 1) fail(EXIT_USAGE, "-w: at least 1");
+  if (opt.sleeps && opt.rate <= 0) fail(EXIT_USAGE, "-z: only with -r");
   check_queue_options();
 }
 
 static void read_options(int argc, char **argv) {
-  const char *letters = "A:B:D:F:H:I:P:RS:W:ab:c:d:e:f:i:j:k:l:m:n:p:q:r:s:t:u:w:x:y";
+  const char *letters = "A:B:D:F:H:I:P:RS:W:ab:c:d:e:f:i:j:k:l:m:n:p:q:r:s:t:u:w:x:yz";
   for (int letter; (letter = getopt(argc, argv, letters)) != -1;) switch (letter) {
     case 'A': opt.style = style_named(optarg); break;
     case 'B': opt.broker = atoi(optarg); break;
@@ -628,6 +640,7 @@ static void read_options(int argc, char **argv) {
     case 'w': opt.window = atoi(optarg); break;
     case 'x': opt.prefix = optarg; break;
     case 'y': opt.producer_ids = true; break;
+    case 'z': opt.sleeps = true; break;
     default: fail(EXIT_USAGE, "the options are listed at the top of mqload.c");
   }
   if (opt.subscribers < 0) opt.subscribers = mode->subscribers;

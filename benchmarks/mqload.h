@@ -84,7 +84,7 @@ extern struct options {
   const char *host, *prefix, *frames;
   int port, publishers, subscribers, background, filters, topics, qos, per_write, window, broker;
   int payload_min, payload_max, wall_max, per_frame, jobs, consumers;
-  bool random_topics, wildcard, acknowledge, producer_ids;
+  bool random_topics, wildcard, acknowledge, producer_ids, sleeps;
   enum style style;
   u64 messages, held, kept;
   long long credit;

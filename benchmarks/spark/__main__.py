@@ -5,8 +5,8 @@ import json
 import sys
 from pathlib import Path
 
+from benchmarks.figures import Figure, render
 from benchmarks.spark.cases import CASES
-from benchmarks.spark.figures import Figure, render
 from benchmarks.spark.ground import Ground
 
 BUILD = Path(__file__).parents[1] / "build" / "data"

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 from pyspark.sql import DataFrame
 
+from benchmarks.figures import Figure
 from benchmarks.spark.disturbance import disturb
-from benchmarks.spark.figures import Figure
 from benchmarks.spark.ground import Ground, interleaved, rate, ratio
 from penstock.client import connect
 

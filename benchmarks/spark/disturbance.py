@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from statistics import median, quantiles
 
-from benchmarks.spark.figures import Figure
+from benchmarks.figures import Figure
 from benchmarks.spark.ground import Ground
 from penstock.client import connect
 

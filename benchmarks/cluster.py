@@ -1,0 +1,269 @@
+"""``python -m benchmarks.cluster``: how fast three nodes are, and one beside an earlier revision.
+
+::
+
+    python -m benchmarks.cluster                                   # all cases of three nodes
+    python -m benchmarks.cluster produce failover --rounds 3       # some of them
+    python -m benchmarks.cluster single --earlier ../before        # a checkout of that revision
+
+Each round has a cluster of its own, which all its loads are put on, one after the other. Rates are
+the best of the rounds, with all of them beside; latencies and times are medians.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+
+from benchmarks import generator, machine
+from benchmarks.brokers import BrokerError, PenstockBroker
+from benchmarks.comparison import Comparison, compare
+from benchmarks.figures import Figure, render
+from benchmarks.generator import GeneratorError
+from benchmarks.rounds import Bench, Measurement, measure
+from benchmarks.table import render as render_comparisons
+from benchmarks.trio import Trio
+from benchmarks.workloads import Peer, Target, Workload, select
+from penstock.client import connect
+from penstock.errors import PenstockError
+
+BUILD = Path(__file__).parent / "build" / "data"
+
+FAILOVERS_PER_ROUND = 3
+
+SINGLE = ("Q1", "Q32", "Q50", "QM", "QL", "E", "F", "A1", "R1w", "X1", "X50", "BP1", "BP64", "ACK")
+"""What one node is asked, beside an earlier one: all that waits for the disk, and some beside."""
+
+AS_FAST = Target(0.97)
+"""Within what two runs of the same revision differ by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A load on three nodes, in the generator's options; the figure that counts, and its goal."""
+
+    id: str
+    what: str
+    load: str
+    key: str = "acked_per_s"
+    unit: str = "msg/s"
+    goal: str = ""
+    on_follower: bool = False
+    beside: tuple[str, ...] = ()
+    """Other figures that are shown."""
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether more is better."""
+        return self.key.endswith("_per_s")
+
+
+LOADS = (
+    Case("produce", "64 in flight, 100 B", "-m queue-produce -s 100 -w 64", goal="10000"),
+    Case("many", "batches of 64, 8 at a time", "-m queue-produce -s 100 -k 64 -w 8", goal="60000"),
+    Case("crowd", "50 connections x 32", "-m queue-produce -s 100 -P 50"),
+    Case(
+        "latency",
+        "1,000 a second",
+        "-m queue-produce -s 100 -w 1000 -r 1000 -z",
+        "p50_us",
+        "us p50",
+        "<5000",
+        beside=("p99_us",),
+    ),
+    Case("sequential", "one at a time", "-m queue-produce -s 100 -w 1", "p50_us", "us p50"),
+    Case("mqtt", "QoS 1 at a follower", "-q 1 -w 100 -S 0 -s 100", on_follower=True),
+)
+CASES = (*(case.id for case in LOADS), "failover")
+
+
+@dataclass(slots=True)
+class Findings:
+    """Figures by round, of everything that is shown."""
+
+    values: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, name: str, value: float) -> None:
+        """Note a figure of this round."""
+        self.values.setdefault(name, []).append(value)
+
+
+# ── Three nodes
+
+
+def run_load(case: Case, trio: Trio, seconds: float, found: Findings) -> None:
+    """Put one load on a cluster, and note what it said, and what it cost each node."""
+    leader = trio.leader()
+    entry = trio.follower() if case.on_follower else leader
+    costs = [-node.cpu_s for node in trio.nodes]
+    load = generator.run(
+        f"{case.load} -x {case.id} -d {seconds:g} -W {seconds + 60:.0f}",
+        port=entry.port,
+        broker_pid=leader.pid,
+        seed=1,
+    )
+    if load.flaws:
+        raise BrokerError(f"{case.id}: {', '.join(load.flaws)}")
+    costs = [cost + node.cpu_s for cost, node in zip(costs, trio.nodes, strict=True)]
+    for key in (case.key, *case.beside):
+        found.add(f"{case.id} {key}", load[key])
+    us = 1e6 / max(load["acked"], 1)
+    lead = costs[trio.nodes.index(leader)]
+    found.add(f"{case.id} leader", lead * us)
+    found.add(f"{case.id} follower", (sum(costs) - lead) / (len(costs) - 1) * us)
+    trio.settled()
+
+
+def fail_over(trio: Trio, found: Findings) -> None:
+    """Kill the leader; how long until a client that knows all nodes has a message acknowledged."""
+    with connect(trio.addresses, timeout_s=60) as client:
+        client.produce("failover", b"before")
+        for _ in range(FAILOVERS_PER_ROUND):
+            leader = trio.leader()
+            started = time.perf_counter()
+            leader.kill()
+            client.produce("failover", b"after")
+            found.add("failover", time.perf_counter() - started)
+            leader.start(None)
+            trio.settled()
+
+
+def run_cluster(options: argparse.Namespace) -> list[Figure]:
+    """All rounds of the cases that were asked for."""
+    found = Findings()
+    for round_ in range(1, options.rounds + 1):
+        with Trio.running(options.data_dir) as trio:
+            for case in LOADS:
+                if case.id in options.cases:
+                    run_load(case, trio, options.seconds, found)
+            if "failover" in options.cases:
+                fail_over(trio, found)
+        print(f"round {round_} of {options.rounds}", flush=True)
+    return list(figures_of(found))
+
+
+def figures_of(found: Findings) -> Iterator[Figure]:
+    """The lines of the table."""
+    for case in LOADS:
+        values = found.values.get(f"{case.id} {case.key}")
+        if values is None:
+            continue
+        best = max(values) if case.is_rate else median(values)
+        yield Figure(case.id, case.what, best, case.unit, case.goal, tuple(values))
+        for key in case.beside:
+            told = found.values[f"{case.id} {key}"]
+            yield Figure("", "", median(told), key.replace("_us", " us"), "", tuple(told))
+        for who in ("leader", "follower"):
+            told = found.values[f"{case.id} {who}"]
+            yield Figure("", f"CPU of {who}", median(told), "us/msg", "", tuple(told))
+    times = found.values.get("failover")
+    if times is not None:
+        what = "leader killed, to an acknowledgement"
+        yield Figure("failover", what, max(times), "s, the worst", "<3", tuple(times))
+
+
+# ── One node, beside an earlier one
+
+
+def earlier(tree: Path) -> type[PenstockBroker]:
+    """The broker of another checkout, run with this one's packages."""
+    source = tree.resolve() / "src"
+    if not (source / "penstock").is_dir():
+        raise BrokerError(f"{tree} is no checkout: there is no {source / 'penstock'}")
+    fields = {"name": "earlier", "launcher": ("env", f"PYTHONPATH={source}")}
+    return type("Earlier", (PenstockBroker,), fields)
+
+
+def run_single(options: argparse.Namespace) -> list[Comparison]:
+    """Each workload on both revisions, in turn, each round the other way round."""
+    then = earlier(options.earlier)
+    now = type("Now", (earlier(Path(__file__).parents[1]),), {"name": "now"})
+    bench = Bench(
+        now,
+        {"earlier": then},
+        options.rounds,
+        options.seconds,
+        1,
+        machine.cores(),
+        options.data_dir,
+    )
+    comparisons = []
+    for workload in select(options.workloads):
+        ours = replace(workload, peer=Peer("earlier"), target=AS_FAST, floor=None)
+        if ours.figure.smaller_is_better:
+            ours = replace(ours, target=Target(1 / AS_FAST.bound))
+        comparisons.append(compare(ours, _in_turn(ours, bench, now, then)))
+        print(render_comparisons(comparisons[-1:], "now", "earlier").splitlines()[-1], flush=True)
+    return comparisons
+
+
+def _in_turn(
+    workload: Workload, bench: Bench, now: type[PenstockBroker], then: type[PenstockBroker]
+) -> Iterator[Measurement]:
+    sides = [("ours", now), ("theirs", then)]
+    for round_ in range(1, bench.rounds + 1):
+        for side, kind in sides if round_ % 2 else sides[::-1]:
+            yield measure(workload, kind, bench, side=side, round_=round_)
+
+
+# ── The command
+
+
+def main(arguments: list[str]) -> int:
+    """Run; 1 means that some goal was missed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.cluster",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("cases", nargs="*", default=list(CASES), help=f"of {', '.join(CASES)}, single")
+    add("--rounds", type=int, default=5, help="measurements of each (5; single: 7)")
+    add("--seconds", type=float, default=4.0, help="of each measurement (4)")
+    add("--data-dir", type=Path, default=BUILD, help="on a disk, not in memory")
+    add("--json", action="store_true", help="figures as lines of JSON")
+    add("--earlier", type=Path, help="single: a checkout of what to compare with")
+    add("--workloads", nargs="+", default=SINGLE, help=f"single: {' '.join(SINGLE)}")
+    options = parser.parse_args(arguments)
+    unknown = set(options.cases) - {*CASES, "single"}
+    if unknown:
+        parser.error(f"there is no case {', '.join(sorted(unknown))}")
+    if "single" in options.cases and options.earlier is None:
+        parser.error("single needs --earlier DIRECTORY, a checkout of what to compare with")
+    try:
+        generator.compiled()
+        return max([run(options) for run in _parts(options)], default=0)
+    except (BrokerError, GeneratorError, PenstockError) as error:
+        print(f"cluster: {error}", file=sys.stderr)
+        return 2
+
+
+def _parts(options: argparse.Namespace) -> Iterator[Callable[[argparse.Namespace], int]]:
+    if "single" in options.cases:
+        yield _single
+    if set(options.cases) - {"single"}:
+        yield _cluster
+
+
+def _single(options: argparse.Namespace) -> int:
+    comparisons = run_single(options)
+    if options.json:
+        print("\n".join(json.dumps(comparison.record()) for comparison in comparisons))
+    else:
+        print("\n" + render_comparisons(comparisons, "now", "earlier"))
+    return int(any(comparison.met.startswith("no") for comparison in comparisons))
+
+
+def _cluster(options: argparse.Namespace) -> int:
+    figures = run_cluster(options)
+    lines = "\n".join(json.dumps(figure.record()) for figure in figures)
+    print(lines if options.json else "\n" + render(figures))
+    return int(any(figure.is_met is False for figure in figures))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,131 @@
+"""A cluster of three, each node a process with a directory and ports of its own.
+
+The kernel decides which core they run on: with two cores, three nodes and a generator there is no
+other way. So figures are those of the whole machine, and anything else that runs shows; CPU time
+per message is what can be compared.
+"""
+
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Self
+
+from benchmarks.brokers import HOST, BrokerError, PenstockBroker, free_port
+
+__all__ = ["Node", "Trio"]
+
+NODES = 3
+PATIENCE_S = 60.0
+
+
+class Node(PenstockBroker):
+    """One of the three. It keeps its ports and its data when it is killed and started again."""
+
+    number = 0
+
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        super().__init__(directory, settings)
+        self.peer_port = free_port()
+
+    def command(self) -> list[str]:
+        """See ``Broker``."""
+        cluster = ["--node-id", str(self.number), "--peer-listen", f"{HOST}:{self.peer_port}"]
+        return [*super().command(), *cluster]
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether it says that it leads; not, if it says nothing."""
+        try:
+            return self.metrics().get("penstock_raft_is_leader") == 1
+        except OSError:
+            return False
+
+    @property
+    def applied(self) -> float:
+        """The last entry that it has applied; -1 if it does not say."""
+        try:
+            return self.metrics().get("penstock_raft_applied_index", -1.0)
+        except OSError:
+            return -1.0
+
+    @property
+    def cpu_s(self) -> float:
+        """The CPU time of all its threads so far."""
+        tasks = Path(f"/proc/{self.pid}/task").iterdir()
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+class Trio:
+    """Three nodes that have begun a cluster, while :meth:`running` is entered."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self.nodes = nodes
+
+    @classmethod
+    @contextmanager
+    def running(cls, data: Path) -> Iterator[Self]:
+        """Start all and begin; stopped, and the data removed, on the way out."""
+        data.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix="trio-", dir=data) as directory, ExitStack() as stack:
+            nodes = []
+            for number in range(1, NODES + 1):
+                home = Path(directory) / str(number)
+                home.mkdir()
+                node = Node(home, {"cluster.secret": "three-nodes-for-a-benchmark"})
+                node.number = number
+                stack.callback(node.stop)
+                node.start(None)
+                nodes.append(node)
+            trio = cls(nodes)
+            trio._begin()
+            yield trio
+
+    def _begin(self) -> None:
+        first = self.nodes[0]
+        command = [first.program() or "penstock", "cluster", "init"]
+        command += ["--server", f"{HOST}:{first.port}"]
+        for node in self.nodes:
+            command += ["--node", f"{node.number}={HOST}:{node.peer_port}@{HOST}:{node.port}"]
+        said = subprocess.run(command, capture_output=True, text=True, check=False)
+        if said.returncode:
+            raise BrokerError(f"the cluster did not begin: {said.stderr or said.stdout}")
+        self.settled()
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where clients find the nodes."""
+        return [f"{HOST}:{node.port}" for node in self.nodes]
+
+    def leader(self) -> Node:
+        """Who leads; waits until somebody does."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            for node in self.nodes:
+                if node.is_leader:
+                    return node
+            time.sleep(0.05)
+        words = "\n".join(node.last_words() for node in self.nodes)
+        raise BrokerError(f"no node leads within {PATIENCE_S:.0f} s\n{words}")
+
+    def follower(self) -> Node:
+        """One that follows."""
+        leader = self.leader()
+        return next(node for node in self.nodes if node is not leader)
+
+    def settled(self) -> None:
+        """Wait until all have applied the same."""
+        leader = self.leader()
+        deadline = time.monotonic() + PATIENCE_S
+        while len({node.applied for node in self.nodes}) > 1 or leader.applied < 0:
+            if time.monotonic() > deadline:
+                raise BrokerError(f"nodes differ after {PATIENCE_S:.0f} s")
+            time.sleep(0.05)
