@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from math import inf
 
-from penstock.client import AsyncPublisher, AsyncQueueClient, AsyncSubscriber, Backoff, Job
+from penstock.client import AsyncPublisher, AsyncQueueClient, AsyncSubscriber, Backoff, Job, Message
 from penstock.errors import PenstockError
 from tests.chaos.history import Delivery, Grant, History, Op, now
 from tests.chaos.resp import RespClient, RespError
@@ -334,7 +334,7 @@ class Follower(Actor):
     async def _take(self, subscriber: AsyncSubscriber) -> None:
         taken = []
         while len(taken) < 16 and (message := await subscriber.receive(0.1)) is not None:
-            taken.append(Delivery(self.name, message.topic, message.payload, now()))
+            taken.append(self._delivery(message))
             message.ack()
         self.deliveries += taken
         if taken:
@@ -342,3 +342,6 @@ class Follower(Actor):
                 await subscriber.flush()
         for delivery in taken:
             delivery.settled = now()
+
+    def _delivery(self, message: Message) -> Delivery:
+        return Delivery(self.name, message.topic, message.payload, now(), sequence=message.sequence)

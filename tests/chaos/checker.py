@@ -158,12 +158,13 @@ def check_deliveries(
 
 def check_settled(deliveries: Iterable[Delivery]) -> list[str]:
     """What a subscriber acknowledged, and heard to be noted, does not come again."""
-    settled: dict[tuple[str, str, bytes], float] = {}
+    settled: dict[tuple[str, int], float] = {}
     found = []
     for delivery in sorted(deliveries, key=lambda delivery: delivery.at):
-        key = (delivery.subscriber, delivery.topic, delivery.payload)
+        key = (delivery.subscriber, delivery.sequence)
         if settled.get(key, inf) < delivery.at:
-            found.append(f"{key[1]}: {key[2]!r} came to {key[0]} again after it was done")
+            name = f"{delivery.topic}: {delivery.payload.decode()}"
+            found.append(f"{name} came to {delivery.subscriber} again after it was done")
         settled[key] = min(settled.get(key, inf), delivery.settled)
     return found
 

@@ -66,6 +66,8 @@ class Delivery(msgspec.Struct):
     payload: bytes
     at: float
     qos: int = 0
+    sequence: int = 0
+    """The broker's number for it, where it tells that: two copies of a message have two."""
     settled: float = inf
     """When the subscriber heard that its acknowledgement is noted."""
 

@@ -161,12 +161,13 @@ def test_what_came_and_is_not_stored_is_found():
     assert "is not stored" in found
 
 
-def delivery(at, settled=inf):
-    return Delivery("s", "t", b"p/1", at, settled=settled)
+def delivery(at, settled=inf, sequence=7):
+    return Delivery("s", "t", b"p/1", at, sequence=sequence, settled=settled)
 
 
 def test_what_comes_again_after_it_was_settled_is_found():
     assert not checker.check_settled([delivery(1.0), delivery(2.0, 2.5)])
+    assert not checker.check_settled([delivery(3.0, sequence=8), delivery(1.0, 2.0)])
     [found] = checker.check_settled([delivery(3.0), delivery(1.0, 2.0)])
     assert "came to s again after it was done" in found
 
