@@ -411,8 +411,9 @@ class Server:
         """Whether it may be given work, and if not, why."""
         if self._is_stopping:
             return False, "shutting down"
-        if self.hub.pipeline.failure is not None:
-            return False, self.hub.pipeline.failure.message
+        failure = self.hub.pipeline.failure
+        if isinstance(failure, StorageError):  # the lack of a quorum is told by what there is now
+            return False, failure.message
         why_not = unreadiness(self.cluster())
         return not why_not, why_not
 

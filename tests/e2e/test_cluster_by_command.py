@@ -5,7 +5,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from click.testing import CliRunner
 
+from penstock.cli import penstock
 from penstock.client import (
     BootstrapFailedError,
     NoQuorumError,
@@ -96,6 +98,23 @@ def test_most_nodes_down_is_told_and_mended_by_starting_them(tmp_path):
         made.leader()
         with connect(made.addresses, timeout_s=30) as client:
             assert client.produce("t", b"after") >= 1
+
+
+def test_node_that_refused_something_is_ready_again_without_being_written_to(tmp_path):
+    with nodes(tmp_path, 3, "--set", "cluster.no_leader_timeout_s=0.5") as made:
+        begin(made)
+        for number in (2, 3):
+            made.kill(number)
+        until(lambda: made.running[1].metric("penstock_raft_leader") == 0)
+        host, port = made.address(1).split(":")
+        command = ["pub", "--host", host, "--port", port, "-q", "1", "t", "refused"]
+        until(lambda: "acknowledged" not in CliRunner().invoke(penstock, command).output)
+        until(lambda: made.running[1].metric("penstock_commit_failures_total") > 0)
+        made.start(2)
+        made.leader()
+        assert until(lambda: made.running[1].page("/ready")[0] == 200), (
+            "no load balancer comes else"
+        )
 
 
 # ── Clients through changes of the leader
