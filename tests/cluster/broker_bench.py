@@ -10,6 +10,7 @@ from penstock.core.broker import Broker
 from penstock.core.commands import Command
 from penstock.core.effects import Accepted, Effects, FollowUp
 from penstock.core.groups import row_key
+from penstock.core.late import has_late
 from penstock.core.session import Session
 from penstock.net.clock import SystemClock
 from penstock.net.pipeline import Pipeline
@@ -24,6 +25,7 @@ class Outlet:
     """Stands for a client's connection: notes whether it was accepted, or refused and why."""
 
     def __init__(self) -> None:
+        self.number = 0
         self.session: Session | None = None
         self.refusals: list[Any] = []
         self.acked: list[int] = []
@@ -47,6 +49,8 @@ class BrokerNode(Node):
         return store
 
     def begin(self) -> None:
+        broker = self.broker
+        self.replica.is_late = lambda batch: has_late(batch.events, broker.sessions)
         self.pipeline = Pipeline(
             broker=self.broker,
             store=self.store,
@@ -82,16 +86,15 @@ class BrokerNode(Node):
 
 def durable_state(broker: Broker) -> dict[str, Any]:
     """Everything durable that a client could ever notice."""
-    groups, index = broker.groups, broker.index
+    groups = broker.groups
     by_name = [group for found in groups.by_topic.values() for group in found.values()]
     return {
-        "index": index,
         "sessions": {c: _plain(s) for c, s in sorted(broker.sessions.items())},
         "retained": [message.encode() for message in broker.retained.match(b"#")],
-        "subscribers": {c: broker.subscribers.row(c, index) for c in broker.subscribers.by_id},
+        "subscribers": {c: broker.subscribers.row(c, 0) for c in broker.subscribers.by_id},
         "groups": {row_key(group.topic, group.name): state_of(group) for group in by_name},
         "next_lease": groups.next_lease,
-        "topics": {t.name: broker.topics.row(t.name, index) for t in broker.topics},
+        "topics": {t.name: broker.topics.row(t.name, 0) for t in broker.topics},
     }
 
 
@@ -130,7 +133,7 @@ class BrokerBench(Bench):
         def is_at_rest() -> bool:
             nodes = self.brokers()
             idle = all(node.is_idle for node in nodes)
-            return idle and len({node.broker.index for node in nodes}) == 1
+            return idle and len({node.replica.applied_index for node in nodes}) == 1
 
         await until(is_at_rest, "for all nodes to come to rest")
         return [node.state() for node in self.brokers()]

@@ -146,10 +146,10 @@ def test_a_damaged_batch_is_left_out_and_told() -> None:
     empty = Candidate(3, 1, 1, b"")
     merged = merge([bad, good, empty])
     assert merged.taken == [good]
-    assert merged.damaged == [bad, empty]
+    assert merged.refused == [(bad, RefusalReason.DAMAGED), (empty, RefusalReason.DAMAGED)]
 
 
 @given(st.binary(max_size=200))
 def test_whatever_a_node_sends_as_a_batch_raises_nothing(content: bytes) -> None:
     merged = merge([Candidate(2, 1, 1, content)])
-    assert len(merged.taken) + len(merged.damaged) == 1
+    assert len(merged.taken) + len(merged.refused) == 1

@@ -30,6 +30,9 @@ class Host(Protocol):
     def send(self, to: NodeId, frame: Frame) -> None:
         """Send a frame to another node, or not."""
 
+    def is_late(self, batch: Batch) -> bool:
+        """Whether a batch must not be in the log any more, given all that is. Writer thread."""
+
     def refused(self, batch: Batch, error: PenstockError) -> None:
         """Say that this node's batch was given up."""
 
@@ -170,7 +173,7 @@ class Batches:
             self._refuse(candidate, reason)
         if self._queue:
             self._drawing_term = engine.raw.term
-            engine.disk.draw_up(self._queue.next(), self._drawn)
+            engine.disk.draw_up(self._queue.next(), self._host.is_late, self._drawn)
 
     def _refuse(self, candidate: Candidate, reason: RefusalReason) -> None:
         own = self.own
@@ -186,9 +189,9 @@ class Batches:
         engine = self._engine
         raw = engine.raw
         assert raw is not None
-        for candidate in merged.damaged:
+        for candidate, reason in merged.refused:
             self._queue.remove([candidate])
-            self._refuse(candidate, RefusalReason.DAMAGED)
+            self._refuse(candidate, reason)
         is_current = engine.is_leader and raw.term == self._drawing_term
         if drawn is not None and is_current and not engine.has_tail:
             try:
@@ -204,6 +207,8 @@ def error_of(reason: RefusalReason) -> PenstockError:
     """A refusal as those are told who wait."""
     if reason is RefusalReason.LEADERSHIP_LOST:
         return LeadershipLost("another node leads the cluster by now", "Send it again.")
+    if reason is RefusalReason.LATE:
+        return LeadershipLost("a client of this node is at another one by now", "Send it again.")
     if reason is RefusalReason.TOO_LARGE:
         return ClusterError("the batch is too large for the leader", "Send smaller messages.")
     return ClusterError("the batch was damaged on its way to the leader", "Send it again.")

@@ -130,12 +130,15 @@ class Disk:
         self._post(self._free, self._committed, batch, outcome)
 
     def draw_up(
-        self, candidates: Sequence[Candidate], drawn: Callable[[Merged, Drawn | None], None]
+        self,
+        candidates: Sequence[Candidate],
+        is_late: Callable[[Batch], bool],
+        drawn: Callable[[Merged, Drawn | None], None],
     ) -> None:
         """Join batches and give them their place in the log, which has no tail."""
 
         def job() -> None:
-            merged = merge(candidates)
+            merged = merge(candidates, is_late)
             data = self._store.draw_up(merged.batch) if merged.taken else None
             self._post(self._free, drawn, merged, data)
 

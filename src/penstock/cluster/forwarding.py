@@ -10,7 +10,7 @@ The leader joins what waits into one entry, its own batch among the others, in t
 they came.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -87,26 +87,30 @@ class Merged(NamedTuple):
 
     batch: Batch
     taken: Sequence[Candidate]
-    damaged: Sequence[Candidate]
+    refused: Sequence[tuple[Candidate, RefusalReason]]
 
 
-def merge(candidates: Sequence[Candidate]) -> Merged:
+def merge(
+    candidates: Sequence[Candidate], is_late: Callable[[Batch], bool] = lambda _batch: False
+) -> Merged:
     """Join batches, each as a segment. On the writer thread: it may take a while.
 
-    One that drops a topic goes alone: that comes before all else in an entry, and the segment of
-    another node might have messages of that topic.
+    ``is_late`` tells which must not be in the log any more. One that drops a topic goes alone: that
+    comes before all else in an entry, and the segment of another node might have messages of that
+    topic.
     """
     found: list[tuple[Candidate, Batch]] = []
-    damaged: list[Candidate] = []
+    refused: list[tuple[Candidate, RefusalReason]] = []
     for candidate in candidates:
         batch = _opened(candidate)
-        if batch is None:
-            damaged.append(candidate)
+        if batch is None or is_late(batch):
+            reason = RefusalReason.DAMAGED if batch is None else RefusalReason.LATE
+            refused.append((candidate, reason))
             continue
         if found and (batch.drops or found[0][1].drops):
             break
         found.append((candidate, batch))
-    return Merged(_joined(found), [candidate for candidate, _ in found], damaged)
+    return Merged(_joined(found), [candidate for candidate, _ in found], refused)
 
 
 def _opened(candidate: Candidate) -> Batch | None:

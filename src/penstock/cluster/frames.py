@@ -52,6 +52,8 @@ class RefusalReason(StrEnum):
     """It holds what only the leader of another term may decide, and it is not in the log."""
     DAMAGED = "damaged"
     TOO_LARGE = "too_large"
+    LATE = "late"
+    """It holds what a client has repeated at another node since."""
 
 
 class ChangeKind(StrEnum):

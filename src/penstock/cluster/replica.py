@@ -96,8 +96,9 @@ class Replica:
     """The ``Log`` of a broker that may have company. All of it belongs to the event loop.
 
     ``now_ms`` is the steady time that a leader tells its followers; ``timed`` is told the leader's.
-    ``live`` is told messages that other nodes pass on without journaling them. ``ended`` is called
-    if this node must not go on, and should not return.
+    ``live`` is told messages that other nodes pass on without journaling them. ``is_late`` is asked
+    by a leader, on the writer thread, whether a batch must not be in the log any more. ``ended`` is
+    called if this node must not go on, and should not return.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Replica:
         now_ms: Callable[[], int] = lambda: 0,
         timed: Callable[[int], None] = lambda _now_ms: None,
         live: Callable[[bytes, Sequence[bytes]], None] = lambda _topic, _payloads: None,
+        is_late: Callable[[Batch], bool] = lambda _batch: False,
         ended: Callable[[BaseException], None] = end_process,
     ) -> None:
         self._store = store
@@ -122,6 +124,7 @@ class Replica:
         self.now_ms = now_ms
         self._timed = timed
         self._live = live
+        self.is_late = is_late
         self._ended = ended
         self._loop = asyncio.get_running_loop()
         self._line: Line

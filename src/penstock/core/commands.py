@@ -159,11 +159,16 @@ class Acknowledged(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False
 
 
 class Received(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
-    """Packet ids of QoS 2 messages from this client, journaled with them."""
+    """Packet ids of QoS 2 messages from this client, journaled with them.
+
+    ``connection``: the one that they came by, as with ``Acknowledged``. If the client is at another
+    node by then it has repeated them there: a leader does not write them (``core/late``).
+    """
 
     client_id: bytes
     packet_ids: list[int]
     origin: int = 0
+    connection: int = 0
 
 
 class Released(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):

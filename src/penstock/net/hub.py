@@ -34,6 +34,7 @@ from penstock.core.effects import (
     Unkept,
     UnsubscribeAnswer,
 )
+from penstock.core.late import has_late
 from penstock.core.routes import Route
 from penstock.core.session import Session
 from penstock.errors import StorageError
@@ -60,6 +61,7 @@ from penstock.net.turns import in_turns
 from penstock.obs.counters import Counters
 from penstock.obs.log import ThrottledLogger, get_logger
 from penstock.obs.reasons import DisconnectReason, DropReason
+from penstock.store.batch import Batch
 from penstock.store.store import Store
 from penstock.trust.gate import Gate
 from penstock.trust.policy import Policy
@@ -367,6 +369,10 @@ class Hub:
     def pass_on(self, topic: bytes, payloads: list[bytes]) -> None:
         """Give live messages that came to another node to whoever is connected to this one."""
         self.forward(self.route(topic).targets, Live.of(topic, payloads))
+
+    def is_late(self, batch: Batch) -> bool:
+        """Whether a batch holds what a client has repeated at another node by now. Any thread."""
+        return bool(batch.events) and has_late(batch.events, self.broker.sessions)
 
     def broadcast(self, topic: bytes, payloads: list[bytes]) -> None:
         """Messages that were forwarded here and that no journal keeps: for other nodes, too."""

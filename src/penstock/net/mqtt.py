@@ -21,6 +21,7 @@ from penstock.core.commands import (
     Closed,
     Lost,
     Opened,
+    Received,
     Released,
     Repeated,
     Subscribed,
@@ -372,8 +373,8 @@ class MqttConnection(Connection):
         hub.counters.messages_in_total[first.qos] += len(run)
         packet_ids = [event.packet_id for event in run] if first.qos else None
         if first.qos == 2 and packet_ids and (session := self._session) is not None:
-            name, origin = self._client_id, session.origin
-            hub.pipeline.receive(name, packet_ids, origin, record=session.durable)
+            received = Received(self._client_id, packet_ids, session.origin, self._number)
+            hub.pipeline.receive(received, record=session.durable)
         hub.pipeline.publish(
             topic,
             payloads,
@@ -439,8 +440,7 @@ class MqttConnection(Connection):
             return True
         if (self._client_id, packet_id) in self._hub.pipeline.receiving:
             # Its first copy is on the way to the disk: wait for what becomes of that one.
-            command = Repeated(self._client_id, [packet_id])
-            self._hub.pipeline.submit(command, self, durable=False)
+            self._hub.pipeline.submit(Repeated(self._client_id, [packet_id]), self, durable=False)
             return True
         return False
 

@@ -25,6 +25,7 @@ from penstock.config.schema import Cluster, Config
 from penstock.errors import ConfigError
 from penstock.net.clock import Clock
 from penstock.raft.types import Message, NodeId
+from penstock.store.batch import Batch
 from penstock.store.store import LogStore
 
 __all__ = ["Node", "security_of"]
@@ -46,6 +47,9 @@ class Host(Protocol):
 
     def pass_on(self, topic: bytes, payloads: list[bytes]) -> None:
         """Messages that another node passes on."""
+
+    def is_late(self, batch: Batch) -> bool:
+        """Whether a batch holds what a client has repeated at another node by now. Any thread."""
 
 
 class _Nobody:
@@ -88,6 +92,7 @@ class Node:
             now_ms=self._now_ms,
             timed=self._timed,
             live=self._live,
+            is_late=self._is_late,
         )
         if self.transport is not None:
             self.transport.snapshots = self._make_snapshots(Path(config.data), store, arrived)
@@ -170,6 +175,9 @@ class Node:
     def _timed(self, now_ms: int) -> None:
         if self._host:
             self._host.set_cluster_time(now_ms)
+
+    def _is_late(self, batch: Batch) -> bool:
+        return self._host is not None and self._host.is_late(batch)
 
     def _live(self, topic: bytes, payloads: Sequence[bytes]) -> None:
         if self._host:

@@ -229,10 +229,9 @@ class Pipeline:
         in_flight = self._in_flight.batch.drops if self._in_flight else ()
         return topic in self._open.batch.drops or topic in in_flight
 
-    def receive(self, client_id: bytes, ids: list[int], origin: int = 0, *, record: bool) -> None:
+    def receive(self, command: Received, *, record: bool) -> None:
         """Remember the ids of QoS 2 messages, ``record``: in the journal; then ``publish`` them."""
-        command = Received(client_id, ids, origin)
-        self.receiving.update((client_id, packet_id) for packet_id in ids)
+        self.receiving |= {(command.client_id, packet_id) for packet_id in command.packet_ids}
         if record:
             self._open.batch.add_event(to_event(command))
         self._join(command, None, durable=True)

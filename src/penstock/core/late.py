@@ -1,0 +1,34 @@
+"""What came by a connection that its client has left for another node.
+
+A batch may be on its way for long: its node is cut off from the leader, and sends it when it is no
+more. Meanwhile a client may have gone to another node. What it had not finished there, it repeats
+here, by the same packet ids. For QoS 2 that must not be a second message, but nobody could tell any
+more once the first copy is in the journal behind the second. So whoever leads looks before: all
+that was decided is known then, and what is late is refused. Its clients, if they are still there,
+repeat it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from penstock.core.commands import Received, to_event
+from penstock.core.session import Session
+
+__all__ = ["has_late"]
+
+_RECEIVED = to_event(Received(b"", []))[0]
+"""The tag of such an event."""
+
+
+def has_late(
+    events: Iterable[tuple[int, tuple[Any, ...]]], sessions: Mapping[bytes, Session]
+) -> bool:
+    """Whether QoS 2 messages are among what came, of a client that is elsewhere by now."""
+    found = (Received(*event[1:]) for _, event in events if event[0] == _RECEIVED)
+    return any(_is_late(received, sessions) for received in found)
+
+
+def _is_late(received: Received, sessions: Mapping[bytes, Session]) -> bool:
+    """A session that is no more repeats nothing: whoever has the name now has another one."""
+    session = sessions.get(received.client_id)
+    return session is not None and received.connection not in {0, session.connection}

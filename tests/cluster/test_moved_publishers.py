@@ -1,0 +1,93 @@
+"""A client that publishes with QoS 2 goes to another node: each of its messages counts once."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.core.commands import Opened, Received, Released
+from tests.cluster.broker_bench import BrokerBench, BrokerNode, Outlet
+from tests.cluster.cluster_bench import until
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> Iterator[BrokerBench]:
+    """An empty cluster of brokers; whatever was started in it is ended."""
+    bench = BrokerBench(tmp_path)
+    yield bench
+    bench.close()
+
+
+async def opened(node: BrokerNode, number: int) -> Outlet:
+    outlet = Outlet()
+    outlet.number = number << 16 | node.id
+    node.submit_command(Opened(b"ann", outlet.number, clean=False, will=None), outlet)
+    await until(lambda: outlet.session is not None)
+    return outlet
+
+
+def publish(node: BrokerNode, outlet: Outlet, packet_id: int, payload: bytes) -> None:
+    session = outlet.session
+    assert session is not None
+    received = Received(b"ann", [packet_id], session.origin, outlet.number)
+    node.pipeline.receive(received, record=True)
+    node.pipeline.publish(
+        b"t", [payload], 1_000, qos=2, retain=False, packet_ids=[packet_id], outlet=outlet
+    )
+
+
+async def moved(brokers: BrokerBench) -> tuple[BrokerNode, Outlet, BrokerNode, Outlet]:
+    """A client published at a node that was cut off, and has repeated it at another by now."""
+    await brokers.cluster(3, no_leader_timeout_s=30)
+    leader = await brokers.leader()
+    old, new = [node for node in brokers.brokers() if node is not leader]
+    first = await opened(old, 1)
+    brokers.network.cuts |= {(old.id, leader.id)}
+    publish(old, first, 7, b"once")
+    await asyncio.sleep(0.05)
+    second = await opened(new, 2)
+    assert second.session is not None and not second.session.has_received(7)  # noqa: PT018
+    publish(new, second, 7, b"once")
+    await until(lambda: second.acked == [7])
+    return old, first, new, second
+
+
+async def once(brokers: BrokerBench, old: BrokerNode) -> None:
+    """The node is there again and has nothing on its way: the message is in all journals, once."""
+    brokers.network.heal()
+    await until(lambda: old.pipeline.is_idle)
+    await brokers.at_rest()
+    assert [node.stored() for node in brokers.brokers()] == [[b"once"]] * 3
+
+
+async def test_a_message_that_is_on_its_way_from_the_last_node_is_not_taken_once_more(
+    brokers: BrokerBench,
+) -> None:
+    old, first, _, _ = await moved(brokers)
+    await once(brokers, old)
+    assert first.refusals
+
+
+async def test_nor_is_it_when_its_packet_id_is_free_again(brokers: BrokerBench) -> None:
+    old, _, new, second = await moved(brokers)
+    assert second.session is not None
+    new.submit_command(Released(b"ann", [7], second.session.origin))
+    await until(lambda: not second.session.has_received(7))
+    await once(brokers, old)
+
+
+async def test_a_client_that_comes_back_to_its_node_is_not_late(brokers: BrokerBench) -> None:
+    """Its first copy is before the new connection in the line, and known when that is accepted."""
+    await brokers.cluster(3)
+    leader = await brokers.leader()
+    node = next(node for node in brokers.brokers() if node is not leader)
+    first = await opened(node, 1)
+    publish(node, first, 7, b"once")
+    second = await opened(node, 2)
+    assert second.session is not None
+    assert second.session.has_received(7)
+    await once(brokers, node)
+    assert not first.refusals
