@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.store.entry import decode
 from penstock.store.store import Write, Written
 from tests.cluster.cluster_bench import Bench, Node, until
 
@@ -53,3 +54,61 @@ async def test_a_lone_node_that_dies_while_another_joins_knows_of_it(
     await until(lambda: again.replica.is_leader)
     assert sorted(again.replica.record.members) == [1, 2]
     assert again.replica.record.conf.learners == (2,)
+
+
+async def test_a_node_that_gets_company_and_loses_it_has_all_that_was_acknowledged_at_any_moment(
+    bench: Bench, tmp_path: Path
+) -> None:
+    one, two = bench.node(1), bench.node(2)
+    one.replica.bootstrap([one.member], lambda _error: None)
+    await until(lambda: one.replica.is_leader)
+    acknowledged: list[bytes] = []
+    known: list[int] = []
+
+    def is_meant(_write: Write) -> bool:
+        known.append(len(acknowledged))
+        return True
+
+    async def write(count: int) -> None:
+        for _ in range(count):
+            payload = b"%d" % len(acknowledged)
+            await one.write(payload)
+            acknowledged.append(payload)
+
+    with disks(one, tmp_path, is_meant) as copies:
+        await write(3)
+        assert await changed(one, one.replica.add, two.member) is None
+        await write(2)
+        await until(lambda: one.replica.record.conf.voters == (1, 2), "for a vote")
+        await write(2)
+        assert await changed(one, one.replica.remove, 2) is None
+        await write(3)
+        await until(lambda: one.durable().is_alone())
+    assert len(copies) == len(known) > 8
+    one.kill()
+    two.kill()
+    for path, count in zip(copies, known, strict=True):
+        await check(bench, path, acknowledged[:count])
+
+
+async def changed(node: Node, change: Callable[..., None], what: object) -> object:
+    answers: list[object] = []
+    change(what, answers.append)
+    await until(lambda: answers)
+    return answers[0]
+
+
+async def check(bench: Bench, path: Path, acknowledged: list[bytes]) -> None:
+    """Start on a copy: what was acknowledged is in its log; read, where nobody else has a say."""
+    node = Node(bench.network, 1, path).start()
+    store = node.store
+    entries = store.log_entries(store.first_index, store.last_index + 1, 1 << 30)
+    found = [decode(entry.data) for entry in entries if entry.data and not entry.kind]
+    payloads = [message.payload for entry in found for message in entry.messages()]
+    assert payloads[: len(acknowledged)] == acknowledged
+    if len(node.replica.record.conf.voters) == 1:
+        await until(lambda: node.replica.is_leader)
+        if len(node.replica.record.conf.voters) == 1:
+            assert node.stored() == payloads
+            await node.write(b"more")
+    node.kill()

@@ -39,13 +39,18 @@ def publish(node: BrokerNode, outlet: Outlet, packet_id: int, payload: bytes) ->
     )
 
 
-async def moved(brokers: BrokerBench) -> tuple[BrokerNode, Outlet, BrokerNode, Outlet]:
-    """A client published at a node that was cut off, and has repeated it at another by now."""
+async def followers(brokers: BrokerBench) -> tuple[BrokerNode, BrokerNode]:
     await brokers.cluster(3, no_leader_timeout_s=30)
     leader = await brokers.leader()
     old, new = [node for node in brokers.brokers() if node is not leader]
+    return old, new
+
+
+async def moved(brokers: BrokerBench) -> tuple[BrokerNode, Outlet, BrokerNode, Outlet]:
+    """A client published at a node that was cut off, and has repeated it at another by now."""
+    old, new = await followers(brokers)
     first = await opened(old, 1)
-    brokers.network.cuts |= {(old.id, leader.id)}
+    brokers.network.cuts |= {(old.id, old.replica.leader)}
     publish(old, first, 7, b"once")
     await asyncio.sleep(0.05)
     second = await opened(new, 2)
@@ -74,7 +79,7 @@ async def test_a_message_that_is_on_its_way_from_the_last_node_is_not_taken_once
 async def test_nor_is_it_when_its_packet_id_is_free_again(brokers: BrokerBench) -> None:
     old, _, new, second = await moved(brokers)
     assert second.session is not None
-    new.submit_command(Released(b"ann", [7], second.session.origin))
+    new.submit_command(Released(b"ann", [7], second.number))
     await until(lambda: not second.session.has_received(7))
     await once(brokers, old)
 
@@ -91,3 +96,23 @@ async def test_a_client_that_comes_back_to_its_node_is_not_late(brokers: BrokerB
     assert second.session.has_received(7)
     await once(brokers, node)
     assert not first.refusals
+
+
+async def test_a_release_from_the_last_node_does_not_free_an_id_that_is_used_again(
+    brokers: BrokerBench,
+) -> None:
+    """Else its message could be repeated, and would be taken for another one."""
+    old, new = await followers(brokers)
+    first = await opened(old, 1)
+    publish(old, first, 7, b"first")
+    await until(lambda: first.acked == [7])
+    brokers.network.cuts |= {(old.id, old.replica.leader)}
+    old.submit_command(Released(b"ann", [7], first.number))
+    await asyncio.sleep(0.05)
+    second = await opened(new, 2)
+    new.submit_command(Released(b"ann", [7], second.number))
+    publish(new, second, 7, b"second")
+    await until(lambda: second.acked == [7])
+    brokers.network.heal()
+    await until(lambda: old.pipeline.is_idle)
+    assert [state["sessions"][b"ann"][-1] for state in await brokers.at_rest()] == [[7]] * 3

@@ -118,7 +118,7 @@ _GROUP_COMMANDS = (
     DeadLettered,
 )
 _SINK_COMMANDS = (SinkBegan, SinkAdvanced, SinkEnded, SinkForgotten)
-_OfSession = Subscribed | Unsubscribed | Received | Released
+_OfSession = Subscribed | Unsubscribed | Received
 
 _STIRRING = (
     GroupMade,
@@ -396,12 +396,19 @@ class Broker:
             effects.controls.append(UnsubscribeAnswer(outlet, command.packet_id))
 
     def _acknowledged(self, command: Acknowledged, _outlet: Any, effects: Effects) -> None:
+        session = self._current(command)
+        if session is not None:
+            self.acknowledge(session, command.kind, command.packet_ids, effects)
+
+    def _current(self, command: Acknowledged | Released) -> Session | None:
+        """The session that came by that connection; None: a newer one, which repeats it, or none.
+
+        Nor if its row contains the command already.
+        """
         session = self.sessions.get(command.client_id)
         if session is None or command.connection not in {0, session.connection}:
-            return  # a newer connection has the session, to which this is repeated
-        if self._is_contained(session):
-            return
-        self.acknowledge(session, command.kind, command.packet_ids, effects)
+            return None
+        return None if self._is_contained(session) else session
 
     def acknowledge(
         self, session: Session, kind: int, packet_ids: list[int], effects: Effects
@@ -425,7 +432,7 @@ class Broker:
         self._touch(session)
 
     def _released(self, command: Released, outlet: Any, effects: Effects) -> None:
-        session = self._meant(command)
+        session = self._current(command)
         if session is not None:
             session.release(command.packet_ids)
             self._touch(session)

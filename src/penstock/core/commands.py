@@ -172,11 +172,15 @@ class Received(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
 
 
 class Released(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
-    """PUBREL from a publisher: these packet ids are free to be used for new messages."""
+    """PUBREL from a publisher: these packet ids are free to be used for new messages.
+
+    ``connection`` as with ``Acknowledged``: if it is late, the client has repeated it elsewhere,
+    and may use the ids again by now.
+    """
 
     client_id: bytes
     packet_ids: list[int]
-    origin: int = 0
+    connection: int = 0
 
 
 class Lost(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):

@@ -494,7 +494,7 @@ class MqttConnection(Connection):
     def _on_release(self, session: Session, packet_ids: list[int]) -> None:
         """PUBREL: the ids are free again, durably so before PUBCOMP says it [MQTT-4.3.3-2]."""
         if session.durable:
-            command = Released(self._client_id, packet_ids, session.origin)
+            command = Released(self._client_id, packet_ids, self._number)
             self._hub.pipeline.submit(command, self, durable=True)
         else:
             session.release(packet_ids)
