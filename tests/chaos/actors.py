@@ -335,8 +335,8 @@ class Follower(Actor):
         taken = []
         while len(taken) < 16 and (message := await subscriber.receive(0.1)) is not None:
             taken.append(self._delivery(message))
+            self.deliveries.append(taken[-1])
             message.ack()
-        self.deliveries += taken
         if taken:
             async with asyncio.timeout(CALL_S):
                 await subscriber.flush()

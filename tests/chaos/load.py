@@ -87,7 +87,6 @@ class Load:
                 history=self.history,
                 topic=topic,
                 qos=qos,
-                roams=qos == 1,
             )
             for qos, topic in zip((1, 2), self._mqtt, strict=True)
         ]

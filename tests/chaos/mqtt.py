@@ -142,13 +142,11 @@ class MqttPublisher(_Client):
         history: History,
         topic: str,
         qos: int,
-        roams: bool,
     ) -> None:
         super().__init__(name, ports, dice)
         self._history = history
         self._topic = topic
         self._qos = qos
-        self._roams = roams
         self._next = 0
         self._last_id = dice.randrange(60_000)
         self._sent: dict[int, Op] = {}
@@ -162,10 +160,7 @@ class MqttPublisher(_Client):
         self.complaints = self._history.complaints
         while not self._is_over():
             leaves = now() + 0.3 + 3.0 * self._dice.random()
-            await self.visit(lambda leaves=leaves: self._is_over() or self._has_enough(leaves))
-
-    def _has_enough(self, leaves: float) -> bool:
-        return self._roams and now() > leaves
+            await self.visit(lambda leaves=leaves: self._is_over() or now() > leaves)
 
     def _is_over(self) -> bool:
         return self.is_stopping and not self._sent and not self._taken
