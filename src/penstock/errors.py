@@ -9,6 +9,7 @@
     ├── Refused              not a bug: a limit, a credential, a permission; carries the reason
     ├── StorageError         the operator must look at the disk or the data directory
     │   ├── StorageFull           no room; the broker tries again by itself
+    │   ├── StorageBroken         a write or flush failed: the process ends
     │   ├── StorageDamaged        what is on disk is not what was written
     │   ├── StorageForeign        the directory holds something not ours, or of another version
     │   └── StorageLocked         another broker has it open
@@ -32,6 +33,7 @@ __all__ = [
     "ProtocolError",
     "Refused",
     "RemoteProtocolError",
+    "StorageBroken",
     "StorageDamaged",
     "StorageError",
     "StorageForeign",
@@ -74,6 +76,13 @@ class StorageError(PenstockError):
 
 class StorageFull(StorageError):  # noqa: N818 - reads as the state it names
     """There is no room. Nothing was written; the next commit tries again."""
+
+
+class StorageBroken(StorageError):  # noqa: N818 - reads as the state it names
+    """The disk failed while something was being written or flushed: nobody knows what it holds.
+
+    A later flush that succeeds proves nothing about this one. The process must end.
+    """
 
 
 class StorageDamaged(StorageError):  # noqa: N818 - reads as the state it names

@@ -45,7 +45,14 @@ from penstock.cluster.start import bootstrap_refusal, load_record
 from penstock.cluster.status import ClusterCounts, ClusterStatus
 from penstock.cluster.view import status_of
 from penstock.config.schema import Cluster
-from penstock.errors import ClusterError, NoQuorum, PenstockError, StorageError, StorageFull
+from penstock.errors import (
+    ClusterError,
+    NoQuorum,
+    PenstockError,
+    StorageBroken,
+    StorageError,
+    StorageFull,
+)
 from penstock.obs.log import get_logger
 from penstock.raft.raw_node import Config, RawNode, SoftState
 from penstock.raft.types import NO_NODE, Entry, MessageKind, NodeId, ReadState, Role
@@ -440,7 +447,8 @@ class Replica:
             return
         self._batches.own = None
         if isinstance(outcome, StorageError):
-            if self.is_clustered and not isinstance(outcome, StorageFull):
+            is_fatal = self.is_clustered and not isinstance(outcome, StorageFull)
+            if is_fatal or isinstance(outcome, StorageBroken):
                 self.failed(outcome)
                 return
             self._line.refused(batch, outcome)

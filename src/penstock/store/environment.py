@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import lmdb
 
-from penstock.errors import StorageDamaged, StorageError, StorageFull
+from penstock.errors import StorageBroken, StorageDamaged, StorageError, StorageFull
 from penstock.store.directory import DATA_NAME
 
 __all__ = ["DATABASES", "Environment", "Transaction", "storage_error"]
@@ -151,9 +151,11 @@ class Environment:
                 self._grow(self.map_bytes * 2)
                 return self._attempt(job)
         except lmdb.Error as error:
-            if _SHORT_WRITE in str(error) and not self._has_room(bytes_expected):
-                raise _full(str(error)) from error
-            raise storage_error(error) from error
+            if _SHORT_WRITE not in str(error):
+                raise storage_error(error) from error
+            if self._has_room(bytes_expected):
+                raise _broken(str(error)) from error
+            raise _full(str(error)) from error
 
     def _has_room(self, bytes_expected: int) -> bool:
         """Ask the file system to extend the file as the failed write would have; undo it."""
@@ -269,6 +271,13 @@ def storage_error(error: lmdb.Error) -> StorageError:
     return StorageError(
         f"the database failed ({text})",
         "Look at the disk and at the kernel's log, then restart the broker.",
+    )
+
+
+def _broken(text: str) -> StorageBroken:
+    return StorageBroken(
+        f"the disk failed while it was written to ({text})",
+        "Look at the disk and at the kernel's log. What was acknowledged before is on disk.",
     )
 
 
