@@ -81,6 +81,20 @@ def test_pauses_double_up_to_half_a_second_and_are_short_again_after_an_answer()
     assert route.failed(LOST, 0.0) == 0.05
 
 
+def test_there_is_no_pause_before_the_way_to_the_leader_that_a_node_names():
+    route = Route(["a:1", "b:2"])
+    assert route.failed(LOST, 0.0) == 0.05
+    assert route.failed(named_leader("c:3"), 0.0) == 0.0
+    assert str(route.address) == "c:3"
+    assert route.failed(LOST, 0.0) == 0.2, "it goes on where it was"
+
+
+def test_nodes_that_name_each_other_do_not_keep_a_client_running():
+    route = Route(["a:1", "b:2"])
+    pauses = [route.failed(named_leader(name), 0.0) for name in ("b:2", "a:1", "b:2", "a:1")]
+    assert pauses == [0.0, 0.1, 0.2, 0.4]
+
+
 def test_chance_makes_a_pause_up_to_half_shorter():
     assert Route(["a:1"]).failed(LOST, 0.5) == pytest.approx(0.0375)
 

@@ -158,7 +158,8 @@ class Disk:
                 self._post(folded, self._store.fold(fold_to))
             written = self._store.write(write) if write is not None else None
             self._post(self._free, done, written)
-            self._store.prepare()
+            if written is not None:
+                self._store.prepare()
 
         self._begin(job)
 

@@ -8,7 +8,8 @@ next.
 
 The pause before each attempt is twice the one before, up to a longest, and by chance up to half of
 it shorter (see ``Backoff``); it is short again once a broker has answered something other than that
-it does not lead.
+it does not lead. There is none before we go where a node has sent us, unless we were sent there by
+another one that does not lead: nodes that take each other for the leader must not keep us running.
 """
 
 from collections.abc import Sequence
@@ -54,6 +55,8 @@ class Route:
         """Where a node has sent us, if that is none of our addresses."""
         self._avoided: Address | None = None
         """Where one has sent us in vain."""
+        self._was_sent = False
+        """Whether a node has sent us where we are."""
 
     @property
     def address(self) -> Address:
@@ -75,11 +78,15 @@ class Route:
         else:
             self._current = (self._current + 1) % len(self._addresses)
         self._attempts += 1
+        was_sent, self._was_sent = self._was_sent, named is not None
+        if self._was_sent and not was_sent:
+            return 0.0
         return self._backoff.pause_s(self._attempts - 1, chance)
 
     def succeeded(self) -> None:
         """The broker has answered."""
         self._attempts = 0
+        self._was_sent = False
 
 
 def _named(error: Exception) -> Address | None:
