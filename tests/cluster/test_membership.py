@@ -74,10 +74,25 @@ def remove(node_id: int) -> Asked:
         (remove(2), {"live": frozenset({1, 3})}, None),
         (remove(2), {"live": frozenset({1, 2})}, "no quorum"),
         (remove(3), {"live": frozenset({1})}, "no quorum"),
+        (remove(3), {"conf": ConfState((1, 2, 3, 4)), "live": frozenset({1, 2, 3})}, "2 of 4"),
+        (remove(4), {"conf": ConfState((1, 2, 3, 4)), "live": frozenset({1, 2, 3})}, None),
+        (remove(2), {"conf": ConfState((1, 2)), "live": frozenset({1, 2})}, None),
+        (remove(2), {"conf": ConfState((1, 2)), "live": frozenset({1})}, "1 of 2 voters"),
+        (remove(4), {"conf": ConfState((1, 2, 3), (4,)), "live": frozenset({1, 2})}, None),
         (remove(1), {"conf": ConfState((1,)), "live": frozenset({1})}, "last voter"),
         (remove(2), {"is_changing": True}, "another change"),
         (Asked(PROMOTE, Member(4)), {"live": frozenset({1, 2, 4})}, None),
         (Asked(PROMOTE, Member(4)), {"live": frozenset({1, 4})}, "no quorum"),
+        (
+            Asked(PROMOTE, Member(2)),
+            {"conf": ConfState((1,), (2,)), "live": frozenset({1, 2})},
+            None,
+        ),
+        (
+            Asked(PROMOTE, Member(2)),
+            {"conf": ConfState((1,), (2,)), "live": frozenset({1})},
+            "1 of 2",
+        ),
     ],
 )
 def test_a_change_is_refused_if_it_could_do_harm(asked, changes, why) -> None:

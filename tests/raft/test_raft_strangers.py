@@ -23,7 +23,7 @@ LOCAL = (
     MessageKind.CHECK_QUORUM,
     MessageKind.FORGET_LEADER,
 )
-WITHOUT_TERM = (MessageKind.PROPOSE, MessageKind.READ_INDEX)
+WITHOUT_TERM = (MessageKind.PROPOSE, MessageKind.READ_INDEX, MessageKind.COMMITTED)
 
 
 @pytest.mark.parametrize("kind", LOCAL, ids=lambda kind: kind.name)

@@ -67,6 +67,14 @@ def test_everything_interesting_has_happened_in_these_worlds_again_and_again():
     assert not [what for what in INTERESTING if seen[what] < 10], seen
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_members_change_down_to_one_and_up_again_if_commits_are_told():
+    bold = [run(seed, STEPS, is_bold=True) for seed in (68, *range(60))]
+    failed = [f"{v.command}\n{v.fault}" for v in bold if not v.is_ok]
+    assert not failed, "\n".join(failed)
+
+
 @pytest.mark.parametrize("seed", [1, 3])
 def test_a_seed_is_a_whole_history(seed):
     def history():

@@ -69,6 +69,9 @@ class Host(Protocol):
     def left(self) -> None:
         """Say that this node does no longer."""
 
+    def when_written(self, then: Then) -> None:
+        """Call ``then`` when all that was applied is on the disk."""
+
 
 class Members:
     """The changes that this node knows of."""
@@ -260,10 +263,13 @@ class Members:
             host.left()
 
     def applied(self, _index: int) -> None:
-        """Entries up to this one are applied."""
-        if self._changes.is_idle:
-            return
-        self._changes.settle(self._host.record)
+        """Entries up to this one are applied.
+
+        Who waits is told when it is written, too. A node that was removed may be shut down then:
+        no start of this one falls back to a configuration that needs it.
+        """
+        if not self._changes.is_idle:
+            self._host.when_written(lambda _error: self._changes.settle(self._host.record))
 
     def led(self) -> None:
         """Who leads has changed."""

@@ -1,5 +1,10 @@
 """Who takes part: one change at a time, and never one that could end in two majorities or none.
 
+Whatever is changed, those who are up must be a majority, before the change and after it. One that
+is to be removed is not counted: it may be shut down at any moment. Only if two voters become one it
+must be up itself, since neither can do anything without the other. One that is promoted is counted,
+for it has shown that it keeps up; that is how a node replaces one that is dead.
+
 A node is added as a learner: it gets everything and has no say. Once it has been close behind for
 an election timeout it is promoted, by whoever leads then; nobody has to ask for it. A node is
 removed for good: its id is never given again, because a node that lost its disk may have forgotten
@@ -41,6 +46,9 @@ __all__ = [
 CAUGHT_UP_ENTRIES = 8
 """A learner that lacks no more than this, for an election timeout, is ready to have a say. The
 leader writes one entry after another, so a node that keeps up lacks one or two."""
+
+PAIR = 2
+"""Voters of whom neither is a majority without the other."""
 
 PROMOTE = "promote"
 ARRIVED = "arrived"
@@ -128,21 +136,26 @@ def _add_refusal(member: Member, view: View) -> Refused | None:
 
 
 def _quorum_refusal(asked: Asked, view: View) -> Refused | None:
-    """Refuse what would leave too few of those who are up."""
-    voters = set(view.conf.voters)
-    if asked.kind == PROMOTE:
-        voters.add(asked.member.id)
-    else:
-        voters.discard(asked.member.id)
-    if not voters:
+    """Refuse what would leave too few of those who are up, or could be left half done."""
+    node, before = asked.member.id, frozenset(view.conf.voters)
+    after = before | {node} if asked.kind == PROMOTE else before - {node}
+    if not after:
         return Refused("the last voter cannot be removed", "Stop the broker instead.")
-    live = voters & view.live
-    if len(live) <= len(voters) // 2:
-        return Refused(
-            f"only {len(live)} of the {len(voters)} voters that would be left are up: no quorum",
-            "Start the others first, or let a new node join.",
-        )
+    is_needed = asked.kind == PROMOTE or len(before) == PAIR
+    rest = view.live if is_needed else view.live - {node}
+    for voters in (before, after):
+        live = voters & rest
+        if len(live) <= len(voters) // 2:
+            return Refused(
+                f"only {len(live)} of {len(voters)} voters are up{_without(node, voters)}: no"
+                " quorum",
+                "Start the others first; remove those that will not come back.",
+            )
     return None
+
+
+def _without(node: NodeId, voters: AbstractSet[NodeId]) -> str:
+    return f" without node {node}" if node in voters else ""
 
 
 def transfer_refusal(to: NodeId, view: View) -> Refused | None:

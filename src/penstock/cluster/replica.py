@@ -306,6 +306,7 @@ class Replica:
             roll=self._roll,
             election_ticks=self._settings.election_ticks,
             inflight_bytes_max=INFLIGHT_BYTES_MAX,
+            tells_commits=True,
             applied=self.record.folded,
         )
         self._engine.start(config)
@@ -487,7 +488,10 @@ class Replica:
 
     def received(self, sender: NodeId, frame: Frame) -> None:
         """A frame came from a node that has proven to be ``sender``."""
-        if self._is_closed or self._is_removed:
+        if self._is_closed:
+            return
+        if self._is_removed:
+            self._answer(sender, frame)
             return
         self._heard[sender] = self._clock.monotonic()
         if sender in self.record.removed:
@@ -495,6 +499,15 @@ class Replica:
             return
         if self.raw is not None or isinstance(frame, Welcome):
             self._handlers[type(frame)](sender, frame)
+
+    def _answer(self, sender: NodeId, frame: Frame) -> None:
+        """Go on voting and knowing, though removed.
+
+        The others may not all know of the removal. Until they do, they count this node, and may
+        need its vote or what it knows to be committed.
+        """
+        if isinstance(frame, RaftFrame) and sender not in self.record.removed:
+            self._step(sender, frame)
 
     def _step(self, sender: NodeId, frame: Frame) -> None:
         assert isinstance(frame, RaftFrame)
@@ -550,7 +563,7 @@ class Replica:
             self.left()
 
     def left(self) -> None:
-        """Take no more part: this node was removed."""
+        """Take no more part, save for votes: this node was removed."""
         if self._is_removed:
             return
         self._is_removed = True
@@ -560,6 +573,10 @@ class Replica:
         if self._batches.own is not None:
             self._loop.call_soon(self._batches.refuse, self._batches.own, error)
         self._line.led()
+
+    def when_written(self, then: Then) -> None:
+        """See ``members.Host``."""
+        self._engine.work.thens.append(then)
 
     def conf_changed(self) -> None:
         """Who takes part has changed: speak to those who do."""
@@ -630,9 +647,15 @@ class Replica:
 
     def _tick(self) -> None:
         raw = self.raw
-        if raw is None or self._is_removed:
+        if raw is None:
+            return
+        if self._is_removed:
+            self._engine.guarded(raw.tick)  # a leader that is not heard of any more is forgotten
+            self.wake()
             return
         self._ticks += 1
+        if self.is_lone and raw.role is Role.FOLLOWER:
+            raw.campaign()  # who led was removed: nobody else is left
         if not self.is_lone:
             self._engine.guarded(raw.tick)
             self._give_up()

@@ -46,6 +46,9 @@ class Config:
     validates_conf_changes: bool = True
     steps_down_on_removal: bool = True
     """A leader that was removed, or made a learner, stops leading when that is applied."""
+    tells_commits: bool = False
+    """Around votes, tell each other what is committed. Else a change of the members that only some
+    know of can leave nobody who may lead: see ``elections``."""
     applies_unstable: bool = False
     """Hand out committed entries before they are on this disk. Only for one who writes them first,
     all in one step, before applying any."""

@@ -1,4 +1,12 @@
-"""Who leads: campaigns, votes, and what candidates do."""
+"""Who leads: campaigns, votes, and what candidates do.
+
+Beside votes, participants tell each other what they know to be committed (``tells_commits``), which
+etcd's do not. A node votes for nobody whose log is shorter. If it has the longest log, but may not
+lead itself since it was removed, or does not know yet that it was promoted, then nobody leads: for
+good, if it is needed for a majority. What ends this is that the others learn of the change that it
+knows of, or it of the change that they know of. Who has the same entry (index and term) has the
+same log up to it, so what is committed for one is committed for the other.
+"""
 
 from collections.abc import Callable
 
@@ -82,6 +90,7 @@ def _ask_all(node: Participant, kind: MessageKind, term: int, context: bytes) ->
                 f"request to {voter:x} at term {node.term}",
             )
         node.messages.append(Message(kind, voter, node.id, term, log_term, index, context=context))
+        _tell_commit(node, voter)
 
 
 # ── Voting
@@ -115,6 +124,24 @@ def reject_vote(node: Participant, message: Message) -> None:
         node.trace("INFO", _about(node, message, f"rejected {kind_name(message.kind)} from"))
     kind = _RESPONSES[message.kind]
     node.after_persist.append(Message(kind, message.sender, node.id, node.term, reject=True))
+    _tell_commit(node, message.sender)
+
+
+def _tell_commit(node: Participant, to: NodeId) -> None:
+    committed = node.log.committed
+    term = node.log.term_or_zero(committed) if node.config.tells_commits else 0
+    if term:
+        node.messages.append(
+            Message(MessageKind.COMMITTED, to, node.id, log_term=term, index=committed)
+        )
+
+
+def _on_committed(node: Participant, message: Message) -> None:
+    """Somebody knows more than we do. What is not in our log is of no use to us."""
+    if message.log_term and node.log.maybe_commit(message.index, message.log_term) and node.trace:
+        node.trace(
+            "INFO", f"{node.id:x} knows of {message.sender:x} that {message.index} is committed"
+        )
 
 
 def trace_lease(node: Participant, message: Message) -> None:
@@ -227,6 +254,7 @@ HANDLERS = {
     (Role.CANDIDATE, MessageKind.VOTE_RESPONSE): _on_vote_response,
     (Role.PRE_CANDIDATE, MessageKind.PRE_VOTE_RESPONSE): _on_vote_response,
     (Role.FOLLOWER, MessageKind.TIMEOUT_NOW): _on_asked_to_lead,
+    **{(role, MessageKind.COMMITTED): _on_committed for role in Role if role is not Role.LEADER},
     **{(role, MessageKind.HUP): on_hup for role in Role},
     **{(role, MessageKind.VOTE): on_vote for role in Role},
     **{(role, MessageKind.PRE_VOTE): on_vote for role in Role},

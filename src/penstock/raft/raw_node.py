@@ -65,8 +65,8 @@ _LOCAL = frozenset(
 )
 """What a node says to itself, and must not be told by others."""
 
-_WITHOUT_TERM = frozenset({MessageKind.PROPOSE, MessageKind.READ_INDEX})
-"""What is sent on to a leader, whatever its term."""
+_WITHOUT_TERM = frozenset({MessageKind.PROPOSE, MessageKind.READ_INDEX, MessageKind.COMMITTED})
+"""What is sent on to a leader, whatever its term, and what holds in every term."""
 
 _RESPONSES = frozenset(
     {

@@ -55,7 +55,7 @@ class EntryKind(IntEnum):
 
 
 class MessageKind(IntEnum):
-    """The numbers are etcd's."""
+    """The numbers are etcd's, save for those from 100 on."""
 
     HUP = 0
     BEAT = 1
@@ -77,6 +77,8 @@ class MessageKind(IntEnum):
     PRE_VOTE = 17
     PRE_VOTE_RESPONSE = 18
     FORGET_LEADER = 23
+    COMMITTED = 100
+    """The sender knows the entry at ``index``, of ``log_term``, to be committed."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -22,11 +22,13 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds; on all cores")
     parser.add_argument("--trace", action="store_true", help="print everything that happens")
     parser.add_argument("--package", default=PACKAGE, help="where the core is loaded from")
+    parser.add_argument(
+        "--bold", action="store_true", help="make changes that depend on the node they are about"
+    )
     options = parser.parse_args()
     if options.seeds == 1:
-        verdict = run(
-            options.seed, options.steps, options.package, print if options.trace else None
-        )
+        tell = print if options.trace else None
+        verdict = run(options.seed, options.steps, options.package, tell, is_bold=options.bold)
         report(verdict, lines=0 if options.trace else STORY_LINES)
         print(summary(verdict.seen))
         return 0 if verdict.is_ok else 1
@@ -35,7 +37,7 @@ def main() -> int:
 
 def campaign(seeds: range, options: argparse.Namespace) -> int:
     """Run many seeds on all cores; say now and then how far it is, and at once what fails."""
-    one = partial(run, steps=options.steps, package=options.package)
+    one = partial(run, steps=options.steps, package=options.package, is_bold=options.bold)
     with multiprocessing.Pool(os.cpu_count()) as pool:
         seen, failed = _gather(pool.imap_unordered(one, seeds, chunksize=4), len(seeds))
     print(summary(seen))

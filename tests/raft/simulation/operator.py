@@ -2,6 +2,8 @@
 
 It keeps the rules that the broker's own commands keep. A node joins as a learner. A node whose disk
 is lost never comes back under its id. Nothing is done that would leave too few nodes for a majority.
+Nor is anything done that depends on the node that it is about, save in a *bold* world, whose nodes
+tell each other what is committed.
 """
 
 from __future__ import annotations
@@ -81,7 +83,8 @@ class Operator:
         change = world.core.types.ConfChange(steps=((kind, node),), is_single=is_single)
         after = world.core.configuration_after(leader.conf, change)
         is_first = len(leader.conf.voters) == 1 and kind != self._kinds.REMOVE_NODE
-        if not is_first and not all(self._has_majority(c, node) for c in (leader.conf, after)):
+        can_commit = self._is_possible if world.is_bold else self._has_majority
+        if not is_first and not all(can_commit(c, node) for c in (leader.conf, after)):
             return
         leader.has_change = True
         world.note(leader.id, "is asked for", change)
@@ -155,6 +158,10 @@ class Operator:
         return 2 * len([n for n in conf.voters if n != without and self._votes(n)]) > len(
             conf.voters
         )
+
+    def _is_possible(self, conf: Any, _node: int) -> bool:
+        """Whether a configuration has a majority of nodes that are there at all."""
+        return 2 * len([n for n in conf.voters if not self._is_gone(n)]) > len(conf.voters)
 
     def _votes(self, node: int) -> bool:
         member = self._world.members[node]

@@ -26,6 +26,7 @@ class Verdict:
     """How often interesting things happened."""
     story: tuple[str, ...]
     """The last things that happened, oldest first; empty if all is well."""
+    is_bold: bool = False
 
     @property
     def is_ok(self) -> bool:
@@ -35,7 +36,8 @@ class Verdict:
     def command(self) -> str:
         """What to run to see it again."""
         package = "" if self.package == PACKAGE else f" --package {self.package}"
-        return f"python -m tests.raft.simulation --seed {self.seed} --steps {self.steps}{package}"
+        bold = " --bold" if self.is_bold else ""
+        return f"python -m tests.raft.simulation --seed {self.seed} --steps {self.steps}{bold}{package}"
 
 
 def run(
@@ -43,6 +45,8 @@ def run(
     steps: int,
     package: str = PACKAGE,
     tell: Callable[[str], None] | None = None,
+    *,
+    is_bold: bool = False,
 ) -> Verdict:
     """Let a world live for so many steps, then without faults until all is settled.
 
@@ -53,7 +57,8 @@ def run(
     world = None
     fault = None
     try:
-        world = World(seed, core, None if tell is None else lambda note: tell(spelled(note)))
+        hear = None if tell is None else lambda note: tell(spelled(note))
+        world = World(seed, core, hear, is_bold=is_bold)
         for _ in range(steps):
             world.step()
         world.settle()
@@ -61,7 +66,7 @@ def run(
         fault = "".join(traceback.format_exception(error)[-2:]).strip()
     seen = Counter() if world is None else world.seen
     story = () if fault is None or world is None else tuple(map(spelled, world.story))
-    return Verdict(seed, steps, package, fault, seen, story)
+    return Verdict(seed, steps, package, fault, seen, story, is_bold)
 
 
 def spelled(note: Note) -> str:

@@ -36,7 +36,15 @@ Note = tuple[int, int, str, Any]
 class World:
     """The nodes, their network, clients, operator and bad luck."""
 
-    def __init__(self, seed: int, core: Core, tell: Callable[[Note], None] | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        core: Core,
+        tell: Callable[[Note], None] | None = None,
+        *,
+        is_bold: bool = False,
+    ) -> None:
+        self.is_bold = is_bold
         self.random = Random(seed)
         self.core = core
         self.profile = choose(seed, self.random)
@@ -116,6 +124,7 @@ class World:
             check_quorum=not profile.is_plain,
             pre_vote=not profile.is_plain,
             forwards_proposals=profile.forwards,
+            tells_commits=self.is_bold,
             applied=member.disk.state.index,
             roll=self.random.randrange,
             trace=None if self._tell is None else self._tracer(member.id),
