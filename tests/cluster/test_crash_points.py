@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.store.batch import Batch
 from penstock.store.entry import decode
-from penstock.store.store import Write, Written
+from penstock.store.store import Commit, Write, Written
 from tests.cluster.cluster_bench import Bench, Node, until
 
 pytestmark = pytest.mark.asyncio
@@ -112,3 +113,25 @@ async def check(bench: Bench, path: Path, acknowledged: list[bytes]) -> None:
             assert node.stored() == payloads
             await node.write(b"more")
     node.kill()
+
+
+async def test_a_node_that_can_not_apply_an_entry_ends_and_does_not_leave_it_out(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another version wrote it, perhaps: to go on would be to have another state than the rest."""
+    nodes = await bench.cluster(3)
+    leader = await bench.leader()
+    follower = next(node for node in nodes if node is not leader)
+    await leader.write(b"1")
+    await bench.settled(nodes, [b"1"])
+
+    def unreadable(_batch: Batch, _commit: Commit) -> None:
+        raise ValueError("an event that nobody here knows")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(follower.line, "foreign", unreadable)
+        await leader.write(b"2")
+        await until(lambda: follower.failures)
+    await leader.write(b"3")
+    assert follower.line.applied == [b"1"]
+    assert "nobody here knows" in str(follower.failures[0])

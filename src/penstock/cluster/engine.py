@@ -279,10 +279,14 @@ class Engine:
     # ── Applying ──────────────────────────────────────────────────────────────────────────────
 
     def _folded(self, entries: list[JournalEntry]) -> None:
-        """Entries are part of the journal now: apply them."""
-        if not self._is_closed and entries:
-            self.guarded(lambda: self._apply(entries))
-            self.wake()
+        """Entries are part of the journal now: apply them all, or end. A start reads them anew."""
+        if self._is_closed or not entries:
+            return
+        try:
+            self._apply(entries)
+        except Exception as error:  # noqa: BLE001 - whatever it is, our state is not the others'
+            self._fail(error)
+        self.wake()
 
     def _apply(self, entries: list[JournalEntry]) -> None:
         assert self.raw is not None
