@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cluster.frames import Frame, RaftFrame
 from penstock.core.commands import Opened, Subscribed
 from penstock.net import checkpoint
+from penstock.raft.types import MessageKind, NodeId
 from penstock.store.entry import decode
 from tests.cluster.broker_bench import BrokerBench, BrokerNode, Outlet
 from tests.cluster.cluster_bench import until
@@ -27,6 +29,15 @@ def publish(node: BrokerNode, topic: bytes, payload: bytes, outlet: Outlet | Non
     node.pipeline.publish(
         topic, [payload], 1_000, qos=1, retain=False, packet_ids=[1], outlet=outlet
     )
+
+
+def _answers_an_append(_sender: NodeId, _to: NodeId, frame: Frame) -> bool:
+    is_raft = isinstance(frame, RaftFrame)
+    return is_raft and frame.message.kind is MessageKind.APPEND_RESPONSE
+
+
+def _nothing(_sender: NodeId, _to: NodeId, _frame: Frame) -> bool:
+    return False
 
 
 def _entry_of_two(node: BrokerNode) -> bool:
@@ -49,15 +60,15 @@ async def test_a_row_contains_all_of_an_entry_that_it_says_it_contains(
     leader.submit_command(Opened(b"ann", 1 << 16 | leader.id, clean=False, will=None), Outlet())
     leader.submit_command(Subscribed(b"ann", 1, [(b"a", 1)]))
     await brokers.at_rest()
-    brokers.network.delay_s = 0.05
+    brokers.network.drops = _answers_an_append
     publish(two, b"x", b"keeps the leader busy")
-    await asyncio.sleep(0.02)
-    publish(one, b"a", b"second in the entry")
     await until(lambda: leader.store.last_index >= leader.store.next_index, "for the first entry")
     publish(leader, b"a", b"first in the entry")
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)  # it is sealed; what comes now waits for the next entry
+    await asyncio.sleep(0.01)  # it is sealed; what comes now waits for the next entry
     publish(leader, b"x", b"has rows with it")
+    publish(one, b"a", b"second in the entry")
+    await asyncio.sleep(0.1)
+    brokers.network.drops = _nothing
     expected = await brokers.at_rest()
     assert _entry_of_two(leader)
     leader.kill()
