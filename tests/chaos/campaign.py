@@ -24,7 +24,7 @@ from tests.chaos.load import Audience, Load
 __all__ = ["Campaign"]
 
 ROUNDS_OF_A_CLUSTER = 20
-FEW_ENTRIES = 300
+FEW_ENTRIES = 50
 """Kept for nodes that come back, on some clusters: whoever is away for seconds needs a copy."""
 SHOWN_MAX = 12
 """Complaints of a round that are printed."""
@@ -99,6 +99,7 @@ class Campaign:
         finally:
             await audience.close()
             await ground.close()
+        self.seen["snapshots"] += ground.count_in_logs("snapshot_arrived")
         if len(self.failed) == before:
             ground.remove_data()
         return max(done, 1)
