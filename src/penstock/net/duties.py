@@ -4,7 +4,7 @@ Sessions expire, durable subscribers are forgotten, connections end with the bro
 All of that is journaled like what clients ask for. In a cluster each of it is done by one node:
 
 =================================================  ============================================
-connections of an earlier life of this node        this node, when it starts
+connections of an earlier life of this node        this node, when it has started and caught up
 those of a node that died, or was removed          the leader, when ``present`` says so
 sessions that are away for too long                the leader
 durable subscribers that were not seen for long    the leader; who has one connected sees to it
@@ -25,6 +25,7 @@ from itertools import islice
 
 from penstock.core.commands import Closed, Expired, Forgotten, Progressed
 from penstock.core.session import Session
+from penstock.errors import PenstockError
 from penstock.net.hub import Hub
 from penstock.net.node_numbers import NO_NODE, node_of
 
@@ -52,6 +53,10 @@ class Duties:
         """Durable subscribers whose ``Forgotten`` is in the line, by when they were last seen."""
         self._ending: dict[bytes, int] = {}
         """Sessions whose ``Closed`` is in the line, by their connection."""
+        self._is_buried = False
+        """Whether what this node's last life has left was looked for."""
+        self._is_asking = False
+        """Whether we wait to be as far as the others, to look for it."""
         self._is_leading = False
         self._present: frozenset[int] | None = None
         """The nodes that were there when it was last looked for what others have left."""
@@ -66,10 +71,21 @@ class Duties:
         self.led()
 
     def bury_own(self) -> None:
-        """End the sessions whose connections ended with this node's last life; wills are due."""
-        own = self._hub.cluster.node_id
+        """End the sessions whose connections ended with this node's last life; wills are due.
+
+        Not before we know what the others know: if we were away for long, the leader has ended them
+        and published their wills, and our journal does not say so yet.
+        """
+        self._is_asking = True
+        self._hub.cluster.read_barrier(self._caught_up)
+
+    def _caught_up(self, error: PenstockError | None) -> None:
+        self._is_asking = False
+        if error is not None:
+            return  # no quorum: asked again at the next turn
+        self._is_buried = True
         for session in self._broker.orphans():
-            if node_of(session.connection) == own:
+            if self._is_own(session.connection) and session.connection < self._first_connection:
                 self._end(session)
         self._look_for_absent()
 
@@ -91,6 +107,8 @@ class Duties:
 
     def turn(self) -> None:
         """Do what time asks for."""
+        if not self._is_buried and not self._is_asking:
+            self.bury_own()
         if self._is_leading:
             self._expire_sessions()
             self._forget_subscribers()
@@ -220,5 +238,5 @@ class Duties:
             return
         if self._is_own(connection) and connection > self._first_connection:
             self._close(client_id, connection)  # its client was told that it is not connected
-        else:
+        elif self._is_buried or not self._is_own(connection):
             self._end(session)

@@ -16,6 +16,7 @@ from line_bench import turns
 from resp_bench import Transport
 
 from penstock.cluster.line import Line
+from penstock.cluster.reads import Then
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
 from penstock.core.commands import Command
@@ -102,6 +103,7 @@ class Node:
     def _begin(self) -> None:
         self.life += 1
         self.applied = 0
+        self.barriers: list[tuple[int, Then]] = []
         self.own: deque[Batch] = deque()
         self.line: Line
         self.counters = Counters()
@@ -138,6 +140,7 @@ class Node:
     def restart(self) -> None:
         """Everything in memory is gone; what it had handed over goes its way."""
         self.end()
+        self.cluster.clock.advance(0.001)  # a life has connections of its own numbers
         self._begin()
         self.start()
 
@@ -164,6 +167,14 @@ class Node:
 
     def present(self) -> frozenset[int]:
         return frozenset(self.cluster.present)
+
+    def read_barrier(self, then: Then) -> None:
+        self.barriers.append((len(self.cluster.entries), then))
+        self._pass_barriers()
+
+    def _pass_barriers(self) -> None:
+        while self.barriers and self.barriers[0][0] <= self.applied:
+            self.barriers.pop(0)[1](None)
 
     def broadcast(self, topic: bytes, payloads: list[bytes]) -> None:
         self.live.append((topic, payloads))
@@ -207,6 +218,7 @@ class Node:
             self.line.committed(batch, commit)
         else:
             self.line.foreign(stored, commit)
+        self._pass_barriers()
         return True
 
     def apply_all(self) -> bool:

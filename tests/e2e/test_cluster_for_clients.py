@@ -1,0 +1,51 @@
+"""What clients of a cluster see when nodes die: three processes, clients of more than one node."""
+
+import time
+
+import pytest
+
+from penstock.client import Will, connect
+from tests.e2e.cluster_processes import nodes, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+GRACE_S = 2.0
+
+
+@pytest.fixture
+def trio(tmp_path, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_CLUSTER_NODE_GRACE_S", f"{GRACE_S:g}s")
+    with nodes(tmp_path, 3) as made:
+        options = [f"--node={made.as_option(number)}" for number in made.running]
+        code, said = made.command(1, "init", *options)
+        assert code == 0, said
+        made.leader()
+        yield made
+
+
+def mqtt(made, number, client_id, **keywords):
+    return connect("127.0.0.1", made.running[number].port, client_id, **keywords)
+
+
+def others(made, number):
+    return [other for other in made.running if other != number]
+
+
+def test_will_of_a_client_whose_node_died_is_published_once_also_when_the_node_is_back(trio):
+    leader = trio.leader()
+    home = others(trio, leader)[0]
+    with mqtt(trio, leader, "watch") as watch:
+        watch.subscribe([("gone/#", 1)])
+        will = Will(b"gone/pump", b"dead", 1, retain=False)
+        client = mqtt(trio, home, "pump", will=will)
+        trio.kill(home)
+        died = time.monotonic()
+        first = next(watch.messages(timeout_s=30))
+        assert (first.topic, first.payload) == ("gone/pump", b"dead")
+        assert time.monotonic() - died > GRACE_S / 2, "it might have come back"
+        trio.start(home)
+        until(lambda: trio.running[home].page("/ready")[0] == 200)
+        with mqtt(trio, home, "back") as back:  # whatever the node does at its start is before this
+            back.publish("gone/end", b"", qos=1)
+        assert next(watch.messages(timeout_s=30)).topic == "gone/end", "the will came again"
+        client.abandon()
