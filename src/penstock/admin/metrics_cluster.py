@@ -138,4 +138,11 @@ CLUSTER: tuple[Metric, ...] = (
         _traffic("drops"),
         "node",
     ),
+    Metric(
+        "penstock_peer_disconnects_total",
+        "counter",
+        "Connections between nodes that ended or were refused, by reason.",
+        lambda scrape: scrape.view.cluster().counts.peer_ends,
+        "reason",
+    ),
 )

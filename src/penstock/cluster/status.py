@@ -72,6 +72,8 @@ class ClusterCounts(msgspec.Struct, kw_only=True):
     """Times that one of them was sent again."""
     forward_refusals: int = 0
     """Batches of other nodes that this node refused as leader."""
+    peer_ends: dict[str, int] = {}
+    """Why connections to other nodes ended or were refused, and how often."""
 
 
 class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Protocol
 
+import msgspec
+
 from penstock.cluster.figures import PeerFigures, TransportFigures
 from penstock.cluster.frames import Member
 from penstock.cluster.record import RaftRecord
@@ -65,7 +67,9 @@ def status_of(node: Node, settings: Cluster) -> ClusterStatus:
         first_index=node.first_index,
         last_index=status.last_index,
         members=_members(node, settings, status.progress, status.last_index),
-        counts=node.counts,
+        counts=msgspec.structs.replace(
+            node.counts, peer_ends={why.value: n for why, n in node.figures.ends.items()}
+        ),
     )
 
 

@@ -45,7 +45,7 @@ def test_lone_broker_leads_itself(view):
 
 
 def test_everything_that_is_counted_is_shown(view):
-    names = msgspec.structs.fields(ClusterCounts)
+    names = [field for field in msgspec.structs.fields(ClusterCounts) if field.type is int]
     counts = ClusterCounts(**{field.name: 10 + place for place, field in enumerate(names)})
     node = view.node = Node(leader=1)
     status = msgspec.structs.replace(node.status(), counts=counts)
@@ -66,6 +66,15 @@ def test_what_went_between_nodes_is_told_by_node(view):
         'penstock_peer_received_bytes_total{node="2"}': 5,
         'penstock_peer_dropped_frames_total{node="2"}': 7,
     }
+
+
+def test_why_connections_between_nodes_ended_is_told_by_reason(view):
+    node = view.node = Node(leader=1)
+    counts = ClusterCounts(peer_ends={"wrong_secret": 3})
+    status = msgspec.structs.replace(node.status(), counts=counts)
+    node.status = lambda: status
+    found = series(view, "penstock_peer_disconnects")
+    assert found == {'penstock_peer_disconnects_total{reason="wrong_secret"}': 3}
 
 
 def test_dashboards_of_hermesmq_are_told_the_same(view):
