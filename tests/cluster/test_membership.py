@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from penstock.cluster.frames import ChangeKind, Member, Removed
+from penstock.cluster.frames import ChangeAsked, ChangeKind, Member, Removed
 from penstock.cluster.membership import (
     PROMOTE,
     Asked,
@@ -325,3 +325,24 @@ async def test_a_cluster_begins_once_whoever_is_told_and_however_often(bench: Be
     nodes[0].replica.bootstrap([nodes[1].member], others.append)
     await until(lambda: len(others) == 2)
     assert all(isinstance(error, Refused) and error.advice for error in others)
+
+
+@pytest.mark.asyncio
+async def test_a_node_tells_all_where_clients_reach_it_and_nobody_else_may(bench: Bench) -> None:
+    """A cluster may begin without those addresses, and a node may come back at another."""
+    nodes = [bench.node(n) for n in (1, 2, 3)]
+    for node in nodes:
+        node.replica.bootstrap([Member(n, f"host{n}:7") for n in (1, 2, 3)], lambda _error: None)
+    leader = await bench.leader()
+    own = {node.id: node.member.client_addr for node in nodes}
+    assert all(own.values())
+
+    def told(node: Node) -> dict[int, str]:
+        return {n: member.client_addr for n, member in node.replica.record.members.items()}
+
+    await until(lambda: all(told(node) == own for node in nodes))
+    other, third = [node for node in nodes if node is not leader]
+    forged = ChangeAsked(1, ChangeKind.MOVE, Member(third.id, "host:7", "elsewhere:8"))
+    leader.replica.received(other.id, forged)
+    await leader.write(b"after")
+    assert told(leader) == own

@@ -61,6 +61,8 @@ class ChangeKind(StrEnum):
 
     ADD = "add"
     REMOVE = "remove"
+    MOVE = "move"
+    """A node says of itself where clients reach it; nobody else may."""
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):

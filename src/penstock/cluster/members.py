@@ -77,9 +77,17 @@ class Members:
     """The changes that this node knows of."""
 
     def __init__(
-        self, host: Host, clock: Callable[[], float], *, election_ticks: int, tick_s: float
+        self,
+        host: Host,
+        clock: Callable[[], float],
+        *,
+        client_addr: str,
+        election_ticks: int,
+        tick_s: float,
     ) -> None:
+        """``client_addr`` is where clients reach this node, in this life."""
         self._host = host
+        self._client_addr = client_addr
         self._clock = clock
         self._election_ticks = election_ticks
         self._election_s = election_ticks * tick_s
@@ -135,6 +143,8 @@ class Members:
         assert isinstance(frame, ChangeAsked)
         host, asked = self._host, Asked(frame.kind, frame.member)
         if host.leader != host.node_id or self._changes.has(asked):
+            return
+        if frame.kind is ChangeKind.MOVE and frame.member.id != sender:
             return
 
         def answer(error: PenstockError | None) -> None:
@@ -291,8 +301,22 @@ class Members:
             self._end_transfer(Refused(f"node {to} did not take over in time", "Try again."))
         if self._ticks % self._election_ticks == 0:
             self._pass_on()
+            self._tell_address()
         if host.raw is not None and host.is_leader and self._changes.is_idle:
             self._look_after(host.raw)
+
+    def _tell_address(self) -> None:
+        """Have all nodes know where clients reach this one, who are sent here while it leads.
+
+        Whoever began the cluster may not have said so, and it may be another place than before.
+        """
+        host = self._host
+        known = host.record.members.get(host.node_id)
+        if known is None or known.client_addr == self._client_addr or not host.leader:
+            return
+        asked = Asked(ChangeKind.MOVE, Member(known.id, known.peer_addr, self._client_addr))
+        if not self._changes.has(asked):
+            self.ask(ChangeKind.MOVE, asked.member, partial(_seen_to, asked))
 
     def _look_after(self, raw: RawNode) -> None:
         """Ask for what a leader asks for by itself."""

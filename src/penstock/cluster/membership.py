@@ -59,6 +59,7 @@ _STEPS = {
     ChangeKind.REMOVE: ConfChangeKind.REMOVE_NODE,
     PROMOTE: ConfChangeKind.ADD_NODE,
     ARRIVED: ConfChangeKind.UPDATE_NODE,
+    ChangeKind.MOVE: ConfChangeKind.UPDATE_NODE,
 }
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -97,7 +98,8 @@ def is_done(asked: Asked, record: RaftRecord) -> bool:
         return node_id in conf.voters
     if asked.kind == ARRIVED:
         return node_id in record.arrived or not is_member
-    return is_member and record.members.get(node_id) == asked.member
+    is_known = record.members.get(node_id) == asked.member
+    return not is_member or is_known if asked.kind == ChangeKind.MOVE else is_member and is_known
 
 
 def refusal(asked: Asked, view: View) -> Refused | None:
@@ -111,7 +113,7 @@ def refusal(asked: Asked, view: View) -> Refused | None:
         return Refused("another change of the members is under way", "Try again when it is done.")
     if asked.kind == ChangeKind.ADD:
         return _add_refusal(asked.member, view)
-    if asked.kind == ARRIVED:
+    if asked.kind in {ARRIVED, ChangeKind.MOVE}:
         return None
     return _quorum_refusal(asked, view)
 

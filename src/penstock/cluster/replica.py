@@ -146,6 +146,7 @@ class Replica:
         self._members = Members(
             self,
             clock.monotonic,
+            client_addr=identity.client_addr,
             election_ticks=settings.election_ticks,
             tick_s=settings.tick_ms / 1000,
         )

@@ -45,7 +45,7 @@ def load_record(
     record = _first(store, settings, identity, roll) if data is None else decode_record(data)
     _check(record, settings)
     record.life += 1
-    if record.is_initialised and record.node_id in record.members:
+    if record.is_initialised and [*record.members] == [record.node_id]:  # else others are told
         record.members[record.node_id] = Member(
             record.node_id, identity.peer_addr, identity.client_addr
         )
