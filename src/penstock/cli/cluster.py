@@ -262,6 +262,7 @@ def _is_part(own: dict[str, Any], there: ClusterStatus) -> bool:
         advice = "start it with another --node-id and an empty data directory"
         raise PenstockError(f"{name} was removed from a cluster: it cannot come back so", advice)
     if own["state"] == NodeState.WAITING:
+        _check_disk(own["node_id"], there)
         return False
     if own["cluster_id"] == there.cluster_id:
         return True
@@ -269,6 +270,16 @@ def _is_part(own: dict[str, Any], there: ClusterStatus) -> bool:
         f"{name} is part of another cluster",
         "is --to right? A node joins with an empty data directory only",
     )
+
+
+def _check_disk(node: int, there: ClusterStatus) -> None:
+    """A voter that has nothing has lost its disk, and with it what it has promised."""
+    if node in {member.id for member in there.voters}:
+        raise PenstockError(
+            f"node {node} is part of the cluster already, but its data directory is empty",
+            "if its data are lost, start it with a number that was never used, join, and then"
+            f" run penstock cluster remove {node}",
+        )
 
 
 def _follow(leader: Administration, node: int, timeout_s: float) -> None:
@@ -290,7 +301,8 @@ def _follow(leader: Administration, node: int, timeout_s: float) -> None:
     if not _await(has_vote, timeout_s):
         raise PenstockError(
             f"node {node} has not caught up within {timeout_s:g} s",
-            "it goes on by itself; penstock cluster status tells how far it is",
+            "it goes on by itself; penstock cluster status tells how far it is, and if it was"
+            " not heard of, its log tells why",
         )
     _progress(f"node {node} has caught up, and has a vote", is_last=True)
 

@@ -210,7 +210,7 @@ def test_nodes_that_send_each_other_on_are_not_followed_for_ever():
 
 def test_new_node_joins_at_the_leader_and_is_followed_until_it_has_a_vote():
     with nodes(1, 2, 3) as actors:
-        del actors[1].members[3], actors[1].addresses[3]
+        del actors[1].members[3], actors[2].members[3], actors[1].addresses[3]
         actors[3].state, actors[3].leader = NodeState.WAITING, 0
         code, said = run(actors[3].addresses[3], "join", "--to", actors[2].addresses[2])
         assert code == 0
@@ -223,6 +223,16 @@ def test_node_that_is_part_of_it_has_joined_already():
     with nodes(1, 2) as actors:
         assert run(actors[2].addresses[2], "join", "--to", actors[1].addresses[1])[0] == 0
         assert actors[1].asked == []
+
+
+def test_node_that_lost_its_disk_is_told_to_come_back_under_another_number():
+    with nodes(1, 2) as actors:
+        actors[2].state, actors[2].leader = NodeState.WAITING, 0
+        code, said = run(actors[2].addresses[2], "join", "--to", actors[1].addresses[1])
+        assert actors[1].asked == []
+    assert code == 1
+    assert "start it with a number that was never used" in said
+    assert "penstock cluster remove 2" in said
 
 
 def test_join_that_takes_too_long_says_that_it_goes_on():
