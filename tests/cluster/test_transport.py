@@ -6,6 +6,7 @@ import socket
 import pytest
 import structlog
 
+from penstock.cluster import transport
 from penstock.cluster.framing import FrameWriter
 from penstock.cluster.handshake import NO_CLUSTER, Purpose
 from penstock.cluster.lane import BACKOFF_S_MAX, BACKOFF_S_MIN, QUEUE_BYTES_MAX, backoff_s
@@ -68,6 +69,21 @@ async def test_a_guest_who_proves_himself_is_heard_and_answered():
         await until(lambda: two.inbox.frames)
         two.transport.send(1, heartbeat(2))
         await until(lambda: one.inbox.frames)
+
+
+async def test_a_guest_who_falls_silent_is_forgotten_and_makes_room(monkeypatch):
+    monkeypatch.setattr(transport, "LINGER_S", 0.2)
+    monkeypatch.setattr(transport, "GUESTS_MAX", 1)
+    async with started(Node(1), Node(2), Node(3)) as (one, two, three):
+        one.knows(two)
+        one.transport.send(2, heartbeat(1))
+        await until(lambda: two.inbox.frames)
+        two.transport.send(1, heartbeat(2))
+        await until(lambda: two.transport.is_connected(1))
+        await one.transport.stop()
+        three.knows(two)
+        await until(lambda: two.ends(PeerReason.NOT_REACHED))
+        await until(lambda: three.transport.is_connected(2), 10)
 
 
 async def test_to_whom_nobody_knows_the_way_is_unreachable():

@@ -258,6 +258,17 @@ class Transport:
                     f"node {node} is no member, and {GUESTS_MAX} others who are none are here",
                 )
             self._guests[node] = hello.address
+            asyncio.get_running_loop().call_later(LINGER_S, self._look_after, node)
+
+    def _look_after(self, guest: NodeId) -> None:
+        """Forget a guest that says nothing any more: there is room for few."""
+        loop = asyncio.get_running_loop()
+        if guest not in self._guests or self._is_stopped:
+            return
+        if loop.time() - self.figures.of(guest).last_contact >= LINGER_S:
+            self._leave({guest})
+        else:
+            loop.call_later(LINGER_S, self._look_after, guest)
 
     def arrived(self, session: Session) -> None:
         """See ``Guests``: it is alive, so what waits for it need not wait any longer."""
