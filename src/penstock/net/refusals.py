@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from penstock.errors import LeadershipLost, NoQuorum, PenstockError, StorageFull
+from penstock.errors import ClusterError, LeadershipLost, NoQuorum, PenstockError, StorageFull
 from penstock.obs.reasons import DisconnectReason, DropReason
 
 __all__ = ["drop_of", "reason_of"]
@@ -10,6 +10,7 @@ __all__ = ["drop_of", "reason_of"]
 _REASONS: Final[dict[type[PenstockError], DisconnectReason]] = {
     StorageFull: DisconnectReason.STORAGE_FULL,
     NoQuorum: DisconnectReason.NO_QUORUM,
+    ClusterError: DisconnectReason.NO_QUORUM,  # this node was removed: others have the say
     LeadershipLost: DisconnectReason.LEADERSHIP_LOST,
 }
 

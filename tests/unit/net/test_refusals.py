@@ -2,8 +2,16 @@
 
 import pytest
 
-from penstock.errors import LeadershipLost, NoQuorum, StorageDamaged, StorageError, StorageFull
+from penstock.errors import (
+    ClusterError,
+    LeadershipLost,
+    NoQuorum,
+    StorageDamaged,
+    StorageError,
+    StorageFull,
+)
 from penstock.net.refusals import drop_of, reason_of
+from penstock.net.resp.stream_faults import not_stored
 
 
 @pytest.mark.parametrize(
@@ -14,8 +22,15 @@ from penstock.net.refusals import drop_of, reason_of
         (StorageDamaged("torn"), "storage_failed"),
         (NoQuorum("too few"), "no_quorum"),
         (LeadershipLost("another"), "leadership_lost"),
+        (ClusterError("removed"), "no_quorum"),
     ],
 )
 def test_refused_batch_is_told_and_counted_by_the_same_word(error, word):
     assert reason_of(error).value == word
     assert drop_of(reason_of(error)).value == word
+
+
+def test_resp_client_is_not_told_that_nothing_was_stored_where_nobody_knows():
+    assert not_stored("storage_full") == "ERR storage_full: the disk refused, nothing was stored"
+    assert "it may be stored or not" in not_stored("no_quorum")
+    assert "disk" not in not_stored("no_quorum") + not_stored("leadership_lost")

@@ -64,7 +64,7 @@ _TEXTS = {
     DisconnectReason.SESSION_TAKEN_OVER: "Another connection uses this client id",
     DisconnectReason.STORAGE_FULL: "The broker's disk is full: not stored, send again later",
     DisconnectReason.STORAGE_FAILED: "The broker's disk failed: not stored, send again later",
-    DisconnectReason.NO_QUORUM: "Too few nodes of the cluster are up: not stored, send again later",
+    DisconnectReason.NO_QUORUM: "Too few nodes of the cluster are up: it may be stored or not",
     DisconnectReason.LEADERSHIP_LOST: "Another node leads by now: not stored, send again",
     DisconnectReason.SERVER_SHUTDOWN: "The broker is stopping",
     DisconnectReason.INTERNAL_ERROR: "The broker failed to serve this connection",

@@ -25,6 +25,7 @@ from penstock.net.envelopes import unsigned_refusal
 from penstock.net.queues import PREFIX, WORKERS
 from penstock.net.resp.calls import OK, Call, Commands, Spec
 from penstock.net.resp.faults import publish_fault
+from penstock.net.resp.stream_faults import not_stored
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
 
@@ -83,7 +84,7 @@ class _Pushed:
     def close(self, reason: DisconnectReason, _detail: str = "") -> None:
         """The disk refused them."""
         if not self._call.closed:
-            self._call.fail(f"ERR {reason.value}: not stored, push again later")
+            self._call.fail(not_stored(reason.value))
 
 
 # ── PULL ──────────────────────────────────────────────────────────────────────────────────────

@@ -1,6 +1,7 @@
 """What a stream command did wrong, or cannot have, in the words of Redis where it has some."""
 
 from penstock.errors import PenstockError
+from penstock.obs.reasons import DisconnectReason
 
 __all__ = ["NO_KEY", "SYNTAX", "StreamFault", "no_group", "no_group_of_key", "not_stored"]
 
@@ -31,7 +32,14 @@ def no_group_of_key(topic: bytes, group: bytes) -> StreamFault:
 
 
 def not_stored(reason: str) -> str:
-    """What a command needed the disk for did not happen."""
+    """What a command needed the disk for, or most nodes of a cluster, did not happen.
+
+    Without a quorum nobody knows: it may be in a log, and be agreed upon when nodes are back.
+    """
+    if reason == DisconnectReason.NO_QUORUM.value:
+        return f"ERR {reason}: too few nodes of the cluster are up, it may be stored or not"
+    if reason == DisconnectReason.LEADERSHIP_LOST.value:
+        return f"ERR {reason}: another node leads by now, nothing was stored: send it again"
     return f"ERR {reason}: the disk refused, nothing was stored"
 
 
