@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from penstock.client import AsyncPublisher, AsyncQueueClient, AsyncSubscriber, Backoff, Job, Message
+from penstock.client.edge.inbox import QUEUE_PREFIX
 from penstock.errors import PenstockError
 from tests.chaos.history import Delivery, Grant, History, Op, now
 from tests.chaos.resp import RespClient, RespError
@@ -21,6 +22,8 @@ __all__ = [
     "Follower",
     "Poller",
     "Producer",
+    "Puller",
+    "Pusher",
     "StreamWorker",
     "WirePublisher",
 ]
@@ -213,11 +216,15 @@ class Adder(Actor):
                 self._next += 1
                 payload = b"%s/%d" % (self.name.encode(), self._next)
                 op = self._history.begin("once", self._topic, self.name, self._next, payload)
-                told = await client.ask("XADD", self._topic, "*", "payload", payload)
-                op.done(int(told.partition(b"-")[2]))
+                op.done(await self.add(client, payload))
                 await self.rest()
         finally:
             client.close()
+
+    async def add(self, client: RespClient, payload: bytes) -> int:
+        """Say it, and return the offset that was told."""
+        told = await client.ask("XADD", self._topic, "*", "payload", payload)
+        return int(told.partition(b"-")[2])
 
 
 class StreamWorker(Actor):
@@ -263,6 +270,54 @@ class StreamWorker(Actor):
         await client.ask("XACK", self._topic, self._group, *ids)
         for grant in grants:
             grant.acked = now()
+
+
+# ── Queues of Redis clients ───────────────────────────────────────────────────────────────────
+
+
+class Pusher(Adder):
+    """Pushes jobs into a queue, each once."""
+
+    async def add(self, client: RespClient, payload: bytes) -> int:
+        queue = self._topic.removeprefix(QUEUE_PREFIX)
+        return int(await client.ask("PUSH", queue, payload)) - 1
+
+
+class Puller(Actor):
+    """Pulls jobs at any node, and acknowledges most; what it holds when it leaves goes to others."""
+
+    def __init__(self, *arguments: object, topic: str, group: str) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self._topic = topic
+        self._group = group
+        self.is_careful = False
+        """Whether it acknowledges all that it gets from now on."""
+
+    async def work(self) -> None:
+        client = await RespClient.open(self.anywhere())
+        held: list[Grant] = []
+        try:
+            while not self.is_stopping:
+                await self._take(client, held)
+                await self.rest()
+                if self._dice.random() < 0.03:
+                    return
+        finally:
+            for grant in held:
+                grant.returned = now()
+            client.close()
+
+    async def _take(self, client: RespClient, held: list[Grant]) -> None:
+        asked = now()
+        words = ("PULL", self._topic.removeprefix(QUEUE_PREFIX), "COUNT", 4, "BLOCK", 100)
+        for number, payload in await client.ask(*words, "WITHACK") or ():
+            job = payload.decode()
+            grant = Grant(self._topic, self._group, self.name, job, asked, now(), inf)
+            self._history.grants.append(grant)
+            held.append(grant)
+            if self.is_careful or self._dice.random() < 0.9:
+                await client.ask("ACK", number)
+                grant.acked = now()
 
 
 # ── The binary protocol ───────────────────────────────────────────────────────────────────────

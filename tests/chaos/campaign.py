@@ -99,7 +99,8 @@ class Campaign:
         finally:
             await audience.close()
             await ground.close()
-        self.seen["snapshots"] += ground.count_in_logs("snapshot_arrived")
+        self._complain("logs", _faults_in_logs(ground))
+        self.seen["snapshots"] += ground.count_in_logs('"snapshot_arrived"')
         if len(self.failed) == before:
             ground.remove_data()
         return max(done, 1)
@@ -149,6 +150,12 @@ class Campaign:
         if len(complaints) > SHOWN_MAX:
             print(f"      … and {len(complaints) - SHOWN_MAX} more", flush=True)
         self.failed += [f"{where}: {complaint}" for complaint in complaints]
+
+
+def _faults_in_logs(ground: Ground) -> list[str]:
+    """What must not happen in a node, whatever happens to it."""
+    counts = {fault: ground.count_in_logs(fault) for fault in ('"apply_failed"', "Traceback")}
+    return [f"{fault} {count} times" for fault, count in counts.items() if count]
 
 
 async def _compare_stores(ground: Ground) -> list[str]:

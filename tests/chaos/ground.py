@@ -127,10 +127,11 @@ class Ground:
         self.kill(*self.nodes)
         await self.network.close()
 
-    def count_in_logs(self, event: str) -> int:
-        """How often nodes have logged something."""
-        logs = [node.log_path.read_text() for node in (*self.nodes.values(), *self.gone)]
-        return sum(log.count(f'"{event}"') for log in logs)
+    def count_in_logs(self, text: str) -> int:
+        """How often something is in what nodes have logged."""
+        nodes = (*self.nodes.values(), *self.gone)
+        logs = [node.log_path.read_text() for node in nodes if node.log_path.exists()]
+        return sum(log.count(text) for log in logs)
 
     def remove_data(self) -> None:
         """Delete the directory."""

@@ -46,7 +46,8 @@ class Grant(msgspec.Struct):
     topic: str
     group: str
     worker: str
-    offset: int
+    offset: int | str
+    """Or what the message says, where the worker is not told the offset."""
     asked: float
     """When the request was made that was answered with it: the lease began after that."""
     got: float

@@ -18,6 +18,8 @@ from tests.chaos.actors import (
     Follower,
     Poller,
     Producer,
+    Puller,
+    Pusher,
     StreamWorker,
     WirePublisher,
 )
@@ -76,9 +78,12 @@ class Load:
         self.history = History()
         self._queues = [f"q/{name}/a", f"q/{name}/b"]
         self._streams = [f"s/{name}"]
+        self._pushed = f"q:{name}"
         self._mqtt = [f"m/{name}/1", f"m/{name}/2"]
         self._followed = f"b/{name}"
-        self.topics = [*self._queues, *self._streams, *self._mqtt, self._followed]
+        self.topics = [
+            *(*self._queues, self._pushed, *self._streams, *self._mqtt, self._followed),
+        ]
         self._publishers = [
             MqttPublisher(
                 f"mqtt{qos}-{name}",
@@ -100,9 +105,12 @@ class Load:
 
         first, second = self._queues
         [stream] = self._streams
-        self._pollers = [
-            Poller(*common(f"poller{n}"), topic=topic, group=GROUP)
-            for n, topic in enumerate((first, first, second))
+        self._workers: list[Poller | Puller] = [
+            *(
+                Poller(*common(f"poller{n}"), topic=topic, group=GROUP)
+                for n, topic in enumerate((first, first, second))
+            ),
+            *(Puller(*common(f"puller{n}"), topic=self._pushed, group=GROUP) for n in (1, 2)),
         ]
         self._follower = Follower(*common("follower"), topic=self._followed)
         self._writers: list[Actor] = [
@@ -111,6 +119,7 @@ class Load:
             Producer(*common("p3"), topic=second, most=8),
             Adder(*common("x1"), topic=stream),
             Adder(*common("x2"), topic=stream),
+            Pusher(*common("y1"), topic=self._pushed),
             WirePublisher(*common("w1"), topic=self._followed),
         ]
         self._readers: list[Actor] = [
@@ -123,9 +132,9 @@ class Load:
     async def start(self) -> None:
         """Let all of them begin; what a group has finished is kept, to be looked at."""
         async with AsyncQueueClient([n.address for n in self._ground.nodes.values()]) as client:
-            for topic in self._queues:
+            for topic in (*self._queues, self._pushed):
                 await client.configure_topic(topic, keep=True)
-        actors = [*self._publishers, *self._writers, *self._readers, *self._pollers, self._follower]
+        actors = [*self._publishers, *self._writers, *self._readers, *self._workers, self._follower]
         self._tasks = [asyncio.create_task(actor.run(), name=actor.name) for actor in actors]
 
     def check_alive(self) -> None:
@@ -144,15 +153,15 @@ class Load:
         """Let clients finish what they have begun; what every node then has of the round's topics."""
         for actor in (*self._publishers, *self._writers, *self._readers):
             actor.is_stopping = True
-        for poller in self._pollers:
-            poller.is_careful = True
+        for worker in self._workers:
+            worker.is_careful = True
         writers = self._tasks[: len(self._publishers) + len(self._writers) + len(self._readers)]
         await self._wait_for(writers)
         await self._ground.until(self._is_worked_off, "all jobs are done", FINISH_S)
         await self._ground.until_healthy()
         journals = {number: await self._journal(number) for number in self._ground.nodes}
         await self._wait_for_subscribers(next(iter(journals.values())))
-        for actor in (*self._pollers, self._follower):
+        for actor in (*self._workers, self._follower):
             actor.is_stopping = True
         await self._wait_for(self._tasks)
         return journals
@@ -168,7 +177,7 @@ class Load:
         self.check_alive()
         try:
             async with AsyncQueueClient([n.address for n in self._ground.nodes.values()]) as client:
-                for topic in self._queues:
+                for topic in (*self._queues, self._pushed):
                     groups = await client.groups(topic)
                     if [group.name for group in groups if not group.lag] != [GROUP]:
                         return False
@@ -247,9 +256,9 @@ class Load:
             given[grant.topic].add(grant.offset)
         return [
             f"{topic}/{offset} is done, and was given to nobody"
-            for topic in self._queues
-            for offset, _ in journal[topic]
-            if offset not in given[topic]
+            for topic in (*self._queues, self._pushed)
+            for offset, payload in journal[topic]
+            if given[topic].isdisjoint({offset, payload.decode()})
         ]
 
 
