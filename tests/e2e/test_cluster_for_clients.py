@@ -49,3 +49,19 @@ def test_will_of_a_client_whose_node_died_is_published_once_also_when_the_node_i
             back.publish("gone/end", b"", qos=1)
         assert next(watch.messages(timeout_s=30)).topic == "gone/end", "the will came again"
         client.abandon()
+
+
+def test_node_whose_disk_is_full_ends_and_says_so_while_the_others_go_on(trio):
+    leader = trio.leader()
+    full, other = others(trio, leader)
+    node = trio.running[full]
+    node.limit_file_bytes((node.data / "data.mdb").stat().st_size)
+    with mqtt(trio, other, "filler") as filler:
+        for _ in range(20):
+            filler.publish("fill", bytes(200_000), qos=1)
+    status, _, _ = node.wait_stopped()
+    assert status == 74
+    assert "node_ends" in node.log_path.read_text()
+    del trio.running[full]
+    with mqtt(trio, leader, "after") as after:
+        after.publish("fill", b"two of three are enough", qos=1)
