@@ -6,6 +6,7 @@ from penstock.cluster.log_view import RECENT_ENTRIES_MAX
 from penstock.errors import StorageForeign, StorageFull
 from penstock.store.batch import Batch
 from penstock.store.lmdb_store import LmdbStore
+from penstock.store.store import RetentionRules
 from tests.cluster.cluster_bench import Bench, Node, batch_of, until
 
 pytestmark = pytest.mark.asyncio
@@ -134,3 +135,23 @@ async def test_the_core_is_told_of_all_that_it_was_not_asked_however_many(bench:
     assert engine.raw.last_index == known
     status = node.replica.status()
     assert (status.commit, status.applied, status.last_index) == (known + count,) * 3
+
+
+async def test_retention_may_be_quicker_than_the_core_is_told(bench: Bench) -> None:
+    node = bench.node(1, peer_listen="", tick_ms=10_000)
+    for number in range(5):
+        events = Batch()
+        events.add_event((number, b""))
+        await node.submit(events)
+    rows = Batch()
+    rows.checkpoint = node.store.last_index
+    await node.submit(rows)
+    while node.store.retain(RetentionRules(), 0, 1 << 60).more:
+        pass
+    assert node.store.first_index == node.store.last_index + 1
+    raw = node.replica.raw
+    assert raw is not None
+    assert raw.last_index < node.store.last_index
+    node.replica.status()
+    assert raw.last_index == node.store.last_index
+    await node.write(b"goes on")

@@ -46,8 +46,13 @@ class StoreLog:
         return HardState(record.term, record.vote, self._commit), record.conf
 
     def first_index(self) -> int:
-        """See ``LogView``."""
-        return self._store.first_index
+        """See ``LogView``: what the core has yet to hear of is not gone for it.
+
+        Alone, retention may be quicker than the core, which is told of entries in bulk.
+        """
+        recent = self._recent
+        at_hand = recent[0].index if recent else self._last + 1
+        return min(self._store.first_index, at_hand)
 
     def last_index(self) -> int:
         """See ``LogView``."""
@@ -57,16 +62,16 @@ class StoreLog:
         """See ``LogView``."""
         if index > self._last:
             raise Unavailable(f"the log ends with entry {self._last}")
-        if index < self._store.first_index - 1:
-            raise Compacted(f"the log begins with entry {self._store.first_index}")
+        if index < self.first_index() - 1:
+            raise Compacted(f"the log begins with entry {self.first_index()}")
         return term_of(self._record.terms, index)
 
     def entries(self, low: int, high: int, bytes_max: int) -> tuple[Entry, ...]:
         """See ``LogView``."""
         if high > self._last + 1:
             raise Unavailable(f"the log ends with entry {self._last}")
-        if low < self._store.first_index:
-            raise Compacted(f"the log begins with entry {self._store.first_index}")
+        if low < self.first_index():
+            raise Compacted(f"the log begins with entry {self.first_index()}")
         recent = self._recent
         if recent and low >= recent[0].index:
             start = low - recent[0].index
