@@ -43,10 +43,11 @@ def test_fewer_than_half_of_the_voters_may_be_lost(voters, lost):
         (led(3, silent={2}), "it survives no further loss now"),
         (led(5, silent={2}), "survives the loss of 1 node now"),
         (led(3, silent={2, 3}), "no quorum: 1 of 3 nodes reachable; start the others (2, 3)"),
-        (led(3, learners=1, silent={4}), "healthy"),
+        (led(3, learners=1, silent={4}), "; node 4 is to learn but not reachable"),
+        (led(3, learners=2, silent={4}), "; node 5 is catching up; node 4 is to learn but not"),
         (ClusterStatus(node_id=1, leader=1), "a single node"),
         (ClusterStatus(node_id=1, state=NodeState.WAITING), "penstock cluster init"),
-        (ClusterStatus(node_id=1, state=NodeState.REMOVED), "new node_id"),
+        (ClusterStatus(node_id=1, state=NodeState.REMOVED), "under a new node_id, with an empty"),
     ],
 )
 def test_diagnosis_says_how_it_is_and_what_to_do(status, said):

@@ -233,3 +233,10 @@ def test_a_changed_byte_anywhere_leaves_no_two_sides_that_trust_each_other(turn,
     except PeerFault:
         pass
     assert one.session is None or two.session is None
+
+
+def test_words_of_a_refusal_are_safe_to_show_and_bounded():
+    fault = PeerFault(PeerReason.UNKNOWN_NODE, "\x1b[2J" + "a" * 500)
+    told = refused(PeerReason.UNKNOWN_NODE, lambda: dialer().received(answerer().refusal(fault)))
+    assert "\\x1b[2Jaaa" in told.message
+    assert len(told.message) < 300

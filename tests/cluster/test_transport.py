@@ -198,6 +198,18 @@ async def test_while_a_node_is_away_nothing_is_queued_for_it():
         await until(lambda: 2 in one.inbox.lost)
 
 
+async def test_why_a_node_is_not_reached_is_known_until_it_is_and_logged_once():
+    with structlog.testing.capture_logs() as lines:
+        async with started(Node(1), Node(2)) as (one, two):
+            figures = one.transport.figures.of(2)
+            await meet(one, two)
+            assert not figures.trouble
+            await two.transport.stop()
+            await until(lambda: one.ends(PeerReason.NOT_REACHED) > 6)
+            assert figures.trouble.endswith("Connection refused (not_reached)")
+    assert [line.get("reason") for line in lines].count("not_reached") == 1
+
+
 async def test_a_blocked_bulk_connection_delays_no_heartbeat_and_is_bounded():
     async with started(Node(1), Node(2)) as (one, two):
         await meet(one, two)

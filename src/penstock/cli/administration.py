@@ -157,10 +157,15 @@ class Administration:
             connection.request(method, path, body, self._headers)
             response = connection.getresponse()
             return response.status, response.read()
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.IncompleteRead) as error:
             raise PenstockError(
                 f"no broker answers at {self.server}: {error or type(error).__name__}",
                 "start one (penstock serve), or say where it is (-h HOST -p PORT)",
+            ) from error
+        except http.client.HTTPException as error:  # its text is what came: never to a terminal
+            raise PenstockError(
+                f"what answers at {self.server} does not speak HTTP",
+                "is that a port for nodes (peer_listen)? Give one for clients (listen)",
             ) from error
         finally:
             connection.close()

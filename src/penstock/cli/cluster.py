@@ -42,6 +42,9 @@ LOOK_S = 0.25
 ELECTION_S = 15.0
 """How long to wait for a leader: several elections with the default timers."""
 
+TROUBLE_S = 3.0
+"""How long a new node may be out of reach before that is told: it starts anew with its copy."""
+
 _timeout_option = click.option(
     "--timeout",
     "timeout_s",
@@ -138,7 +141,13 @@ def _table(found: ClusterStatus) -> str:
         return f"node {found.node_id}: {diagnosis(found)}"
     head = ("NODE", "ROLE", "LAG", "HEARD OF", "FOR NODES", "FOR CLIENTS")
     rows = [_row(found, place) for place in range(len(found.members))]
-    return "\n\n".join([columns(facts), columns([head, *rows]), diagnosis(found)])
+    parts = [columns(facts), columns([head, *rows]), diagnosis(found)]
+    return "\n\n".join([*parts, *filter(None, [_troubles(found)])])
+
+
+def _troubles(found: ClusterStatus) -> str:
+    """Why nodes are not reached, as the one that was asked knows it."""
+    return "\n".join(f"node {m.id}: {m.trouble}" for m in found.members if m.trouble)
 
 
 def _row(found: ClusterStatus, place: int) -> tuple[str, ...]:
@@ -166,8 +175,8 @@ def _heard(found: ClusterStatus, place: int) -> str:
         return "now"
     if member.is_active is None:
         return "-"
-    ago = "" if member.contact_s is None else f" {member.contact_s:.1f} s ago"
-    return f"yes{ago}" if member.is_active else f"no{',' * bool(ago)}{ago}"
+    word = "yes" if member.is_active else "no"
+    return word if member.contact_s is None else f"{word}, {member.contact_s:.1f} s ago"
 
 
 # ── Beginning ─────────────────────────────────────────────────────────────────────────────────
@@ -268,7 +277,8 @@ def _is_part(own: dict[str, Any], there: ClusterStatus) -> bool:
         return True
     raise PenstockError(
         f"{name} is part of another cluster",
-        "is --to right? A node joins with an empty data directory only",
+        "is --to right? A node joins with an empty data directory only: stop it, empty its own or"
+        " name another with --data, start it and join again",
     )
 
 
@@ -284,27 +294,57 @@ def _check_disk(node: int, there: ClusterStatus) -> None:
 
 def _follow(leader: Administration, node: int, timeout_s: float) -> None:
     """Tell how far a node is, until it has a vote."""
-    told = ""
-
-    def has_vote() -> bool:
-        nonlocal told
-        found = _seen(leader)
-        member = next((m for m in found.members if m.id == node), None)
-        if member is not None and not member.is_learner:
-            return True
-        text = f"node {node} is learning: {_behind(member.lag if member else None)}"
-        if text != told:
-            _progress(text)
-        told = text
-        return False
-
-    if not _await(has_vote, timeout_s):
+    watch = _Watch(leader, node)
+    if not _await(watch.has_vote, timeout_s):
+        late = f"node {node} has not caught up within {timeout_s:g} s"
+        if watch.trouble:
+            raise PenstockError(f"{late}: {watch.trouble}", _mending(node))
         raise PenstockError(
-            f"node {node} has not caught up within {timeout_s:g} s",
-            "it goes on by itself; penstock cluster status tells how far it is, and if it was"
-            " not heard of, its log tells why",
+            late, "it goes on by itself; penstock cluster status tells how far it is"
         )
     _progress(f"node {node} has caught up, and has a vote", is_last=True)
+
+
+def _mending(node: int) -> str:
+    return (
+        "mend it and restart the node: then it goes on by itself; if the address is wrong, run"
+        f" penstock cluster remove {node}, and have it join under another number"
+    )
+
+
+class _Watch:
+    """Looks how far a new node is, and tells what has changed since the last look."""
+
+    def __init__(self, leader: Administration, node: int) -> None:
+        self._leader = leader
+        self._node = node
+        self._told = ""
+        self._since = 0.0
+        self.trouble = ""
+        """Why the leader does not reach the node."""
+
+    def has_vote(self) -> bool:
+        found = _seen(self._leader)
+        member = next((m for m in found.members if m.id == self._node), None)
+        if member is not None and not member.is_learner:
+            return True
+        self._complain(member.trouble if member else "")
+        self._tell(f"node {self._node} is learning: {_behind(member.lag if member else None)}")
+        return False
+
+    def _complain(self, trouble: str) -> None:
+        """Tell of a trouble that stays, once. One that passes is part of joining."""
+        now = time.monotonic()
+        if trouble != self.trouble:
+            self.trouble, self._since = trouble, now
+        elif trouble and now - self._since >= TROUBLE_S:
+            self._since = float("inf")
+            _progress(f"node {self._node}: {trouble}; {_mending(self._node)}", is_last=True)
+
+    def _tell(self, text: str) -> None:
+        if text != self._told:
+            _progress(text)
+        self._told = text
 
 
 def _behind(lag: int | None) -> str:
@@ -334,11 +374,13 @@ def remove(node: int, *, is_sure: bool, as_json: bool, broker: Administration) -
     leads, another node takes over first.
     """
     found = _seen(broker)
+    if not found.members:
+        raise PenstockError(f"there is no node {node} to remove", diagnosis(found))
     if node not in {member.id for member in found.members}:
         known = ", ".join(str(member.id) for member in found.members)
         raise PenstockError(f"there is no node {node}", f"there are {known}")
     left = len([member for member in found.voters if member.id != node])
-    loss = f"the other {left} survive the loss of {tolerance(left)}"
+    loss = f"the nodes that are left, {left}, survive the loss of {tolerance(left)}"
     confirm(f"Remove node {node}, for good? ({loss})", is_sure=is_sure)
     _patiently(lambda: broker.delete("/cluster/members", id=node))
     say({"removed": node}, f"removed node {node}: stop it now", as_json=as_json)

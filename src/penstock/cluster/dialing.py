@@ -65,8 +65,13 @@ def _not_reached(node: NodeId, address: Address, error: Exception) -> PeerFault:
         return PeerFault(
             PeerReason.WRONG_CERTIFICATE, f"TLS with node {node} at {address} failed: {error}"
         )
+    return PeerFault(PeerReason.NOT_REACHED, f"not reached at {address}: {_why(error)}")
+
+
+def _why(error: Exception) -> str:
+    """In the system's words where it has some: asyncio puts a call and its arguments there."""
     if isinstance(error, TimeoutError):
-        text = f"no answer within {HANDSHAKE_S:g} s"
-    else:
-        text = str(error.strerror if isinstance(error, OSError) and error.strerror else error)
-    return PeerFault(PeerReason.NOT_REACHED, f"node {node} at {address} is not reached: {text}")
+        return f"no answer within {HANDSHAKE_S:g} s"
+    if not isinstance(error, OSError) or error.errno is None:
+        return str(error)
+    return os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)

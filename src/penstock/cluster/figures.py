@@ -23,6 +23,8 @@ class PeerFigures(msgspec.Struct):
     snapshots_failed: int = 0
     last_contact: float = float("-inf")
     """When it last said something, by the loop's clock."""
+    trouble: str = ""
+    """Why it was not reached when last tried; empty while there is a connection to it."""
 
 
 class TransportFigures:

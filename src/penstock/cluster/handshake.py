@@ -31,6 +31,7 @@ import msgspec
 from msgspec import Meta
 
 from penstock.cluster.faults import PeerFault
+from penstock.obs.log import printable
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId
 
@@ -54,6 +55,9 @@ NONCE_BYTES = 32
 CLUSTER_ID_BYTES = 16
 NO_CLUSTER = bytes(CLUSTER_ID_BYTES)
 """The cluster of a node that is in none yet."""
+
+REFUSAL_CHARACTERS_MAX = 256
+"""What is shown of the words with which another node refuses."""
 
 Nonce = Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
 ClusterId = Annotated[bytes, Meta(min_length=CLUSTER_ID_BYTES, max_length=CLUSTER_ID_BYTES)]
@@ -312,9 +316,14 @@ def _out_of_place(message: object) -> PeerFault:
 
 
 def _refused(reason: str, message: str) -> PeerFault:
-    """The other side's refusal as a fault; a reason that we do not know is none of ours."""
+    """The other side's refusal as a fault; a reason that we do not know is none of ours.
+
+    It has proven nothing yet, and its words are shown in terminals: only what can be printed is.
+    """
     known = {r.value: r for r in PeerReason}.get(reason, PeerReason.CONNECTION_LOST)
-    return PeerFault(known, f"refused by the other node: {message}")
+    return PeerFault(
+        known, f"refused by the other node: {printable(message, REFUSAL_CHARACTERS_MAX)}"
+    )
 
 
 def _transcript(hello: bytes, challenge: bytes) -> bytes:

@@ -48,7 +48,7 @@ class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
     lag: int | None = None
     """Entries that it does not have yet."""
     is_active: bool | None = None
-    """Whether it was heard of within an election timeout."""
+    """Whether it was heard of within an election timeout, and can be reached."""
     contact_s: float | None = None
     """Seconds since it was heard of."""
     bytes_in: int = 0
@@ -56,6 +56,8 @@ class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What came from it and went to it since this node started."""
     drops: int = 0
     """Frames for it that were not sent."""
+    trouble: str = ""
+    """Why it cannot be reached from here, for whoever is to mend it."""
 
 
 class ClusterCounts(msgspec.Struct, kw_only=True):
@@ -139,7 +141,10 @@ def diagnosis(status: ClusterStatus) -> str:
             " cluster join for one that is there"
         )
     if status.state is NodeState.REMOVED:
-        return "removed from the cluster: stop it; its disk may come back under a new node_id only"
+        return (
+            "removed from the cluster: stop it; its machine may come back under a new node_id,"
+            " with an empty data directory"
+        )
     if not status.leader:
         return _leaderless(status)
     if status.is_leader:
@@ -173,11 +178,18 @@ def _led(status: ClusterStatus) -> str:
     if silent:
         lost = f"degraded: {_nodes(silent)} not reachable; start it, or replace it"
         return f"{lost} (join a new node, then remove it); {_survives(spare)} now"
-    learners = [m for m in status.members if m.is_learner]
-    coming = f"; {_nodes(learners)} catching up" if learners else ""
+    coming = _coming([m for m in status.members if m.is_learner])
     if len(voters) == 1:
         return f"a cluster of one: it survives no loss; join two more nodes{coming}"
     return f"healthy: {_survives(spare)}{coming}"
+
+
+def _coming(learners: list[MemberStatus]) -> str:
+    """Who learns, and who would if it were reached: that one waits for somebody to mend it."""
+    lost = [m for m in learners if m.is_active is False]
+    there = [m for m in learners if m not in lost]
+    learning = f"; {_nodes(there)} catching up" if there else ""
+    return f"{learning}; {_nodes(lost)} to learn but not reachable" if lost else learning
 
 
 def _survives(spare: int) -> str:

@@ -210,10 +210,17 @@ class Transport:
                     task.add_done_callback(self._stopping.discard)
 
     def _connected(self, node: NodeId, session: Session) -> None:
+        self.figures.of(node).trouble = ""
         self._log.info("peer_connected", node=node, purpose=session.purpose.name.lower())
 
     def _parted(self, node: NodeId, fault: PeerFault) -> None:
-        self._count(fault, node=node)
+        """Count every attempt, and log a trouble once: a node that is away is tried for days."""
+        figures, trouble = self.figures.of(node), f"{fault.message} ({fault.reason.value})"
+        if trouble == figures.trouble:
+            self.figures.ends[fault.reason] += 1
+        else:
+            self._count(fault, node=node)
+        figures.trouble = trouble
         self._tell_unreachable(node)
 
     def _tell_unreachable(self, node: NodeId) -> None:

@@ -102,9 +102,10 @@ def _member(
     contact_s = 0.0 if is_self else node.heard_s(member.id)
     patience_s = election_s if node.leader else LOST_ELECTIONS * election_s
     is_known = is_self or peer is not None or not node.leader or member.id == node.leader
-    is_active = contact_s is not None and contact_s < patience_s
-    match = None if peer is None else last_index if is_self else peer.match
     traffic = node.figures.peers.get(member.id, _NO_TRAFFIC)
+    # A node that nobody can send to may still ask for votes: to hear of it is not enough.
+    is_active = contact_s is not None and contact_s < patience_s and not traffic.trouble
+    match = None if peer is None else last_index if is_self else peer.match
     return MemberStatus(
         id=member.id,
         peer_addr=member.peer_addr,
@@ -117,4 +118,5 @@ def _member(
         bytes_in=traffic.bytes_in,
         bytes_out=traffic.bytes_out,
         drops=traffic.drops,
+        trouble=traffic.trouble,
     )

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import msgspec
@@ -175,11 +176,34 @@ def test_change_at_a_follower_is_made_at_the_leader():
         assert actors[2].asked == []
 
 
+def test_nothing_can_be_removed_from_a_node_that_waits():
+    with nodes(1) as actors:
+        actors[1].state, actors[1].members = NodeState.WAITING, {}
+        code, said = run(actors[1].addresses[1], "remove", "2", "--yes")
+    assert code == 1
+    assert "run penstock cluster init" in said
+
+
+def test_port_that_speaks_something_else_is_told_without_showing_what_came():
+    with socket.create_server(("127.0.0.1", 0)) as door, ThreadPoolExecutor() as threads:
+
+        def answer():
+            with door.accept()[0] as caller:
+                caller.recv(100)
+                caller.sendall(b"\x1b[31m for nodes")
+
+        threads.submit(answer)
+        code, said = run(f"127.0.0.1:{door.getsockname()[1]}", "status")
+    assert code == 1
+    assert "for clients (listen)" in said
+    assert "\x1b" not in said
+
+
 def test_nothing_is_removed_unless_the_user_says_so():
     with nodes(1, 2) as actors:
         code, said = run(actors[1].addresses[1], "remove", "2")
         assert code == 1
-        assert "the other 1 survive the loss of 0" in said
+        assert "the nodes that are left, 1, survive the loss of 0" in said
         assert actors[1].asked == []
 
 

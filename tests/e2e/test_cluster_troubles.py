@@ -1,0 +1,54 @@
+"""Slips of whoever sets up a cluster: each is named where one looks, and can be mended."""
+
+import pytest
+
+from tests.e2e.cluster_processes import free_port, nodes, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def secret_file(directory, name):
+    path = directory / name
+    path.write_text(f"the secret of {name}, long enough".replace(" ", "-"))
+    path.chmod(0o600)
+    return str(path)
+
+
+def member(status, number):
+    return next(found for found in status["members"] if found["id"] == number)
+
+
+def heard_of(status, number):
+    """The status if that node has said something just now."""
+    return status if member(status, number)["contact_s"] < 0.5 else None
+
+
+def test_wrong_secret_is_told_to_who_joins_and_mended_by_a_restart(tmp_path):
+    ours = ("--cluster-secret-file", secret_file(tmp_path, "ours"))
+    with nodes(tmp_path, 1, *ours) as made:
+        made.start(2, "--cluster-secret-file", secret_file(tmp_path, "another"))
+        assert made.command(1, "init")[0] == 0
+        code, said = made.command(2, "join", "--to", made.address(1), "--timeout", "8s")
+        assert (code, said.count("(wrong_secret)")) == (1, 2), "while it waits, and at the end"
+        assert "mend it and restart the node" in said
+        code, said = made.command(1, "status")
+        assert "node 2 is to learn but not reachable" in said
+        assert "(wrong_secret)" in said.splitlines()[-1]
+        made.kill(2)
+        made.start(2, *ours)
+        assert until(lambda: not member(made.status(1), 2)["is_learner"])
+        assert "wrong_secret" not in made.command(1, "status")[1]
+
+
+def test_node_that_calls_and_cannot_be_called_is_not_taken_for_healthy(tmp_path):
+    with nodes(tmp_path, 3) as made:
+        options = [f"--node={made.as_option(number)}" for number in made.running]
+        assert made.command(1, "init", *options)[0] == 0
+        until(lambda: "healthy" in made.status(1)["diagnosis"])
+        leader = made.leader()
+        moved = next(number for number in made.running if number != leader)
+        made.kill(moved)
+        made.start(moved, "--peer-listen", f"127.0.0.1:{free_port()}")
+        found = until(lambda: heard_of(made.status(leader), moved))
+        assert f"node {moved} is not reachable" in found["diagnosis"], "though it asks for votes"
+        assert "Connection refused (not_reached)" in member(found, moved)["trouble"]
