@@ -7,10 +7,10 @@ from tests.e2e.cluster_processes import free_port, nodes, until
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-def secret_file(directory, name):
+def secret_file(directory, name, mode=0o600):
     path = directory / name
     path.write_text(f"the secret of {name}, long enough".replace(" ", "-"))
-    path.chmod(0o600)
+    path.chmod(mode)
     return str(path)
 
 
@@ -52,3 +52,9 @@ def test_node_that_calls_and_cannot_be_called_is_not_taken_for_healthy(tmp_path)
         found = until(lambda: heard_of(made.status(leader), moved))
         assert f"node {moved} is not reachable" in found["diagnosis"], "though it asks for votes"
         assert "Connection refused (not_reached)" in member(found, moved)["trouble"]
+
+
+def test_secret_that_everybody_may_read_is_refused_at_the_start(tmp_path):
+    path = secret_file(tmp_path, "open", 0o644)
+    with nodes(tmp_path, 0) as made, pytest.raises(AssertionError, match="chmod 600"):
+        made.start(1, "--cluster-secret-file", path)

@@ -21,8 +21,8 @@ from penstock.cluster.snapshots import Snapshots
 from penstock.cluster.start import identity_of
 from penstock.cluster.transport import Transport
 from penstock.config.address import parse_listen
+from penstock.config.cluster import cluster_secret
 from penstock.config.schema import Cluster, Config
-from penstock.errors import ConfigError
 from penstock.net.clock import Clock
 from penstock.raft.types import Message, NodeId
 from penstock.store.batch import Batch
@@ -186,15 +186,6 @@ class Node:
 
 def security_of(settings: Cluster) -> PeerSecurity:
     """What nodes prove to each other, as configured; raises ConfigError."""
-    secret = settings.secret
-    if settings.secret_file:
-        try:
-            secret = Path(settings.secret_file).read_text().strip()
-        except OSError as error:
-            raise ConfigError(
-                f"the cluster's secret can not be read: {error}",
-                "Check cluster.secret_file, and that this user may read it.",
-            ) from error
     files = (settings.tls_cert, settings.tls_key, settings.tls_ca)
     tls = TlsFiles(*map(Path, files)) if any(files) else None
-    return PeerSecurity(secret.encode(), tls)
+    return PeerSecurity(cluster_secret(settings), tls)
