@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import random
+import signal
 import sys
 from pathlib import Path
 
@@ -21,7 +22,19 @@ def main() -> int:
     options = parser.parse_args()
     seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
     campaign = Campaign(seed, options.fault or (), options.keep)
-    return 0 if asyncio.run(campaign.run(options.rounds)) else 1
+    return 0 if asyncio.run(_run(campaign, options.rounds)) else 1
+
+
+async def _run(campaign: Campaign, rounds: int) -> bool:
+    """Run it; told to end, it ends its nodes first."""
+    task = asyncio.ensure_future(campaign.run(rounds))
+    for name in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(name, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        print("\ngiven up")
+        return False
 
 
 if __name__ == "__main__":
