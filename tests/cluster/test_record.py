@@ -198,3 +198,20 @@ def test_rows_wait_for_a_write_and_go_with_it_once() -> None:
     assert write is not None
     assert (write.rows, write.checkpoint) == (batch.rows, 3)
     assert following.successor() == Work()
+
+
+def test_what_the_store_has_let_go_is_gone_for_a_core_with_peers_though_it_is_at_hand() -> None:
+    """The terms of such entries are forgotten: it must send a copy, not ask for a term of 0."""
+
+    class Trimmed(MemoryStore):
+        first_index = 6  # type: ignore[assignment]
+
+    entries = [Entry(2, index) for index in range(1, 9)]
+    with_peers = StoreLog(Trimmed(), record(terms=[(6, 2)]))
+    with_peers.stable(entries)
+    assert with_peers.first_index() == 6
+    with pytest.raises(Compacted):
+        with_peers.term(4)
+    alone = StoreLog(Trimmed(), record(terms=[(1, 2)], conf=ConfState((1,))))
+    alone.stable(entries)
+    assert alone.first_index() == 1

@@ -48,11 +48,15 @@ class StoreLog:
     def first_index(self) -> int:
         """See ``LogView``: what the core has yet to hear of is not gone for it.
 
-        Alone, retention may be quicker than the core, which is told of entries in bulk.
+        Alone, retention may be quicker than the core, which is told of entries in bulk. With others
+        it waits for the core. There what is gone from the store is gone: its terms are forgotten,
+        and a follower would be asked for ever whether it has an entry of term 0.
         """
+        first = self._store.first_index
+        if not self._record.is_alone():
+            return first
         recent = self._recent
-        at_hand = recent[0].index if recent else self._last + 1
-        return min(self._store.first_index, at_hand)
+        return min(first, recent[0].index if recent else self._last + 1)
 
     def last_index(self) -> int:
         """See ``LogView``."""
