@@ -172,6 +172,10 @@ ADVICE: dict[Enum, str] = {
         "Check `cluster.node_id` and `cluster.advertise_peer` of the nodes: two have changed "
         "places, or share an address."
     ),
+    PeerReason.WRONG_SETTINGS: (
+        "Give all nodes the settings that `penstock cluster status` names, and restart those that "
+        "have others."
+    ),
     PeerReason.UNKNOWN_NODE: (
         "Stop a node that was removed. Give each node a `cluster.node_id` of its own."
     ),

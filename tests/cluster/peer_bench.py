@@ -37,12 +37,13 @@ class Recorder:
 class Node:
     """A transport that listens, with its inbox. ``address`` is what others are told."""
 
-    def __init__(self, node_id, *, life=1, security=None, cluster_id=CLUSTER, **more):
+    def __init__(self, node_id, *, life=1, security=None, cluster_id=CLUSTER, settings=b"", **more):
         self.id = node_id
         self.inbox = Recorder()
         self.address = ""
         self.life = life
         self.cluster_id = cluster_id
+        self.settings = settings
         roll = random.Random(node_id).randrange
         self.transport = Transport(
             identity=self.identity,
@@ -53,7 +54,7 @@ class Node:
         )
 
     def identity(self):
-        return Identity(self.id, self.life, self.cluster_id, self.address)
+        return Identity(self.id, self.life, self.cluster_id, self.address, self.settings)
 
     async def start(self, listen=LOOPBACK):
         self.listening = await self.transport.start(listen)

@@ -54,6 +54,18 @@ def test_diagnosis_says_how_it_is_and_what_to_do(status, said):
     assert said in diagnosis(status)
 
 
+def test_nodes_with_other_settings_are_named_with_the_settings():
+    found = members(3, silent={3})
+    odd = msgspec.structs.replace(found[2], differs=("limits.inflight_max", "retention"))
+    status = msgspec.structs.replace(led(3), members=(*found[:2], odd))
+    said = "node 1 and node 3 differ in limits.inflight_max, retention"
+    assert f"degraded: {said}" in diagnosis(status)
+    assert "restart those that had others" in diagnosis(status)
+    assert unreadiness(status) == ""
+    leaderless = msgspec.structs.replace(status, leader=0)
+    assert unreadiness(leaderless).startswith(f"no leader: {said}")
+
+
 def test_node_without_a_leader_counts_itself_among_the_reachable():
     alone = msgspec.structs.replace(led(3, silent={1, 2, 3}), leader=0)
     assert "no quorum: 1 of 3 nodes reachable; start the others (2, 3)" in diagnosis(alone)

@@ -346,3 +346,47 @@ async def test_a_node_tells_all_where_clients_reach_it_and_nobody_else_may(bench
     leader.replica.received(other.id, forged)
     await leader.write(b"after")
     assert told(leader) == own
+
+
+@pytest.mark.asyncio
+async def test_a_node_that_comes_back_at_another_address_is_known_there_by_all(
+    bench: Bench,
+) -> None:
+    nodes = await bench.cluster(3)
+    leader = await bench.leader()
+    for moved in (next(node for node in nodes if node is not leader), leader):
+        moved.kill()
+        moved.member = Member(moved.id, f"host{moved.id}:70", f"host{moved.id}:80")
+        moved.start()
+        await until(
+            lambda moved=moved: all(
+                node.replica.record.members[moved.id] == moved.member for node in nodes
+            ),
+            "for the new address",
+        )
+        assert moved.replica.own() == moved.member
+        assert all(node.peers.members[moved.id] == moved.member for node in nodes)
+    assert all(node.durable().conf.voters == (1, 2, 3) for node in nodes)
+
+
+def test_a_node_that_is_no_member_cannot_move() -> None:
+    assert refusal(Asked(ChangeKind.MOVE, Member(9, "x:1")), view()) is not None
+
+
+@pytest.mark.asyncio
+async def test_a_removed_node_answers_who_asked_it_though_it_sees_no_more(bench: Bench) -> None:
+    nodes = await bench.cluster(3)
+    leader = await bench.leader()
+    gone = next(node for node in nodes if node is not leader)
+    answers: list[object] = []
+
+    def is_lost(_sender: int, to: int, frame: object) -> bool:
+        is_asked = any(isinstance(sent, ChangeAsked) for _, _, sent in bench.network.sent)
+        return is_asked and to == gone.id and not isinstance(frame, Removed)
+
+    bench.network.drops = is_lost
+    gone.replica.remove(gone.id, answers.append)
+    gone.replica.add(Member(7, "host:7"), answers.append)
+    await until(lambda: len(answers) == 2)
+    assert answers[0] is None
+    assert isinstance(answers[1], Refused)

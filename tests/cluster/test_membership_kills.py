@@ -26,10 +26,9 @@ async def killed_and_started(node: Node, pause_s: float) -> None:
     node.start()
 
 
-async def shrunk(bench: Bench, gone: Node, chance: random.Random) -> None:
+async def shrunk(bench: Bench, members: list[Node], gone: Node, chance: random.Random) -> None:
     """Remove a node; kill one of those that are there at some moment of it, and start it again."""
-    leader = await bench.leader([n for n in bench.running if not n.replica.is_removed])
-    members = [n for n in bench.running if n.id in leader.replica.record.members]
+    leader = await bench.leader(members)
     await asked(leader, "remove", gone.id)
     await asyncio.sleep(chance.choice((0, 0.002, 0.005, 0.01, 0.03)))
     await killed_and_started(chance.choice(members), chance.choice((0, 0.01, 0.5)))
@@ -67,8 +66,8 @@ async def test_three_become_two_become_one_whoever_is_killed_meanwhile(
     chance = random.Random(seed)
     nodes = await bench.cluster(3)
     order = chance.sample(nodes, 3)
-    for gone in order[:2]:
-        await shrunk(bench, gone, chance)
+    for place, gone in enumerate(order[:2]):
+        await shrunk(bench, order[place:], gone, chance)
     last = order[2]
     await until(lambda: last.replica.is_lone and last.replica.is_leader, "for the last one to lead")
     await last.write(b"alone")
@@ -160,5 +159,17 @@ async def test_who_asked_is_told_when_it_is_written(bench: Bench) -> None:
     leader.replica.remove(
         gone.id, lambda _error: written.append(gone.id in leader.durable().removed)
     )
+    await until(lambda: written)
+    assert written == [True]
+
+
+@pytest.mark.asyncio
+async def test_one_that_is_removed_says_so_when_the_others_have_it_written(bench: Bench) -> None:
+    bench.node_type = ForgetfulNode
+    nodes = await bench.cluster(2)
+    last = await bench.leader()
+    (gone,) = (node for node in nodes if node is not last)
+    written: list[bool] = []
+    gone.replica.remove(gone.id, lambda _error: written.append(gone.id in last.durable().removed))
     await until(lambda: written)
     assert written == [True]

@@ -12,6 +12,8 @@ from penstock.cluster.handshake import NO_CLUSTER, Purpose
 from penstock.cluster.lane import BACKOFF_S_MAX, BACKOFF_S_MIN, QUEUE_BYTES_MAX, backoff_s
 from penstock.cluster.security import PeerSecurity
 from penstock.config.address import Address
+from penstock.config.digest import settings_digest
+from penstock.config.schema import Config, Limits
 from penstock.errors import ConfigError, Refused
 from penstock.limits import MIB
 from penstock.obs.reasons import PeerReason
@@ -253,6 +255,32 @@ async def test_members_that_left_are_let_go_and_members_that_moved_are_followed(
         one.knows()
         one.transport._leave({2})
         await until(lambda: not one.transport._lanes)
+
+
+async def test_a_member_that_moved_is_spoken_to_where_it_says_that_it_is():
+    async with started(Node(1), Node(2), Node(2, life=5)) as (one, two, moved):
+        await meet(one, two)
+        await two.transport.stop()
+        moved.knows(one)  # one is told of it by nobody else
+        await until(lambda: one.transport._lanes[2, Purpose.CONTROL].address == moved.address)
+        await until(lambda: one.transport.is_connected(2))
+        one.transport.send(2, heartbeat(1, 3))
+        await until(lambda: moved.inbox.frames)
+
+
+async def test_nodes_with_other_settings_are_turned_away_and_named():
+    own, other = settings_digest(Config()), settings_digest(Config(limits=Limits(inflight_max=7)))
+    async with started(Node(1, settings=own), Node(2, settings=other)) as (one, two):
+        one.knows(two)
+        two.knows(one)
+        await until(lambda: two.transport.figures.differing and one.transport.figures.differing)
+        assert one.transport.figures.differing == {2: ("limits.inflight_max",)}
+        assert two.transport.figures.differing == {1: ("limits.inflight_max",)}
+        await until(lambda: one.ends(PeerReason.WRONG_SETTINGS) >= 2)  # refused, and was refused
+        assert not one.transport.is_connected(2)
+        two.settings = own
+        await until(lambda: one.transport.is_connected(2) and two.transport.is_connected(1))
+        assert not one.transport.figures.differing
 
 
 async def test_strangers_get_little_time_and_are_few(monkeypatch):

@@ -270,6 +270,8 @@ def _is_part(own: dict[str, Any], there: ClusterStatus) -> bool:
     if own["state"] == NodeState.REMOVED:
         advice = "start it with another --node-id and an empty data directory"
         raise PenstockError(f"{name} was removed from a cluster: it cannot come back so", advice)
+    if own["state"] == NodeState.WAITING and own.get("emptied_of"):
+        raise PenstockError(f"{name} cannot join", own["diagnosis"])
     if own["state"] == NodeState.WAITING:
         _check_disk(own["node_id"], there)
         return False
@@ -326,6 +328,8 @@ class _Watch:
     def has_vote(self) -> bool:
         found = _seen(self._leader)
         member = next((m for m in found.members if m.id == self._node), None)
+        if member is not None and member.is_blank:
+            raise PenstockError(f"node {self._node} has lost its data", diagnosis(found))
         if member is not None and not member.is_learner:
             return True
         self._complain(member.trouble if member else "")

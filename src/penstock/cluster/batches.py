@@ -107,6 +107,7 @@ class Batches:
         if own is None:
             return
         own.repeat_in -= 1
+        own.forwarded_ticks += own.sent_to is not None
         if own.sent_to is None or own.repeat_in <= 0:
             self.bring()
 

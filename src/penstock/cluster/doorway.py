@@ -11,6 +11,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, TypeAlias
 
 from penstock.cluster.faults import PeerFault
@@ -117,6 +118,7 @@ class Doorway:
             task = loop.create_task(self._greet(connection))
             self._greetings.add(task)
             task.add_done_callback(self._greetings.discard)
+            task.add_done_callback(partial(_close_if_cancelled, connection))
 
     async def _greet(self, connection: socket.socket) -> None:
         """Have a stranger's handshake begin, TLS before it. Connecting in itself is no merit."""
@@ -182,6 +184,12 @@ class Doorway:
         if session is not None and self._nodes.get((session.node_id, session.purpose)) is link:
             del self._nodes[session.node_id, session.purpose]
         self._guests.ended(link, fault)
+
+
+def _close_if_cancelled(connection: socket.socket, greeting: asyncio.Task[None]) -> None:
+    """Close a connection of whose greeting nothing came, as this node stops."""
+    if greeting.cancelled():
+        connection.close()
 
 
 def _listening(found: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:

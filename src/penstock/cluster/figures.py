@@ -34,6 +34,8 @@ class TransportFigures:
         self.peers: dict[NodeId, PeerFigures] = {}
         self.ends: dict[PeerReason, int] = dict.fromkeys(PeerReason, 0)
         self.snapshots_received = 0
+        self.differing: dict[NodeId, tuple[str, ...]] = {}
+        """Members that were turned away, and the settings in which they differ from this node."""
 
     def of(self, node: NodeId) -> PeerFigures:
         """The figures of a node; there are as many as nodes that have proven who they are."""

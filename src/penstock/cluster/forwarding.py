@@ -196,6 +196,8 @@ class Own:
         self.repeat_in = 0
         """Ticks until it is sent again to the same one."""
         self.patience = 0
+        self.forwarded_ticks = 0
+        """For how long it has been on its way to other nodes."""
         self._packed: bytes | None = None
 
     def candidate(self, node: NodeId) -> Candidate:

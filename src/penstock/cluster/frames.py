@@ -20,9 +20,11 @@ from penstock.raft.types import Message, MessageKind, NodeId
 __all__ = [
     "FORWARD_BYTES_MAX",
     "FRAME_BYTES_MAX",
+    "Blank",
     "ChangeAsked",
     "ChangeKind",
     "ChangeRefused",
+    "Emptied",
     "Forward",
     "ForwardRefused",
     "Frame",
@@ -62,7 +64,7 @@ class ChangeKind(StrEnum):
     ADD = "add"
     REMOVE = "remove"
     MOVE = "move"
-    """A node says of itself where clients reach it; nobody else may."""
+    """A node says of itself where it is reached; nobody else may."""
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -141,8 +143,27 @@ class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
     members: tuple[Member, ...]
 
 
+class Blank(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
+    """The sender is in no cluster and knows of nothing."""
+
+
+class Emptied(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
+    """The receiver, who says that it knows of nothing, was part of this cluster."""
+
+    cluster_id: bytes
+
+
 Frame: TypeAlias = (
-    RaftFrame | Forward | ForwardRefused | Live | ChangeAsked | ChangeRefused | Removed | Welcome
+    RaftFrame
+    | Forward
+    | ForwardRefused
+    | Live
+    | ChangeAsked
+    | ChangeRefused
+    | Removed
+    | Welcome
+    | Blank
+    | Emptied
 )
 
 _encode = msgspec.msgpack.Encoder().encode

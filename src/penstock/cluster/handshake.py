@@ -51,6 +51,7 @@ VERSION = 1
 """Of the handshake and of all frames after it."""
 HANDSHAKE_BYTES_MAX = 1024
 """Largest frame from somebody who has not proven who he is."""
+SETTINGS_BYTES_MAX = 256
 NONCE_BYTES = 32
 CLUSTER_ID_BYTES = 16
 NO_CLUSTER = bytes(CLUSTER_ID_BYTES)
@@ -84,6 +85,8 @@ class Identity(msgspec.Struct, frozen=True):
     cluster_id: bytes = NO_CLUSTER
     address: str = ""
     """Where others reach it."""
+    settings: bytes = b""
+    """A digest of what must be alike on all nodes; see :mod:`penstock.config.digest`."""
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -97,6 +100,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
     purpose: Purpose
     address: Annotated[str, Meta(max_length=255)]
     nonce: Nonce
+    settings: Annotated[bytes, Meta(max_length=SETTINGS_BYTES_MAX)] = b""
 
 
 class Challenge(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -168,6 +172,7 @@ class Dialer:
                 purpose,
                 me.address,
                 nonce,
+                me.settings,
             )
         )
         self._challenge: Challenge | None = None

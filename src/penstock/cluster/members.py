@@ -37,6 +37,9 @@ __all__ = ["Members"]
 PATIENCE_S = 20.0
 """How long a change may take before whoever asked is told that nothing is known of it."""
 
+SPARED_TIMES = 4
+"""So many times the usual number of entries are kept for nodes that are up and behind."""
+
 _log = get_logger("cluster")
 
 
@@ -53,6 +56,9 @@ class Host(Protocol):
     def is_leader(self) -> bool: ...
     @property
     def leader(self) -> NodeId: ...
+
+    def own(self) -> Member:
+        """Say who this node is, and where it is reached."""
 
     def heard_s(self, node: NodeId) -> float | None:
         """Seconds since a node was heard of."""
@@ -77,17 +83,9 @@ class Members:
     """The changes that this node knows of."""
 
     def __init__(
-        self,
-        host: Host,
-        clock: Callable[[], float],
-        *,
-        client_addr: str,
-        election_ticks: int,
-        tick_s: float,
+        self, host: Host, clock: Callable[[], float], *, election_ticks: int, tick_s: float
     ) -> None:
-        """``client_addr`` is where clients reach this node, in this life."""
         self._host = host
-        self._client_addr = client_addr
         self._clock = clock
         self._election_ticks = election_ticks
         self._election_s = election_ticks * tick_s
@@ -108,6 +106,17 @@ class Members:
         heard = ((node, host.heard_s(node)) for node in host.record.members)
         near = [node for node, ago in heard if ago is not None and ago < self._election_s]
         return frozenset({*near, host.node_id})
+
+    def needed(self, kept: int) -> int:
+        """The entry after which all are to be kept: of the last ones so many, or some more.
+
+        A leader spares those that are up and slow for a while: a copy of the whole store would cost
+        both more than the entries.
+        """
+        raw, last, live = self._host.raw, self._host.record.folded, self.live
+        progress = raw.status().progress if raw is not None else {}  # only a leader knows any
+        had = [peer.match for node, peer in progress.items() if node in live]
+        return max(min([last - kept, *had]), last - SPARED_TIMES * kept)
 
     def _view(self) -> View:
         record = self._host.record
@@ -144,8 +153,8 @@ class Members:
         host, asked = self._host, Asked(frame.kind, frame.member)
         if host.leader != host.node_id or self._changes.has(asked):
             return
-        if frame.kind is ChangeKind.MOVE and frame.member.id != sender:
-            return
+        if asked.kind == ChangeKind.MOVE and asked.member.id != sender:
+            return  # where a node is, it says itself
 
         def answer(error: PenstockError | None) -> None:
             if error is not None:
@@ -267,18 +276,26 @@ class Members:
         _log.info("members_changed", voters=conf.voters, learners=conf.learners)
         if raw.role is Role.LEADER:
             for node in gone:
-                host.send(node, Removed(entry.index))
+                self.tell_removed(node)
         host.conf_changed()
         if host.node_id in gone:
             host.left()
 
-    def applied(self, _index: int) -> None:
-        """Entries up to this one are applied.
+    def tell_removed(self, node: NodeId) -> None:
+        """Tell a node that it was removed, once that is written here.
 
-        Who waits is told when it is written, too. A node that was removed may be shut down then:
-        no start of this one falls back to a configuration that needs it.
+        It may be shut down then: no start of this node falls back to a configuration that needs it.
         """
-        if not self._changes.is_idle:
+        frame = Removed(self._host.record.folded)
+        self._host.when_written(lambda _error: self._host.send(node, frame))
+
+    def applied(self, _index: int) -> None:
+        """Entries up to this one are applied. Who waits is told when it is written, too.
+
+        One that was removed itself says nothing before it is told by others: see ``tell_removed``.
+        """
+        is_removed = self._host.node_id in self._host.record.removed
+        if not self._changes.is_idle and not is_removed:
             self._host.when_written(lambda _error: self._changes.settle(self._host.record))
 
     def led(self) -> None:
@@ -290,6 +307,14 @@ class Members:
         if host.leader != host.node_id:
             self._changes.proposed = None
             self._pass_on()
+
+    def left(self) -> None:
+        """Answer who waits here: others say that this node was removed, and need it no more."""
+        self._changes.end(self._host.node_id)
+
+    def expire(self) -> None:
+        """Give up what nobody answers."""
+        self._changes.tick()
 
     def tick(self) -> None:
         """A moment has passed."""
@@ -306,17 +331,15 @@ class Members:
             self._look_after(host.raw)
 
     def _tell_address(self) -> None:
-        """Have all nodes know where clients reach this one, who are sent here while it leads.
+        """Have all nodes know where this one is reached, by them and by clients.
 
         Whoever began the cluster may not have said so, and it may be another place than before.
         """
-        host = self._host
-        known = host.record.members.get(host.node_id)
-        if known is None or known.client_addr == self._client_addr or not host.leader:
-            return
-        asked = Asked(ChangeKind.MOVE, Member(known.id, known.peer_addr, self._client_addr))
-        if not self._changes.has(asked):
-            self.ask(ChangeKind.MOVE, asked.member, partial(_seen_to, asked))
+        host, own = self._host, self._host.own()
+        asked = Asked(ChangeKind.MOVE, own)
+        is_elsewhere = host.record.members.get(own.id, own) != own
+        if is_elsewhere and host.leader and not self._changes.has(asked):
+            self.ask(ChangeKind.MOVE, own, partial(_seen_to, asked))
 
     def _look_after(self, raw: RawNode) -> None:
         """Ask for what a leader asks for by itself."""

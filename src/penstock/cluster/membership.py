@@ -113,6 +113,8 @@ def refusal(asked: Asked, view: View) -> Refused | None:
         return Refused("another change of the members is under way", "Try again when it is done.")
     if asked.kind == ChangeKind.ADD:
         return _add_refusal(asked.member, view)
+    if asked.kind == ChangeKind.MOVE and asked.member.id not in view.members:
+        return Refused(f"node {asked.member.id} is not part of the cluster", "Let it join.")
     if asked.kind in {ARRIVED, ChangeKind.MOVE}:
         return None
     return _quorum_refusal(asked, view)
@@ -272,6 +274,13 @@ class Changes:
         wanted = self._wanted.pop(number, None)
         if wanted is not None:
             wanted.then(error)
+
+    def end(self, node_id: NodeId) -> None:
+        """Answer all: this node was removed, and sees no more of what is changed."""
+        for number, wanted in list(self._wanted.items()):
+            is_it = wanted.asked == Asked(ChangeKind.REMOVE, Member(node_id))
+            error = Refused("this node was removed from the cluster", "Ask another node.")
+            self.answer(number, None if is_it else error)
 
     def tick(self) -> None:
         """Give up what took too long; it may still happen."""

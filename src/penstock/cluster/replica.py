@@ -6,8 +6,9 @@ applied here and on every other node, in the same order. The line is told of eac
 own as ``committed`` or ``refused``, those of others as ``foreign``.
 
 ``engine`` turns the loop of core and disk, ``batches`` and ``forwarding`` bring batches into the
-log, ``members`` and ``membership`` see to who takes part, ``reads`` to reads that must be current.
-Here all of it is put together, with time, other nodes, and the line.
+log, ``members`` and ``membership`` see to who takes part, ``newcomers`` to how that begins,
+``reads`` to reads that must be current. Here all of it is put together, with time, other nodes, and
+the line.
 
 A broker that is alone takes the short way: its batch is written and folded in one step, and the
 core is told afterwards, of many at once. Nothing else may enter the core meanwhile, and nothing
@@ -25,6 +26,7 @@ from penstock.cluster.batches import Batches
 from penstock.cluster.engine import Engine
 from penstock.cluster.figures import TransportFigures
 from penstock.cluster.frames import (
+    Blank,
     ChangeAsked,
     ChangeKind,
     ChangeRefused,
@@ -35,13 +37,13 @@ from penstock.cluster.frames import (
     Member,
     RaftFrame,
     Removed,
-    Welcome,
 )
 from penstock.cluster.line import Line
 from penstock.cluster.members import Members
+from penstock.cluster.newcomers import Newcomers
 from penstock.cluster.reads import ReadBarriers, Then
-from penstock.cluster.record import RaftRecord, cluster_id_of, genesis_record, prune_terms
-from penstock.cluster.start import bootstrap_refusal, load_record
+from penstock.cluster.record import RaftRecord, prune_terms
+from penstock.cluster.start import load_record
 from penstock.cluster.status import ClusterCounts, ClusterStatus
 from penstock.cluster.view import status_of
 from penstock.config.schema import Cluster
@@ -146,9 +148,11 @@ class Replica:
         self._members = Members(
             self,
             clock.monotonic,
-            client_addr=identity.client_addr,
             election_ticks=settings.election_ticks,
             tick_s=settings.tick_ms / 1000,
+        )
+        self._newcomers = Newcomers(
+            self, clock.monotonic, settings.election_ticks * settings.tick_ms / 1000
         )
         self._is_removed = False
         self._is_closed = False
@@ -156,6 +160,7 @@ class Replica:
         self._heard: dict[NodeId, float] = {}
         self._led_at: float | None = None
         """When we were first asked, as leader, who is there."""
+        self._patience_ticks = int(settings.no_leader_timeout_s * 1000 / settings.tick_ms)
         self._ticks = 0
         self._ticked_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -167,7 +172,6 @@ class Replica:
             ChangeAsked: self._members.asked_elsewhere,
             ChangeRefused: self._members.refused_elsewhere,
             Removed: self._told_removed,
-            Welcome: self._welcomed,
         }
 
     # ── What others may know ──────────────────────────────────────────────────────────────────
@@ -262,7 +266,7 @@ class Replica:
 
     def own(self) -> Member:
         """Say who this node is, and where it is reached."""
-        return self.record.members.get(self.node_id, self._own_member)
+        return self._own_member
 
     @property
     def figures(self) -> TransportFigures:
@@ -342,42 +346,25 @@ class Replica:
 
         ``then`` is told when it is written here. The other nodes are told by this one.
         """
-        error = bootstrap_refusal(genesis, self.record)
-        if error is not None or self.is_initialised:
-            self._loop.call_soon(then, error)
-            return
-        self._initialise(cluster_id_of(genesis), genesis, genesis)
-        self._engine.work.thens.append(then)
+        self._newcomers.bootstrap(genesis, then)
 
-    def _welcomed(self, _sender: NodeId, frame: Frame) -> None:
-        assert isinstance(frame, Welcome)
-        if not self.is_initialised and len(frame.cluster_id) == len(self.cluster_id):
-            self._initialise(frame.cluster_id, frame.genesis, frame.members)
+    def meet(self, members: Mapping[NodeId, Member]) -> None:
+        """See ``newcomers.Host``."""
+        self._peers.set_members(members)
 
-    def _initialise(
-        self, cluster_id: bytes, genesis: Sequence[Member], members: Sequence[Member]
-    ) -> None:
-        record = genesis_record(self.node_id, cluster_id, genesis)
-        record.life = self.life
-        record.members |= {member.id: member for member in members}
+    def begin_with(self, record: RaftRecord) -> None:
+        """See ``newcomers.Host``."""
         self._engine.record = record
-        _log.info("cluster_joined", cluster=cluster_id.hex(), nodes=sorted(record.members))
         self._start_core()
 
-    def _greet(self) -> None:
-        """Tell nodes that are new which cluster they are in.
+    @property
+    def emptied_of(self) -> str:
+        """The cluster that this node was part of, as others say, before it lost its data."""
+        return self._newcomers.emptied_of.hex()
 
-        Never those that took part before: such a node, if it knows of nothing, has lost its disk
-        and with it, perhaps, a vote. It must not come back under the same id.
-        """
-        record = self.record
-        if not self.is_leader and record.folded:
-            return  # not the beginning, and not this node's business
-        new = [node for node in record.members if node not in record.arrived]
-        welcome = Welcome(record.cluster_id, record.genesis, tuple(record.members.values()))
-        for node in new:
-            if node != self.node_id and node not in self._heard:
-                self.send(node, welcome)
+    def is_blank(self, node: NodeId) -> bool:
+        """Whether a member has lost its data, as it says itself."""
+        return self._newcomers.is_blank(node)
 
     # ── Batches ───────────────────────────────────────────────────────────────────────────────
 
@@ -494,12 +481,20 @@ class Replica:
         if self._is_removed:
             self._answer(sender, frame)
             return
+        if self.raw is None:
+            self._newcomers.told(sender, frame)
+            return
+        if isinstance(frame, Blank):  # it is there, and is of no use
+            self._newcomers.found_blank(sender)
+            return
         self._heard[sender] = self._clock.monotonic()
         if sender in self.record.removed:
-            self._peers.send(sender, Removed(self.record.folded))
+            self._members.tell_removed(sender)
+            self.wake()
             return
-        if self.raw is not None or isinstance(frame, Welcome):
-            self._handlers[type(frame)](sender, frame)
+        handle = self._handlers.get(type(frame))
+        if handle is not None:  # else it is for those who are in no cluster
+            handle(sender, frame)
 
     def _answer(self, sender: NodeId, frame: Frame) -> None:
         """Go on voting and knowing, though removed.
@@ -507,7 +502,9 @@ class Replica:
         The others may not all know of the removal. Until they do, they count this node, and may
         need its vote or what it knows to be committed.
         """
-        if isinstance(frame, RaftFrame) and sender not in self.record.removed:
+        if isinstance(frame, Removed):
+            self._told_removed(sender, frame)
+        elif isinstance(frame, RaftFrame) and sender not in self.record.removed:
             self._step(sender, frame)
 
     def _step(self, sender: NodeId, frame: Frame) -> None:
@@ -560,8 +557,9 @@ class Replica:
         self._peers.send(to, frame)
 
     def _told_removed(self, sender: NodeId, _frame: Frame) -> None:
-        if sender in self.record.members and self.node_id in self.record.members:
+        if sender in self.record.members:
             self.left()
+            self._members.left()
 
     def left(self) -> None:
         """Take no more part, save for votes: this node was removed."""
@@ -652,6 +650,7 @@ class Replica:
             return
         if self._is_removed:
             self._engine.guarded(raw.tick)  # a leader that is not heard of any more is forgotten
+            self._members.expire()
             self.wake()
             return
         self._ticks += 1
@@ -661,20 +660,29 @@ class Replica:
             self._engine.guarded(raw.tick)
             self._give_up()
             self._batches.tick()
-            self._reads.tick(
-                int(self._settings.no_leader_timeout_s * 1000 / self._settings.tick_ms)
-            )
+            self._reads.tick(self._patience_ticks)
         if self._ticks % self._settings.election_ticks == 0:
-            self._greet()
+            self._newcomers.greet()
             self._keep_log()
         self._members.tick()
         self.wake()
 
     def _give_up(self) -> None:
-        """Refuse what waits if nobody has led for too long. It may turn up in the log later."""
+        """Refuse what waits if nobody has led for too long. It may turn up in the log later.
+
+        Or if somebody leads, and nothing that is sent there arrives: clients wait no longer for one
+        fault than for the other.
+        """
         own = self._batches.own
-        error = self._refusal() if own is not None else None
-        if own is not None and error is not None:
+        if own is None:
+            return
+        error = self._refusal()
+        if error is None and own.forwarded_ticks >= self._patience_ticks:
+            error = NoQuorum(
+                f"node {self.leader} leads, but does not take what this node sends it",
+                "Look at the network between them; clients may use another node.",
+            )
+        if error is not None:
             self._batches.refuse(own, error)
 
     def _keep_log(self) -> None:
@@ -682,6 +690,6 @@ class Replica:
         if self.is_lone:
             self._store.log_floor = LOG_UNBOUND
             return
-        kept = self.record.folded - self._settings.log_kept_entries
-        self._store.log_floor = max(min(kept, self._engine.durable_folded), 0) + 1
+        needed = self._members.needed(self._settings.log_kept_entries)
+        self._store.log_floor = max(min(needed, self._engine.durable_folded), 0) + 1
         self.record.terms = prune_terms(self.record.terms, self._store.first_index)

@@ -58,6 +58,10 @@ class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Frames for it that were not sent."""
     trouble: str = ""
     """Why it cannot be reached from here, for whoever is to mend it."""
+    is_blank: bool = False
+    """It runs, and says that it knows of nothing: it has lost its data."""
+    differs: tuple[str, ...] = ()
+    """Settings in which it differs from the node that tells; they do not speak to each other."""
 
 
 class ClusterCounts(msgspec.Struct, kw_only=True):
@@ -97,6 +101,8 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     first_index: int = 1
     last_index: int = 0
     members: tuple[MemberStatus, ...] = ()
+    emptied_of: str = ""
+    """The cluster that a waiting node was part of, as others say, before it lost its data."""
     counts: ClusterCounts = msgspec.field(default_factory=ClusterCounts)
 
     @property
@@ -120,6 +126,8 @@ def unreadiness(status: ClusterStatus) -> str:
     match status.state:
         case NodeState.LONE:
             return ""
+        case NodeState.WAITING if status.emptied_of:
+            return _emptied(status)
         case NodeState.WAITING:
             return "waiting for `penstock cluster init` or `penstock cluster join`"
         case NodeState.REMOVED:
@@ -135,6 +143,8 @@ def diagnosis(status: ClusterStatus) -> str:
     """Say in a sentence how it is, and what to do if it is not well."""
     if status.state is NodeState.LONE:
         return "a single node: it survives no loss; give it peer_listen for others to join"
+    if status.state is NodeState.WAITING and status.emptied_of:
+        return _emptied(status)
     if status.state is NodeState.WAITING:
         return (
             "not part of a cluster yet: run penstock cluster init for a new one, or penstock"
@@ -152,7 +162,29 @@ def diagnosis(status: ClusterStatus) -> str:
     return f"node {status.leader} leads; it knows how the others are"
 
 
+def _emptied(status: ClusterStatus) -> str:
+    return (
+        f"node {status.node_id} has lost its data: it was part of cluster {status.emptied_of};"
+        " start it with a node_id that was never used, let it join, then remove node"
+        f" {status.node_id}"
+    )
+
+
+def _odd(status: ClusterStatus) -> str:
+    """Say which members have other settings; empty if none has."""
+    odd = [member for member in status.members if member.differs]
+    if not odd:
+        return ""
+    names = ", ".join(sorted({name for member in odd for name in member.differs}))
+    return (
+        f"node {status.node_id} and {_called(odd)} differ in {names}, and so do not speak to each"
+        " other; give all nodes the same settings, and restart those that had others"
+    )
+
+
 def _leaderless(status: ClusterStatus) -> str:
+    if odd := _odd(status):
+        return f"no leader: {odd}"
     voters = status.voters
     reachable = [m for m in voters if m.is_active or m.id == status.node_id]
     needed = len(voters) // 2 + 1
@@ -175,6 +207,11 @@ def _led(status: ClusterStatus) -> str:
             f"no quorum: {len(voters) - len(silent)} of {len(voters)} nodes reachable; start the"
             f" others ({_ids(silent)}); nothing is acknowledged until then"
         )
+    if odd := _odd(status):
+        return f"degraded: {odd}; {_survives(spare)} now"
+    if blank := [m for m in voters if m.is_blank]:
+        advice = "start it with a node_id that was never used, let it join, then remove"
+        return f"degraded: {_called(blank)} lost its data; {advice} {_ids(blank)}"
     if silent:
         lost = f"degraded: {_nodes(silent)} not reachable; start it, or replace it"
         return f"{lost} (join a new node, then remove it); {_survives(spare)} now"
@@ -202,6 +239,9 @@ def _ids(members: list[MemberStatus]) -> str:
     return ", ".join(str(member.id) for member in members)
 
 
+def _called(members: list[MemberStatus]) -> str:
+    return f"node{'s' * (len(members) > 1)} {_ids(members)}"
+
+
 def _nodes(members: list[MemberStatus]) -> str:
-    is_one = len(members) == 1
-    return f"node{'' if is_one else 's'} {_ids(members)} {'is' if is_one else 'are'}"
+    return f"{_called(members)} {'is' if len(members) == 1 else 'are'}"

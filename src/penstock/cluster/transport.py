@@ -28,6 +28,7 @@ from penstock.cluster.lane import Lane
 from penstock.cluster.links import Link
 from penstock.cluster.security import PeerSecurity
 from penstock.config.address import Address
+from penstock.config.digest import differing
 from penstock.errors import RemoteProtocolError
 from penstock.obs.log import ThrottledLogger, get_logger
 from penstock.obs.reasons import PeerReason
@@ -105,6 +106,8 @@ class Transport:
         self._members: dict[NodeId, str] = {}
         self._guests: dict[NodeId, str] = {}
         """Where those are found who are no members (or no more)."""
+        self._moved: dict[NodeId, str] = {}
+        """Where members are who said so last; where they are by the journal may be out of date."""
         self._unreachable: set[NodeId] = set()
         self._stopping: set[asyncio.Task[None]] = set()
         self._is_stopped = False
@@ -155,7 +158,8 @@ class Transport:
             for node, address in (self._guests | {n: self._members[n] for n in gone}).items()
             if node not in found
         }
-        self._members = found
+        old, self._members = self._members, found
+        self._moved = {n: at for n, at in self._moved.items() if found.get(n) == old.get(n)}
         for node in found:
             self._lane(node, Purpose.CONTROL)
             self._lane(node, Purpose.BULK)
@@ -175,7 +179,7 @@ class Transport:
             self.snapshots.start(to, self._address(to), message)
 
     def _address(self, node: NodeId) -> str:
-        return self._members.get(node) or self._guests.get(node, "")
+        return self._moved.get(node) or self._members.get(node) or self._guests.get(node, "")
 
     def _lane(self, node: NodeId, purpose: Purpose) -> Lane | None:
         """The lane to a node, heading for where it is now; None if nobody knows where."""
@@ -252,6 +256,7 @@ class Transport:
     def admit(self, hello: Hello) -> None:
         """See ``Guests``."""
         node = hello.node_id
+        self._compare_settings(hello)
         if not self._admits(node):
             raise PeerFault(
                 PeerReason.UNKNOWN_NODE,
@@ -277,16 +282,40 @@ class Transport:
         else:
             loop.call_later(LINGER_S, self._look_after, guest)
 
+    def _compare_settings(self, hello: Hello) -> None:
+        """Turn away who would come to another state by the same journal."""
+        node = hello.node_id
+        self.figures.differing.pop(node, None)
+        names = differing(self._identity().settings, hello.settings)
+        if not names:
+            return
+        if node in self._members:
+            self.figures.differing[node] = names
+        raise PeerFault(
+            PeerReason.WRONG_SETTINGS,
+            f"node {node} differs from node {self._identity().node_id} in {', '.join(names)}",
+            "Give all nodes the same, and restart those that had others.",
+        )
+
     def arrived(self, session: Session) -> None:
         """See ``Guests``: it is alive, so what waits for it need not wait any longer."""
         node = session.node_id
         self._touch(node)
-        if node in self._guests and session.address:
-            self._guests[node] = session.address
+        if session.address:
+            self._found_at(node, session.address)
         for purpose in (Purpose.CONTROL, Purpose.BULK):
             lane = self._lanes.get((node, purpose))
             if lane is not None:
                 lane.renew(session.life)
+
+    def _found_at(self, node: NodeId, address: str) -> None:
+        """Speak to a node where it says that it is; the journal may not say so yet."""
+        if node in self._guests:
+            self._guests[node] = address
+        elif node in self._members:
+            self._moved[node] = address
+            for purpose in (Purpose.CONTROL, Purpose.BULK):
+                self._lane(node, purpose)
 
     def received(self, link: Link, payload: bytes) -> None:
         """See ``Guests``."""

@@ -43,6 +43,12 @@ class Node(Protocol):
     @property
     def first_index(self) -> int: ...
 
+    @property
+    def emptied_of(self) -> str: ...
+
+    def is_blank(self, node: NodeId) -> bool:
+        """Whether a member has lost its data."""
+
     def heard_s(self, node: NodeId) -> float | None:
         """Seconds since a node was heard of."""
 
@@ -51,7 +57,12 @@ def status_of(node: Node, settings: Cluster) -> ClusterStatus:
     """How the cluster is, as this node sees it."""
     record, raw = node.record, node.raw
     if raw is None:
-        return ClusterStatus(node_id=record.node_id, state=NodeState.WAITING, role="follower")
+        return ClusterStatus(
+            node_id=record.node_id,
+            state=NodeState.WAITING,
+            role="follower",
+            emptied_of=node.emptied_of,
+        )
     status = raw.status()
     is_learner = record.node_id in record.conf.learners
     return ClusterStatus(
@@ -119,4 +130,6 @@ def _member(
         bytes_out=traffic.bytes_out,
         drops=traffic.drops,
         trouble=traffic.trouble,
+        is_blank=node.is_blank(member.id),
+        differs=node.figures.differing.get(member.id, ()),
     )

@@ -22,6 +22,7 @@ from penstock.cluster.start import identity_of
 from penstock.cluster.transport import Transport
 from penstock.config.address import parse_listen
 from penstock.config.cluster import cluster_secret
+from penstock.config.digest import settings_digest
 from penstock.config.schema import Cluster, Config
 from penstock.net.clock import Clock
 from penstock.raft.types import Message, NodeId
@@ -80,6 +81,7 @@ class Node:
         self._settings = settings
         self._clock = clock
         self._member = identity_of(settings, config.listen[0])
+        self._digest = settings_digest(config)
         self._host: Host | None = None
         self.transport = self._make_transport() if settings.peer_listen else None
         self.replica = Replica(
@@ -130,7 +132,8 @@ class Node:
 
     def _identity(self) -> Identity:
         replica = self.replica
-        return Identity(replica.node_id, replica.life, replica.cluster_id, self._member.peer_addr)
+        address, settings = self._member.peer_addr, self._digest
+        return Identity(replica.node_id, replica.life, replica.cluster_id, address, settings)
 
     # ── beginning and end ─────────────────────────────────────────────────────────────────────
 

@@ -130,6 +130,8 @@ class PeerReason(Enum):
     """The other node belongs to another cluster."""
     WRONG_NODE = "wrong_node"
     """At this address is another node than the one that was looked for."""
+    WRONG_SETTINGS = "wrong_settings"
+    """The other node has other settings where all must have the same."""
     UNKNOWN_NODE = "unknown_node"
     """A node that was removed, that has our own id or none, or one newcomer too many."""
     MALFORMED_FRAME = "malformed_frame"

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from penstock.config import digest
-from penstock.config.digest import DIGEST_BYTES, settings_digest
+from penstock.config.digest import DIGEST_BYTES, differing, settings_digest
 from penstock.config.schema import Config
 
 
@@ -65,3 +65,17 @@ def test_every_process_has_the_same():
     expected = settings_digest(Config())
     assert done.stdout.decode().strip() == expected.hex()
     assert len(expected) == DIGEST_BYTES
+
+
+def test_the_settings_in_which_two_nodes_differ_are_named(monkeypatch):
+    own = settings_digest(Config())
+    other = msgspec.structs.replace(
+        changed("limits", inflight_max=7, stage_expiry_s=7),
+        retention=changed("retention", age_s_max=7).retention,
+    )
+    named = ("limits.inflight_max", "limits.stage_expiry_s", "retention")
+    assert differing(own, settings_digest(other)) == named
+    assert differing(own, own) == differing(own, b"") == ()
+    monkeypatch.setattr(digest, "STATE_VERSION", 9)
+    assert differing(own, settings_digest(other)) == ("the version of Penstock",)
+    assert differing(own, own[:-4]) == ("the version of Penstock",)
