@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 import uvloop
 
 from tests.cluster.cluster_bench import Bench
@@ -31,3 +32,12 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(tmp_path)
     yield bench
     bench.close()
+
+
+@pytest.fixture(autouse=True)
+def _all_lines_are_logged():
+    """Other tests set the level for the whole process."""
+    before = structlog.get_config()
+    structlog.reset_defaults()
+    yield
+    structlog.configure(**before)

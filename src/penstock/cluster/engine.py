@@ -21,6 +21,7 @@ from penstock.cluster.frames import Frame, RaftFrame
 from penstock.cluster.log_view import RECENT_ENTRIES_MAX, StoreLog
 from penstock.cluster.record import RaftRecord, encode_record, term_of, terms_with
 from penstock.errors import StorageError
+from penstock.obs.log import get_logger
 from penstock.raft.raw_node import Config, LogDamaged, RawNode, Ready, SoftState
 from penstock.raft.types import Entry, EntryKind, Message, NodeId, ReadState, Role
 from penstock.store.batch import Batch
@@ -29,6 +30,8 @@ from penstock.store.entry import decode
 from penstock.store.store import Commit, LogStore, Written
 
 __all__ = ["Engine", "Owner"]
+
+_log = get_logger("cluster")
 
 TOLD_AT_ONCE_MAX = RECENT_ENTRIES_MAX // 2
 """Entries that the core is told of in one step: it asks for them once more, from memory."""
@@ -152,10 +155,16 @@ class Engine:
             self._owner.failed(error)
 
     def guarded(self, call: Callable[[], object]) -> None:
-        """Call into the core; a log that lost something ends the node."""
+        """Call into the core; whatever goes wrong in it ends the node.
+
+        A core that was left in the middle of something may lead, and never commit anything again.
+        """
         try:
             call()
         except LogDamaged as error:
+            self._fail(error)
+        except Exception as error:  # noqa: BLE001 - a bug of ours; others can go on without us
+            _log.exception("core_failed")
             self._fail(error)
 
     # ── Turning ───────────────────────────────────────────────────────────────────────────────

@@ -47,6 +47,11 @@ class Duties:
         self._broker = hub.broker
         self._first_connection = 0
         """All numbers of connections of this life are greater."""
+        self._left: dict[bytes, int] = {}
+        """Sessions that were connected when the last life ended, by their connection.
+
+        Not told by their numbers: those grow with the clock, which may have been set back.
+        """
         self._expiring: dict[bytes, int] = {}
         """Sessions whose ``Expired`` is in the line, by the last connection they had."""
         self._forgetting: dict[bytes, int] = {}
@@ -66,6 +71,8 @@ class Duties:
     def start(self) -> None:
         """Before the first client: end what the last life of this node has left."""
         self._first_connection = self._hub.next_connection()
+        orphans = (s for s in self._broker.orphans() if self._is_own(s.connection))
+        self._left = {session.client_id: session.connection for session in orphans}
         own = self._hub.cluster.node_id
         self._hub.desks.return_workers(lambda node: node == own)
         self.led()
@@ -85,8 +92,9 @@ class Duties:
             return  # no quorum: asked again at the next turn
         self._is_buried = True
         for session in self._broker.orphans():
-            if self._is_own(session.connection) and session.connection < self._first_connection:
+            if self._left.get(session.client_id) == session.connection:
                 self._end(session)
+        self._left = {}
         self._look_for_absent()
 
     def led(self) -> None:
