@@ -28,7 +28,7 @@ async def test_a_batch_that_never_gets_to_a_leader_that_is_heard_of_is_given_up(
     assert follower.replica.leader == leader.id
     bench.network.drops = lambda _sender, _to, _frame: False
     await follower.write(b"kept")
-    assert leader.stored() == [b"kept"]
+    await until(lambda: leader.stored() == [b"kept"])
 
 
 async def test_entries_are_kept_for_who_is_up_and_slow_but_not_without_end(bench: Bench) -> None:

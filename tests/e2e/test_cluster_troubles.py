@@ -48,7 +48,7 @@ def test_node_that_calls_and_cannot_be_called_is_not_taken_for_healthy(tmp_path)
         leader = made.leader()
         moved = next(number for number in made.running if number != leader)
         made.kill(moved)
-        made.start(moved, "--peer-listen", f"127.0.0.1:{free_port()}")
+        made.start(moved, "--advertise-peer", f"127.0.0.1:{free_port()}")
         found = until(lambda: heard_of(made.status(leader), moved))
         assert f"node {moved} is not reachable" in found["diagnosis"], "though it asks for votes"
         assert "Connection refused (not_reached)" in member(found, moved)["trouble"]
