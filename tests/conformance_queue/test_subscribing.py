@@ -223,7 +223,7 @@ def test_a_slow_handler_may_name_an_old_lease(dial, ticking, topic):
     """After three times the visibility the message comes again; the first name still counts."""
     client, other = dial(at=ticking), dial(at=ticking)
     other.produce(topic, b"slow", b"next")
-    client.subscribe(topic, prefetch=1, visibility_timeout_ms=60)
+    client.subscribe(topic, prefetch=1, visibility_timeout_ms=150)
     first, *rest = client.pushed(2)
     while rest[-1].offset != first.offset:  # its place was free meanwhile
         client.settle(rest.pop())
