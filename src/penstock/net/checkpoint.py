@@ -44,7 +44,7 @@ class Checkpointer:
     def changed(self, index: int) -> None:
         """An entry with messages or events was applied: there is something to write down.
 
-        A checkpoint's own entry has neither, else the broker would never come to rest.
+        Rows alone make no entry, else the broker would never come to rest.
         """
         self._changed_index = index
 
