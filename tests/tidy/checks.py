@@ -149,6 +149,13 @@ def private_names(text: str) -> list[str]:
     return [match.group() for pattern in patterns for match in pattern.finditer(text)]
 
 
+def foreign_installs(text: str) -> list[str]:
+    """Complain about ``pip install penstock``: on the package index that is another project."""
+    return re.findall(
+        r"(?<!not run `)pip install (?:-\S+ )*['\"]?penstock(?![-\w])[^\n]{0,10}", text
+    )
+
+
 def broken_links(page: Path, text: str) -> list[str]:
     """Complain about relative links whose file or heading is not there."""
     return [target for target in _targets(text) if not _resolves(page, text, target)]

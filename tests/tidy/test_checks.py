@@ -111,6 +111,20 @@ def test_other_paths_and_hosts_pass(text):
     assert checks.private_names(text) == []
 
 
+@pytest.mark.parametrize(
+    "text", ["pip install 'penstock[spark]'", "pip install penstock", "pip install -U penstock\n"]
+)
+def test_installing_a_stranger_s_package_is_found(text):
+    assert len(checks.foreign_installs(text)) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["pip install penstock-mq", "pip install '/path/penstock[spark]'", "pip install -e ."]
+)
+def test_other_installs_pass(text):
+    assert checks.foreign_installs(text) == []
+
+
 @pytest.fixture
 def page(tmp_path):
     (tmp_path / "other.md").write_text("# Other page\n\n## `code` & more\n")

@@ -1,4 +1,4 @@
-"""``penstock spark``: what needs the extra ``penstock[spark]``, imported when it is called."""
+"""``penstock spark``: what needs the extra ``penstock-mq[spark]``, imported when it is called."""
 
 from typing import Final
 

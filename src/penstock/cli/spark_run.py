@@ -16,6 +16,7 @@ from penstock.cli.columns import columns
 from penstock.cli.lazy import LazyGroup
 from penstock.errors import ConfigError
 from penstock.spark.pipelines.table import JOBS, Job, Option, job
+from penstock.spark.requirements import INSTALL
 
 __all__ = ["advice", "command_of", "run"]
 
@@ -128,5 +129,5 @@ def advice() -> Iterator[None]:
             raise
         raise ConfigError(
             f"Spark is not installed: there is no module {error.name}",
-            "pip install 'penstock[spark]'",
+            INSTALL,
         ) from None

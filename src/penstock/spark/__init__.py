@@ -1,7 +1,7 @@
 """Topics as tables, tables as topics: the data pipeline that runs on Spark, through PySpark.
 
-An extra, ``penstock[spark]``; nothing outside this package imports it, except the command line when
-it is asked for ``penstock spark …``. Spark finds the data source by the module
+An extra, ``penstock-mq[spark]``; nothing outside this package imports it, except the command line
+when it is asked for ``penstock spark …``. Spark finds the data source by the module
 ``pyspark_penstock``.
 
 ================  ================================================================================

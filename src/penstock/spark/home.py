@@ -14,6 +14,7 @@ from pathlib import Path
 
 from penstock.errors import ConfigError
 from penstock.spark.cache import cache_directory
+from penstock.spark.requirements import INSTALL
 
 __all__ = ["lean_home"]
 
@@ -24,7 +25,7 @@ def lean_home() -> Path:
     """Have the folder of links; where it cannot be made, the package itself does, only slower."""
     package = find_spec("pyspark")
     if package is None or package.origin is None:
-        raise ConfigError("Spark is not installed", "pip install 'penstock[spark]'")
+        raise ConfigError("Spark is not installed", INSTALL)
     installed = Path(package.origin).resolve().parent
     home = cache_directory() / f"spark-{sha256(os.fsencode(installed)).hexdigest()[:12]}"
     try:

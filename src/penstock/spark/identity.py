@@ -55,7 +55,7 @@ def batch_of_task() -> Batch:
         raise PenstockError(
             "this task does not say which batch of which query it belongs to:"
             f" {QUERY_PROPERTY} is {query!r}, {BATCH_PROPERTY} is {number!r}",
-            "the sink needs the Spark that penstock[spark] installs, and a streaming query",
+            "the sink needs the Spark that penstock-mq[spark] installs, and a streaming query",
         )
     return Batch(str(query), int(number))
 

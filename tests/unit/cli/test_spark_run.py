@@ -101,7 +101,7 @@ def test_without_spark_a_job_says_how_to_install_it(monkeypatch):
     monkeypatch.setattr(table, "import_module", missing)
     result = CliRunner().invoke(spark_run.run, ["needy"])
     assert isinstance(result.exception, ConfigError)
-    assert "pip install 'penstock[spark]'" in str(result.exception)
+    assert "pip install -e '.[spark]'" in str(result.exception)
 
 
 @pytest.mark.parametrize(

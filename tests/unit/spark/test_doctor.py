@@ -11,7 +11,7 @@ from penstock.cli import penstock
 from penstock.spark import doctor
 from penstock.spark.doctor import examine
 from penstock.spark.java import Search
-from penstock.spark.requirements import Requirement, requirements
+from penstock.spark.requirements import INSTALL, Requirement, requirements
 from penstock.testing import Broker
 
 
@@ -51,7 +51,7 @@ def test_versions_are_compared_as_numbers(version, is_admitted):
 def test_a_package_of_another_version_is_missing(monkeypatch):
     monkeypatch.setattr(doctor.metadata, "version", lambda _name: "3.5.1")
     found = finding("pyspark")
-    assert (found.state, found.advice) == ("missing", "pip install 'penstock[spark]'")
+    assert (found.state, found.advice) == ("missing", INSTALL)
     assert found.found.startswith("3.5.1, and ")
 
 
@@ -125,5 +125,5 @@ main(["spark", "doctor"])
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1, done.stderr
-    assert "pip install 'penstock[spark]'" in done.stdout
+    assert "pip install -e '.[spark]'" in done.stdout
     assert "Traceback" not in done.stderr
