@@ -46,6 +46,8 @@ class SignatureFault(Enum):
     """Version 2: accepted once already."""
     WINDOW_FULL = "window_full"
     """Version 2: the window holds as many nonces as it may."""
+    PROTECTED = "protected"
+    """No publish: a client asked to remove signed messages, or to change how long they stay."""
 
 
 _INVALID = "Invalid signature or unknown key"
@@ -63,6 +65,10 @@ _TEXTS = {
     SignatureFault.BEFORE_START: "Signature made before the broker started: sign again",
     SignatureFault.REPLAYED: "Signature used before: sign each publish with a new nonce",
     SignatureFault.WINDOW_FULL: "Too many signed publishes at once: try again later",
+    SignatureFault.PROTECTED: (
+        "Topic '{topic}' holds signed messages: only administrators may remove them or change"
+        " their retention (penstock queue delete, penstock queue set)"
+    ),
 }
 """Those of UNSIGNED and NOT_AUTHORIZED, and ``_INVALID``, are the seed's, letter by letter."""
 

@@ -1,4 +1,4 @@
-"""The gate that every door asks before it takes a publish.
+"""The gate that every door asks before it takes a publish, or removes what was published.
 
 A door that was given a signature asks ``admit_signed``; one that was not asks ``admit_unsigned``,
 or ``demands_signature`` where it remembers the answer by topic. None means: take it. A refusal has
@@ -9,6 +9,8 @@ costs nothing; then key, signature and permission; the replay window last, for o
 is accepted may take a place in it.
 """
 
+from penstock.model.dead_letters import PREFIX as DEAD_PREFIX
+from penstock.model.dead_letters import origin
 from penstock.model.message import Signature
 from penstock.trust.faults import Refusal, SignatureFault
 from penstock.trust.keys import KeyRing
@@ -40,6 +42,17 @@ class Gate:
         if not self.demands_signature(topic):
             return None
         return self._refuse(SignatureFault.UNSIGNED, topic, count)
+
+    def admit_removal(self, topic: bytes) -> Refusal | None:
+        """Refuse to remove messages of a topic that demands signatures, or of its dead letters.
+
+        Every door asks this before it trims, deletes or expires messages, deletes a topic or
+        changes what it keeps. The clients of these doors prove nothing about themselves. So only
+        the administrators' pages, which know who is asking, do not ask.
+        """
+        if not self.demands_signature(origin(topic)[0] if topic.startswith(DEAD_PREFIX) else topic):
+            return None
+        return self._refuse(SignatureFault.PROTECTED, topic)
 
     def admit_signed(
         self, topic: bytes, payload: bytes, signature: Signature, now_ms: int

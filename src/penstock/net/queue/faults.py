@@ -97,10 +97,14 @@ def read_fault(hub: Hub, topic: bytes) -> Fault | None:
 
 
 def steer_fault(hub: Hub, topic: bytes) -> Fault | None:
-    """Say why nobody may make, change or delete a topic."""
+    """Say why no client of this protocol may make, change or delete a topic."""
     if topic.startswith(b"$") and not topic.startswith(DEAD_PREFIX):
         return _reserved(topic)
-    return read_fault(hub, topic)
+    fault = read_fault(hub, topic)
+    if fault is not None:
+        return fault
+    refusal = hub.gate.admit_removal(topic)
+    return Fault(FORBIDDEN, refusal.text) if refusal else None
 
 
 def produce_fault(hub: Hub, topic: bytes, count: int) -> Fault | None:

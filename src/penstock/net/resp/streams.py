@@ -163,8 +163,16 @@ def _admit(hub: Hub, topic: bytes, count: int) -> None:
 # ── XDEL, XTRIM ───────────────────────────────────────────────────────────────────────────────
 
 
+def _admit_removal(hub: Hub, topic: bytes) -> None:
+    """Raise StreamFault if clients of this protocol may not remove messages of a topic."""
+    refusal = hub.gate.admit_removal(topic)
+    if refusal is not None:
+        raise StreamFault(f"NOPERM {refusal.text}")
+
+
 async def _delete(call: Call) -> bytes:
     hub, topic = call.connection.hub, call.args[1]
+    _admit_removal(hub, topic)
     info = topic_info(hub, topic)
     if info is None:
         return encode.integer(0)
@@ -183,6 +191,7 @@ async def _trim_stream(call: Call) -> bytes:
 
 async def _trim(hub: Hub, topic: bytes, options: Trim) -> int:
     """Remove the oldest entries of a topic; how many there were."""
+    _admit_removal(hub, topic)
     info = topic_info(hub, topic)
     if info is None:
         return 0
