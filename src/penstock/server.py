@@ -19,7 +19,8 @@ from penstock.admin.app import create_app
 from penstock.admin.view import JournalView
 from penstock.cluster.install import install
 from penstock.cluster.status import ClusterStatus, unreadiness
-from penstock.config.address import Address, parse_listen
+from penstock.config.address import Address
+from penstock.config.listeners import wanted
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
 from penstock.core.commands import Command, Erased, Published, Trimmed, from_event
@@ -27,7 +28,7 @@ from penstock.core.effects import Effects
 from penstock.core.groups import Group, Groups
 from penstock.core.retained import RetainedMessage
 from penstock.core.subscriptions import SubscriptionTrie
-from penstock.errors import StorageError
+from penstock.errors import Refused, StorageError
 from penstock.model.stages import PREFIX as STAGES
 from penstock.net.binary import BinaryConnection
 from penstock.net.clock import Clock, SystemClock
@@ -109,8 +110,10 @@ class Server:
         self.config = config
         self.counters = Counters()
         self.version = __version__
-        self.addresses: list[Address] = []
+        self.addresses = list[Address]()
         """Where it listens, with the ports that were really taken."""
+        self.skipped = list[Address]()
+        """Usual addresses that another program has."""
         self._clock = clock or SystemClock()
         self._given_store = store
         self.snapshots_received = snapshots_received
@@ -234,8 +237,14 @@ class Server:
 
     async def _listen(self) -> None:
         assert self._listener is not None
-        for text in (*self.config.listen, *self.config.http_listen):
-            self.addresses.append(await self._listener.listen(parse_listen(text)))
+        for address, is_required in wanted(self.config):
+            try:
+                self.addresses.append(await self._listener.listen(address))
+            except Refused as error:
+                if is_required:
+                    raise
+                self.skipped.append(address)
+                _log.warning("address_skipped", address=str(address), error=error.message)
 
     # ── while it runs ─────────────────────────────────────────────────────────────────────────
 

@@ -3,6 +3,7 @@
 import re
 import socket
 import subprocess
+import sys
 
 import pytest
 
@@ -105,6 +106,37 @@ def test_a_port_in_use_is_named(start, tmp_path):
     said = refused(serve_command(tmp_path / "other", "--listen", address, listen=False))
     assert f"cannot listen on {address}" in said
     assert "--listen" in said
+
+
+def test_the_default_addresses_are_taken_where_they_are_free(tmp_path):
+    """In a network of its own, where nobody else has the default ports."""
+    ours = subprocess.run(["unshare", "-rn", "true"], capture_output=True, check=False)
+    if ours.returncode:
+        pytest.skip("needs a network namespace")
+    program = (
+        "import fcntl, socket, struct, subprocess, sys\n"
+        "with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as up:\n"
+        "    fcntl.ioctl(up, 0x8914, struct.pack('16sh14x', b'lo', 1))  # SIOCSIFFLAGS, IFF_UP\n"
+        "taken = [socket.create_server(('127.0.0.1', port)) for port in (6379, 9091)]\n"
+        "child = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, text=True)\n"
+        "for line in child.stdout:\n"
+        "    print(line, end='')\n"
+        "    if line.startswith('  look'):\n"
+        "        child.terminate()\n"
+        "sys.exit(child.wait())\n"
+    )
+    command = [sys.executable, "-c", program, *serve_command(tmp_path / "data", listen=False)]
+    done = subprocess.run(
+        ["unshare", "-rn", *command],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done
+    assert "listening  127.0.0.1:1883, 127.0.0.1:7600 (" in done.stdout
+    assert "in use     127.0.0.1:6379, 127.0.0.1:9091 by another program" in done.stdout
+    assert done.stderr.count("address_skipped") == 2
 
 
 def test_a_broker_that_could_not_listen_leaves_its_data_usable(start, tmp_path):

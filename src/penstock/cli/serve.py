@@ -96,6 +96,7 @@ def _greeting(server: Server) -> str:
     lines = [
         f"Penstock {__version__} is running (stop with Ctrl-C).",
         f"  listening  {addresses} (every protocol on each)",
+        *([f"  in use     {_in_use(server)}"] if server.skipped else []),
         f"  clients    {_who(server)}",
         f"  data       {Path(config.data).resolve()} ({_what(server)})",
         *([f"  cluster    {_cluster(server)}"] if config.cluster.peer_listen else []),
@@ -103,6 +104,11 @@ def _greeting(server: Server) -> str:
         f"  look       http://{http}/metrics, /health, /ready",
     ]
     return "\n".join(lines)
+
+
+def _in_use(server: Server) -> str:
+    skipped = ", ".join(map(str, server.skipped))
+    return f"{skipped} by another program: skipped, the addresses above do the same"
 
 
 def _who(server: Server) -> str:

@@ -128,7 +128,12 @@ def _origin(layers: list[_Layer], name: str) -> Origin:
 
 
 def _build(values: dict[str, Any]) -> Config:
-    """Nest the flat values and let the schema have the last word on them."""
+    """Nest the flat values and let the schema have the last word on them.
+
+    Whoever chooses addresses gets those alone: the default of ``http_listen`` then is none.
+    """
+    if values.get("listen"):
+        values.setdefault("http_listen", ())
     document: dict[str, Any] = {}
     for name, value in values.items():
         section, _, leaf = name.rpartition(".")

@@ -20,6 +20,8 @@ from msgspec import Meta
 from penstock import limits
 
 __all__ = [
+    "HTTP_LISTEN",
+    "LISTEN",
     "Admin",
     "Cluster",
     "Config",
@@ -34,6 +36,10 @@ __all__ = [
     "SigningRule",
     "Sys",
 ]
+
+LISTEN = ("127.0.0.1:1883", "127.0.0.1:6379", "127.0.0.1:7600")
+HTTP_LISTEN = ("127.0.0.1:9091",)
+"""The usual ports. All but the first are a courtesy: see :mod:`penstock.config.listeners`."""
 
 _YEAR_S = 365 * 24 * 3600
 _TIB = 1024 * limits.GIB
@@ -504,18 +510,21 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     listen: Annotated[
         tuple[str, ...],
         _text(
-            "Addresses to listen on; each speaks every protocol.", flag="--listen", form="address"
+            "Addresses to listen on; each speaks every protocol. Of the default ones all but the"
+            " first are skipped, with a warning, where another program has the port.",
+            flag="--listen",
+            form="address",
         ),
-    ] = ("127.0.0.1:1883", "127.0.0.1:6379", "127.0.0.1:7600")
+    ] = LISTEN
     http_listen: Annotated[
         tuple[str, ...],
         _text(
-            "Further addresses, by custom for health, readiness and metrics; they speak every"
-            " protocol too.",
+            "Further addresses, usually for health, readiness and metrics; they speak every"
+            " protocol too. None by default where listen is set.",
             flag="--http-listen",
             form="address",
         ),
-    ] = ("127.0.0.1:9091",)
+    ] = HTTP_LISTEN
     allow_anonymous: Annotated[
         bool,
         _text(
