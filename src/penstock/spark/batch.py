@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from penstock.spark.history import FilesPart, plan, rows_of
+from penstock.spark.history import FilesPart, LivePart, live_rows, plan, rows_of
 from penstock.spark.loss import report
 from penstock.spark.offsets import Cut, Range
 from penstock.spark.options import SourceOptions
@@ -39,13 +39,17 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Settle the ranges, and cut them."""
         options = self._options
-        stored, ranges = plan(options) if options.archive else ([], plan_ranges(options))
-        return [*stored, *(Part(part) for part in split(ranges, cut_of(options)))]
+        cut = cut_of(options)
+        if options.archive is not None:
+            return plan(options, cut)
+        return [Part(part) for part in split(plan_ranges(options), cut)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a partition; Spark makes an empty one of its own where there is none."""
         if isinstance(partition, FilesPart):
             return rows_of(self._options, partition, self._schema)
+        if isinstance(partition, LivePart):
+            return live_rows(self._options, partition, self._schema)
         ranges = partition.ranges if isinstance(partition, Part) else ()
         return read_ranges(self._options, ranges, self._schema)
 

@@ -1,17 +1,21 @@
 """Archive and broker as one table: a batch read with the option ``archive``.
 
-What retention has removed from the broker comes from the archive's Parquet files, the rest from the
-broker, each offset once. For each topic there is one place where the one ends and the other begins,
-and that is the oldest offset that the broker has, as it was when the DataFrame was loaded::
+The archive is read as far as it goes, and the broker gives the rest, each offset once::
 
-    archive   first ─────────────────────────────── next
-    broker                        first ─────────────────────── end
-    read      └──── from files ───┘└───── from the broker ──────┘
+    archive   first ─────────────────────── next
+    broker                first ──────────────────────────── end
+    read      └──────── from files ─────────┘└─ from broker ─┘
 
-What neither has is lost, and treated as any loss is (``failOnDataLoss``). Retention may go on
-between loading and reading: then the broker lacks what it was to give, and that is reported too;
-load again. A topic that was deleted and made anew has its present incarnation read; one that is
-gone from the broker has the last one that was archived. (``archive.read`` has all of them.)
+Retention goes on while a query is planned and while it runs. That is why the border is the end of
+the archive and not the oldest offset of the broker: what is in files stays. The rest may still go
+from the broker before it is read. A task that finds it gone looks at the archive again, which has
+grown meanwhile, and reads it from there (``Fallback``). What neither has is lost, and treated as
+any loss is (``failOnDataLoss``).
+
+A topic that was deleted and made anew has its present incarnation read; one that is gone from the
+broker has the last one that was archived. (``archive.read`` has all of them.) If the broker ends
+before the archive does, it was restored from an older copy and may have given offsets twice: then
+the archive is read only up to the broker's oldest offset.
 
 Files are read in tasks, by pyarrow, and only those that the manifest and the sink's log name
 (``archived.snapshot``). Row groups are passed over by their statistics: after compaction rows are
@@ -20,6 +24,7 @@ sorted by topic and offset, so a read of little costs little.
 
 import os
 import re
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, Final, NamedTuple
@@ -35,19 +40,32 @@ from pyspark.sql.datasource import InputPartition
 from penstock.errors import StorageDamaged
 from penstock.limits import MIB
 from penstock.spark.archived.layout import day_of, key_of, root_of, topic_key
+from penstock.spark.archived.lineage import noted
 from penstock.spark.archived.proofs import verdict_of
 from penstock.spark.archived.snapshot import Archived, chosen, position, take
 from penstock.spark.archived.snapshot import Part as FilePart
-from penstock.spark.broker import client_of, patiently
+from penstock.spark.broker import client_of, for_all, patiently
 from penstock.spark.columns import BATCH_ROWS_MAX
 from penstock.spark.filters import names_matching
 from penstock.spark.loss import report
-from penstock.spark.offsets import Range
+from penstock.spark.offsets import Cut, Range
 from penstock.spark.options import Places, SourceOptions
-from penstock.spark.planning import Loss, Seen
-from penstock.spark.watch import Watch, resolve
+from penstock.spark.planning import Loss, Seen, split
+from penstock.spark.reading import read_ranges
+from penstock.spark.watch import Watch, locate, resolve
 
-__all__ = ["Divided", "FilesPart", "Stored", "divide", "merged", "plan", "read", "rows_of"]
+__all__ = [
+    "Divided",
+    "FilesPart",
+    "LivePart",
+    "Stored",
+    "divide",
+    "live_rows",
+    "merged",
+    "plan",
+    "read",
+    "rows_of",
+]
 
 PART_BYTES: Final = 64 * MIB
 """Bytes of files that one task reads: two seconds or so."""
@@ -70,7 +88,7 @@ class Divided(NamedTuple):
     """What is read of a topic, and from where; any of it may be nothing."""
 
     stored: Stored | None
-    live: Range | None
+    live: tuple[Range, ...] = ()
     losses: tuple[Loss, ...] = ()
 
 
@@ -81,6 +99,15 @@ class FilesPart(InputPartition):
         super().__init__(None)
         self.paths = tuple(paths)
         self.wanted = tuple(wanted)
+
+
+class LivePart(InputPartition):
+    """What one task reads from the broker, and which times were asked for of these topics."""
+
+    def __init__(self, ranges: Sequence[Range], asked: Sequence[Stored]) -> None:
+        super().__init__(None)
+        self.ranges = tuple(ranges)
+        self.asked = tuple(asked)
 
 
 # ── Who serves what, pure ─────────────────────────────────────────────────────────────────────
@@ -110,42 +137,98 @@ def first_of(live: Seen, stored: Archived | None) -> int:
 
 
 def divide(asked: Stored, live: Seen, stored: Archived | None) -> Divided:
-    """Divide what is asked for at the broker's oldest offset."""
-    end = max(asked.begin, asked.end)
-    border = min(max(live.first, asked.begin), end)
-    low, high = (stored.first, stored.next) if stored is not None else (border, border)
-    begin = min(max(asked.begin, low), border)
-    stop = max(min(border, high), begin)
-    gaps = [(b, e) for b, e in ((asked.begin, begin), (stop, border)) if b < e]
+    """Take what the archive has from there, and the rest from the broker."""
+    begin, end = asked.begin, max(asked.begin, asked.end)
+    low, high = _in_files(live, stored) or (begin, begin)
+    low = min(max(begin, low), end)
+    high = max(min(high, end), low)
+    rests = [(b, e) for b, e in ((begin, low), (high, end)) if b < e]
+    gone = [(b, min(e, live.first)) for b, e in rests if b < live.first]
+    left = [(max(b, live.first), e) for b, e in rests if e > live.first]
     return Divided(
-        asked._replace(begin=begin, end=stop) if begin < stop else None,
-        Range(asked.topic, asked.incarnation, border, end) if border < end else None,
-        tuple(Loss(asked.topic, asked.incarnation, *gap, "removed") for gap in gaps),
+        asked._replace(begin=low, end=high) if low < high else None,
+        tuple(Range(asked.topic, asked.incarnation, *span) for span in left),
+        tuple(Loss(asked.topic, asked.incarnation, *span, "removed") for span in gone),
     )
+
+
+def _in_files(live: Seen, stored: Archived | None) -> tuple[int, int] | None:
+    """Return which offsets the archive is believed to have, as the broker has them."""
+    if stored is None:
+        return None
+    is_cut_back = live.end < stored.next
+    return stored.first, min(stored.next, live.first) if is_cut_back else stored.next
 
 
 # ── Planning ──────────────────────────────────────────────────────────────────────────────────
 
 
-def plan(options: SourceOptions) -> tuple[list[FilesPart], list[Range]]:
+class Shelf:
+    """The archive as it was looked at last; it grows while we work."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        assert options.archive is not None
+        self._root = root_of(options.archive)
+        self._options = options
+        self._waits = options.patience.retries
+        self._look()
+
+    def more(self) -> bool:
+        """Look again, and tell whether the archive has grown.
+
+        If the archiving job is writing a batch, wait for it as one would for the broker: it has
+        read what retention may have removed since. In all, a task waits so often at most.
+        """
+        before = self.archived
+        self._look()
+        while self.archived == before and self._waits and self._is_growing():
+            self._waits -= 1
+            time.sleep(self._options.patience.pause_s)
+            self._look()
+        return self.archived != before
+
+    def matching(self) -> dict[str, Archived]:
+        """Return the topics that are asked for."""
+        names = names_matching(self.archived, self._options.filters)
+        pattern = self._options.pattern
+        if pattern is not None:
+            names = [name for name in names if re.fullmatch(pattern, name)]
+        return {name: self.archived[name] for name in names}
+
+    def _look(self) -> None:
+        self.snapshot = take(self._root)
+        self.archived = position(self.snapshot)
+
+    def _is_growing(self) -> bool:
+        """Tell whether a batch is noted in the checkpoint that is not in the archive yet."""
+        return noted(self._root / self.snapshot.manifest.checkpoint) > self.snapshot.batch
+
+
+def plan(options: SourceOptions, cut: Cut) -> list[InputPartition]:
     """Settle what is read from files, and what from the broker; what is lost is reported."""
-    assert options.archive is not None
+    # The archive is looked at first: if it is ahead of the broker, the broker was cut back.
+    shelf = Shelf(options)
     watch = Watch(options)
     watch.look()
-    # The archive is looked at after the broker: what retention removes in between is in it.
-    snapshot = take(root_of(options.archive))
-    archived = position(snapshot)
-    names = names_matching(archived, options.filters)
-    if options.pattern is not None:
-        names = [name for name in names if re.fullmatch(options.pattern, name)]
-    topics = merged(watch.topics, {name: archived[name] for name in names})
-    divided = [
-        divide(asked, *topics[asked.topic]) for asked in _asked(options, topics, watch.topics)
-    ]
+    asked = list(_asked(options, merged(watch.topics, shelf.matching()), watch.topics))
+    divided = _divided(asked, watch, shelf)
+    for _ in range(options.patience.retries + 1):
+        if not any(each.losses for each in divided) or not shelf.more():
+            break
+        divided = _divided(asked, watch, shelf)
     report(options, [loss for each in divided for loss in each.losses])
     stored = [each.stored for each in divided if each.stored is not None]
-    live = [each.live for each in divided if each.live is not None]
-    return files_parts(snapshot.parts, stored), live
+    live = split([one for each in divided for one in each.live], cut)
+    by_topic = {each.topic: each for each in asked}
+    return [
+        *files_parts(shelf.snapshot.parts, stored),
+        *(LivePart(part, [by_topic[one.topic] for one in part]) for part in live),
+    ]
+
+
+def _divided(asked: Iterable[Stored], watch: Watch, shelf: Shelf) -> list[Divided]:
+    topics = merged(watch.topics, shelf.matching())
+    return [divide(each, *topics[each.topic]) for each in asked]
 
 
 def _asked(
@@ -157,28 +240,48 @@ def _asked(
     whole = {
         name: live._replace(first=first_of(live, stored)) for name, (live, stored) in topics.items()
     }
-    begins, sinces = _resolved(options, options.start, whole, known)
-    ends, untils = _resolved(options, options.end, whole, known)
+    begins = _resolved(options, options.start, whole, known)
+    ends = _resolved(options, options.end, whole, known)
     for name, (live, _) in topics.items():
-        begin, end = begins[name], ends[name]
-        if name in sinces and begin <= live.first:
-            # The broker's first message is late enough: there may be more of them in the archive.
-            begin = whole[name].first
+        # If the broker's oldest message is late enough, there may be more of them in the archive.
+        begin = whole[name].first if begins[name].is_early else begins[name].offset
+        end = ends[name].offset
         if begin < end:
-            yield Stored(name, live.incarnation, begin, end, sinces.get(name), untils.get(name))
+            times = (begins[name].time_ms, ends[name].time_ms)
+            yield Stored(name, live.incarnation, begin, end, *times)
+
+
+class _Resolved(NamedTuple):
+    """Where a place is; if it is a time, which (ms), and whether nothing older is at the broker."""
+
+    offset: int
+    time_ms: int | None = None
+    is_early: bool = False
 
 
 def _resolved(
     options: SourceOptions, places: Places, whole: Mapping[str, Seen], known: Collection[str]
-) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the offsets of places; and for those that are times, the times (ms).
+) -> dict[str, _Resolved]:
+    """Return where places are.
 
     Of a topic that the broker does not have, a time is somewhere in the archive: before its end.
     """
-    times = {name: places.of(name).value for name in whole if places.of(name).kind == "time"}
-    gone = {name: topic.end for name, topic in whole.items() if name in times and name not in known}
-    asked = {name: topic for name, topic in whole.items() if name not in gone}
-    return {**gone, **resolve(options, places, asked)}, times
+
+    def ask(name: str) -> _Resolved:
+        time_ms = places.of(name).value
+        if name not in known:
+            return _Resolved(whole[name].end, time_ms, is_early=True)
+        found = locate(options, name, time_ms)
+        # The oldest offset of the same answer: retention may have moved it since we looked.
+        return _Resolved(found.offsets[0], time_ms, found.offsets[0] <= found.first_offset)
+
+    timed = [name for name in whole if places.of(name).kind == "time"]
+    others = {name: topic for name, topic in whole.items() if name not in set(timed)}
+    plain = resolve(options, places, others)
+    return {
+        **{name: _Resolved(offset) for name, offset in plain.items()},
+        **dict(zip(timed, for_all(ask, timed), strict=True)),
+    }
 
 
 def files_parts(parts: Sequence[FilePart], stored: Sequence[Stored]) -> list[FilesPart]:
@@ -323,6 +426,58 @@ def _verdicts(batch: pa.RecordBatch, keys: Mapping[int, bytes] | None) -> pa.Arr
         for topic, payload, proof in rows
     ]
     return pa.array(words, pa.string())
+
+
+# ── Reading from the broker, and from files instead ───────────────────────────────────────────
+
+
+def live_rows(
+    options: SourceOptions, part: LivePart, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Read ranges from the broker, and from the archive what the broker has lost meanwhile."""
+    fallback = Fallback(options, part.asked, schema)
+    return read_ranges(options, part.ranges, schema, fallback.rows)
+
+
+class Fallback:
+    """Reads from the archive what the broker was to give, and has not any more."""
+
+    def __init__(self, options: SourceOptions, asked: Iterable[Stored], schema: pa.Schema) -> None:
+        self._options = options
+        self._asked = {each.topic: each for each in asked}
+        self._schema = schema
+        self._shelf: Shelf | None = None
+
+    def rows(self, loss: Loss) -> Iterator[pa.RecordBatch]:
+        """Read these offsets from files; those that are not there either are reported."""
+        assert loss.end is not None  # it is what is missing of a range
+        begin, end = self._span(loss)
+        if begin < end:
+            wanted = self._asked[loss.topic]._replace(begin=begin, end=end)
+            for part in files_parts(self._opened().snapshot.parts, [wanted]):
+                yield from rows_of(self._options, part, self._schema)
+        gaps = [(loss.begin, begin), (end, loss.end)]
+        report(self._options, [loss._replace(begin=b, end=e) for b, e in gaps if b < e])
+
+    def _span(self, loss: Loss) -> tuple[int, int]:
+        """Return which of the offsets are in the archive, after a second look if it must be."""
+        begin, end = self._seen(loss)
+        if (begin, end) != (loss.begin, loss.end) and self._opened().more():
+            begin, end = self._seen(loss)
+        return begin, end
+
+    def _seen(self, loss: Loss) -> tuple[int, int]:
+        stored = self._opened().archived.get(loss.topic)
+        last = loss.begin if loss.end is None else loss.end
+        if stored is None or stored.incarnation != loss.incarnation:
+            return loss.begin, loss.begin
+        begin = min(max(loss.begin, stored.first), last)
+        return begin, max(min(last, stored.next), begin)
+
+    def _opened(self) -> Shelf:
+        if self._shelf is None:
+            self._shelf = Shelf(self._options)
+        return self._shelf
 
 
 # ── For programs ──────────────────────────────────────────────────────────────────────────────

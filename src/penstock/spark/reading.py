@@ -11,8 +11,8 @@ retention not gone past the place where we are?
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -28,7 +28,7 @@ from penstock.spark.planning import Loss
 from penstock.spark.verdicts import Verifier
 from penstock.wire.queue._generated.queue_pb2 import Fetched
 
-__all__ = ["lost", "payload_bytes", "read_ranges", "rest_of"]
+__all__ = ["Instead", "lost", "payload_bytes", "read_ranges", "rest_of"]
 
 UNDER_WAY_MAX: Final = 4
 """Answers that are asked for at a time."""
@@ -49,24 +49,46 @@ about a tenth more time for each row.
 """
 
 
+Instead: TypeAlias = Callable[[Loss], Iterator[pa.RecordBatch]]
+"""Reads from elsewhere what the broker does not have any more, and reports what is nowhere."""
+
+
 def read_ranges(
-    options: SourceOptions, ranges: Iterable[Range], schema: pa.Schema
+    options: SourceOptions,
+    ranges: Iterable[Range],
+    schema: pa.Schema,
+    instead: Instead | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of ranges, in their order, as batches of a convenient size."""
+    """The rows of ranges, in their order, as batches of a convenient size.
+
+    What is found to be lost is reported, unless there is somebody to ask instead.
+    """
     reading = _Reading(options, ranges)
     verdicts = Verifier(reading.client).verdicts if options.verifies else Answers.verdicts
     for parts in _gathered(reading.answers()):
-        yield from batches(Answers(parts, ANSWER_ROWS_MAX), schema, verdicts)
+        if not isinstance(parts, Loss):
+            yield from batches(Answers(parts, ANSWER_ROWS_MAX), schema, verdicts)
+        elif instead is None:
+            report(options, [parts])
+        else:
+            yield from instead(parts)
 
 
 def _gathered(
-    answers: Iterable[tuple[str, Fetched]],
-) -> Iterator[list[tuple[str, Fetched]]]:
-    """Answers in lots of as many rows as make a batch."""
+    answers: Iterable[tuple[str, Fetched] | Loss],
+) -> Iterator[list[tuple[str, Fetched]] | Loss]:
+    """Answers in lots of as many rows as make a batch; a loss stands in its place between them."""
     held: list[tuple[str, Fetched]] = []
     rows = size = 0
-    for topic, fetched in answers:
-        held.append((topic, fetched))
+    for answer in answers:
+        if isinstance(answer, Loss):
+            if held:
+                yield held
+            held, rows, size = [], 0, 0
+            yield answer
+            continue
+        held.append(answer)
+        fetched = answer[1]
         rows += sum(part.count for part in fetched.slices)
         size += payload_bytes(fetched)
         if rows >= HELD_ROWS or size >= HELD_BYTES:
@@ -93,15 +115,15 @@ class _Reading:
         self._piece_rows = PIECE_ROWS
         self.client = patiently(options.patience, lambda: client_of(options.servers))
 
-    def answers(self) -> Iterator[tuple[str, Fetched]]:
-        """Topics and what came of them; what is found to be lost is reported."""
+    def answers(self) -> Iterator[tuple[str, Fetched] | Loss]:
+        """Topics and what came of them, and before it what is found to be lost."""
         while self._waiting or self._asked:
             while self._waiting and len(self._asked) < UNDER_WAY_MAX:
                 self._asked.append(self._ask(self._next_piece()))
             piece, fetched = self._answer(self._asked.popleft())
             loss = lost(piece, fetched)
             if loss is not None:
-                report(self._options, [loss])
+                yield loss
             rest = rest_of(piece, fetched)
             self._learn(piece, rest, fetched)
             if rest is not None:

@@ -15,9 +15,9 @@ from penstock.spark.broker import client_of, for_all, patiently
 from penstock.spark.filters import topic_regex
 from penstock.spark.options import Place, Places, SourceOptions, option_error
 from penstock.spark.planning import Seen
-from penstock.wire.queue._generated.queue_pb2 import Changed, Topic
+from penstock.wire.queue._generated.queue_pb2 import Changed, Located, Topic
 
-__all__ = ["SINGLE_MAX", "Watch", "current", "resolve", "tell_missing"]
+__all__ = ["SINGLE_MAX", "Watch", "current", "locate", "resolve", "tell_missing"]
 
 _LOG: Final = logging.getLogger("penstock.spark")
 
@@ -184,8 +184,11 @@ def _offset(options: SourceOptions, name: str, place: Place, topic: Seen) -> int
                 "give an offset up to there, or -1 for the end",
             )
         return place.value
-    found = patiently(
-        options.patience,
-        lambda: client_of(options.servers).locate(name, times_ms=[place.value]),
+    return locate(options, name, place.value).offsets[0]
+
+
+def locate(options: SourceOptions, name: str, time_ms: int) -> Located:
+    """Ask where the first message of this time or later is, and what the topic has besides."""
+    return patiently(
+        options.patience, lambda: client_of(options.servers).locate(name, times_ms=[time_ms])
     )
-    return found.offsets[0]
