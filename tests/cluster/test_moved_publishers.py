@@ -33,7 +33,7 @@ def publish(node: BrokerNode, outlet: Outlet, packet_id: int, payload: bytes) ->
     session = outlet.session
     assert session is not None
     received = Received(b"ann", [packet_id], session.origin, outlet.number)
-    node.pipeline.receive(received, record=True)
+    node.pipeline.receive(received, outlet, record=True)
     node.pipeline.publish(
         b"t", [payload], 1_000, qos=2, retain=False, packet_ids=[packet_id], outlet=outlet
     )

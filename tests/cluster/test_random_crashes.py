@@ -151,7 +151,7 @@ class Work:
         if session is not None and session.durable:
             packet_ids = [self.random.randrange(1, 5)]
             received = Received(session.client_id, packet_ids, session.origin, session.connection)
-            node.pipeline.receive(received, record=True)
+            node.pipeline.receive(received, None, record=True)
             self.publish(node, qos=2)
 
     def acknowledge(self, node: BrokerNode) -> None:

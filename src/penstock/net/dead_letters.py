@@ -80,16 +80,17 @@ class DeadLetters:
         letters = dead_letter_topic(topic, name)
         self._hub.desks.ensure_topic(letters)
         now_ms = self._hub.wall_ms()
-        for offset in dead:
-            message = lot.messages.get(offset)  # None: retention was faster
-            if message is not None:
-                self._publish(letters, message, _post_mortem(group, message, now_ms), now_ms)
         self._hub.counters.dead_letters_total += len(dead)
         buried = Then(
             lambda _value: self._buried(topic, name),
             lambda _reason, _detail: self._bury_later(topic, name),
         )
-        self._hub.pipeline.submit(DeadLettered(topic, name, dead), buried, durable=True)
+        with self._hub.pipeline.as_leader():
+            for offset in dead:
+                message = lot.messages.get(offset)  # None: retention was faster
+                if message is not None:
+                    self._publish(letters, message, _post_mortem(group, message, now_ms), now_ms)
+            self._hub.pipeline.submit(DeadLettered(topic, name, dead), buried, durable=True)
 
     def _publish(
         self, topic: bytes, message: Message, headers: tuple[tuple[bytes, bytes], ...], now_ms: int
@@ -103,7 +104,6 @@ class DeadLetters:
             extras=[Extras(headers=headers)] if headers else None,
             marks=message.flags & _MARKS,
         )
-        self._hub.pipeline.bind()
 
     def _buried(self, topic: bytes, name: bytes) -> None:
         self._burying.discard((topic, name))
@@ -213,10 +213,11 @@ class _Redrive:
             return
         now_ms = self._hub.wall_ms()
         messages = [message for message in found.messages() if message.offset < self._end]
-        self._sent += sum([self._dead_letters.send_back(m, now_ms) for m in messages])
         end = min(found.next_offset, self._end) if messages else self._end
         sent = Then(lambda _value: self.go_on(), self._refused)
-        self._dead_letters.settle(self._letters, end, sent)
+        with self._hub.pipeline.as_leader():
+            self._sent += sum([self._dead_letters.send_back(m, now_ms) for m in messages])
+            self._dead_letters.settle(self._letters, end, sent)
 
     def _unreadable(self, error: StorageError) -> None:
         self._refused(DisconnectReason.STORAGE_FAILED, error.message)

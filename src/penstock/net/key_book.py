@@ -38,6 +38,6 @@ class KeyBook:
         check_leads(self._hub.cluster)
         waiter = Waiter(self._hub, "the key is not stored")
         command = KeyStored(key.id, key.encode())
-        self._hub.pipeline.submit(command, waiter, durable=True)
-        self._hub.pipeline.bind()
+        with self._hub.pipeline.as_leader():
+            self._hub.pipeline.submit(command, waiter, durable=True)
         await waiter.done

@@ -5,7 +5,10 @@ from typing import Any
 from penstock.core.commands import Command
 from penstock.store.batch import Batch
 
-__all__ = ["LineGroup", "Step"]
+__all__ = ["OVERHEAD_BYTES", "LineGroup", "Step"]
+
+OVERHEAD_BYTES = 512
+"""What a message or an event takes in memory beside its topic and payload, about."""
 
 Step = tuple[Command | None, Any, bool]
 """A command, the outlet that waits for its answer (or None), and whether it needs the disk.
@@ -20,6 +23,7 @@ class LineGroup:
     __slots__ = (
         "batch",
         "began_at",
+        "bound",
         "is_patient",
         "is_urgent",
         "opened_at",
@@ -33,6 +37,8 @@ class LineGroup:
         self.steps: list[Step] = []
         self.tell: list[tuple[bytes, int, int, Any, int]] = []
         """Who wants to know offsets: topic, place among its messages, how many, outlet, time."""
+        self.bound: list[range] = []
+        """Numbers of the steps that count in the batch's term only."""
         self.began_at = 0.0
         """When the first command that needs the disk joined; 0 if none has."""
         self.opened_at = 0.0
@@ -43,3 +49,8 @@ class LineGroup:
         """Whether some command needs the disk, but not at once."""
         self.is_urgent = False
         """Whether some command waits for the disk: captured messages alone can take their time."""
+
+    @property
+    def bound_steps(self) -> set[int]:
+        """``bound``, one by one."""
+        return {number for numbers in self.bound for number in numbers}

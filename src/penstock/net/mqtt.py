@@ -374,7 +374,7 @@ class MqttConnection(Connection):
         packet_ids = [event.packet_id for event in run] if first.qos else None
         if first.qos == 2 and packet_ids and (session := self._session) is not None:
             received = Received(self._client_id, packet_ids, session.origin, self._number)
-            hub.pipeline.receive(received, record=session.durable)
+            hub.pipeline.receive(received, self, record=session.durable)
         hub.pipeline.publish(
             topic,
             payloads,

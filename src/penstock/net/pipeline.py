@@ -14,25 +14,32 @@ Two promises, by name:
 A commit that fails has nothing to undo under ``sync``: its commands are refused and counted, and
 the next batch tries again. Commands nobody waits for (a connection that ended, a will) are kept and
 tried again. Under ``interval`` the batch itself is kept and tried again.
+
+No message may overtake an earlier one of its publisher because that one was refused. So what the
+refused publishers have in the next batch is refused, too, and a batch that only holds some commands
+of a former leader is submitted again without them, before anything newer.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from penstock.cluster.line import Log
 from penstock.core.broker import Broker
 from penstock.core.commands import Command, Published, Received, TopicGone, to_event
 from penstock.core.effects import Effects, Outcome
-from penstock.errors import PenstockError
+from penstock.errors import LeadershipLost, PenstockError
 from penstock.limits import BATCH_BYTES_MAX, CAPTURE_BESIDE_WAITING_BYTES_MAX
 from penstock.model.message import FLAG_FIELDS, FLAG_QOS, FLAG_RETAIN, Extras
 from penstock.net.checkpoint import Checkpointer
 from penstock.net.clock import Clock
 from penstock.net.feed import Feed
 from penstock.net.foreign import commands_of, live_of
+from penstock.net.line_cut import behind, cut
 from penstock.net.line_figures import LineFigures
-from penstock.net.line_group import LineGroup, Step
+from penstock.net.line_group import OVERHEAD_BYTES, LineGroup, Step
+from penstock.net.line_kept import Kept
 from penstock.net.refusals import drop_of, reason_of
 from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
@@ -44,9 +51,6 @@ __all__ = ["Pipeline", "Step"]
 
 WAITING_S = 1.0
 """How long after an acknowledged publish captured messages must leave room for the next."""
-
-OVERHEAD_BYTES = 512
-"""What a message or an event takes in memory beside its topic and payload, about."""
 
 FOLLOWED_INTERVAL_S = 0.002
 """The same wait while somebody sees messages only after the commit: who follows the journal, and
@@ -112,8 +116,7 @@ class Pipeline:
         self._commit_timer: asyncio.TimerHandle | None = None
         self._paused: dict[Any, None] = {}
         self._on_commit: list[Callable[[], None]] = []
-        self._kept: list[tuple[Command, int]] = []
-        """Commands of failed commits that nobody is there to repeat, and the sequence by then."""
+        self._kept = Kept(self, broker.retained)
         self.receiving: set[tuple[bytes, int]] = set()
         """QoS 2 ids whose message is in the line: a repetition must not be taken for a new one."""
         self.is_congested = False
@@ -150,6 +153,10 @@ class Pipeline:
 
     def _is_line_empty(self) -> bool:
         return not self._open.steps and not (self._in_flight and self._in_flight.steps)
+
+    def pending_steps(self) -> list[Step]:
+        """All steps that are not applied yet."""
+        return (self._in_flight.steps if self._in_flight else []) + self._open.steps
 
     def hurry(self) -> None:
         """Somebody waits for what was submitted patiently."""
@@ -205,19 +212,23 @@ class Pipeline:
     def note_producer(self, topic: bytes, count: int, producer: bytes, seq: int) -> None:
         """The last ``count`` messages of a topic are this producer's, numbered from ``seq`` on.
 
-        To be called right after ``publish`` of as many.
+        To be called right after ``publish`` of as many, within ``as_leader``.
         """
         place = len(self._open.batch.groups[topic].payloads) - count
         self._open.batch.note_producer(topic, place, count, producer, seq)
-        self.bind()
 
-    def bind(self) -> None:
-        """What joined the line just now was decided as leader: it is void in another's term.
+    @contextmanager
+    def as_leader(self) -> Iterator[None]:
+        """What joins the line within was decided as leader: it is void in another's term.
 
-        The next leader may have decided the same meanwhile, from the same state.
+        The next leader may have decided the same meanwhile, from the same state. What else is in
+        the batch is not affected.
         """
-        batch = self._open.batch
-        batch.term = batch.term or self._log.term
+        group = self._open
+        first = len(group.steps)
+        yield
+        group.bound.append(range(first, len(group.steps)))
+        group.batch.term = group.batch.term or self._log.term
 
     def drop_topic(self, topic: bytes, command: TopicGone, outlet: Any) -> None:
         """Delete a topic with the next commit, before whatever else that commit has of it."""
@@ -229,12 +240,12 @@ class Pipeline:
         in_flight = self._in_flight.batch.drops if self._in_flight else ()
         return topic in self._open.batch.drops or topic in in_flight
 
-    def receive(self, command: Received, *, record: bool) -> None:
+    def receive(self, command: Received, outlet: Any, *, record: bool) -> None:
         """Remember the ids of QoS 2 messages, ``record``: in the journal; then ``publish`` them."""
         self.receiving |= {(command.client_id, packet_id) for packet_id in command.packet_ids}
         if record:
             self._open.batch.add_event(to_event(command))
-        self._join(command, None, durable=True)
+        self._join(command, outlet, durable=True)
 
     def capture(self, topic: bytes, payloads: list[bytes], now_ms: int) -> None:
         """Journal messages that were delivered already; nobody waits for them."""
@@ -556,22 +567,56 @@ class Pipeline:
             return
         group, self._in_flight = self._in_flight, None
         assert group is not None
-        self._feed.failed(batch)
-        for _topic, _place, _count, outlet, _time in group.tell:
-            self._refuse(outlet, reason_of(error))
         self._checkpointer.failed(batch)
-        self._refuse_all(batch, group.steps, error)
+        if group.bound and isinstance(error, LeadershipLost):
+            self._refuse_bound(group, error)
+        else:
+            withdrawn = self._withdraw(group)
+            self._refuse_all(group, error)
+            self._refuse_all(withdrawn, error)
+        if self._kept:
+            self._loop.call_later(RETRY_S, self._kept.try_again)
+
+    def _refuse_bound(self, group: LineGroup, error: PenstockError) -> None:
+        """Refuse what was decided as leader; submit the rest again, before anything newer.
+
+        The batch is in no log and never will be, so nothing of it is there twice.
+        """
+        rest, void = cut(group, group.bound_steps)
+        if rest.batch.is_empty:
+            self._apply(rest.steps)
+            self._refuse_all(void, error)
+            return
+        self._in_flight = rest  # first: what the refused do next must not overtake it
+        self._refuse_all(void, error)
+        self._log.submit(rest.batch)
+
+    def _withdraw(self, refused: LineGroup) -> LineGroup:
+        """Take out of the open batch what publishers sent behind messages that are refused.
+
+        They will send all of it again. If the later messages were written now, they would come
+        before the earlier ones.
+        """
+        void = behind(refused, self._open)
+        if not void:
+            return LineGroup()
+        self._open, withdrawn = cut(self._open, void)
+        self._watch_congestion(0)
+        return withdrawn
 
     def _resubmit(self, batch: Batch) -> None:
         if not self._is_closed:
             self._log.submit(batch)
 
-    def _refuse_all(self, batch: Batch, steps: list[Step], error: PenstockError) -> None:
+    def _refuse_all(self, group: LineGroup, error: PenstockError) -> None:
         """Refuse what somebody can repeat; keep what nobody can."""
         drops = self._counters.drops
         reason = reason_of(error)
         refused = kept = 0
-        for command, outlet, durable in steps:
+        self._feed.failed(group.batch)
+        for *_, outlet, _time in group.tell:
+            self._refuse(outlet, reason)
+        for command, outlet, durable in group.steps:
             if not durable:
                 self._apply([(command, outlet, False)])
             elif type(command) is Received:
@@ -583,38 +628,9 @@ class Pipeline:
                 refused += _count(command)
             elif command is not None:
                 kept += _count(command)
-                self._kept.append((command, self.next_sequence))
+                self._kept.add(command, self.next_sequence)
         drops[drop_of(reason)] += refused
-        drops[DropReason.CAPTURE_FAILED] += batch.count - refused - kept
-        if self._kept:
-            self._loop.call_later(RETRY_S, self._try_again)
-
-    def _try_again(self) -> None:
-        """Put commands that nobody is there to repeat in the line once more."""
-        kept, self._kept = self._kept, []
-        for command, sequence in kept:
-            if isinstance(command, Published):
-                self.publish(
-                    command.topic,
-                    command.payloads,
-                    command.time_ms,
-                    qos=command.qos,
-                    retain=command.retain and not self._has_newer(command.topic, sequence),
-                    keep=True,
-                )
-            else:
-                self.submit(command, None, durable=True)
-
-    def _has_newer(self, topic: bytes, sequence: int) -> bool:
-        """Whether a topic was given another retained message since, or is about to be."""
-        retained = self._broker.retained.get(topic)
-        if retained is not None and retained.sequence >= sequence:
-            return True
-        steps = self._open.steps + (self._in_flight.steps if self._in_flight else [])
-        return any(
-            isinstance(command, Published) and command.retain and command.topic == topic
-            for command, _, _ in steps
-        )
+        drops[DropReason.CAPTURE_FAILED] += group.batch.count - refused - kept
 
     # ── others who depend on commits ──────────────────────────────────────────────────────────
 

@@ -146,11 +146,12 @@ class _Numbered:
         self._waits += 1
         self._fresh = _rows(fresh)
         start = 0
-        for seqs in self._fresh:
-            part = payloads[start : start + len(seqs)]
-            start += len(seqs)
-            _publish(self._hub, lot, part, now_ms)
-            pipeline.note_producer(lot.topic, len(part), lot.producer, seqs[0])
+        with pipeline.as_leader():
+            for seqs in self._fresh:
+                part = payloads[start : start + len(seqs)]
+                start += len(seqs)
+                _publish(self._hub, lot, part, now_ms)
+                pipeline.note_producer(lot.topic, len(part), lot.producer, seqs[0])
         pipeline.tell_offsets(lot.topic, len(payloads), self, now_ms)
 
     def stored(self, offset: int, _now_ms: int) -> None:

@@ -217,8 +217,8 @@ class Sinks:
             lambda _value: commit.go_on(),
             lambda reason, detail: self._not_begun(commit, reason, detail),
         )
-        self._hub.pipeline.submit(command, begun, durable=True)
-        self._hub.pipeline.bind()
+        with self._hub.pipeline.as_leader():
+            self._hub.pipeline.submit(command, begun, durable=True)
 
     def _not_begun(self, commit: "_Commit", reason: DisconnectReason, detail: str) -> None:
         if self._commits.get(commit.sink) is commit:  # else another node leads
@@ -347,11 +347,6 @@ class _Commit:
             return  # the next life goes on here, or the next leader
         hub, now_ms = self._hub, self._hub.wall_ms()
         self._is_in_line = True
-        for topic, payloads, marks, extras in piece.lots:
-            hub.desks.ensure_topic(topic)
-            hub.pipeline.publish(
-                topic, payloads, now_ms, qos=1, retain=False, extras=extras, marks=marks
-            )
         command: SinkEnded | SinkAdvanced
         if piece.is_last:
             command = SinkEnded(self.sink, self.epoch, piece.messages, now_ms)
@@ -361,8 +356,14 @@ class _Commit:
             lambda _value: self._published(piece),
             lambda reason, detail: self._refused(piece, reason, detail),
         )
-        hub.pipeline.submit(command, published, durable=True)
-        hub.pipeline.bind()
+        for topic, *_ in piece.lots:
+            hub.desks.ensure_topic(topic)
+        with hub.pipeline.as_leader():
+            for topic, payloads, marks, extras in piece.lots:
+                hub.pipeline.publish(
+                    topic, payloads, now_ms, qos=1, retain=False, extras=extras, marks=marks
+                )
+            hub.pipeline.submit(command, published, durable=True)
         if not (piece.is_last or self._ahead or self._is_reading):
             self._read()
 

@@ -307,8 +307,8 @@ class Stages:
             return
         pipeline, now_ms = self._hub.pipeline, self._hub.wall_ms()
         blocks = [block.content for block in islice(part.waiting, count)]
-        pipeline.publish(part.topic, blocks, now_ms, qos=0, retain=False)
-        pipeline.bind()
+        with pipeline.as_leader():
+            pipeline.publish(part.topic, blocks, now_ms, qos=0, retain=False)
         pipeline.tell_offsets(part.topic, count, _InLine(self, part), now_ms)
 
     def _refuse_bad(self, part: Part, place: int, fault: Fault) -> None:

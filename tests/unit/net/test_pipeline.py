@@ -128,7 +128,7 @@ async def test_positions_in_the_batch_are_the_sequences_of_the_journal():
 async def test_a_qos_2_id_is_in_the_line_until_its_message_has_landed():
     async with Bench() as bench:
         bench.store.gate.clear()
-        bench.pipeline.receive(Received(b"ann", [7]), record=True)
+        bench.pipeline.receive(Received(b"ann", [7]), "ann", record=True)
         publish(bench, b"x", qos=2)
         assert bench.pipeline.receiving == {(b"ann", 7)}
         bench.store.gate.set()
@@ -227,7 +227,7 @@ async def test_a_failed_commit_refuses_exactly_its_commands(error, reason, drop)
         bench.store.gate.clear()
         bench.store.error = error
         publish(bench, b"1", outlet="first")
-        bench.pipeline.receive(Received(b"two", [9]), record=True)
+        bench.pipeline.receive(Received(b"two", [9]), "two", record=True)
         publish(bench, b"2", qos=2, outlet="second")
         bench.pipeline.capture(b"t", [b"3", b"4"], 5)
         bench.pipeline.submit(LIVE, "live", durable=False)
@@ -603,7 +603,7 @@ async def in_the_line_behind_another_commit(bench: Bench) -> None:
     bench.store.gate.clear()
     publish(bench, b"other")
     await until(lambda: bench.store.attempts == 2)
-    bench.pipeline.receive(Received(b"ann", [7]), record=True)
+    bench.pipeline.receive(Received(b"ann", [7]), "ann", record=True)
     bench.pipeline.publish(b"t", [b"x"], 5, qos=2, retain=False, packet_ids=[7], outlet="ann")
     bench.pipeline.submit(Repeated(b"ann", [7]), "ann", durable=False)
 
@@ -626,9 +626,9 @@ async def test_will_and_received_and_unsubscribed_travel_as_events():
         bench.pipeline.submit(Opened(b"ann", 1, clean=False, will=will), "ann", durable=True)
         bench.pipeline.submit(Subscribed(b"ann", 1, [(b"a", 1), (b"b", 2)]), "ann", durable=True)
         bench.pipeline.submit(Unsubscribed(b"ann", 1, [b"a"]), "ann", durable=True)
-        bench.pipeline.receive(Received(b"ann", [5]), record=True)
+        bench.pipeline.receive(Received(b"ann", [5]), "ann", record=True)
         publish(bench, b"x", qos=2)
-        bench.pipeline.receive(Received(b"bob", [6]), record=False)
+        bench.pipeline.receive(Received(b"bob", [6]), "bob", record=False)
         publish(bench, b"y", qos=2)
         await bench.pipeline.drain()
         assert sum(isinstance(command, Received) for command in bench.applied) == 2

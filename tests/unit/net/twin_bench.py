@@ -2,8 +2,9 @@
 
 Batches of all nodes come into one order, as a test has it, and each node hears of the entries when
 the test lets it: its own batches as its own, those of others as they come out of the codec. That is
-all that the nodes have in common. There is no consensus here, and nothing can fail; doors, desks,
-duties and stores are the real ones, and connections have a transport that only takes notes.
+all that the nodes have in common. There is no consensus here, and nothing fails unless a test says
+so; doors, desks, duties and stores are the real ones, and connections have a transport that only
+takes notes.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from penstock.cluster.reads import Then
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
 from penstock.core.commands import Command
+from penstock.errors import PenstockError
 from penstock.net.binary import BinaryConnection
 from penstock.net.desks import Desks
 from penstock.net.duties import Duties
@@ -49,6 +51,7 @@ class Cluster:
         """Whose batch each is: node and life, and the batch as it was handed over."""
         self.waiting: list[tuple[int, int, Batch]] = []
         self.leader = node_ids[0]
+        self.term = 1
         self.present = set(node_ids)
         self.is_clustered = True
         self.nodes = {number: Node(self, number) for number in node_ids}
@@ -59,6 +62,11 @@ class Cluster:
     def order(self, number: int = 0) -> None:
         """The next of the batches that wait is in the log."""
         self.entries.append(self.waiting.pop(number))
+
+    def refuse(self, error: PenstockError) -> None:
+        """The next of the batches that wait is given up."""
+        node_id, _life, batch = self.waiting.pop(0)
+        self.nodes[node_id].line.refused(batch, error)
 
     async def rest(self) -> None:
         """Let everything take its course until nothing moves."""
@@ -76,6 +84,7 @@ class Cluster:
 
     def lead(self, number: int) -> None:
         self.leader = number
+        self.term += 1
         for node in self.nodes.values():
             node.hub.pipeline.led()
 
@@ -163,7 +172,10 @@ class Node:
         return self.cluster.leader
 
     is_writable = True
-    term = 1
+
+    @property
+    def term(self) -> int:
+        return self.cluster.term
 
     def present(self) -> frozenset[int]:
         return frozenset(self.cluster.present)
