@@ -1,6 +1,7 @@
 """Scripts of stream commands, put to Redis and to Penstock: both must answer the same.
 
-A script names the entry that its n-th XADD added as ``{n}``, from 0, since ids differ. Answers are
+A script names the entry that its n-th XADD added as ``{n}``, from 0, since ids differ, and the time
+in its id as ``{n.ms}``. Answers are
 compared as values, once in RESP 2 and once in RESP 3. What differs by design is made alike first
 (``_plain``); docs/clients/streams.md lists it.
 """
@@ -8,6 +9,7 @@ compared as values, once in RESP 2 and once in RESP 3. What differs by design is
 import re
 import time
 from collections import Counter
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -193,6 +195,44 @@ SCRIPTS = {
         XTRIM s MINID 99999999999999
         XLEN s
         XTRIM nokey MAXLEN 1
+        """,
+    "ids with another time": MADE
+    + """
+        XTRIM s MINID 1-5
+        XTRIM s MINID ~ 1-5
+        XRANGE s {3.ms}-0 +
+        XRANGE s - {2.ms}-99
+        XRANGE s ({1.ms}-99 ({4.ms}-0
+        XRANGE s 1-3 1-4
+        XRANGE s 99999999999999-1 +
+        XREVRANGE s {2.ms}-99 -
+        XREVRANGE s + {3.ms}-0
+        XREAD STREAMS s {2.ms}-99
+        XREAD STREAMS s 1-3
+        XREAD STREAMS s 99999999999999-1
+        XREAD BLOCK 1 STREAMS s 99999999999999-1
+        XGROUP CREATE s g {2.ms}-99
+        XREADGROUP GROUP g c STREAMS s >
+        XGROUP SETID s g 1-4
+        XREADGROUP GROUP g c STREAMS s >
+        XREADGROUP GROUP g c STREAMS s {2.ms}-99
+        XREADGROUP GROUP g c STREAMS s 1-4
+        XPENDING s g 1-3 {1.ms}-99 10
+        XPENDING s g {1.ms}-99 + 10
+        XACK s g 1-0 1-1 1-2 1-3 1-4 1-18446744073709551615
+        XCLAIM s g d 0 1-0 1-3 {1.ms}-77
+        XCLAIM s g d 0 1-1 FORCE
+        XCLAIM s g d 0 {0} LASTID 1-99
+        XAUTOCLAIM s g d 0 {3.ms}-0
+        XPENDING s g - + 10
+        XDEL s 1-0 {1.ms}-77 1-18446744073709551615
+        XACK s g {0} {3}
+        XTRIM s MINID {2.ms}-0
+        XRANGE s - +
+        XADD s MINID 1-99 * d 1
+        XLEN s
+        XADD s MINID {4.ms}-0 * d 1
+        XLEN s
         """,
     "trims that are wrong": MADE
     + """
@@ -471,8 +511,10 @@ def broker():
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_both_answer_a_script_alike(name: str, protocol: int, redis_port: int, broker: Broker):
     suffix = f"-{next(numbers)}"
-    redis_answers = _run(redis_port, SCRIPTS[name], suffix, protocol)
-    penstock_answers = _run(broker.port, SCRIPTS[name], suffix, protocol)
+    redis_answers = _run(redis_port, SCRIPTS[name], suffix, protocol, _let_time_pass)
+    penstock_answers = _run(
+        broker.port, SCRIPTS[name], suffix, protocol, lambda: broker.clock.advance(0.002)
+    )
     assert penstock_answers == redis_answers
 
 
@@ -496,7 +538,9 @@ class Added:
         return self._names.get(entry_id, entry_id)
 
 
-def _run(port: int, script: str, suffix: str, protocol: int) -> list[tuple[str, Any]]:
+def _run(
+    port: int, script: str, suffix: str, protocol: int, let_time_pass: Callable[[], None]
+) -> list[tuple[str, Any]]:
     """Each line and what became of it."""
     connection = redis.Connection(port=port, protocol=protocol)
     added = Added()
@@ -506,7 +550,7 @@ def _run(port: int, script: str, suffix: str, protocol: int) -> list[tuple[str, 
             words = [word + suffix if word in KEYS else word for word in line.split()]
             command = [_filled(word, added.ids) for word in words]
             if words[0] == "XADD":
-                _let_time_pass()
+                let_time_pass()
             answer = _ask(connection, command)
             if words[0] == "XADD" and isinstance(answer, bytes):
                 added.note(words[1], answer)
@@ -532,7 +576,11 @@ def _ask(connection: redis.Connection, command: list[str]) -> Any:
 
 
 def _filled(word: str, added: list[bytes]) -> str:
-    return re.sub(r"\{(\d+)\}", lambda match: added[int(match[1])].decode(), word)
+    def fill(match: re.Match[str]) -> str:
+        name = added[int(match[1])].decode()
+        return name.partition("-")[0] if match[2] else name
+
+    return re.sub(r"\{(\d+)(\.ms)?\}", fill, word)
 
 
 def _plain(answer: Any, added: Added, command: str) -> Any:

@@ -1,4 +1,4 @@
-"""Where a topic's messages pass a sequence or a time.
+"""Where a topic's messages pass a sequence, a time, or an entry named by time and offset.
 
 Bisection over offsets, one message read for each halving: twenty reads for a million messages.
 Offsets that are gone (removed, deleted) stand for the next message that is there, which keeps the
@@ -9,9 +9,13 @@ holds for some moment of the search.
 from collections.abc import Callable
 
 from penstock.model.message import Message
-from penstock.store.store import Store
+from penstock.store.store import Store, TopicInfo
 
-__all__ = ["offset_at_sequence", "offset_at_time"]
+__all__ = ["CLOCK_SKEW_MS", "offset_at_sequence", "offset_at_time", "offset_of_entry"]
+
+CLOCK_SKEW_MS = 1_000
+"""How far the times of neighbouring messages may go back where nobody set a clock by hand: nodes of
+a cluster differ by milliseconds, and time servers correct a clock by less than a second."""
 
 
 def offset_at_sequence(store: Store, topic: bytes, sequence: int) -> int:
@@ -32,20 +36,82 @@ def offset_at_time(store: Store, topic: bytes, time_ms: int) -> int:
     return _first(store, topic, lambda message: message.time_ms >= time_ms)
 
 
+def offset_of_entry(
+    store: Store, topic: bytes, time_ms: int, offset: int, *, is_behind: bool = False
+) -> int:
+    """The place among offsets of an entry that is named by time and offset, or the one behind it.
+
+    Messages from there on are not before that entry, those below are. Entries are ordered by time,
+    those of one time by offset. That is the order of offsets as long as times ascend, and the
+    answer is exact then. To be exact for names that we gave out also where they do not, an entry
+    that has this very name is found by its offset, and so is the place next to one (clients count
+    offsets up or down by one). The name of a removed entry counts as ours if its time fits those
+    around it, give or take ``CLOCK_SKEW_MS``: whoever read it last goes on behind it.
+    """
+    info = store.topic(topic)
+    if info is None:
+        return 0
+    if offset <= info.next_offset:
+        known = _place_of_name(store, info, time_ms, offset, is_behind=is_behind)
+        if known is not None:
+            return known
+    wanted = (time_ms, offset + is_behind)
+    low = _passed(store, info, lambda message: (message.time_ms, message.offset) >= wanted)
+    following = _message_from(store, topic, low)
+    if low <= offset < (following.offset if following else info.next_offset):
+        return offset + is_behind  # in a gap: entries that were removed before it stay before it
+    if low > info.first_offset:
+        return low
+    return offset + is_behind if offset < low else 0
+
+
+def _place_of_name(
+    store: Store, info: TopicInfo, time_ms: int, offset: int, *, is_behind: bool
+) -> int | None:
+    """The place that the name of an entry stands for if we gave it out; None if we did not."""
+    here = _message_from(store, info.name, offset)
+    is_there = here is not None and here.offset == offset
+    is_gone = not is_there and 0 < offset < info.next_offset
+    if here is not None and is_there and here.time_ms == time_ms:
+        return offset + is_behind
+    if here is not None and is_gone and 0 <= time_ms - here.time_ms <= CLOCK_SKEW_MS:
+        return offset + is_behind
+    before = _message_at(store, info.name, offset - 1)
+    ahead_ms = before.time_ms - time_ms if before else -1
+    if is_gone and 0 <= ahead_ms <= CLOCK_SKEW_MS:
+        return offset + is_behind
+    if ahead_ms == 0:
+        return offset
+    after = _message_at(store, info.name, offset + 1)
+    return offset + 1 if after is not None and after.time_ms == time_ms else None
+
+
+def _message_at(store: Store, topic: bytes, offset: int) -> Message | None:
+    """The message of an offset."""
+    message = _message_from(store, topic, offset) if offset >= 0 else None
+    return message if message is not None and message.offset == offset else None
+
+
 def _first(store: Store, topic: bytes, is_reached: Callable[[Message], bool]) -> int:
     info = store.topic(topic)
     if info is None:
         return 0
+    low = _passed(store, info, is_reached)
+    message = _message_from(store, topic, low)  # `low` itself may be in a gap
+    return message.offset if message else info.next_offset
+
+
+def _passed(store: Store, info: TopicInfo, is_reached: Callable[[Message], bool]) -> int:
+    """The offset behind the last message that is too early."""
     low, high = info.first_offset, info.next_offset
     while low < high:  # all before `low` are too early, the one at `high` is not, or is the end
         middle = (low + high) // 2
-        message = _message_from(store, topic, middle)
+        message = _message_from(store, info.name, middle)
         if message is None or is_reached(message):
             high = middle
         else:
             low = message.offset + 1
-    message = _message_from(store, topic, low)  # `low` itself may be in a gap
-    return message.offset if message else info.next_offset
+    return low
 
 
 def _message_from(store: Store, topic: bytes, offset: int) -> Message | None:

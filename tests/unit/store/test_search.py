@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.store.batch import Batch
-from penstock.store.search import offset_at_sequence, offset_at_time
+from penstock.store.search import offset_at_sequence, offset_at_time, offset_of_entry
 
 
 @pytest.fixture
@@ -62,6 +62,65 @@ def test_the_past_is_the_first_offset_and_the_future_the_next(filled):
     filled.trim(b"a", 3)
     assert offset_at_time(filled, b"a", 0) == 3
     assert offset_at_time(filled, b"a", 10**12) == 20
+
+
+def entries(store, start):
+    messages = store.read_topic(b"a", start, 10**6, 10**9).messages()
+    return [(message.time_ms, message.offset) for message in messages]
+
+
+@pytest.mark.parametrize("deleted", [[], [0], [5, 6, 7], [19], range(0, 20, 3)])
+@pytest.mark.parametrize("trimmed", [0, 4])
+def test_an_entry_is_placed_by_its_time_then_by_its_offset(filled, trimmed, deleted):
+    filled.delete(b"a", deleted)
+    filled.trim(b"a", trimmed)
+    there = entries(filled, 0)
+    for time_ms in range(985, 1_205, 5):
+        for offset in (0, 1, 2, 5, 6, 8, 18, 19, 20, 2**64 - 1):
+            for is_behind in (False, True):
+                if (1_000 + offset * 10 - time_ms) and offset in set(range(20)) - {
+                    found for _, found in there
+                }:
+                    continue  # removed, and another time: within the skew that is borne with
+                place = offset_of_entry(filled, b"a", time_ms, offset, is_behind=is_behind)
+                name = (time_ms, offset)
+                wanted = [one for one in there if (one > name if is_behind else one >= name)]
+                assert entries(filled, place) == wanted
+
+
+def test_an_entry_by_its_own_name_is_found_where_clocks_go_back(store):
+    times = [100, 200, 150, 160, 155, 300]
+    for time_ms in times:
+        batch = Batch()
+        batch.append(b"a", [b""], time_ms, 0)
+        store.commit(batch)
+    for offset, time_ms in enumerate(times):
+        assert offset_of_entry(store, b"a", time_ms, offset) == offset
+        assert offset_of_entry(store, b"a", time_ms, offset, is_behind=True) == offset + 1
+        assert offset_of_entry(store, b"a", time_ms, offset + 1) == offset + 1
+
+
+def test_who_read_an_entry_that_is_gone_goes_on_behind_it_where_clocks_go_back(store):
+    times = [100, 200, 150, 160, 155, 300, 290]
+    for time_ms in times:
+        batch = Batch()
+        batch.append(b"a", [b""], time_ms, 0)
+        store.commit(batch)
+    store.delete(b"a", [1, 3, 6])
+    for offset in (1, 3, 6):
+        place = offset_of_entry(store, b"a", times[offset], offset, is_behind=True)
+        assert place == offset + 1
+
+
+def test_a_removed_entry_with_a_time_far_from_its_neighbours_is_placed_by_time(filled):
+    filled.trim(b"a", 10)
+    assert offset_of_entry(filled, b"a", 5_000, 3) == 20
+    assert offset_of_entry(filled, b"a", 3, 15) == 0
+    assert offset_of_entry(filled, b"a", 1_150, 0) == 15
+
+
+def test_an_entry_of_an_unknown_topic_is_placed_at_zero(store):
+    assert offset_of_entry(store, b"a", 5, 7) == 0
 
 
 def test_where_a_clock_was_set_back_times_pass_at_the_answer(store):

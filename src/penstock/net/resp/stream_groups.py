@@ -17,6 +17,7 @@ from penstock.core.commands import (
     Settled,
 )
 from penstock.core.groups import Group
+from penstock.errors import StorageError
 from penstock.limits import GROUP_BYTES_MAX, GROUPS_MAX
 from penstock.net.admission import topic_refusal
 from penstock.net.hub import Hub
@@ -30,13 +31,16 @@ from penstock.net.resp.stream_faults import (
     no_group_of_key,
     not_stored,
 )
+from penstock.net.resp.stream_known import KnownIds
 from penstock.net.resp.stream_lines import Lines
 from penstock.net.resp.stream_options import Read, Source, makes_stream, read_options
 from penstock.net.resp.stream_places import Place
 from penstock.net.resp.stream_reading import (
     entries_at,
     exists,
+    is_meant,
     offset_of,
+    read_ids,
     streams_reply,
     too_large,
     topic_info,
@@ -212,7 +216,10 @@ async def _read_new(
     place = Place(hub, options.consumer, options.count_max, settle=options.is_settled, waits=waits)
     timeout_s = (options.block_ms or 0) / 1000 if waits else 0
     found = await Lines.of(hub).stand(topics, options.group, place, timeout_s)
-    return [found] if found else []
+    if found is None:
+        return []
+    KnownIds.of(hub).note(*found)
+    return [found]
 
 
 async def _read_own(call: Call, options: Read, topic: bytes, after: ids.Place) -> list[bytes]:
@@ -226,6 +233,7 @@ async def _read_own(call: Call, options: Read, topic: bytes, after: ids.Place) -
     if not found.is_whole:
         raise too_large(hub)
     entries = {offset: _gone_entry(offset, protocol) for offset in offsets} | dict(found.entries)
+    KnownIds.of(hub).note(topic, [entry for _, entry in found.entries])
     present = [offset for offset, _ in found.entries]
     renewed = await _renew(call, options, topic, present)
     taken_away = {*present} - {*renewed}
@@ -295,6 +303,37 @@ class _Acknowledgements:
         if len(self._answers) == count and not self._call.closed:
             self._call.reply(b"".join([self._answers[place] for place in range(count)]))
 
+    def settle(self, number: int, offsets: list[int]) -> None:
+        """Have the entries of one of them settled."""
+        if not offsets:
+            self.answer(number, encode.integer(0))
+            return
+        topic, group = self._call.args[1:3]
+        settled = Settled(topic, group, ranges_of(sorted(set(offsets))))
+        outlet = _Acknowledgement(self, number)
+        self._call.connection.hub.pipeline.submit(settled, outlet, durable=True)
+
+    def look_up(self, unknown: list[tuple[int, list[ids.EntryId]]]) -> None:
+        """Settle those entries that have the very ids that were named; times are in the journal.
+
+        An entry that is gone, and its time with it, is settled by its offset.
+        """
+        hub, topic = self._call.connection.hub, self._call.args[1]
+        info = topic_info(hub, topic)
+        end = info.next_offset if info else 0
+        wanted = {entry.offset for _, entries in unknown for entry in entries if entry.offset < end}
+
+        def settle(found: dict[int, bytes]) -> None:
+            for number, entries in unknown:
+                meant = [entry.offset for entry in entries if is_meant(found, entry)]
+                self.settle(number, meant)
+
+        def fail(error: StorageError) -> None:
+            for number, _ in unknown:
+                self.answer(number, encode.error(f"ERR The journal failed: {error.message}"))
+
+        hub.run_off_loop(lambda: read_ids(hub.store, topic, wanted), settle, fail)
+
 
 class _Acknowledgement(NamedTuple):
     """One XACK of a run, on its way to the disk."""
@@ -318,14 +357,21 @@ def _acknowledge(call: Call) -> None:
         call.reply(encode.integers(0, len(call.tails)))
         return
     run = _Acknowledgements(call)
+    known = KnownIds.of(hub)
+    unknown: list[tuple[int, list[ids.EntryId]]] = []
     for number, last in enumerate(call.tails):
+        texts = [*call.args[3:-1], last]
         try:
-            offsets = ids.entry_offsets([*call.args[3:-1], last])
+            entries = ids.entry_ids(texts)
         except StreamFault as fault:
             run.answer(number, encode.error(fault.message))
+            continue
+        if known.covers(topic, texts):
+            run.settle(number, [entry.offset for entry in entries])
         else:
-            settled = Settled(topic, name, ranges_of(sorted(set(offsets))))
-            hub.pipeline.submit(settled, _Acknowledgement(run, number), durable=True)
+            unknown.append((number, entries))
+    if unknown:
+        run.look_up(unknown)
 
 
 WRITES = ("write",)

@@ -1,22 +1,33 @@
 """Ids of stream entries: ``<time in ms>-<offset>``.
 
-The offset alone says which entry of a topic is meant; the time is that of the message, for people
-to read and for clients that ask by time. So an id with both parts is an offset, whatever its time,
-and one with the time alone stands for a place between messages that must be looked up. Those who
-want to know it ask ``Place.offset`` off the loop, since looking up means reading.
+Redis orders ids by both parts, and so do we. As long as the times of a topic ascend, that is the
+order of offsets, and every id stands for one place among them. Where a clock was set back the
+offsets go on ascending and the times do not; an id that an entry really has is then found by its
+offset (``store.search.offset_of_entry`` has the rules). Finding a place means reading: those who
+want to know it ask ``Place.resolve`` off the loop.
 
-Redis orders ids by both parts and begins with 0-0, which is no entry's. Our first entry has the
-offset 0, and is to be found behind 0-0 all the same: whoever reads from 0-0 on reads everything.
+Redis begins with 0-0, which is no entry's. Our first entry has the offset 0, and is to be found
+behind 0-0 all the same: whoever reads from 0-0 on reads everything.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from penstock.net.resp.stream_faults import StreamFault
-from penstock.store.search import offset_at_time
+from penstock.store.search import offset_of_entry
 from penstock.store.store import Store
 
-__all__ = ["BEGINNING", "END", "Place", "after", "entry_id", "entry_offsets", "range_end", "start"]
+__all__ = [
+    "BEGINNING",
+    "END",
+    "EntryId",
+    "Place",
+    "after",
+    "entry_id",
+    "entry_ids",
+    "range_end",
+    "start",
+]
 
 NUMBER_MAX = 2**64 - 1
 """The greatest number that either part of an id may have."""
@@ -24,15 +35,31 @@ NUMBER_MAX = 2**64 - 1
 INVALID = "ERR Invalid stream ID specified as stream command argument"
 
 
+class EntryId(NamedTuple):
+    """An id as a client wrote it."""
+
+    time_ms: int
+    offset: int
+
+
 class Place(NamedTuple):
-    """Where a range begins or ends: an offset, or the first one of a time."""
+    """Where a range begins or ends: an offset, or if there is a time, what an id stands for."""
 
     number: int
-    is_time: bool = False
+    time_ms: int | None = None
+    is_behind: bool = False
+    """Whether the place behind the entry is meant."""
 
-    def offset(self, store: Store, topic: bytes) -> int:
-        """The offset that is meant. Reads, if it is a time: not to be called on the loop."""
-        return offset_at_time(store, topic, self.number) if self.is_time else self.number
+    @property
+    def is_fixed(self) -> bool:
+        """Whether ``number`` is the offset, and nothing has to be read to know it."""
+        return self.time_ms is None
+
+    def resolve(self, store: Store, topic: bytes) -> int:
+        """The offset that is meant. Reads, unless it is fixed: not to be called on the loop."""
+        if self.time_ms is None:
+            return self.number
+        return offset_of_entry(store, topic, self.time_ms, self.number, is_behind=self.is_behind)
 
 
 BEGINNING = Place(0)
@@ -44,10 +71,9 @@ def entry_id(time_ms: int, offset: int) -> bytes:
     return b"%d-%d" % (time_ms, offset)
 
 
-def entry_offsets(texts: Iterable[bytes]) -> list[int]:
-    """The offsets of single entries. A time alone names none: our ids always have both parts."""
-    offsets = [_numbers(text)[1] for text in texts]
-    return [offset for offset in offsets if offset is not None]
+def entry_ids(texts: Iterable[bytes]) -> list[EntryId]:
+    """The ids of single entries; a time alone is that of its first, as in Redis."""
+    return [EntryId(time_ms, offset or 0) for time_ms, offset in map(_numbers, texts)]
 
 
 def start(text: bytes) -> Place:
@@ -57,9 +83,7 @@ def start(text: bytes) -> Place:
     if text.startswith(b"("):
         return after(text[1:])
     time_ms, offset = _numbers(text)
-    if offset is None:
-        return _at(time_ms)
-    return Place(offset)
+    return Place(offset, time_ms) if offset else _at(time_ms)
 
 
 def range_end(text: bytes) -> Place:
@@ -69,8 +93,8 @@ def range_end(text: bytes) -> Place:
     is_exclusive = text.startswith(b"(")
     time_ms, offset = _numbers(text[is_exclusive:])
     if offset is None:
-        return Place(time_ms + 1, is_time=True)
-    return Place(offset) if is_exclusive else _behind(offset)
+        return Place(0, time_ms + 1)
+    return Place(offset, time_ms, is_behind=not is_exclusive)
 
 
 def after(text: bytes) -> Place:
@@ -78,16 +102,12 @@ def after(text: bytes) -> Place:
     time_ms, offset = _numbers(text)
     if offset is None or not (time_ms or offset):
         return _at(time_ms)
-    return _behind(offset)
+    return Place(offset, time_ms, is_behind=True)
 
 
 def _at(time_ms: int) -> Place:
     """The place of a time; that of 0 is before everything, also what is there no more."""
-    return Place(time_ms, is_time=True) if time_ms else BEGINNING
-
-
-def _behind(offset: int) -> Place:
-    return Place(min(offset + 1, NUMBER_MAX))
+    return Place(0, time_ms) if time_ms else BEGINNING
 
 
 def _numbers(text: bytes) -> tuple[int, int | None]:

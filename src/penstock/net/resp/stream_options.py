@@ -12,7 +12,7 @@ from typing import NamedTuple
 from penstock.net.resp import stream_ids as ids
 from penstock.net.resp.faults import argument_fault
 from penstock.net.resp.stream_faults import SYNTAX, StreamFault
-from penstock.net.resp.stream_ids import Place
+from penstock.net.resp.stream_ids import EntryId, Place
 
 __all__ = [
     "Add",
@@ -156,7 +156,7 @@ def add_options(args: Sequence[bytes]) -> Add:
 
 def _id_fault(text: bytes) -> StreamFault:
     """An id was given: a wrong one, or one that is not for the client to choose."""
-    ids.entry_offsets([text.removesuffix(b"-*")])
+    ids.entry_ids([text.removesuffix(b"-*")])
     return StreamFault("ERR The broker assigns the IDs of entries, XADD takes no other ID than *")
 
 
@@ -373,14 +373,14 @@ def pending_options(args: Sequence[bytes]) -> Pending | None:
 class Claim(NamedTuple):
     """An XCLAIM."""
 
-    offsets: list[int]
+    ids: list[EntryId]
     min_idle_ms: int
     taken_ms: int
     deliveries: int | None
     forces: bool
     ids_only: bool
-    last: int | None
-    """The group is to go on behind this offset, if it is not there yet."""
+    last: Place | None
+    """The group is to go on there, behind an entry, if it has not come so far yet."""
 
 
 class _ClaimArguments:
@@ -393,7 +393,7 @@ class _ClaimArguments:
         self.deliveries: int | None = None
         self.forces = False
         self.ids_only = False
-        self.last: int | None = None
+        self.last: Place | None = None
 
     def take(self, position: int) -> int:
         """Read one option; return where the next is."""
@@ -429,7 +429,7 @@ class _ClaimArguments:
 
     def last_id(self, text: bytes) -> None:
         """LASTID: handed out up to there."""
-        self.last = next(iter(ids.entry_offsets([text])), None)
+        self.last = ids.after(text)
 
 
 _CLAIM_VALUES: dict[bytes, Callable[[_ClaimArguments, bytes], None]] = {
@@ -446,12 +446,12 @@ def claim_options(args: Sequence[bytes], now_ms: int) -> Claim:
     position = 5
     while position < len(args) and args[position][:1].isdigit():
         position += 1
-    offsets = ids.entry_offsets(args[5:position])
+    claimed = ids.entry_ids(args[5:position])
     options = _ClaimArguments(args, now_ms)
     while position < len(args):
         position = options.take(position)
     return Claim(
-        offsets,
+        claimed,
         max(min_idle_ms, 0),
         options.taken_ms,
         options.deliveries,

@@ -29,7 +29,7 @@ from penstock.net.resp.stream_options import (
     claim_options,
     pending_options,
 )
-from penstock.net.resp.stream_reading import entries_at, ids_at, offset_of, too_large
+from penstock.net.resp.stream_reading import entries_at, id_of, ids_at, offset_of, too_large
 from penstock.net.resp.stream_steps import encoded_off_loop, stepwise, submitted
 from penstock.wire.resp import encode
 
@@ -122,14 +122,21 @@ async def _claim(call: Call) -> bytes:
     check_consumer(group, call.args[3])
     if options.forces:
         check_pending(group)
-    found = await entries_at(hub, group.topic, options.offsets)
+    wanted = {entry.offset: entry_id(*entry) for entry in options.ids}
+    found = await entries_at(hub, group.topic, wanted)
     if not found.is_whole:
         raise too_large(hub)
     entries = dict(found.entries)
-    await _settle_gone(hub, group, [o for o in options.offsets if o not in entries])
-    if options.last is not None and options.last >= group.next:
-        await submitted(hub, GroupMoved(group.topic, group.name, options.last + 1))
-    present = [o for o in options.offsets if o in entries and o not in group.waiting]
+    await _settle_gone(hub, group, [offset for offset in wanted if offset not in entries])
+    if options.last is not None:
+        following = await offset_of(hub, group.topic, options.last)
+        if following > group.next:
+            await submitted(hub, GroupMoved(group.topic, group.name, following))
+    present = [
+        offset
+        for offset, name in wanted.items()
+        if offset in entries and id_of(entries[offset]) == name and offset not in group.waiting
+    ]
     claimed = await _claim_present(call, group, options, present)
     return await _claimed_reply(call, group, claimed, entries, ids_only=options.ids_only)
 
@@ -199,16 +206,22 @@ async def _autoclaim(call: Call) -> bytes:
     claim = Claim([], options.min_idle_ms, now_ms, None, False, options.ids_only, None)
     claimed = await _claim_present(call, group, claim, list(entries))
     reply = await _claimed_reply(call, group, claimed, entries, ids_only=options.ids_only)
-    cursor = await _cursor(hub, group, following)
+    cursor = await _cursor(hub, group, last, following)
     lost: encode.Value = [entry_id(0, offset) for offset in gone]
     return encode.array([encode.bulk(cursor, protocol), reply, encode.value(lost, protocol)])
 
 
-async def _cursor(hub: Hub, group: Group, offset: int | None) -> bytes:
-    """The id from which to go on; 0-0 at the end."""
-    if offset is None:
+async def _cursor(hub: Hub, group: Group, last: int, following: int | None) -> bytes:
+    """The id from which to go on, at ``following``; 0-0 at the end.
+
+    That entry may be gone, and its time with it. The time of one that was seen before serves as
+    well: with the offset it stands for the same place.
+    """
+    if following is None:
         return b"0-0"
-    return (await ids_at(hub, group.topic, [offset]))[offset]
+    found = await ids_at(hub, group.topic, (last, following))
+    time_ms = max(int(name.partition(b"-")[0]) for name in found.values())
+    return entry_id(time_ms, following)
 
 
 COMMANDS = {

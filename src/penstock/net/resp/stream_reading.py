@@ -20,9 +20,10 @@ from penstock.net.owed import ranges_of
 from penstock.net.resp.calls import Call, Spec
 from penstock.net.resp.fields import fields_of
 from penstock.net.resp.stream_faults import StreamFault
-from penstock.net.resp.stream_ids import Place, entry_id
+from penstock.net.resp.stream_ids import EntryId, Place, entry_id
 from penstock.net.resp.stream_options import Read, Source, range_options, read_options
 from penstock.net.resp.stream_steps import off_loop, stepwise
+from penstock.store.search import CLOCK_SKEW_MS
 from penstock.store.store import Store, TopicInfo
 from penstock.wire.resp import encode
 
@@ -35,8 +36,11 @@ __all__ = [
     "entries_back_from",
     "entries_from",
     "exists",
+    "id_of",
     "ids_at",
+    "is_meant",
     "offset_of",
+    "read_ids",
     "streams_reply",
     "too_large",
     "topic_info",
@@ -45,6 +49,9 @@ __all__ = [
 LOT_COUNT = 1_024
 LOT_BYTES = 512 * KIB
 """What is read from the journal at a time."""
+
+_ID_LENGTH_AT = len(b"*2\r\n$")
+"""Where an encoded entry has the length of its id."""
 
 Entry = tuple[int, bytes]
 """An offset, and the entry as it is sent: an array of its id and its fields."""
@@ -74,9 +81,9 @@ def exists(hub: Hub, topic: bytes) -> bool:
 
 async def offset_of(hub: Hub, topic: bytes, place: Place) -> int:
     """The offset that a place means."""
-    if not place.is_time:
+    if place.is_fixed:
         return place.number
-    return await off_loop(hub, lambda: place.offset(hub.store, topic))
+    return await off_loop(hub, lambda: place.resolve(hub.store, topic))
 
 
 def encoded(message: Message) -> bytes:
@@ -85,6 +92,12 @@ def encoded(message: Message) -> bytes:
     fields = fields_of(message.payload, message.flags, message.extras)
     items = [b"$%d\r\n%b\r\n" % (len(field), field) for field in fields]
     return b"*2\r\n$%d\r\n%b\r\n%b" % (len(name), name, encode.array(items))
+
+
+def id_of(entry: bytes) -> bytes:
+    """The id of an encoded entry."""
+    start = entry.index(b"\r\n", _ID_LENGTH_AT) + 2
+    return entry[start : start + int(entry[_ID_LENGTH_AT : start - 2])]
 
 
 def too_large(hub: Hub) -> StreamFault:
@@ -203,20 +216,27 @@ async def entries_at(hub: Hub, topic: bytes, offsets: Iterable[int]) -> Gathered
 
 async def ids_at(hub: Hub, topic: bytes, offsets: Iterable[int]) -> dict[int, bytes]:
     """The ids of entries by their offsets. The time of one that is gone is not known: it is 0."""
-    wanted = sorted(set(offsets))
+    wanted = set(offsets)
+    return await off_loop(hub, lambda: read_ids(hub.store, topic, wanted)) if wanted else {}
 
-    def read() -> dict[int, bytes]:
-        found = {offset: entry_id(0, offset) for offset in wanted}
-        for message in _messages_at(hub.store, topic, wanted):
-            found[message.offset] = entry_id(message.time_ms, message.offset)
-        return found
 
-    return await off_loop(hub, read) if wanted else {}
+def read_ids(store: Store, topic: bytes, offsets: set[int]) -> dict[int, bytes]:
+    """The same, in a thread that may read."""
+    wanted = sorted(offsets)
+    found = {offset: entry_id(0, offset) for offset in wanted}
+    for message in _messages_at(store, topic, wanted):
+        found[message.offset] = entry_id(message.time_ms, message.offset)
+    return found
+
+
+def is_meant(found: dict[int, bytes], asked: EntryId) -> bool:
+    """Whether an id is that of an entry in what ``ids_at`` found, or may be: it is gone."""
+    return found.get(asked.offset) in (entry_id(*asked), entry_id(0, asked.offset))
 
 
 def _messages_at(store: Store, topic: bytes, offsets: list[int]) -> Iterator[Message]:
     """Messages of single offsets, ascending: one read for each stretch of them."""
-    for first, end in ranges_of(offsets):
+    for first, end in ranges_of(offsets) if offsets else ():
         start, following = first - 1, first
         while start < following < end:
             start = following
@@ -271,26 +291,49 @@ def streams_reply(streams: list[tuple[bytes, list[bytes]]], protocol: encode.Pro
 
 async def _read(call: Call) -> bytes:
     hub, options = call.connection.hub, read_options(call.args)
-    starts = [(source.topic, await _start(hub, source)) for source in options.sources]
+    starts = await _starts(hub, options.sources)
     found = await _read_once(hub, starts, options.count_max)
     if not found and options.block_ms is not None:
         found = await _read_when_grown(hub, starts, options)
     return streams_reply(found, call.connection.protocol)
 
 
-async def _start(hub: Hub, source: Source) -> int:
-    if source.after is not None:
-        return await offset_of(hub, source.topic, source.after)
-    info = topic_info(hub, source.topic)
-    return info.next_offset if info else 0
+class _Start(NamedTuple):
+    """Where to begin in a stream: at an offset, or at a place that lies in the future."""
+
+    topic: bytes
+    offset: int
+    undecided: Place | None = None
+
+
+async def _starts(hub: Hub, sources: list[Source]) -> list[_Start]:
+    """Where to begin in each stream, found in one job: one XREAD may name thousands."""
+    future = hub.wall_ms() + CLOCK_SKEW_MS
+    ends = [info.next_offset if (info := topic_info(hub, one.topic)) else 0 for one in sources]
+
+    def start(source: Source, end: int) -> _Start:
+        topic, after = source
+        if after is None:
+            return _Start(topic, end)
+        offset = after.resolve(hub.store, topic)
+        is_future = (after.time_ms or 0) > future and offset >= end
+        return _Start(topic, offset, after if is_future else None)
+
+    def resolved() -> list[_Start]:
+        return list(map(start, sources, ends))
+
+    if all(source.after is None or source.after.is_fixed for source in sources):
+        return resolved()
+    return await off_loop(hub, resolved)
 
 
 async def _read_once(
-    hub: Hub, starts: list[tuple[bytes, int]], count: int | None
+    hub: Hub, starts: list[_Start], count: int | None
 ) -> list[tuple[bytes, list[bytes]]]:
     """What there is to read now, by stream."""
     streams = []
-    for topic, start in starts:
+    for topic, offset, undecided in starts:
+        start = await offset_of(hub, topic, undecided) if undecided else offset
         info = topic_info(hub, topic)
         if info is None or start >= info.next_offset:
             continue
@@ -335,12 +378,12 @@ class _Growth:
 
 
 async def _read_when_grown(
-    hub: Hub, starts: list[tuple[bytes, int]], options: Read
+    hub: Hub, starts: list[_Start], options: Read
 ) -> list[tuple[bytes, list[bytes]]]:
     """Wait until one of the streams has something to read, or the time is over."""
     places: dict[bytes, list[int]] = {}
-    for place, (topic, _) in enumerate(starts):
-        places.setdefault(topic, []).append(place)
+    for place, start in enumerate(starts):
+        places.setdefault(start.topic, []).append(place)
     try:
         async with asyncio.timeout(options.block_ms / 1000 if options.block_ms else None):
             with _Growth(hub.feed, places) as growth:

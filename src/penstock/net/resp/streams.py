@@ -44,7 +44,7 @@ from penstock.net.resp.calls import Call, Commands, Spec
 from penstock.net.resp.faults import publish_fault
 from penstock.net.resp.fields import contents
 from penstock.net.resp.stream_faults import StreamFault, not_stored
-from penstock.net.resp.stream_ids import entry_offsets
+from penstock.net.resp.stream_ids import entry_id, entry_ids
 from penstock.net.resp.stream_options import Trim, add_options, trim_options
 from penstock.net.resp.stream_reading import exists, ids_at, offset_of, topic_info
 from penstock.net.resp.stream_steps import answer, counted, off_loop, stepwise
@@ -176,9 +176,10 @@ async def _delete(call: Call) -> bytes:
     info = topic_info(hub, topic)
     if info is None:
         return encode.integer(0)
-    there = await ids_at(hub, topic, entry_offsets(call.args[2:]))
-    asked = set(call.args[2:])  # the whole id must fit: what is deleted does not come back
-    offsets = [offset for offset, found in there.items() if found in asked]
+    asked = entry_ids(call.args[2:])
+    there = await ids_at(hub, topic, [entry.offset for entry in asked])
+    # The whole id must fit: what is deleted does not come back.
+    offsets = {entry.offset for entry in asked if there[entry.offset] == entry_id(*entry)}
     if not offsets:
         return encode.integer(0)
     return encode.integer(await counted(hub, Erased(topic, info.id, ranges_of(sorted(offsets)))))
