@@ -16,7 +16,6 @@ from penstock.client import (
 )
 from penstock.client.errors import queue_refused
 from penstock.client.queue import plans, requests
-from penstock.client.queue.checks import check_handler
 from penstock.client.queue.producer import Producer, batches
 from penstock.client.queue.session import Session
 from penstock.errors import PenstockError
@@ -107,7 +106,6 @@ WRONG_TYPES = [
     (lambda: requests.nack_many("t", "g", [1], reason=b"why"), "reason must be text, not bytes"),
     (lambda: settle(7), "jobs must be a Job, as poll gives them, or several, not int"),
     (lambda: settle([7]), "jobs must be a Job, as poll gives them, or several, not int"),
-    (lambda: check_handler(None), "handler must be a function that takes a Job, not NoneType"),
 ]
 
 
@@ -148,6 +146,12 @@ def test_an_address_that_is_not_in_a_list_is_told_where_to_go(address):
         connect(address)
     with pytest.raises(ArgumentError, match=re.escape(f'connect(["{address}"])')):
         connect_async(address)
+
+
+def test_addresses_in_one_text_are_told_to_be_a_list():
+    """A type checker takes what ``connect`` returns for a text for the client of MQTT."""
+    with pytest.raises(ArgumentError, match=re.escape('connect(["a:1", "b:1"])')):
+        connect("a:1, b:1")
 
 
 def test_a_host_of_many_colons_is_a_host():

@@ -26,8 +26,8 @@
 ...     for job in client.poll("images", "resize", wait_s=20):
 ...         client.ack(job)
 
-For all of them ``errors`` has what can go wrong, and what to do about it, and ``dial`` opens
-connections.
+For all of them ``errors`` has what can go wrong, and what to do about it, ``dial`` opens
+connections, and ``handlers`` checks what applications give to be called.
 
 Nothing here loads the broker or its libraries, and asyncio and protobuf only for those who ask for
 them, so that a producer on a small machine starts fast.
@@ -172,13 +172,12 @@ def connect(
     """Open a connection, to be used in a ``with`` statement.
 
     To a **host**: for MQTT, see ``blocking.connect``. To a **list of addresses** such as
-    ``["127.0.0.1:1883"]`` (or ``"a:1883,b:1883,c:1883"``): for work queues, see ``QueueClient``.
-    Name some nodes of a cluster; the client finds the one that leads. ``timeout_s`` is then how
-    long a call may take, lost connections and elections included. With a ``producer_id`` the broker
-    recognises what this client produces also over its restarts, by the ``seq`` that each message
-    must then be given.
+    ``["127.0.0.1:1883"]``: for work queues, see ``QueueClient``. Name some nodes of a cluster; the
+    client finds the one that leads. ``timeout_s`` is then how long a call may take, lost
+    connections and elections included. With a ``producer_id`` the broker recognises what this
+    client produces also over its restarts, by the ``seq`` that each message must then be given.
     """
-    if isinstance(host, str) and "," not in host:
+    if isinstance(host, str):
         _check_host(host)
         return connect_to_mqtt(host, *arguments, **keywords)
     from penstock.client.queue.blocking import QueueClient  # noqa: PLC0415 - see above
@@ -187,7 +186,14 @@ def connect(
 
 
 def _check_host(host: str) -> None:
-    """Somebody who gives the port with the host has most likely forgotten the list."""
+    """Somebody who gives the port with the host has most likely forgotten the list.
+
+    So has somebody who writes several addresses in one text. That is refused as well: a type
+    checker cannot look into the text, and would take the result for a client of MQTT.
+    """
+    if "," in host:
+        nodes = ", ".join(f'"{node.strip()}"' for node in host.split(","))
+        raise ArgumentError(f"{host!r} is no host", f"write connect([{nodes}]) for work queues")
     name, _, port = host.rpartition(":")
     if port.isdecimal() and (":" not in name or name.endswith("]")):
         raise ArgumentError(

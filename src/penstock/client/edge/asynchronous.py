@@ -21,6 +21,11 @@ from penstock.client.edge.settings import (
     publisher_course,
     subscriber_course,
 )
+from penstock.client.handlers import (
+    HandlerMismatchError,
+    as_awaitable,
+    check_async_handler,
+)
 from penstock.errors import PenstockError
 
 __all__ = ["AsyncPublisher", "AsyncQueueProducer", "AsyncSubscriber", "AsyncWorker"]
@@ -150,9 +155,17 @@ class AsyncSubscriber(_AsyncClient):
     async def run(
         self, handler: Callable[[Message], Awaitable[object]], idle_s: float = inf
     ) -> None:
-        """Await ``handler`` with each message; what it raises ends this, unacknowledged."""
+        """Await ``handler`` with each message; what it raises ends this, unacknowledged.
+
+        A plain function as the handler is refused: it belongs to ``Subscriber``.
+        """
+        check_async_handler(handler)
         async for message in self.messages(idle_s):
-            await handler(message)
+            try:
+                await as_awaitable(handler(message))
+            except BaseException:
+                self._inbox.leave()
+                raise
 
     async def flush(self) -> None:
         """Wait until the broker's disk has all acknowledgements up to now; see ``Subscriber``."""
@@ -181,8 +194,15 @@ class AsyncWorker(AsyncSubscriber):
 
         ``FailedJobsError`` when too many have failed to go on.
         """
+        check_async_handler(handler)
         async for job in self.messages(idle_s):
             try:
-                await handler(job)
+                await as_awaitable(handler(job))
+            except HandlerMismatchError:
+                self._inbox.leave()
+                raise
             except Exception as error:  # noqa: BLE001 - whatever it is, it is about this job
                 self._failures.add(job, error, on_failure)
+            except BaseException:
+                self._inbox.leave()
+                raise

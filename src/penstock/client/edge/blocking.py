@@ -21,6 +21,11 @@ from penstock.client.edge.settings import (
     publisher_course,
     subscriber_course,
 )
+from penstock.client.handlers import (
+    HandlerMismatchError,
+    check_blocking_handler,
+    check_result,
+)
 from penstock.errors import PenstockError
 
 __all__ = ["Publisher", "QueueProducer", "Subscriber", "Worker"]
@@ -160,9 +165,17 @@ class Subscriber(_Client):
             yield message
 
     def run(self, handler: Callable[[Message], object], idle_s: float = inf) -> None:
-        """Call ``handler`` with each message; what it raises ends this, unacknowledged."""
+        """Call ``handler`` with each message; what it raises ends this, unacknowledged.
+
+        An ``async def`` handler is refused: it belongs to ``AsyncSubscriber``.
+        """
+        check_blocking_handler(handler)
         for message in self.messages(idle_s):
-            handler(message)
+            try:
+                check_result(handler(message))
+            except BaseException:
+                self._inbox.leave()
+                raise
 
     def flush(self) -> None:
         """Wait until the broker's disk has all acknowledgements up to now.
@@ -200,8 +213,15 @@ class Worker(Subscriber):
 
         ``FailedJobsError`` when too many have failed to go on.
         """
+        check_blocking_handler(handler)
         for job in self.messages(idle_s):
             try:
-                handler(job)
+                check_result(handler(job))
+            except HandlerMismatchError:
+                self._inbox.leave()
+                raise
             except Exception as error:  # noqa: BLE001 - whatever it is, it is about this job
                 self._failures.add(job, error, on_failure)
+            except BaseException:
+                self._inbox.leave()
+                raise

@@ -1,7 +1,8 @@
 """A subscription for a loop: one task reads, one task per job handles.
 
 What was said of ``subscription`` holds here. Acknowledgements of one turn of the loop leave at its
-end in one write.
+end in one write. Ctrl-C cancels the task that waits, not the handlers: ``asyncio.run`` cancels
+these only after the ``async with`` block has been left.
 """
 
 import asyncio
@@ -15,13 +16,17 @@ from typing import Self
 
 from penstock.client.dial import unreachable
 from penstock.client.edge.course import LINGER_S, READ_BYTES
+from penstock.client.edge.inbox import log
 from penstock.client.errors import ClientError
+from penstock.client.handlers import as_awaitable
 from penstock.client.queue.lines import CONNECT_MAX_S, connection_lost, keep_alive
 from penstock.client.queue.push import PushSession
 from penstock.client.queue.reports import (
     OnError,
+    is_fatal,
     is_final,
     reason_of,
+    report_end,
     report_failure,
     report_trouble,
 )
@@ -46,14 +51,16 @@ class AsyncSubscription:
         self._session = session
         self._handler = handler
         self._on_error = on_error
-        self._end: ClientError | None = None
-        """What the broker refused for good."""
+        self._end: BaseException | None = None
+        """What the broker refused for good, or what a handler raised that is no ``Exception``."""
         self._loop = asyncio.get_running_loop()
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._room = asyncio.Semaphore(concurrency)
         self._arrived: deque[Job] = deque()
         self._handling: set[asyncio.Task[None]] = set()
         self._is_sending = False
+        self._has_left = False
+        """Whether our direction is closed before the last handler has ended."""
         self._reading = self._loop.create_task(self._read_on())
         self._main = self._loop.create_task(self._run())
 
@@ -64,18 +71,19 @@ class AsyncSubscription:
 
         Called by a handler it returns at once, and the rest follows.
         """
-        self._reading.cancel()
-        if asyncio.current_task() not in self._handling:
-            await asyncio.wait([self._main])
+        await self._see_out(None)
 
     async def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until somebody closes it; false after ``timeout_s``.
 
-        If the broker refused the subscription for good, that error is raised.
+        If the broker refused the subscription for good, that error is raised, and so is what a
+        handler raised to end the program, such as ``SystemExit``.
         """
         done, _ = await asyncio.wait([self._main], timeout=timeout_s)
-        if done and self._end is not None:
+        if done and isinstance(self._end, ClientError):
             raise copy.copy(self._end)  # each caller raises, and so changes, one of its own
+        if done and self._end is not None:
+            raise self._end
         return bool(done)
 
     async def __aenter__(self) -> Self:
@@ -87,14 +95,44 @@ class AsyncSubscription:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.close()
+        is_interrupt = error is not None and not isinstance(error, Exception)
+        await self._see_out(self._session.visibility_s if is_interrupt else None)
+
+    async def _see_out(self, timeout_s: float | None) -> None:
+        """Take no more jobs, and wait for those that run."""
+        self._reading.cancel()
+        if asyncio.current_task() in self._handling:
+            return
+        try:
+            done, _ = await asyncio.wait([self._main], timeout=timeout_s)
+            if not done:
+                log.warning("handlers still run after %g s, and are left behind", timeout_s)
+        finally:
+            if not self._main.done():  # the time is over, or the wait was cancelled
+                self._leave_behind()
+
+    def _leave_behind(self) -> None:
+        """Tell what is done, and that we leave: the broker hands what still runs to others."""
+        self._send()
+        if self._streams is not None:
+            with suppress(OSError):
+                self._streams[1].write_eof()
+            self._has_left = True
+
+    def _abort(self, error: BaseException) -> None:
+        """End because of this."""
+        if self._end is None:
+            self._end = error
+        report_end(error)
+        self._reading.cancel()
 
     # ── Reading ───────────────────────────────────────────────────────────────────────────────
 
     async def _run(self) -> None:
         await asyncio.wait([self._reading])
         if self._session.settles:
-            await self._see_handlers_out()  # whose acknowledgements left in the turn they ended
+            await self._see_handlers_out()
+            self._send()
             await self._read_to_the_end()
         else:
             await self._read_to_the_end()
@@ -107,6 +145,14 @@ class AsyncSubscription:
             await asyncio.wait(self._handling)
 
     async def _read_on(self) -> None:
+        try:
+            await self._stay()
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - on_error's, or a fault: wait() raises it
+            self._abort(error)
+
+    async def _stay(self) -> None:
         while True:
             try:
                 await self._converse()
@@ -176,21 +222,45 @@ class AsyncSubscription:
 
     async def _handle(self, job: Job) -> None:
         try:
-            await self._handler(job)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is about this job
-            self._session.failed(job, reason_of(error))
-            is_given_back = self._session.settles
-            report_failure(self._on_error, error, job, is_given_back=is_given_back)
-        else:
-            self._session.succeeded(job)
+            await self._try(job)
+        except asyncio.CancelledError:
+            raise  # of this task, by whoever ends the loop
+        except BaseException as error:  # noqa: BLE001 - wait() raises it
+            self._abort(error)
         finally:
             self._room.release()
-        if not self._is_sending:
+        if not self._is_sending and not self._reading.done():
             self._is_sending = True
             self._loop.call_soon(self._send)
 
+    async def _try(self, job: Job) -> None:
+        try:
+            await self._call(job)
+        except Exception as error:
+            self._session.failed(job, reason_of(error))
+            if is_fatal(error):
+                raise
+            is_given_back = self._session.settles
+            report_failure(self._on_error, error, job, is_given_back=is_given_back)
+        except BaseException as error:
+            self._session.failed(job, reason_of(error))
+            raise
+        else:
+            self._session.succeeded(job)
+
+    async def _call(self, job: Job) -> None:
+        try:
+            await as_awaitable(self._handler(job))
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise RuntimeError("the handler was cancelled") from error
+
     def _send(self) -> None:
         self._is_sending = False
+        if self._has_left:
+            return
         data = self._session.data_to_send() if self._streams is not None else b""
         if data and self._streams is not None:  # even of nothing a closed direction complains
             self._streams[1].write(data)

@@ -9,10 +9,10 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
+from penstock.client.handlers import check_async_handler
 from penstock.client.queue import plans, requests, staging
 from penstock.client.queue.async_link import AsyncLink
 from penstock.client.queue.async_subscription import AsyncSubscription
-from penstock.client.queue.checks import check_handler
 from penstock.client.queue.columns import Record, Slice
 from penstock.client.queue.plans import Reading
 from penstock.client.queue.producer import Producer, as_bytes
@@ -163,7 +163,8 @@ class AsyncQueueClient:
 
         A job is acknowledged when the handler returns, and given back when it raises, with the
         exception's text as the reason. The subscription has a connection of its own and comes back
-        for ever if that is lost; refused for good, it ends, and ``wait`` raises the error.
+        for ever if that is lost; refused for good, it ends, and ``wait`` raises the error. So it
+        does when a handler calls ``sys.exit``. A plain function as the handler is refused.
         ``on_error`` is called with whatever goes wrong (see ``reports``); without it that is
         logged.
 
@@ -171,7 +172,7 @@ class AsyncQueueClient:
         >>> async with client.subscribe("images", "resize", resize) as work:  # doctest: +SKIP
         ...     await work.wait()
         """
-        check_handler(handler)
+        check_async_handler(handler)
         session = PushSession(requests.subscribe(topic, group, concurrency, **settings))
         route = Route(self._nodes, PUSH_BACKOFF)
         return AsyncSubscription(route, session, handler, concurrency, on_error)

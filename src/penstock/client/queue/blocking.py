@@ -9,8 +9,8 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
+from penstock.client.handlers import check_blocking_handler
 from penstock.client.queue import plans, requests, staging
-from penstock.client.queue.checks import check_handler
 from penstock.client.queue.columns import Record, Slice
 from penstock.client.queue.link import Link
 from penstock.client.queue.plans import Reading
@@ -163,7 +163,8 @@ class QueueClient:
 
         A job is acknowledged when the handler returns, and given back when it raises, with the
         exception's text as the reason. The subscription has a connection of its own and comes back
-        for ever if that is lost; refused for good, it ends, and ``wait`` raises the error.
+        for ever if that is lost; refused for good, it ends, and ``wait`` raises the error. So it
+        does when a handler calls ``sys.exit``. An ``async def`` handler is refused.
         ``on_error`` is called with whatever goes wrong (see ``reports``); without it that is
         logged.
 
@@ -171,7 +172,7 @@ class QueueClient:
         >>> with client.subscribe("images", "resize", resize) as work:  # doctest: +SKIP
         ...     work.wait()
         """
-        check_handler(handler)
+        check_blocking_handler(handler)
         session = PushSession(requests.subscribe(topic, group, concurrency, **settings))
         route = Route(self._nodes, PUSH_BACKOFF)
         return Subscription(route, session, handler, concurrency, on_error)

@@ -16,7 +16,6 @@ from penstock.client.errors import ArgumentError
 __all__ = [
     "U32_MAX",
     "U64_MAX",
-    "check_handler",
     "check_items",
     "check_timeout",
     "choice",
@@ -104,12 +103,6 @@ def header_pairs(headers: object) -> Iterator[tuple[str, bytes]]:
 
 
 HEADERS_FORM: Final = "a dict of text to bytes, or pairs of text and bytes"
-
-
-def check_handler(handler: object) -> None:
-    """Something that can be called with a job."""
-    if not callable(handler):
-        raise wrong_type("handler", "a function that takes a Job", handler)
 
 
 def check_items(items: object) -> None:

@@ -45,6 +45,7 @@ class PushSession:
         self.group = subscribe.subscribe.group
         self.settles = subscribe.subscribe.ack_mode == "manual"
         """Whether a job must be acknowledged; else it is done when it was handed out."""
+        self.visibility_s = subscribe.subscribe.visibility_timeout_ms / 1000
         self._reader = FrameReader()
         self._farewell: ClientError | None = None
         self._begins = False

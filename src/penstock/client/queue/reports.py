@@ -6,7 +6,9 @@ connection, which is then made again. That a node does not lead any more is no t
 successor is asked.
 
 What the broker refuses for good (``is_final``) it would refuse again: that is the end of a
-subscription, told once here and then to whoever waits for the end.
+subscription, told once here and then to whoever waits for the end. What a handler or ``on_error``
+raises that is no ``Exception``, ``sys.exit()`` for instance, is meant for the program: it ends the
+subscription, is logged, and raised to whoever waits.
 """
 
 from collections.abc import Callable
@@ -14,9 +16,18 @@ from typing import TypeAlias
 
 from penstock.client.edge.inbox import log
 from penstock.client.errors import ClientError, NotLeaderError, QueueRefusedError
+from penstock.client.handlers import HandlerMismatchError
 from penstock.client.queue.values import Job
 
-__all__ = ["OnError", "is_final", "reason_of", "report_failure", "report_trouble"]
+__all__ = [
+    "OnError",
+    "is_fatal",
+    "is_final",
+    "reason_of",
+    "report_end",
+    "report_failure",
+    "report_trouble",
+]
 
 OnError: TypeAlias = Callable[[Exception, Job | None], object]
 
@@ -45,6 +56,11 @@ def report_failure(
         log.error("job failed, %s: %s: %s", fate, where, reason_of(error), exc_info=error)
 
 
+def report_end(error: BaseException) -> None:
+    """Tell that a handler, or a fault of ours, has ended the subscription."""
+    log.error("subscription ended by %s: %s", type(error).__name__, error, exc_info=error)
+
+
 def _tell(on_error: OnError, error: Exception, job: Job | None) -> None:
     """What ``on_error`` raises is logged, and changes nothing."""
     try:
@@ -58,6 +74,14 @@ def is_final(error: ClientError) -> bool:
     return isinstance(error, QueueRefusedError) and error.is_final
 
 
-def reason_of(error: Exception) -> str:
+def is_fatal(error: BaseException) -> bool:
+    """Whether it is not about one job: it ends the subscription."""
+    return not isinstance(error, Exception) or isinstance(error, HandlerMismatchError)
+
+
+def reason_of(error: BaseException) -> str:
     """What to tell the broker: it is kept with the message if that becomes a dead letter."""
-    return str(error) or type(error).__name__
+    name, text = type(error).__name__, str(error)
+    if is_fatal(error):
+        return f"{name}: {text}" if text else name
+    return text or name

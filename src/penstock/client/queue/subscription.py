@@ -10,7 +10,16 @@ Hanging up means to close our direction and to read to the end. To close a socke
 in it would tell the broker to throw away what it has not read yet, acknowledgements for instance.
 
 Acknowledgements leave together: when there is nothing left to handle, or when a quarter of the
-prefetch is done, so that the broker always has reason to send more.
+prefetch is done, so that the broker always has reason to send more. Once nobody wants more they
+wait for the last handler, since each would bring another job that nobody here begins.
+
+**Ctrl-C** ends the wait in the main thread, and the ``with`` block closes the subscription: no
+handler is interrupted. They are waited for as long as one lease lasts; a second Ctrl-C ends that
+wait, too. Nobody joins the reading thread for this, because up to Python 3.12 a signal that
+interrupts ``Thread.join`` leaves the thread marked as ended.
+
+**What is not about one job** (``sys.exit()``, a handler of the wrong kind) ends the subscription:
+the job is given back, running handlers finish, and ``wait`` raises it.
 """
 
 import copy
@@ -27,13 +36,17 @@ from typing import Self
 
 from penstock.client.dial import dial
 from penstock.client.edge.course import LINGER_S, READ_BYTES
+from penstock.client.edge.inbox import log
 from penstock.client.errors import ClientError
+from penstock.client.handlers import check_result
 from penstock.client.queue.lines import CONNECT_MAX_S, connection_lost, keep_watch
 from penstock.client.queue.push import PushSession
 from penstock.client.queue.reports import (
     OnError,
+    is_fatal,
     is_final,
     reason_of,
+    report_end,
     report_failure,
     report_trouble,
 )
@@ -58,8 +71,9 @@ class Subscription:
         self._session = session
         self._handler = handler
         self._on_error = on_error
-        self._end: ClientError | None = None
-        """What the broker refused for good."""
+        self._end: BaseException | None = None
+        """What the broker refused for good, or what a handler raised that is no ``Exception``."""
+        self._ended = threading.Event()
         self._ample = max(1, concurrency // 4)
         self._jobs: Queue[Job | None] = Queue(0 if session.settles else concurrency)
         """What waits for a handler: bounded by the prefetch, or else here."""
@@ -82,22 +96,20 @@ class Subscription:
 
         Called by a handler it returns at once, and the rest follows.
         """
-        self._closing.set()
-        with suppress(OSError):  # closed already
-            self._waker.send(b"!")
-        if threading.current_thread() not in self._workers:
-            self._thread.join()
+        self._see_out(None)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until somebody closes it; false after ``timeout_s``.
 
-        If the broker refused the subscription for good, that error is raised.
+        If the broker refused the subscription for good, that error is raised, and so is what a
+        handler raised to end the program, such as ``SystemExit``.
         """
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
+        if not self._ended.wait(timeout_s):
             return False
-        if self._end is not None:
+        if isinstance(self._end, ClientError):
             raise copy.copy(self._end)  # each caller raises, and so changes, one of its own
+        if self._end is not None:
+            raise self._end
         return True
 
     def __enter__(self) -> Self:
@@ -109,11 +121,53 @@ class Subscription:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        is_interrupt = error is not None and not isinstance(error, Exception)
+        self._see_out(self._session.visibility_s if is_interrupt else None)
+
+    def _see_out(self, timeout_s: float | None) -> None:
+        """Take no more jobs, and wait for those that run."""
+        self._stop()
+        if threading.current_thread() in self._workers:
+            return
+        try:
+            if not self._ended.wait(timeout_s):
+                log.warning("handlers still run after %g s, and are left behind", timeout_s)
+        finally:
+            if not self._ended.is_set():  # the time is over, or a second Ctrl-C has come
+                self._leave_behind()
+
+    def _leave_behind(self) -> None:
+        """Tell what is done, and that we leave: the broker hands what still runs to others."""
+        self._send()
+        with self._lock, suppress(OSError):
+            if self._socket is not None:
+                self._socket.shutdown(socket.SHUT_WR)
+
+    def _stop(self) -> None:
+        self._closing.set()
+        with suppress(OSError):  # closed already
+            self._waker.send(b"!")
+
+    def _abort(self, error: BaseException) -> None:
+        """End because of this."""
+        if self._end is None:
+            self._end = error
+        report_end(error)
+        self._stop()
 
     # ── Reading ───────────────────────────────────────────────────────────────────────────────
 
     def _run(self) -> None:
+        try:
+            self._stay()
+        except BaseException as error:  # noqa: BLE001 - on_error's, or a fault: wait() raises it
+            self._abort(error)
+        try:
+            self._finish()
+        finally:
+            self._ended.set()
+
+    def _stay(self) -> None:
         while not self._closing.is_set():
             try:
                 self._converse()
@@ -124,7 +178,6 @@ class Subscription:
                     self._end = error
                     self._closing.set()
                 self._closing.wait(self._route.failed(error, random()))  # noqa: S311 - no secret
-        self._finish()
 
     def _converse(self) -> None:
         """Read until the connection is over, or nobody wants more."""
@@ -200,21 +253,35 @@ class Subscription:
         while (job := self._jobs.get()) is not None:
             if self._closing.is_set() and self._session.settles:
                 continue  # the broker hands it to somebody else
-            self._handle(job)
-            if self._jobs.empty() or self._session.unsent >= self._ample:
-                self._send()
+            try:
+                self._handle(job)
+                if not self._closing.is_set() and self._is_time_to_send():
+                    self._send()
+            except BaseException as error:  # noqa: BLE001 - wait() raises it; the thread goes on
+                self._abort(error)
+
+    def _is_time_to_send(self) -> bool:
+        return self._jobs.empty() or self._session.unsent >= self._ample
 
     def _handle(self, job: Job) -> None:
         try:
-            self._handler(job)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is about this job
-            with self._lock:
-                self._session.failed(job, reason_of(error))
+            check_result(self._handler(job))
+        except Exception as error:
+            self._give_back(job, error)
+            if is_fatal(error):
+                raise
             is_given_back = self._session.settles
             report_failure(self._on_error, error, job, is_given_back=is_given_back)
+        except BaseException as error:
+            self._give_back(job, error)
+            raise
         else:
             with self._lock:
                 self._session.succeeded(job)
+
+    def _give_back(self, job: Job, error: BaseException) -> None:
+        with self._lock:
+            self._session.failed(job, reason_of(error))
 
     def _send(self) -> None:
         """Send what there is; if that fails, the reading thread finds that it is over."""
