@@ -33,6 +33,7 @@ from penstock.model.stages import PREFIX as STAGES
 from penstock.net.binary import BinaryConnection
 from penstock.net.clock import Clock, SystemClock
 from penstock.net.cluster_book import ClusterBook
+from penstock.net.confirming import confirmed
 from penstock.net.desks import Desks
 from penstock.net.detect import Protocol
 from penstock.net.duties import Duties
@@ -425,6 +426,10 @@ class Server:
             return False, failure.message
         why_not = unreadiness(self.cluster())
         return not why_not, why_not
+
+    async def confirmed(self) -> None:
+        """Wait until what is read here is current. Raises NoQuorum."""
+        await confirmed(self.hub)
 
     def cluster(self) -> ClusterStatus:
         """The cluster as this node sees it."""

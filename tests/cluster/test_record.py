@@ -185,6 +185,21 @@ def test_a_read_that_is_not_answered_is_asked_again_and_then_given_up() -> None:
     assert len(asked) == 4
 
 
+def test_a_read_whose_entries_do_not_come_is_given_up_too() -> None:
+    asked: list[bytes] = []
+    told: list[object] = []
+    reads = ReadBarriers(1, 1, asked.append, retry_ticks=2)
+    reads.add(told.append)
+    reads.answered(ReadState(5, asked[0]), applied=4)
+    for _ in range(3):
+        reads.tick(patience_ticks=4)
+    assert told == []
+    reads.tick(patience_ticks=4)
+    assert isinstance(told[0], NoQuorum)
+    reads.applied(5)
+    assert len(told) == 1
+
+
 def test_rows_wait_for_a_write_and_go_with_it_once() -> None:
     batch = Batch()
     batch.add_row("sessions", b"a", b"1")

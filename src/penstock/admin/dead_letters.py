@@ -24,6 +24,7 @@ from penstock.admin.exchange import (
     number,
     payload_fields,
     read_body,
+    reading_page,
     text_of,
     time_of,
 )
@@ -71,9 +72,9 @@ def routes(book: "QueueBook", token: str) -> list[Route]:
     """The pages of one broker; ``token`` is the administrators', empty if there is none."""
     pages = _Pages(book)
     return [
-        administrators_page("/dlq", "GET", token, pages.show_all),
+        reading_page("/dlq", token, book, pages.show_all),
         administrators_page("/dlq", "DELETE", token, pages.drop),
-        administrators_page("/dlq/letters", "GET", token, pages.show_letters),
+        reading_page("/dlq/letters", token, book, pages.show_letters),
         administrators_page("/dlq/redrive", "POST", token, pages.redrive),
     ]
 

@@ -33,18 +33,22 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from penstock.admin.view import Confirmed
+
 __all__ = [
     "JsonLine",
     "Misdirected",
     "Refusal",
     "administrators_page",
     "check_administrator",
+    "check_current",
     "check_host",
     "in_turns",
     "kept",
     "number",
     "payload_fields",
     "read_body",
+    "reading_page",
     "text_of",
     "time_of",
 ]
@@ -103,6 +107,24 @@ def administrators_page(
         return JsonLine(await answer(request), headers={"cache-control": "no-store"})
 
     return Route(path, endpoint, methods=[method])
+
+
+def reading_page(
+    path: str, token: str, book: "Confirmed", answer: "Callable[[Request], Awaitable[Any]]"
+) -> Route:
+    """Make a page that shows administrators what the cluster has agreed upon."""
+
+    async def current(request: "Request") -> Any:
+        await check_current(request, book)
+        return await answer(request)
+
+    return administrators_page(path, "GET", token, current)
+
+
+async def check_current(request: "Request", book: "Confirmed") -> None:
+    """Wait until what is shown is current, unless the client is content with what is here."""
+    if not flag(request, "stale"):
+        await kept(book.confirmed())
 
 
 def check_host(request: "Request") -> None:
@@ -191,6 +213,14 @@ def number(request: "Request", name: str, default: int, maximum: int) -> int:
     if not (text.isascii() and text.isdecimal()) or int(text) > maximum:
         raise HTTPException(400, f"{name} must be a number from 0 to {maximum}")
     return int(text)
+
+
+def flag(request: "Request", name: str) -> bool:
+    """Return a parameter of the query that is true or false; a bare name is true."""
+    text = request.query_params.get(name, "false").lower()
+    if text not in {"", "1", "true", "0", "false"}:
+        raise HTTPException(400, f"{name} must be true or false")
+    return text not in {"0", "false"}
 
 
 async def read_body(request: "Request", kind: type[_Body]) -> _Body:

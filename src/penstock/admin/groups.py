@@ -21,6 +21,7 @@ from penstock.admin.exchange import (
     kept,
     number,
     read_body,
+    reading_page,
     text_of,
 )
 from penstock.admin.queues import Seconds, is_topic, known_topic, lawful_topic
@@ -69,7 +70,7 @@ def routes(book: "QueueBook", token: str) -> list[Route]:
     """The pages of one broker; ``token`` is the administrators', empty if there is none."""
     pages = _Pages(book)
     return [
-        administrators_page("/groups", "GET", token, pages.show_all),
+        reading_page("/groups", token, book, pages.show_all),
         administrators_page("/groups", "PUT", token, pages.put),
         administrators_page("/groups", "DELETE", token, pages.delete),
     ]

@@ -22,6 +22,7 @@ from penstock.admin.exchange import (
     administrators_page,
     kept,
     read_body,
+    reading_page,
     time_of,
 )
 from penstock.obs.log import get_logger
@@ -69,7 +70,7 @@ def routes(book: "KeyBook", token: str) -> list[Route]:
     """The pages of one broker; ``token`` is the administrators', empty if there is none."""
     desk = _Desk(book)
     return [
-        administrators_page("/keys", "GET", token, desk.show_all),
+        reading_page("/keys", token, book, desk.show_all),
         administrators_page("/keys", "POST", token, desk.add),
         administrators_page("/keys/{key_id:int}/revoke", "POST", token, desk.revoke),
         administrators_page("/keys/{key_id:int}/enable", "POST", token, desk.enable),

@@ -22,6 +22,7 @@ from penstock.admin.exchange import (
     kept,
     number,
     read_body,
+    reading_page,
     text_of,
 )
 from penstock.core.commands import TopicConfigured
@@ -75,8 +76,8 @@ def routes(book: "QueueBook", token: str) -> list[Route]:
     """The pages of one broker; ``token`` is the administrators', empty if there is none."""
     pages = _Pages(book)
     return [
-        administrators_page("/queues", "GET", token, pages.show_all),
-        administrators_page("/queues/{topic:path}", "GET", token, pages.show),
+        reading_page("/queues", token, book, pages.show_all),
+        reading_page("/queues/{topic:path}", token, book, pages.show),
         administrators_page("/queues/{topic:path}", "PUT", token, pages.configure),
         administrators_page("/queues/{topic:path}", "DELETE", token, pages.delete),
     ]

@@ -8,13 +8,16 @@ A request must name an address or ``localhost`` as its host; :mod:`penstock.admi
 why.
 """
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from penstock.admin.exchange import (
     JsonLine,
+    check_current,
     check_host,
     number,
     payload_fields,
@@ -24,6 +27,8 @@ from penstock.admin.exchange import (
 from penstock.limits import MIB
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.requests import Request
     from starlette.responses import Response
 
@@ -44,20 +49,23 @@ BYTES_MAX = 4 * MIB
 
 
 def routes(view: "View") -> list[Route]:
-    """The two pages. Plain functions: Starlette runs them in its worker threads."""
+    """The two pages."""
 
-    def topics(request: "Request") -> "Response":
-        check_host(request)
-        prefix = request.query_params.get("prefix", "").encode()
-        limit = number(request, "limit", LISTED_DEFAULT, LISTED_MAX)
-        listed = [_describe(info) for info, _ in zip(view.store.topics(prefix), range(limit))]  # noqa: B905
-        return JsonLine({"topics": listed})
+    def page(path: str, read: "Callable[[Request, Store], dict[str, Any]]") -> Route:
+        async def answer(request: "Request") -> "Response":
+            check_host(request)
+            await check_current(request, view)
+            return JsonLine(await run_in_threadpool(read, request, view.store))
 
-    def messages(request: "Request") -> "Response":
-        check_host(request)
-        return JsonLine(_messages(request, view.store))
+        return Route(path, answer)
 
-    return [Route("/topics", topics), Route("/topics/{topic:path}", messages)]
+    return [page("/topics", _topics), page("/topics/{topic:path}", _messages)]
+
+
+def _topics(request: "Request", store: "Store") -> dict[str, Any]:
+    prefix = request.query_params.get("prefix", "").encode()
+    limit = number(request, "limit", LISTED_DEFAULT, LISTED_MAX)
+    return {"topics": [_describe(info) for info in islice(store.topics(prefix), limit)]}
 
 
 def _messages(request: "Request", store: "Store") -> dict[str, Any]:

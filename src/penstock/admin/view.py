@@ -21,7 +21,14 @@ from penstock.store.store import Store
 from penstock.trust.gate import Gate
 from penstock.trust.keys import Key
 
-__all__ = ["ClusterBook", "JournalView", "KeyBook", "QueueBook", "QueueView", "View"]
+__all__ = ["ClusterBook", "Confirmed", "JournalView", "KeyBook", "QueueBook", "QueueView", "View"]
+
+
+class Confirmed(Protocol):
+    """Somebody who knows whether what is read here is current."""
+
+    async def confirmed(self) -> None:
+        """Wait until everything acknowledged before is to be seen here. Raises NoQuorum."""
 
 
 class JournalView(NamedTuple):
@@ -68,7 +75,7 @@ class QueueView(Protocol):
         """How many messages a dead-letter topic has from there on."""
 
 
-class View(Protocol):
+class View(Confirmed, Protocol):
     """A running broker, as the pages see it."""
 
     @property
@@ -162,7 +169,7 @@ class ClusterBook(Protocol):
         """Have another node lead."""
 
 
-class KeyBook(Protocol):
+class KeyBook(Confirmed, Protocol):
     """The keys that devices sign with, as the pages see and change them."""
 
     def keys(self) -> list[Key]:
@@ -178,7 +185,7 @@ class KeyBook(Protocol):
         """Register a key or replace the one of its id; durable and in force when it returns."""
 
 
-class QueueBook(QueueView, Protocol):
+class QueueBook(QueueView, Confirmed, Protocol):
     """The same, to be changed; whatever is awaited is durable and in force when it returns."""
 
     async def configure_topic(self, command: TopicConfigured) -> None:

@@ -30,6 +30,7 @@ __all__ = [
     "json_option",
     "moment",
     "say",
+    "stale_option",
     "yes_option",
 ]
 
@@ -102,6 +103,8 @@ class Administration:
         self.server = server
         self._token = token
         self._timeout_s = timeout_s
+        self.is_stale_fine = False
+        """Whether lists may be what the node has, however old."""
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
 
     def at(self, server: Address, timeout_s: float = TIMEOUT_S) -> "Administration":
@@ -110,6 +113,8 @@ class Administration:
 
     def get(self, path: str, **query: Any) -> Any:
         """Return the document of a page."""
+        if self.is_stale_fine:
+            query["stale"] = "true"
         return self._ask("GET", _with_query(path, query), None)
 
     def pages(self, path: str, key: str, after: dict[str, str], **query: Any) -> Iterator[Any]:
@@ -206,6 +211,27 @@ def _with_query(path: str, query: dict[str, Any]) -> str:
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 yes_option = click.option("-y", "--yes", "is_sure", is_flag=True, help="Do not ask whether to.")
+
+
+def stale_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command that only reads ``--stale``; to be put below ``administered``."""
+
+    @wraps(command)
+    def with_choice(
+        *arguments: Any, is_stale_fine: bool, broker: Administration, **parameters: Any
+    ) -> Any:
+        broker.is_stale_fine = is_stale_fine
+        return command(*arguments, broker=broker, **parameters)
+
+    return _stale_option(with_choice)
+
+
+_stale_option = click.option(
+    "--stale",
+    "is_stale_fine",
+    is_flag=True,
+    help="In a cluster, show what this node has, which may be old, without asking the others.",
+)
 
 
 def say(document: Any, text: str, *, as_json: bool) -> None:

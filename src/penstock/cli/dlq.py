@@ -17,6 +17,7 @@ from penstock.cli.administration import (
     json_option,
     moment,
     say,
+    stale_option,
     yes_option,
 )
 from penstock.cli.columns import columns
@@ -41,6 +42,7 @@ def dlq() -> None:
 @dlq.command(name="list", context_settings=CONTEXT)
 @json_option
 @administered
+@stale_option
 def list_letters(as_json: bool, broker: Administration) -> None:
     """List the groups that have dead letters, and how many."""
     found = list(broker.pages("/dlq", "dead_letters", after={"after": "letters_topic"}))
@@ -72,6 +74,7 @@ def _table(found: list[dict[str, Any]]) -> str:
 @click.option("--offset", type=click.IntRange(0), help="Where to begin; else with the oldest.")
 @json_option
 @administered
+@stale_option
 def show(
     topic: str,
     group: str,

@@ -16,6 +16,7 @@ from penstock.cli.administration import (
     duration,
     json_option,
     say,
+    stale_option,
     yes_option,
 )
 from penstock.cli.columns import columns
@@ -95,6 +96,7 @@ def _fields(settings: dict[str, Any]) -> dict[str, Any]:
 @click.argument("topic", required=False)
 @json_option
 @administered
+@stale_option
 def list_groups(topic: str | None, as_json: bool, broker: Administration) -> None:
     """List the groups of TOPIC, or of all topics."""
     after = {"after_topic": "topic", "after_group": "group"}
@@ -121,6 +123,7 @@ def _row(found: dict[str, Any]) -> tuple[str, ...]:
 @_named
 @json_option
 @administered
+@stale_option
 def show(topic: str, group: str, as_json: bool, broker: Administration) -> None:
     """Show how far GROUP of TOPIC is, and how it repeats."""
     found = _find(broker, topic, group)

@@ -22,6 +22,7 @@ from penstock.cli.administration import (
     json_option,
     moment,
     say,
+    stale_option,
 )
 from penstock.cli.columns import columns
 from penstock.cli.connection import CONTEXT
@@ -232,6 +233,7 @@ def add(
 @keys.command(name="list", context_settings=CONTEXT)
 @json_option
 @administered
+@stale_option
 def list_keys(as_json: bool, broker: Administration) -> None:
     """List all keys, those that are not in force any more too."""
     found = broker.get("/keys")["keys"]

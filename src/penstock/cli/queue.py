@@ -23,6 +23,7 @@ from penstock.cli.administration import (
     json_option,
     moment,
     say,
+    stale_option,
     yes_option,
 )
 from penstock.cli.columns import columns
@@ -57,6 +58,7 @@ def _path(topic: str) -> str:
 @click.option("--prefix", metavar="TEXT", help="Only those whose names begin so.")
 @json_option
 @administered
+@stale_option
 def list_queues(prefix: str | None, as_json: bool, broker: Administration) -> None:
     """List topics that were made or steered, or have groups."""
     found = list(_all_queues(broker, prefix))
@@ -102,6 +104,7 @@ def _limits(found: dict[str, Any]) -> str:
 @click.argument("topic")
 @json_option
 @administered
+@stale_option
 def show(topic: str, as_json: bool, broker: Administration) -> None:
     """Show TOPIC: what it holds and how it is steered."""
     found = broker.get(_path(topic))
@@ -329,6 +332,7 @@ def _push(
 @click.option("--offset", type=click.IntRange(0), help="Where to begin; else the last are shown.")
 @json_option
 @administered
+@stale_option
 def peek(
     topic: str, *, count: int, offset: int | None, as_json: bool, broker: Administration
 ) -> None:
@@ -336,7 +340,7 @@ def peek(
 
     They stay what they are to those who work on it.
     """
-    with connect([str(broker.server)]) as client:
+    with connect([str(broker.server)], stale_reads=broker.is_stale_fine) as client:
         found = client.topic(topic)
         if found is None:
             raise PenstockError(f"there is no topic {topic!r}", "penstock queue list shows topics")

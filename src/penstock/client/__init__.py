@@ -163,6 +163,7 @@ def connect(
     *,
     producer_id: str | None = None,
     timeout_s: float = 10.0,
+    stale_reads: bool = False,
 ) -> "QueueClient": ...
 
 
@@ -176,6 +177,8 @@ def connect(
     client finds the one that leads. ``timeout_s`` is then how long a call may take, lost
     connections and elections included. With a ``producer_id`` the broker recognises what this
     client produces also over its restarts, by the ``seq`` that each message must then be given.
+    With ``stale_reads`` any node of a cluster answers what is read (lists, statistics, messages in
+    bulk) from what it has, which may be old, also without a quorum.
     """
     if isinstance(host, str):
         _check_host(host)
@@ -207,6 +210,7 @@ def connect_async(
     *,
     producer_id: str | None = None,
     timeout_s: float = 10.0,
+    stale_reads: bool = False,
 ) -> "AsyncQueueClient":
     """Make a client of work queues for a loop, to be used in an ``async with`` statement.
 
@@ -215,7 +219,9 @@ def connect_async(
     """
     from penstock.client.queue.asynchronous import AsyncQueueClient  # noqa: PLC0415 - see above
 
-    return AsyncQueueClient(nodes, producer_id=producer_id, timeout_s=timeout_s)
+    return AsyncQueueClient(
+        nodes, producer_id=producer_id, timeout_s=timeout_s, stale_reads=stale_reads
+    )
 
 
 def __getattr__(name: str) -> Any:

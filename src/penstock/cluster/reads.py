@@ -76,17 +76,25 @@ class ReadBarriers:
     def tick(self, patience_ticks: int) -> None:
         """A moment has passed: ask again what was not answered, give up what is too old."""
         self._tick += 1
-        if not self._context:
+        if not self._context and not self._known:
             return
-        oldest = self._tick - patience_ticks
-        late = [then for then, since in self._asked if since <= oldest]
-        self._asked = [waiting for waiting in self._asked if waiting[1] > oldest]
+        late = self._take_late(self._tick - patience_ticks)
         if not self._asked and not self._next:
             self._context = b""
         elif self._tick - self._asked_at >= self._retry_ticks:
             self._put()
         for then in late:
             then(NoQuorum("no quorum of the cluster confirmed the read", "Try again."))
+
+    def _take_late(self, oldest: int) -> list[Then]:
+        """Those who have waited since ``oldest`` or longer, for an answer or for its entries."""
+        waiting = [*self._asked, *(one for _, known in self._known for one in known)]
+        late = [then for then, since in waiting if since <= oldest]
+        if late:
+            self._asked = [one for one in self._asked if one[1] > oldest]
+            known = [(index, [w for w in ws if w[1] > oldest]) for index, ws in self._known]
+            self._known = [(index, waiting) for index, waiting in known if waiting]
+        return late
 
     def fail(self, error: PenstockError) -> None:
         """Nobody will answer any more."""

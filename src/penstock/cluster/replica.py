@@ -660,7 +660,7 @@ class Replica:
             self._engine.guarded(raw.tick)
             self._give_up()
             self._batches.tick()
-            self._reads.tick(self._patience_ticks)
+        self._reads.tick(self._patience_ticks)
         if self._ticks % self._settings.election_ticks == 0:
             self._newcomers.greet()
             self._keep_log()

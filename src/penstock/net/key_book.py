@@ -2,6 +2,7 @@
 
 from penstock.core.commands import KeyStored
 from penstock.net.cluster_book import check_leads
+from penstock.net.confirming import confirmed
 from penstock.net.hub import Hub
 from penstock.net.waiter import Waiter
 from penstock.trust.keys import KEY_ID_MAX, Key
@@ -16,6 +17,10 @@ class KeyBook:
         self._hub = hub
         self._promised = 0
         """The last id given out: its key may still be on its way to the disk."""
+
+    async def confirmed(self) -> None:
+        """Wait until what is read here is current. Raises NoQuorum."""
+        await confirmed(self._hub)
 
     def keys(self) -> list[Key]:
         """All registered keys, by id."""

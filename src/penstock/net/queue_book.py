@@ -8,6 +8,7 @@ from penstock.core.commands import GroupConfigured, GroupGone, TopicConfigured
 from penstock.core.groups import Groups
 from penstock.core.topics import Topics
 from penstock.net.cluster_book import check_leads
+from penstock.net.confirming import confirmed
 from penstock.net.desks import Start, StartAt
 from penstock.net.hub import Hub
 from penstock.net.waiter import Waiter
@@ -23,6 +24,10 @@ class QueueBook:
         self._hub = hub
 
     # ── what there is ─────────────────────────────────────────────────────────────────────────
+
+    async def confirmed(self) -> None:
+        """Wait until what is read here is current. Raises NoQuorum."""
+        await confirmed(self._hub)
 
     @property
     def store(self) -> Store:

@@ -14,6 +14,17 @@ class Answer(NamedTuple):
     document: dict
 
 
+class Current:
+    """Somebody who says whether what is read is current: yes, or the error."""
+
+    unconfirmed = None
+
+    async def confirmed(self):
+        await asyncio.sleep(0)
+        if self.unconfirmed is not None:
+            raise self.unconfirmed
+
+
 class Api:
     """The application of a broker's books, asked without a socket."""
 

@@ -1,6 +1,7 @@
 """A broker made of fixed numbers, for the pages to show."""
 
 import pytest
+from asking import Current
 from queue_bench import Book
 from tests.cluster.lone_node import LoneNode
 
@@ -25,7 +26,7 @@ class FixedStore:
         return (info for info in infos if info.name.startswith(prefix))
 
 
-class FixedView:
+class FixedView(Current):
     version = "9.8.7"
 
     def __init__(self):

@@ -3,6 +3,8 @@
 import asyncio
 from types import SimpleNamespace
 
+from asking import Current
+
 from penstock.core.commands import GroupGone, GroupMade, GroupMoved, TopicGone
 from penstock.core.groups import Groups
 from penstock.core.topics import Topics
@@ -29,7 +31,7 @@ class Store:
         return SimpleNamespace(messages=lambda: iter(found))
 
 
-class Book:
+class Book(Current):
     """Applies what pages ask for; each change takes a turn of the loop, as a commit would."""
 
     def __init__(self):

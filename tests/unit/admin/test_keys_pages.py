@@ -4,7 +4,7 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
-from asking import Api
+from asking import Api, Current
 
 from penstock.admin import exchange
 from penstock.errors import StorageFull
@@ -18,7 +18,7 @@ DAY_S = 24 * 3600
 TOKEN = "correct-horse-battery"
 
 
-class MemoryBook:
+class MemoryBook(Current):
     """A ring and a clock; each store takes a turn of the loop, as a commit would."""
 
     def __init__(self):

@@ -71,16 +71,40 @@ async def test_nothing_is_read_during_an_election_for_the_node_may_be_behind(ben
     assert error_of(await bench.peer().ask(request(kind))) == ("not_leader", "", 100)
 
 
+@pytest.mark.parametrize("kind", sorted(READS))
+async def test_nothing_is_read_without_a_quorum_and_the_refusal_names_the_way_out(bench, kind):
+    bench.hub.cluster = Node(leader=0, is_writable=False)
+    response = await bench.peer().ask(request(kind))
+    assert error_of(response) == ("no_quorum", "", 1_000)
+    assert "`stale`" in response.error.message
+
+
 @pytest.mark.parametrize("kind", sorted(READS - {"changes", "list_sinks"}))
-async def test_what_is_there_can_be_read_without_a_quorum(bench, kind):
+@pytest.mark.parametrize("leader", [0, 1, 2])
+async def test_client_that_asks_for_less_reads_what_any_node_has(bench, kind, leader):
     peer = bench.peer()
     await peer.ask(produce(b"before"))
-    bench.hub.cluster = Node(leader=0, is_writable=False)
+    bench.hub.cluster = Node(leader=leader, is_writable=False)
     asked = request(kind)
+    asked.stale = True
     if kind in {"fetch", "locate"}:
         getattr(asked, kind).topic = TOPIC
     assert (await peer.ask(asked)).WhichOneof("kind") != "error"
     assert bench.hub.cluster.asked == []
+
+
+async def test_nobody_writes_by_saying_that_old_news_will_do(bench):
+    bench.hub.cluster = Node(leader=2)
+    asked = request("delete_topic")
+    asked.stale = True
+    assert (await bench.peer().ask(asked)).error.code == "not_leader"
+
+
+@pytest.mark.parametrize("leader", [0, 1, 2])
+async def test_every_node_answers_a_ping(bench, leader):
+    bench.hub.cluster = Node(leader=leader, is_writable=False)
+    answer = await bench.peer().ask(request("ping", 7))
+    assert (answer.WhichOneof("kind"), answer.request_id) == ("ok", 7)
 
 
 @pytest.mark.parametrize("kind", ["produce", "stats"])
@@ -90,7 +114,7 @@ async def test_what_is_there_can_be_read_without_a_quorum(bench, kind):
 async def test_node_of_no_cluster_says_so(bench, state, text, kind):
     bench.hub.cluster = Node(leader=0, is_writable=False, state=state)
     response = await bench.peer().ask(request(kind))
-    assert error_of(response) == ("no_quorum", "", 1_000)
+    assert error_of(response) == ("not_leader", "", 1_000), "all clients ask the next node then"
     assert text in response.error.message
 
 
@@ -103,7 +127,9 @@ async def test_stats_tell_who_leads_in_which_term(bench):
 
 async def test_node_without_a_quorum_tells_that_in_its_stats(bench):
     bench.hub.cluster = Node(leader=0, is_writable=False)
-    told = (await bench.peer().ask(stats())).stats
+    asked = stats()
+    asked.stale = True
+    told = (await bench.peer().ask(asked)).stats
     assert (told.current_leader, told.is_leader) == (0, False)
 
 
@@ -142,6 +168,19 @@ async def test_barrier_that_comes_too_late_harms_nobody(bench):
     node.asked[0][1](None)
     await bench.rest()
     assert peer.heard() == []
+
+
+async def test_poll_finds_nothing_only_if_a_quorum_confirms_that_this_node_leads(bench):
+    node = bench.hub.cluster = Node(leader=1)
+    node.error = "wait"
+    peer = bench.peer()
+    peer.send(poll())
+    await bench.rest()
+    assert peer.heard() == []
+    [(_read, then)] = node.asked
+    then(NoQuorum("cut off"))
+    await bench.rest()
+    assert peer.codes() == ["no_quorum"]
 
 
 async def test_changes_pass_no_barrier(bench):

@@ -62,10 +62,11 @@ class QueueClient:
         *,
         producer_id: str | None = None,
         timeout_s: float = 10.0,
+        stale_reads: bool = False,
     ) -> None:
         self._nodes = nodes
         self._producer = Producer(producer_id)
-        self._link = Link(Route(nodes), Session(timeout_s))
+        self._link = Link(Route(nodes), Session(timeout_s, stale_reads=stale_reads))
 
     @property
     def producer_id(self) -> str:

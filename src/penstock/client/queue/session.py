@@ -126,9 +126,10 @@ class Call(Generic[T]):
 class Session:
     """See the module."""
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, *, stale_reads: bool = False) -> None:
         check_timeout(timeout_s)
         self.timeout_s = timeout_s
+        self._stale_reads = stale_reads
         self._patience_s = timeout_s / 2
         self._reader = FrameReader()
         self._last_number = 0
@@ -155,6 +156,7 @@ class Session:
         """Send this with the next bytes."""
         self._last_number += 1
         call.number = call.request.request_id = self._last_number
+        call.request.stale = self._stale_reads
         call.frame = encode.request(call.request)
         call.deadline = now + self.timeout_s + call.grace_s
         self._waiting.append(call)

@@ -20,7 +20,7 @@ from typing import Any
 from penstock.core.commands import Identified
 from penstock.core.effects import Delivery
 from penstock.core.session import PUBACK
-from penstock.errors import StorageError
+from penstock.errors import PenstockError, StorageError
 from penstock.model.message import Extras, Message
 from penstock.model.topic import filter_fault, has_wildcard
 from penstock.net.admission import CAPTURED, ENVELOPES, FORBIDDEN, topic_refusal
@@ -64,7 +64,7 @@ _TEXTS = {
     DisconnectReason.SESSION_TAKEN_OVER: "Another connection uses this client id",
     DisconnectReason.STORAGE_FULL: "The broker's disk is full: not stored, send again later",
     DisconnectReason.STORAGE_FAILED: "The broker's disk failed: not stored, send again later",
-    DisconnectReason.NO_QUORUM: "Too few nodes of the cluster are up: it may be stored or not",
+    DisconnectReason.NO_QUORUM: "No quorum of the cluster: what was sent may be stored or not",
     DisconnectReason.LEADERSHIP_LOST: "Another node leads by now: not stored, send again",
     DisconnectReason.SERVER_SHUTDOWN: "The broker is stopping",
     DisconnectReason.INTERNAL_ERROR: "The broker failed to serve this connection",
@@ -318,7 +318,7 @@ class BinaryConnection(Connection):
             self._replies.answer(encode.ack(event.sequence))
             self._worker.join(event.topic)
         else:
-            self._in_turn(lambda: self._follow_topic(event))
+            self._in_turn(lambda: self._when_current(lambda: self._follow_topic(event)))
 
     def _subscribe_fault(self, event: Subscribe) -> str:
         """Say why a subscription is refused; empty if it is not."""
@@ -373,6 +373,21 @@ class BinaryConnection(Connection):
         """
         self.hold()
         self._hub.pipeline.barrier(Then(lambda _value: act() if self.reason is None else None))
+
+    def _when_current(self, act: Callable[[], None]) -> None:
+        """Act when all that was acknowledged before is to be read here.
+
+        The reply to a subscription says that the client has the topic's history: a node that was
+        cut off must not say so.
+        """
+
+        def confirmed(error: PenstockError | None) -> None:
+            if error is not None:
+                self.close(DisconnectReason.NO_QUORUM, error.message)
+            elif self.reason is None:
+                act()
+
+        self._hub.cluster.read_barrier(confirmed)
 
     def _done(self, sequence: int) -> None:
         self._replies.answer(encode.ack(sequence))

@@ -244,6 +244,10 @@ def _nodes_fault(message: queue_pb2.Bootstrap) -> Fault | None:
     return fault
 
 
+def _ping(_door: "QueueConnection", _message: queue_pb2.Ping, slot: Slot) -> None:
+    slot.ok()
+
+
 def _is_refused(slot: Slot, fault: Fault | None) -> bool:
     if fault is not None:
         slot.fail(fault)
@@ -281,6 +285,7 @@ HANDLERS: dict[str, Handler] = {
     "list_sinks": staging.list_sinks,
     "forget_sink": staging.forget_sink,
     "bootstrap": _bootstrap,
+    "ping": _ping,
 }
 """By the name of the kind in ``queue.proto``; Ack comes in runs, and Subscribe ends this talk."""
 

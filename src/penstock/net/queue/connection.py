@@ -32,7 +32,7 @@ from penstock.net.connection import Connection
 from penstock.net.hub import Hub
 from penstock.net.outbox import Outbox
 from penstock.net.queue.calls import HANDLERS, LOOKS_AT_MESSAGES, LOOKS_AT_STATE
-from penstock.net.queue.elsewhere import READS, misplaced, unconfirmed
+from penstock.net.queue.elsewhere import AT_ANY_NODE, READS, misplaced, unconfirmed
 from penstock.net.queue.errands import Errands
 from penstock.net.queue.faults import BAD_REQUEST, OVERSIZED, TOO_LARGE, Fault, group_fault
 from penstock.net.queue.producing import produce_run
@@ -304,7 +304,8 @@ class QueueConnection(Connection):
     def _serve(self, call: Call, slot: Slot) -> None:
         """Do what was asked; what is read must be current, also if others may lead by now."""
         consensus = self.hub.cluster
-        if not consensus.is_clustered or call.kind not in READS:
+        is_any_fine = call.is_stale_fine or not consensus.is_clustered
+        if is_any_fine or call.kind not in READS:
             HANDLERS[call.kind](self, call.message, slot)
             return
 
@@ -324,25 +325,20 @@ class QueueConnection(Connection):
     def _on_leases_elsewhere(self, run: AckRun | NackRun, _now_ms: int) -> None:
         self._turn_away("ack", len(run.leases), run.request_ids)
 
-    def _on_call_elsewhere(self, call: Call, now_ms: int) -> None:
-        if misplaced(self.hub.cluster, call.kind) is None:
-            self._on_call_here(call, now_ms)
+    def _on_call_elsewhere(self, call: Call, _now_ms: int) -> None:
+        ids = [call.request_id] if call.request_id else None
+        is_fine_here = call.kind in AT_ANY_NODE or (call.is_stale_fine and call.kind in READS)
+        if is_fine_here and self._push is None:
+            HANDLERS[call.kind](self, call.message, self.replies.open(1, ids))
         else:
-            self._turn_away(call.kind, 1, [call.request_id] if call.request_id else None)
-
-    def _on_call_here(self, call: Call, _now_ms: int) -> None:
-        """Read what is there, as nobody leads who would know better."""
-        slot = self.replies.open(1, [call.request_id] if call.request_id else None)
-        HANDLERS[call.kind](self, call.message, slot)
+            self._turn_away(call.kind, 1, ids)
 
     def _turn_away(self, kind: str, count: int, ids: list[int] | None) -> None:
         """Refuse requests; a channel for messages has no place for refusals, and ends."""
         if self._push is not None:
             self.close(DisconnectReason.LEADERSHIP_LOST, "this node leads no longer")
             return
-        fault = misplaced(self.hub.cluster, kind)
-        assert fault is not None
-        self.replies.open(count, ids).fail(fault)
+        self.replies.open(count, ids).fail(misplaced(self.hub.cluster, kind))
 
     def _on_bad(self, bad: Bad, _now_ms: int) -> None:
         if self._push is None:

@@ -4,14 +4,19 @@ Without anything to take it waits as long as the client said, and what is on its
 is over is still taken. If there is something, but the topic's rate allows none of it yet, the
 client is told at once when to come again, however long it would have waited.
 
+In a cluster "nothing" is said only once a quorum has confirmed that this node leads: one that was
+cut off does not know what the others have.
+
 A response that the client does not read is not made: while much is unread a poll takes nothing,
 and what was on its way to it goes back, as if it had never been handed out.
 """
 
 from typing import TYPE_CHECKING
 
+from penstock.errors import PenstockError
 from penstock.net.desk import AGAIN_S, Job
 from penstock.net.desks import StartAt
+from penstock.net.queue.elsewhere import unconfirmed
 from penstock.net.queue.faults import RATE_LIMITED, Fault, full_fault, group_fault
 from penstock.net.queue.replies import Slot
 from penstock.net.queue.terms import AUTO, items_of, place_of, visibility_ms
@@ -142,7 +147,17 @@ class Poll:
             self._finish()
             self._slot.fail(fault)
         else:
-            self._answer(encode.polled([], self._slot.request_id))
+            self._finish()
+            hub.cluster.read_barrier(self._answer_with_nothing)
+
+    def _answer_with_nothing(self, error: PenstockError | None) -> None:
+        """Say that there is nothing, if this node still leads: else another may have messages."""
+        if self._door.reason is not None:
+            return
+        if error is not None:
+            self._slot.fail(unconfirmed(self._door.hub.cluster, error))
+        else:
+            self._slot.answer(encode.polled([], self._slot.request_id))
 
     def _set_timer(self, delay_s: float) -> None:
         if self._timer is not None:

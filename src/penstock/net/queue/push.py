@@ -20,8 +20,8 @@ leases under which a message was pushed lead to the one that counts, until it is
 may be on its way to us again. For a few seconds it is then not pushed but settled. Offsets count
 from 0 again if the topic is deleted and made anew, so all that is remembered goes with the topic.
 
-Whatever else is sent on such a connection is ignored, and nothing is answered. When it ends, what
-is in hand goes to others at once.
+Whatever else is sent on such a connection is ignored, and nothing but a ping is answered. When it
+ends, what is in hand goes to others at once.
 """
 
 from collections.abc import Iterable
@@ -225,6 +225,8 @@ class Push:
                 self.refuse(leases, pause_ms, reason_of(message))
             case "extend":
                 self.extend(message.lease_ids[:LEASES_MAX], message.visibility_timeout_ms)
+            case "ping":
+                self._door.outbox.send(encode.ok_run(1, [call.request_id]))
 
     def acknowledge(self, leases: Iterable[int]) -> None:
         """Messages are done with, whatever lease of theirs is named; others do no harm."""

@@ -70,6 +70,13 @@ class Spec(NamedTuple):
     subcommands: "Mapping[bytes, Spec] | None" = None
     """By their names in capitals; ``handler`` is then called only if none was given."""
 
+    @property
+    def is_read(self) -> bool:
+        """Whether it, or a subcommand of it, tells what is there and changes nothing."""
+        return "readonly" in self.flags or any(
+            "readonly" in spec.flags for spec in (self.subcommands or {}).values()
+        )
+
     def chosen(self, args: list[bytes]) -> "Spec | None":
         """Itself, or the subcommand that the second word names; None if there is no such."""
         if self.subcommands is None or len(args) < 2:

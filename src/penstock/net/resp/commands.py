@@ -2,6 +2,7 @@
 
 from penstock.net.resp import (
     clients,
+    confirming,
     greeting,
     introspection,
     publishing,
@@ -17,6 +18,7 @@ __all__ = ["COMMANDS"]
 COMMANDS: Commands = {
     **greeting.COMMANDS,
     **clients.COMMANDS,
+    **confirming.COMMANDS,
     **introspection.COMMANDS,
     **publishing.COMMANDS,
     **queue.COMMANDS,

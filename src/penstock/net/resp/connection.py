@@ -13,6 +13,8 @@ into ``TURN_S`` are held for the next turn of the loop.
 has read most of the answers before it: so it may ask for any number of large ones at once. A client
 that reads none at all while commands of it wait is closed.
 
+**Reads** wait, in a cluster, for the quorum's word that this node is current (``confirming``).
+
 **Limited clients.** Before the password, and (only in strict mode, RESP 2) while subscribed, few
 commands are allowed. One flag says that a client is limited; only then is looked at why.
 
@@ -31,6 +33,7 @@ from penstock.net.hub import Hub, peer_of
 from penstock.net.resp import transactions
 from penstock.net.resp.calls import Call, Spec
 from penstock.net.resp.commands import COMMANDS
+from penstock.net.resp.confirming import Reads
 from penstock.net.resp.faults import command_fault, not_while_subscribed
 from penstock.net.resp.outbox import RespOutbox
 from penstock.net.resp.replies import Replies
@@ -80,6 +83,7 @@ class RespConnection(Connection):
         "library",
         "number",
         "protocol",
+        "reads",
         "replies",
         "subscriptions",
     )
@@ -100,6 +104,7 @@ class RespConnection(Connection):
         """What the client's library says of itself."""
         self.replies = Replies(outbox.send, self._answered)
         self.subscriptions = Subscriptions(self)
+        self.reads = Reads(self)
         self._held: list[Event] = []
         """Commands that were read and may not run yet."""
         self._is_blocked = False
@@ -166,10 +171,18 @@ class RespConnection(Connection):
                     self._hold(events[position:])
                     return
                 if type(event) is Command and event.more:
-                    events[position : position + 1] = _singles(event)
+                    singles = _singles(event)
+                    if event is self.reads.last:
+                        self.reads.last = singles[-1]
+                    events[position : position + 1] = singles
                     event = events[position]
+                if spec is not None and spec.is_read and not self.reads.may_run(events[-1]):
+                    self._hold(events[position:])
+                    return
             position += 1
             self._run(event, spec, now_ms)
+            if event is self.reads.last:
+                self.reads.passed()
             if not is_pipelined and self.replies.is_waiting:
                 self._is_blocked = True
                 self._hold(events[position:])
@@ -192,7 +205,7 @@ class RespConnection(Connection):
         chosen = spec.chosen(args) if spec else None
         if chosen is None or not chosen.fits(len(args)):
             call.fail(command_fault(args, spec))
-        elif self._is_limited and (refusal := self._refusal(args, chosen)):
+        elif self._may_be_refused and (refusal := self._refusal(args, chosen)):
             call.fail(refusal)
         else:
             chosen.handler(call)
@@ -216,6 +229,10 @@ class RespConnection(Connection):
     def resume_writing(self) -> None:
         """The client has caught up: there is room for more answers."""
         super().resume_writing()
+        self.go_on_if_held()
+
+    def go_on_if_held(self) -> None:
+        """What commands waited for has happened."""
         if self._held:
             self._go_on_soon()
 
@@ -227,7 +244,7 @@ class RespConnection(Connection):
 
     def _go_on(self) -> None:
         self._is_going_on = False
-        if self._is_blocked and self.replies.is_waiting:
+        if self.reads.is_asking or (self._is_blocked and self.replies.is_waiting):
             return
         self._is_blocked = False
         held, self._held = self._held, []
@@ -274,7 +291,16 @@ class RespConnection(Connection):
         is_strict = not self._hub.config.resp.replay
         return is_strict and self.protocol == 2 and self.subscriptions.count > 0
 
+    @property
+    def _may_be_refused(self) -> bool:
+        return self._is_limited or self.reads.last is not None
+
     def _refusal(self, args: list[bytes], spec: Spec) -> str:
+        """Why a command is not carried out; empty if it is."""
+        refusal = self._limitation(args, spec) if self._is_limited else ""
+        return refusal or (self.reads.refusal() if spec.is_read else "")
+
+    def _limitation(self, args: list[bytes], spec: Spec) -> str:
         if not self.is_authenticated:
             return "" if "no_auth" in spec.flags else "NOAUTH Authentication required."
         if self.is_in_transaction:

@@ -66,6 +66,7 @@ def _reset(call: Call) -> None:
     connection.subscriptions.clear()
     connection.protocol = 2
     connection.client_name = b""
+    connection.reads.is_local = False
     connection.forget_authentication()
     call.reply(encode.simple("RESET"))
 

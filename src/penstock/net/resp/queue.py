@@ -24,6 +24,7 @@ from penstock.net.desk import Job
 from penstock.net.envelopes import unsigned_refusal
 from penstock.net.queues import PREFIX, WORKERS
 from penstock.net.resp.calls import OK, Call, Commands, Spec
+from penstock.net.resp.confirming import confirm
 from penstock.net.resp.faults import publish_fault
 from penstock.net.resp.stream_faults import not_stored
 from penstock.obs.reasons import DisconnectReason
@@ -237,8 +238,16 @@ class _Puller:
         """Its time is over; but what is on its way to it is still taken."""
         if self._is_answered or self._hub.desks.is_serving(*self._source, self.consumer):
             return
-        self._finish(None)
+        self._is_answered = True
+        self._unhook()
         self._rest()
+        confirm(self._call, self._answer_with_nothing)
+
+    def _answer_with_nothing(self, refusal: str) -> None:
+        if refusal:
+            self._call.fail(refusal)
+        else:
+            self._call.reply(encode.null_array(self._call.connection.protocol))
 
     def _leave(self) -> None:
         """The connection ended."""
@@ -250,11 +259,7 @@ class _Puller:
     def _finish(self, answer: "encode.Value") -> None:
         self._is_answered = True
         self._unhook()
-        if self._call.closed:
-            return
-        if answer is None:
-            self._call.reply(encode.null_array(self._call.connection.protocol))
-        else:
+        if not self._call.closed:
             self._call.value(answer)
 
     def _unhook(self) -> None:

@@ -24,6 +24,7 @@ from penstock.net.hub import Hub
 from penstock.net.owed import ranges_of
 from penstock.net.resp import stream_ids as ids
 from penstock.net.resp.calls import OK, Call, Spec
+from penstock.net.resp.confirming import confirmed
 from penstock.net.resp.stream_faults import (
     NO_KEY,
     StreamFault,
@@ -195,6 +196,8 @@ async def _read_group(call: Call) -> bytes:
     if not streams and options.block_ms is not None and not may_wait:
         topics = [source.topic for source in options.sources]
         streams = await _read_new(hub, options, topics, waits=True)
+    if not any(entries for _, entries in streams):
+        await confirmed(call)
     return streams_reply(streams, call.connection.protocol)
 
 

@@ -18,6 +18,7 @@ from penstock.net.feed import Feed
 from penstock.net.hub import Hub
 from penstock.net.owed import ranges_of
 from penstock.net.resp.calls import Call, Spec
+from penstock.net.resp.confirming import confirmed
 from penstock.net.resp.fields import fields_of
 from penstock.net.resp.stream_faults import StreamFault
 from penstock.net.resp.stream_ids import EntryId, Place, entry_id
@@ -295,6 +296,9 @@ async def _read(call: Call) -> bytes:
     found = await _read_once(hub, starts, options.count_max)
     if not found and options.block_ms is not None:
         found = await _read_when_grown(hub, starts, options)
+        if not found:
+            await confirmed(call)  # what others have written meanwhile is not there yet, or is now
+            found = await _read_once(hub, starts, options.count_max)
     return streams_reply(found, call.connection.protocol)
 
 

@@ -59,6 +59,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     kind: str
     message: Message
     request_id: int
+    is_stale_fine: bool = False
+    """Whether a read may be answered from what this node has, however old."""
 
 
 class Bad(msgspec.Struct, frozen=True, gc=False):

@@ -18,6 +18,7 @@ __all__ = [
     "BYTES",
     "LOWEST",
     "REQUEST_ID",
+    "STALE",
     "blob",
     "length_at",
     "number",
@@ -43,6 +44,9 @@ def tag(field: int, wire_type: int = 0) -> int:
 
 REQUEST_ID: Final = tag(15)
 """In either envelope."""
+
+STALE: Final = tag(14)
+"""In a request."""
 
 # ── Writing ───────────────────────────────────────────────────────────────────────────────────
 

@@ -85,7 +85,7 @@ class ServerMachine(Machine[Event]):
             case "nack" if not request.nack.delay_ms and not request.nack.reason:
                 self._settle(NackRun, request.nack, request_id, events)
             case kind:
-                events.append(Call(kind, getattr(request, kind), request_id))
+                events.append(Call(kind, getattr(request, kind), request_id, request.stale))
 
     def _produce(self, produce: Produce, request_id: int, events: list[Event]) -> None:
         topic, producer = produce.topic.encode(), produce.producer_id.encode()

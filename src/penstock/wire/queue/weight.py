@@ -1,8 +1,9 @@
 """What a request would cost to read, told before the library reads it.
 
 Two bytes can ask for a whole message: 16 MiB of empty headers took 3 seconds and 600 MB. So a large
-body is looked at first. It must be one request of a kind that can be large, with its id before or
-behind, and nothing else; and where a kind has messages within (headers, parts), there must be few.
+body is looked at first. It must be one request of a kind that can be large, with its id and flag
+before or behind, and nothing else; and where a kind has messages within (headers, parts), there
+must be few.
 
 Few bodies are looked through field by field. A field of headers cannot be without a byte of its
 tag, and to count bytes is fast; only where there are many of those can there be many headers.
@@ -11,7 +12,7 @@ tag, and to count bytes is fast; only where there are many of those can there be
 from typing import Final
 
 from penstock.limits import HEADERS_MAX, KIB, MEASURES_MAX, STAGED_LOTS_MAX, STAGED_PARTS_MAX
-from penstock.wire.queue.fields import BYTES, REQUEST_ID, length_at, tag
+from penstock.wire.queue.fields import BYTES, REQUEST_ID, STALE, length_at, tag
 
 __all__ = ["SMALL_BYTES_MAX", "is_block_too_heavy", "is_too_heavy"]
 
@@ -51,11 +52,11 @@ def is_too_heavy(body: bytes) -> bool:
     """Whether a body is no request that somebody could mean, and large."""
     if len(body) <= SMALL_BYTES_MAX:
         return False
-    start = _after_id(body, 0)
+    start = _after_marks(body, 0)
     for kind in (*_WITHIN, *_OTHERS):
         if body.startswith(kind, start):
             length, at = length_at(body, start + len(kind))
-            is_whole = length >= 0 and _after_id(body, at + length) == len(body)
+            is_whole = length >= 0 and _after_marks(body, at + length) == len(body)
             within = _WITHIN.get(kind)
             return not is_whole or (
                 within is not None and _is_crowded(body, at, at + length, *within)
@@ -77,11 +78,12 @@ def is_block_too_heavy(block: bytes) -> bool:
     return False
 
 
-def _after_id(body: bytes, at: int) -> int:
-    """Where the id of a request ends that may stand here."""
-    if at >= len(body) or body[at] != REQUEST_ID:
-        return at
-    return _after_number(body, at + 1)
+def _after_marks(body: bytes, at: int) -> int:
+    """Where the id and the flag of a request end that may stand here."""
+    for _ in (STALE, REQUEST_ID):
+        if at < len(body) and body[at] in {STALE, REQUEST_ID}:
+            at = _after_number(body, at + 1)
+    return at
 
 
 def _after_number(body: bytes, at: int) -> int:
