@@ -18,6 +18,7 @@ from tests.chaos.linear import log_fault
 __all__ = [
     "Journal",
     "check_deliveries",
+    "check_delivery_order",
     "check_grants",
     "check_journals",
     "check_linearizable",
@@ -153,6 +154,28 @@ def check_deliveries(
     found += [
         f"{t}: {p!r} came to {subscriber}, and is not stored" for t, p in came.keys() - stored
     ]
+    return found
+
+
+def check_delivery_order(
+    subscriber: str, ops: Iterable[Op], deliveries: Iterable[Delivery]
+) -> list[str]:
+    """The messages of one publisher come to a subscriber in their order; the first copy counts."""
+    published = {(op.topic, op.payload): op for op in ops if op.kind != "end"}
+    latest: dict[tuple[str, str], int] = {}
+    came: set[tuple[str, bytes]] = set()
+    found = []
+    for delivery in deliveries:
+        key = (delivery.topic, delivery.payload)
+        op = published.get(key)
+        if op is None or key in came:
+            continue
+        came.add(key)
+        line = (op.who, op.topic)
+        if op.number < latest.get(line, op.number):
+            text = f"{op.who} published {op.number} before {latest[line]}"
+            found.append(f"{op.topic}: {text}, it came to {subscriber} behind it")
+        latest[line] = max(latest.get(line, op.number), op.number)
     return found
 
 

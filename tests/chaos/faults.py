@@ -178,12 +178,13 @@ async def delay_links(ground: Ground, dice: random.Random) -> Outcome:
 
 
 async def transfer(ground: Ground, dice: random.Random) -> Outcome:
+    """The lead goes round: nobody is lost, and what is under way goes with it."""
     named = []
-    for _ in range(dice.randint(1, 3)):
+    for _ in range(dice.randint(2, 8)):
         _, [follower, *_] = await _roles(ground, dice)
         named.append(follower)
         await ground.transfer(follower)
-        await _a_while(dice, 0.2, 1.0)
+        await _a_while(dice, 0.1, 0.5)
     return Outcome(f"handed the lead to {named}")
 
 
@@ -231,7 +232,7 @@ FAULTS: dict[str, tuple[Fault, int]] = {
     "cut_pair": (cut_pair, 2),
     "drop_links": (drop_links, 2),
     "delay_links": (delay_links, 2),
-    "transfer": (transfer, 2),
+    "transfer": (transfer, 6),
     "rolling_restart": (rolling_restart, 1),
     "away_for_long": (away_for_long, 1),
     "replace": (replace, 1),

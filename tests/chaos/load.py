@@ -25,7 +25,7 @@ from tests.chaos.actors import (
 )
 from tests.chaos.ground import Ground, StuckError
 from tests.chaos.history import History, now
-from tests.chaos.mqtt import MqttPublisher, MqttSubscriber
+from tests.chaos.mqtt import MqttPublisher, MqttSubscriber, PipelinedPublisher
 from tests.chaos.resp import RespClient, RespError
 
 __all__ = ["Audience", "Load"]
@@ -79,12 +79,14 @@ class Load:
         self._queues = [f"q/{name}/a", f"q/{name}/b"]
         self._streams = [f"s/{name}"]
         self._pushed = f"q:{name}"
-        self._mqtt = [f"m/{name}/1", f"m/{name}/2"]
+        homes = [(qos, home) for home in range(len(ground.nodes)) for qos in (1, 2)]
+        roaming, at_home = [f"m/{name}/1", f"m/{name}/2"], [f"m/{name}/{q}-{h}" for q, h in homes]
+        self._mqtt = [*roaming, *at_home]
         self._followed = f"b/{name}"
         self.topics = [
             *(*self._queues, self._pushed, *self._streams, *self._mqtt, self._followed),
         ]
-        self._publishers = [
+        self._publishers: list[MqttPublisher] = [
             MqttPublisher(
                 f"mqtt{qos}-{name}",
                 audience.ports,
@@ -93,7 +95,19 @@ class Load:
                 topic=topic,
                 qos=qos,
             )
-            for qos, topic in zip((1, 2), self._mqtt, strict=True)
+            for qos, topic in zip((1, 2), roaming, strict=True)
+        ]
+        self._publishers += [
+            PipelinedPublisher(
+                f"pipe{qos}-{home}-{name}",
+                audience.ports,
+                random.Random(dice.random()),
+                history=self.history,
+                topic=topic,
+                qos=qos,
+                home=home,
+            )
+            for (qos, home), topic in zip(homes, at_home, strict=True)
         ]
         self._make_actors(dice, name)
         self._tasks: list[asyncio.Task[None]] = []
@@ -117,6 +131,7 @@ class Load:
             Producer(*common("p1"), topic=first),
             Producer(*common("p2"), topic=first, most=4),
             Producer(*common("p3"), topic=second, most=8),
+            Producer(*common("p4"), topic=second),
             Adder(*common("x1"), topic=stream),
             Adder(*common("x2"), topic=stream),
             Pusher(*common("y1"), topic=self._pushed),
@@ -243,6 +258,7 @@ class Load:
         for member in self._audience.members:
             came = [d for d in member.deliveries if d.topic in ours]
             found += checker.check_deliveries(member.name, self.history.ops, came, ours)
+            found += checker.check_delivery_order(member.name, self.history.ops, came)
         followed = {self._followed: journal[self._followed]}
         found += checker.check_deliveries(
             self._follower.name, self.history.ops, self._follower.deliveries, followed

@@ -3,6 +3,9 @@
 Both keep what the standard asks a client to keep over connections: a publisher what was not
 acknowledged, a subscriber the QoS 2 ids that were not released. They leave a node that is silent,
 and every now and then one that is not, in the middle of whatever is under way.
+
+``PipelinedPublisher`` stays at its node for as long as that answers, with many messages under way:
+whatever happens to its order is the broker's doing.
 """
 
 import asyncio
@@ -10,24 +13,33 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from math import inf
 
 from penstock.wire.mqtt import ClientMachine, PacketType, encode
 from penstock.wire.mqtt.events import Acks, ConnAck, PingResp, Publish, SubAck, Violation
 from penstock.wire.mqtt.packet import REMAINING_LENGTH_MAX
 from tests.chaos.history import Delivery, History, Op, now
 
-__all__ = ["MqttPublisher", "MqttSubscriber"]
+__all__ = ["MqttPublisher", "MqttSubscriber", "PipelinedPublisher"]
 
 ANSWER_S = 4.0
 """How long a node may be silent before its client goes to another."""
 CONNECT_S = 8.0
 PING_S = 1.0
+TURN_S = 0.05
+"""How long a client listens before it looks whether there is something to say."""
 WINDOW = 4
+PIPELINED_WINDOW = 30
+PIPELINED_TURN_S = 0.005
+PIPELINED_AT_ONCE = 2
+"""Messages per turn: some 400 a second, and the whole window soon after a node stalls."""
 TRACE_MAX = 50_000
 
 
 class _Client:
     """A session, over any number of connections."""
+
+    turn_s = TURN_S
 
     def __init__(self, name: str, ports: Callable[[], Sequence[int]], dice: random.Random) -> None:
         self.name = name
@@ -46,8 +58,7 @@ class _Client:
 
     async def visit(self, is_over: Callable[[], bool]) -> None:
         """Be connected to one node for as long as it answers, or until it is over."""
-        ports = [port for port in self._ports() if port != self._port] or [self._port]
-        self._port = self._dice.choice(ports)
+        self._port = self._next_port()
         self._machine = ClientMachine(REMAINING_LENGTH_MAX)
         self._is_connected = False
         try:
@@ -64,12 +75,16 @@ class _Client:
                 self._writer.transport.abort()
                 self._writer = None
 
+    def _next_port(self) -> int:
+        """Where to go next: not where it was."""
+        return self._dice.choice([p for p in self._ports() if p != self._port] or [self._port])
+
     async def _converse(self, reader: asyncio.StreamReader, is_over: Callable[[], bool]) -> None:
         reading = asyncio.ensure_future(reader.read(65536))
         pinged = now()
         try:
             while not (self._is_connected and is_over()):
-                await asyncio.wait([reading], timeout=0.05)
+                await asyncio.wait([reading], timeout=self.turn_s)
                 if reading.done():
                     self._receive(reading.result())
                     reading = asyncio.ensure_future(reader.read(65536))
@@ -133,6 +148,9 @@ class _Client:
 class MqttPublisher(_Client):
     """Publishes numbered messages to a topic, some of them under way at once."""
 
+    window = WINDOW
+    at_once = WINDOW
+
     def __init__(
         self,
         name: str,
@@ -159,8 +177,12 @@ class MqttPublisher(_Client):
         """Publish until told to stop, and all is acknowledged."""
         self.complaints = self._history.complaints
         while not self._is_over():
-            leaves = now() + 0.3 + 3.0 * self._dice.random()
+            leaves = self._leaves()
             await self.visit(lambda leaves=leaves: self._is_over() or now() > leaves)
+
+    def _leaves(self) -> float:
+        """When to leave a node that answers."""
+        return now() + 0.3 + 3.0 * self._dice.random()
 
     def _is_over(self) -> bool:
         return self.is_stopping and not self._sent and not self._taken
@@ -176,7 +198,8 @@ class MqttPublisher(_Client):
         self._send(encode.publish(topic, op.payload, self._qos, dup=dup, packet_id=packet_id))
 
     def _act(self) -> None:
-        while not self.is_stopping and len(self._sent) + len(self._taken) < WINDOW:
+        room = self.window - len(self._sent) - len(self._taken)
+        for _ in range(0 if self.is_stopping else min(room, self.at_once)):
             self._next += 1
             payload = b"%s/%d" % (self.name.encode(), self._next)
             op = self._history.begin(f"qos{self._qos}", self._topic, self.name, self._next, payload)
@@ -197,6 +220,27 @@ class MqttPublisher(_Client):
                     self._taken[packet_id] = op
         if event.kind == PacketType.PUBREC:
             self._send(encode.acks(PacketType.PUBREL, event.packet_ids))
+
+
+class PipelinedPublisher(MqttPublisher):
+    """Has many messages under way at one node, and leaves it only if it does not answer."""
+
+    turn_s = PIPELINED_TURN_S
+    window = PIPELINED_WINDOW
+    at_once = PIPELINED_AT_ONCE
+
+    def __init__(self, *arguments: object, home: int, **options: object) -> None:
+        super().__init__(*arguments, **options)  # type: ignore[arg-type]
+        self._home = home
+        """Which of the nodes is its own, by number in the list of ports."""
+
+    def _next_port(self) -> int:
+        ports = self._ports()
+        home = ports[self._home % len(ports)]
+        return home if self._port != home or self._is_connected else super()._next_port()
+
+    def _leaves(self) -> float:
+        return inf
 
 
 class MqttSubscriber(_Client):

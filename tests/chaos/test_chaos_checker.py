@@ -143,6 +143,18 @@ def came(*payloads):
     return [Delivery("s", "t", payload, 1.0) for payload in payloads]
 
 
+def test_messages_that_come_in_the_order_of_their_publishers_pass():
+    ops = [op("qos1", n, who=who) for who in "pq" for n in (1, 2, 3)]
+    payloads = b"p/1 q/1 q/2 p/2 p/1 p/2 p/3 q/3".split()  # repeated: the first copy counts
+    assert not checker.check_delivery_order("sub", ops, came(*payloads))
+
+
+def test_a_message_that_comes_behind_a_later_one_is_found():
+    ops = [op("qos2", n) for n in (1, 2, 3)]
+    [found] = checker.check_delivery_order("sub", ops, came(b"p/1", b"p/3", b"p/2"))
+    assert "published 2 before 3, it came to sub behind it" in found
+
+
 def test_what_did_not_come_is_found():
     journal = stored(b"p/1", b"p/2")
     ops = [op("qos1", 1), op("qos1", 2)]
