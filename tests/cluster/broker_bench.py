@@ -74,6 +74,11 @@ class BrokerNode(Node):
         self.pipeline.submit(command, outlet, durable=True)
 
     @property
+    def is_sealed(self) -> bool:
+        """Whether all that was submitted is on its way, and the next command opens a new batch."""
+        return self.pipeline._in_flight is not None and not self.pipeline._open.steps
+
+    @property
     def is_idle(self) -> bool:
         """Whether all that is in its line and its log is applied."""
         has_tail = self.store.last_index >= self.store.next_index

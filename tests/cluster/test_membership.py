@@ -302,7 +302,8 @@ async def test_a_node_that_lost_its_disk_is_not_let_in_again_under_the_same_id(
         node.start()
     leader = await bench.leader([node for node in nodes if node is not lost])
     await leader.write(b"1")
-    await asyncio.sleep(0.5)
+    await until(lambda: leader.replica.is_blank(lost.id), "for it to say that it has nothing")
+    await until(lambda: lost.replica.emptied_of, "for it to be told where it was")
     assert not lost.replica.is_initialised
     assert lost.line.applied == []
 

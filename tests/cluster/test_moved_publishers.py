@@ -1,6 +1,5 @@
 """A client that publishes with QoS 2 goes to another node: each of its messages counts once."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,7 +51,7 @@ async def moved(brokers: BrokerBench) -> tuple[BrokerNode, Outlet, BrokerNode, O
     first = await opened(old, 1)
     brokers.network.cuts |= {(old.id, old.replica.leader)}
     publish(old, first, 7, b"once")
-    await asyncio.sleep(0.05)
+    await until(lambda: old.is_sealed)
     second = await opened(new, 2)
     assert second.session is not None and not second.session.has_received(7)  # noqa: PT018
     publish(new, second, 7, b"once")
@@ -108,7 +107,7 @@ async def test_a_release_from_the_last_node_does_not_free_an_id_that_is_used_aga
     await until(lambda: first.acked == [7])
     brokers.network.cuts |= {(old.id, old.replica.leader)}
     old.submit_command(Released(b"ann", [7], first.number))
-    await asyncio.sleep(0.05)
+    await until(lambda: old.is_sealed)
     second = await opened(new, 2)
     new.submit_command(Released(b"ann", [7], second.number))
     publish(new, second, 7, b"second")

@@ -1,6 +1,5 @@
 """All nodes have the same state, and have it again after a crash: whatever was acknowledged."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,10 +63,10 @@ async def test_a_row_contains_all_of_an_entry_that_it_says_it_contains(
     publish(two, b"x", b"keeps the leader busy")
     await until(lambda: leader.store.last_index >= leader.store.next_index, "for the first entry")
     publish(leader, b"a", b"first in the entry")
-    await asyncio.sleep(0.01)  # it is sealed; what comes now waits for the next entry
+    await until(lambda: leader.is_sealed)  # what comes now waits for the next entry
     publish(leader, b"x", b"has rows with it")
     publish(one, b"a", b"second in the entry")
-    await asyncio.sleep(0.1)
+    await until(lambda: len(leader.replica._batches._queue) == 2, "for both batches to wait")
     brokers.network.drops = _nothing
     expected = await brokers.at_rest()
     assert _entry_of_two(leader)

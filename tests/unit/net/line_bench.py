@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 from tests.cluster.lone_node import LoneNode
@@ -37,6 +38,29 @@ class GatedStore(MemoryStore):
         return super().commit(batch)
 
 
+class Timers:
+    """The loop of a pipeline; notes which timers it set, and can fire them all at any time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._set: list[tuple[float, Callable[[], object]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    def call_later(self, delay_s: float, act: Callable[..., object], *arguments: Any) -> Any:
+        self._set.append((delay_s, partial(act, *arguments)))
+        return self._loop.call_later(delay_s, act, *arguments)
+
+    @property
+    def delays(self) -> list[float]:
+        return [delay_s for delay_s, _ in self._set]
+
+    def fire(self) -> None:
+        for _, act in self._set:
+            act()
+
+
 class Bench:
     """Everything around one pipeline; ``applied`` is what the broker was given, in order."""
 
@@ -60,6 +84,8 @@ class Bench:
             refuse=lambda outlet, reason: self.refused.append((outlet, reason)),
             **options,
         )
+        self.timers = Timers(asyncio.get_running_loop())
+        self.pipeline._loop = self.timers  # type: ignore[assignment]
 
     def _note(self, command: Any, outlet: Any, effects: Effects) -> None:
         self.applied.append(command)

@@ -293,7 +293,7 @@ async def test_a_failing_disk_is_left_alone_for_a_while_before_it_is_tried_again
         bench.store.error = StorageFull("full")
         bench.pipeline.submit(Closed(b"ann", 1, 7), None, durable=True)
         await until(lambda: bench.counters.commit_failures_total > 0)
-        await asyncio.sleep(0.02)
+        assert bench.timers.delays == [60.0]
         assert bench.store.attempts == 1
 
 
@@ -367,7 +367,8 @@ async def test_after_the_close_nothing_more_is_committed_and_nobody_is_hurt(dura
         bench.pipeline.capture(b"t", [b"x"], 5)
         bench.pipeline.run_on_writer(lambda: None)
         bench.pipeline.turn()
-        await asyncio.sleep(3 * module.RETRY_S)
+        bench.timers.fire()
+        await turns(3)
         assert bench.store.attempts == attempts
         assert not hurt
 
@@ -419,10 +420,19 @@ async def test_every_message_is_captured_or_counted_as_dropped():
             else:
                 bench.pipeline.capture(b"t", [b"y" * 4] * 3, 5)
                 sent += 3
-            await asyncio.sleep(0.001 if number % 3 else 0)
+            if number % 20 == 8:  # what comes now waits, and soon there is too much of it
+                bench.store.gate.clear()
+            elif number % 20 == 15:
+                bench.store.gate.set()
+            if bench.store.gate.is_set():
+                await bench.pipeline.drain()
+            await turns(1)
+        bench.store.gate.set()
         bench.store.error = None
         await bench.pipeline.drain()
         counters = bench.counters
+        assert counters.drops[DropReason.CAPTURE_OVERFLOW]
+        assert counters.drops[DropReason.STORAGE_FULL]
         assert counters.captured_total + sum(counters.drops.values()) == sent
         assert bench.store.next_sequence - 1 == counters.captured_total
 
@@ -462,9 +472,11 @@ async def test_interval_gives_messages_the_sequences_they_will_have():
         bench.pipeline.submit(ANN, "ann", durable=True)
         bench.pipeline.submit(Subscribed(b"ann", 1, [(b"t", 1)]), "ann", durable=True)
         bench.store.gate.clear()
-        for number in range(5):
+        publish(bench, b"0")
+        await until(lambda: bench.store.attempts == 1)
+        for number in range(1, 5):
             publish(bench, b"%d" % number)
-            await asyncio.sleep(0.002)
+            await turns(2)
         bench.store.gate.set()
         await bench.pipeline.drain()
         sequences = {

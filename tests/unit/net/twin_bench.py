@@ -10,6 +10,7 @@ takes notes.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from threading import Barrier
 from typing import Any
 
 import msgspec
@@ -25,7 +26,7 @@ from penstock.errors import PenstockError
 from penstock.net.binary import BinaryConnection
 from penstock.net.desks import Desks
 from penstock.net.duties import Duties
-from penstock.net.hub import Hub
+from penstock.net.hub import READERS, Hub
 from penstock.net.mqtt import MqttConnection
 from penstock.net.produce import Producing
 from penstock.net.sinks import Sinks
@@ -77,9 +78,9 @@ class Cluster:
             while self.waiting:
                 self.order()
             for node in self.nodes.values():
-                is_moving = node.apply_all() or is_moving
+                is_moving = node.apply_all() or node.hurry() or is_moving
             if not is_moving:
-                await asyncio.sleep(0.002)  # threads that read
+                await asyncio.gather(*(node.readers_done() for node in self.nodes.values()))
             quiet = 0 if is_moving else quiet + 1
 
     def lead(self, number: int) -> None:
@@ -238,6 +239,22 @@ class Node:
         while self.apply():
             is_moving = True
         return is_moving
+
+    def hurry(self) -> bool:
+        """Commit what waits for company; whether there was something."""
+        pipeline = self.hub.pipeline
+        if pipeline._commit_timer is None:
+            return False
+        pipeline._commit_timer.cancel()
+        pipeline._timer_fired()
+        return True
+
+    async def readers_done(self) -> None:
+        """Wait until the threads that read have done what they were given before."""
+        loop, threads = asyncio.get_running_loop(), self.hub._readers
+        barrier = Barrier(READERS)
+        meeting = [loop.run_in_executor(threads, barrier.wait, 10) for _ in range(READERS)]
+        await asyncio.gather(loop.run_in_executor(self.hub._searchers, int), *meeting)
 
     # ── what it has
 
