@@ -1,9 +1,13 @@
 """Windows hold what they should, once."""
 
+import threading
+
 import pytest
 
 from penstock.errors import ConfigError
 from penstock.spark.pipelines.rollup import quantile_name, readings, windows
+from penstock.spark.pipelines.streams import start
+from penstock.spark.pipelines.watch import watch
 from tests.spark.messages import at, frame, message, stream
 
 
@@ -38,10 +42,10 @@ def test_the_time_is_the_brokers_or_that_of_a_header_or_a_field(spark):
     untold = message("a", 5, {"v": 1})
     messages = frame(spark, told, untold)
     for where in ("header", "$.iso", "$.s", "$.ms"):
-        found = rows(
-            readings(messages, fields=["$.v"], time=where).selectExpr("unix_seconds(time) s"), "s"
-        )
-        assert found == [(at(-30).timestamp(),), (at(5).timestamp(),)], where
+        for untimed, times in (("drop", [-30]), ("broker", [-30, 5])):
+            found = readings(messages, fields=["$.v"], time=where, untimed=untimed)
+            seconds = rows(found.selectExpr("unix_seconds(time) s"), "s")
+            assert seconds == [(at(time).timestamp(),) for time in times], where
     broken = message("a", 0, {"v": 1, "iso": "noon", "ms": -5}, time="soon")
     for where in ("header", "$.iso", "$.ms"):
         assert readings(frame(spark, broken), fields=["$.v"], time=where).count() == 0, where
@@ -68,22 +72,36 @@ def test_a_window_has_the_figures_of_its_messages(spark):
     assert (large.end - large.start).total_seconds() == 60
 
 
+LATER = 20_000
+
+
+def taken(seconds, value):
+    """A reading that says when it was taken, and came to the broker hours later."""
+    return message("a", LATER, {"t": value, "at": at(seconds).isoformat()})
+
+
+class Shown(list):
+    show = list.append
+
+
 def test_a_window_is_written_once_when_the_watermark_has_passed_it(spark, tmp_path):
-    """Late within what is allowed counts; later does not; nothing is written again."""
+    """Late within what is allowed counts; later does not; nothing is written again.
+
+    The broker took all of it at once, hours later: a message without a time must not tell that.
+    """
     batches = [
-        [message("a", 0, {"t": 1}), message("a", 61, {"t": 2}), message("a", 2, b"bad")],
-        [message("a", 30, {"t": 3})],  # 31 s late
-        [message("a", 200, {"t": 4})],  # ends the first two windows,
-        [message("a", 201, {"t": 4})],  # which are written with the batch after
-        [message("a", 40, {"t": 100})],  # too late
-        [message("a", 400, {"t": 5})],
+        [taken(0, 1), taken(61, 2), message("a", LATER, b"bad"), message("a", LATER, {"t": 9})],
+        [taken(30, 3)],  # 31 s late
+        [taken(200, 4)],  # ends the first two windows,
+        [taken(201, 4)],  # which are written with the batch after
+        [taken(40, 100), taken(41, 100), taken(42, 100), taken(65, 100)],  # too late
+        [taken(400, 5)],
     ]
-    found = windows(readings(stream(spark, tmp_path, *batches), fields=["$.t"]))
-    query = found.writeStream.queryName("rolled").format("memory").outputMode("append")
-    query = (
-        query.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
-    )
-    assert query.awaitTermination(120)
+    found = windows(readings(stream(spark, tmp_path, *batches), fields=["$.t"], time="$.at"))
+    writer = found.writeStream.format("memory")
+    more = {"checkpoint": str(tmp_path / "c"), "trigger": "available-now"}
+    query, shown = start(writer, name="rolled", **more), Shown()
+    watch([query], shown, threading.Event())
     told = rows(
         spark.table("rolled").selectExpr("count", "max", "unix_seconds(start) s"),
         "s",
@@ -92,8 +110,10 @@ def test_a_window_is_written_once_when_the_watermark_has_passed_it(spark, tmp_pa
     )
     noon = at(0).timestamp()
     assert told == [(noon, 2, 3.0), (noon + 60, 1, 2.0), (noon + 180, 2, 4.0)]
-    bad = [progress["observedMetrics"]["payloads"].bad for progress in query.recentProgress]
-    assert sum(each or 0 for each in bad) == 1
+    figures = [batch.observed.get("payloads", {}) for batch in shown]
+    assert sum(each.get("bad") or 0 for each in figures) == 1
+    assert sum(batch.untimed_rows for batch in shown) == 2
+    assert sum(batch.late_rows for batch in shown) == 4
 
 
 def test_a_quantile_names_its_column():

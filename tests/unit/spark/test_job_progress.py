@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from penstock.spark.pipelines.lateness import noted_watermark
 from penstock.spark.pipelines.progress import (
     JsonLines,
     LiveTable,
@@ -115,9 +116,9 @@ def test_a_tally_keeps_the_speed_of_the_last_batch_that_had_rows():
     tally.add(msgspec.structs.replace(BATCHES[1], rows_per_s=1234.5))
     tally.add(BATCHES[2])
     assert BATCHES[2].rows == 0
-    batch, rows, speed, lag, state, late, watermark, took = tally.cells()
+    batch, rows, speed, lag, state, late, untimed, watermark, took = tally.cells()
     assert (batch, rows, speed) == ("2", "3", "1,234")
-    assert (lag, state, late) == ("0", "1", "0")
+    assert (lag, state, late, untimed) == ("0", "1", "0", "0")
     assert watermark == "2023-11-14 22:14:21.000"
     assert took == f"{BATCHES[2].duration_ms:,} ms"
 
@@ -125,6 +126,38 @@ def test_a_tally_keeps_the_speed_of_the_last_batch_that_had_rows():
 def test_rows_that_came_too_late_are_shown():
     state = [{**RECORDED[0]["stateOperators"][0], "numRowsDroppedByWatermark": 7}]
     assert "too late 7" in line(batch_of({**RECORDED[0], "stateOperators": state}))
+
+
+def test_late_rows_are_counted_before_they_are_combined():
+    """Spark counts one for each topic and window; the reading that is in time is not late."""
+    state = [{**RECORDED[0]["stateOperators"][0], "numRowsDroppedByWatermark": 2}]
+    windows = {"ends": [{"x": 60_000, "y": 40.0}, {"x": 120_000, "y": 3.0}, {"x": 180_000, "y": 1}]}
+    progress = {**RECORDED[0], "stateOperators": state, "observedMetrics": {"windows": windows}}
+    assert batch_of(progress, 120_000).late_rows == 43
+    assert batch_of(progress, 119_999).late_rows == 40
+    assert batch_of(progress).late_rows == 2  # the watermark is not known
+    assert batch_of(progress, 120_000).observed == {}
+    in_time = {**progress, "stateOperators": RECORDED[0]["stateOperators"]}
+    assert batch_of(in_time, 120_000).late_rows == 0
+
+
+def test_rows_without_a_time_are_shown():
+    figures = {"payloads": {"messages": 9, "bad": 0, "untimed": 4}}
+    batch = batch_of({**RECORDED[0], "observedMetrics": figures})
+    assert "untimed 4" in line(batch)
+    tally = Tally()
+    tally.add(batch)
+    tally.add(batch)
+    assert tally.cells()[6] == "8"
+
+
+def test_the_watermark_of_a_batch_is_in_the_checkpoint(tmp_path):
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "7").write_text('v1\n{"batchWatermarkMs":1700,"conf":{}}\n{}')
+    assert noted_watermark(str(tmp_path), 7) == 1700
+    assert noted_watermark(f"file://{tmp_path}", 7) == 1700
+    assert noted_watermark(str(tmp_path), 6) is None
+    assert noted_watermark("hdfs://nowhere/c", 7) is None
 
 
 def test_how_it_is_shown_depends_on_who_looks():

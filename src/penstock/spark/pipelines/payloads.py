@@ -14,13 +14,28 @@ from pyspark.sql import functions as f
 
 from penstock.errors import ConfigError
 
-__all__ = ["BROKER_TIME", "HEADER_TIME", "check_path", "device", "event_time", "field", "number"]
+__all__ = [
+    "BROKER_TIME",
+    "HEADER_TIME",
+    "UNTIMED_BROKER",
+    "UNTIMED_DROP",
+    "check_path",
+    "device",
+    "event_time",
+    "field",
+    "number",
+    "timed",
+]
 
 BROKER_TIME: Final = "broker"
 """The time at which the broker took the message."""
 
 HEADER_TIME: Final = "header"
 """The header ``time``: milliseconds since 1970, in decimal. The sink of ours writes it."""
+
+UNTIMED_DROP: Final = "drop"
+UNTIMED_BROKER: Final = "broker"
+"""What becomes of messages without a time: they are left out, or get the broker's."""
 
 AHEAD_S: Final = 300
 """How far a device's clock may be ahead of the broker's."""
@@ -73,16 +88,21 @@ def _level(where: str) -> int:
 def event_time(where: str) -> Column:
     """When it happened: by the broker's clock, the header ``time``, or a field of the payload.
 
-    A message without the header, or the field, happened when the broker took it. One that has it,
-    but no time in it, happened nobody knows when: null.
+    Null if the message does not have it, if it is no time, or if it is in the future. To take the
+    broker's time for such a message has to be asked for (``timed``): in a backfill of old messages
+    that time is now, and one of them would close every window.
     """
     broker = f.col("timestamp")
     if where == BROKER_TIME:
         return broker
     text = _header_time() if where == HEADER_TIME else field(where)
-    told = f.coalesce(_moment(text), text.try_cast("timestamp"))
-    time = f.when(text.isNull(), broker).otherwise(told)
+    time = f.coalesce(_moment(text), text.try_cast("timestamp"))
     return f.when(time <= broker + f.expr(f"INTERVAL {AHEAD_S} SECONDS"), time)
+
+
+def timed(time: Column, untimed: str) -> Column:
+    """Return a time, and for messages without one that of the broker, if that is asked for."""
+    return f.coalesce(time, f.col("timestamp")) if untimed == UNTIMED_BROKER else time
 
 
 def _header_time() -> Column:

@@ -17,6 +17,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from penstock.spark.pipelines.lateness import ENDS, late_rows
+
 __all__ = [
     "Batch",
     "JsonLines",
@@ -44,15 +46,25 @@ class Batch(msgspec.Struct, frozen=True):
     lag: tuple[int, ...]
     state_rows: int
     late_rows: int
+    untimed_rows: int
     watermark: str | None
     duration_ms: int
     time: str
     observed: dict[str, Any]
 
 
-def batch_of(progress: Mapping[str, Any]) -> Batch:
-    """Take what we show from a report of Spark's (``StreamingQueryProgress``, or its JSON)."""
+def batch_of(progress: Mapping[str, Any], judged_ms: int | None = None) -> Batch:
+    """Take what we show from a report of Spark's (``StreamingQueryProgress``, or its JSON).
+
+    ``judged_ms`` is the watermark by which rows were too late, that of the batch before. Without it
+    late rows are as many as Spark says, which counts them after they were combined.
+    """
     lags = [lag_of(source) for source in progress["sources"]]
+    observed = {name: _plain(row) for name, row in progress["observedMetrics"].items()}
+    windows = [ends for row in observed.values() for ends in row.pop(ENDS, None) or ()]
+    late = _total(progress, "numRowsDroppedByWatermark")
+    if late and windows and judged_ms is not None:
+        late = max(late, late_rows(windows, judged_ms))
     return Batch(
         query=progress.get("name") or str(progress["id"])[:NAME_DIGITS],
         batch=progress["batchId"],
@@ -60,11 +72,12 @@ def batch_of(progress: Mapping[str, Any]) -> Batch:
         rows_per_s=_number(progress.get("processedRowsPerSecond")),
         lag=tuple(lag for lag in lags if lag is not None),
         state_rows=_total(progress, "numRowsTotal"),
-        late_rows=_total(progress, "numRowsDroppedByWatermark"),
+        late_rows=late,
+        untimed_rows=sum(row.get("untimed") or 0 for row in observed.values()),
         watermark=_watermark(progress),
         duration_ms=progress.get("durationMs", {}).get("triggerExecution", 0),
         time=progress["timestamp"],
-        observed={name: _plain(row) for name, row in progress["observedMetrics"].items()},
+        observed={name: row for name, row in observed.items() if row},
     )
 
 
@@ -165,6 +178,8 @@ def line(batch: Batch) -> str:
         parts.append(f"state {batch.state_rows:,} rows")
     if batch.late_rows:
         parts.append(f"too late {batch.late_rows:,}")
+    if batch.untimed_rows:
+        parts.append(f"untimed {batch.untimed_rows:,}")
     if batch.watermark:
         parts.append(f"watermark {batch.watermark}")
     return ", ".join(parts)
@@ -179,7 +194,8 @@ class LiveTable(_Lines):
     """A table that is drawn anew with each batch, a line per query, for a terminal."""
 
     HEADINGS: ClassVar = (
-        *("query", "batch", "rows", "rows/s", "lag", "state", "late", "watermark", "last batch"),
+        *("query", "batch", "rows", "rows/s", "lag", "state", "late"),
+        *("untimed", "watermark", "last batch"),
     )
 
     def __init__(self, stream: IO[str]) -> None:
@@ -218,6 +234,7 @@ class Tally:
     def __init__(self) -> None:
         self._rows = 0
         self._late = 0
+        self._untimed = 0
         self._last: Batch | None = None
         self._full: Batch | None = None
 
@@ -225,6 +242,7 @@ class Tally:
         """Add a batch. Speed is that of the last one that had rows: one without has none."""
         self._rows += batch.rows
         self._late += batch.late_rows
+        self._untimed += batch.untimed_rows
         self._last = batch
         if batch.rows:
             self._full = batch
@@ -238,7 +256,7 @@ class Tally:
         lag = " ".join(f"{each:,}" for each in last.lag) or "-"
         watermark = (last.watermark or "-").removesuffix("Z").replace("T", " ")
         figures = (f"{last.batch}", f"{self._rows:,}", speed, lag)
-        state = (f"{last.state_rows:,}", f"{self._late:,}", watermark)
+        state = (f"{last.state_rows:,}", f"{self._late:,}", f"{self._untimed:,}", watermark)
         return *figures, *state, f"{last.duration_ms:,} ms"
 
 

@@ -8,7 +8,8 @@
                       is counted, and left to ``quality``    └─► Parquet
 
 A window is written once, when the watermark has passed its end: the latest time that was seen, less
-what is allowed for being late. What comes later than that is dropped, and Spark counts it.
+what is allowed for being late. What comes later than that is dropped, and counted
+(:mod:`penstock.spark.pipelines.lateness`).
 
 **Catching up.** The watermark is one for all topics. Were a backlog read in pieces, a topic that is
 read ahead would close the windows of one that is behind. So by default a batch takes all there is:
@@ -26,7 +27,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.config.units import with_unit
 from penstock.errors import ConfigError
-from penstock.spark.pipelines.payloads import HEADER_TIME, event_time, number
+from penstock.spark.pipelines.lateness import ENDS, WINDOWS_MAX
+from penstock.spark.pipelines.payloads import (
+    BROKER_TIME,
+    HEADER_TIME,
+    UNTIMED_DROP,
+    event_time,
+    number,
+    timed,
+)
 from penstock.spark.pipelines.streams import from_topics, prepare, to_both, without_own
 from penstock.spark.pipelines.table import (
     CHECKPOINT,
@@ -34,6 +43,7 @@ from penstock.spark.pipelines.table import (
     SERVERS,
     SUBSCRIBE,
     TRIGGER,
+    UNTIMED,
     Job,
     Option,
 )
@@ -49,18 +59,26 @@ about as many numbers, whatever the count."""
 FIELDS_MAX: Final = 50
 
 
-def readings(messages: DataFrame, *, fields: Sequence[str] = (), time: str = "broker") -> DataFrame:
+def readings(
+    messages: DataFrame,
+    *,
+    fields: Sequence[str] = (),
+    time: str = BROKER_TIME,
+    untimed: str = UNTIMED_DROP,
+) -> DataFrame:
     """Return ``topic``, ``field``, ``value``, ``time``: a row per number that was found.
 
     Without ``fields`` a payload is a number itself. Each batch tells in its progress, under
     ``payloads``, how many messages there were, how many had none of the fields as a number
-    (``bad``), and how many had no time that can be (``untimed``).
+    (``bad``), and how many had no usable time (``untimed``), which are dropped or have the
+    broker's.
     """
     if len(fields) > FIELDS_MAX:
         raise ConfigError(f"{len(fields)} fields are too many", f"take {FIELDS_MAX} at most")
     values = f.array(*(_value(path) for path in fields or ("",)))
     found = messages.select(
         "topic",
+        "timestamp",
         event_time(time).alias("time"),
         f.filter(values, lambda each: each["value"].isNotNull()).alias("values"),
     )
@@ -70,7 +88,8 @@ def readings(messages: DataFrame, *, fields: Sequence[str] = (), time: str = "br
         f.count_if(f.size("values") == 0).alias("bad"),
         f.count_if(f.col("time").isNull()).alias("untimed"),
     )
-    exploded = counted.where("time IS NOT NULL").select("topic", "time", f.explode("values"))
+    known = counted.withColumn("time", timed(f.col("time"), untimed)).where("time IS NOT NULL")
+    exploded = known.select("topic", "time", f.explode("values"))
     return exploded.select("topic", "col.field", "col.value", "time")
 
 
@@ -86,9 +105,15 @@ def windows(
     late_s: float = 60,
     quantiles: Sequence[float] = QUANTILES,
 ) -> DataFrame:
-    """Return a row per topic, field and window: its times, its figures, its quantiles (``p95``)."""
+    """Return a row per topic, field and window: its times, its figures, its quantiles (``p95``).
+
+    Each batch tells in its progress, under ``windows``, how many readings each window got
+    (:mod:`penstock.spark.pipelines.lateness`).
+    """
     window = f.window("time", f"{round(every_s * 1000)} milliseconds")
-    late = measured.withWatermark("time", f"{round(late_s * 1000)} milliseconds")
+    ends = f.histogram_numeric(f.unix_millis(window["end"]), f.lit(WINDOWS_MAX)).alias(ENDS)
+    counted = measured.observe("windows", ends)
+    late = counted.withWatermark("time", f"{round(late_s * 1000)} milliseconds")
     grouped = late.groupBy("topic", "field", window).agg(
         f.count("value").alias("count"),
         f.min("value").alias("min"),
@@ -117,7 +142,8 @@ def run(
     field: Sequence[str] = (),
     every: float = 60,
     late: float = 60,
-    time: str = "broker",
+    time: str = BROKER_TIME,
+    untimed: str = UNTIMED_DROP,
     quantiles: str = "0.5,0.95,0.99",
     to: str | None = None,
     path: str | None = None,
@@ -142,7 +168,7 @@ def run(
         columns=[*columns, "headers"] if time == HEADER_TIME else columns,
         maxOffsetsPerTrigger=max_rows,
     )
-    measured = readings(without_own(messages, below), fields=field, time=time)
+    measured = readings(without_own(messages, below), fields=field, time=time, untimed=untimed)
     rows = windows(measured, every_s=every, late_s=late, quantiles=_numbers(quantiles))
     more: dict[str, Any] = {"checkpoint": checkpoint, "trigger": trigger}
     return to_both(rows, name="rollup", servers=servers, to=below, path=path, **more)
@@ -181,9 +207,10 @@ JOB: Final = Job(
         Option(
             "time",
             "When it was measured: broker, header (its header time), or a field as in $.at.",
-            default="broker",
+            default=BROKER_TIME,
             metavar="WHERE",
         ),
+        UNTIMED,
         Option("quantiles", "Which quantiles.", default="0.5,0.95,0.99", metavar="NUMBERS"),
         Option(
             "to",

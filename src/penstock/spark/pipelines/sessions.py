@@ -14,7 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.spark.pipelines.payloads import BROKER_TIME, HEADER_TIME, event_time
+from penstock.spark.pipelines.payloads import (
+    BROKER_TIME,
+    HEADER_TIME,
+    UNTIMED_DROP,
+    event_time,
+    timed,
+)
 from penstock.spark.pipelines.payloads import device as device_of
 from penstock.spark.pipelines.streams import from_topics, prepare, to_both, without_own
 from penstock.spark.pipelines.table import (
@@ -24,6 +30,7 @@ from penstock.spark.pipelines.table import (
     SERVERS,
     SUBSCRIBE,
     TRIGGER,
+    UNTIMED,
     Job,
     Option,
 )
@@ -38,10 +45,24 @@ def sessions(
     late_s: float = 60,
     device: str = "topic",
     time: str = BROKER_TIME,
+    untimed: str = UNTIMED_DROP,
 ) -> DataFrame:
-    """Return ``device``, ``start``, ``end``, ``seconds``, ``count``: a row per session."""
-    named = messages.select(device_of(device).alias("device"), event_time(time).alias("time"))
-    known = named.where("device IS NOT NULL AND time IS NOT NULL")
+    """Return ``device``, ``start``, ``end``, ``seconds``, ``count``: a row per session.
+
+    Each batch tells in its progress, under ``payloads``, how many messages there were, how many
+    named no device (``bad``), and how many had no usable time (``untimed``).
+    """
+    named = messages.select(
+        "timestamp", device_of(device).alias("device"), event_time(time).alias("time")
+    )
+    counted = named.observe(
+        "payloads",
+        f.count(f.lit(1)).alias("messages"),
+        f.count_if(f.col("device").isNull()).alias("bad"),
+        f.count_if(f.col("time").isNull()).alias("untimed"),
+    )
+    with_time = counted.withColumn("time", timed(f.col("time"), untimed))
+    known = with_time.where("device IS NOT NULL AND time IS NOT NULL")
     marked = known.withWatermark("time", f"{round(late_s * 1000)} milliseconds")
     session = f.session_window("time", f"{round(gap_s * 1000)} milliseconds")
     grouped = marked.groupBy("device", session).agg(
@@ -61,6 +82,7 @@ def run(
     gap: float = 300,
     late: float = 60,
     time: str = BROKER_TIME,
+    untimed: str = UNTIMED_DROP,
     to: str | None = None,
     path: str | None = None,
     reader: str | None = None,
@@ -79,7 +101,14 @@ def run(
     messages = from_topics(
         spark, servers=servers, subscribe=subscribe, reader=reader, columns=columns
     )
-    found = sessions(without_own(messages, below), gap_s=gap, late_s=late, device=device, time=time)
+    found = sessions(
+        without_own(messages, below),
+        gap_s=gap,
+        late_s=late,
+        device=device,
+        time=time,
+        untimed=untimed,
+    )
     more: dict[str, Any] = {"checkpoint": checkpoint, "trigger": trigger, "about": "device"}
     return to_both(found, name="sessions", servers=servers, to=below, path=path, **more)
 
@@ -101,6 +130,7 @@ JOB: Final = Job(
             default=BROKER_TIME,
             metavar="WHERE",
         ),
+        UNTIMED,
         Option("to", "The topic above what is written; else sessions.", metavar="TOPIC"),
         Option("path", "A directory of Parquet files to write to.", metavar="DIR"),
         READER,

@@ -28,6 +28,7 @@ from penstock.spark.pipelines.heartbeat import HEARTBEATS
 
 __all__ = [
     "as_messages",
+    "checkpoint_of",
     "from_messages",
     "from_topics",
     "prepare",
@@ -41,6 +42,9 @@ __all__ = [
 ]
 
 FORMAT: Final = "penstock"
+
+_checkpoints: dict[str, str] = {}
+"""By run; a process starts a few."""
 
 SPARKS_SHUFFLE_PARTITIONS: Final = "200"
 """Spark's own default: right for a cluster, and two hundred small files a batch on a laptop."""
@@ -108,7 +112,14 @@ def to_parquet(
 def start(writer: DataStreamWriter, *, name: str, checkpoint: str, trigger: str) -> StreamingQuery:
     """Start a query that appends."""
     named = writer.queryName(name).outputMode("append").option("checkpointLocation", checkpoint)
-    return named.trigger(**trigger_of(trigger)).start()
+    query = named.trigger(**trigger_of(trigger)).start()
+    _checkpoints[query.runId] = checkpoint
+    return query
+
+
+def checkpoint_of(query: StreamingQuery) -> str | None:
+    """Return where a query that was started here keeps its checkpoint."""
+    return _checkpoints.get(query.runId)
 
 
 def to_both(

@@ -27,6 +27,7 @@ __all__ = [
     "SERVERS",
     "SUBSCRIBE",
     "TRIGGER",
+    "UNTIMED",
     "Job",
     "Option",
     "Outcome",
@@ -123,6 +124,14 @@ TRIGGER: Final = Option(
     "When to work: continuous, available-now (what is there, then end), or every so often (10s).",
     default="continuous",
     metavar="WHEN",
+)
+
+UNTIMED: Final = Option(
+    "untimed",
+    "Messages without a usable --time: drop and count them, or take the broker's time.",
+    "choice",
+    default="drop",
+    choices=("drop", "broker"),
 )
 
 

@@ -11,16 +11,18 @@ Where one query of a job fails, the others are ended too: a job is whole or it i
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import dropwhile
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import PenstockError
+from penstock.spark.pipelines.lateness import milliseconds, noted_watermark
 from penstock.spark.pipelines.progress import Batch, batch_of
+from penstock.spark.pipelines.streams import checkpoint_of
 
 __all__ = ["Display", "JobFailedError", "cause", "watch"]
 
@@ -78,6 +80,7 @@ class _Watched:
         self._display = display
         self._shown: tuple[int, str] = (-1, "")
         self._asked_at: tuple[int, str] = (-1, "")
+        self._watermark: tuple[int, str | None] = (-1, None)
 
     def has_failed(self) -> bool:
         return not self.query.isActive and self.query.exception() is not None
@@ -94,7 +97,17 @@ class _Watched:
         for progress in [last] if is_next else self.query.recentProgress:
             if _mark(progress) > self._shown:
                 self._shown = _mark(progress)
-                self._display.show(batch_of(progress))
+                self._display.show(batch_of(progress, self._judged_ms(progress)))
+                self._watermark = (progress["batchId"], progress["eventTime"].get("watermark"))
+
+    def _judged_ms(self, progress: Mapping[str, Any]) -> int | None:
+        """Return the watermark of the batch before: by it rows of this one were too late."""
+        batch = progress["batchId"]
+        known, watermark = self._watermark
+        if known == batch - 1 and watermark is not None:
+            return milliseconds(watermark)
+        checkpoint = checkpoint_of(self.query)
+        return None if checkpoint is None else noted_watermark(checkpoint, batch - 1)
 
     def ask_to_end(self) -> None:
         self.look()
