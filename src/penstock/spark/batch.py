@@ -14,6 +14,7 @@ from penstock.spark.history import FilesPart, LivePart, live_rows, plan, rows_of
 from penstock.spark.loss import report
 from penstock.spark.offsets import Cut, Range
 from penstock.spark.options import SourceOptions
+from penstock.spark.plain import plain_error, plain_rows
 from penstock.spark.planning import clamp, split
 from penstock.spark.reading import read_ranges
 from penstock.spark.watch import Watch, resolve, tell_missing
@@ -36,6 +37,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._schema = schema
 
+    @plain_error
     def partitions(self) -> Sequence[InputPartition]:
         """Settle the ranges, and cut them."""
         options = self._options
@@ -44,6 +46,7 @@ class BatchReader(DataSourceReader):
             return plan(options, cut)
         return [Part(part) for part in split(plan_ranges(options), cut)]
 
+    @plain_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a partition; Spark makes an empty one of its own where there is none."""
         if isinstance(partition, FilesPart):

@@ -31,7 +31,9 @@ __all__ = [
     "Places",
     "SourceOptions",
     "boolean",
+    "check_batch",
     "check_names",
+    "check_stream",
     "count_of",
     "normal",
     "option_error",
@@ -133,12 +135,53 @@ SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname", "provi
 
 def check_names(given: Collection[str], names: Collection[str]) -> None:
     """Refuse options that nobody knows, and say what may have been meant."""
-    known = {name.lower(): name for name in (*names, *ALIASES)}
+    aliases = [alias for alias, name in ALIASES.items() if name in names]
+    known = {name.lower(): name for name in (*names, *aliases)}
     for name in given:
         if name not in known and name not in SPARKS_OWN and not name.startswith("spark."):
             near = get_close_matches(name, known, 1)
             meant = f"did you mean {known[near[0]]}?" if near else "leave it out"
             raise option_error(name, "there is no such option", f"{meant} {_all(names)}")
+
+
+_OF_BATCHES: Final = (
+    "endingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "archive",
+)
+_OF_STREAMS: Final = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+)
+
+
+def check_stream(options: Mapping[str, str]) -> None:
+    """Refuse what a stream has no use for, whatever its value: it would be silently ignored."""
+    given = normal(options)
+    for name in _OF_BATCHES:
+        if name.lower() in given:
+            advice = (
+                "a stream has no end and reads only the broker: leave it out, or use spark.read"
+            )
+            raise option_error(name, "is for batch reads only", advice)
+
+
+def check_batch(options: Mapping[str, str], read: "SourceOptions") -> None:
+    """Refuse what a batch has no use for, and a start that leaves nothing to read.
+
+    For some topics, by name, that start is a way to leave them out.
+    """
+    given = normal(options)
+    for name in _OF_STREAMS:
+        if name.lower() in given:
+            advice = "a batch reads its whole range: leave it out, or use spark.readStream"
+            raise option_error(name, "is for streams only", advice)
+    if read.start.others == LATEST:
+        advice = "give earliest, an offset or a time; a batch ends at the latest by itself"
+        raise option_error("startingOffsets", "a batch that begins at the latest is empty", advice)
 
 
 def _all(names: Collection[str]) -> str:

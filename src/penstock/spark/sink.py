@@ -45,6 +45,7 @@ from penstock.spark.blocks import Blocks
 from penstock.spark.broker import CALL_S, client_of, patiently
 from penstock.spark.identity import batch_of_task, query_of_task, this_task
 from penstock.spark.options import Patience
+from penstock.spark.plain import plain_error
 from penstock.spark.sink_options import Job, SinkOptions, job_of, read_options
 from penstock.spark.sink_schema import Layout, layout_of
 from penstock.spark.staging import Part, Place, stage
@@ -223,10 +224,12 @@ class BatchWriter(DataSourceArrowWriter):
         self._job = job
         self._place = Place(job.sink, job.epoch)
 
+    @plain_error
     def write(self, iterator: Iterator[RecordBatch]) -> Staged:
         """Stage the rows of one task."""
         return self._sink.stage(self._place, iterator, query_of_task())
 
+    @plain_error
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish the job's rows, unless that has been done.
 
@@ -259,12 +262,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions, layout: Layout) -> None:
         self._sink = _Sink(options, layout)
 
+    @plain_error
     def write(self, iterator: Iterator[RecordBatch]) -> Staged:
         """Stage the rows of one task."""
         batch = batch_of_task()
         sink = self._sink.options.sink or f"spark/{batch.query}"
         return self._sink.stage(Place(sink, batch.epoch), iterator, batch.query)
 
+    @plain_error
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish the batch, unless that was done in an earlier life of the driver."""
         staged = _all_staged(messages)

@@ -19,12 +19,13 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.spark.options import (
-    LATEST,
-    Places,
     SourceOptions,
+    check_batch,
+    check_stream,
     option_error,
     source_options,
 )
+from penstock.spark.plain import plain_error
 from penstock.spark.schema import COLUMNS, struct_of
 
 if TYPE_CHECKING:
@@ -41,37 +42,36 @@ class DefaultSource(DataSource):
         """The name for ``format``."""
         return "penstock"
 
+    @plain_error
     def schema(self) -> StructType:
         """The columns that the options choose."""
         return struct_of(source_options(self.options).columns)
 
+    @plain_error
     def reader(self, schema: StructType) -> DataSourceReader:
         """Read topics as they are now."""
         from penstock.spark.batch import BatchReader  # noqa: PLC0415 - see the module
 
-        return BatchReader(*_told(self.options, schema))
+        options, columns = _told(self.options, schema)
+        check_batch(self.options, options)
+        return BatchReader(options, columns)
 
+    @plain_error
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         """Read topics as they grow."""
         from penstock.spark.stream import StreamReader  # noqa: PLC0415 - see the module
 
-        options, columns = _told(self.options, schema)
-        if options.archive is not None:
-            raise option_error(
-                "archive", "is for batch reads", "a stream reads what the broker has"
-            )
-        if options.end != Places(LATEST):
-            raise option_error(
-                "endingOffsets", "a stream has no end", "leave it out, or read a batch"
-            )
-        return StreamReader(options, columns)
+        check_stream(self.options)
+        return StreamReader(*_told(self.options, schema))
 
+    @plain_error
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Publish a table."""
         from penstock.spark.sink import batch_writer  # noqa: PLC0415 - see the module
 
         return batch_writer(self.options, schema, overwrite)
 
+    @plain_error
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's
         """Publish a table as it grows."""
         from penstock.spark.sink import stream_writer  # noqa: PLC0415 - see the module

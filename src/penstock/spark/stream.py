@@ -35,6 +35,7 @@ from penstock.spark.broker import client_of, for_all, patiently
 from penstock.spark.loss import report
 from penstock.spark.offsets import Position, Spot, decode, encode, ranges_between
 from penstock.spark.options import SourceOptions
+from penstock.spark.plain import plain_error, plain_rows
 from penstock.spark.planning import (
     Seen,
     advance,
@@ -75,6 +76,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ── Where to begin ────────────────────────────────────────────────────────────────────────
 
+    @plain_error
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Where the query begins; the same for as long as it runs, and pinned if it has a name."""
         if self._initial is None:
@@ -130,11 +132,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(options.min_rows)
         return ReadAllAvailable()
 
+    @plain_error
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Note where all topics end now; this run goes no further."""
         self._watch.look()
         self._target = dict(self._watch.topics)
 
+    @plain_error
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """Where the next batch ends; ``start`` itself if there is nothing to do.
 
@@ -237,6 +241,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ── What to read ──────────────────────────────────────────────────────────────────────────
 
+    @plain_error
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Cut a batch into tasks; what it should read and nobody has any more is reported."""
         begins, ends = decode(start), decode(end)
@@ -247,6 +252,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         report(self._options, [*losses, *more])
         return [Part(part) for part in split(ranges, ends.cut)]
 
+    @plain_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a partition, in a worker."""
         ranges = partition.ranges if isinstance(partition, Part) else ()
@@ -254,6 +260,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ── What to tell the broker ───────────────────────────────────────────────────────────────
 
+    @plain_error
     def commit(self, end: Offset) -> None:
         """Let the broker show how far we are; a broker that is away does not matter."""
         if self._options.reader is None:

@@ -54,6 +54,22 @@ def test_rows_are_what_a_client_reads_one_by_one(broker, servers, client):
         assert row["signature_verdict"] == ("verified" if signed else None)
 
 
+@pytest.mark.parametrize(
+    ("option", "fault"),
+    [
+        ({"maxOffsetsPerTrigger": 5}, "is for streams only"),
+        ({"minOffsetsPerTrigger": 5}, "is for streams only"),
+        ({"maxTriggerDelay": "5m"}, "is for streams only"),
+        ({"maxBytesPerTrigger": 5}, "is for streams only"),
+        ({"startingOffsets": "latest"}, "is empty"),
+    ],
+    ids=str,
+)
+def test_a_batch_refuses_what_only_a_stream_has(servers, option, fault):
+    with pytest.raises(ConfigError, match=fault):
+        read(servers, subscribe="t", **option)
+
+
 def test_producers_and_their_numbers_are_columns(servers, client):
     fill(client, "t", 5)
     rows = read(servers, subscribe="t", columns="producer,producer_seq")

@@ -84,9 +84,20 @@ def test_a_number_to_begin_at_needs_no_pin_and_minds_none(servers, client):
     assert payloads(stream.next()) == [2, 3, 4]
 
 
-def test_a_stream_has_no_end(servers):
-    with pytest.raises(ConfigError, match="a stream has no end"):
-        Stream(servers, subscribe="s/#", endingOffsets='{"s/1": 2}')
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"endingOffsets": '{"s/1": 2}'},
+        {"endingOffsets": "latest"},
+        {"endingOffsetsByTimestamp": "{}"},
+        {"endingTimestamp": "5"},
+        {"archive": "/a"},
+    ],
+    ids=lambda option: next(iter(option.items())),
+)
+def test_a_stream_refuses_what_only_a_batch_has(servers, option):
+    with pytest.raises(ConfigError, match="is for batch reads only"):
+        Stream(servers, subscribe="s/#", **option)
 
 
 def test_to_subscribe_to_less_and_more_again_loses_nothing_and_reads_nothing_twice(servers, client):
