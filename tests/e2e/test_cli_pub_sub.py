@@ -107,6 +107,15 @@ def test_pub_says_what_is_known_of_the_message(run, client, name, options, confi
     assert (delivery.payload.decode(), delivery.qos) == ("héllo", int(options[1]))
 
 
+@pytest.mark.parametrize(
+    "words", [["-t", "{}", "-m", "5"], ["{}", "-m", "5"], ["-t", "{}", "5"], ["-m5", "{}"]]
+)
+def test_topic_and_message_may_be_options_as_with_mosquitto_pub(run, client, name, words):
+    client.subscribe([(name, 0)])
+    assert said(run("pub", *[word.format(name) for word in words]))[0] == 0
+    assert [delivery.payload for delivery in received(client, 1)] == [b"5"]
+
+
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_each_line_of_standard_input_is_a_message(run, client, name, qos):
     client.subscribe([(name, 2)])
@@ -224,7 +233,7 @@ def test_sub_names_the_likeliest_cause_when_its_id_is_taken(broker, start, name)
     process = start(name, "-c", name)
     with connect(broker.host, broker.port, name):
         assert process.wait(20) == 1
-    cause = f"it stopped, or another client uses the id {name}; its log"
+    cause = f"another client may use the id {name}; its log"
     assert (
         process.stderr.read()
         .decode()
@@ -232,13 +241,71 @@ def test_sub_names_the_likeliest_cause_when_its_id_is_taken(broker, start, name)
     )
 
 
-def test_sub_without_an_id_suspects_nobody(name):
+@pytest.fixture(params=["restart", "kill"])
+def trouble(request):
+    """A broker of its own, and what happens to it."""
+    with Broker() as own:
+        yield own, lambda: own.restart(kill=request.param == "kill")
+
+
+@pytest.mark.parametrize("options", [(), ("-c", "keeper")], ids=["new id", "own id"])
+def test_sub_waits_for_its_broker_and_goes_on(trouble, name, options):
+    own, happen = trouble
+    subscribed = f"subscribed to {name}\n".encode()
+    command = [*SUB, "-t", name, "-v", "-n2", *options, "-p", str(own.port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stderr.readline() == subscribed
+        for number in (b"1", b"2"):
+            with connect(own.host, own.port) as client:
+                client.publish(name, number, qos=1)
+            assert process.stdout.readline() == b"%s %s\n" % (name.encode(), number)
+            if number == b"1":
+                happen()
+                while (line := process.stderr.readline()) != subscribed:
+                    assert b"waiting for it" in line
+        assert process.wait(20) == 0
+
+
+def test_a_signal_ends_sub_while_it_waits_for_its_broker(name):
     with Broker() as own:
         command = [*SUB, name, "-p", str(own.port)]
         process = subprocess.Popen(command, stderr=subprocess.PIPE)
         process.stderr.readline()
     with process:
-        assert process.stderr.read().startswith(b"penstock: the broker closed the connection; ")
+        assert process.stderr.readline().endswith(b"; waiting for it\n")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+# ── History
+
+
+def test_sub_prints_what_topics_hold_and_then_what_comes_over_a_restart(trouble):
+    own, happen = trouble
+    with connect(own.host, own.port) as client:
+        for number in range(4):
+            client.publish(f"h/{number % 2}", b"%d" % number, qos=1)
+    command = [*SUB, "h/#", "--from", "earliest", "-n", "6", "-p", str(own.port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        held = [process.stdout.readline() for _ in range(4)]
+        assert held == [b"h/0 0\n", b"h/1 1\n", b"h/0 2\n", b"h/1 3\n"], "as they were journaled"
+        happen()
+        for number, topic in ((4, "h/1"), (5, "h/new")):
+            with connect(own.host, own.port) as client:
+                client.publish(topic, b"%d" % number, qos=1)
+            assert process.stdout.readline() == b"%s %d\n" % (topic.encode(), number)
+        assert process.wait(20) == 0
+
+
+def test_history_begins_at_an_offset_or_a_time(broker, run, client, name):
+    client.publish_many([(name, b"%d" % number) for number in range(3)], qos=1)
+    done = run("sub", name, "--from", "1", "-n2", "--json", "--quiet")
+    assert [json.loads(line)["offset"] for line in done.stdout.splitlines()] == [1, 2]
+    done = run("sub", name, "--since", "99999d", "-n3", "--quiet")  # the broker's clock is virtual
+    assert done.stdout.decode() == "".join(f"{name} {number}\n" for number in range(3))
+    for place in (("--from", "7"), ("--since", "0")):
+        done = run("sub", name, *place, "-n1", "--timeout", "0.5", "--quiet")
+        assert (done.returncode, done.stdout) == (1, b"")
 
 
 def test_sub_ends_when_its_reader_has_gone(start, name):
@@ -305,12 +372,18 @@ def test_refused_publish_of_qos_0_fails_whatever_its_topic(run):
         (["sub", "a/#/b"], "'a/#/b': '#' must be the whole last level"),
         (["sub", "a", "-q", "x"], "'x' is not a valid integer"),
         (["sub", "a", "-n", "0"], "0 is not in the range x>=1"),
-        (["sub"], "Missing argument 'FILTER...'"),
+        (["sub"], "no FILTER"),
+        (["sub", "a", "--from", "newest"], "'newest' is neither `earliest` nor an offset"),
+        (["sub", "a", "--from", "1", "--since", "1m"], "which of them is the beginning?"),
+        (["sub", "a", "--from", "1", "-c", "me"], "-c is for what arrives"),
+        (["sub", "$share/g/a", "--from", "1"], "a shared subscription has no history"),
+        (["pub"], "no topic: give TOPIC MESSAGE, or -t TOPIC -m MESSAGE"),
+        (["pub", "a", "two", "words"], "a message with spaces needs quotes"),
     ],
 )
 def test_what_cannot_be_meant_is_said_before_anything_is_sent(run, arguments, message):
     status, out, err = said(run(*arguments))
-    assert (status, out) == (1, "")
+    assert (status, out) == (2, ""), "as of all commands that are not understood"
     assert message in err
     assert "Traceback" not in err
 

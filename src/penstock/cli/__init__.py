@@ -1,8 +1,10 @@
 """The one command, ``penstock``: a table of subcommands, each imported when it is called.
 
 Errors meant for the user (:class:`~penstock.errors.PenstockError`) become a line or two on standard
-error and exit status 1, and so do options that make no sense: there are two outcomes, done and not
-done. Anything else is a bug of ours and keeps its traceback.
+error and exit status 1. A command line that cannot be understood has exit status 2, as elsewhere.
+Anything else is a bug of ours and keeps its traceback.
+
+``-h`` is the host, as in the tools of MQTT and Redis; help is ``--help``, for every command.
 """
 
 import sys
@@ -55,21 +57,31 @@ class _Penstock(LazyGroup):
             ctx.exit(_EXIT_INTERRUPTED)
 
 
-@click.group(
-    cls=_Penstock, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
-)
+@click.group(cls=_Penstock, table=COMMANDS)
 @click.version_option(__version__, message="penstock %(version)s")
 def penstock() -> None:
     """Penstock, a message broker: one durable journal behind every protocol."""
 
 
+def _asks_for_help(error: click.ClickException) -> bool:
+    """Whether somebody wrote ``-h`` for help: without a host, or where there is none."""
+    return isinstance(error, click.BadOptionUsage | click.NoSuchOption) and (
+        error.option_name == "-h"
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line (``sys.argv`` unless given) and exit: 0 if it went well, else 1."""
+    """Run the command line (``sys.argv`` unless given) and exit.
+
+    0 if it went well, 1 if not, 2 if it was not understood.
+    """
     try:
         status = penstock.main(args=arguments, prog_name="penstock", standalone_mode=False)
     except click.ClickException as error:
         error.show()
-        sys.exit(1)
+        if _asks_for_help(error):
+            click.echo("-h is the host; --help shows the options.", err=True)
+        sys.exit(error.exit_code)
     except click.Abort:
         sys.exit(_EXIT_INTERRUPTED)
     sys.exit(status if isinstance(status, int) else 0)

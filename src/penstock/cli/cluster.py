@@ -27,6 +27,7 @@ from penstock.cli.administration import (
 )
 from penstock.cli.columns import columns
 from penstock.cli.connection import CONTEXT
+from penstock.cli.lazy import Group
 from penstock.cluster.status import ClusterStatus, NodeState, diagnosis, tolerance
 from penstock.config.address import Address, parse_listen
 from penstock.errors import PenstockError
@@ -57,7 +58,7 @@ _timeout_option = click.option(
 _node_argument = click.argument("node", type=click.IntRange(1, 65_535), metavar="NODE")
 
 
-@click.group(context_settings=CONTEXT)
+@click.group(cls=Group, context_settings=CONTEXT)
 def cluster() -> None:
     """Begin, join, look at and change a cluster.
 

@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from penstock.cli.columns import columns
+from penstock.cli.lazy import Group
 from penstock.cli.options import LISTED_ADVICE, configured, load_or_advise
 from penstock.config.keys import KEYS, Key, closest
 from penstock.config.load import Loaded
@@ -21,7 +22,7 @@ __all__ = ["config"]
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
-@click.group()
+@click.group(cls=Group)
 def config() -> None:
     """Check and explain the configuration."""
 

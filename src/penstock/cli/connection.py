@@ -1,7 +1,6 @@
 """What commands for a broker have in common: where it is, which client id, which names are lawful.
 
-``-h`` is the host, as everywhere in the world of MQTT; help is ``--help`` only (``CONTEXT``), also
-for the groups of such commands.
+``-h`` is the host, as in the tools of MQTT and Redis; help is ``--help`` only (``CONTEXT``).
 """
 
 from collections.abc import Callable
@@ -34,8 +33,8 @@ def client_id_option(text: str) -> Callable[[_Command], _Command]:
     return click.option("-c", "--client-id", metavar="ID", default="", help=text)
 
 
-def checked_topic(_context: click.Context, _parameter: click.Parameter, topic: str) -> str:
-    """Accept a topic that may be published to (a click callback)."""
+def checked_topic(topic: str) -> str:
+    """Accept a topic that may be published to."""
     return _checked(topic, is_filter=False)
 
 

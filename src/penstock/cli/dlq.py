@@ -22,6 +22,7 @@ from penstock.cli.administration import (
 )
 from penstock.cli.columns import columns
 from penstock.cli.connection import CONTEXT
+from penstock.cli.lazy import Group
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
@@ -34,7 +35,7 @@ PREVIEW_CHARACTERS = 60
 """How much of a payload a table shows."""
 
 
-@click.group(context_settings=CONTEXT)
+@click.group(cls=Group, context_settings=CONTEXT)
 def dlq() -> None:
     """Look at dead letters, send them back or drop them."""
 

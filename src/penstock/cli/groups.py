@@ -21,6 +21,7 @@ from penstock.cli.administration import (
 )
 from penstock.cli.columns import columns
 from penstock.cli.connection import CONTEXT
+from penstock.cli.lazy import Group
 from penstock.config.units import with_unit
 from penstock.obs.log import printable
 
@@ -31,7 +32,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _PLACE = "earliest|latest|OFFSET|TIME"
 
 
-@click.group(context_settings=CONTEXT)
+@click.group(cls=Group, context_settings=CONTEXT)
 def groups() -> None:
     """Look at and steer those who work on topics."""
 

@@ -27,6 +27,7 @@ from penstock.cli.administration import (
 from penstock.cli.columns import columns
 from penstock.cli.connection import CONTEXT
 from penstock.cli.key_files import DeviceKey, KeyFiles
+from penstock.cli.lazy import Group
 from penstock.config.units import with_unit
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
@@ -72,7 +73,7 @@ _force_option = click.option("--force", is_flag=True, help="Overwrite files that
 _key_id_argument = click.argument("key_id", type=click.IntRange(1, KEY_ID_MAX), metavar="ID")
 
 
-@click.group(context_settings=CONTEXT)
+@click.group(cls=Group, context_settings=CONTEXT)
 def keys() -> None:
     """Make, register, revoke and replace the keys that devices sign with."""
 

@@ -1,19 +1,61 @@
-"""A group of commands that are imported when they are called.
+"""Groups of commands: what is like a mistyped name is offered, and some import a command late.
 
-A producer on a small machine should not pay for importing a server. So a group holds a table of
-names, not functions, and the one-line help as well, for ``--help`` must not import anything either.
+A producer on a small machine should not pay for importing a server. So a ``LazyGroup`` holds a
+table of names, not functions, and the one-line help as well, for ``--help`` must not import
+anything either.
 """
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 import click
 
-__all__ = ["LazyGroup"]
+__all__ = ["Group", "LazyGroup"]
+
+SYNONYMS: Final = {
+    "publish": "pub",
+    "subscribe": "sub",
+    "start": "serve",
+    "server": "serve",
+    "run": "serve",
+    "broker": "serve",
+    "info": "status",
+    "ls": "list",
+    "rm": "delete",
+    "remove": "delete",
+    "create": "new",
+    "messages": "read",
+    "topic": "topics",
+    "connections": "clients",
+    "jobs": "queue",
+}
+"""What other tools call it; offered where there is such a command and nothing is spelled alike."""
 
 
-class LazyGroup(click.Group):
+class Group(click.Group):
+    """A group that offers the commands whose names are like one that it does not have."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one may have been meant."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            ctx.fail(_unknown(name, self.list_commands(ctx)))
+        return super().resolve_command(ctx, args)
+
+
+def _unknown(name: str, commands: list[str]) -> str:
+    alike = get_close_matches(name.lower(), commands, n=2, cutoff=0.7)
+    if not alike and SYNONYMS.get(name.lower()) in commands:
+        alike = [SYNONYMS[name.lower()]]
+    hint = f" Did you mean {' or '.join(alike)}?" if alike else ""
+    return f"No such command {name!r}.{hint}"
+
+
+class LazyGroup(Group):
     """A group whose commands stand in a table: name → where it is, and what ``--help`` says."""
 
     def __init__(self, *arguments: Any, table: Mapping[str, tuple[str, str]], **more: Any) -> None:

@@ -48,8 +48,9 @@ class _Outcome(msgspec.Struct):
 
 
 @click.command(context_settings=CONTEXT)
-@click.argument("topic", callback=checked_topic)
-@click.argument("message", required=False)
+@click.argument("words", nargs=-1, metavar="[TOPIC] [MESSAGE]")
+@click.option("-t", "--topic", help="Publish to TOPIC, in place of the argument.")
+@click.option("-m", "--message", help="Publish MESSAGE, in place of the argument.")
 @connection_options
 @click.option("-q", "--qos", type=click.IntRange(0, 2), default=0, show_default=True)
 @click.option("-r", "--retain", is_flag=True, help="Have the broker keep it for new subscribers.")
@@ -61,9 +62,10 @@ class _Outcome(msgspec.Struct):
 @click.option("--quiet", is_flag=True, help="Say nothing but errors.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as a JSON object.")
 def pub(
-    topic: str,
-    message: str | None,
+    words: tuple[str, ...],
     *,
+    topic: str | None,
+    message: str | None,
     host: str,
     port: int,
     qos: int,
@@ -81,6 +83,7 @@ def pub(
     Exits with 0 once the broker has confirmed everything (QoS 1 and 2) or has read everything and
     refused nothing (QoS 0), else with 1.
     """
+    topic, message = _named(words, topic, message)
     payload = _payload(message, file, null=null, lines=lines)
     outcome = _Outcome(topic, qos, retain)
     try:
@@ -99,6 +102,22 @@ def pub(
 
 
 # ── What to publish ───────────────────────────────────────────────────────────────────────────
+
+
+def _named(
+    words: tuple[str, ...], topic: str | None, message: str | None
+) -> tuple[str, str | None]:
+    """Take topic and message from options, and what is missing from the arguments, in order."""
+    rest = list(words)
+    if topic is None:
+        if not rest:
+            raise click.UsageError("no topic: give TOPIC MESSAGE, or -t TOPIC -m MESSAGE")
+        topic = rest.pop(0)
+    if message is None and rest:
+        message = rest.pop(0)
+    if rest:
+        raise click.UsageError(f"{rest[0]!r} is too much: a message with spaces needs quotes")
+    return checked_topic(topic), message
 
 
 def _payload(

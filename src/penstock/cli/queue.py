@@ -28,6 +28,7 @@ from penstock.cli.administration import (
 )
 from penstock.cli.columns import columns
 from penstock.cli.connection import CONTEXT
+from penstock.cli.lazy import Group
 from penstock.cli.lines import READ_BYTES, in_lines
 from penstock.client import connect
 from penstock.config.units import with_unit, without_unit
@@ -42,7 +43,7 @@ PREVIEW_CHARACTERS = 60
 """How much of a payload a table shows."""
 
 
-@click.group(context_settings=CONTEXT)
+@click.group(cls=Group, context_settings=CONTEXT)
 def queue() -> None:
     """Look at, steer and fill topics that are worked on."""
 

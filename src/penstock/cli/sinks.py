@@ -21,6 +21,7 @@ from penstock.cli.administration import (
 )
 from penstock.cli.columns import columns
 from penstock.cli.connection import CONTEXT
+from penstock.cli.lazy import Group
 from penstock.client import connect
 from penstock.client.queue.values import Sink
 from penstock.errors import PenstockError
@@ -33,7 +34,7 @@ NOTE_CHARACTERS = 60
 """How much of a name and a note a table shows."""
 
 
-@click.group(invoke_without_command=True, context_settings=CONTEXT)
+@click.group(cls=Group, invoke_without_command=True, context_settings=CONTEXT)
 @json_option
 @administered
 @click.pass_context

@@ -18,8 +18,6 @@ SUBCOMMANDS: Final = {
 """Subcommand → where it is, and what ``--help`` says about it."""
 
 
-@click.group(
-    cls=LazyGroup, table=SUBCOMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
-)
+@click.group(cls=LazyGroup, table=SUBCOMMANDS)
 def spark() -> None:
     """Run data pipelines on Spark."""

@@ -14,7 +14,7 @@ LOOK_S = 1.0
 """How often it is looked whether all of them still run."""
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True)
 @click.option("--cores", type=click.IntRange(1), default=1, show_default=True, help="Of a worker.")
 @click.option("--memory", default="1g", show_default=True, help="Of a worker, for its executors.")

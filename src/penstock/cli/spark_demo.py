@@ -45,7 +45,7 @@ class _Narrator:
         self._status.stop()
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.option(
     "--minutes", type=float, default=2.0, show_default=True, help="How long the fleet speaks."
 )

@@ -10,7 +10,7 @@ from penstock.spark.doctor import Finding, examine
 __all__ = ["doctor"]
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.option(
     "--servers", metavar="HOST:PORT,...", help="A broker to look for; any of its listeners."
 )

@@ -38,7 +38,6 @@ class _Jobs(LazyGroup):
     table=JOBS,
     invoke_without_command=True,
     subcommand_metavar="NAME [OPTIONS]",
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option("--list", "is_list", is_flag=True, help="List the jobs there are.")
 @json_option
@@ -76,8 +75,7 @@ def command_of(found: Job) -> click.Command:
     command: Callable[..., Any] = callback
     for decorate in reversed([*map(_flag, found.options), *_COMMON]):
         command = decorate(command)
-    settings: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
-    make = click.command(found.name, help=found.run.__doc__, context_settings=settings)
+    make = click.command(found.name, help=found.run.__doc__)
     return make(command)
 
 

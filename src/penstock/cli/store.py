@@ -5,13 +5,14 @@ from pathlib import Path
 import click
 import msgspec
 
+from penstock.cli.lazy import Group
 from penstock.config.schema import Config
 from penstock.store.verify import VerifyReport, verify
 
 __all__ = ["store"]
 
 
-@click.group()
+@click.group(cls=Group)
 def store() -> None:
     """Look after a data directory."""
 

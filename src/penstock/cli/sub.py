@@ -7,48 +7,77 @@ last one ended, and ``-n COUNT`` takes exactly COUNT; the next stays at the brok
 Once the broker has confirmed the subscription, a line on standard error says so: from here on
 nothing is missed. Standard output has messages and nothing else.
 
+**When the broker goes away** the command waits for it and subscribes again, without end or until
+``--timeout``; only the first connection must succeed. If the broker is still there, it has thrown
+us out. Then a client that chose its id ends: another one has it, and both would go on throwing each
+other out.
+
+**With ``--from`` or ``--since``** the journal is read instead (``journal``), by the queue protocol:
+what topics hold, then what comes, each message once, also over a restart of the broker.
+
 SIGINT and SIGTERM do not interrupt: they make a file descriptor readable, which the client watches
 next to its socket. What has been written is acknowledged, then we say goodbye. A second signal does
 interrupt, should the reader of our output have stopped reading.
 """
 
-import os
+import select
 import signal
-import stat
 import sys
-from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from math import inf
+from random import random
 from time import monotonic
-from types import FrameType
 from typing import Final, TypeAlias
 
 import click
-import msgspec
 
 from penstock.cli.connection import CONTEXT, checked_filters, client_id_option, connection_options
+from penstock.cli.interrupts import discard_output, signals_as_input, watchable
+from penstock.cli.journal import Journal, Place, place_options
+from penstock.cli.message_lines import delivery_json, delivery_text, record_json, record_text
 from penstock.client import (
+    Backoff,
     Client,
+    ClientError,
     ConnectionLostError,
     Delivery,
     RefusedError,
     ReplyTimeoutError,
+    UnreachableError,
     connect,
 )
+from penstock.client.dial import dial
+from penstock.config.address import Address
 
 __all__ = ["sub"]
 
 REFUSED: Final = 0x80
 """The return code of SUBACK for a filter that was not accepted."""
 
+BACKOFF: Final = Backoff(first_s=0.1, longest_s=5.0)
+
+LOOK_S: Final = 1.0
+"""How long the broker may keep us waiting for news of the journal."""
+
+_AWAY: Final = (ConnectionLostError, ReplyTimeoutError, UnreachableError)
+"""What a broker that was stopped, killed or cut off looks like."""
+
 _Show: TypeAlias = Callable[[Delivery], bytes]
 """Makes a delivery one line."""
 
 
 @click.command(context_settings=CONTEXT)
-@click.argument("filters", nargs=-1, required=True, metavar="FILTER...", callback=checked_filters)
+@click.argument("filters", nargs=-1, metavar="[FILTER]...", callback=checked_filters)
+@click.option(
+    "-t",
+    "--topic",
+    "more_filters",
+    multiple=True,
+    metavar="FILTER",
+    callback=checked_filters,
+    help="Subscribe to FILTER; may be repeated. The same as the argument.",
+)
 @connection_options
 @click.option(
     "-q",
@@ -62,6 +91,7 @@ _Show: TypeAlias = Callable[[Delivery], bytes]
     "Keep a session under this name at the broker, so that nothing published with QoS 1 or 2 is"
     " missed between runs. Without it, a run sees only what arrives meanwhile."
 )
+@place_options
 @click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after COUNT messages.")
 @click.option(
     "--timeout",
@@ -70,41 +100,156 @@ _Show: TypeAlias = Callable[[Delivery], bytes]
     metavar="SECONDS",
     help="Stop after SECONDS; exit status 1 if COUNT was not reached.",
 )
+@click.option("-v", "--verbose", is_flag=True, help="Print topics too: always done.")
 @click.option("--quiet", is_flag=True, help="Do not say when the subscription is in place.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object per message.")
 def sub(
     filters: tuple[str, ...],
     *,
+    more_filters: tuple[str, ...],
     host: str,
     port: int,
     qos: int,
     client_id: str,
+    begin: int | None,
+    since: float | None,
     count: int | None,
     timeout_s: float | None,
+    verbose: bool,  # noqa: ARG001 - for those who know mosquitto_sub
     quiet: bool,
     as_json: bool,
 ) -> None:
     r"""Subscribe to FILTERs and print `topic payload`, a line per message.
 
     Control characters are shown as \n or \x1b, a payload that is not UTF-8 as hex:..., so that a
-    message is always one line; --json loses nothing. Ctrl-C ends it, with exit status 0.
+    message is always one line; --json loses nothing. When the broker is restarted, sub waits for it
+    and goes on. Ctrl-C ends it, with exit status 0.
+
+    With --from or --since it prints what the topics hold first, as far back as the journal goes.
     """
-    show: _Show = _as_json if as_json else _as_text
-    deadline = inf if timeout_s is None else monotonic() + timeout_s
+    wanted = filters + more_filters
+    if not wanted:
+        raise click.UsageError("no FILTER: say what to subscribe to, as in `penstock sub '#'`")
+    output = _Output(count, inf if timeout_s is None else monotonic() + timeout_s, quiet=quiet)
     try:
-        with connect(host, port, client_id, clean_session=not client_id) as client:
-            _subscribe(client, filters, qos)
-            with _signals_as_input() as stop:
-                if not quiet:
-                    click.echo(f"subscribed to {', '.join(filters)}", err=True)
-                printed = _print_deliveries(client, show, count, deadline, stop)
+        if begin is None and since is None:
+            listening = _Listening(Address(host, port), wanted, qos, client_id, output)
+            listening.run(delivery_json if as_json else delivery_text)
+        else:
+            _check_place(wanted, client_id, begin, since)
+            _follow(Address(host, port), wanted, Place(begin or 0, since), output, as_json=as_json)
     except BrokenPipeError:
-        _discard_output()
+        discard_output()
         return
-    except ConnectionLostError as error:
-        raise _with_suspect(error, client_id) from error
-    if count is not None and printed < count and monotonic() >= deadline:
-        raise ReplyTimeoutError(f"{printed:,} of {count:,} messages came within {timeout_s:g} s")
+    if output.is_short():
+        raise ReplyTimeoutError(
+            f"{output.printed:,} of {count:,} messages came within {timeout_s:g} s"
+        )
+
+
+class _Output:
+    """What was printed, and how much may be."""
+
+    def __init__(self, count: int | None, deadline: float, *, quiet: bool) -> None:
+        self.deadline = deadline
+        self.printed = 0
+        self._count = count
+        self._is_quiet = quiet
+
+    @property
+    def left(self) -> int | None:
+        """How many messages more are wanted; None: any number."""
+        return None if self._count is None else self._count - self.printed
+
+    @property
+    def is_done(self) -> bool:
+        return self.left == 0
+
+    def is_short(self) -> bool:
+        """Whether the time was over first."""
+        return bool(self.left) and monotonic() >= self.deadline
+
+    def write(self, lines: list[bytes]) -> None:
+        sys.stdout.buffer.write(b"".join([line + b"\n" for line in lines]))
+        sys.stdout.buffer.flush()
+        self.printed += len(lines)
+
+    def note(self, line: str) -> None:
+        """Say something beside the messages."""
+        if not self._is_quiet:
+            click.echo(line, err=True)
+
+
+# ── What arrives ──────────────────────────────────────────────────────────────────────────────
+
+
+class _Listening:
+    """A subscription by MQTT that outlives its broker."""
+
+    def __init__(
+        self, server: Address, filters: tuple[str, ...], qos: int, client_id: str, output: _Output
+    ) -> None:
+        self._server = server
+        self._filters = filters
+        self._qos = qos
+        self._client_id = client_id
+        self._output = output
+        self._attempts = 0
+        """In vain, since the broker went away."""
+        self._was_there = False
+
+    def run(self, show: _Show) -> None:
+        """Print until there is enough, the time is over, or a signal has come."""
+        with signals_as_input() as stop:
+            while True:
+                try:
+                    self._listen(show, stop)
+                except _AWAY as error:
+                    self._lost(error)
+                else:
+                    return
+                if self._waits_in_vain(stop):
+                    return
+
+    def _listen(self, show: _Show, stop: int) -> None:
+        server, has_session = self._server, bool(self._client_id)
+        with connect(
+            server.host, server.port, self._client_id, clean_session=not has_session
+        ) as client:
+            _subscribe(client, self._filters, self._qos)
+            self._output.note(f"subscribed to {', '.join(self._filters)}")
+            self._was_there, self._attempts = True, 0
+            wake = [stop, *watchable(sys.stdout.buffer.fileno())]
+            while not self._output.is_done:
+                left_s = self._output.deadline - monotonic()
+                deliveries = client.receive(self._output.left, left_s, wake)
+                if not deliveries:
+                    break
+                self._output.write([show(delivery) for delivery in deliveries])
+
+    def _lost(self, error: ClientError) -> None:
+        """Go on only if the broker was there and is not."""
+        if not self._was_there:
+            raise error
+        if self._client_id and isinstance(error, ConnectionLostError) and self._is_there():
+            raise _with_suspect(error, self._client_id) from error
+        if not self._attempts:
+            self._output.note(f"{error.message}; waiting for it")
+        self._attempts += 1
+
+    def _is_there(self) -> bool:
+        try:
+            dial(self._server.host, self._server.port, timeout_s=1.0).close()
+        except UnreachableError:
+            return False
+        return True
+
+    def _waits_in_vain(self, stop: int) -> bool:
+        """Pause; tell whether a signal or the deadline came first."""
+        pause_s = BACKOFF.pause_s(self._attempts - 1, random())  # noqa: S311 - no secret
+        left_s = max(0.0, self._output.deadline - monotonic())
+        has_signal = bool(select.select([stop], [], [], min(pause_s, left_s))[0])
+        return has_signal or monotonic() >= self._output.deadline
 
 
 def _subscribe(client: Client, filters: tuple[str, ...], qos: int) -> None:
@@ -116,107 +261,56 @@ def _subscribe(client: Client, filters: tuple[str, ...], qos: int) -> None:
 
 def _with_suspect(error: ConnectionLostError, client_id: str) -> ConnectionLostError:
     """Name the likeliest cause where the id was chosen: a second run of the same command."""
-    if not client_id:
-        return error
-    what = f"{error.message}: it stopped, or another client uses the id {client_id}"
+    what = f"{error.message}: another client may use the id {client_id}"
     return ConnectionLostError(what, error.advice)
 
 
-def _print_deliveries(
-    client: Client,
-    show: _Show,
-    count: int | None,
-    deadline: float,
-    stop: int,
-) -> int:
-    """Print until ``count``, the deadline or ``stop``; return how many were printed."""
-    output = sys.stdout.buffer
-    wake = [stop, *_watchable(output.fileno())]
-    printed = 0
-    while count is None or printed < count:
-        left = None if count is None else count - printed
-        deliveries = client.receive(left, deadline - monotonic(), wake)
-        if not deliveries:
-            break
-        output.write(b"".join([show(delivery) + b"\n" for delivery in deliveries]))
-        output.flush()
-        printed += len(deliveries)
-    return printed
+# ── What the journal holds ────────────────────────────────────────────────────────────────────
 
 
-def _watchable(descriptor: int) -> list[int]:
-    """Return it if it is a pipe: only of a pipe can we see that its reader has gone."""
-    return [descriptor] if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else []
+def _check_place(
+    filters: tuple[str, ...], client_id: str, begin: int | None, since: float | None
+) -> None:
+    if begin is not None and since is not None:
+        raise click.UsageError("--from and --since: which of them is the beginning?")
+    if client_id:
+        raise click.UsageError("-c is for what arrives; --from and --since read the journal")
+    if any(each.startswith("$share/") for each in filters):
+        raise click.UsageError("a shared subscription has no history; penstock queue and groups")
 
 
-# ── Lines ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def _as_text(delivery: Delivery) -> bytes:
-    try:
-        payload = _one_line(delivery.payload.decode())
-    except UnicodeDecodeError:
-        payload = f"hex:{delivery.payload.hex()}"
-    return f"{_one_line(delivery.topic)} {payload}".encode()
-
-
-def _one_line(text: str) -> str:
-    """Escape what would end the line or command the terminal; a tab is harmless."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() or char == "\t" else char.encode("unicode_escape").decode()
-        for char in text
-    )
-
-
-def _as_json(delivery: Delivery) -> bytes:
-    try:
-        payload = {"payload": delivery.payload.decode()}
-    except UnicodeDecodeError:
-        payload = {"payload_base64": b64encode(delivery.payload).decode()}
-    return msgspec.json.encode(
-        {
-            "topic": delivery.topic,
-            **payload,
-            "qos": delivery.qos,
-            "retain": delivery.retain,
-            "dup": delivery.dup,
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        }
-    )
-
-
-# ── The end ───────────────────────────────────────────────────────────────────────────────────
+def _follow(
+    server: Address, filters: tuple[str, ...], place: Place, output: _Output, *, as_json: bool
+) -> None:
+    """Print what there is, then what comes, until there is enough."""
+    show = record_json if as_json else record_text
+    with connect([str(server)]) as client, _signals_as_interrupts():
+        journal = Journal(client, filters, place)
+        output.note(f"reading {', '.join(filters)}")
+        records = journal.held()
+        is_away = False
+        while not output.is_done and monotonic() < output.deadline:
+            try:
+                for record in records:
+                    output.write([show(record)])
+                    if output.is_done or monotonic() >= output.deadline:
+                        return
+                is_away = False
+                records = journal.news(min(LOOK_S, max(0.0, output.deadline - monotonic())))
+            except _AWAY as error:
+                if not is_away:
+                    output.note(f"{error.message}; waiting for it")
+                is_away = True
+                records = journal.held()
 
 
 @contextmanager
-def _signals_as_input() -> Iterator[int]:
-    """Give a file descriptor that can be read once SIGINT or SIGTERM has come."""
-    reading, writing = os.pipe()
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    def note(_number: int, _frame: FrameType | None) -> None:
-        os.write(writing, b"!")
-        restore()
-
-    for number in before:
-        signal.signal(number, note)
+def _signals_as_interrupts() -> Iterator[None]:
+    """End the block when SIGINT or SIGTERM comes. What is printed is printed by then."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        yield reading
+        yield
+    except KeyboardInterrupt:
+        pass
     finally:
-        restore()
-        os.close(reading)
-        os.close(writing)
-
-
-def _discard_output() -> None:
-    """Our reader has gone, as ``head`` does: let the interpreter's last flush go nowhere."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+        signal.signal(signal.SIGTERM, before)

@@ -42,8 +42,21 @@ def test_version_is_printed():
     assert CliRunner().invoke(cli.penstock, ["--version"]).stdout == f"penstock {__version__}\n"
 
 
-def test_unknown_command_is_a_usage_error():
-    assert CliRunner().invoke(cli.penstock, ["sevre"]).exit_code == 2
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["sevre"], "Did you mean serve?"),
+        (["publish"], "Did you mean pub?"),
+        (["queue", "lits"], "Did you mean list?"),
+        (["groups", "rm"], "Did you mean delete?"),
+        (["spark", "dockter"], "Did you mean doctor?"),
+        (["xyz"], "No such command 'xyz'."),
+    ],
+)
+def test_of_an_unknown_command_the_nearest_is_offered(words, hint):
+    result = CliRunner().invoke(cli.penstock, words)
+    assert result.exit_code == 2
+    assert result.stderr.endswith(f"{hint}\n")
 
 
 def test_main_exits_with_the_status_of_the_command(capsys):
@@ -51,6 +64,31 @@ def test_main_exits_with_the_status_of_the_command(capsys):
         cli.main(["--version"])
     assert caught.value.code == 0
     assert capsys.readouterr().out == f"penstock {__version__}\n"
+
+
+@pytest.mark.parametrize("words", [["sevre"], ["pub", "-q", "9"], ["serve", "--no-such"]])
+def test_what_is_not_understood_ends_with_2(words, capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(words)
+    assert caught.value.code == 2
+    assert "Error: " in capsys.readouterr().err
+
+
+def every_command(command=cli.penstock, path=()):
+    """Every command, by the words that call it."""
+    yield path
+    if isinstance(command, click.Group):
+        for name in command.list_commands(None):
+            yield from every_command(command.get_command(None, name), (*path, name))
+
+
+@pytest.mark.parametrize("path", list(every_command()), ids=" ".join)
+def test_h_is_never_help_and_says_what_is(path, capsys):
+    """Help for one command and the host for the next would be a trap."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main([*path, "-h"])
+    assert caught.value.code == 2
+    assert "-h is the host; --help shows the options." in capsys.readouterr().err
 
 
 def every_group(group=cli.penstock, path=()):
@@ -68,13 +106,6 @@ def test_in_a_list_of_commands_each_is_told_in_a_whole_sentence(path):
     lines = shown.partition("\nCommands:\n")[2].splitlines()
     assert lines
     assert [line for line in lines if not line.endswith(".") or line.endswith("...")] == []
-
-
-@pytest.mark.parametrize("group", ["queue", "groups", "dlq", "keys"])
-def test_h_is_the_host_and_never_help_where_a_broker_is_asked(group):
-    """Help for one and the host for the other would be a trap."""
-    assert CliRunner().invoke(cli.penstock, [group, "-h"]).exit_code == 2
-    assert "-h, --host" in CliRunner().invoke(cli.penstock, [group, "list", "--help"]).stdout
 
 
 def test_help_lists_all_commands_and_imports_none():

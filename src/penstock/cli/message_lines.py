@@ -1,0 +1,65 @@
+"""Messages as lines on standard output: for people, or as JSON for programs."""
+
+from base64 import b64encode
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.client import Delivery
+
+if TYPE_CHECKING:  # what MQTT brings needs no protobuf
+    from penstock.client import Record
+
+__all__ = ["delivery_json", "delivery_text", "record_json", "record_text"]
+
+
+def delivery_text(delivery: Delivery) -> bytes:
+    """Write ``topic payload``."""
+    return _text(delivery.topic, delivery.payload)
+
+
+def delivery_json(delivery: Delivery) -> bytes:
+    """Write all that MQTT says of a message, and when it came."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    flags = {"qos": delivery.qos, "retain": delivery.retain, "dup": delivery.dup}
+    return _json(delivery.topic, delivery.payload, flags | {"time": now})
+
+
+def record_text(record: "Record") -> bytes:
+    """Write ``topic payload``."""
+    return _text(record.topic, record.payload)
+
+
+def record_json(record: "Record") -> bytes:
+    """Write what the journal has of a message."""
+    time = datetime.fromtimestamp(record.ts_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    place = {"offset": record.offset, "sequence": record.sequence, "time": time}
+    headers = [[name, value.decode("utf-8", "backslashreplace")] for name, value in record.headers]
+    return _json(record.topic, record.payload, place | ({"headers": headers} if headers else {}))
+
+
+def _text(topic: str, payload: bytes) -> bytes:
+    try:
+        shown = _one_line(payload.decode())
+    except UnicodeDecodeError:
+        shown = f"hex:{payload.hex()}"
+    return f"{_one_line(topic)} {shown}".encode()
+
+
+def _one_line(text: str) -> str:
+    """Escape what would end the line or command the terminal; a tab is harmless."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char == "\t" else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def _json(topic: str, payload: bytes, more: dict[str, Any]) -> bytes:
+    try:
+        shown = {"payload": payload.decode()}
+    except UnicodeDecodeError:
+        shown = {"payload_base64": b64encode(payload).decode()}
+    return msgspec.json.encode({"topic": topic, **shown, **more})
