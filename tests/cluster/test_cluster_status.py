@@ -73,6 +73,23 @@ def test_node_without_a_leader_counts_itself_among_the_reachable():
     assert "an election is under way" in diagnosis(with_another)
 
 
+def test_nodes_that_are_up_and_out_of_reach_need_no_start():
+    found = msgspec.structs.replace(led(3, silent={2, 3}), leader=0)
+    up, down = found.members[1:]
+    half = (found.members[0], msgspec.structs.replace(up, answers=True), down)
+    said = diagnosis(msgspec.structs.replace(found, members=half))
+    assert "1 of 3 nodes reachable; node 2 is up, but not reachable from here" in said
+    assert "start the others (3)" in said
+
+
+def test_emptied_node_that_was_removed_is_not_to_be_removed_again():
+    lost = ClusterStatus(node_id=2, state=NodeState.WAITING, emptied_of="ab")
+    assert "then remove node 2" in unreadiness(lost)
+    gone = msgspec.structs.replace(lost, was_removed=True)
+    assert "then remove" not in unreadiness(gone)
+    assert "was removed from cluster ab: stop it" in diagnosis(gone)
+
+
 def test_follower_refers_to_the_leader_for_how_others_are():
     assert diagnosis(msgspec.structs.replace(led(3), leader=2)).startswith("node 2 leads")
 

@@ -2,8 +2,9 @@
 
 import pytest
 
+from penstock.cluster.frames import Member
 from penstock.cluster.log_view import RECENT_ENTRIES_MAX
-from penstock.errors import StorageForeign, StorageFull
+from penstock.errors import PenstockError, StorageForeign, StorageFull
 from penstock.store.batch import Batch
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import RetentionRules
@@ -120,6 +121,33 @@ async def test_a_node_that_listens_waits_to_be_told_its_cluster(bench: Bench) ->
     node.replica.bootstrap([node.member], answers.append)
     await until(lambda: len(answers) == 2)
     assert answers == [None, None]
+
+
+async def test_a_cluster_that_has_just_begun_waits_for_its_first_leader(bench: Bench) -> None:
+    """However long the nodes had waited before: nobody is told that there is no quorum."""
+    first, second = bench.node(1), bench.node(2)
+    assert first.replica._leaderless_at is not None
+    first.replica._leaderless_at -= 3_600
+    begun: list[object] = []
+    first.replica.bootstrap(
+        [first.member, second.member], lambda _error: begun.append(first.replica.is_writable)
+    )
+    await until(lambda: begun)
+    assert begun == [True]
+
+
+async def test_a_lone_broker_says_why_it_begins_no_cluster_and_what_to_do(bench: Bench) -> None:
+    node = bench.node(1, peer_listen="")
+    answers: list[PenstockError | None] = []
+    three = [Member(number, f"10.0.0.{number}:7700") for number in (1, 2, 3)]
+    for genesis in (three, three[1:], three[:1]):
+        node.replica.bootstrap(genesis, answers.append)
+    await until(lambda: len(answers) == 3)
+    for refused in answers[:2]:
+        assert refused is not None
+        assert "stands alone" in refused.message
+        assert "--peer-listen" in refused.advice
+    assert answers[2] is None
 
 
 async def test_the_core_is_told_of_all_that_it_was_not_asked_however_many(bench: Bench) -> None:

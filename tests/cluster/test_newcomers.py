@@ -73,6 +73,7 @@ async def test_a_new_node_takes_the_place_of_one_that_lost_its_disk(bench: Bench
     await until(lambda: new.stored() == [b"1"])
     await until(lambda: errors == [None, None])
     assert "healthy" in diagnosis(leader.replica.status())
+    await until(lambda: "was removed from cluster" in unreadiness(lost.replica.status()))
 
 
 async def test_a_new_node_is_not_taken_for_one_that_lost_its_disk(bench: Bench) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.cluster.frames import Forward, ForwardRefused, Frame, Member, RaftFrame
 from penstock.cluster.record import encode_record, genesis_record
+from penstock.cluster.status import MemberStatus
 from penstock.errors import ClusterError, LeadershipLost, NoQuorum
 from penstock.raft.types import Message, MessageKind, NodeId
 from penstock.store.batch import Batch, Segment
@@ -497,6 +498,25 @@ async def test_an_error_of_the_disk_ends_a_node_of_a_cluster(bench: Bench) -> No
     await until(lambda: follower.failures)
     await other.write(b"2")
     assert follower.line.applied == []
+
+
+async def test_new_leader_does_not_guess_how_far_an_absent_node_is(bench: Bench) -> None:
+    nodes = await bench.cluster(3)
+    leader = await bench.leader()
+    away, other = others(nodes, leader)
+    await leader.write(b"1")
+    away.kill()
+    leader.replica.transfer(other.id, lambda _error: None)
+    await until(lambda: other.replica.is_leader)
+    await other.write(b"2")
+    await until(lambda: _seen(other, away).is_active is False)
+    assert (_seen(other, away).match, _seen(other, away).lag) == (None, None)
+    away.start()
+    await until(lambda: _seen(other, away).lag == 0)
+
+
+def _seen(node: Node, member: Node) -> MemberStatus:
+    return next(m for m in node.replica.status().members if m.id == member.id)
 
 
 async def test_status_says_how_each_node_is(bench: Bench) -> None:

@@ -61,7 +61,10 @@ def test_node_whose_disk_is_full_ends_and_says_so_while_the_others_go_on(trio):
             filler.publish("fill", bytes(200_000), qos=1)
     status, _, _ = node.wait_stopped()
     assert status == 74
-    assert "node_ends" in node.log_path.read_text()
+    log = node.log_path.read_text()
+    assert "node_ends" in log
+    assert "Make room on the disk of the data directory, then start the node again" in log
+    assert "by itself" not in log.partition("node_ends")[2]
     del trio.running[full]
     with mqtt(trio, leader, "after") as after:
         after.publish("fill", b"two of three are enough", qos=1)

@@ -80,7 +80,8 @@ CLUSTER: tuple[Metric, ...] = (
     Metric(
         "penstock_raft_follower_lag",
         "gauge",
-        "Entries that a node does not have yet; on the leader only.",
+        "Entries that a node does not have yet; on the leader only, and only if it has heard from"
+        " the node since it leads.",
         _lags,
         "node",
     ),

@@ -82,8 +82,18 @@ def status(*, as_json: bool, broker: Administration) -> None:
 
 
 def _show(broker: Administration, *, as_json: bool) -> None:
-    found = _seen(broker)
-    say(_document(found), _table(found), as_json=as_json)
+    own = _status_of(broker)
+    found = _seen_from(broker, own)
+    is_cut_off = own.state is NodeState.MEMBER and not own.leader and bool(found.leader)
+    text = f"{_table(found)}\n\n{_cut_off(own)}" if is_cut_off else _table(found)
+    say({**_document(found), "asked": own.node_id, "is_cut_off": is_cut_off}, text, as_json=as_json)
+
+
+def _cut_off(own: ClusterStatus) -> str:
+    return (
+        f"node {own.node_id}, which was asked, hears of no leader: it is cut off from the others;"
+        " look at the network between nodes"
+    )
 
 
 def _document(found: ClusterStatus) -> dict[str, Any]:
@@ -93,8 +103,11 @@ def _document(found: ClusterStatus) -> dict[str, Any]:
 
 
 def _seen(broker: Administration) -> ClusterStatus:
-    """How the cluster is: as the leader says; without one, as far as nodes answer us."""
-    own = _status_of(broker)
+    return _seen_from(broker, _status_of(broker))
+
+
+def _seen_from(broker: Administration, own: ClusterStatus) -> ClusterStatus:
+    """How the cluster is: as the leader says; without one, as the node that is asked sees it."""
     if own.state is not NodeState.MEMBER or own.is_leader:
         return own
     if own.leader and own.leader_addr:
@@ -111,25 +124,30 @@ def _status_of(broker: Administration) -> ClusterStatus:
 
 
 def _probed(broker: Administration, own: ClusterStatus) -> ClusterStatus:
-    """Ask every node ourselves, since none of them knows."""
+    """Ask every other node ourselves: one may know a leader, and all may be up though cut off.
+
+    Whether a node answers us says nothing of whether nodes hear of each other: that stays as the
+    node that was asked sees it.
+    """
+    told = {m.id: _told(broker, m.client_addr) for m in own.members if m.id != own.node_id}
+    leaders = [status for status in told.values() if status is not None and status.is_leader]
+    if leaders:
+        return max(leaders, key=lambda status: status.term)
     members = [
-        msgspec.structs.replace(
-            member, is_active=member.id == own.node_id or _answers(broker, member.client_addr)
-        )
-        for member in own.members
+        msgspec.structs.replace(m, answers=bool(told.get(m.id)) if m.client_addr else None)
+        if m.id != own.node_id
+        else m
+        for m in own.members
     ]
     return msgspec.structs.replace(own, members=tuple(members))
 
 
-def _answers(broker: Administration, address: str) -> bool | None:
-    """Whether a node is there; None if nobody knows where it is."""
-    if not address:
-        return None
+def _told(broker: Administration, address: str) -> ClusterStatus | None:
+    """How a node sees the cluster, if it answers."""
     try:
-        broker.at(parse_listen(address), PROBE_S).get("/health")
+        return _status_of(broker.at(parse_listen(address), PROBE_S))
     except (PenstockError, ValueError):
-        return False
-    return True
+        return None
 
 
 def _table(found: ClusterStatus) -> str:
@@ -159,7 +177,7 @@ def _row(found: ClusterStatus, place: int) -> tuple[str, ...]:
         "-" if member.lag is None else f"{member.lag:,}",
         _heard(found, place),
         member.peer_addr or "-",
-        member.client_addr or "-",
+        f"{member.client_addr or '-'}{_answer(member.answers)}",
     )
 
 
@@ -178,6 +196,12 @@ def _heard(found: ClusterStatus, place: int) -> str:
         return "-"
     word = "yes" if member.is_active else "no"
     return word if member.contact_s is None else f"{word}, {member.contact_s:.1f} s ago"
+
+
+def _answer(answers: bool | None) -> str:
+    if answers is None:
+        return ""
+    return " (answers)" if answers else " (no answer)"
 
 
 # ── Beginning ─────────────────────────────────────────────────────────────────────────────────

@@ -151,6 +151,8 @@ class Emptied(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
     """The receiver, who says that it knows of nothing, was part of this cluster."""
 
     cluster_id: bytes
+    is_removed: bool = False
+    """Whether it has been removed by now."""
 
 
 Frame: TypeAlias = (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeAlias
 
-from penstock.cluster.frames import Blank, Emptied, Frame, Member, Welcome
+from penstock.cluster.frames import Blank, Emptied, Frame, Member, Removed, Welcome
 from penstock.cluster.reads import Then
 from penstock.cluster.record import RaftRecord, cluster_id_of, genesis_record
 from penstock.cluster.start import bootstrap_refusal
@@ -36,6 +36,8 @@ class Host(Protocol):
     def record(self) -> RaftRecord: ...
     @property
     def is_initialised(self) -> bool: ...
+    @property
+    def is_listening(self) -> bool: ...
     @property
     def is_leader(self) -> bool: ...
 
@@ -68,6 +70,8 @@ class Newcomers:
         """Clusters that are to begin: who has not answered, what to do then, and when anyway."""
         self.emptied_of = b""
         """The cluster that says that this node, which knows of nothing, was part of it."""
+        self.was_removed = False
+        """Whether that cluster has removed this node since."""
 
     # ── As one ────────────────────────────────────────────────────────────────────────────────
 
@@ -105,7 +109,8 @@ class Newcomers:
                 f"node {self._host.node_id} has lost its data: it was part of a cluster before",
                 "Start it with a node_id that was never used, and let it join.",
             )
-        return bootstrap_refusal(genesis, self._host.record)
+        host = self._host
+        return bootstrap_refusal(genesis, host.record, listens=host.is_listening)
 
     def _begin(self, genesis: Sequence[Member], then: Then) -> None:
         host = self._host
@@ -122,22 +127,24 @@ class Newcomers:
             if len(frame.cluster_id) == len(self._host.record.cluster_id):
                 self._initialise(frame.cluster_id, frame.genesis, frame.members)
         elif isinstance(frame, Emptied):
-            self._note_emptied(frame.cluster_id)
+            self._note_emptied(frame)
+        elif isinstance(frame, Removed) and self.emptied_of:
+            self.was_removed = True
         elif isinstance(frame, Blank) and self._asked:
             self._answered(sender)
         else:
             self._host.send(sender, Blank())
 
-    def _note_emptied(self, cluster_id: bytes) -> None:
+    def _note_emptied(self, told: Emptied) -> None:
         if not self.emptied_of:
             _log.error(
                 "data_lost",
                 node=self._host.node_id,
-                cluster=cluster_id.hex(),
+                cluster=told.cluster_id.hex(),
                 advice="Start it with a node_id that was never used, let it join, then remove this"
                 " one from the cluster.",
             )
-        self.emptied_of = cluster_id
+        self.emptied_of, self.was_removed = told.cluster_id, told.is_removed
 
     def _initialise(
         self, cluster_id: bytes, genesis: Sequence[Member], members: Sequence[Member]
@@ -164,8 +171,9 @@ class Newcomers:
     def found_blank(self, sender: NodeId) -> None:
         """Tell a node that knows of nothing, if it should."""
         record = self._host.record
-        if sender in record.removed or sender in record.arrived:
-            self._host.send(sender, Emptied(record.cluster_id))
+        is_removed = sender in record.removed
+        if is_removed or sender in record.arrived:
+            self._host.send(sender, Emptied(record.cluster_id, is_removed))
         if sender in record.arrived:
             self._blank[sender] = self._clock()
 

@@ -16,13 +16,12 @@ does: nobody else has anything to say.
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Mapping, Sequence
-from math import inf
 from typing import Protocol
 
 from penstock.cluster.applying import commit_of, parts
 from penstock.cluster.batches import Batches
+from penstock.cluster.ending import end_process
 from penstock.cluster.engine import Engine
 from penstock.cluster.figures import TransportFigures
 from penstock.cluster.frames import (
@@ -41,6 +40,7 @@ from penstock.cluster.frames import (
 from penstock.cluster.line import Line
 from penstock.cluster.members import Members
 from penstock.cluster.newcomers import Newcomers
+from penstock.cluster.presence import Presence
 from penstock.cluster.reads import ReadBarriers, Then
 from penstock.cluster.record import RaftRecord, prune_terms
 from penstock.cluster.start import load_record
@@ -63,10 +63,7 @@ from penstock.store.entry import Entry as JournalEntry
 from penstock.store.segments import batch_of
 from penstock.store.store import LOG_UNBOUND, Commit, LogStore, Written
 
-__all__ = ["EXIT_STORAGE", "Peers", "Replica"]
-
-EXIT_STORAGE = 74
-"""EX_IOERR: the disk did not take what others may rely on."""
+__all__ = ["Peers", "Replica"]
 
 INFLIGHT_BYTES_MAX = 64 << 20
 """Entries on their way to one follower."""
@@ -93,12 +90,6 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds since some fixed moment; never goes back."""
-
-
-def end_process(error: BaseException) -> None:
-    """Stop at once: to go on could be to acknowledge what is not there."""
-    _log.critical("node_ends", error=str(error), advice="Look at the disk, then start it again.")
-    os._exit(EXIT_STORAGE)
 
 
 class Replica:
@@ -157,9 +148,7 @@ class Replica:
         self._is_removed = False
         self._is_closed = False
         self._leaderless_at: float | None = clock.monotonic()
-        self._heard: dict[NodeId, float] = {}
-        self._led_at: float | None = None
-        """When we were first asked, as leader, who is there."""
+        self._presence = Presence(clock.monotonic, settings.node_grace_s)
         self._patience_ticks = int(settings.no_leader_timeout_s * 1000 / settings.tick_ms)
         self._ticks = 0
         self._ticked_at = 0.0
@@ -205,6 +194,11 @@ class Replica:
     def is_initialised(self) -> bool:
         """Whether this node is in a cluster."""
         return self.raw is not None
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether other nodes can reach this one."""
+        return bool(self._settings.peer_listen)
 
     @property
     def is_removed(self) -> bool:
@@ -261,8 +255,7 @@ class Replica:
 
     def heard_s(self, node: NodeId) -> float | None:
         """Seconds since a node was heard of; None: never."""
-        heard = self._heard.get(node)
-        return None if heard is None else self._clock.monotonic() - heard
+        return self._presence.heard_s(node)
 
     def own(self) -> Member:
         """Say who this node is, and where it is reached."""
@@ -275,17 +268,7 @@ class Replica:
 
     def present(self) -> frozenset[NodeId]:
         """Members that spoke within the grace; all while we are too new to have heard of them."""
-        members, grace_s = self.record.members, self._settings.node_grace_s
-        if not self.is_leader:
-            self._led_at = None
-            return frozenset(members)
-        now = self._clock.monotonic()
-        self._led_at = now if self._led_at is None else self._led_at
-        if now - self._led_at < grace_s:
-            return frozenset(members)
-        heard = self._heard | {self.node_id: now}
-        silent = {node for node in members if now - heard.get(node, -inf) > grace_s}
-        return frozenset(members.keys() - silent)
+        return self._presence.present(self.record.members, self.node_id, is_leader=self.is_leader)
 
     def status(self) -> ClusterStatus:
         """How things stand, for people and metrics."""
@@ -353,14 +336,20 @@ class Replica:
         self._peers.set_members(members)
 
     def begin_with(self, record: RaftRecord) -> None:
-        """See ``newcomers.Host``."""
+        """See ``newcomers.Host``. Nobody can have led yet: those who ask wait for an election."""
         self._engine.record = record
+        self._leaderless_at = self._clock.monotonic()
         self._start_core()
 
     @property
     def emptied_of(self) -> str:
         """The cluster that this node was part of, as others say, before it lost its data."""
         return self._newcomers.emptied_of.hex()
+
+    @property
+    def was_removed(self) -> bool:
+        """Whether that cluster has removed this node since."""
+        return self._newcomers.was_removed
 
     def is_blank(self, node: NodeId) -> bool:
         """Whether a member has lost its data, as it says itself."""
@@ -487,7 +476,7 @@ class Replica:
         if isinstance(frame, Blank):  # it is there, and is of no use
             self._newcomers.found_blank(sender)
             return
-        self._heard[sender] = self._clock.monotonic()
+        self._presence.heard(sender)
         if sender in self.record.removed:
             self._members.tell_removed(sender)
             self.wake()

@@ -80,8 +80,13 @@ def _check(record: RaftRecord, settings: Cluster) -> None:
         )
 
 
-def bootstrap_refusal(genesis: Sequence[Member], record: RaftRecord) -> Refused | None:
-    """Why a cluster cannot begin with these nodes; None if it can, or has begun so."""
+def bootstrap_refusal(
+    genesis: Sequence[Member], record: RaftRecord, *, listens: bool = True
+) -> Refused | None:
+    """Why a cluster cannot begin with these nodes; None if it can, or has begun so.
+
+    ``listens``: whether other nodes could reach this one.
+    """
     ids = [member.id for member in genesis]
     if not ids and record.is_initialised:
         return None  # it has begun, and nobody asks for another
@@ -90,14 +95,22 @@ def bootstrap_refusal(genesis: Sequence[Member], record: RaftRecord) -> Refused 
             "a cluster begins with nodes that have different ids",
             f"Name 1 to {MEMBERS_MAX} nodes, with ids from 1 to {NODE_ID_MAX}, each once.",
         )
+    if not listens and ids != [record.node_id]:
+        return Refused(
+            "this broker stands alone: it does not listen for other nodes",
+            "Restart it with --node-id and --peer-listen; then have each of the others join it:"
+            " penstock cluster join --to this broker's address.",
+        )
     if record.node_id not in ids:
         return Refused(
             f"this is node {record.node_id}, which is not among them",
             "Name all nodes of the cluster, this one too; or let it join.",
         )
     if record.is_initialised and not set(ids) <= record.members.keys():
+        known = ", ".join(str(node) for node in sorted(record.members))
         return Refused(
-            "this node is in a cluster already, with other nodes",
-            "Let new nodes join it; see penstock cluster status.",
+            f"this node is part of a cluster already, of node{'s' * (len(record.members) > 1)}"
+            f" {known}",
+            "Have the others join it: penstock cluster join; penstock cluster status shows it.",
         )
     return None

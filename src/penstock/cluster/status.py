@@ -51,6 +51,11 @@ class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it was heard of within an election timeout, and can be reached."""
     contact_s: float | None = None
     """Seconds since it was heard of."""
+    answers: bool | None = None
+    """Whether it answers at its address for clients, as whoever shows this found; None: not tried.
+
+    Nodes may be up, and yet not reach each other.
+    """
     bytes_in: int = 0
     bytes_out: int = 0
     """What came from it and went to it since this node started."""
@@ -103,6 +108,8 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[MemberStatus, ...] = ()
     emptied_of: str = ""
     """The cluster that a waiting node was part of, as others say, before it lost its data."""
+    was_removed: bool = False
+    """Whether that cluster has removed it since."""
     counts: ClusterCounts = msgspec.field(default_factory=ClusterCounts)
 
     @property
@@ -163,6 +170,12 @@ def diagnosis(status: ClusterStatus) -> str:
 
 
 def _emptied(status: ClusterStatus) -> str:
+    if status.was_removed:
+        return (
+            f"node {status.node_id} has lost its data and was removed from cluster"
+            f" {status.emptied_of}: stop it; its machine may come back under a node_id that was"
+            " never used"
+        )
     return (
         f"node {status.node_id} has lost its data: it was part of cluster {status.emptied_of};"
         " start it with a node_id that was never used, let it join, then remove node"
@@ -190,11 +203,19 @@ def _leaderless(status: ClusterStatus) -> str:
     needed = len(voters) // 2 + 1
     if len(reachable) >= needed:
         return "no leader: an election is under way; look again in a moment"
-    missing = ", ".join(str(m.id) for m in voters if m not in reachable)
-    return (
-        f"no quorum: {len(reachable)} of {len(voters)} nodes reachable; start the others"
-        f" ({missing}); nothing is acknowledged until then"
-    )
+    missing = [m for m in voters if m not in reachable]
+    return f"{_few(len(reachable), len(voters), missing)}; nothing is acknowledged until then"
+
+
+def _few(reachable: int, voters: int, missing: list[MemberStatus]) -> str:
+    """Say that too few nodes reach each other: those that answer us need no start."""
+    up = [m for m in missing if m.answers]
+    down = [m for m in missing if not m.answers]
+    advice = [f"start the others ({_ids(down)})"] if down else []
+    if up:
+        look = f"{_nodes(up)} up, but not reachable from here: look at the network between nodes"
+        advice.insert(0, look)
+    return f"no quorum: {reachable} of {voters} nodes reachable; {'; '.join(advice)}"
 
 
 def _led(status: ClusterStatus) -> str:
@@ -203,10 +224,8 @@ def _led(status: ClusterStatus) -> str:
     silent = [m for m in voters if m.id != status.node_id and m.is_active is False]
     spare = len(voters) - len(silent) - (len(voters) // 2 + 1)
     if spare < 0:
-        return (
-            f"no quorum: {len(voters) - len(silent)} of {len(voters)} nodes reachable; start the"
-            f" others ({_ids(silent)}); nothing is acknowledged until then"
-        )
+        few = _few(len(voters) - len(silent), len(voters), silent)
+        return f"{few}; nothing is acknowledged until then"
     if odd := _odd(status):
         return f"degraded: {odd}; {_survives(spare)} now"
     if blank := [m for m in voters if m.is_blank]:

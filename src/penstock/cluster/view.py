@@ -46,6 +46,9 @@ class Node(Protocol):
     @property
     def emptied_of(self) -> str: ...
 
+    @property
+    def was_removed(self) -> bool: ...
+
     def is_blank(self, node: NodeId) -> bool:
         """Whether a member has lost its data."""
 
@@ -62,6 +65,7 @@ def status_of(node: Node, settings: Cluster) -> ClusterStatus:
             state=NodeState.WAITING,
             role="follower",
             emptied_of=node.emptied_of,
+            was_removed=node.was_removed,
         )
     status = raw.status()
     is_learner = record.node_id in record.conf.learners
@@ -105,6 +109,11 @@ def _members(
     )
 
 
+def _match(peer: PeerStatus | None, *, is_active: bool) -> int | None:
+    """How far a node is, if that is known: a new leader has to hear of it first."""
+    return None if peer is None or (peer.match == 0 and not is_active) else peer.match
+
+
 def _member(
     node: Node, member: Member, peer: PeerStatus | None, last_index: int, election_s: float
 ) -> MemberStatus:
@@ -116,7 +125,7 @@ def _member(
     traffic = node.figures.peers.get(member.id, _NO_TRAFFIC)
     # A node that nobody can send to may still ask for votes: to hear of it is not enough.
     is_active = contact_s is not None and contact_s < patience_s and not traffic.trouble
-    match = None if peer is None else last_index if is_self else peer.match
+    match = last_index if peer is not None and is_self else _match(peer, is_active=is_active)
     return MemberStatus(
         id=member.id,
         peer_addr=member.peer_addr,

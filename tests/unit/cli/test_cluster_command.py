@@ -27,6 +27,8 @@ class Actor(Node):
         self.addresses = addresses
         self.members = dict.fromkeys(addresses, False)
         """Whether each is a learner."""
+        self.heard = set()
+        """Of whom it hears while nobody leads."""
         self.looks_left = 0
         """How often a new node is seen to learn before it has a vote."""
 
@@ -46,7 +48,8 @@ class Actor(Node):
                 client_addr=self.addresses.get(n, ""),
                 is_learner=is_learner and bool(self.looks_left),
                 lag=self.looks_left if self.is_leader else None,
-                is_active=True if self.is_leader else None,
+                is_active=True if self.is_leader else n in self.heard if self.heard else None,
+                contact_s=0.1 if n in self.heard else 120.0,
             )
             for n, is_learner in self.members.items()
         )
@@ -209,11 +212,35 @@ def test_nothing_is_removed_unless_the_user_says_so():
 
 def test_without_a_leader_nodes_are_probed_and_those_that_are_down_named():
     with nodes(1, 2, leader=0) as actors:
+        actors[1].heard = {1, 2}
         actors[1].members |= {3: False, 4: False, 5: False}
         actors[1].addresses |= dict.fromkeys((3, 4, 5), "127.0.0.1:1")
         code, said = run(actors[1].addresses[1], "status")
     assert code == 0
     assert "no quorum: 2 of 5 nodes reachable; start the others (3, 4, 5)" in said
+
+
+def test_nodes_that_answer_us_and_do_not_hear_of_each_other_are_not_told_to_wait():
+    with nodes(1, 2, 3, leader=0) as actors:
+        actors[1].heard = {1}
+        code, said = run(actors[1].addresses[1], "status")
+    assert code == 0
+    assert "election is under way" not in said
+    assert "no quorum: 1 of 3 nodes reachable; nodes 2, 3 are up, but not reachable" in said
+    assert "look at the network between nodes" in said
+    assert said.count("no, 120.0 s ago") == 2, "whoever answers us was not heard of by the node"
+    assert said.count("(answers)") == 2
+
+
+def test_node_that_is_cut_off_is_told_and_the_leader_on_the_other_side_is_asked():
+    with nodes(1, 2, 3, leader=2) as actors:
+        actors[1].leader, actors[1].heard = 0, {1}
+        code, said = run(actors[1].addresses[1], "status")
+        as_json = json.loads(run(actors[1].addresses[1], "status", "--json")[1])
+    assert code == 0
+    assert "leader     node 2" in said
+    assert "node 1, which was asked, hears of no leader: it is cut off" in said
+    assert (as_json["asked"], as_json["is_cut_off"], as_json["leader"]) == (1, True, 2)
 
 
 def test_leader_that_does_not_answer_leaves_what_the_follower_knows():
