@@ -13,7 +13,7 @@ ROUNDS ?= 20
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test quick lint sim chaos bench docs clean
+.PHONY: help install serve test quick nightly lint sim chaos bench docs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -46,11 +46,14 @@ install: $(VENV)/.serve ## make the environment with Penstock in it, nothing els
 serve: $(VENV)/.serve ## start the broker on this machine (ARGS="--listen ..." for more)
 	@exec $(BIN)/penstock serve --data $(DATA) $(ARGS)
 
-test: lint $(VENV)/.node ## lint, types, layer contract, the whole suite
-	$(BIN)/python -bb -m pytest -n 2 --dist loadfile
+test: lint $(VENV)/.node ## lint, types, layer contract, the suite
+	$(BIN)/python -bb -m pytest -n 2 --dist loadfile -m "not nightly"
 
 quick: lint $(VENV)/.node ## the everyday part: everything but the slow tests
-	$(BIN)/python -bb -m pytest -n 2 --dist loadfile -m "not slow"
+	$(BIN)/python -bb -m pytest -n 2 --dist loadfile -m "not slow and not nightly"
+
+nightly: $(VENV)/.dev ## more seeds and rounds of what the suite tries once
+	$(BIN)/python -bb -m pytest -n 2 --dist loadfile -m nightly
 
 lint: $(VENV)/.dev ## style, types and layers only
 	$(BIN)/ruff check .

@@ -45,7 +45,7 @@ def test_nothing_acknowledged_is_lost_and_qos_2_is_exactly_once(start):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("run", range(3))
+@pytest.mark.parametrize("run", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 2))])
 def test_nothing_acknowledged_is_lost_over_ten_crashes(start, run):
     survive(start, rounds=10, seed=seed() + run)
 
