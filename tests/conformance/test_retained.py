@@ -164,3 +164,54 @@ def test_an_unacknowledged_retained_message_is_sent_again_as_retained(connect, u
     again = publish(f"{unique}/t", b"kept", qos=1, packet_id=packet_id, retain=True, dup=True)
     subscriber.expect(again)
     subscriber.send(puback(packet_id))
+
+
+RETAINED = 3_000
+"""More than the window and the queue of the brokers below, and than a page."""
+
+
+def retain_many(client, count: int = RETAINED, qos: int = 1) -> list[str]:
+    topics = [f"many/{number % 7}/{number}" for number in range(count)]
+    for start in range(0, count, 500):
+        numbered = list(enumerate(topics[start : start + 500], 1))
+        client.send(*[publish(t, b"x", qos=1, packet_id=n, retain=True) for n, t in numbered])
+        client.expect(*[puback(n) for n, _ in numbered])
+    return topics
+
+
+@pytest.mark.proves("MQTT-3.3.1-6")
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize("clean", [True, False])
+def test_all_retained_messages_are_sent_however_many_there_are(own_broker, connect, clean, qos):
+    """None is dropped for want of room in the window or the queue; all come as they are read."""
+    broker = own_broker(limits={"inflight_max": 50, "queue_messages_max": 10})
+    topics = retain_many(connect(at=broker))
+    subscriber = connect("reader", at=broker, clean=clean)
+    subscriber.subscribe(("many/#", qos))
+    got = []
+    for _ in topics:
+        first_byte, packet_id, topic, _ = subscriber.receive_publish()
+        assert first_byte == 0x31 | qos << 1
+        got.append(topic.decode())
+        if packet_id:
+            subscriber.send(puback(packet_id))
+    assert got == topics
+    subscriber.expect_nothing()
+
+
+@pytest.mark.proves("MQTT-3.3.1-6")
+def test_a_session_that_comes_back_is_sent_the_retained_messages_that_are_left(own_broker, connect):
+    broker = own_broker(limits={"inflight_max": 50, "queue_messages_max": 10})
+    topics = retain_many(connect(at=broker), 500)
+    first = connect("reader", at=broker, clean=False)
+    first.subscribe(("many/#", 1))
+    for _ in range(80):
+        first.send(puback(first.receive_publish()[1]))
+    first.abort()
+    again = connect("reader", at=broker, clean=False, session_present=True)
+    got = set()
+    while topics[-1] not in got:
+        _, packet_id, topic, _ = again.receive_publish()
+        got.add(topic.decode())
+        again.send(puback(packet_id))
+    assert got >= set(topics[80:])

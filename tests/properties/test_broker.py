@@ -41,7 +41,7 @@ from penstock.core.commands import (
     WillMessage,
     to_event,
 )
-from penstock.core.effects import Accepted, Effects, FollowUp, Unkept
+from penstock.core.effects import Accepted, Effects, FollowUp, PageTurned, Unkept
 from penstock.core.session import AWAIT_PUBCOMP, PUBACK, PUBCOMP, PUBREC, Session
 from penstock.model.message import FLAG_RETAIN
 from penstock.net import checkpoint
@@ -205,8 +205,22 @@ class World(RuleBasedStateMachine):
                     self.let_go(control.outlet, with_will=True)
             elif isinstance(control, FollowUp):
                 self.submit(control.command, control.outlet, durable=True)
+            elif isinstance(control, PageTurned):
+                self.offer_more(control.outlet)
             elif isinstance(control, Unkept):
                 self.close(control.outlet)
+
+    def offer_more(self, connection: Connection) -> None:
+        """Make the next page of retained messages, if there is room for it."""
+        session, offering = connection.session, self.broker.offering
+        if session is None or not session.offers or not offering.has_room(session):
+            return
+        search = offering.search(session.offers[0])
+        while not search.step(100):
+            pass
+        page = offering.page(session, session.offers[0], search)
+        if page is not None:
+            self.submit(page, connection, durable=session.durable)
 
     def present(self, client_id: bytes) -> tuple[Connection, Session]:
         """The client's connection; whoever is to do something connects first if need be."""

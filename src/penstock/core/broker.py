@@ -73,6 +73,7 @@ from penstock.core.effects import (
     IdentityTaken,
     OpenedForNobody,
     Outcome,
+    PageTurned,
     Stirred,
     SubscribeAnswer,
     TakenOver,
@@ -81,6 +82,7 @@ from penstock.core.effects import (
     UnsubscribeAnswer,
 )
 from penstock.core.groups import GroupCommand, Groups
+from penstock.core.offering import SUBSCRIBE_FAILED, Offering
 from penstock.core.producers import Producers
 from penstock.core.retained import Retained, RetainedMessage
 from penstock.core.routes import Routes
@@ -94,9 +96,6 @@ from penstock.obs.reasons import DropReason
 from penstock.trust.keys import Key, KeyRing
 
 __all__ = ["SUBSCRIBE_FAILED", "Broker"]
-
-SUBSCRIBE_FAILED = 0x80
-"""The only failure code of a 3.1.1 SUBACK."""
 
 _GROUP_COMMANDS = (
     GroupMade,
@@ -167,7 +166,10 @@ class Broker:
         self.queued_count = 0
         self.index = 0
         """The journal entry whose commands are being applied, or were last."""
+        self.offering = Offering(self.retained, self.routes, inflight_max, self._offer)
         self._base_sequence = 0
+        self._last_sequence = 0
+        """No message that was applied has a higher one."""
         self._recovering = False
         self._handlers: dict[type, Callable[[Any, Any, Effects], None]] = {
             Opened: self._opened,
@@ -200,6 +202,7 @@ class Broker:
         """Say which journal entry the commands that follow belong to."""
         self.index = index
         self._base_sequence = base_sequence
+        self._last_sequence = max(self._last_sequence, base_sequence - 1)
 
     def apply(self, command: Command, outlet: Any, effects: Effects) -> None:
         """Apply one command; ``outlet`` is where its answer goes (None: nobody waits)."""
@@ -221,7 +224,7 @@ class Broker:
             session.origin = command.connection
             self.sessions[command.client_id] = session
         self.away.pop(command.client_id, None)
-        session.forget_offers()
+        session.resume_offers(self._last_sequence)
         session.connected = True
         session.connection = command.connection
         session.outlet = outlet
@@ -235,6 +238,8 @@ class Broker:
             # Session present only if there was one to be resumed [MQTT-3.2.2-1] to [MQTT-3.2.2-3].
             effects.controls.append(Accepted(outlet, session, present))
         self._resume(session, effects)
+        if outlet is not None and session.offers:
+            effects.controls.append(PageTurned(outlet))
 
     def _resume(self, session: Session, effects: Effects) -> None:
         """Repeat what is unfinished, same ids, same order; then what waited [MQTT-4.4.0-1]."""
@@ -268,7 +273,7 @@ class Broker:
         if not session.durable:
             self._discard(session)
             return
-        session.forget_offers()
+        session.overtaken = None  # what is offered next time is looked for anew
         session.connected = False
         session.outlet = None
         session.will = None
@@ -290,12 +295,14 @@ class Broker:
         del self.sessions[session.client_id]
         self.away.pop(session.client_id, None)
         self.routes.remove_subscriber(session, session.subscriptions or ())
+        self.offering.sessions.discard(session)
         self.queued_count -= session.queue_count
         if session.recorded:
             self.dirty[session.client_id] = None
         session.connected = False
         session.outlet = None
         session.subscriptions = session.queue = session.inflight = session.received = None
+        session.offers = session.overtaken = None
 
     def _meant(self, command: _OfSession) -> Session | None:
         """The session that a command is about; None: it is no more, or contains it already."""
@@ -311,20 +318,11 @@ class Broker:
         for topic_filter, qos in command.requests:
             if qos != SUBSCRIBE_FAILED:
                 self._subscribe(session, topic_filter, qos)
+        self.offering.begin(session, command.requests, self._last_sequence)
         self._touch(session)
-        if session.durable:
-            session.begin_offer()
         if outlet is None or session.outlet is not outlet:
             return
-        offers = self._retained_offers(command)
-        answer = Offered(
-            client_id=command.client_id,
-            connection=session.connection,
-            packet_id=command.packet_id,
-            return_codes=[qos for _, qos in command.requests],
-            offers=[offer for offer in offers if offer[2]],
-            live=[offer for offer in offers if not offer[2]],
-        )
+        answer = self.offering.first_page(session, command)
         if session.durable:
             effects.controls.append(FollowUp(outlet, answer))
         else:
@@ -336,52 +334,19 @@ class Broker:
         session.subscriptions[topic_filter] = qos
         self.routes.subscribe(topic_filter, session, qos)
 
-    def _retained_offers(self, command: Subscribed) -> list[tuple[bytes, int, int]]:
-        """What is retained for the filters, at the lower QoS [MQTT-3.3.1-6], [MQTT-3.8.4-3].
-
-        Each topic once, at its highest QoS, however many filters of the packet match it: a packet
-        that repeats ``#`` a thousand times must not be a thousand times the work.
-        """
-        granted: dict[bytes, int] = {}
-        for topic_filter, qos in command.requests:
-            if qos != SUBSCRIBE_FAILED:
-                granted[topic_filter] = max(qos, granted.get(topic_filter, 0))
-        offers: dict[bytes, tuple[bytes, int, int]] = {}
-        for topic_filter, at_most in granted.items():
-            for message in self.retained.match(topic_filter):
-                qos = min(at_most, message.qos)
-                if qos >= offers.get(message.topic, (b"", 0, 0))[2]:
-                    offers[message.topic] = (message.topic, message.sequence, qos)
-        return list(offers.values())
-
     def _offered(self, command: Offered, outlet: Any, effects: Effects) -> None:
         session = self.sessions.get(command.client_id)
         if session is None or session.connection != command.connection or not session.connected:
-            return  # whoever comes next did not ask
+            return  # whoever comes next is served by pages of its own
         if self._is_contained(session):
             return
-        if outlet is not None:
+        if outlet is not None and command.return_codes:
             answer = SubscribeAnswer(outlet, command.packet_id, command.return_codes)
             effects.controls.append(answer)
-        overtaken = session.overtaken or ()
-        session.end_offer()
+        self.offering.turn(session, command, effects)
         self._touch(session)
-        for topic, sequence, qos in command.offers:
-            if topic in overtaken:
-                continue  # a newer one went out meanwhile; this one must not come after it
-            session.note_offer(sequence)
-            message = self.retained.get(topic)
-            payload = message.payload if message and message.sequence == sequence else None
-            delivery = (topic, payload, qos | DELIVER_RETAIN, 0, sequence)
-            self._offer(session, delivery, effects)
-        if outlet is not None:
-            self._send_live_offers(command, outlet, effects)
-
-    def _send_live_offers(self, command: Offered, outlet: Any, effects: Effects) -> None:
-        for topic, sequence, _ in command.live:
-            message = self.retained.get(topic)
-            if message is not None and message.sequence == sequence:
-                effects.deliver(outlet, (topic, message.payload, DELIVER_RETAIN, 0, 0))
+        if outlet is not None and session.offers:
+            effects.controls.append(PageTurned(outlet, is_done=True))
 
     def _unsubscribed(self, command: Unsubscribed, outlet: Any, effects: Effects) -> None:
         session = self._meant(command)
@@ -390,6 +355,8 @@ class Broker:
         for topic_filter in command.filters:
             if session.subscriptions and session.subscriptions.pop(topic_filter, None) is not None:
                 self.routes.unsubscribe(topic_filter, session)
+        session.withdraw_offers(command.filters)
+        self.offering.note(session)
         self._touch(session)
         if outlet is not None:
             # Answered even if nothing matched [MQTT-3.10.4-5].
@@ -423,6 +390,8 @@ class Broker:
             self.dirty[session.client_id] = None
         if session.queue:
             self._drain(session, effects)
+        if session.offers and session.outlet is not None:
+            effects.controls.append(PageTurned(session.outlet))
 
     def _received(self, command: Received, _outlet: Any, _effects: Effects) -> None:
         session = self._meant(command)
@@ -465,6 +434,7 @@ class Broker:
         if command.retain:
             # Back to back to one topic: the last one is what stays.
             self._retain(command, sequence + len(command.payloads) - 1)
+        self._last_sequence = max(self._last_sequence, sequence + len(command.payloads) - 1)
         if not command.qos:
             return
         routes = self.routes
@@ -485,14 +455,14 @@ class Broker:
         payload = command.payloads[-1]
         message = RetainedMessage(command.topic, payload, command.qos, command.time_ms, sequence)
         self.retained.set(message)
+        if self.offering.sessions:
+            self.offering.overtaken(command.topic, self._is_contained)
 
     def _offer_run(
         self, session: Session, command: Published, sequence: int, qos: int, effects: Effects
     ) -> None:
         """Offer messages with sequences in a row; all at once where nothing stands in the way."""
         topic, payloads = command.topic, command.payloads
-        if session.overtaken is not None and not self._is_contained(session):
-            session.overtaken.add(topic)
         if self._recovering or not session.has_room(self.inflight_max, len(payloads)):
             for number, payload in enumerate(payloads):
                 self._offer(session, (topic, payload, qos, 0, sequence + number), effects)
@@ -623,6 +593,7 @@ class Broker:
         session = Session.from_row(row)
         self.sessions[session.client_id] = session
         self.queued_count += session.queue_count
+        self.offering.note(session)
         for topic_filter, qos in (session.subscriptions or {}).items():
             self.routes.subscribe(topic_filter, session, qos)
 

@@ -126,12 +126,12 @@ class Unsubscribed(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False
 
 
 class Offered(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
-    """Retained messages due to a subscription: ``(topic, sequence, qos)`` each; answers SUBACK.
+    """A page of retained messages due to a subscription: ``(topic, sequence, qos)`` each.
 
     For a durable session a command of its own, a commit after ``Subscribed``: which messages they
     are depends on the retained messages of that moment, and those cannot be asked again when the
-    journal is replayed. Void if ``connection`` does not have the session any more: the one after
-    it did not ask.
+    journal is replayed. The first page answers SUBACK: those after it have no ``return_codes``.
+    Void if ``connection`` does not have the session any more, or if the offer has another number.
     """
 
     client_id: bytes
@@ -141,6 +141,13 @@ class Offered(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
     offers: list[tuple[bytes, int, int]]
     live: list[tuple[bytes, int, int]] = []
     """Those of QoS 0: sent with the others, but nothing about them is remembered or written."""
+    number: int = 0
+    """Of the offer (``core/retained_offers``); 0: written before there were pages, and complete."""
+    since: int = 0
+    """Position of the offer when the page was made; it is void at any other."""
+    after: int = 0
+    """Position of the offer once these have been sent."""
+    is_last: bool = True
 
 
 class Acknowledged(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):

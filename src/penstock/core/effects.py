@@ -34,6 +34,7 @@ __all__ = [
     "IdentityTaken",
     "OpenedForNobody",
     "Outcome",
+    "PageTurned",
     "Stirred",
     "SubscribeAnswer",
     "TakenOver",
@@ -94,6 +95,13 @@ class FollowUp(msgspec.Struct, frozen=True):
 
     outlet: Any
     command: Offered
+
+
+class PageTurned(msgspec.Struct, frozen=True):
+    """There may be room for a page of retained messages; ``is_done``: the last one was applied."""
+
+    outlet: Any
+    is_done: bool = False
 
 
 class Unkept(msgspec.Struct, frozen=True):
@@ -158,6 +166,7 @@ Control = (
     | SubscribeAnswer
     | UnsubscribeAnswer
     | FollowUp
+    | PageTurned
     | Unkept
     | Outcome
     | OpenedForNobody

@@ -22,6 +22,7 @@ Input is taken to be well-formed (``penstock.model.topic``). Whether a name is p
 owner to know, who keeps a flat dict beside the tree anyway.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 __all__ = ["LevelTree"]
@@ -104,6 +105,29 @@ class LevelTree:
                 elif wanted == HASH or _tails_agree(path, _path(child), depth):
                     found.append(child)
         return found
+
+    def walk(self, topic_filter: bytes) -> Iterator[bytes | None]:
+        """The same step by step: a name, or None for a place that was looked at in vain.
+
+        The tree may change between two steps. A name that was there all the time is met once: the
+        children of a node are taken down when the walk comes to it, a node that was cut off still
+        holds the survivor that moved up, and a leaf that grew into a node was taken down as a leaf.
+        A name that was removed meanwhile may be met; whoever asks knows which names there are.
+        """
+        path = _path(topic_filter)
+        stack = [(self._root(topic_filter), 0)]
+        while stack:
+            node, depth = stack.pop()
+            wanted = path[depth]
+            below = depth if wanted == HASH else depth + 1
+            for child in _children(node, wanted):
+                if isinstance(child, dict):
+                    stack.append((child, below))
+                    yield None
+                elif wanted == HASH or _tails_agree(path, _path(child), depth):
+                    yield child
+                else:
+                    yield None
 
     def filters_matching(self, topic: bytes) -> list[bytes]:
         """In a tree of filters: those that match the topic, in no order that means anything."""

@@ -17,7 +17,7 @@ place: a checkpoint that takes as many as there were when it began has seen ever
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -123,6 +123,19 @@ class Retained:
         messages = [message for _, message in found]
         messages.sort(key=lambda message: (message.sequence, message.topic))
         return messages
+
+    def walk(self, topic_filter: bytes) -> Iterator[RetainedMessage | None]:
+        """Go through the durable messages that the filter matches, place by place.
+
+        None stands for a place that was looked at in vain. The messages may change between two
+        steps: one that was there all the time is met once, in no particular order.
+        """
+        for topic in self._durable.walk(topic_filter):
+            yield None if topic is None else self._durable.get(topic)
+
+    def match_ephemeral(self, topic_filter: bytes) -> list[RetainedMessage]:
+        """Return the broker's own values that the filter matches."""
+        return [message for _, message in self._ephemeral.match(topic_filter)]
 
     def take_dirty(self, limit: int) -> list[tuple[bytes, RetainedMessage | None]]:
         """Return up to ``limit`` topics that changed, oldest first, and call them clean.

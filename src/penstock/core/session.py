@@ -25,13 +25,14 @@ would be another when the journal is replayed. They have the upper half to thems
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
 import msgspec
 
 from penstock.core.commands import WillMessage
+from penstock.core.retained_offers import RetainedOffer
 
 __all__ = [
     "AWAIT_PUBACK",
@@ -59,6 +60,9 @@ _SHIFT = 3
 PACKET_ID_MAX = 32_767
 """The highest packet id of a session's own deliveries, and so the most that can be in flight."""
 
+OVERTAKEN_MAX = 10_000
+"""Topics noted between two pages of retained messages; beyond it the page on its way is void."""
+
 _LOOKS_MAX = 1_024
 """Longest walk in search of a free packet id. As many deliveries weigh as much as the table."""
 
@@ -83,6 +87,8 @@ class _Row(msgspec.Struct, array_like=True):
     offer_floor: int
     everywhere: bool = False
     origin: int = 0
+    offers: list[RetainedOffer] = []
+    offers_made: int = 0
 
 
 _decoder = msgspec.msgpack.Decoder(_Row)
@@ -136,7 +142,8 @@ class Session:
         "inflight",
         "next_packet_id",
         "offer_floor",
-        "offering",
+        "offers",
+        "offers_made",
         "origin",
         "outlet",
         "overtaken",
@@ -167,10 +174,11 @@ class Session:
         self._taken_ids: _TakenIds | None = None
         self.queue: deque[int] | None = None
         self.received: set[int] | None = None
-        self.offering = 0
-        """Subscriptions whose retained messages are yet to be offered."""
+        self.offers: list[RetainedOffer] | None = None
+        """Subscriptions whose retained messages are being sent, the first one first."""
+        self.offers_made = 0
         self.overtaken: set[bytes] | None = None
-        """Topics of which newer messages went to the client while that is so."""
+        """Topics that got another retained message since the last page was applied."""
         self.offer_floor = 0
         """No retained message on its way to the client is older than this sequence; 0: none is."""
 
@@ -326,24 +334,62 @@ class Session:
         """A retained message goes to the client, or into its queue."""
         self.offer_floor = min(self.offer_floor or sequence, sequence)
 
-    # ── retained messages for a durable subscription ──────────────────────────────────────────
+    # ── retained messages for a new subscription ──────────────────────────────────────────────
 
-    def begin_offer(self) -> None:
-        """Note from now on which topics a later offer would be too old for."""
-        self.offering += 1
-        if self.overtaken is None:
+    def begin_offer(self, filters: dict[bytes, int], horizon: int) -> None:
+        """Have the retained messages of these filters sent; one subscribed again starts over."""
+        self.withdraw_offers(filters)
+        if self.offers is None:
+            self.offers = []
+        self.offers_made += 1
+        self.offers.append(RetainedOffer(self.offers_made, filters, -1, horizon))
+        if self.durable and self.connected and self.overtaken is None:
             self.overtaken = set()
 
-    def end_offer(self) -> None:
-        """One offer was made."""
-        self.offering -= 1
-        if self.offering <= 0:
-            self.forget_offers()
+    def withdraw_offers(self, filters: Iterable[bytes]) -> None:
+        """Send nothing more on account of these filters."""
+        for offer in list(self.offers or ()):
+            gone = offer.filters.keys() & set(filters)
+            if gone == offer.filters.keys():
+                self._end_offer(offer)
+            elif gone:
+                offer.filters = {f: qos for f, qos in offer.filters.items() if f not in gone}
+                self._renumber(offer)
 
-    def forget_offers(self) -> None:
-        """No offer will come."""
-        self.offering = 0
-        self.overtaken = None
+    def overtake(self, topic: bytes) -> None:
+        """A topic has another retained message: a page on its way must not bring the old one."""
+        if self.offers and self.overtaken is not None:
+            if len(self.overtaken) >= OVERTAKEN_MAX:
+                self.overtaken.clear()
+                self._renumber(self.offers[0])
+            else:
+                self.overtaken.add(topic)
+
+    def turn_page(self, offer: RetainedOffer, after: int, *, is_last: bool) -> None:
+        """So much of an offer has been sent."""
+        offer.after = after
+        if self.overtaken is not None:
+            self.overtaken.clear()
+        if is_last:
+            self._end_offer(offer)
+
+    def resume_offers(self, horizon: int) -> None:
+        """Another connection has the session: it gets what the last one did not."""
+        for offer in self.offers or ():
+            offer.horizon = horizon
+            self._renumber(offer)
+        self.overtaken = set() if self.offers and self.durable else None
+
+    def _renumber(self, offer: RetainedOffer) -> None:
+        """Make void what is on its way of an offer."""
+        self.offers_made += 1
+        offer.number = self.offers_made
+
+    def _end_offer(self, offer: RetainedOffer) -> None:
+        if self.offers is not None:
+            self.offers = [other for other in self.offers if other is not offer]
+        if not self.offers:
+            self.offers = self.overtaken = None
 
     # ── QoS 2, the receiver's half ────────────────────────────────────────────────────────────
 
@@ -383,11 +429,13 @@ class Session:
                 list((self.inflight or {}).items()),
                 list(self.queue or ()),
                 sorted(self.received or ()),
-                self.offering,
+                len(self.offers or ()),
                 sorted(self.overtaken or ()),
                 self.offer_floor if self._has_offers() else 0,
                 self.everywhere,
                 self.origin,
+                self.offers or [],
+                self.offers_made,
             )
         )
 
@@ -432,8 +480,8 @@ class Session:
         session.inflight = dict(data.inflight) or None
         session.queue = deque(data.queue) or None
         session.received = set(data.received) or None
-        session.offering = data.offering
-        session.overtaken = set(data.overtaken) if data.offering else None
+        session.offers, session.offers_made = data.offers or None, data.offers_made
+        session.overtaken = set(data.overtaken) if data.offering and data.connected else None
         session.offer_floor = data.offer_floor
         session.everywhere, session.origin = data.everywhere, data.origin
         return session

@@ -5,6 +5,7 @@ Two structures agree at all times: ``values``, a flat dict that answers for one 
 Used for retained messages and for finding the cached routes that a subscription touches.
 """
 
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from penstock.core.level_tree import LevelTree
@@ -70,3 +71,13 @@ class TopicTree(Generic[Value]):
         if has_wildcard(topic_filter):
             return self._names.topics_matching(topic_filter, visits_max)
         return [topic_filter] if topic_filter in self.values else []
+
+    def walk(self, topic_filter: bytes) -> Iterator[bytes | None]:
+        """Yield the names that the filter matches, one by one; None: a place looked at in vain.
+
+        Names may come and go between two steps, see ``LevelTree.walk``.
+        """
+        if has_wildcard(topic_filter):
+            yield from self._names.walk(topic_filter)
+        elif topic_filter in self.values:
+            yield topic_filter

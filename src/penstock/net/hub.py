@@ -27,6 +27,7 @@ from penstock.core.effects import (
     IdentityTaken,
     OpenedForNobody,
     Outcome,
+    PageTurned,
     Stirred,
     SubscribeAnswer,
     TakenOver,
@@ -57,7 +58,7 @@ from penstock.net.live import Live
 from penstock.net.node_numbers import NODE_BITS
 from penstock.net.pipeline import Pipeline
 from penstock.net.timers import Deadlines
-from penstock.net.turns import in_turns
+from penstock.net.turns import SharedTurns, in_turns
 from penstock.obs.counters import Counters
 from penstock.obs.log import ThrottledLogger, get_logger
 from penstock.obs.reasons import DisconnectReason, DropReason
@@ -145,6 +146,10 @@ class Outlet(Protocol):
         """The line to the disk has moved on."""
         ...
 
+    def offer_more(self, *, is_page_done: bool = False) -> None:
+        """There may be retained messages to send, and room for them."""
+        ...
+
 
 def peer_of(transport: asyncio.BaseTransport) -> str:
     """Who is at the other end, as ``ip:port``; for the log."""
@@ -227,6 +232,7 @@ class Hub:
         self._is_flush_scheduled = False
         self._flushed_at = 0.0
         self._received_at_flush = 0
+        self.shared_turns = SharedTurns(self)
         self.incomplete = Incomplete(config.limits.incomplete_bytes_max)
         self.changes = Changes(
             clock.wall_ms(),
@@ -256,6 +262,7 @@ class Hub:
             Unkept: lambda c: c.outlet.close(DisconnectReason.STORAGE_FAILED),
             Outcome: lambda c: c.outlet.outcome(c.value),
             FollowUp: lambda c: self.pipeline.submit(c.command, c.outlet, durable=True),
+            PageTurned: lambda c: c.outlet.offer_more(is_page_done=c.is_done),
             OpenedForNobody: lambda c: self.duties.opened_for_nobody(c.client_id, c.connection),
             IdentityTaken: self._identity_taken,
             Stirred: self._stirred,

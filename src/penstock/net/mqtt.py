@@ -10,12 +10,10 @@ client sent behind it waits here and nothing more is read.
 
 import asyncio
 import secrets
-from collections.abc import Iterable
 from typing import Any
 
 from msgspec.structs import replace
 
-from penstock.core.broker import SUBSCRIBE_FAILED
 from penstock.core.commands import (
     Acknowledged,
     Closed,
@@ -29,6 +27,7 @@ from penstock.core.commands import (
     WillMessage,
 )
 from penstock.core.effects import Delivery, Effects
+from penstock.core.offering import SUBSCRIBE_FAILED
 from penstock.core.routes import Route
 from penstock.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL, Session
 from penstock.limits import KEEP_ALIVE_FACTOR, KEEP_ALIVE_S_MAX
@@ -41,7 +40,9 @@ from penstock.net.envelopes import open_envelopes, refuse_unsigned
 from penstock.net.hub import Hub, Outlet, Targets
 from penstock.net.live import Live
 from penstock.net.mqtt_outbox import MqttOutbox
-from penstock.net.share import SHARED_QOS_MAX, Sharing, is_shared, parse_share
+from penstock.net.mqtt_shares import MqttShares
+from penstock.net.retained_pages import RetainedPages
+from penstock.net.share import SHARED_QOS_MAX, is_shared, parse_share
 from penstock.net.turns import TURN_S
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
@@ -97,13 +98,13 @@ class MqttConnection(Connection):
         "_held",
         "_keep_alive_s",
         "_later",
-        "_number",
+        "_pages",
         "_session",
-        "_shares_asked",
-        "_sharing",
+        "_shares",
         "_subscribing",
         "_will",
         "forward",
+        "number",
     )
 
     outbox: MqttOutbox
@@ -116,17 +117,16 @@ class MqttConnection(Connection):
         self._session: Session | None = None
         self._client_id = b""
         self._clean = True
-        self._number = 0
+        self.number = 0
         self._will: WillMessage | None = None
         self._keep_alive_s = 0
         self._held: list[Any] | None = None
         """Events behind a CONNECT that is not answered yet; None at any other time."""
         self._later: list[Any] | None = None
         """Events that were put off, until others have had their turn."""
-        self._sharing: Sharing | None = None
-        """Its shared subscriptions, if it has any."""
-        self._shares_asked: dict[int, list[tuple[bytes, int | None]]] = {}
-        """By packet id, those in the line: with their QoS, or None where they are to end."""
+        self._pages: RetainedPages | None = None
+        """Retained messages on their way to its subscriptions, if there ever were any."""
+        self._shares = MqttShares(hub, self)
         self._subscribing = 0
         """Filters in the line: granted, but not yet among the session's."""
         self.forward = outbox.forward
@@ -203,7 +203,7 @@ class MqttConnection(Connection):
             return
         self._client_id = event.client_id or b"penstock-" + secrets.token_hex(8).encode()
         self._clean = event.clean_session
-        self._number = hub.next_connection()
+        self.number = hub.next_connection()
         self._keep_alive_s = _effective_keep_alive(event.keep_alive, hub.limits.keep_alive_s_max)
         will = event.will
         if will is not None:
@@ -215,7 +215,7 @@ class MqttConnection(Connection):
         self._held = []
         is_clustered = hub.cluster.is_clustered
         opened = Opened(
-            self._client_id, self._number, self._clean, self._will, is_clustered, heir_of
+            self._client_id, self.number, self._clean, self._will, is_clustered, heir_of
         )
         durable = self._is_recorded or predecessor is not None or is_clustered
         hub.opening[self._client_id] = self
@@ -265,7 +265,7 @@ class MqttConnection(Connection):
             return
         self._hub.counters.clients_connected += 1
         self.send(encode.connack(session_present, CONNACK_ACCEPTED))
-        self._share_all((session.subscriptions or {}).items())
+        self._shares.take_up((session.subscriptions or {}).items())
         if self._keep_alive_s:
             self.file(min(self.deadline()[0], self._last_packet_at + ASK_INTERVAL_S))
         if held or self._is_reading_paused:
@@ -373,7 +373,7 @@ class MqttConnection(Connection):
         hub.counters.messages_in_total[first.qos] += len(run)
         packet_ids = [event.packet_id for event in run] if first.qos else None
         if first.qos == 2 and packet_ids and (session := self._session) is not None:
-            received = Received(self._client_id, packet_ids, session.origin, self._number)
+            received = Received(self._client_id, packet_ids, session.origin, self.number)
             hub.pipeline.receive(received, self, record=session.durable)
         hub.pipeline.publish(
             topic,
@@ -475,16 +475,15 @@ class MqttConnection(Connection):
         if kind == PUBREL:
             self._on_release(session, packet_ids)
             return
-        if self._sharing is not None:
-            packet_ids = self._settle_shared(self._sharing, kind, packet_ids)
-            if not packet_ids:
-                return
+        packet_ids = self._shares.settle(kind, packet_ids)
+        if not packet_ids:
+            return
         wrong = session.fault_of(kind, packet_ids)
         if wrong:
             detail = f"acknowledgement {kind} does not fit the QoS of packet {wrong}"
             self.close(DisconnectReason.PROTOCOL_VIOLATION, detail)
         elif session.durable:
-            command = Acknowledged(self._client_id, kind, packet_ids, self._number)
+            command = Acknowledged(self._client_id, kind, packet_ids, self.number)
             hub.pipeline.submit(command, self, durable=True)
         else:
             effects = Effects()
@@ -494,7 +493,7 @@ class MqttConnection(Connection):
     def _on_release(self, session: Session, packet_ids: list[int]) -> None:
         """PUBREL: the ids are free again, durably so before PUBCOMP says it [MQTT-4.3.3-2]."""
         if session.durable:
-            command = Released(self._client_id, packet_ids, self._number)
+            command = Released(self._client_id, packet_ids, self.number)
             self._hub.pipeline.submit(command, self, durable=True)
         else:
             session.release(packet_ids)
@@ -520,7 +519,7 @@ class MqttConnection(Connection):
             if granted == SUBSCRIBE_FAILED:
                 new.discard(topic_filter)
             requests.append((topic_filter, granted))
-        self._note_shares(event.packet_id, requests)
+        self._shares.note(event.packet_id, requests)
         self._subscribing += sum(qos != SUBSCRIBE_FAILED for _, qos in requests)
         command = Subscribed(self._client_id, event.packet_id, requests, session.origin)
         self._hub.pipeline.submit(command, self, durable=session.durable)
@@ -542,7 +541,7 @@ class MqttConnection(Connection):
     def _on_unsubscribe(self, event: Unsubscribe) -> None:
         session = self._session
         assert session is not None
-        self._note_shares(event.packet_id, [(name, None) for name in event.filters])
+        self._shares.note(event.packet_id, [(name, None) for name in event.filters])
         origin = session.origin
         command = Unsubscribed(self._client_id, event.packet_id, event.filters, origin)
         self._hub.pipeline.submit(command, self, durable=session.durable)
@@ -551,42 +550,14 @@ class MqttConnection(Connection):
         """Answer SUBACK [MQTT-3.8.4-1]."""
         self._subscribing -= sum(code != SUBSCRIBE_FAILED for code in return_codes)
         self.send(encode.suback(packet_id, return_codes))
-        self._share_all(self._shares_asked.pop(packet_id, ()))
+        self._shares.answered(packet_id)
 
     def unsubscribed(self, packet_id: int) -> None:
         """Answer UNSUBACK [MQTT-3.10.4-4]."""
         self.send(encode.unsuback(packet_id))
-        self._share_all(self._shares_asked.pop(packet_id, ()))
+        self._shares.answered(packet_id)
 
     # ── shared subscriptions ──────────────────────────────────────────────────────────────────
-
-    def _note_shares(self, packet_id: int, requests: Iterable[tuple[bytes, int | None]]) -> None:
-        """Note what is to be shared, or no longer, once the session has it so."""
-        shares = [(n, qos) for n, qos in requests if is_shared(n) and qos != SUBSCRIBE_FAILED]
-        if shares:
-            self._shares_asked.setdefault(packet_id, []).extend(shares)
-
-    def _share_all(self, requests: Iterable[tuple[bytes, int | None]]) -> None:
-        """Share what there is to share among the session's subscriptions, or no longer."""
-        for name, qos in requests:
-            share = parse_share(name) if is_shared(name) else None
-            if share is not None and self._sharing is None:
-                self._sharing = Sharing(self._hub, self, self._number)
-            if share is not None and self._sharing is not None:
-                if qos is None:
-                    self._sharing.unsubscribe(name)
-                else:
-                    self._sharing.subscribe(name, share, qos)
-
-    def _settle_shared(self, sharing: Sharing, kind: int, packet_ids: list[int]) -> list[int]:
-        """Take acknowledgements of shared messages; the others are the session's."""
-        shared = [packet_id for packet_id in packet_ids if sharing.holds(packet_id)]
-        if shared and kind != PUBACK:
-            detail = f"acknowledgement {kind} does not fit the QoS of packet {shared[0]}"
-            self.close(DisconnectReason.PROTOCOL_VIOLATION, detail)
-            return []
-        sharing.settle(shared)
-        return [packet_id for packet_id in packet_ids if packet_id not in shared]
 
     def may_take(self) -> bool:
         """Whether the client reads fast enough to be given shared messages."""
@@ -600,8 +571,18 @@ class MqttConnection(Connection):
     def resume_writing(self) -> None:
         """The client has caught up: there may be room for shared messages, too."""
         super().resume_writing()
-        if self._sharing is not None:
-            self._sharing.ask()
+        self._shares.ask()
+        self.offer_more()
+
+    # ── retained messages ─────────────────────────────────────────────────────────────────────
+
+    def offer_more(self, *, is_page_done: bool = False) -> None:
+        """There may be retained messages to send, and room for them."""
+        session = self._session
+        if session is not None and session.offers:
+            if self._pages is None:
+                self._pages = RetainedPages(self._hub, self, session)
+            self._pages.go_on(is_page_done=is_page_done)
 
     # ── the rest of what clients say ──────────────────────────────────────────────────────────
 
@@ -628,10 +609,9 @@ class MqttConnection(Connection):
 
     def _lose(self, packet_ids: list[int]) -> None:
         """Messages owed to the client are no longer in the journal."""
-        if self._sharing is not None:
-            packet_ids = self._settle_shared(self._sharing, PUBACK, packet_ids)
+        packet_ids = self._shares.settle(PUBACK, packet_ids)
         if self._session is not None and packet_ids:
-            command = Lost(self._client_id, self._number, packet_ids)
+            command = Lost(self._client_id, self.number, packet_ids)
             self._hub.pipeline.submit(command, None, durable=self._session.durable)
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
@@ -656,8 +636,7 @@ class MqttConnection(Connection):
 
     def let_go(self) -> None:
         """Publish the will where it is due, and let go of the session."""
-        if self._sharing is not None:
-            self._sharing.leave_all()
+        self._shares.leave_all()
         if self._session is not None:
             self._hub.counters.clients_connected -= 1
             self._leave(self._session)
@@ -667,7 +646,7 @@ class MqttConnection(Connection):
         hub = self._hub
         if self._will is not None and self.reason is not DisconnectReason.CLIENT_DISCONNECT:
             hub.publish_will(self._will)
-        closed = Closed(self._client_id, self._number, hub.steady_ms())
+        closed = Closed(self._client_id, self.number, hub.steady_ms())
         hub.pipeline.submit(closed, None, durable=session.recorded)
         self._session = None
 

@@ -74,6 +74,9 @@ class MqttOutbox(Outbox):
         if qos:
             self._hub.counters.messages_out_total[qos] += 1
             self.send(b"%b%b%b" % (head, PACKET_IDS[packet_id], payload))
+        elif flags & DELIVER_RETAIN:  # sent as the reader has room: nothing of it is dropped
+            self._hub.counters.messages_out_total[0] += 1
+            self.send(head + payload)
         else:
             self.send_live(1, head + payload)
 
@@ -86,6 +89,10 @@ class MqttOutbox(Outbox):
         """Write the last of what must arrive; nothing more is taken."""
         super().close()
         self._deferred = None
+
+    def is_idle(self) -> bool:
+        """Whether nothing was put off, either."""
+        return super().is_idle() and not self._deferred and not self._is_fetching
 
     # ── deliveries put off ────────────────────────────────────────────────────────────────────
 

@@ -159,6 +159,10 @@ class Outbox:
         self._live_bytes -= dropped
         self._hub.counters.drops[DropReason.SLOW_READER] += count
 
+    def is_idle(self) -> bool:
+        """Whether the reader is not slow, and nothing much waits."""
+        return not (self._is_closed or self._is_paused or self.is_full())
+
     def is_full(self) -> bool:
         """A batch can bring more than the bound, so the transport is filled as we go, and asked."""
         if self._out_bytes <= self._room:

@@ -322,6 +322,15 @@ class Pipeline:
             start += count
         return delivered
 
+    def topics_to_retain(self) -> set[bytes]:
+        """Topics that are about to get another retained message, which went out live already."""
+        steps = self._open.steps + (self._in_flight.steps if self._in_flight else [])
+        return {
+            command.topic
+            for command, _, _ in steps
+            if type(command) is Published and command.retain and not command.qos
+        }
+
     @property
     def pending_bytes(self) -> int:
         """Payload bytes that are not on disk yet."""

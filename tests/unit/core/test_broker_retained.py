@@ -1,11 +1,24 @@
 """Retained messages on their way to subscribers: what is offered, when, and what is too old."""
 
+from itertools import islice
+
 import pytest
 from broker_bench import Bench, kinds
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.core.broker import SUBSCRIBE_FAILED
-from penstock.core.commands import Published, Subscribed, Unsubscribed, from_event, to_event
+from penstock.core.commands import (
+    Offered,
+    Published,
+    Subscribed,
+    Unsubscribed,
+    from_event,
+    to_event,
+)
 from penstock.core.effects import DELIVER_RETAIN, Effects, FollowUp, SubscribeAnswer
+from penstock.core.session import PUBACK, Session
+from penstock.core.topic_tree import TopicTree
 
 
 def test_retained_messages_of_qos_0_are_sent_at_once_with_the_answer():
@@ -39,15 +52,15 @@ def test_retained_messages_above_qos_0_are_journaled_for_a_durable_session():
     assert effects.deliveries == {"ann#1": [(b"a", b"kept", 1 | DELIVER_RETAIN, 1, 1)]}
 
 
-def test_an_offer_that_was_replaced_meanwhile_is_read_from_the_journal():
+def test_an_offer_whose_filter_was_unsubscribed_meanwhile_is_void():
     bench = Bench()
     bench.publish(b"a", b"old", retain=True)
     bench.open("ann")
     (follow_up,) = bench.ask("ann", (b"a", 1)).controls
     bench.apply(Unsubscribed(b"ann", 1, [b"a"]))
-    bench.publish(b"a", b"new", retain=True)
     effects = bench.apply(follow_up.command, "ann#1")
-    assert effects.deliveries == {"ann#1": [(b"a", None, 1 | DELIVER_RETAIN, 1, 1)]}
+    assert kinds(effects) == [SubscribeAnswer]
+    assert not effects.deliveries
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -91,14 +104,26 @@ def test_an_answer_of_a_durable_session_always_takes_two_steps():
 
 def test_only_the_topics_that_were_overtaken_are_left_out_of_an_offer():
     bench = Bench()
-    for topic in (b"a", b"b"):
+    for topic in (b"a", b"b", b"c"):
         bench.publish(topic, b"old", retain=True)
     bench.open("ann")
     (follow_up,) = bench.ask("ann", (b"#", 1)).controls
-    bench.publish(b"a", b"new")
+    bench.publish(b"a", b"new", retain=True)
+    bench.publish(b"c", b"", qos=0, retain=True)
     effects = bench.apply(follow_up.command, follow_up.outlet)
     assert effects.deliveries == {"ann#1": [(b"b", b"old", 1 | DELIVER_RETAIN, 2, 2)]}
     assert bench.broker.sessions[b"ann"].overtaken is None
+
+
+def test_a_message_that_is_not_retained_does_not_take_the_place_of_the_one_that_is():
+    """[MQTT-3.3.1-6]: the last retained message is due, whatever else was published since."""
+    bench = Bench()
+    bench.publish(b"a", b"kept", retain=True)
+    bench.open("ann")
+    (follow_up,) = bench.ask("ann", (b"#", 1)).controls
+    bench.publish(b"a", b"passing")
+    effects = bench.apply(follow_up.command, follow_up.outlet)
+    assert effects.deliveries == {"ann#1": [(b"a", b"kept", 1 | DELIVER_RETAIN, 2, 1)]}
 
 
 def test_what_overtook_an_offer_is_known_after_a_crash_too():
@@ -117,27 +142,18 @@ def test_what_overtook_an_offer_is_known_after_a_crash_too():
 
 
 def test_an_offer_whose_connection_has_ended_is_void_and_nothing_is_noted_for_it():
-    """The client had no SUBACK and will ask again; a session that is away must not gather."""
+    """A session that is away must not gather; it gets what is retained when it is back."""
     bench = Bench()
     bench.publish(b"a", b"kept", retain=True)
     bench.open("ann")
     (follow_up,) = bench.ask("ann", (b"a", 1)).controls
     bench.close("ann")
-    bench.publish(b"a", b"new")
+    bench.publish(b"a", b"new", retain=True)
     session = bench.broker.sessions[b"ann"]
     assert session.overtaken is None
     effects = bench.apply(follow_up.command, follow_up.outlet)
     assert not effects.controls
     assert session.queue_count == 1
-
-
-def test_a_connection_that_takes_a_session_over_has_no_offers_to_wait_for():
-    """The end of the one before may come later, kept by a disk that was full."""
-    bench = Bench()
-    bench.open("ann")
-    bench.ask("ann", (b"a", 1))
-    bench.open("ann")
-    assert bench.broker.sessions[b"ann"].overtaken is None
 
 
 def test_a_subscription_whose_connection_is_gone_offers_nothing():
@@ -199,12 +215,152 @@ def test_a_retained_message_does_not_come_after_a_newer_one():
     assert deliveries[-1][4] == 2
 
 
-def test_a_retained_message_that_waits_behind_newer_ones_is_still_needed():
-    bench = Bench(inflight_max=1)
-    bench.publish(b"old", b"x", retain=True)
+# ── page by page ──────────────────────────────────────────────────────────────────────────────
+
+
+class Reader:
+    """A client that is sent pages, as ``net/retained_pages`` makes them, and notes what it gets."""
+
+    def __init__(self, bench: Bench, name: str = "ann") -> None:
+        self.bench = bench
+        self.name = name
+        self.got: list[tuple[bytes, int]] = []
+
+    @property
+    def session(self) -> Session:
+        return self.bench.broker.sessions[self.name.encode()]
+
+    def take(self, effects: Effects) -> None:
+        """Get what was sent, and acknowledge it."""
+        for topic, payload, flags, packet_id, sequence in effects.deliveries.get(
+            self.session.outlet, []
+        ):
+            message = self.bench.broker.retained.find(sequence) if payload is None else None
+            self.got.append((message.topic if message else topic, flags & 3))
+            if packet_id:
+                self.take(self.bench.acknowledge(self.name, PUBACK, packet_id))
+
+    def page(self) -> Offered | None:
+        offer = self.session.offers[0]
+        search = self.bench.broker.offering.search(offer)
+        while not search.step(3):
+            pass
+        return self.bench.broker.offering.page(self.session, offer, search)
+
+    def read_all(self) -> None:
+        while self.session.offers:
+            self.take(self.bench.apply(self.page(), self.session.outlet))
+
+
+def retain_many(bench: Bench, count: int) -> list[bytes]:
+    topics = [b"r/%d" % number for number in range(count)]
+    for topic in topics:
+        bench.publish(topic, b"kept", retain=True)
+    return topics
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("inflight_max", [1, 3, 1_000])
+def test_all_retained_messages_come_once_however_small_window_and_queue(clean, inflight_max):
+    """[MQTT-3.3.1-6]: none is dropped because the window and the queue are full."""
+    bench = Bench(inflight_max=inflight_max, queue_messages_max=2)
+    topics = retain_many(bench, 600)
+    bench.open("ann", clean=clean)
+    reader = Reader(bench)
+    reader.take(bench.subscribe("ann", (b"r/#", 1), (b"r/7", 2)))
+    reader.read_all()
+    assert [topic for topic, _ in reader.got] == topics
+    assert sum(bench.counters.drops.values()) == 0
+
+
+def test_a_page_that_was_made_twice_is_sent_once():
+    bench = Bench()
+    retain_many(bench, 5)
     bench.open("ann")
-    bench.subscribe("ann", (b"t", 1))
-    bench.publish(b"t", b"in flight", b"waits")
-    (follow_up,) = bench.ask("ann", (b"old", 1)).controls
-    bench.apply(follow_up.command, follow_up.outlet)
-    assert bench.broker.oldest_needed() == 1
+    (follow_up,) = bench.ask("ann", (b"#", 1)).controls
+    reader = Reader(bench)
+    twin = reader.page()
+    reader.take(bench.apply(follow_up.command, follow_up.outlet))
+    assert not bench.apply(twin, follow_up.outlet).deliveries
+    assert len(reader.got) == 5
+
+
+def test_a_session_that_comes_back_is_sent_the_rest_as_it_is_retained_now():
+    """What changed while the client was away is due, too: nothing of QoS 0 was kept for it."""
+    bench = Bench(inflight_max=2)
+    retain_many(bench, 8)
+    bench.open("ann")
+    reader = Reader(bench)
+    bench.subscribe("ann", (b"#", 1))
+    bench.close("ann")
+    bench.publish(b"r/3", b"changed", qos=0, retain=True)
+    bench.publish(b"r/4", b"", qos=0, retain=True)
+    reader.take(bench.open("ann"))
+    reader.read_all()
+    assert sorted(reader.got) == sorted(
+        [(b"r/%d" % number, 1) for number in (0, 1, 2, 5, 6, 7)] + [(b"r/3", 0)]
+    )
+
+
+def test_an_offer_goes_on_where_it_was_after_a_restart():
+    bench = Bench(inflight_max=2)
+    retain_many(bench, 8)
+    bench.open("ann")
+    bench.subscribe("ann", (b"#", 1))
+    session = bench.restarted().broker.sessions[b"ann"]
+    assert session.offers == bench.broker.sessions[b"ann"].offers
+    assert session.offers[0].after == 2
+
+
+def test_what_was_retained_after_the_subscription_is_left_to_live_delivery():
+    bench = Bench(inflight_max=2)
+    retain_many(bench, 4)
+    bench.open("ann")
+    bench.subscribe("ann", (b"#", 1))
+    bench.publish(b"r/9", b"new", qos=0, retain=True)
+    assert bench.broker.sessions[b"ann"].offers[0].horizon == 4
+    reader = Reader(bench)
+    bench.acknowledge("ann", PUBACK, 1, 2)
+    reader.read_all()
+    assert [topic for topic, _ in reader.got] == [b"r/2", b"r/3"]
+
+
+def test_a_search_that_finds_more_than_it_may_hold_looks_again(monkeypatch):
+    monkeypatch.setattr("penstock.core.retained_offers.FOUND_MAX", 50)
+    bench = Bench()
+    topics = retain_many(bench, 700)
+    bench.open("ann", clean=True)
+    reader = Reader(bench)
+    reader.take(bench.subscribe("ann", (b"#", 1)))
+    search = bench.broker.offering.search(reader.session.offers[0])
+    while reader.session.offers:
+        while not search.step(64):
+            assert len(search._found) <= 100
+        page = bench.broker.offering.page(reader.session, reader.session.offers[0], search)
+        if page is not None:
+            reader.take(bench.apply(page, reader.session.outlet))
+    assert [topic for topic, _ in reader.got] == topics
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("sd"), st.integers(0, 30)), max_size=60),
+    st.integers(1, 5),
+    st.sampled_from([b"#", b"+/#", b"a/+", b"a/b/#"]),
+)
+def test_a_walk_meets_what_was_there_all_the_time_once_whatever_changes(changes, pace, wanted):
+    tree: TopicTree[int] = TopicTree()
+    names = [b"/".join([b"a", b"b", b"c", b"%d" % n][: n % 5 + 1]) + b"/%d" % n for n in range(31)]
+    for name in names[::2]:
+        tree.set(name, 0)
+    expected = {name for name, _ in tree.match(wanted)}
+    met, walk = [], tree.walk(wanted)
+    for kind, number in changes:
+        met += islice(walk, pace)
+        if kind == "s":
+            tree.set(names[number], 1)
+        else:
+            tree.pop(names[number])
+            expected.discard(names[number])
+    met = [name for name in [*met, *walk] if name is not None]
+    assert expected <= set(met)
+    assert all(met.count(name) == 1 for name in expected)

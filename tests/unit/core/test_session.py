@@ -300,18 +300,43 @@ def test_a_retained_message_is_needed_until_it_is_acknowledged_and_no_longer():
 # ── offers to come ────────────────────────────────────────────────────────────────────────────
 
 
-def test_overtaken_topics_are_noted_until_the_last_offer_was_made():
+def test_overtaken_topics_are_noted_until_a_page_was_turned():
     session = connected()
+    session.overtake(b"t")
     assert session.overtaken is None
-    session.begin_offer()
-    session.begin_offer()
-    session.overtaken.add(b"t")
-    session.end_offer()
+    session.begin_offer({b"#": 1}, 9)
+    session.overtake(b"t")
     assert session.overtaken == {b"t"}
-    session.end_offer()
-    assert session.overtaken is None
-    session.end_offer()
-    assert session.offering == 0
+    session.turn_page(session.offers[0], 5, is_last=False)
+    assert session.overtaken == set()
+    session.turn_page(session.offers[0], 9, is_last=True)
+    assert session.overtaken is session.offers is None
+
+
+def test_a_page_is_void_once_more_topics_were_overtaken_than_are_noted(monkeypatch):
+    monkeypatch.setattr("penstock.core.session.OVERTAKEN_MAX", 2)
+    session = connected()
+    session.begin_offer({b"#": 1}, 9)
+    number = session.offers[0].number
+    for topic in (b"a", b"b"):
+        session.overtake(topic)
+    assert session.offers[0].number == number
+    session.overtake(b"c")
+    assert session.offers[0].number != number
+    assert session.overtaken == set()
+
+
+def test_a_filter_that_is_subscribed_again_starts_over_and_is_offered_once():
+    session = connected()
+    session.begin_offer({b"a/#": 1, b"b/#": 1}, 9)
+    session.turn_page(session.offers[0], 5, is_last=False)
+    session.begin_offer({b"a/#": 2}, 12)
+    assert [(offer.filters, offer.after) for offer in session.offers] == [
+        ({b"b/#": 1}, 5),
+        ({b"a/#": 2}, -1),
+    ]
+    session.withdraw_offers([b"b/#"])
+    assert [offer.filters for offer in session.offers] == [{b"a/#": 2}]
 
 
 def test_a_will_has_a_live_session_recorded():
@@ -359,8 +384,8 @@ def sessions(draw: st.DrawFn) -> Session:
         session.enqueue(entry >> 3, entry & 3, retain=bool(entry & 4))
     session.receive(draw(st.lists(packet_ids)))
     for topic in draw(st.lists(st.binary(), max_size=3)):
-        session.begin_offer()
-        session.overtaken.add(topic)
+        session.begin_offer({topic: 1}, draw(st.integers(0, 2**60)))
+        session.overtake(topic)
     session.offer_floor = draw(st.integers(0, 2**60))
     session.everywhere = draw(st.booleans())
     session.origin = draw(st.integers(0, 2**63))
@@ -392,7 +417,8 @@ def test_a_row_brings_the_session_back(session, applied):
     assert list(again.unfinished()) == list(session.unfinished())  # order is part of the state
     assert list(again.queue or ()) == list(session.queue or ())
     assert (again.received or set()) == (session.received or set())
-    assert (again.offering, again.overtaken) == (session.offering, session.overtaken)
+    assert (again.offers, again.offers_made) == (session.offers, session.offers_made)
+    assert (again.overtaken or set()) == (session.overtaken or set())
     has_offers = any(retain for *_, retain in session.unfinished())
     has_offers = has_offers or any(entry & 4 for entry in session.queue or ())
     assert again.offer_floor == (session.offer_floor if has_offers else 0)

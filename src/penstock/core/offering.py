@@ -1,0 +1,177 @@
+"""Retained messages on their way to new subscriptions: what pages do to sessions.
+
+``core/retained_offers`` says what a page is and how it is found. Here an offer begins with a
+SUBSCRIBE, a page is made into the command ``Offered``, and applying that command puts its messages
+in flight. Nothing here looks at the clock or at the outbox: whoever makes pages has done that.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import msgspec
+
+from penstock.core.commands import Offered, Subscribed
+from penstock.core.effects import DELIVER_RETAIN, Delivery, Effects
+from penstock.core.retained import Retained
+from penstock.core.retained_offers import RetainedOffer, RetainedSearch
+from penstock.core.routes import Routes
+from penstock.core.session import Session
+
+__all__ = ["SUBSCRIBE_FAILED", "Offering"]
+
+SUBSCRIBE_FAILED = 0x80
+"""The only failure code of a 3.1.1 SUBACK."""
+
+OFFERED_MAX = 1_024
+"""Deliveries in flight beyond which no retained message is added: the window is for live ones."""
+
+VISITS_AT_ONCE = 1_024
+"""Places looked at for retained messages before a SUBSCRIBE is answered: less than 1 ms."""
+
+
+class Offering:
+    """All offers of one broker. ``send`` puts a message in flight to a session."""
+
+    def __init__(
+        self,
+        retained: Retained,
+        routes: Routes[Session],
+        inflight_max: int,
+        send: Callable[[Session, Delivery, Effects], None],
+    ) -> None:
+        self._retained = retained
+        self._routes = routes
+        self._window = min(inflight_max, OFFERED_MAX)
+        self._send = send
+        self.sessions: set[Session] = set()
+        """Durable sessions that are being offered something."""
+
+    def begin(
+        self, session: Session, requests: list[tuple[bytes, int]], last_sequence: int
+    ) -> None:
+        """Have what is retained for the filters sent, at the lower QoS [MQTT-3.3.1-6].
+
+        Also for a filter that the session had before [MQTT-3.8.4-3]. Each topic once, at its
+        highest QoS, however many filters of the packet match it: a packet that repeats ``#`` a
+        thousand times must not be a thousand times the work.
+        """
+        granted: dict[bytes, int] = {}
+        for topic_filter, qos in requests:
+            if qos != SUBSCRIBE_FAILED:
+                granted[topic_filter] = max(qos, granted.get(topic_filter, 0))
+        if granted:
+            session.begin_offer(granted, last_sequence)
+            self.note(session)
+
+    def note(self, session: Session) -> None:
+        """The offers of a session have changed."""
+        if session.offers and session.durable:
+            self.sessions.add(session)
+        else:
+            self.sessions.discard(session)
+
+    # ── pages ─────────────────────────────────────────────────────────────────────────────────
+
+    def first_page(self, session: Session, command: Subscribed) -> Offered:
+        """The answer to a SUBSCRIBE, with retained messages if they are found quickly.
+
+        If not, or if earlier subscriptions are still being served, they come in later pages.
+        """
+        page = Offered(command.client_id, session.connection, 0, [], [], is_last=False)
+        offer = session.offers[0] if session.offers else None
+        if offer is not None and offer.after < 0:
+            search = RetainedSearch(self._retained, offer)
+            if search.step(VISITS_AT_ONCE):
+                page = self.page(session, offer, search) or page
+        codes = [qos for _, qos in command.requests]
+        return msgspec.structs.replace(page, packet_id=command.packet_id, return_codes=codes)
+
+    def page(
+        self,
+        session: Session,
+        offer: RetainedOffer,
+        search: RetainedSearch,
+        passed_over: Collection[bytes] = (),
+    ) -> Offered | None:
+        """The next page of an offer; None if the search has to go on first."""
+        page = search.page(self._retained, offer, passed_over)
+        if page is None:
+            return None
+        return Offered(
+            client_id=session.client_id,
+            connection=session.connection,
+            packet_id=0,
+            return_codes=[],
+            offers=page.offers,
+            live=page.live,
+            number=page.number,
+            since=offer.after,
+            after=page.after,
+            is_last=page.is_last,
+        )
+
+    def has_room(self, session: Session) -> bool:
+        """Whether a page is worth making: a good part of it may be sent now."""
+        return session.has_room(self._window, max(1, self._window // 4))
+
+    def search(self, offer: RetainedOffer) -> RetainedSearch:
+        """Begin to look for what is due to an offer."""
+        return RetainedSearch(self._retained, offer)
+
+    # ── applying ──────────────────────────────────────────────────────────────────────────────
+
+    def turn(self, session: Session, command: Offered, effects: Effects) -> None:
+        """Send a page, unless its offer was withdrawn or renewed since it was made."""
+        offer = session.offers[0] if session.offers else None
+        if not command.number and command.is_last:  # of a journal that has no pages
+            offer = offer or RetainedOffer(0, {}, -1, 0)
+        elif offer is None or (offer.number, offer.after) != (command.number, command.since):
+            return
+        after = self._send_page(session, offer, command, effects)
+        is_complete = after is None
+        after = command.after if after is None else after
+        if session.outlet is not None:
+            self._send_live(command, after, session.outlet, effects)
+        session.turn_page(offer, after, is_last=is_complete and command.is_last)
+        self.note(session)
+
+    def _send_page(
+        self, session: Session, offer: RetainedOffer, command: Offered, effects: Effects
+    ) -> int | None:
+        """Send as much as there is room for; how far that is, None if it is all."""
+        after = offer.after
+        for topic, sequence, qos in command.offers:
+            if self._is_outdated(session, topic, sequence):
+                continue
+            if command.number and not session.has_room(self._window):
+                return after
+            after = max(after, sequence)
+            session.note_offer(sequence)
+            message = self._retained.get(topic)
+            payload = message.payload if message and message.sequence == sequence else None
+            self._send(session, (topic, payload, qos | DELIVER_RETAIN, 0, sequence), effects)
+        return None
+
+    def _is_outdated(self, session: Session, topic: bytes, sequence: int) -> bool:
+        """Whether a topic got another retained message after a page was made.
+
+        What a durable session is sent must follow from the journal alone, which does not tell what
+        was retained at this moment: it has noted what came.
+        """
+        if session.durable:
+            return topic in (session.overtaken or ())
+        message = self._retained.get(topic)
+        return message is None or message.sequence != sequence
+
+    def _send_live(self, command: Offered, after: int, outlet: Any, effects: Effects) -> None:
+        """Those of QoS 0, as far as the page was sent."""
+        for topic, sequence, _ in command.live:
+            message = self._retained.get(topic) if sequence <= after else None
+            if message is not None and message.sequence == sequence:
+                effects.deliver(outlet, (topic, message.payload, DELIVER_RETAIN, 0, 0))
+
+    def overtaken(self, topic: bytes, is_contained: Callable[[Session], bool]) -> None:
+        """A topic has another retained message, which goes to its subscribers live."""
+        for session, _ in (self._routes.cached.get(topic) or self._routes.resolve(topic)).targets:
+            if session in self.sessions and not is_contained(session):
+                session.overtake(topic)

@@ -1,0 +1,55 @@
+"""Long work on the loop: everybody's together takes a turn, not everybody's own."""
+
+import asyncio
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from penstock.net.turns import TURN_S, SharedTurns
+
+pytestmark = pytest.mark.asyncio
+
+
+class Bench:
+    """A hub of which only the loop and a clock are there; each step of work takes 1 ms."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        hub = SimpleNamespace(loop=asyncio.get_running_loop(), monotonic=lambda: self.now)
+        self.turns = SharedTurns(hub)
+        self.steps: list[str] = []
+
+    def work(self, name: str, steps: int) -> Iterator[None]:
+        for _ in range(steps):
+            self.now += 0.001
+            self.steps.append(name)
+            yield
+
+
+async def test_work_of_many_takes_one_turn_together_and_each_is_served_in_its_turn():
+    bench = Bench()
+    names = [str(number) for number in range(100)]
+    for name in names:
+        bench.turns.add(bench.work(name, 2))
+    longest = 0.0
+    while len(bench.steps) < 200:
+        before = bench.now
+        await asyncio.sleep(0)
+        longest = max(longest, bench.now - before)
+    assert longest <= TURN_S + 0.002
+    assert bench.steps == names * 2
+
+
+async def test_work_that_fails_leaves_the_others_alone():
+    bench = Bench()
+
+    def failing() -> Iterator[None]:
+        raise RuntimeError("a bug")
+        yield
+
+    bench.turns.add(failing())
+    bench.turns.add(bench.work("fine", 3))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert bench.steps == ["fine"] * 3
