@@ -33,10 +33,19 @@ class Topic:
     first: int = 0
     offsets: dict[tuple[bytes, int], int] = field(default_factory=dict)
     """Where numbered messages lie."""
+    done: set[int] = field(default_factory=set)
+    """What groups have done that are gone, or were moved back."""
 
     @property
     def end(self) -> int:
         return len(self.messages)
+
+    def done_until(self, groups: "Iterable[ModelGroup]", first: int) -> int:
+        """Everything before was done by somebody who was entitled to it, or is gone."""
+        offset = first
+        while offset in self.done or any(g.since <= offset and g.has_done(offset) for g in groups):
+            offset += 1
+        return offset
 
     def is_over(self, offset: int, now_ms: int) -> bool:
         return 0 < self.messages[offset].expires_ms <= now_ms
@@ -48,8 +57,10 @@ class Topic:
 class ModelGroup:
     """A group, message by message."""
 
-    def __init__(self, topic: Topic, start: int) -> None:
+    def __init__(self, topic: Topic, start: int, since: int = 0) -> None:
         self.topic = topic
+        self.since = since
+        """What came before is no business of this group."""
         self.done = set(range(start))
         self.records: dict[int, Record] = {}
         self.again: set[int] = set()
@@ -58,6 +69,9 @@ class ModelGroup:
         self.polls = 0
         self.max_deliveries = self.backoff_ms = self.backoff_max_ms = 0
         self.dead_letters = 0
+
+    def has_done(self, offset: int) -> bool:
+        return offset in self.done and offset < self.topic.end
 
     def is_exhausted(self, record: Record) -> bool:
         return record.lease is None and 0 < self.max_deliveries <= record.deliveries

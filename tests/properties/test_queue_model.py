@@ -45,7 +45,7 @@ from penstock.core.groups import Group
 from penstock.core.lanes import Lanes
 from penstock.core.selection import Picker
 from penstock.obs.counters import Counters
-from tests.properties.queue_model import Message, ModelGroup, Topic
+from tests.properties.queue_model import Message, ModelGroup, Record, Topic
 
 T = b"t"
 names = st.sampled_from([b"g", b"h"])
@@ -187,22 +187,56 @@ class QueueMachine(RuleBasedStateMachine):
 
     # ── groups ────────────────────────────────────────────────────────────────────────────────
 
-    def _make(self, name: bytes) -> None:
-        assert self.do(GroupMade(T, name, self.topic.first)) is True
-        assert self.do(GroupMade(T, name, self.topic.end)) is False
-        self.groups[name] = ModelGroup(self.topic, self.topic.first)
+    def _make(self, name: bytes, *, is_first: bool = True) -> None:
+        """Make a group, at the beginning or at the end."""
+        topic, groups = self.topic, self.broker.groups
+        start = max(topic.first, groups.floor(T, topic.first)) if is_first else topic.end
+        is_rest = is_first and start >= groups.remainders.low(T)
+        since = 0 if is_first else start
+        assert self.do(GroupMade(T, name, start, since=since, rest=is_rest)) is True
+        assert self.do(GroupMade(T, name, topic.end)) is False
+        model = self.groups[name] = ModelGroup(topic, start, since)
+        if is_rest:
+            self._inherit(self.group(name), model)
 
-    @rule(name=names)
-    def delete(self, name) -> None:
-        assert self.do(GroupGone(T, name)) is True
+    def _inherit(self, group: Group, model: ModelGroup) -> None:
+        """It gets what nobody has done, counts deliveries anew, and answers for it from now on."""
+        model.done |= self.topic.done
+        self.topic.done = {*range(self.broker.groups.remainders.low(T))}
+        for offset in range(self.topic.first, self.topic.end):
+            is_passed = offset < group.heads[self.topic.messages[offset].priority]
+            if is_passed and offset not in model.done:
+                model.records[offset] = Record(until_ms=group.pending[offset].until_ms)
+
+    @rule(name=names, is_first=st.booleans())
+    def delete(self, name, is_first) -> None:
+        """What it has done stays done, and what it has not waits for the next."""
+        self._remember(name)
+        assert self.do(GroupGone(T, name, self._done())) is True
         assert self.do(Swept(T, name, self.now_ms)) is None
-        self._make(name)
+        del self.groups[name]
+        self._make(name, is_first=is_first)
+
+    def _done(self) -> int:
+        done = self.broker.groups.reach(T, self.topic.first)
+        assert done <= self.topic.done_until(self.groups.values(), self.topic.first)
+        return done
+
+    def _remember(self, name: bytes) -> None:
+        model = self.groups[name]
+        if model.since <= max(self._done(), self.broker.groups.remainders.low(T)):
+            self.topic.done |= {*range(model.since)}
+            self.topic.done |= {o for o in model.done if model.since <= o}
 
     @rule(name=names, start=st.integers(0, 30))
     def seek(self, name, start) -> None:
         start = min(start, self.topic.end)
-        self.do(GroupMoved(T, name, start))
-        self.groups[name].move(start)
+        if start < self.group(name).oldest_unsettled:
+            self._remember(name)
+        self.do(GroupMoved(T, name, start, self._done()))
+        model = self.groups[name]
+        model.move(start)
+        model.since = min(model.since, start)
 
     @rule(name=names, offset=st.integers(0, 30))
     def commit(self, name, offset) -> None:
@@ -410,18 +444,23 @@ class QueueMachine(RuleBasedStateMachine):
 
     # ── dying ─────────────────────────────────────────────────────────────────────────────────
 
-    @rule(marks=st.booleans())
-    def checkpoint(self, marks) -> None:
-        """Rows are written; with the mark, what they contain is not replayed any more."""
-        self.rows.update({row[:2]: row[2] for row in self._changed_rows()})
-        self.broker.groups.dirty.clear()
+    @rule(marks=st.booleans(), slices=st.sampled_from([1, 2, 3]))
+    def checkpoint(self, marks, slices=1) -> None:
+        """Rows are written; with the mark, what they contain is not replayed any more.
+
+        Without it the broker may die when some of them are written and others are not.
+        """
+        keys = [*self.broker.groups.dirty][:: 1 if marks else slices]
+        self.rows.update({row[:2]: row[2] for row in self._changed_rows(keys)})
+        for key in keys:
+            del self.broker.groups.dirty[key]
         self.broker.topics.dirty.clear()
         if marks:
             self.entries.clear()
 
-    def _changed_rows(self) -> Iterator[Row]:
+    def _changed_rows(self, keys: list[bytes]) -> Iterator[Row]:
         groups, topics = self.broker.groups, self.broker.topics
-        for key in groups.dirty:
+        for key in keys:
             yield from groups.rows(key, self.index)
         for key in topics.dirty:
             yield "settings", key, topics.row(key, self.index)
@@ -461,6 +500,15 @@ class QueueMachine(RuleBasedStateMachine):
         self.die(rests=True)
 
     # ── what must hold ────────────────────────────────────────────────────────────────────────
+
+    @invariant()
+    def nothing_is_let_go_that_somebody_has_to_do(self) -> None:
+        """Below the floor all was done, by a group that was entitled to it; and none is behind."""
+        first = self.topic.first
+        floor = self.broker.groups.floor(T, first)
+        assert floor <= self.topic.done_until(self.groups.values(), first)
+        for model in self.groups.values():
+            assert all(o in model.done for o in range(max(first, model.since), floor))
 
     @invariant()
     def groups_are_what_the_model_says(self) -> None:
@@ -556,7 +604,8 @@ def _recovered(rows: Rows, entries: list[tuple[int, Any]]) -> Broker:
 
 def state(broker: Broker) -> tuple[Any, ...]:
     """All that a start must give again, as it is written."""
-    groups = sorted(broker.groups, key=lambda group: group.name)
+    remainders = broker.groups.remainders.by_topic.values()
+    groups = [*sorted(broker.groups, key=lambda group: group.name), *remainders]
     chunks = [{offset >> group_module.CHUNK_BITS for offset in g.pending} for g in groups]
     return (
         [group.to_row(0) for group in groups],

@@ -252,6 +252,10 @@ class GroupMade(msgspec.Struct, frozen=True, array_like=True, tag=14, gc=False):
     start: int
     reader: bool = False
     """Whether it stands for somebody who reads by itself, and only says how far."""
+    since: int = 0
+    """Messages before are left to other groups; 0: none are."""
+    rest: bool = False
+    """Whether it begins with what no group has done: what a group that is gone did stays done."""
 
 
 class GroupMoved(msgspec.Struct, frozen=True, array_like=True, tag=15, gc=False):
@@ -260,6 +264,8 @@ class GroupMoved(msgspec.Struct, frozen=True, array_like=True, tag=15, gc=False)
     topic: bytes
     group: bytes
     start: int
+    done: int = -1
+    """As with ``GroupGone``."""
 
 
 class GroupGone(msgspec.Struct, frozen=True, array_like=True, tag=16, gc=False):
@@ -267,6 +273,9 @@ class GroupGone(msgspec.Struct, frozen=True, array_like=True, tag=16, gc=False):
 
     topic: bytes
     group: bytes
+    done: int = -1
+    """Messages before were done by some group, or are gone. What this one has done is to be
+    remembered if it begins there; -1: nothing is, as the topic is a log."""
 
 
 class ConsumerMade(msgspec.Struct, frozen=True, array_like=True, tag=17, gc=False):

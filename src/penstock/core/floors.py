@@ -1,47 +1,109 @@
-"""Up to where all groups of a topic are done, found without asking each of them.
+"""Up to where a topic's messages are done, found without asking each of its groups.
 
-That of one group (``Group.oldest_unsettled``) only rises, unless the group is moved back. So a heap
-remembers, per topic, what each group had when it was asked last. The lowest that is still true is
-the lowest of all; what is not is corrected when it comes to the top.
+A message is done when a group that was entitled to it has finished it, and no group is left that
+still has to. A group is entitled to what comes from ``Group.since`` on: a group that was made to
+start later leaves what came before to others, and releases none of it.
+
+What one group has done (``Group.oldest_unsettled``) only rises, unless the group is moved back. So
+a heap remembers, per topic, what each group had when it was asked last. The lowest that is still
+true is the lowest of all; what is not is corrected when it comes to the top.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from heapq import heapify, heappop, heappush, heapreplace
 
 from penstock.core.group import Group
+from penstock.model.dead_letters import PREFIX as DEAD_PREFIX
+from penstock.model.dead_letters import REDRIVE
 
-__all__ = ["Floors"]
+__all__ = ["Floors", "entitled_from"]
+
+_ByTopic = Mapping[bytes, Mapping[bytes, Group]]
+
+
+def entitled_from(group: Group) -> int | None:
+    """Where the messages begin that are done when this group has done them; None: nowhere.
+
+    What somebody has read is not done. Dead letters are done when they were sent back or dropped,
+    whoever else looks at them.
+    """
+    if group.reader or (group.topic.startswith(DEAD_PREFIX) and group.name != REDRIVE):
+        return None
+    return group.since
 
 
 class Floors:
-    """Per topic, the lowest offset that some group has not done."""
+    """Per topic, the lowest offset that is not done."""
 
-    def __init__(self, by_topic: Mapping[bytes, Mapping[bytes, Group]]) -> None:
+    def __init__(self, by_topic: _ByTopic) -> None:
         self._by_topic = by_topic
+        self._unsettled = _Lowest(by_topic, lambda group: group.oldest_unsettled)
+        self._entitled = _Lowest(by_topic, entitled_from)
+
+    def floor(self, topic: bytes, done: int) -> int:
+        """Everything below is done; ``done``: how far it is, or gone, whatever the groups say.
+
+        If a group is entitled to what comes next, the messages up to the lowest offset that some
+        group has not done were done by that group at least.
+        """
+        unsettled, entitled = self._unsettled.of(topic), self._entitled.of(topic)
+        if unsettled is None:
+            return done
+        if entitled is not None and entitled <= done:
+            return unsettled
+        return min(done, unsettled)
+
+    def reach(self, topic: bytes, done: int) -> int:
+        """Everything below was done by some group, though others may still have to."""
+        groups = self._by_topic.get(topic, {}).values()
+        claims = [(entitled_from(group), group) for group in groups]
+        known = sorted(((start, g.oldest_unsettled) for start, g in claims if start is not None))
+        for start, end in known:
+            if start > done:
+                break
+            done = max(done, end)
+        return done
+
+    def lower(self, group: Group) -> None:
+        """A group was made or moved: what is said of it may begin earlier than before."""
+        self._unsettled.lower(group)
+        self._entitled.lower(group)
+
+
+class _Lowest:
+    """Per topic, the lowest offset that is said of its groups."""
+
+    def __init__(self, by_topic: _ByTopic, said: Callable[[Group], int | None]) -> None:
+        self._by_topic = by_topic
+        self._said = said
         self._heaps: dict[bytes, list[tuple[int, bytes]]] = {}
         """Offsets and names of groups, of topics that somebody has asked about."""
 
-    def floor(self, topic: bytes) -> int | None:
-        """Everything below is done by every group of the topic; None: it has no group."""
-        groups = self._by_topic.get(topic, {})
+    def of(self, topic: bytes) -> int | None:
+        """The lowest; None: nothing is said of any."""
+        groups = self._by_topic.get(topic)
+        if groups is None:
+            self._heaps.pop(topic, None)
+            return None
         heap = self._heaps.get(topic)
         if heap is None or len(heap) > 2 * len(groups):
-            heap = self._heaps[topic] = [(g.oldest_unsettled, name) for name, g in groups.items()]
+            found = ((self._said(group), name) for name, group in groups.items())
+            heap = [(offset, name) for offset, name in found if offset is not None]
             heapify(heap)
+            self._heaps[topic] = heap
         while heap:
             known, name = heap[0]
             group = groups.get(name)
-            if group is None:
+            now = self._said(group) if group is not None else None
+            if now is None:
                 heappop(heap)
-            elif group.oldest_unsettled == known:
+            elif now == known:
                 return known
             else:
-                heapreplace(heap, (group.oldest_unsettled, name))
-        del self._heaps[topic]
+                heapreplace(heap, (now, name))
         return None
 
     def lower(self, group: Group) -> None:
-        """A group was made or moved: what it has not done may begin earlier than before."""
-        heap = self._heaps.get(group.topic)
-        if heap is not None:
-            heappush(heap, (group.oldest_unsettled, group.name))
+        heap, now = self._heaps.get(group.topic), self._said(group)
+        if heap is not None and now is not None:
+            heappush(heap, (now, group.name))

@@ -80,6 +80,8 @@ class Group:
         self.name = name
         self.start = start
         """Where it was made, or moved to the last time."""
+        self.since = 0
+        """Messages before are left to other groups: this one was made to start later."""
         self.reader = reader
         """Whether it stands for somebody who reads by itself, and only says how far."""
         self.heads = [start] * LANES
@@ -581,7 +583,7 @@ class Group:
 
     def move(self, start: int) -> None:
         """The next new message to be handed out is that of ``start``."""
-        self.start = start
+        self.start, self.since = start, min(self.since, start)
         self.heads = [start] * LANES
         self.ahead = 0
         self.version += 1
@@ -627,31 +629,17 @@ class Group:
         self._dues = []
         self._place(free)
 
+    def replace_pending(self, pending: dict[int, Pending]) -> None:
+        """Have these messages pending, which nobody has, in the place of all others."""
+        self.changed |= {offset >> CHUNK_BITS for offset in (*self.pending, *pending)}
+        self.pending.clear()
+        self.pending.update(pending)
+        self._file_all()
+
     def to_row(self, applied: int) -> bytes:
         """What is durable of this group, but for what is pending, up to entry ``applied``."""
         self.applied = applied
-        return _encoder.encode(
-            GroupRow(
-                self.topic,
-                self.name,
-                self.next,
-                applied,
-                [],
-                [(name, c.seen_ms, c.active_ms) for name, c in self.consumers.items()],
-                self.heads,
-                self.ahead,
-                self.polls,
-                self.version,
-                self.max_deliveries,
-                self.backoff_ms,
-                self.backoff_max_ms,
-                self.dead_letters,
-                self.redeliveries,
-                self.start,
-                self.reader,
-                self.deals,
-            )
-        )
+        return _encoder.encode(GroupRow.of(self))
 
     def chunk_row(self, chunk: int) -> bytes | None:
         """The pending messages of one chunk; None: there are none."""
@@ -678,16 +666,7 @@ class Group:
         """The group that ``to_row`` described; its chunks are to follow, then ``end_loading``."""
         data = _decoder.decode(row)
         group = cls(data.topic, data.name, data.next)
-        group.applied = data.applied
-        group.heads = data.heads or group.heads
-        group.ahead, group.polls, group.version = data.ahead, data.polls, data.version
-        group.max_deliveries = data.max_deliveries
-        group.backoff_ms, group.backoff_max_ms = data.backoff_ms, data.backoff_max_ms
-        group.dead_letters, group.redeliveries = data.dead_letters, data.redeliveries
-        group.start, group.reader = data.start, data.reader
-        group.deals = data.deals
+        data.fill(group)
         group.pending.update(data.pending)
         group._unchunked = list(group.pending)
-        for name, seen_ms, active_ms in data.consumers:
-            group.consumers[name] = Consumer(seen_ms, active_ms, set())
         return group

@@ -4,9 +4,14 @@ Rows of former versions are shorter: a field is added at the end, with what it m
 written.
 """
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
-from penstock.core.pending import Pending
+from penstock.core.pending import Consumer, Pending
+
+if TYPE_CHECKING:
+    from penstock.core.group import Group
 
 __all__ = ["GroupRow"]
 
@@ -33,3 +38,26 @@ class GroupRow(msgspec.Struct, array_like=True):
     start: int = 0
     reader: bool = False
     deals: int = 0
+    since: int = 0
+
+    @classmethod
+    def of(cls, group: "Group") -> "GroupRow":
+        """The row of a group."""
+        consumers = [(name, c.seen_ms, c.active_ms) for name, c in group.consumers.items()]
+        row = cls(group.topic, group.name, group.next, group.applied, [], consumers)
+        for field in _ALIKE:
+            setattr(row, field, getattr(group, field))
+        return row
+
+    def fill(self, group: "Group") -> None:
+        """Make a new group what the row says, but for what is pending."""
+        self.heads = self.heads or group.heads
+        group.applied = self.applied
+        for field in _ALIKE:
+            setattr(group, field, getattr(self, field))
+        for name, seen_ms, active_ms in self.consumers:
+            group.consumers[name] = Consumer(seen_ms, active_ms, set())
+
+
+_ALIKE = GroupRow.__struct_fields__[GroupRow.__struct_fields__.index("heads") :]
+"""Fields that a group has by the same name."""

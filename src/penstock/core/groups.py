@@ -2,9 +2,12 @@
 
 What one group is and does is in ``group``. Here a command finds its group, or makes it; the rows of
 the checkpoint are kept, and the number of the next lease, which no lease had before.
+
+What groups have done outlasts them (``remainders``). That is an affair of two rows, the group's and
+the remainder's, and a crash must not leave one without the other. So the row of a group takes that
+of a remainder along that has changed, and those of groups that have none on disk yet.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 
 from penstock.core.commands import (
@@ -26,8 +29,9 @@ from penstock.core.commands import (
     Swept,
     Taken,
 )
-from penstock.core.floors import Floors
+from penstock.core.floors import Floors, entitled_from
 from penstock.core.group import Consumer, Group, Pending, Share
+from penstock.core.remainders import REMAINDER, Remainders
 
 __all__ = ["Consumer", "Group", "GroupCommand", "Groups", "Pending", "Share", "row_key"]
 
@@ -81,8 +85,7 @@ class Groups:
         self.by_topic: dict[bytes, dict[bytes, Group]] = {}
         self.count = 0
         """How many groups there are."""
-        self._working: Counter[bytes] = Counter()
-        """How many groups of a topic work on it: all but those that stand for readers."""
+        self.remainders = Remainders()
         self._floors = Floors(self.by_topic)
         self.dirty: dict[bytes, None] = {}
         """Keys (``row_key``) of groups whose row on disk is older than the state here."""
@@ -102,13 +105,24 @@ class Groups:
         """A group, or None if there is none."""
         return self.by_topic.get(topic, {}).get(name)
 
-    def floor(self, topic: bytes) -> int | None:
-        """Everything below is done by every group of the topic; None: nobody works on it.
+    def _known(self, key: bytes) -> Group | None:
+        """The group or the remainder of a row."""
+        topic, name = _names(key)
+        if name == REMAINDER:
+            return self.remainders.by_topic.get(topic)
+        return self.get(topic, name)
 
-        Readers hold up what they have not read. But what they have read is not done: as long as
-        there are only readers, those who are to work may be yet to come.
+    def floor(self, topic: bytes, first: int = 0) -> int:
+        """Everything below is done, if the topic has nothing before ``first``.
+
+        Groups that stand for readers hold up what they have not read. But what they have read is
+        not done: those who are to work may be yet to come.
         """
-        return self._floors.floor(topic) if topic in self._working else None
+        return self._floors.floor(topic, max(self.remainders.low(topic), first))
+
+    def reach(self, topic: bytes, first: int = 0) -> int:
+        """Everything below was done by some group, though others may still have to."""
+        return self._floors.reach(topic, max(self.remainders.low(topic), first))
 
     def __iter__(self) -> Iterator[Group]:
         for groups in self.by_topic.values():
@@ -127,12 +141,16 @@ class Groups:
             self._count_leases(command)
         group = self.get(command.topic, command.group)
         if group is not None and recovering and group.applied >= index:
+            if isinstance(command, GroupMade) and command.rest:
+                self._hand_over(group, index, recovering=True)
             return None
         if isinstance(command, GroupMade):
-            return self._make(command, group, index)
+            return self._make(command, group, index, recovering=recovering)
         if group is None:
             return None
         self.dirty[row_key(command.topic, command.group)] = None
+        if isinstance(command, GroupGone | GroupMoved) and command.done >= 0:
+            self._remember(group, command, index, recovering=recovering)
         before = group.redeliveries
         value = self._change(group, command)
         self.redeliveries += group.redeliveries - before
@@ -155,25 +173,41 @@ class Groups:
         for group in list(self.by_topic.get(topic, {}).values()):
             if not (recovering and group.applied >= index):
                 self._remove(group)
+        remainder = self.remainders.by_topic.get(topic)
+        if remainder is not None and not (recovering and remainder.applied >= index):
+            del self.remainders.by_topic[topic]
+            self._forget_rows(row_key(topic, REMAINDER))
 
     def _remove(self, group: Group) -> None:
         self.timed.pop(group, None)
-        key = row_key(group.topic, group.name)
-        self.dirty[key] = None
-        self._deleted.setdefault(key, set()).update(self._stored.get(key, ()))
+        self._forget_rows(row_key(group.topic, group.name))
         self.count -= 1
-        self._count_working(group, -1)
         del self.by_topic[group.topic][group.name]
         if not self.by_topic[group.topic]:
             del self.by_topic[group.topic]
 
-    def _count_working(self, group: Group, change: int) -> None:
-        if not group.reader:
-            self._working[group.topic] += change
-            if not self._working[group.topic]:
-                del self._working[group.topic]
+    def _forget_rows(self, key: bytes) -> None:
+        """A group is no more, nor are its rows to be."""
+        self.dirty[key] = None
+        self._deleted.setdefault(key, set()).update(self._stored.get(key, ()))
 
-    def _make(self, command: GroupMade, group: Group | None, index: int) -> bool:
+    def _remember(
+        self, group: Group, command: GroupGone | GroupMoved, index: int, *, recovering: bool
+    ) -> None:
+        """What a group has done stays done, though it is about to end or to begin again."""
+        is_forward = isinstance(command, GroupMoved) and command.start >= group.oldest_unsettled
+        if is_forward or entitled_from(group) is None:
+            return
+        if self.remainders.add(group, command.done, index, recovering=recovering):
+            self.dirty[row_key(group.topic, REMAINDER)] = None
+
+    def _hand_over(self, heir: Group, index: int, *, recovering: bool) -> None:
+        if self.remainders.hand_over(heir, index, recovering=recovering):
+            self.dirty[row_key(heir.topic, REMAINDER)] = None
+
+    def _make(
+        self, command: GroupMade, group: Group | None, index: int, *, recovering: bool
+    ) -> bool:
         """Make a group; tell whether it is new.
 
         Its version is one that no earlier group of this name had: what was chosen for that one,
@@ -182,10 +216,12 @@ class Groups:
         if group is not None:
             return False
         group = Group(command.topic, command.group, command.start, reader=command.reader)
-        group.version = index << 16
+        group.version, group.since = index << 16, command.since
+        if command.rest:
+            self._hand_over(group, index, recovering=recovering)
+            self._note_time(group)
         self.by_topic.setdefault(command.topic, {})[command.group] = group
         self.count += 1
-        self._count_working(group, 1)
         self._floors.lower(group)
         self.dirty[row_key(command.topic, command.group)] = None
         return True
@@ -247,7 +283,21 @@ class Groups:
         if key == _LEASE_KEY:
             yield "groups", key, self.next_lease.to_bytes(8, "big")
             return
-        group = self.get(*_names(key))
+        for one in (key, *self._beside(key)):
+            yield from self._rows_of(one, index)
+
+    def _beside(self, key: bytes) -> list[bytes]:
+        """Groups whose rows must not be older: those that the remainder of a topic changed with."""
+        topic, _ = _names(key)
+        remainder = self.remainders.by_topic.get(topic)
+        if remainder is None or remainder.applied:
+            return []
+        unwritten = [g for g in self.by_topic.get(topic, {}).values() if not g.applied]
+        keys = [row_key(topic, group.name) for group in (remainder, *unwritten)]
+        return [one for one in keys if one != key]
+
+    def _rows_of(self, key: bytes, index: int) -> Iterator[tuple[str, bytes, bytes | None]]:
+        group = self._known(key)
         stored = self._stored.setdefault(key, set())
         changed = self._deleted.pop(key, set())
         yield "groups", key, group.to_row(index) if group else None
@@ -270,11 +320,14 @@ class Groups:
         """A row was not written after all."""
         if table == "groups":
             self.dirty[key] = None
+            group = self._known(key) if key != _LEASE_KEY else None
+            if group is not None:
+                group.applied = 0
             return
         key, chunk = _chunk_of(key)
         self.dirty[key] = None
         self._stored.setdefault(key, set()).add(chunk)  # or not: writing it again does no harm
-        group = self.get(*_names(key))
+        group = self._known(key)
         changed = group.changed if group else self._deleted.setdefault(key, set())
         changed.add(chunk)
 
@@ -284,20 +337,24 @@ class Groups:
             self.next_lease = int.from_bytes(row, "big")
             return
         group = Group.from_row(row)
+        if group.name == REMAINDER:
+            self.remainders.by_topic[group.topic] = group
+            return
         self.by_topic.setdefault(group.topic, {})[group.name] = group
         self.count += 1
-        self._count_working(group, 1)
 
     def load_chunk(self, key: bytes, row: bytes) -> None:
         """Take a chunk of what is pending; then ``end_loading``."""
         key, chunk = _chunk_of(key)
         self._stored.setdefault(key, set()).add(chunk)
-        group = self.get(*_names(key))
+        group = self._known(key)
         if group is not None:
             group.load_chunk(row)
 
     def end_loading(self) -> None:
         """All rows are there."""
+        for remainder in self.remainders.by_topic.values():
+            remainder.end_loading()
         for group in self:
             group.end_loading()
             self._note_time(group)

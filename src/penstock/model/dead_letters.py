@@ -6,10 +6,13 @@ stand there, or would make two names one, is percent-encoded.
 
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-__all__ = ["PREFIX", "dead_letter_topic", "origin"]
+__all__ = ["PREFIX", "REDRIVE", "dead_letter_topic", "origin"]
 
 PREFIX = b"$dlq/"
 """How the names of topics with dead letters begin."""
+
+REDRIVE = b"redrive"
+"""The group of such a topic that knows which letters were sent back, or dropped."""
 
 
 def dead_letter_topic(topic: bytes, group: bytes) -> bytes:

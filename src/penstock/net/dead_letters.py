@@ -13,10 +13,10 @@ In a cluster only the leader does either: two nodes that bury at a time would ma
 from itertools import islice
 from typing import Any
 
-from penstock.core.commands import DeadLettered, GroupCommitted, GroupMade
+from penstock.core.commands import DeadLettered, GroupCommitted
 from penstock.core.groups import Group
 from penstock.errors import StorageError
-from penstock.model.dead_letters import dead_letter_topic
+from penstock.model.dead_letters import REDRIVE, dead_letter_topic
 from penstock.model.message import FLAG_CONTENT_TYPE, FLAG_PRIORITY, Extras, Message
 from penstock.net.desk import AGAIN_S, Lot, read_messages
 from penstock.net.hub import Hub
@@ -25,9 +25,6 @@ from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import TopicRange
 
 __all__ = ["DeadLetters"]
-
-REDRIVE = b"redrive"
-"""The group of such a topic that knows which letters were sent back, or dropped."""
 
 HEADER_PREFIX = b"dlq-"
 
@@ -118,9 +115,8 @@ class DeadLetters:
     def first(self, letters: bytes) -> int:
         """The oldest letter of a dead-letter topic that was neither sent back nor dropped."""
         group = self._hub.broker.groups.get(letters, REDRIVE)
-        info = self._hub.desks.info(letters)
-        oldest = info.first_offset if info else 0
-        return max(group.next, oldest) if group else oldest
+        earliest = self._hub.desks.earliest(letters)
+        return max(group.next, earliest) if group else earliest
 
     def count(self, letters: bytes) -> int:
         """How many letters a dead-letter topic has."""
@@ -167,8 +163,8 @@ class DeadLetters:
     def settle(self, letters: bytes, end: int, outlet: Any) -> None:
         """Letters before ``end`` are dealt with."""
         if self._hub.broker.groups.get(letters, REDRIVE) is None:
-            start = self.first(letters)
-            made = GroupMade(letters, REDRIVE, start)
+            desks = self._hub.desks
+            made = desks.group_made(letters, REDRIVE, self.first(letters), is_first=True)
             self._hub.pipeline.submit(made, None, durable=True)
         end = min(end, self._hub.desks.end(letters))  # if it ended, others come to these offsets
         committed = GroupCommitted(letters, REDRIVE, end, 0)

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import msgspec
 
 from penstock.core.commands import (
-    GroupMade,
     Leased,
     Run,
     Settled,
@@ -223,8 +222,9 @@ class Desk:
     def _make_group(self) -> None:
         if not self._is_making:
             self._is_making = True
-            start = self._hub.desks.earliest(self.topic)
-            made = GroupMade(self.topic, self.group, start)
+            desks = self._hub.desks
+            start = desks.earliest(self.topic)
+            made = desks.group_made(self.topic, self.group, start, is_first=True)
             self._hub.pipeline.submit(made, Then(self._made, self.close), durable=True)
 
     def _made(self, _value: object) -> None:

@@ -15,6 +15,7 @@ import msgspec
 
 from penstock.core.commands import (
     GroupCommitted,
+    GroupGone,
     GroupMade,
     GroupMoved,
     LeasesExtended,
@@ -344,12 +345,48 @@ class Desks:
         if self._hub.broker.groups.get(topic, group) is not None:
             outlet.outcome(False)
             return
-        self._locate(topic, start, outlet, lambda offset: GroupMade(topic, group, offset, reader))
+
+        def made(offset: int) -> GroupMade:
+            is_first = start.at is StartAt.EARLIEST
+            return self.group_made(topic, group, offset, is_first=is_first, reader=reader)
+
+        self._locate(topic, start, outlet, made)
+
+    def group_made(
+        self, topic: bytes, group: bytes, start: int, *, is_first: bool, reader: bool = False
+    ) -> GroupMade:
+        """What makes a group; ``is_first``: it starts at the beginning, wherever that is now.
+
+        Only such a group is entitled to what has waited for somebody to do it. Where no other group
+        still needs older messages, it gets what nobody has done.
+        """
+        if not is_first:
+            return GroupMade(topic, group, start, reader, since=start)
+        if not self.limits.is_used_up(topic):
+            return GroupMade(topic, group, start, reader)
+        start = max(start, self.earliest(topic))
+        is_rest = start >= self._hub.broker.groups.remainders.low(topic)
+        return GroupMade(topic, group, start, reader, rest=is_rest and not reader)
+
+    def group_gone(self, topic: bytes, group: bytes) -> GroupGone:
+        """What ends a group; what it has done of a queue topic stays done."""
+        return GroupGone(topic, group, self._done(topic))
+
+    def group_moved(self, topic: bytes, group: bytes, start: int) -> GroupMoved:
+        """What moves a group; what it has done of a queue topic by now stays done."""
+        return GroupMoved(topic, group, start, self._done(topic))
+
+    def _done(self, topic: bytes) -> int:
+        """Messages of a queue topic before this were done by some group; -1: it is a log."""
+        info = self.info(topic)
+        if info is None or not self.limits.is_used_up(topic):
+            return -1
+        return self._hub.broker.groups.reach(topic, self.limits.first_offset(info))
 
     def seek(self, topic: bytes, group: bytes, start: Start, outlet: Any) -> None:
         """Move a group."""
         moved = Then(lambda value: self._moved(topic, group, outlet, value), outlet.close)
-        self._locate(topic, start, moved, lambda offset: GroupMoved(topic, group, offset))
+        self._locate(topic, start, moved, lambda offset: self.group_moved(topic, group, offset))
 
     def _moved(self, topic: bytes, group: bytes, outlet: Any, value: object) -> None:
         outlet.outcome(value)
@@ -382,7 +419,7 @@ class Desks:
             return
         known = self._hub.broker.groups.get(topic, group)
         if known is None:
-            made = GroupMade(topic, group, self.earliest(topic))
+            made = self.group_made(topic, group, self.earliest(topic), is_first=True)
             self._hub.pipeline.submit(made, None, durable=True)
         offset = min(offset, info.next_offset)
         ahead = min(known.ahead, info.next_offset - offset) if known else 0

@@ -44,9 +44,10 @@ class Examination:
 
     def _examine(self, settings: Topic) -> None:
         name = settings.name
-        if not settings.keep:
-            self.floors[name] = self._hub.broker.groups.floor(name) or 0
         info = self._hub.desks.info(name)
+        if not settings.keep:
+            first = info.first_offset if info else 0
+            self.floors[name] = self._hub.broker.groups.floor(name, first)
         if info is not None:
             limits = self._hub.desks.limits
             limits.grown(info)

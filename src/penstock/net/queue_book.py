@@ -91,7 +91,7 @@ class QueueBook:
 
     async def delete_group(self, topic: bytes, group: bytes) -> None:
         """Forget a group."""
-        await self._applied(GroupGone(topic, group))
+        await self._applied(self._hub.desks.group_gone(topic, group))
 
     async def redrive(self, topic: bytes, group: bytes, maximum: int) -> int:
         """Send dead letters back where they came from; return how many were sent."""

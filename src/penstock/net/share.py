@@ -9,6 +9,7 @@ leaves. Nothing of this passes through the session: no queue, no retained messag
 **Which topics.** One by its name, whether it exists or not. With wildcards: those that exist, found
 by one look through the journal's topics; then those that appear, seen when they are committed. A
 group that is made so begins *now*, as a subscription does; one that is there goes on where it is.
+The workers of a queue by name (``net/queues``) begin with the jobs that have waited for them.
 
 **Which QoS.** 1 at most, as a handshake that outlives its connection would bind a message to a
 client that may never come back. A message of QoS 0, or a subscription of QoS 0: sent, and done.
@@ -34,6 +35,7 @@ from penstock.net.desk import Job
 from penstock.net.desks import Start, StartAt
 from penstock.net.feed import Part
 from penstock.net.hub import Hub
+from penstock.net.queues import WORKERS, is_queue
 from penstock.net.then import Then
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
@@ -180,7 +182,7 @@ class Sharing:
         if has_wildcard(share.topic_filter):
             self._follow(name, share)
         else:
-            self._take_up(name, share.topic_filter, Start(StartAt.LATEST))
+            self._take_up(name, share.topic_filter, _now(share.topic_filter, share.group))
 
     def _follow(self, name: bytes, share: Share) -> None:
         """Learn of topics that appear, then of those that are there: none comes between."""
@@ -198,7 +200,8 @@ class Sharing:
         some = list(islice(topics, TAKEN_UP_AT_ONCE))
         if some and name in self._subscriptions:
             for topic in some:
-                self._take_up(name, topic, Start(StartAt.LATEST))
+                group = self._subscriptions[name].share.group
+                self._take_up(name, topic, _now(topic, group))
             self._hub.loop.call_soon(self._found, name, topics)
 
     def _grown(self, name: bytes, part: Part) -> None:
@@ -328,6 +331,12 @@ class Sharing:
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
         """The disk refused, or failed: the client should come again."""
         self._recipient.close(reason, detail)
+
+
+def _now(topic: bytes, group: bytes) -> Start:
+    """Where a group begins that a subscription makes of a topic that is there."""
+    has_waited = is_queue(topic) and group == WORKERS
+    return Start(StartAt.EARLIEST if has_waited else StartAt.LATEST)
 
 
 def _topics_matching(store: Store, topic_filter: bytes, count_max: int) -> list[bytes]:

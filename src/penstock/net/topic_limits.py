@@ -45,22 +45,23 @@ class TopicLimits:
         settings = self._hub.broker.topics.get(topic)
         return settings is not None and not settings.keep
 
-    def finished(self, topic: bytes) -> int:
-        """What lies below was finished by every group and need not stay; 0: all must.
+    def finished(self, info: TopicInfo) -> int:
+        """What lies below is done and need not stay; 0: all must.
 
-        Durable subscribers count as groups do. A topic without a group keeps what it has, as
-        nobody has begun with it.
+        A message is done when a group that was entitled to it has finished it, and no group or
+        durable subscriber still has to. So what nobody has begun with waits, for a group that
+        starts at the beginning.
         """
-        broker = self._hub.broker
-        finished = broker.groups.floor(topic) if self.is_used_up(topic) else None
-        if finished is None:
+        topic, broker = info.name, self._hub.broker
+        if not self.is_used_up(topic):
             return 0
+        finished = broker.groups.floor(topic, self.first_offset(info))
         acknowledged = broker.subscribers.oldest_unacknowledged(topic)
         return finished if acknowledged is None else min(finished, acknowledged)
 
     def low(self, info: TopicInfo) -> int:
         """The oldest message that must stay."""
-        return max(self.first_offset(info), self.finished(info.name))
+        return max(self.first_offset(info), self.finished(info))
 
     def bucket(self, topic: bytes, now: float) -> TokenBucket | None:
         """The tokens that deliveries take; None: there is no limit."""

@@ -13,7 +13,7 @@ TOPIC = b"jobs"
 
 def asked_of_all(groups):
     known = groups.by_topic.get(TOPIC, {}).values()
-    return min((min(group.next, *group.pending, 1_000) for group in known), default=None)
+    return min((min(group.next, *group.pending, 1_000) for group in known), default=0)
 
 
 def leased(groups, name, start, end):
@@ -51,8 +51,49 @@ def test_the_floor_is_the_lowest_of_all_groups_whatever_happens_to_them(seed):
         assert groups.count == len(groups.by_topic.get(TOPIC, {}))
 
 
-def test_a_topic_without_groups_has_no_floor():
-    assert Groups().floor(TOPIC) is None
+def test_nothing_is_done_of_a_topic_without_groups():
+    assert Groups().floor(TOPIC) == 0
+    assert Groups().floor(TOPIC, first=7) == 7, "but what is gone"
+
+
+def test_a_group_that_starts_later_releases_nothing_of_what_came_before():
+    groups = Groups()
+    made(groups, GroupMade(TOPIC, b"audit", 3, since=3))
+    groups.apply(GroupCommitted(TOPIC, b"audit", 9, 0), 2, recovering=False)
+    assert groups.floor(TOPIC) == 0
+    assert groups.floor(TOPIC, first=2) == 2
+    assert groups.floor(TOPIC, first=3) == 9, "retention took what it was not entitled to"
+
+
+def test_what_came_before_a_later_group_is_done_when_a_group_from_the_beginning_did_it():
+    groups = Groups()
+    made(groups, GroupMade(TOPIC, b"audit", 3, since=3), GroupMade(TOPIC, b"work", 0))
+    groups.apply(GroupCommitted(TOPIC, b"audit", 9, 0), 3, recovering=False)
+    groups.apply(GroupCommitted(TOPIC, b"work", 2, 0), 4, recovering=False)
+    assert (groups.floor(TOPIC), groups.reach(TOPIC)) == (2, 2)
+    groups.apply(GroupCommitted(TOPIC, b"work", 4, 0), 5, recovering=False)
+    assert (groups.floor(TOPIC), groups.reach(TOPIC)) == (4, 9)
+
+
+def test_readers_hold_up_and_finish_nothing():
+    groups = Groups()
+    made(groups, GroupMade(TOPIC, b"spark", 5, reader=True))
+    assert groups.floor(TOPIC) == 0
+    made(groups, GroupMade(TOPIC, b"work", 8))
+    assert groups.floor(TOPIC) == 5
+
+
+def test_dead_letters_are_done_when_they_were_sent_back_or_dropped_whoever_else_looks():
+    groups, letters = Groups(), b"$dlq/jobs/work"
+    made(groups, GroupMade(letters, b"curious", 9))
+    assert groups.floor(letters) == 0
+    made(groups, GroupMade(letters, b"redrive", 4))
+    assert groups.floor(letters) == 4
+
+
+def made(groups, *commands):
+    for command in commands:
+        assert groups.apply(command, 1, recovering=False)
 
 
 def test_making_a_group_beside_many_asks_few_of_them(monkeypatch):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.cluster.frames import Member
-from penstock.core.commands import GroupConfigured, GroupGone, TopicConfigured
+from penstock.core.commands import GroupConfigured, TopicConfigured
 from penstock.core.rate import milli_rate
 from penstock.errors import PenstockError
 from penstock.limits import LEASES_MAX, MEMBERS_MAX, NODE_ID_MAX
@@ -185,7 +185,7 @@ def _delete_group(door: "QueueConnection", message: queue_pb2.DeleteGroup, slot:
     if door.hub.broker.groups.get(topic, group) is None:
         slot.ok()
     else:
-        door.hub.pipeline.submit(GroupGone(topic, group), slot, durable=True)
+        door.hub.pipeline.submit(door.hub.desks.group_gone(topic, group), slot, durable=True)
 
 
 def _configure_group(

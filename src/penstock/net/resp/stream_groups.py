@@ -11,9 +11,6 @@ from penstock.core.commands import (
     Claimed,
     ConsumerGone,
     ConsumerMade,
-    GroupGone,
-    GroupMade,
-    GroupMoved,
     Settled,
 )
 from penstock.core.groups import Group
@@ -114,7 +111,8 @@ async def _create(call: Call) -> bytes:
     if hub.broker.groups.count >= GROUPS_MAX:
         raise StreamFault(f"ERR There may not be more than {GROUPS_MAX} groups")
     offset = await _start(hub, topic, start)
-    if not await submitted(hub, GroupMade(topic, name, offset)):
+    made = hub.desks.group_made(topic, name, offset, is_first=start in {b"0", b"0-0", b"-"})
+    if not await submitted(hub, made):
         raise StreamFault("BUSYGROUP Consumer Group name already exists")
     return OK
 
@@ -132,7 +130,7 @@ async def _set_id(call: Call) -> bytes:
     makes_stream(call.args, "SETID")
     _group_of_key(hub, topic, name)
     offset = await _start(hub, topic, start)
-    if await submitted(hub, GroupMoved(topic, name, offset)) is None:
+    if await submitted(hub, hub.desks.group_moved(topic, name, offset)) is None:
         raise no_group_of_key(topic, name)
     Lines.of(hub).serve(topic, name)
     return OK
@@ -144,7 +142,7 @@ async def _destroy(call: Call) -> bytes:
         raise StreamFault(NO_KEY)
     if hub.broker.groups.get(topic, name) is None:
         return encode.integer(0)
-    is_gone = await submitted(hub, GroupGone(topic, name))
+    is_gone = await submitted(hub, hub.desks.group_gone(topic, name))
     fault = "NOGROUP the consumer group this client was blocked on no longer exists"
     Lines.of(hub).fail(topic, name, StreamFault(fault))
     return encode.integer(1 if is_gone else 0)
