@@ -41,6 +41,7 @@ from penstock.net.hub import Hub, Outlet, Targets
 from penstock.net.live import Live
 from penstock.net.mqtt_outbox import MqttOutbox
 from penstock.net.mqtt_shares import MqttShares
+from penstock.net.pending_filters import PendingFilters
 from penstock.net.retained_pages import RetainedPages
 from penstock.net.share import SHARED_QOS_MAX, is_shared, parse_share
 from penstock.net.turns import TURN_S
@@ -99,9 +100,9 @@ class MqttConnection(Connection):
         "_keep_alive_s",
         "_later",
         "_pages",
+        "_pending_filters",
         "_session",
         "_shares",
-        "_subscribing",
         "_will",
         "forward",
         "number",
@@ -127,8 +128,7 @@ class MqttConnection(Connection):
         self._pages: RetainedPages | None = None
         """Retained messages on their way to its subscriptions, if there ever were any."""
         self._shares = MqttShares(hub, self)
-        self._subscribing = 0
-        """Filters in the line: granted, but not yet among the session's."""
+        self._pending_filters = PendingFilters()
         self.forward = outbox.forward
         self.file(accepted_at + limits.connect_timeout_s)
 
@@ -505,6 +505,7 @@ class MqttConnection(Connection):
         session = self._session
         assert session is not None
         known = session.subscriptions or {}
+        before = len(known) + self._pending_filters.beside(known)
         new: set[bytes] = set()
         requests = []
         for topic_filter, qos in event.requests:
@@ -515,12 +516,12 @@ class MqttConnection(Connection):
                 return
             if topic_filter not in known:
                 new.add(topic_filter)
-            granted = self._grant(topic_filter, qos, len(known) + self._subscribing + len(new))
+            granted = self._grant(topic_filter, qos, before + len(new))
             if granted == SUBSCRIBE_FAILED:
                 new.discard(topic_filter)
             requests.append((topic_filter, granted))
         self._shares.note(event.packet_id, requests)
-        self._subscribing += sum(qos != SUBSCRIBE_FAILED for _, qos in requests)
+        self._pending_filters.add(event.packet_id, new)
         command = Subscribed(self._client_id, event.packet_id, requests, session.origin)
         self._hub.pipeline.submit(command, self, durable=session.durable)
 
@@ -548,7 +549,7 @@ class MqttConnection(Connection):
 
     def subscribed(self, packet_id: int, return_codes: list[int]) -> None:
         """Answer SUBACK [MQTT-3.8.4-1]."""
-        self._subscribing -= sum(code != SUBSCRIBE_FAILED for code in return_codes)
+        self._pending_filters.answered(packet_id)
         self.send(encode.suback(packet_id, return_codes))
         self._shares.answered(packet_id)
 
