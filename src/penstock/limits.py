@@ -169,6 +169,11 @@ BATCH_BYTES_TARGET = 1 * MIB
 BATCH_BYTES_MAX = 64 * MIB
 """A batch larger than this is split over commits."""
 
+BATCH_JOURNAL_PARTS = 32
+BATCH_BYTES_LEAST = 64 * KIB
+"""A batch has at most this part of ``journal.total_bytes_max``, but as many bytes at least: else a
+single commit could take a small journal far beyond its limit."""
+
 MAP_BYTES_INITIAL = 1 * GIB
 """First size of the LMDB map (address space, not disk); it doubles before it is full."""
 

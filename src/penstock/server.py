@@ -62,6 +62,7 @@ from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import (
     Limits,
     LogStore,
+    Removed,
     RetentionRule,
     RetentionRules,
     Spared,
@@ -176,6 +177,7 @@ class Server:
             cluster=self.node.replica,
         )
         self.node.serve(self.hub)
+        self._whole.on_removed = self._removed_on_writer
         timeout_s = self.config.limits.connect_timeout_s
         self.queues = QueueBook(self.hub)
         self._http = HttpDoor(
@@ -316,8 +318,11 @@ class Server:
         if removed.more:
             self._retention_due_at = 0.0  # more at the next turn
         if removed.messages:
-            with contextlib.suppress(RuntimeError):  # the loop may be gone by now
-                self.hub.loop.call_soon_threadsafe(self._count_missed, removed.offsets)
+            self._removed_on_writer(removed)
+
+    def _removed_on_writer(self, removed: Removed) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop may be gone by now
+            self.hub.loop.call_soon_threadsafe(self._count_missed, removed.offsets)
 
     def _count_missed(self, removed: dict[bytes, list[tuple[int, int]]]) -> None:
         """Count what groups have lost. Whoever settles it as gone does so after this, by commit."""

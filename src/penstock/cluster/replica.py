@@ -675,10 +675,11 @@ class Replica:
             self._batches.refuse(own, error)
 
     def _keep_log(self) -> None:
-        """Tell retention which entries others, or a start, may still need."""
+        """Tell retention which entries a start, or others, may still need."""
         if self.is_lone:
-            self._store.log_floor = LOG_UNBOUND
+            self._store.log_floor = self._store.start_floor = LOG_UNBOUND
             return
+        self._store.start_floor = max(self._engine.durable_folded, 0) + 1
         needed = self._members.needed(self._settings.log_kept_entries)
         self._store.log_floor = max(min(needed, self._engine.durable_folded), 0) + 1
         self.record.terms = prune_terms(self.record.terms, self._store.first_index)

@@ -223,7 +223,9 @@ class Journal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     total_bytes_max: Annotated[
         int,
         _between(
-            limits.MIB, 64 * _TIB, "Size of the journal at which its oldest messages are removed."
+            limits.MIB,
+            64 * _TIB,
+            "Size of the journal at which its oldest messages are removed; commits wait for it.",
         ),
     ] = limits.JOURNAL_BYTES_MAX
 

@@ -4,9 +4,14 @@ A **round** begins by noting which sessions and retained messages differ from th
 up to which entry everything was applied by then. Its rows ride along with ordinary commits, a
 bounded number each; a row is the truth of the moment it is taken and says so (``applied``). With
 the last one goes the mark: a start may begin replaying after the entry noted at the beginning.
+
+Retention removes no entry that a start would replay. So where the journal may only be small, a
+round also begins after so many bytes (``round_bytes``), and one that lasts longer than as many
+again takes more rows with each commit.
 """
 
 from penstock.core.broker import Broker
+from penstock.limits import BATCH_BYTES_MAX
 from penstock.store.batch import Batch
 
 __all__ = ["Checkpointer"]
@@ -16,6 +21,9 @@ ROUND_INTERVAL_S = 1.0
 
 ROWS_PER_COMMIT_MAX = 256
 """Rows in one commit: bounds what a commit costs beyond its messages."""
+
+ROWS_PER_COMMIT_PRESSED = 4_096
+"""The same while retention waits for the end of the round."""
 
 _TABLES = ("sessions", "subscribers", "groups", "settings", "sinks")
 """Tables of which every row is written anew; retained messages have a way of their own."""
@@ -27,8 +35,11 @@ _Row = tuple[str, bytes]
 class Checkpointer:
     """Decides which rows go with the next commit."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, round_bytes: int = BATCH_BYTES_MAX) -> None:
         self._broker = broker
+        self._round_bytes = round_bytes
+        self._bytes = 0
+        """Of the entries since the last round began."""
         self._rows: list[_Row] = []
         self._retained_left = 0
         self._producers_left = 0
@@ -37,9 +48,10 @@ class Checkpointer:
         self._changed_index = self._committed_index = broker.index
         self._next_round_at = 0.0
 
-    def committed(self, index: int) -> None:
+    def committed(self, index: int, size: int = 0) -> None:
         """An entry is on disk. Where applying comes first, less is known of those that are not."""
         self._committed_index = index
+        self._bytes += size
 
     def changed(self, index: int) -> None:
         """An entry with messages or events was applied: there is something to write down.
@@ -52,7 +64,13 @@ class Checkpointer:
         """Whether a commit should be made for the checkpoint's sake."""
         if self._round_index is not None:
             return True
-        return now >= self._next_round_at and self._changed_index > self._done_index
+        is_time = now >= self._next_round_at or self._is_pressed
+        return is_time and self._changed_index > self._done_index
+
+    @property
+    def _is_pressed(self) -> bool:
+        """Whether so much was written since the last round began that retention wants the next."""
+        return self._bytes >= self._round_bytes
 
     def fill(self, batch: Batch, now: float) -> None:
         """Add this commit's slice of rows, and the mark when the round is complete."""
@@ -60,17 +78,18 @@ class Checkpointer:
             return
         if self._round_index is None:
             self._begin()
-        slice_, self._rows = self._rows[:ROWS_PER_COMMIT_MAX], self._rows[ROWS_PER_COMMIT_MAX:]
+        rows_max = ROWS_PER_COMMIT_PRESSED if self._is_pressed else ROWS_PER_COMMIT_MAX
+        slice_, self._rows = self._rows[:rows_max], self._rows[rows_max:]
         for table, key in slice_:
             if table == "groups":
                 for row in self._broker.groups.rows(key, self._broker.index):
                     batch.add_row(*row)
             else:
                 batch.add_row(table, key, self._row(table, key))
-        self._fill_retained(batch, ROWS_PER_COMMIT_MAX - len(slice_))
-        for row_key, signing_key in self._broker.keys.take_dirty(ROWS_PER_COMMIT_MAX):
+        self._fill_retained(batch, rows_max - len(slice_))
+        for row_key, signing_key in self._broker.keys.take_dirty(rows_max):
             batch.add_row("keys", row_key, signing_key.encode() if signing_key else None)
-        self._fill_producers(batch)
+        self._fill_producers(batch, rows_max)
         left = (self._rows, self._retained_left, self._producers_left)
         if not (any(left) or self._broker.keys.dirty_count):
             batch.checkpoint = self._done_index = self._round_index or 0
@@ -80,6 +99,7 @@ class Checkpointer:
     def _begin(self) -> None:
         broker = self._broker
         self._round_index = min(broker.index, self._committed_index)
+        self._bytes = 0
         self._rows = [(table, key) for table in _TABLES for key in self._dirty(table)]
         for table in _TABLES:
             self._dirty(table).clear()
@@ -116,9 +136,9 @@ class Checkpointer:
         for topic, message in rows:
             batch.add_row("retained", topic, message.encode() if message else None)
 
-    def _fill_producers(self, batch: Batch) -> None:
+    def _fill_producers(self, batch: Batch, rows_max: int) -> None:
         """They are taken in the order in which they changed, so what follows is a later round's."""
-        room = min(ROWS_PER_COMMIT_MAX, self._producers_left)
+        room = min(rows_max, self._producers_left)
         rows = self._broker.producers.take_dirty(room)
         self._producers_left = max(self._producers_left - room, 0) if rows else 0
         for key, row in rows:

@@ -287,6 +287,7 @@ class Hub:
             capture_interval_ms=journal.capture_interval_ms,
             capture_pending_bytes_max=journal.capture_pending_bytes_max,
             batch_bytes_target=journal.batch_bytes_target,
+            journal_bytes_max=journal.total_bytes_max,
             feed=self.feed,
         )
 

@@ -30,7 +30,13 @@ from penstock.core.broker import Broker
 from penstock.core.commands import Command, Published, Received, TopicGone, to_event
 from penstock.core.effects import Effects, Outcome
 from penstock.errors import LeadershipLost, PenstockError
-from penstock.limits import BATCH_BYTES_MAX, CAPTURE_BESIDE_WAITING_BYTES_MAX
+from penstock.limits import (
+    BATCH_BYTES_LEAST,
+    BATCH_BYTES_MAX,
+    BATCH_JOURNAL_PARTS,
+    CAPTURE_BESIDE_WAITING_BYTES_MAX,
+    JOURNAL_BYTES_MAX,
+)
 from penstock.model.message import FLAG_FIELDS, FLAG_QOS, FLAG_RETAIN, Extras
 from penstock.net.checkpoint import Checkpointer
 from penstock.net.clock import Clock
@@ -82,6 +88,7 @@ class Pipeline:
         capture_interval_ms: int = 20,
         capture_pending_bytes_max: int = 64 << 20,
         batch_bytes_target: int = 4 << 20,
+        journal_bytes_max: int = JOURNAL_BYTES_MAX,
         feed: Feed | None = None,
     ) -> None:
         self._broker = broker
@@ -96,11 +103,14 @@ class Pipeline:
         self._applies_first = durability == "interval"
         self._durability_interval_s = durability_interval_ms / 1000
         self._capture_interval_s = capture_interval_ms / 1000
-        self._capture_pending_bytes_max = capture_pending_bytes_max
-        self._batch_bytes_target = batch_bytes_target
+        share = max(journal_bytes_max // BATCH_JOURNAL_PARTS, BATCH_BYTES_LEAST)
+        self._share_bytes = share
+        """How much of the journal one batch may fill."""
+        self._capture_pending_bytes_max = min(capture_pending_bytes_max, share)
+        self._batch_bytes_target = min(batch_bytes_target, share)
         self._feed = feed or Feed()
         """Who follows the journal as it grows: told of every commit, before anyone is answered."""
-        self._checkpointer = Checkpointer(broker)
+        self._checkpointer = Checkpointer(broker, 2 * share)
         self._loop = asyncio.get_running_loop()
         self._log = log
         self._open = LineGroup()
@@ -340,7 +350,8 @@ class Pipeline:
     def _watch_congestion(self, overhead_bytes: int) -> None:
         group = self._open
         group.overhead_bytes += overhead_bytes
-        self.is_congested = group.batch.payload_bytes + group.overhead_bytes > BATCH_BYTES_MAX
+        bytes_max = min(BATCH_BYTES_MAX, self._share_bytes)
+        self.is_congested = group.batch.payload_bytes + group.overhead_bytes > bytes_max
 
     def when_drained(self, outlet: Any) -> None:
         """Tell ``outlet`` (``resume_reading``) when the next commit is done, or has failed."""
@@ -462,7 +473,7 @@ class Pipeline:
         """See ``Line``."""
         if self._is_closed:
             return
-        self._checkpointer.committed(commit.index)
+        self._checkpointer.committed(commit.index, commit.bytes if commit.ends_entry else 0)
         self._checkpointer.changed(commit.index)
         if batch.count or batch.drops:
             self._feed.committed(batch, commit)
@@ -494,7 +505,7 @@ class Pipeline:
         if self.failure is not None:
             _log.warning("storage_recovered")
             self.failure = None
-        self._checkpointer.committed(commit.index)
+        self._checkpointer.committed(commit.index, commit.bytes if commit.ends_entry else 0)
         if group.batch.count or group.batch.events:
             self._checkpointer.changed(commit.index)
         sent = self._figures.sent

@@ -28,6 +28,7 @@ from penstock.store.environment import Environment, Transaction
 from penstock.store.keys import index_key, topic_key, unpack_index_key
 
 __all__ = [
+    "DELETED_ROW_BYTES",
     "NOTHING",
     "OFFSET_MAX",
     "Erased",
@@ -38,6 +39,9 @@ __all__ = [
     "put_deleted",
     "stretches_of",
 ]
+
+DELETED_ROW_BYTES = 64
+"""What a range of deleted offsets takes on disk, or a little less."""
 
 OFFSET_MAX = 2**64 - 1
 

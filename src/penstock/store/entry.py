@@ -395,6 +395,29 @@ class Entry:
             run_end=runs[number],
         )
 
+    def extents(self, first: int, end: int) -> Iterator[tuple[int, int, bytes, int, int, int]]:
+        """Of some groups: number, topic id, name, first offset, messages, bytes of payload.
+
+        For whoever removes whole entries: each costs little more than its tuple.
+        """
+        names, bounds = bytes(self.column(NAMES)), self.bounds
+        name_ends, message_ends = self.column(NAME_ENDS), self.column(GROUP_MESSAGES)
+        ids, first_offsets = self.column(TOPIC_IDS), self.column(FIRST_OFFSETS)
+        name_start, message_start = 0, 0
+        if first:
+            name_start, message_start = name_ends[first - 1], message_ends[first - 1]
+        for number in range(first, end):
+            name_end, message_end = name_ends[number], message_ends[number]
+            yield (
+                number,
+                ids[number],
+                names[name_start:name_end],
+                first_offsets[number],
+                message_end - message_start,
+                bounds[message_end] - bounds[message_start],
+            )
+            name_start, message_start = name_end, message_end
+
     def span(self, number: int) -> tuple[int, int, int]:
         """Of one group, what takes an offset to a message's number, and its runs: start and end.
 

@@ -25,7 +25,7 @@ import lmdb
 from penstock.errors import StorageBroken, StorageDamaged, StorageError, StorageFull
 from penstock.store.directory import DATA_NAME
 
-__all__ = ["DATABASES", "Environment", "Transaction", "storage_error"]
+__all__ = ["DATABASES", "RUNWAY_BYTES", "Environment", "Transaction", "storage_error"]
 
 DATABASES = ("journal", "index", "topics", "rows", "live", "deleted", "meta")
 
@@ -108,6 +108,8 @@ class Environment:
         except lmdb.Error as error:
             raise storage_error(error) from error
         self._page_bytes: int = self._lmdb.stat()["psize"]
+        self.runway_bytes = RUNWAY_BYTES
+        """How far ahead the file is made longer at a time."""
         self._file_end = 0
         """One past the last byte of the file, as far as we have looked."""
 
@@ -189,8 +191,8 @@ class Environment:
         between commits, many commits' worth at a time.
         """
         try:
-            end = (self._lmdb.info()["last_pgno"] + 1) * self._page_bytes
-            if self._file_end - end < RUNWAY_BYTES // 4:
+            end = self.end_bytes
+            if self._file_end - end < self.runway_bytes // 4:
                 self._lengthen(end)
         except OSError:  # a full disk says so when it matters: to a commit
             self._file_end = 1 << 62
@@ -200,8 +202,8 @@ class Environment:
         try:
             size = os.fstat(file).st_size
             start = max(size, end + -end % self._page_bytes)
-            if size - end < RUNWAY_BYTES // 4:
-                os.pwrite(file, bytes(RUNWAY_BYTES), start)
+            if size - end < self.runway_bytes // 4:
+                os.pwrite(file, bytes(self.runway_bytes), start)
                 os.fdatasync(file)
             self._file_end = os.fstat(file).st_size
         finally:
@@ -234,6 +236,11 @@ class Environment:
     def map_bytes(self) -> int:
         """Size of the map."""
         return int(self._lmdb.info()["map_size"])
+
+    @property
+    def end_bytes(self) -> int:
+        """Where the last page ends that was ever in use."""
+        return int((self._lmdb.info()["last_pgno"] + 1) * self._page_bytes)
 
     def used_bytes(self, transaction: Transaction, names: Iterable[str] = DATABASES) -> int:
         """Bytes in pages that hold something, over some databases or all."""

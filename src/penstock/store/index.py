@@ -141,6 +141,8 @@ class Memory:
         self._entries = 0
         self._references = 0
         self._bytes = 0
+        self.round_bytes = ROUND_BYTES
+        """Bytes of entries after which a round is due; less where the journal may not have more."""
         self.round_index = 0
         self.round_sequence = 0
         """The last entry of the round being written, and the sequence after it."""
@@ -176,7 +178,7 @@ class Memory:
         return max(
             self._entries / ROUND_ENTRIES,
             self._references / ROUND_REFERENCES,
-            self._bytes / ROUND_BYTES,
+            self._bytes / self.round_bytes,
         )
 
     @property
@@ -199,11 +201,11 @@ class Memory:
         self._entries = self._references = self._bytes = 0
         self.round_index, self.round_sequence = index, sequence
 
-    def slice(self) -> list[tuple[int, bytearray]]:
+    def slice(self, topics_min: int = 0) -> list[tuple[int, bytearray]]:
         """The rows that the next commit should write: topic id and row."""
         total = len(self._order)
         due = int(total * min(self.fullness, 1.0)) - self._written
-        end = self._written + max(SLICE_TOPICS, due)
+        end = self._written + max(SLICE_TOPICS, topics_min, due)
         return [(topic, self._round[topic]) for topic in self._order[self._written : end]]
 
     def is_last(self, written: int) -> bool:

@@ -15,7 +15,8 @@ nothing to undo.
 checksum and order of each, and looks at a sample of the older ones. Its cost follows the length of
 a round, not of the journal.
 
-**Reads** are in reader.py, **retention** in retention.py.
+**Reads** are in reader.py, **retention** in retention.py; commits wait for it where the store would
+outgrow its total (room.py).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ from penstock.model.message import Message
 from penstock.store.batch import Batch
 from penstock.store.copying import copy_in_process
 from penstock.store.deletions import (
+    DELETED_ROW_BYTES,
     Erased,
     Stretch,
     erase,
@@ -58,6 +60,7 @@ from penstock.store.log import (
 from penstock.store.marks import Marks, get_marks, put_marks
 from penstock.store.reader import Reader
 from penstock.store.retention import Retention
+from penstock.store.room import Room, bytes_expected, row_bytes
 from penstock.store.store import (
     NO_LOWS,
     NOTHING_SPARED,
@@ -83,13 +86,10 @@ __all__ = ["LmdbStore"]
 
 SAMPLE_ENTRIES = 8
 """Older entries that a start verifies, spread evenly."""
+SLICE_TOPICS_ALONE = 4_096
+"""Topics whose rows of the index are written at a time when nothing else is."""
 RETAIN_S = 0.02
 """After this time one call of ``retain`` begins no other slice; commits wait for it."""
-ENTRY_BYTES_PER_MESSAGE = 32
-ENTRY_BYTES_PER_GROUP = 256
-"""Generous estimates of what an entry needs beside its payloads, to make room for it."""
-DELETED_ROW_BYTES = 64
-"""The same for a range of deleted offsets."""
 
 
 Result = TypeVar("Result")
@@ -139,15 +139,18 @@ class LmdbStore:
             for name, ranges in deleted.values():
                 self._topics.set_deleted(name, ranges)
         self._round_wanted = True
+        self.on_removed: Callable[[Removed], None] = lambda _removed: None
         self._topics.next_id = self._marks.next_topic_id
         self._next_index = self._marks.flushed_index + 1
         self._next_sequence = self._marks.flushed_sequence
         self._reader = Reader(self._environment, self._topics, self._memory, self._verified)
         self._retention = Retention(self._environment, self._reader, self._topics, self._dropped)
+        self._room = Room(self._environment, self._memory, self._remove, self._flush_further)
         self._recover()
         self._load_tail()
         self._load_topics_with_deletions()
-        self._sample()
+        with self._environment.reading() as transaction:
+            self._reader.journal(transaction).sample(SAMPLE_ENTRIES, self._next_sequence)
 
     # ── Writing ───────────────────────────────────────────────────────────────────────────────
 
@@ -164,9 +167,11 @@ class LmdbStore:
     def commit(self, batch: Batch) -> Commit:
         """See ``Store``."""
         started = perf_counter()
+        size = bytes_expected(batch)
+        self._room.before(size)
         self._begin_round_if_due()
         written, fsync_s = self._environment.write(
-            _bytes_expected(batch), lambda transaction: self._write(transaction, batch)
+            size, lambda transaction: self._write(transaction, batch)
         )
         draft = written.draft
         commit = Commit(
@@ -184,6 +189,7 @@ class LmdbStore:
     def prepare(self) -> None:
         """See ``Store``."""
         self._environment.prepare()
+        self._room.after()
 
     def _write(self, transaction: Transaction, batch: Batch) -> _Written:
         assert not self._tail.entries, "an entry is committed alone only where nobody has a say"
@@ -299,6 +305,15 @@ class LmdbStore:
     def log_floor(self, index: int) -> None:
         self._retention.log_floor = index
 
+    @property
+    def start_floor(self) -> int:
+        """See ``Store``."""
+        return self._retention.start_floor
+
+    @start_floor.setter
+    def start_floor(self, index: int) -> None:
+        self._retention.start_floor = index
+
     def record(self) -> bytes | None:
         """See ``Store``."""
         return self._record
@@ -320,6 +335,8 @@ class LmdbStore:
     def write(self, write: Write) -> Written:
         """See ``Store``."""
         started = perf_counter()
+        size = sum(len(entry.data) for entry in write.entries) + row_bytes(write.rows)
+        self._room.before(size)
         self._begin_round_if_due()
         tail, fresh = self._tail.joined(write.entries) if write.entries else (None, [])
         cut = self._tail.cut(write.entries[0].index) if write.entries else []
@@ -336,7 +353,6 @@ class LmdbStore:
                 put_record(self._environment, transaction, record, write.committed)
             return topics, marks
 
-        size = sum(len(entry.data) for entry in fresh) + _row_bytes(write.rows)
         (topics, self._marks), fsync_s = self._environment.write(size, job)
         if tail is not None:
             self._tail.entries = tail
@@ -415,12 +431,14 @@ class LmdbStore:
     def _begin_round(self) -> None:
         self._memory.begin_round(self._next_index - 1, self._next_sequence)
 
-    def _write_slice(self, transaction: Transaction, marks: Marks) -> tuple[list[int], Marks]:
+    def _write_slice(
+        self, transaction: Transaction, marks: Marks, topics_min: int = 0
+    ) -> tuple[list[int], Marks]:
         """Write a slice of the current round; return its topics, and the marks after it."""
         memory = self._memory
         if not memory.is_writing:
             return [], marks
-        rows = memory.slice()
+        rows = memory.slice(topics_min)
         for topic_id, row in rows:
             first_offset, _ = row_span(row)
             key = index_key(topic_id, first_offset)
@@ -444,12 +462,19 @@ class LmdbStore:
             if not memory.is_gathering:
                 return False
             self._begin_round()
-        self._flush_slice()
+        self._flush_slice(SLICE_TOPICS_ALONE)
         return memory.is_writing or memory.is_gathering
 
-    def _flush_slice(self) -> None:
+    def _flush_further(self) -> bool:
+        """Write a slice of the index, if that lets retention remove more."""
+        if self._marks.flushed_index >= self._retention.disposable(self._marks):
+            return False
+        self.flush()
+        return True
+
+    def _flush_slice(self, topics_min: int = 0) -> None:
         def job(transaction: Transaction) -> tuple[list[int], Marks]:
-            topics, marks = self._write_slice(transaction, self._marks)
+            topics, marks = self._write_slice(transaction, self._marks, topics_min)
             if marks is not self._marks:
                 put_marks(self._environment, transaction, marks)
             return topics, marks
@@ -483,7 +508,8 @@ class LmdbStore:
                 )
             self._fold_committed(entry)
             if self._memory.fullness >= 1:
-                self._flush_all()
+                while self.flush():
+                    pass
 
     def _is_committed(self, index: int) -> bool:
         """Whether a start may count on an entry: what rows of the checkpoint hold, always."""
@@ -520,21 +546,6 @@ class LmdbStore:
         with self._environment.reading() as transaction:
             for name in self._topics.deleted_names():
                 self._drafts.topic(transaction, name)
-
-    def _flush_all(self) -> None:
-        while self.flush():
-            pass
-
-    def _sample(self) -> None:
-        """Verify a few of the older entries, evenly spread; `verify` looks at all of them."""
-        with self._environment.reading() as transaction:
-            journal = self._reader.journal(transaction)
-            oldest = journal.first()
-            if oldest is None:
-                return
-            span = self._next_sequence - oldest.base_sequence
-            for number in range(SAMPLE_ENTRIES):
-                journal.holding(oldest.base_sequence + span * number // SAMPLE_ENTRIES)
 
     # ── Deleting ──────────────────────────────────────────────────────────────────────────────
 
@@ -627,6 +638,7 @@ class LmdbStore:
         """See ``Store``."""
         deadline = perf_counter() + RETAIN_S
         order = Order(rules, now_ms, floor_sequence, spared, lows)
+        self._room.keep_to(order)
         total = Removed(more=True)
         while total.more:
             try:
@@ -645,6 +657,13 @@ class LmdbStore:
         removed, self._marks = self._retention.slice(order, self._marks)
         total.add(removed)
         total.more = removed.more or self._is_flush_left()
+
+    def _remove(self, order: Order, total: int) -> Removed:
+        """Make room beside commits; whoever must know is told."""
+        removed, self._marks = self._retention.make_room(order, self._marks, total)
+        if removed.messages:
+            self.on_removed(removed)
+        return removed
 
     def _flush_for_retention(self) -> None:
         """Write a slice of the index, so that retention gets to see what was committed last.
@@ -679,17 +698,3 @@ class LmdbStore:
         """See ``Store``."""
         self._environment.close()
         self._directory.close()
-
-
-def _row_bytes(rows: Sequence[tuple[str, bytes, bytes | None]]) -> int:
-    return sum(len(name) + len(value or b"") for _, name, value in rows)
-
-
-def _bytes_expected(batch: Batch) -> int:
-    return (
-        batch.payload_bytes
-        + _row_bytes(batch.rows)
-        + len(batch.drops) * ENTRY_BYTES_PER_GROUP
-        + batch.count * ENTRY_BYTES_PER_MESSAGE
-        + len(batch.groups) * ENTRY_BYTES_PER_GROUP
-    )

@@ -92,6 +92,8 @@ class MemoryStore:
         self._record: bytes | None = None
         self._committed: int | None = None
         self.log_floor = LOG_UNBOUND
+        self.start_floor = LOG_UNBOUND
+        self.on_removed: Callable[[Removed], None] = lambda _removed: None
 
     @property
     def next_sequence(self) -> int:
@@ -247,7 +249,12 @@ class MemoryStore:
     @property
     def _removable(self) -> int:
         """The last entry that neither a start nor another node will need."""
-        return min(self._checkpoint, self.log_floor - 1)
+        return min(self._disposable, self.log_floor - 1)
+
+    @property
+    def _disposable(self) -> int:
+        """The last entry that no start will need: the total may take what others would ask for."""
+        return min(self._checkpoint, self.start_floor - 1)
 
     def _put_row(self, table: str, key: bytes, value: bytes | None) -> None:
         rows = self._rows.setdefault(table, {})
@@ -430,7 +437,7 @@ class MemoryStore:
                 self._examine(topic, order, removed)
             for age in rules.shared_ages():
                 self._expire(order, age, removed)
-            self._sweep(removed)
+            self._sweep(removed, self._removable)
             self._shrink(order, removed)
             self._removed_messages += removed.messages
         return removed
@@ -484,13 +491,13 @@ class MemoryStore:
     def _shrink(self, order: Order, removed: Removed) -> None:
         total = order.rules.total_bytes_max
         for entry in list(self._entries.values()):
-            if total is None or entry.index > self._removable or self._used_bytes() <= total:
+            if total is None or entry.index > self._disposable or self._used_bytes() <= total:
                 return
             for group in entry.groups:
                 if not order.spared.keeps(group.name) and not self._is_dropped(group):
                     topic = self._topics[group.name]
                     self._drop_through(topic, reference(entry, group.number), removed)
-            self._sweep(removed)
+            self._sweep(removed, self._disposable)
 
     def _is_dropped(self, group: GroupView) -> bool:
         topic = self._topics.get(group.name)
@@ -507,10 +514,10 @@ class MemoryStore:
             topic.bytes -= oldest.bytes
             topic.deleted, _ = topic.deleted.beyond(oldest.next_offset, oldest.bytes - size)
 
-    def _sweep(self, removed: Removed) -> None:
+    def _sweep(self, removed: Removed, last: int) -> None:
         """Delete entries with nothing to keep that no start will replay."""
         for entry in list(self._entries.values()):
-            if entry.index > self._removable:
+            if entry.index > last:
                 return
             if not any(map(self._is_live, entry.groups)):
                 del self._entries[entry.index]

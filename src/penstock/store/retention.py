@@ -8,7 +8,8 @@ Nothing here grows with what is merely stored:
   that is too young; but an age that was set for one topic alone is looked after with that topic,
   which is examined when its oldest group will have come of age: there may be as many such ages as
   topics;
-* the **total** takes the oldest entries, all topics alike;
+* the **total** takes the oldest entries, all topics alike, each entry as a whole: one look at its
+  columns, one row per topic and slice, one deletion (``_remove_groups``);
 * entries that hold **nothing to keep** (events before the checkpoint, groups all gone) are swept
   once, when the checkpoint has passed them;
 * topics that were **dropped** (dropped.py) are freed group by group, once the index has them all.
@@ -29,18 +30,21 @@ was the last of its groups; until then ``live`` counts the others. A slice looks
 before it began and writes in one transaction, so nothing moves under its cursors; memory (cursors,
 queue, topic states) follows after the transaction has committed.
 
+Commits wait for ``make_room`` where the store would outgrow its total. That does the stages which
+free space for certain and takes nothing else from the commits.
+
 Each *stage* of a slice (topics written to, the walk, each age, the sweep, the total) has steps of
 its own: however many topics are written to, the total is still looked after. The index need not be
 complete. What it lacks are a topic's newest groups; the topic is examined again when they are
 written, and whatever follows the journal ends with the last complete round.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import msgspec
 
-from penstock.store.deletions import Ranges, put_deleted
+from penstock.store.deletions import put_deleted
 from penstock.store.dropped import Dropped, delete_dropped, put_dropped
 from penstock.store.entry import Entry, GroupView
 from penstock.store.environment import Environment, Transaction
@@ -49,6 +53,7 @@ from penstock.store.journal import JournalReader
 from penstock.store.keys import index_key, journal_key, topic_key, unpack_journal_key
 from penstock.store.marks import Marks, put_marks
 from penstock.store.reader import Reader
+from penstock.store.retention_slice import Cursor, Slice, TopicLeft
 from penstock.store.slices import piece_bytes
 from penstock.store.store import (
     CLOCK_ERROR_MS_MAX,
@@ -67,80 +72,14 @@ __all__ = ["Retention"]
 SLICE_STEPS = 256
 """Groups, topics or entries looked at in each stage of one slice."""
 
+SHRINK_GROUPS = 2_048
+"""Groups that one slice removes for the total: some ten milliseconds, while a commit waits."""
+
+ROW_ENDS_MAX = 65_536
+"""Topics of which it is remembered where their first index row ends."""
+
 FREEABLE = ("journal", "index", "live", "deleted")
 """The databases that become smaller when messages are dropped; the total limit is on these."""
-
-Cursor = tuple[int, int]
-"""Entry index, and number of the group within it, to be looked at next."""
-
-
-class _Topic:
-    """The slice's own copy of a topic: its state, what was deleted, how much is left."""
-
-    __slots__ = ("bytes", "deleted", "deleted_bytes", "messages", "state")
-
-    def __init__(self, state: TopicState, deleted: Ranges) -> None:
-        self.state = state
-        self.deleted = deleted
-        self.deleted_bytes = 0
-        """Of deleted messages, in the groups that this slice dropped."""
-        self.messages = state.next_offset - state.first_offset - deleted.count
-        self.bytes = state.bytes - deleted.bytes
-
-    def is_beyond(self, limits: Limits, messages: int, size: int) -> bool:
-        """Whether enough is left to keep without the oldest group, which has so much."""
-        beyond_count = (
-            limits.messages_max is not None and self.messages - messages >= limits.messages_max
-        )
-        beyond_bytes = limits.bytes_max is not None and self.bytes - size >= limits.bytes_max
-        return beyond_count or beyond_bytes
-
-
-class _Slice:
-    """One slice of work: what it looks at, where it writes, its budget, what it has changed."""
-
-    def __init__(
-        self,
-        order: Order,
-        snapshot: Transaction,
-        journal: JournalReader,
-        transaction: Transaction,
-        marks: Marks,
-    ) -> None:
-        self.order = order
-        self.snapshot = snapshot
-        self.journal = journal
-        self.transaction = transaction
-        self.marks = marks
-        self.steps = SLICE_STEPS
-        self.removed = Removed()
-        self.topics: dict[bytes, _Topic] = {}
-        self.changed: dict[bytes, _Topic] = {}
-        self.examined: list[bytes] = []
-        self.blocked: dict[bytes, None] = {}
-        self.held: dict[bytes, int] = {}
-        self.wakes: dict[bytes, int] = {}
-        self.lowered: dict[bytes, int] = {}
-        self.freed: dict[int, Dropped | None] = {}
-        """Dropped topics of which something was freed, by id; None: all of it."""
-        self.is_freeing = False
-        """Whether a dropped topic is to be freed further in the next slice."""
-        self.walk: bytes | None = None
-        self.ages: dict[int, Cursor] = {}
-        self.oldest: Cursor = (0, 0)
-        self.live: dict[bytes, int] = {}
-        """Groups left, of the entries that lost some in this slice and are still there."""
-        self.compacted = marks.compacted
-
-    def begin_stage(self) -> None:
-        """Give the next stage its steps."""
-        self.steps = SLICE_STEPS
-
-    def step(self) -> bool:
-        """Take one step, if there is one left."""
-        self.steps -= 1
-        self.removed.more |= self.steps < 0
-        return self.steps >= 0
 
 
 class Retention:
@@ -158,7 +97,10 @@ class Retention:
         self._topics = topics
         self._dropped = dropped
         self.log_floor = LOG_UNBOUND
-        """Entries from here on stay, whatever they hold: other nodes of a cluster need them."""
+        """Entries from here on stay, whatever they hold, while the total allows it: other nodes of
+        a cluster may ask for them, and would need a copy of the whole store instead."""
+        self.start_floor = LOG_UNBOUND
+        """Entries from here on stay, whatever the total: a start of this node needs them."""
         self._order: Order | None = None
         self._rules = RetentionRules()
         self._own: dict[bytes, Limits] = {}
@@ -180,6 +122,8 @@ class Retention:
         self._walk: bytes | None = b""
         """Where the walk over all topics goes on; None when it is complete."""
         self._ages: dict[int, Cursor] = {}
+        self._row_ends: dict[int, int] = {}
+        """Where the first index row of some topics ends: before that there is none to delete."""
         self._oldest: Cursor = (0, 0)
         """Everything before this was dropped to keep the total."""
 
@@ -204,17 +148,36 @@ class Retention:
             self._release(order.spared)
             self._lower(order.lows)
             self._wake(order.now_ms)
+        total = order.rules.total_bytes_max
+        stages = (
+            self._free_dropped,
+            self._examine_queue,
+            self._examine_all,
+            self._expire,
+            self._sweep,
+            self._shrink,
+        )
+        return self._work(order, marks, total, stages)
 
-        def job(transaction: Transaction) -> _Slice:
+    def make_room(self, order: Order, marks: Marks, total: int) -> tuple[Removed, Marks]:
+        """Do one slice of what frees space, towards a total."""
+        stages = (self._free_dropped, self._sweep, self._shrink)
+        return self._work(order, marks, total, stages)
+
+    def _work(
+        self,
+        order: Order,
+        marks: Marks,
+        total: int | None,
+        stages: Sequence[Callable[[Slice], None]],
+    ) -> tuple[Removed, Marks]:
+        def job(transaction: Transaction) -> Slice:
             with self._environment.reading() as snapshot:
                 journal = JournalReader(self._environment, snapshot, None)
-                work = _Slice(order, snapshot, journal, transaction, marks)
-                self._free_dropped(work)
-                self._examine_queue(work)
-                self._examine_all(work)
-                self._expire(work)
-                self._sweep(work)
-                self._shrink(work)
+                work = Slice(order, snapshot, journal, transaction, marks)
+                work.total, work.walk, work.ages = total, self._walk, self._ages
+                for stage in stages:
+                    stage(work)
                 self._finish(work)
                 return work
 
@@ -267,7 +230,7 @@ class Retention:
         """Examine the topics whose oldest group has come of age."""
         self._queue |= dict.fromkeys(n for n, wake_ms in self._wakes.items() if wake_ms <= now_ms)
 
-    def _finish(self, work: _Slice) -> None:
+    def _finish(self, work: Slice) -> None:
         """Write the rows of the topics and entries that changed, and the marks."""
         for key, left in work.live.items():
             record = left.to_bytes(4, "little")
@@ -289,13 +252,13 @@ class Retention:
         if work.removed.messages or work.removed.entries:
             put_marks(self._environment, work.transaction, work.marks)
 
-    def _forget_deleted(self, work: _Slice, topic: _Topic) -> None:
+    def _forget_deleted(self, work: Slice, topic: TopicLeft) -> None:
         state = topic.state
         topic.deleted, changes = topic.deleted.beyond(state.first_offset, topic.deleted_bytes)
         key = (state.id, state.name)
         put_deleted(self._environment, work.transaction, key, topic.deleted, changes)
 
-    def _take_over(self, work: _Slice) -> None:
+    def _take_over(self, work: Slice) -> None:
         with self._topics.lock:
             for name, changed in work.changed.items():
                 state = self._topics.get(name)
@@ -323,15 +286,14 @@ class Retention:
 
     # ── Count and bytes ───────────────────────────────────────────────────────────────────────
 
-    def _examine_queue(self, work: _Slice) -> None:
-        work.begin_stage()
+    def _examine_queue(self, work: Slice) -> None:
+        work.begin_stage(SLICE_STEPS)
         for name in self._queue:
             if not (work.step() and self._examine(work, name)):
                 return
 
-    def _examine_all(self, work: _Slice) -> None:
-        work.begin_stage()
-        work.walk = self._walk
+    def _examine_all(self, work: Slice) -> None:
+        work.begin_stage(SLICE_STEPS)
         while work.walk is not None and work.step():
             cursor = work.snapshot.cursor(self._environment["topics"])
             found = cursor.set_range(work.walk) if work.walk else cursor.first()
@@ -342,7 +304,7 @@ class Retention:
                 return
             work.walk = bytes(cursor.key()) + b"\0"
 
-    def _examine(self, work: _Slice, name: bytes) -> bool:
+    def _examine(self, work: Slice, name: bytes) -> bool:
         """Drop what is deleted or beyond a topic's limits; tell whether that is done."""
         topic = self._topic(work, name) if self._may_have_excess(work, name) else None
         if topic and not self._drop_excess(work, topic):
@@ -350,7 +312,7 @@ class Retention:
         work.examined.append(name)
         return True
 
-    def _drop_excess(self, work: _Slice, topic: _Topic) -> bool:
+    def _drop_excess(self, work: Slice, topic: TopicLeft) -> bool:
         name = topic.state.name
         for found in self._references(work, topic):
             if not self._is_excess(work, topic, found):
@@ -362,7 +324,7 @@ class Retention:
         self._note_lowered(work, name, topic.state.first_offset)
         return True
 
-    def _note_lowered(self, work: _Slice, name: bytes, end: int) -> None:
+    def _note_lowered(self, work: Slice, name: bytes, end: int) -> None:
         """Note that a topic need not be examined for its low again: nothing is before ``end``.
 
         The index may lack groups that a low reaches: then there is more to do once it has them.
@@ -371,7 +333,7 @@ class Retention:
         if low and (low <= end or name in work.blocked):
             work.lowered[name] = low
 
-    def _may_have_excess(self, work: _Slice, name: bytes) -> bool:
+    def _may_have_excess(self, work: Slice, name: bytes) -> bool:
         """Whether there is anything to look for. Age alone is the business of the cursors."""
         order = work.order
         limits = order.rules.limits(name)
@@ -380,7 +342,7 @@ class Retention:
         is_passed = order.floor(name) is not None or name in self._freed
         return is_limited or is_special or is_passed or self._topics.deleted(name).count > 0
 
-    def _is_excess(self, work: _Slice, topic: _Topic, found: Reference) -> bool:
+    def _is_excess(self, work: Slice, topic: TopicLeft, found: Reference) -> bool:
         """Whether a topic's oldest group may go; if it is needed, that is noted."""
         messages, size = self._left(work, topic, found)
         if not messages:
@@ -404,7 +366,7 @@ class Retention:
         is_behind = age in self._ages and (found.entry_index, found.group) < self._ages[age]
         return is_behind and found.time_ms <= order.now_ms - age
 
-    def _is_old(self, work: _Slice, topic: _Topic, found: Reference) -> bool:
+    def _is_old(self, work: Slice, topic: TopicLeft, found: Reference) -> bool:
         """Whether a topic's own age limit takes its oldest group; if not, it is noted when it will.
 
         Of groups that a wrong clock dated, the first one after them decides.
@@ -422,7 +384,7 @@ class Retention:
         work.wakes[name] = found.time_ms + age
         return False
 
-    def _is_held(self, work: _Slice, name: bytes, found: Reference) -> bool:
+    def _is_held(self, work: Slice, name: bytes, found: Reference) -> bool:
         """Whether a group is spared; then the topic is noted."""
         floor = work.order.floor(name)
         if floor is None or found.next_offset <= floor:
@@ -432,14 +394,14 @@ class Retention:
 
     # ── Age ───────────────────────────────────────────────────────────────────────────────────
 
-    def _expire(self, work: _Slice) -> None:
-        for age in work.order.rules.shared_ages():
-            work.ages[age] = self._expire_age(work, age)
+    def _expire(self, work: Slice) -> None:
+        ages = work.order.rules.shared_ages()
+        work.ages = {age: self._expire_age(work, age) for age in ages}
 
-    def _expire_age(self, work: _Slice, age: int) -> Cursor:
+    def _expire_age(self, work: Slice, age: int) -> Cursor:
         """Advance the cursor of one age limit; return where it stands."""
         rules, now_ms, floor_sequence, _, _ = work.order
-        work.begin_stage()
+        work.begin_stage(SLICE_STEPS)
         cursor = self._ages.get(age, (0, 0))
         for entry, number in _groups_from(work, cursor):
             cursor = (entry.index, number)
@@ -464,35 +426,81 @@ class Retention:
 
     # ── Total ─────────────────────────────────────────────────────────────────────────────────
 
-    def _shrink(self, work: _Slice) -> None:
-        """Drop the oldest entries while what retention can free is too large."""
-        total = work.order.rules.total_bytes_max
-        work.begin_stage()
+    def _shrink(self, work: Slice) -> None:
+        """Remove the oldest entries while what retention can free is too large."""
+        work.begin_stage(SLICE_STEPS)
         work.oldest = self._oldest
-        if total is None or (work.is_freeing and work.removed.entries):
+        if work.total is None or (work.is_freeing and work.removed.entries):
             return  # there is no limit, or room is being made without this
-        for entry, number in _groups_from(work, self._oldest):
-            work.oldest = (entry.index, number)
-            if number == 0 and self._freeable_bytes(work) <= total:
+        groups_left = SHRINK_GROUPS
+        for entry in work.journal.after(work.oldest[0] - 1):
+            index, first = work.oldest
+            first = first if entry.index == index else 0
+            if first == 0 and self._freeable_bytes(work) <= work.total:
                 return
-            if entry.index > self._removable(work):
+            if entry.index > self._disposable(work):
                 return  # a start would replay it; the next checkpoint lets it go
             if not work.step():
                 return
-            group = entry.group(number)
-            is_kept = work.order.spared.keeps(group.name)
-            if not is_kept and not self._is_dropped(work, group):
-                self._drop_through(work, group.name, reference(entry, number))
-        work.oldest = (work.marks.flushed_index + 1, 0)
+            end = min(first + groups_left, entry.group_count)
+            groups_left -= end - first
+            self._remove_groups(work, entry, first, end)
+            if end < entry.group_count:
+                work.oldest = (entry.index, end)
+                work.removed.more = True
+                return
+            work.oldest = (entry.index + 1, 0)
 
-    def _freeable_bytes(self, work: _Slice) -> int:
+    def _remove_groups(self, work: Slice, entry: Entry, first: int, end: int) -> None:
+        """Remove groups of an entry, and the entry with the last of them.
+
+        A group that is its topic's oldest is removed by what the entry says of it, without a look
+        at the index.
+        """
+        keeps, changed = work.order.spared.keeps, work.changed
+        released = 0
+        for number, topic_id, name, first_offset, count, size in entry.extents(first, end):
+            topic = self._topic(work, name)
+            if topic is None or topic.state.id != topic_id:
+                released += self._pass_dropped(work, topic_id, first_offset, count, size)
+            elif keeps(name) or topic.state.first_offset > first_offset:
+                continue
+            elif topic.state.first_offset < first_offset or topic.deleted.count:
+                self._drop_through(work, name, reference(entry, number))
+            else:
+                topic.remove_oldest(count, size)
+                changed[name] = topic
+                work.removed.note(name, ((first_offset, first_offset + count),))
+                work.removed.bytes += size
+                released += 1
+        key = journal_key(entry.base_sequence, entry.index)
+        left = self._live(work, key, entry.group_count) - released
+        if left == 0:
+            self._delete_entry(work, key)
+        elif released:
+            work.live[key] = left
+
+    def _pass_dropped(
+        self, work: Slice, topic_id: int, first_offset: int, count: int, size: int
+    ) -> int:
+        """Release a group of a dropped topic, if it is the oldest left; tell how many that is."""
+        record = work.freed[topic_id] if topic_id in work.freed else self._dropped.get(topic_id)
+        if record is None or record.state.first_offset != first_offset:
+            return 0
+        state = record.state.copy()
+        state.first_offset += count
+        state.bytes -= size
+        work.free(topic_id, Dropped(record.entry_index, state))
+        return 1
+
+    def _freeable_bytes(self, work: Slice) -> int:
         """Rows of topics and sessions do not count: no message that is dropped makes them fewer."""
         return self._environment.used_bytes(work.transaction, FREEABLE)
 
     # ── Entries with nothing to keep ──────────────────────────────────────────────────────────
 
-    def _sweep(self, work: _Slice) -> None:
-        work.begin_stage()
+    def _sweep(self, work: Slice) -> None:
+        work.begin_stage(SLICE_STEPS)
         last = self._removable(work)
         swept = work.marks.swept
         for entry in work.journal.after(swept):
@@ -504,31 +512,39 @@ class Retention:
                 self._delete_entry(work, key)
         work.marks = msgspec.structs.replace(work.marks, swept=swept)
 
-    def _removable(self, work: _Slice) -> int:
+    def _removable(self, work: Slice) -> int:
         """The last entry that nobody will need: no start, and no other node of a cluster."""
-        return min(work.marks.checkpoint, work.marks.flushed_index, self.log_floor - 1)
+        return min(self._disposable(work), self.log_floor - 1)
+
+    def _disposable(self, work: Slice) -> int:
+        """The last entry that no start will need: the total may take what other nodes would ask."""
+        return min(self.disposable(work.marks), work.marks.flushed_index)
+
+    def disposable(self, marks: Marks) -> int:
+        """The same, once the index contains it."""
+        return min(marks.checkpoint, self.start_floor - 1)
 
     # ── Dropping ──────────────────────────────────────────────────────────────────────────────
 
-    def _is_dropped(self, work: _Slice, group: GroupView) -> bool:
+    def _is_dropped(self, work: Slice, group: GroupView) -> bool:
         """Whether a group is of a topic that was dropped, though its name may be in use again."""
         topic = self._topic(work, group.name)
         return topic is None or topic.state.id != group.topic_id
 
-    def _topic(self, work: _Slice, name: bytes) -> _Topic | None:
+    def _topic(self, work: Slice, name: bytes) -> TopicLeft | None:
         topic = work.topics.get(name)
         if topic is None:
             state = self._topics.get(name)
             state = state.copy() if state else self._reader.row_state(work.snapshot, name)
             if state is not None:
-                topic = work.topics[name] = _Topic(state, self._topics.deleted(name))
+                topic = work.topics[name] = TopicLeft(state, self._topics.deleted(name))
         return topic
 
-    def _references(self, work: _Slice, topic: _Topic) -> Iterator[Reference]:
+    def _references(self, work: Slice, topic: TopicLeft) -> Iterator[Reference]:
         state = topic.state
         return self._reader.references(work.snapshot, state.id, [], state.first_offset)
 
-    def _left(self, work: _Slice, topic: _Topic, found: Reference) -> tuple[int, int]:
+    def _left(self, work: Slice, topic: TopicLeft, found: Reference) -> tuple[int, int]:
         """Messages and bytes of a group that were not deleted."""
         deleted = list(topic.deleted.within(found.first_offset, found.next_offset))
         count = sum(end - first for first, end in deleted)
@@ -542,7 +558,7 @@ class Retention:
         size = sum(piece_bytes(found.piece(entry, first, end)) for first, end in deleted)
         return found.message_count - count, found.bytes - size
 
-    def _drop_through(self, work: _Slice, name: bytes, last: Reference) -> None:
+    def _drop_through(self, work: Slice, name: bytes, last: Reference) -> None:
         """Drop a group and whatever the topic has before it."""
         topic = self._topic(work, name)
         assert topic is not None, "a topic in the journal has a state"
@@ -551,7 +567,7 @@ class Retention:
                 break
             self._drop(work, topic, found)
 
-    def _drop(self, work: _Slice, topic: _Topic, found: Reference) -> None:
+    def _drop(self, work: Slice, topic: TopicLeft, found: Reference) -> None:
         messages, size = self._left(work, topic, found)
         topic.state.first_offset = found.next_offset
         topic.state.bytes -= found.bytes
@@ -565,7 +581,7 @@ class Retention:
         work.removed.bytes += size
         self._release_group(work, found)
 
-    def _release_group(self, work: _Slice, found: Reference) -> None:
+    def _release_group(self, work: Slice, found: Reference) -> None:
         """Note that a group is gone, and delete its entry if it was the last and may go."""
         key = journal_key(found.base_sequence, found.entry_index)
         left = self._live(work, key, found.group_count) - 1
@@ -574,24 +590,23 @@ class Retention:
         else:
             work.live[key] = left
 
-    def _live(self, work: _Slice, key: bytes, group_count: int) -> int:
+    def _live(self, work: Slice, key: bytes, group_count: int) -> int:
         if key in work.live:
             return work.live[key]
         record = work.transaction.get(key, db=self._environment["live"])
         return group_count if record is None else int.from_bytes(record, "little")
 
-    def _delete_entry(self, work: _Slice, key: bytes) -> None:
+    def _delete_entry(self, work: Slice, key: bytes) -> None:
         _, index = unpack_journal_key(key)
         work.compacted = max(work.compacted, index)
-        work.transaction.delete(key, db=self._environment["journal"])
+        work.removed.entries += work.transaction.delete(key, db=self._environment["journal"])
         work.transaction.delete(key, db=self._environment["live"])
         work.live.pop(key, None)
-        work.removed.entries += 1
 
     # ── Dropped topics ────────────────────────────────────────────────────────────────────────
 
-    def _free_dropped(self, work: _Slice) -> None:
-        work.begin_stage()
+    def _free_dropped(self, work: Slice) -> None:
+        work.begin_stage(SLICE_STEPS)
         for topic_id, dropped in self._dropped.items():
             if dropped.entry_index > work.marks.flushed_index:
                 continue  # the index may lack some of its groups
@@ -602,12 +617,12 @@ class Retention:
                 and self._free_ranges(work, topic_id)
             )
             self._delete_rows(work, left.state)
-            work.freed[topic_id] = None if is_free else left
+            work.free(topic_id, None if is_free else left)
             if not is_free:
                 work.is_freeing = True
                 return
 
-    def _free_groups(self, work: _Slice, state: TopicState) -> bool:
+    def _free_groups(self, work: Slice, state: TopicState) -> bool:
         """Release a dropped topic's groups, oldest first; tell whether that is done."""
         for found in self._reader.references(work.snapshot, state.id, [], state.first_offset):
             if not work.step():
@@ -617,7 +632,7 @@ class Retention:
             state.bytes -= found.bytes
         return True
 
-    def _free_ranges(self, work: _Slice, topic_id: int) -> bool:
+    def _free_ranges(self, work: Slice, topic_id: int) -> bool:
         """Delete a dropped topic's rows of deleted offsets; tell whether that is done."""
         cursor = work.transaction.cursor(self._environment["deleted"])
         prefix = topic_key(topic_id)
@@ -627,14 +642,23 @@ class Retention:
             work.transaction.delete(bytes(cursor.key()), db=self._environment["deleted"])
         return True
 
-    def _delete_rows(self, work: _Slice, state: TopicState) -> None:
+    def _delete_rows(self, work: Slice, state: TopicState) -> None:
         """Delete index rows that hold nothing but dropped groups."""
+        if state.first_offset < self._row_ends.get(state.id, 0):
+            return
         cursor = work.transaction.cursor(self._environment["index"])
         start = index_key(state.id, 0)
         while cursor.set_range(start) and bytes(cursor.key())[:4] == start[:4]:
-            if row_span(cursor.value())[1] > state.first_offset:
+            _, end = row_span(cursor.value())
+            if end > state.first_offset:
+                self._note_row_end(state.id, end)
                 return
             work.transaction.delete(bytes(cursor.key()), db=self._environment["index"])
+
+    def _note_row_end(self, topic_id: int, end: int) -> None:
+        if len(self._row_ends) >= ROW_ENDS_MAX:
+            self._row_ends.clear()
+        self._row_ends[topic_id] = end
 
 
 def _shared(rules: RetentionRules) -> tuple[object, ...]:
@@ -642,7 +666,7 @@ def _shared(rules: RetentionRules) -> tuple[object, ...]:
     return (rules.default, rules.rules, rules.total_bytes_max)
 
 
-def _groups_from(work: _Slice, cursor: Cursor) -> Iterator[tuple[Entry, int]]:
+def _groups_from(work: Slice, cursor: Cursor) -> Iterator[tuple[Entry, int]]:
     index, number = cursor
     for entry in work.journal.after(index - 1):
         if entry.index > work.marks.flushed_index:

@@ -557,12 +557,22 @@ class LogStore(Store, Protocol):
     def last_index(self) -> int:
         """The last entry of the log, be it folded or not. Any thread."""
 
+    on_removed: Callable[[Removed], None]
+    """Told, on the writer thread, what was removed to make room for a commit."""
+
     @property
     def log_floor(self) -> int:
-        """Retention removes no entry from this one on."""
+        """Retention removes no entry from this one on, unless the total demands it."""
 
     @log_floor.setter
     def log_floor(self, index: int) -> None: ...
+
+    @property
+    def start_floor(self) -> int:
+        """Not even the total removes an entry from this one on."""
+
+    @start_floor.setter
+    def start_floor(self, index: int) -> None: ...
 
     def record(self) -> bytes | None:
         """The record that was written last, if there is one."""

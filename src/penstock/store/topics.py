@@ -53,7 +53,14 @@ class TopicState:
 
     def copy(self) -> "TopicState":
         """A state of one's own."""
-        return unpack_topic(pack_topic(self))
+        return TopicState(
+            self.id,
+            self.name,
+            first_offset=self.first_offset,
+            next_offset=self.next_offset,
+            size=self.bytes,
+            created_ms=self.created_ms,
+        )
 
     def fold(self, first_offset: int, count: int, size: int) -> None:
         """Add a group, unless it is already contained."""

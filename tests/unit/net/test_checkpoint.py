@@ -14,9 +14,9 @@ from penstock.store.batch import Batch
 class Bench:
     """A broker with dirty sessions and topics; commits are counted here."""
 
-    def __init__(self, sessions: int = 0, topics: int = 0) -> None:
+    def __init__(self, sessions: int = 0, topics: int = 0, round_bytes: int = 1 << 40) -> None:
         self.broker = Broker(Counters())
-        self.checkpointer = Checkpointer(self.broker)
+        self.checkpointer = Checkpointer(self.broker, round_bytes)
         self.index = 0
         self.change(sessions, topics)
 
@@ -95,6 +95,26 @@ def test_rounds_keep_their_distance():
     assert not bench.checkpointer.is_due(10.9)
     assert bench.fill(10.9).is_empty
     assert bench.checkpointer.is_due(11.0)
+
+
+def test_a_round_begins_early_where_much_was_written_since_the_last():
+    """Retention waits for it: it removes nothing that a start would replay."""
+    bench = Bench(sessions=1, round_bytes=1_000)
+    bench.fill(10.0)
+    bench.change(sessions=1)
+    bench.checkpointer.committed(bench.index, 999)
+    assert not bench.checkpointer.is_due(10.1)
+    bench.checkpointer.committed(bench.index, 1)
+    assert bench.fill(10.1).checkpoint == bench.index
+
+
+def test_a_round_that_is_overdue_takes_more_rows_with_each_commit():
+    bench = Bench(sessions=20, round_bytes=1_000)
+    assert len(bench.fill(10.0).rows) == 4
+    bench.checkpointer.committed(bench.index, 1_000)
+    batch = bench.fill(10.0)
+    assert len(batch.rows) == 16
+    assert batch.checkpoint == bench.index
 
 
 def test_its_own_commits_are_no_reason_for_a_round():

@@ -171,6 +171,24 @@ async def test_what_the_journal_cannot_keep_up_with_is_counted_and_bounded():
         assert bench.counters.captured_total + dropped == 100
 
 
+async def test_a_batch_takes_no_more_than_its_part_of_a_small_journal(monkeypatch):
+    """Else one commit could take the journal far beyond its bound."""
+    monkeypatch.setattr(module, "BATCH_BYTES_LEAST", 100)
+    async with Bench(journal_bytes_max=0) as bench:
+        bench.store.gate.clear()
+        publish(bench, b"x")
+        await until(lambda: bench.store.attempts == 1)
+        for _ in range(50):
+            bench.pipeline.capture(b"t", [b"x" * 10], 5)
+        assert bench.pipeline.pending_bytes <= 120
+        assert bench.counters.drops[DropReason.CAPTURE_OVERFLOW] >= 38
+        assert not bench.pipeline.is_congested
+        publish(bench, b"x" * 101)
+        assert bench.pipeline.is_congested
+        bench.store.gate.set()
+        await bench.pipeline.drain()
+
+
 async def test_captured_messages_leave_room_while_somebody_waits_for_the_disk(monkeypatch):
     """A flood of QoS 0 must not make acknowledgements wait for all of its backlog."""
     monkeypatch.setattr(module, "CAPTURE_BESIDE_WAITING_BYTES_MAX", 20)
