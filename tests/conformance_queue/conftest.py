@@ -10,6 +10,7 @@ import pytest
 from penstock.testing import Broker
 from tests.conformance_queue.wire_client import QueueClient
 from tests.e2e.process import BrokerProcess
+from tests.virtual_loop import VirtualLoop
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +32,32 @@ def ticking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
     """One broker for the tests of a file in which time must pass by itself."""
     with BrokerProcess(tmp_path_factory.mktemp("ticking") / "data") as process:
         yield process
+
+
+class TimedBroker:
+    """A broker of which leases, pauses and waits end when the test lets time pass."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.host, self.port = broker.host, broker.port
+        hub, clock = broker.server.hub, broker.clock
+        self._loop = hub.loop = VirtualLoop(hub.loop, clock.monotonic)
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass; what becomes due is done and stored before time goes on."""
+        clock = self._broker.clock
+        end = clock.monotonic() + seconds
+        while (due := self._broker.call(self._loop.due, end)) is not None:
+            when, callback = due
+            clock.advance(max(when - clock.monotonic(), 0))
+            self._broker.call(callback)
+        clock.advance(end - clock.monotonic())
+
+
+@pytest.fixture
+def timed(own_broker: Callable[..., Broker]) -> TimedBroker:
+    """A broker for this test alone, whose time passes when the test says so."""
+    return TimedBroker(own_broker())
 
 
 @pytest.fixture

@@ -27,17 +27,6 @@ late = [SinkBegan(b"a", 0, [], b""), SinkEnded(b"a", 0, 1, 2)]
 """An epoch that comes after a greater one, from a driver that had been thought dead."""
 
 
-def decided(history):
-    """What somebody would journal of it: nobody begins while another epoch is being published."""
-    sinks, kept = Sinks(), []
-    for index, command in enumerate(history, start=1):
-        sink = sinks.get(command.sink)
-        if not (isinstance(command, SinkBegan) and sink and sink.committing):
-            kept.append(command)
-            sinks.apply(command, index, recovering=False)
-    return kept
-
-
 def folded(history):
     sinks = Sinks()
     for index, command in enumerate(history, start=1):
@@ -59,31 +48,40 @@ def test_a_command_comes_back_from_the_journal_as_it_was(command):
     assert from_event(to_event(command)) == command
 
 
-@given(histories, st.data())
+def recovered(history, mark, writes):
+    """What a start finds: rows of the mark and of some moments after it, then the entries since."""
+    sinks, rows = Sinks(), {}
+    for index, command in enumerate([None, *history]):
+        if command is not None:
+            sinks.apply(command, index, recovering=False)
+        if index == mark or (index > mark and index in writes):
+            dirty, sinks.dirty = sinks.dirty, {}
+            rows |= {name: sinks.row(name, index, mark) for name in dirty}
+    again = Sinks()
+    for row in filter(None, rows.values()):
+        again.load(row)
+    for index, command in enumerate(history[mark:], start=mark + 1):
+        again.apply(command, index, recovering=True)
+    return again
+
+
+refused = [
+    SinkBegan(b"a", 0, [], b""), SinkBegan(b"a", 1, [], b""), SinkEnded(b"a", 0, 1, 1),
+    SinkForgotten(b"a"),
+]  # fmt: skip
+"""An epoch begins while another one is under way, which is void; then the sink is forgotten."""
+
+
+@given(histories, st.integers(0, 40), st.sets(st.integers(1, 40)))
+@example(refused, 1, {4})
+@example([*refused, SinkBegan(b"a", 0, [], b"")], 1, {4})
+@example([*refused, SinkBegan(b"a", 0, [], b"")], 1, {5})
 def test_rows_of_any_moment_and_the_entries_after_an_earlier_mark_give_the_same_state(
-    history, data
+    history, mark, writes
 ):
     """A row is the truth of the moment it is taken; replay begins before any of them."""
-    history = decided(history)
-    begin = data.draw(st.integers(0, len(history)), "mark")
-    sinks, rows = Sinks(), {}
-    for index, command in enumerate(history, start=1):
-        if index == begin + 1:
-            rows = {sink.name: sinks.row(sink.name, index - 1) for sink in list(sinks)}
-            sinks.dirty.clear()
-        sinks.apply(command, index, recovering=False)
-        if index > begin and data.draw(st.booleans(), "write"):
-            for name in sinks.dirty:
-                rows[name] = sinks.row(name, index)
-            sinks.dirty.clear()
-    if begin == len(history):
-        rows = {sink.name: sinks.row(sink.name, begin) for sink in list(sinks)}
-    recovered = Sinks()
-    for row in filter(None, rows.values()):
-        recovered.load(row)
-    for index, command in enumerate(history[begin:], start=begin + 1):
-        recovered.apply(command, index, recovering=True)
-    assert shown(recovered) == shown(sinks)
+    mark = min(mark, len(history))
+    assert shown(recovered(history, mark, writes)) == shown(folded(history))
 
 
 @given(histories)

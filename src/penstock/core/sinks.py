@@ -8,6 +8,10 @@ To publish an epoch takes many commits. **Began** writes down which parts it has
 decision, and nothing undoes it. **Advanced** goes into the same entry of the journal as some of the
 messages, and says where the next ones are found, so that after a crash each message was published
 or was not, and it is known which. **Ended** goes with the last of them.
+
+The row of a sink outlives it. What Forgotten does depends on whether an epoch is under way, so a
+replay that begins before it must not apply the entries up to it to a sink that is not there: a
+**gone** row says which entries to skip. It is deleted once replay begins after all of them.
 """
 
 from collections.abc import Iterator
@@ -57,6 +61,8 @@ class Sink(msgspec.Struct, array_like=True):
     """How many all epochs had."""
     committed_ms: int = 0
     committing: Committing | None = None
+    gone: bool = False
+    """Whether it was forgotten by then: only ``applied`` means something."""
 
 
 _decoder = msgspec.msgpack.Decoder(Sink)
@@ -70,6 +76,8 @@ class Sinks:
         self.by_name: dict[bytes, Sink] = {}
         self.dirty: dict[bytes, None] = {}
         """Names whose row on disk is older than the state here."""
+        self._gone: dict[bytes, int] = {}
+        """Names of sinks that are forgotten, and the entry as of which they are."""
 
     def __len__(self) -> int:
         return len(self.by_name)
@@ -84,13 +92,14 @@ class Sinks:
     def apply(self, command: SinkCommand, index: int, *, recovering: bool) -> bool:
         """Take a command; tell whether it changed anything."""
         sink = self.by_name.get(command.sink)
-        if sink is not None and recovering and sink.applied >= index:
+        known = sink.applied if sink is not None else self._gone.get(command.sink, 0)
+        if recovering and known >= index:
             return False
         match command:
             case SinkBegan():
                 is_changed = self._began(command, sink)
             case SinkForgotten():
-                is_changed = self._forgotten(sink)
+                is_changed = self._forgotten(sink, index)
             case _:
                 is_changed = sink is not None and _moved(command, sink)
         if is_changed:
@@ -100,29 +109,46 @@ class Sinks:
     def _began(self, command: SinkBegan, sink: Sink | None) -> bool:
         if sink is None:
             sink = self.by_name[command.sink] = Sink(command.sink)
+            self._gone.pop(command.sink, None)
         elif sink.committing is not None or command.epoch <= sink.epoch:
             return False
         sink.committing = Committing(command.epoch, command.parts, command.note)
         return True
 
-    def _forgotten(self, sink: Sink | None) -> bool:
+    def _forgotten(self, sink: Sink | None, index: int) -> bool:
         if sink is None or sink.committing is not None:
             return False
         del self.by_name[sink.name]
+        self._gone[sink.name] = index
         return True
 
-    def row(self, name: bytes, index: int) -> bytes | None:
-        """The checkpoint row of a sink as of entry ``index``; None: it has none."""
+    def row(self, name: bytes, index: int, mark: int = 0) -> bytes | None:
+        """The checkpoint row of a sink as of entry ``index``; None: it has none.
+
+        ``mark``: replay begins after that entry, as far as the disk says so already.
+        """
         sink = self.by_name.get(name)
         if sink is None:
-            return None
+            return self._gone_row(name, index, mark)
         sink.applied = index
         return _encoder.encode(sink)
+
+    def _gone_row(self, name: bytes, index: int, mark: int) -> bytes | None:
+        """The row of a sink that is forgotten, for as long as replay begins before that."""
+        if self._gone.get(name, 0) <= mark:
+            self._gone.pop(name, None)
+            return None
+        self.dirty[name] = None  # to be deleted in a later round
+        return _encoder.encode(Sink(name, index, gone=True))
 
     def load(self, row: bytes) -> None:
         """Take a sink from the checkpoint, before any replay."""
         sink = _decoder.decode(row)
-        self.by_name[sink.name] = sink
+        if sink.gone:
+            self._gone[sink.name] = sink.applied
+            self.dirty[sink.name] = None
+        else:
+            self.by_name[sink.name] = sink
 
 
 def _moved(command: SinkAdvanced | SinkEnded, sink: Sink) -> bool:

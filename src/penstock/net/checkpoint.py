@@ -45,6 +45,8 @@ class Checkpointer:
         self._producers_left = 0
         self._round_index: int | None = None
         self._done_index = broker.index
+        self._mark = 0
+        """The last mark on disk; before the first one of this life nothing is known of it."""
         self._changed_index = self._committed_index = broker.index
         self._next_round_at = 0.0
 
@@ -92,7 +94,7 @@ class Checkpointer:
         self._fill_producers(batch, rows_max)
         left = (self._rows, self._retained_left, self._producers_left)
         if not (any(left) or self._broker.keys.dirty_count):
-            batch.checkpoint = self._done_index = self._round_index or 0
+            batch.checkpoint = self._done_index = self._mark = self._round_index or 0
             self._round_index = None
             self._next_round_at = now + ROUND_INTERVAL_S
 
@@ -127,7 +129,7 @@ class Checkpointer:
         if table == "subscribers":
             return broker.subscribers.row(key, broker.index)
         if table == "sinks":
-            return broker.sinks.row(key, broker.index)
+            return broker.sinks.row(key, broker.index, self._mark)
         return broker.topics.row(key, broker.index)
 
     def _fill_retained(self, batch: Batch, room: int) -> None:
@@ -165,3 +167,4 @@ class Checkpointer:
             self._rows = []
             self._round_index = None
             self._done_index = -1
+            self._mark = 0

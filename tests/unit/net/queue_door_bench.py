@@ -1,11 +1,10 @@
 """The door of the queue protocol without a socket: time moves when the test says so."""
 
 import asyncio
-from collections.abc import Callable
-from heapq import heappop, heappush
 from typing import Any
 
 from desk_bench import Bench as DeskBench
+from tests.virtual_loop import VirtualLoop
 
 from penstock.net.desks import Desks
 from penstock.net.produce import Producing
@@ -52,43 +51,6 @@ class Transport:
 
     def close(self) -> None:
         self.is_closed = True
-
-
-class Timer:
-    """What ``call_later`` returns."""
-
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self.callback: Callable[[], None] | None = callback
-
-    def cancel(self) -> None:
-        self.callback = None
-
-
-class Loop:
-    """The loop, save that its timers go by the clock of the bench."""
-
-    def __init__(self, bench: "Bench") -> None:
-        self._bench = bench
-        self._loop = bench.hub.loop
-        self._timers: list[tuple[float, int, Timer]] = []
-        self._count = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loop, name)
-
-    def call_later(self, delay: float, callback: Callable[..., None], *arguments: Any) -> Timer:
-        timer = Timer(lambda: callback(*arguments))
-        self._count += 1
-        heappush(self._timers, (self._bench.clock.monotonic() + delay, self._count, timer))
-        return timer
-
-    def due(self, until: float) -> tuple[float, Callable[[], None]] | None:
-        """The next timer that fires by then, and when."""
-        while self._timers and self._timers[0][0] <= until:
-            when, _, timer = heappop(self._timers)
-            if timer.callback is not None:
-                return when, timer.callback
-        return None
 
 
 class Peer:
@@ -150,7 +112,8 @@ class Bench(DeskBench):
 
     def __init__(self) -> None:
         super().__init__()
-        self.loop = self.hub.loop = Loop(self)  # type: ignore[assignment]
+        self.loop = VirtualLoop(self.hub.loop, self.clock.monotonic)
+        self.hub.loop = self.loop  # type: ignore[assignment]
         self.desks = self.hub.desks = Desks(self.hub)
         self.hub.producing = Producing(self.hub)
 

@@ -3,8 +3,9 @@
 import pytest
 
 from penstock.core.broker import Broker
-from penstock.core.commands import Opened, Published
+from penstock.core.commands import Opened, Published, SinkBegan, SinkEnded, SinkForgotten
 from penstock.core.effects import Effects
+from penstock.core.sinks import SinkCommand
 from penstock.net import checkpoint
 from penstock.net.checkpoint import Checkpointer
 from penstock.obs.counters import Counters
@@ -156,3 +157,66 @@ def test_a_failed_commit_without_rows_changes_nothing():
     bench.fill(10.0)
     bench.checkpointer.failed(Batch())
     assert not bench.checkpointer.is_due(99.0)
+
+
+# ── sinks that are forgotten
+
+
+def sink(bench: Bench, *commands: SinkCommand) -> None:
+    bench.index += 1
+    bench.broker.begin(bench.index, 1)
+    for command in commands:
+        bench.broker.apply(command, None, Effects())
+    bench.checkpointer.committed(bench.index)
+    bench.checkpointer.changed(bench.index)
+
+
+def written(batch: Batch) -> list[bytes | None]:
+    return [row for table, _key, row in batch.rows if table == "sinks"]
+
+
+@pytest.fixture
+def forgotten() -> Bench:
+    bench = Bench()
+    sink(bench, SinkBegan(b"s", 1, [], b""), SinkEnded(b"s", 1, 1, 5))
+    sink(bench, SinkForgotten(b"s"))
+    return bench
+
+
+def test_the_row_of_a_sink_is_deleted_when_replay_begins_after_its_end(forgotten):
+    batches = []
+    for number in range(4):
+        batches.append(forgotten.fill(10.0 + 10 * number))
+        forgotten.change()
+    [gone], [deleted], *later = map(written, batches)
+    again = Broker(Counters())
+    again.sinks.load(gone)
+    assert not again.sinks.get(b"s")
+    assert batches[0].checkpoint == 3
+    assert deleted is None
+    assert later == [[], []]
+
+
+def test_the_row_of_a_sink_stays_if_the_mark_did_not_get_to_the_disk(forgotten):
+    forgotten.checkpointer.failed(forgotten.fill())
+    [gone] = written(forgotten.fill(20.0))
+    assert gone is not None
+
+
+def test_a_start_deletes_the_rows_of_sinks_that_are_gone_with_its_second_round(forgotten):
+    [gone] = written(forgotten.fill())
+    again = Bench()
+    again.index = forgotten.index
+    again.change()
+    again.broker.sinks.load(gone)
+    assert written(again.fill(10.0)) != [None]
+    again.change()
+    assert written(again.fill(20.0)) == [None]
+
+
+def test_a_sink_that_is_made_anew_has_a_row_of_its_own(forgotten):
+    sink(forgotten, SinkBegan(b"s", 0, [], b""))
+    [row] = written(forgotten.fill())
+    again = Broker(Counters())
+    again.sinks.load(row)
+    assert again.sinks.get(b"s").committing.epoch == 0
