@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-import time
 
 import pytest
 import redis
@@ -47,7 +46,8 @@ def slow_commits(broker: Broker):
     store, commit, ended = broker.server.store.whole, broker.server.store.whole.commit, []
 
     def slowly(batch: object) -> object:
-        time.sleep(0.1)
+        for _ in range(10):  # turns of the loop, each of which would send what is answered
+            broker.call(int)
         ended.append(commit(batch))
         return ended[-1]
 
@@ -155,7 +155,7 @@ def test_a_job_pulled_with_ack_is_done_when_the_client_says_so(dial):
     push(client, "a", "b")
     jobs = client.execute_command("PULL", "jobs", "COUNT", 2, "WITHACK")
     assert [job for _, job in jobs] == [b"a", b"b"]
-    assert client.execute_command("ACK", jobs[0][0]) in {b"OK", "OK", True}
+    assert client.execute_command("ACK", jobs[0][0]) == b"OK"
     client.close()
     assert other.execute_command("PULL", "jobs", "COUNT", 2, "BLOCK", 5_000) == [b"b"]
     assert other.execute_command("PULL", "jobs") is None
@@ -193,7 +193,7 @@ def test_an_ack_that_the_disk_refuses_can_be_given_again(dial):
     jobs = client.execute_command("PULL", "jobs", "COUNT", 2, "WITHACK")
     with full_disk(dial.broker), pytest.raises(redis.ResponseError, match="storage_full"):
         client.execute_command("ACK", jobs[0][0])
-    assert client.execute_command("ACK", jobs[0][0]) in {b"OK", "OK", True}
+    assert client.execute_command("ACK", jobs[0][0]) == b"OK"
     with full_disk(dial.broker), pytest.raises(redis.ResponseError, match="storage_full"):
         client.execute_command("ACK", jobs[1][0])
     client.close()

@@ -61,6 +61,27 @@ def _lines(function: Function) -> int:
     return whole - (docstring.end_lineno - docstring.lineno + 1)
 
 
+def sleeps(source: str) -> list[str]:
+    """Complain about pauses of a fixed time, for a busy machine may need longer.
+
+    In a ``while`` loop they are between two looks at what is waited for, and pass. So does a pause
+    of zero, which lets others have a turn.
+    """
+    tree = ast.parse(source)
+    loops = [node for node in ast.walk(tree) if isinstance(node, ast.While)]
+    looking = {id(node) for loop in loops for node in ast.walk(loop)}
+    return [
+        f"line {node.lineno} sleeps: wait for an event"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and id(node) not in looking and _is_pause(node)
+    ]
+
+
+def _is_pause(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return name == "sleep" and [ast.unparse(argument) for argument in call.args] != ["0"]
+
+
 def long_file(source: str, lines_max: int = FILE_LINES_MAX) -> list[str]:
     lines = len(source.splitlines())
     return [f"{lines} lines"] if lines > lines_max else []

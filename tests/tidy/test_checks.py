@@ -25,6 +25,27 @@ def test_methods_and_coroutines_are_functions():
     assert checks.long_functions(source, lines_max=3) == ["m has 4 lines"]
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "await asyncio.sleep(0)",
+        "while not found():\n    time.sleep(0.01)",
+        "while True:\n    for _ in x:\n        if y:\n            await sleep(1)",
+        "sleepy(1)",
+    ],
+)
+def test_looking_again_after_a_pause_passes(source):
+    assert checks.sleeps(source) == []
+
+
+@pytest.mark.parametrize(
+    "source", ["time.sleep(0.1)", "await asyncio.sleep(x)", "for _ in x:\n    sleep(1)", "sleep()"]
+)
+def test_waiting_for_time_is_found(source):
+    [found] = checks.sleeps(source)
+    assert "wait for an event" in found
+
+
 def test_a_file_of_the_limit_passes_and_one_line_more_does_not():
     assert checks.long_file("x\n" * 700) == []
     assert checks.long_file("x\n" * 701) == ["701 lines"]

@@ -8,6 +8,15 @@ from tests.tidy.files import SOURCE, TESTS, complaints, python_files, read
 
 TEXT_SUFFIXES = {".py", ".json", ".jsonl", ".toml", ".txt", ".md"}
 
+MAY_SLEEP = {
+    "chaos/": "clients at their own pace, faults at moments of chance",
+    "cluster/test_membership_kills.py": "crashes at moments of chance",
+    "cluster/test_random_crashes.py": "crashes at moments of chance",
+    "spark/kill_campaign.py": "kills at moments of chance",
+    "spark/kill_driver.py": "dies a moment after a commit has begun",
+}
+"""Files, or folders, in which a pause is not a wait for something, and what it is."""
+
 
 def test_functions_are_short():
     assert not complaints(python_files(SOURCE, TESTS), checks.long_functions)
@@ -15,6 +24,16 @@ def test_functions_are_short():
 
 def test_files_are_short():
     assert not complaints(python_files(SOURCE, TESTS), checks.long_file)
+
+
+def test_tests_wait_for_events_and_not_for_time():
+    files = [file for file in python_files(TESTS) if not _may_sleep(file)]
+    assert not complaints(files, checks.sleeps)
+
+
+def _may_sleep(file):
+    name = file.relative_to(TESTS).as_posix()
+    return "node_modules" in name or any(name.startswith(allowed) for allowed in MAY_SLEEP)
 
 
 def test_every_module_says_what_it_is_for():
