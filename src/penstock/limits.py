@@ -92,6 +92,9 @@ PRODUCER_ID_BYTES_MAX = 256
 """Longest name of a producer; kept with the numbers of its last messages. UUIDs need about 64."""
 
 HEADERS_MAX = 64
+HTTP_PAYLOAD_BYTES_MAX = MIB
+"""Largest message published by HTTP. All 64 connections of that door together hold 64 MiB then."""
+
 HEADERS_BYTES_MAX = 16 * KIB
 """Headers of a message, and their bytes together; HTTP servers take about as much."""
 

@@ -31,6 +31,7 @@ from penstock.core.subscriptions import SubscriptionTrie
 from penstock.errors import Refused, StorageError
 from penstock.model.stages import PREFIX as STAGES
 from penstock.net.binary import BinaryConnection
+from penstock.net.client_list import away_clients, connected_clients
 from penstock.net.clock import Clock, SystemClock
 from penstock.net.cluster_book import ClusterBook
 from penstock.net.confirming import confirmed
@@ -40,7 +41,7 @@ from penstock.net.duties import Duties
 from penstock.net.envelopes import forget_signatures, offer_envelopes
 from penstock.net.erasing import erase_leftover
 from penstock.net.examination import Examination
-from penstock.net.http import KEEP_ALIVE_S, HttpDoor
+from penstock.net.http import BODY_BYTES_MAX, KEEP_ALIVE_S, HttpDoor
 from penstock.net.hub import Hub, LiveSubscriber, peer_of
 from penstock.net.key_book import KeyBook
 from penstock.net.listener import Door, Listener
@@ -54,6 +55,8 @@ from penstock.net.resp.connection import RespConnection
 from penstock.net.shown import ShownStore
 from penstock.net.sinks import Sinks
 from penstock.net.sys_topics import SysTopics
+from penstock.net.topic_book import TopicBook
+from penstock.obs.client_view import ClientView
 from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason, DropReason
@@ -180,6 +183,7 @@ class Server:
         self._whole.on_removed = self._removed_on_writer
         timeout_s = self.config.limits.connect_timeout_s
         self.queues = QueueBook(self.hub)
+        topics = TopicBook(self.hub)
         self._http = HttpDoor(
             create_app(
                 self,
@@ -187,8 +191,11 @@ class Server:
                 self.config.admin.token,
                 self.queues,
                 ClusterBook(self.hub),
+                topic_book=topics,
+                hosts=self.config.admin.hosts,
             ),
             self._http_closed,
+            body_bytes_max=max(BODY_BYTES_MAX, topics.payload_bytes_max),
             request_timeout_s=timeout_s,
             keep_alive_s=min(KEEP_ALIVE_S, timeout_s),
         )
@@ -355,6 +362,11 @@ class Server:
     def groups(self) -> Groups:
         """All groups of all topics."""
         return self.broker.groups
+
+    def clients(self, prefix: bytes, count_max: int, *, are_away: bool) -> list[ClientView]:
+        """Clients that are connected here, or sessions that wait for theirs."""
+        listed = away_clients if are_away else connected_clients
+        return listed(self.hub, prefix, count_max)
 
     def connections(self) -> int:
         """Open connections of clients."""

@@ -5,6 +5,7 @@ that is a disk that fills up and is then cleared.
 """
 
 import contextlib
+import http.client
 import signal
 from collections.abc import Iterator
 
@@ -68,6 +69,16 @@ def test_the_broker_says_that_it_is_not_ready_and_why(full):
     status, answer = broker.json("/ready")
     assert status == 503
     assert "full" in answer["reason"]
+
+
+def test_who_publishes_by_http_is_told(full):
+    broker, _ = full
+    answer = http.client.HTTPConnection(broker.host, broker.port, timeout=30)
+    with contextlib.closing(answer):
+        answer.request("POST", "/topics/t", PAYLOAD * 2)
+        response = answer.getresponse()
+        assert response.status == 503
+        assert "the disk is full: the message is not stored" in response.read().decode()
 
 
 def test_qos_0_still_flows_among_the_living(full):

@@ -4,13 +4,15 @@ They tell two questions apart that are often mixed up. *Health* is "does the eve
 answer is yes whenever there is one, and a supervisor restarts the broker when there is none.
 *Ready* is "should new work come here?": no while the storage is full or failing, the broker is
 stopping or a node sees no leader, and a restart would not help. ``/topics`` is in
-:mod:`penstock.admin.topics`. What changes anything is for administrators:
+:mod:`penstock.admin.topics`, ``/status`` and ``/clients`` in :mod:`penstock.admin.overview`. What
+changes anything is for administrators:
 :mod:`~penstock.admin.keys`, :mod:`~penstock.admin.queues`,
 :mod:`~penstock.admin.groups`, :mod:`~penstock.admin.dead_letters` and
 :mod:`~penstock.admin.cluster`. There is no hidden page.
 """
 
 import asyncio
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -18,14 +20,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from penstock.admin import cluster, dead_letters, groups, keys, metrics, queues, topics
+from penstock.admin import cluster, dead_letters, groups, keys, metrics, overview, queues, topics
 from penstock.admin.exchange import Misdirected, Refusal, number
 from penstock.admin.survey import SERIES_DEFAULT, SERIES_MAX
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from penstock.admin.view import ClusterBook, KeyBook, QueueBook, View
+    from penstock.admin.view import ClusterBook, KeyBook, QueueBook, TopicBook, View
 
 __all__ = ["create_app"]
 
@@ -39,9 +41,14 @@ def create_app(
     token: str = "",
     queue_book: "QueueBook | None" = None,
     cluster_book: "ClusterBook | None" = None,
+    *,
+    topic_book: "TopicBook | None" = None,
+    hosts: Collection[str] = (),
 ) -> Starlette:
     """Return the ASGI application that answers for ``view``.
 
+    With a ``topic_book`` messages can be published. ``hosts`` are the names, beside addresses and
+    localhost, by which the pages may be asked.
     With a ``key_book`` there is ``/keys``, with a ``queue_book`` there are ``/queues``, ``/groups``
     and ``/dlq``, with a ``cluster_book`` there is ``/cluster``: for those who present
     ``token``, or for everybody on this machine if it is empty.
@@ -69,20 +76,23 @@ def create_app(
         )
         return Response(text, media_type=metrics.CONTENT_TYPE, headers=NO_STORE)
 
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/", index),
             Route("/health", health),
             Route("/ready", ready),
             Route("/metrics", metrics_page),
             Route("/metrics/", metrics_page),
-            *topics.routes(view),
+            *overview.routes(view, token),
+            *topics.routes(view, topic_book),
             *(keys.routes(key_book, token) if key_book else []),
             *(_queue_routes(queue_book, token) if queue_book else []),
             *(cluster.routes(cluster_book, token) if cluster_book else []),
         ],
         exception_handlers={HTTPException: _refusal},
     )
+    app.state.hosts = frozenset(host.lower() for host in hosts)
+    return app
 
 
 def _queue_routes(book: "QueueBook", token: str) -> list[Route]:
@@ -95,7 +105,8 @@ def _index_line(version: str, server: tuple[str, int | None] | None) -> str:
     return (
         f"Penstock {version}: MQTT 3.1.1, RESP (Redis), the binary protocol, the queue protocol and"
         f" HTTP on this same port{port};"
-        " pages: /health /ready /metrics /topics /keys /queues /groups /dlq /cluster\n"
+        " pages: /health /ready /status /metrics /topics /clients /keys /queues /groups /dlq"
+        " /cluster\n"
     )
 
 

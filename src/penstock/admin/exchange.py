@@ -2,8 +2,9 @@
 
 **Browsers** reach loopback addresses too, on behalf of any web page. Pages of other origins cannot
 read the answers, unless they make their own name point here (DNS rebinding); so where an address is
-all that is asked for, a request must name an address or ``localhost`` as its host. And they can
-post, blindly; but with an ``Origin``, which no administrator's tool sends.
+all that is asked for, a request must name an address, ``localhost`` or one of the configured names
+(``admin.hosts``) as its host. And they can post, blindly; but with an ``Origin``, which no
+administrator's tool sends.
 
 **Administrators** present the token of the configuration. Where none is configured, whoever is on
 this machine is one. A proxy on this machine makes everybody so: give it a token to pass on. Whoever
@@ -26,7 +27,7 @@ from starlette.routing import Route
 
 from penstock.errors import NoQuorum, NotLeader, PenstockError, StorageError
 from penstock.limits import KIB
-from penstock.obs.log import ThrottledLogger, get_logger
+from penstock.obs.log import ThrottledLogger, get_logger, printable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -43,6 +44,7 @@ __all__ = [
     "check_administrator",
     "check_current",
     "check_host",
+    "check_no_web_page",
     "in_turns",
     "kept",
     "number",
@@ -128,7 +130,7 @@ async def check_current(request: "Request", book: "Confirmed") -> None:
 
 
 def check_host(request: "Request") -> None:
-    """Let only those pass who ask by address or as localhost.
+    """Let only those pass who ask by address, as localhost, or by a name that is configured.
 
     Asked is what the client has sent. ``request.url`` puts our own address in the place of a name
     that it does not take for one, and which names those are differs between versions.
@@ -140,8 +142,22 @@ def check_host(request: "Request") -> None:
     try:
         ip_address(host[1:-1] if host.startswith("[") and host.endswith("]") else host)
     except ValueError:
-        if host.lower() != "localhost":
-            raise HTTPException(403, "ask by address or as localhost, not by name") from None
+        if host.lower() not in {"localhost", *request.app.state.hosts}:
+            raise Refusal(
+                403,
+                f"this broker is not asked by the name {printable(host)}",
+                "ask by address or as localhost, or add the name to admin.hosts at the broker",
+            ) from None
+
+
+def check_no_web_page(request: "Request") -> None:
+    """Refuse what a browser sends on behalf of a page, wherever that is from."""
+    if "origin" in request.headers:
+        raise Refusal(
+            403,
+            "requests of web pages are not taken",
+            "use the penstock command, or a program that sends no Origin header",
+        )
 
 
 def check_administrator(request: "Request", token: str) -> None:
@@ -159,12 +175,7 @@ def check_administrator(request: "Request", token: str) -> None:
 
 
 def _check_administrator(request: "Request", token: str) -> None:
-    if "origin" in request.headers:
-        raise Refusal(
-            403,
-            "requests of web pages are not taken",
-            "use the penstock command, or a program that sends no Origin header",
-        )
+    check_no_web_page(request)
     if token:
         _check_token(request, token)
     elif not _is_loopback(request):

@@ -1,11 +1,15 @@
 """``/topics``: what the journal holds, readable with nothing but ``curl``.
 
 The other end of every front door: a message published by MQTT a moment ago is here as soon as it is
-journaled, until retention removes it. Read only. Reading happens in a worker thread, off the event
-loop, and is bounded in messages and bytes.
+journaled, until retention removes it. Reading happens in a worker thread, off the event loop, and
+is bounded in messages and bytes.
 
-A request must name an address or ``localhost`` as its host; :mod:`penstock.admin.exchange` says
-why.
+``POST`` publishes the body, as any client may: admitted by the same rules, journaled with QoS 1,
+and answered when it is on disk. Only web pages may not (``check_no_web_page``): a browser would
+post for any of them.
+
+A request must name an address, ``localhost`` or a configured name as its host;
+:mod:`penstock.admin.exchange` says why.
 """
 
 from itertools import islice
@@ -17,14 +21,19 @@ from starlette.routing import Route
 
 from penstock.admin.exchange import (
     JsonLine,
+    Refusal,
     check_current,
     check_host,
+    check_no_web_page,
+    flag,
+    kept,
     number,
     payload_fields,
     text_of,
     time_of,
 )
 from penstock.limits import MIB
+from penstock.obs.reasons import DisconnectReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +41,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from penstock.admin.view import View
+    from penstock.admin.view import TopicBook, View
     from penstock.model.message import Extras, Message
     from penstock.store.store import Store, TopicInfo
 
@@ -47,9 +56,11 @@ MESSAGES_DEFAULT, MESSAGES_MAX = 10, 1_000
 BYTES_MAX = 4 * MIB
 """Payload bytes in one answer."""
 
+_ADVICE = "publish to another topic; one that demands signatures takes them by MQTT or binary"
 
-def routes(view: "View") -> list[Route]:
-    """The two pages."""
+
+def routes(view: "View", book: "TopicBook | None" = None) -> list[Route]:
+    """The two pages, and with a ``book`` the way to publish."""
 
     def page(path: str, read: "Callable[[Request, Store], dict[str, Any]]") -> Route:
         async def answer(request: "Request") -> "Response":
@@ -59,7 +70,42 @@ def routes(view: "View") -> list[Route]:
 
         return Route(path, answer)
 
-    return [page("/topics", _topics), page("/topics/{topic:path}", _messages)]
+    async def publish(request: "Request") -> "Response":
+        check_host(request)
+        check_no_web_page(request)
+        assert book is not None
+        return JsonLine(await _publish(request, book, view.store))
+
+    pages = [page("/topics", _topics), page("/topics/{topic:path}", _messages)]
+    if book is not None:
+        pages.append(Route("/topics/{topic:path}", publish, methods=["POST"]))
+    return pages
+
+
+async def _publish(request: "Request", book: "TopicBook", store: "Store") -> dict[str, Any]:
+    """Journal the body as it is; answer when it is on disk."""
+    name: str = request.path_params["topic"]
+    topic = name.encode()
+    if refusal := book.refusal(topic):
+        reason, text = refusal
+        raise Refusal(400 if reason is DisconnectReason.TOPIC_INVALID else 403, text, _ADVICE)
+    payload = await _payload(request, book.payload_bytes_max)
+    offset = await kept(book.publish(topic, payload, retain=flag(request, "retain")))
+    found = await run_in_threadpool(store.read_topic, topic, offset, 1, BYTES_MAX)
+    stored = next((message for message in found.messages() if message.offset == offset), None)
+    if stored is None:  # removed meanwhile, by retention or by somebody
+        return {"topic": name, "offset": offset, "sequence": None, "time": None}
+    time = time_of(stored.time_ms)
+    return {"topic": name, "offset": offset, "sequence": stored.sequence, "time": time}
+
+
+async def _payload(request: "Request", bytes_max: int) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > bytes_max:
+            raise Refusal(413, "the message is too large", f"send {bytes_max} bytes at most")
+    return bytes(body)
 
 
 def _topics(request: "Request", store: "Store") -> dict[str, Any]:

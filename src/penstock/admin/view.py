@@ -1,7 +1,8 @@
 """What the administration pages may know of a running broker, and what they may change.
 
 A ``View`` is read only. The keys of devices can be changed too, through a ``KeyBook``; topics,
-groups and dead letters through a ``QueueBook``; who takes part through a ``ClusterBook``.
+groups and dead letters through a ``QueueBook``; who takes part through a ``ClusterBook``. Messages
+are published through a ``TopicBook``.
 
 What a ``View`` tells is in memory, and to be asked for on the event loop; the answer comes at once.
 ``store``, ``journal`` and ``queue_pending`` may need the disk, and may be asked in any thread: do
@@ -16,12 +17,23 @@ from penstock.cluster.status import ClusterStatus
 from penstock.core.commands import GroupConfigured, TopicConfigured
 from penstock.core.groups import Groups
 from penstock.core.topics import Topics
+from penstock.obs.client_view import ClientView
 from penstock.obs.counters import Counters
+from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import Store
 from penstock.trust.gate import Gate
 from penstock.trust.keys import Key
 
-__all__ = ["ClusterBook", "Confirmed", "JournalView", "KeyBook", "QueueBook", "QueueView", "View"]
+__all__ = [
+    "ClusterBook",
+    "Confirmed",
+    "JournalView",
+    "KeyBook",
+    "QueueBook",
+    "QueueView",
+    "TopicBook",
+    "View",
+]
 
 
 class Confirmed(Protocol):
@@ -101,6 +113,9 @@ class View(Confirmed, Protocol):
     def connections(self) -> int:
         """Open connections of clients; who asks by HTTP is none."""
 
+    def clients(self, prefix: bytes, count_max: int, *, are_away: bool) -> list[ClientView]:
+        """Clients whose ids begin so: connected ones, or sessions that wait for theirs."""
+
     def sessions(self) -> tuple[int, int]:
         """Sessions with a connection, and sessions without (away)."""
 
@@ -167,6 +182,20 @@ class ClusterBook(Protocol):
 
     async def transfer(self, node_id: int) -> None:
         """Have another node lead."""
+
+
+class TopicBook(Protocol):
+    """The topics, for whoever publishes to them."""
+
+    @property
+    def payload_bytes_max(self) -> int:
+        """The largest payload that is taken."""
+
+    def refusal(self, topic: bytes) -> tuple[DisconnectReason, str] | None:
+        """Say why a message may not be published to a topic, and count it; None if it may."""
+
+    async def publish(self, topic: bytes, payload: bytes, *, retain: bool) -> int:
+        """Publish with QoS 1; return the offset once it is on disk."""
 
 
 class KeyBook(Confirmed, Protocol):

@@ -325,10 +325,17 @@ class Admin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             form="secret",
         ),
     ] = ""
+    hosts: Annotated[
+        tuple[str, ...],
+        _text(
+            "Names by which HTTP pages may be asked, beside addresses and localhost; no web page"
+            " of another name can then read them through somebody's browser."
+        ),
+    ] = ()
 
     def __repr__(self) -> str:
         """Keep the token out of logs and tracebacks."""
-        return f"Admin(token={'(hidden)' if self.token else ''!r})"
+        return f"Admin(token={'(hidden)' if self.token else ''!r}, hosts={self.hosts!r})"
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -88,6 +88,16 @@ class Connection(asyncio.Protocol):
         """Who it is, for the log; empty if it has not said."""
         return b""
 
+    @property
+    def peer(self) -> str:
+        """Where it is."""
+        return peer_of(self._transport)
+
+    @property
+    def last_packet_at(self) -> float:
+        """When it said something last."""
+        return self._last_packet_at
+
     def handle(self, events: list[Any], now_ms: int) -> None:
         """Act on events."""
         raise NotImplementedError
@@ -248,7 +258,7 @@ class Connection(asyncio.Protocol):
         values = {
             "reason": reason.value,
             "client_id": printable(self.name),
-            "peer": peer_of(self._transport),
+            "peer": self.peer,
         }
         if reason in _ORDINARY:
             _log.debug("disconnected", **values)

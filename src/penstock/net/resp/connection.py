@@ -29,7 +29,7 @@ from typing import Any, Literal
 
 from penstock.limits import KIB
 from penstock.net.connection import Connection
-from penstock.net.hub import Hub, peer_of
+from penstock.net.hub import Hub
 from penstock.net.resp import transactions
 from penstock.net.resp.calls import Call, Spec
 from penstock.net.resp.commands import COMMANDS
@@ -130,11 +130,6 @@ class RespConnection(Connection):
     def name(self) -> bytes:
         """The name it gave itself."""
         return self.client_name
-
-    @property
-    def peer(self) -> str:
-        """Where it is."""
-        return peer_of(self._transport)
 
     @property
     def local(self) -> str:

@@ -1,0 +1,88 @@
+"""``penstock topics`` and ``penstock read``: what the journal has, by the queue protocol."""
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from penstock.cli.administration import json_option, say
+from penstock.cli.columns import columns
+from penstock.cli.connection import CONTEXT, checked_filters, connection_options
+from penstock.cli.interrupts import discard_output
+from penstock.cli.journal import Journal, Place, place_options
+from penstock.cli.message_lines import record_json, record_text
+from penstock.client import connect
+from penstock.config.address import Address
+from penstock.errors import PenstockError
+from penstock.obs.log import printable
+
+if TYPE_CHECKING:
+    from penstock.client import Topic
+
+__all__ = ["read", "topics"]
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("filters", nargs=-1, required=True, metavar="FILTER...", callback=checked_filters)
+@connection_options
+@place_options
+@click.option("--last", type=click.IntRange(min=1), metavar="COUNT", help="The last of each topic.")
+@click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after COUNT messages.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object per message.")
+def read(
+    filters: tuple[str, ...],
+    *,
+    host: str,
+    port: int,
+    begin: int | None,
+    since: float | None,
+    last: int | None,
+    count: int | None,
+    as_json: bool,
+) -> None:
+    """Print what topics hold that match FILTERs, as `topic payload`, a line per message.
+
+    In the order in which they were journaled; all of them, unless an option says where to begin.
+    Nothing is taken from anybody. `penstock sub --from` goes on with what comes.
+    """
+    if sum(option is not None for option in (begin, since, last)) > 1:
+        raise click.UsageError("--from, --since and --last: which of them is the beginning?")
+    show = record_json if as_json else record_text
+    is_empty = True
+    try:
+        with connect([str(Address(host, port))]) as client:
+            held = Journal(client, filters, Place(begin or 0, since, last)).held()
+            for record in islice(held, count):
+                is_empty = False
+                click.echo(show(record))
+            if is_empty and not client.changes(filters).topics:
+                raise PenstockError(
+                    f"no topic matches {' '.join(filters)}", "penstock topics lists what there is"
+                )
+    except BrokenPipeError:
+        discard_output()
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("prefix", default="")
+@connection_options
+@json_option
+def topics(prefix: str, *, host: str, port: int, as_json: bool) -> None:
+    """List topics whose names begin with PREFIX, all unless given: messages, bytes, offsets."""
+    with connect([str(Address(host, port))]) as client:
+        found = client.topics(prefix)
+    say(list(map(msgspec.structs.asdict, found)), _table(found), as_json=as_json)
+
+
+def _table(found: "list[Topic]") -> str:
+    if not found:
+        return "no topics; penstock pub TOPIC MESSAGE makes one"
+    head = ("TOPIC", "MESSAGES", "BYTES", "OFFSETS", "GROUPS")
+    return columns([head, *map(_row, found)])
+
+
+def _row(topic: "Topic") -> tuple[str, ...]:
+    offsets = f"{topic.first_offset:,} to {topic.end_offset - 1:,}" if topic.messages else "none"
+    name = printable(topic.name, 400)
+    return name, f"{topic.messages:,}", f"{topic.bytes:,}", offsets, f"{topic.groups:,}"

@@ -1,0 +1,113 @@
+"""``penstock topics``, ``read``, ``clients`` and ``status`` against a running broker."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from penstock import __version__
+from penstock.cli import penstock
+from penstock.client import connect
+from penstock.testing import Broker
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker() as own:
+        with connect(own.host, own.port) as client:
+            for number in range(6):
+                client.publish(f"plant/{number % 2}", b"%d" % number, qos=1)
+            client.publish("other", b"line 1\nline 2", qos=1)
+        with connect(own.host, own.port, "sleeper", clean_session=False) as client:
+            client.subscribe([("plant/#", 1)])
+        yield own
+
+
+@pytest.fixture
+def run(broker):
+    def run_command(*words):
+        return CliRunner().invoke(penstock, [*words, "-p", str(broker.port)])
+
+    return run_command
+
+
+def lines(result):
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def test_read_prints_what_matching_topics_hold_in_the_order_of_the_journal(run):
+    assert lines(run("read", "plant/+")) == [f"plant/{n % 2} {n}" for n in range(6)]
+    assert lines(run("read", "other")) == [r"other line 1\nline 2"]
+
+
+@pytest.mark.parametrize(
+    ("options", "numbers"),
+    [
+        (["--from", "earliest", "-n", "2"], [0, 1]),
+        (["--from", "2"], [4, 5]),
+        (["--last", "1"], [4, 5]),
+        (["--since", "99999d"], range(6)),
+        (["--since", "0"], []),
+    ],
+)
+def test_read_begins_where_it_is_told(run, options, numbers):
+    found = [json.loads(line) for line in lines(run("read", "plant/#", "--json", *options))]
+    assert [message["payload"] for message in found] == list(map(str, numbers))
+    assert all({"topic", "offset", "sequence", "time"} < message.keys() for message in found)
+
+
+def test_read_says_that_there_is_no_such_topic(run):
+    result = run("read", "plantt/#")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "no topic matches plantt/#" in result.stderr
+
+
+def test_topics_are_listed_by_prefix(run):
+    head, *rows = lines(run("topics", "plant/"))
+    assert head.split() == ["TOPIC", "MESSAGES", "BYTES", "OFFSETS", "GROUPS"]
+    assert [row.split()[:3] for row in rows] == [["plant/0", "3", "3"], ["plant/1", "3", "3"]]
+    assert [topic["name"] for topic in json.loads(run("topics", "--json").stdout)] == [
+        "other",
+        "plant/0",
+        "plant/1",
+    ]
+    assert lines(run("topics", "none")) == ["no topics; penstock pub TOPIC MESSAGE makes one"]
+
+
+def test_clients_are_listed_by_any_protocol_and_by_prefix(run, broker):
+    with (
+        connect(broker.host, broker.port, "pump-7") as client,
+        connect([f"{broker.host}:{broker.port}"]) as worker,
+    ):
+        client.subscribe([("a", 1), ("b", 1)])
+        worker.stats()
+        found = json.loads(run("clients", "--json").stdout)
+        assert {(one["client_id"], one["protocol"]) for one in found} == {
+            ("pump-7", "mqtt"),
+            ("", "queue"),
+        }
+        (pump,) = json.loads(run("clients", "pump", "--json").stdout)
+        assert (pump["subscriptions"], pump["persistent"]) == (2, False)
+        assert pump["address"].startswith("127.0.0.1:")
+        assert lines(run("clients", "--limit", "1"))[-1].startswith("... and more")
+    assert lines(run("clients", "nobody")) == ["nobody is connected"]
+
+
+def test_sessions_whose_clients_are_away_are_listed(run):
+    (session,) = json.loads(run("clients", "--away", "--json").stdout)
+    assert (session["client_id"], session["persistent"], session["address"]) == (
+        "sleeper",
+        True,
+        None,
+    )
+
+
+def test_status_tells_how_the_broker_is(run):
+    found = json.loads(run("status", "--json").stdout)
+    assert (found["version"], found["ready"], found["nodes"]) == (__version__, True, 1)
+    assert found["journal"]["messages"] == 7
+    assert found["sessions"]["away"] == 1
+    shown = run("status").stdout
+    assert "ready" in shown
+    assert "7 messages" in shown
