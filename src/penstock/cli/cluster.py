@@ -7,10 +7,12 @@ by its number alone.
 What takes a while (a leader is elected, a node catches up) is waited for, and told as it goes.
 """
 
+import secrets
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -31,6 +33,9 @@ from penstock.cli.lazy import Group
 from penstock.cluster.status import ClusterStatus, NodeState, diagnosis, tolerance
 from penstock.config.address import Address, parse_listen
 from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from penstock.cluster.recovery import Remains
 
 __all__ = ["cluster"]
 
@@ -130,7 +135,8 @@ def _probed(broker: Administration, own: ClusterStatus) -> ClusterStatus:
     node that was asked sees it.
     """
     told = {m.id: _told(broker, m.client_addr) for m in own.members if m.id != own.node_id}
-    leaders = [status for status in told.values() if status is not None and status.is_leader]
+    of_ours = [s for s in told.values() if s is not None and s.cluster_id == own.cluster_id]
+    leaders = [status for status in of_ours if status.is_leader]
     if leaders:
         return max(leaders, key=lambda status: status.term)
     members = [
@@ -431,6 +437,59 @@ def transfer(node: int, *, as_json: bool, broker: Administration) -> None:
             "is it up, and not behind? penstock cluster status tells",
         )
     say({"leader": node}, f"node {node} leads", as_json=as_json)
+
+
+@cluster.command(context_settings=CONTEXT)
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option(
+    "--i-understand-that-acknowledged-messages-may-be-lost",
+    "is_understood",
+    is_flag=True,
+    help="Do it. Without this the command shows what the directory has and changes nothing.",
+)
+@json_option
+def recover(directory: Path, *, is_understood: bool, as_json: bool) -> None:
+    """Make a cluster of one of a node whose peers are lost.
+
+    DIRECTORY is the node's data directory. What the lost nodes had acknowledged and this one never
+    received is lost; all that this one has is kept. The cluster gets a new id: a lost node that
+    turns up again cannot come back to it. Start the node as before and have new nodes join, with
+    numbers that were never used and empty directories.
+
+    With several nodes left, look at each of them first and recover the one whose last entry has the
+    greatest term and, of those, the greatest index. Empty the others, and join them anew.
+    """
+    from penstock.cluster.recovery import recover as begin_anew  # noqa: PLC0415 - needs the store
+    from penstock.cluster.recovery import remains_of  # noqa: PLC0415 - the same
+
+    if not is_understood:
+        found = remains_of(directory)
+        say(msgspec.to_builtins(found), _remains(found), as_json=as_json)
+        raise PenstockError(
+            "nothing was changed: messages that only the lost nodes had would be lost for good",
+            "give --i-understand-that-acknowledged-messages-may-be-lost to go on",
+        )
+    cluster_id = secrets.token_bytes(16)
+    found = begin_anew(directory, cluster_id)
+    document = {**msgspec.to_builtins(found), "new_cluster_id": cluster_id.hex()}
+    text = (
+        f"{_remains(found)}\n\nnode {found.node_id} is cluster {cluster_id.hex()} of its own: start"
+        " it as before, and have new nodes join it (penstock cluster join). Never start the lost"
+        " nodes again with their old directories."
+    )
+    say(document, text, as_json=as_json)
+
+
+def _remains(found: "Remains") -> str:
+    members = ", ".join(str(node) for node in found.members)
+    return columns(
+        [
+            ("node", str(found.node_id)),
+            ("cluster", f"{found.cluster_id}, of nodes {members}"),
+            ("last entry", f"{found.last_index:,}, of term {found.last_term:,}"),
+            ("committed", f"{found.committed:,} entries, as far as this node knew"),
+        ]
+    )
 
 
 def _patiently(ask: Callable[[], Any]) -> None:
