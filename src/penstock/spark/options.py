@@ -25,6 +25,7 @@ from penstock.spark.schema import COLUMNS, DEFAULT_COLUMNS, mask_of
 __all__ = [
     "EARLIEST",
     "LATEST",
+    "LOSS_TOPIC",
     "SPARKS_OWN",
     "Patience",
     "Place",
@@ -56,6 +57,9 @@ class Place(msgspec.Struct, frozen=True):
     kind: Literal["earliest", "latest", "offset", "time"]
     value: int = 0
 
+
+LOSS_TOPIC: Final = "penstock/spark/loss"
+"""Where losses are told, unless another topic is given."""
 
 EARLIEST: Final = Place("earliest")
 LATEST: Final = Place("latest")
@@ -98,7 +102,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     min_partitions: int | None = None
     max_partition_rows: int | None = None
     fails_on_loss: bool = True
-    loss_topic: str = "penstock/spark/loss"
+    loss_topic: str = LOSS_TOPIC
     columns: tuple[str, ...] = DEFAULT_COLUMNS
     verifies: bool = False
     poll_s: float = 0.5
@@ -222,7 +226,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         min_partitions=positive(given, "minPartitions"),
         max_partition_rows=positive(given, "maxRecordsPerPartition"),
         fails_on_loss=boolean(given, "failOnDataLoss", default=True),
-        loss_topic=read_option(given, "lossTopic", topic_name, "penstock/spark/loss"),
+        loss_topic=read_option(given, "lossTopic", topic_name, LOSS_TOPIC),
         columns=_columns(given),
         verifies=boolean(given, "verifySignatures"),
         poll_s=read_option(given, "pollTimeoutMs", count_of, 500) / 1000,

@@ -2,7 +2,7 @@
 
 from pyspark.errors import PySparkException
 
-from penstock.spark.pipelines.watch import CAUSE_CHARACTERS, cause
+from penstock.spark.pipelines.watch import CAUSE_CHARACTERS, cause, failure
 
 OF_THE_SOURCE = """\
 [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform \
@@ -55,6 +55,45 @@ class OfJavaError(Exception):
 
 def test_what_java_raised_is_said_without_who_called_it():
     assert cause(OfJavaError()) == "java.io.IOException: mkdir of file:/proc/zz failed"
+
+
+OF_A_LOSS = """\
+[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform \
+planPartitions: penstock.spark.loss.LossError: offsets from 3 to 20 of 'pump/7' were removed by \
+retention before they were read
+  to go on without them set failOnDataLoss=false: each loss is then told in the topic
+ SQLSTATE: 38000
+"""
+
+OF_A_BUG = """\
+Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure: Lost \
+task 0.0: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "udf.py", line 3, in double
+    return row["x"] * 2
+           ~~~^^^^^
+KeyError: 'x'
+"""
+
+
+def test_after_a_loss_the_flag_is_named_that_goes_on():
+    said = failure("archive", PySparkException(OF_A_LOSS))
+    assert said.message == (
+        "archive failed: offsets from 3 to 20 of 'pump/7' were removed by retention before they"
+        " were read"
+    )
+    assert "would fail again" in said.advice
+    assert "--ignore-loss" in said.advice
+    assert "failOnDataLoss" not in str(said)
+
+
+def test_after_another_failure_the_same_command_goes_on():
+    assert "goes on from its checkpoint" in failure("rollup", PySparkException(OF_A_TASK)).advice
+
+
+def test_the_cause_comes_before_the_traceback_of_a_bug():
+    said = cause(PySparkException(OF_A_BUG))
+    assert said.startswith("KeyError: 'x'\nTraceback")
+    assert 'return row["x"] * 2' in said
 
 
 def test_a_long_story_is_cut():

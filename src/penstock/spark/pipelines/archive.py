@@ -21,7 +21,7 @@ import shutil
 from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -96,13 +96,14 @@ def start(
     own = spark.newSession()  # these settings are for this query alone
     for key, value in SETTINGS.items():
         own.conf.set(key, value)
+    more: dict[str, Any] = dict(options or {})
     rows = from_topics(
         own,
         servers=servers,
         subscribe=subscribe,
         reader=reader or f"archive-{root.name}",
         columns=tuple(COLUMNS),
-        **(options or {}),
+        **more,
     )
     writer = (
         transform(rows)
@@ -268,6 +269,11 @@ def run(
     return _compacted(spark, path, query, trigger) if compact else query
 
 
+def check(*, path: str, partition_by: str, checkpoint: str | None, **_: Any) -> None:
+    """Refuse options that ``run`` would refuse: it prepares the archive, as ``run`` does again."""
+    prepare(root_of(path), partition_by, checkpoint)
+
+
 def _compacted(
     spark: SparkSession, path: str, query: StreamingQuery, trigger: str
 ) -> StreamingQuery | Sequel:
@@ -313,10 +319,17 @@ JOB: Final = Job(
             default="snappy",
             choices=("snappy", "zstd", "lz4", "none"),
         ),
-        Option("starting", "Where a new archive begins: earliest or latest.", default="earliest"),
+        Option(
+            "starting",
+            "Where a new archive begins.",
+            "choice",
+            default="earliest",
+            choices=("earliest", "latest"),
+        ),
         Option("max_rows", "Most rows of one batch.", "integer"),
-        Option("ignore_loss", "Go on where retention was faster, and note what is lost.", "flag"),
+        table.IGNORE_LOSS,
         Option("compact", "Make few files of many: at the end, or else every hour.", "flag"),
     ),
     run,
+    check=check,
 )

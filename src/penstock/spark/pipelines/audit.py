@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -41,6 +41,7 @@ from penstock.spark.archived.layout import root_of
 from penstock.spark.archived.proofs import verdict_of
 from penstock.spark.archived.snapshot import Part, chosen, position, take
 from penstock.spark.filters import filters_of, names_matching, topic_regex
+from penstock.spark.options import LOSS_TOPIC
 from penstock.spark.pipelines import archive
 from penstock.spark.pipelines.table import Job, Option, Outcome
 from penstock.spark.pipelines.verdict import (
@@ -58,7 +59,6 @@ from penstock.spark.pipelines.verdict import (
 
 __all__ = ["JOB", "audit", "count", "judge_signatures", "keys_from", "run"]
 
-LOSS_TOPIC: Final = "penstock/spark/loss"
 """Where the source tells what it had to leave out."""
 
 LISTED_MAX: Final = 10_000
@@ -88,8 +88,7 @@ def audit(
     ``subscribe`` limits it to some topics. ``keys`` are public keys by their numbers; without them
     those of the broker are taken.
     """
-    if path is None and servers is None:
-        raise ConfigError("there is nothing to audit", "Give --path DIR, --servers HOST, or both.")
+    _check_subject(path, servers)
     began = time.monotonic()
     filters = filters_of(subscribe)
     with _opened(servers) as client:
@@ -105,6 +104,11 @@ def audit(
             _verify(report, rows, keys or {})
     report.seconds = round(time.monotonic() - began, 3)
     return report
+
+
+def _check_subject(path: str | Path | None, servers: str | None) -> None:
+    if path is None and servers is None:
+        raise ConfigError("there is nothing to audit", "Give --path DIR, --servers HOST, or both.")
 
 
 @contextmanager
@@ -503,6 +507,15 @@ def run(
     return Outcome(text_of(report), document, is_ok=report.is_ok)
 
 
+def check(*, path: str | None, servers: str | None, keys: str | None, **_: Any) -> None:
+    """Refuse options that ``run`` would refuse."""
+    _check_subject(path, servers)
+    if path is not None:
+        take(root_of(path))
+    if keys is not None:
+        keys_from(keys)
+
+
 JOB: Final = Job(
     "audit",
     (
@@ -522,4 +535,5 @@ JOB: Final = Job(
         Option("loss_topic", "Where losses were told.", default=LOSS_TOPIC, metavar="TOPIC"),
     ),
     run,
+    check=check,
 )

@@ -285,6 +285,13 @@ def run(
     return Outcome(text, figures)
 
 
+def check(*, path: str, target_mib: int, **_: Any) -> None:
+    """Refuse options that ``run`` would refuse."""
+    manifests.load(root_of(path))
+    if target_mib < 1:
+        raise ConfigError("files of no size hold nothing", "give --target-mib 1 or more")
+
+
 JOB: Final = Job(
     "compact",
     (
@@ -304,4 +311,5 @@ JOB: Final = Job(
         ),
     ),
     run,
+    check=check,
 )

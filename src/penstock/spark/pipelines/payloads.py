@@ -19,7 +19,9 @@ __all__ = [
     "HEADER_TIME",
     "UNTIMED_BROKER",
     "UNTIMED_DROP",
+    "check_device",
     "check_path",
+    "check_time",
     "device",
     "event_time",
     "field",
@@ -54,6 +56,20 @@ def check_path(path: str) -> str:
     if not path.startswith(("$.", "$[")) or not 2 < len(path) <= PATH_CHARACTERS_MAX:
         raise ConfigError(f"{path!r} is not the path of a field", 'write it as in "$.temperature"')
     return path
+
+
+def check_time(where: str) -> None:
+    """Accept where a time is told."""
+    if where not in {BROKER_TIME, HEADER_TIME}:
+        check_path(where)
+
+
+def check_device(where: str) -> None:
+    """Accept what a device is."""
+    if where.startswith("level:"):
+        _level(where)
+    elif where != "topic":
+        check_path(where)
 
 
 def field(path: str) -> Column:

@@ -219,6 +219,10 @@ class LiveTable(_Lines):
         """Show a step of a job that is not a stream, in one line that stays."""
         self._live.console.print(steps(figures), markup=False, highlight=False)
 
+    def note(self, text: str) -> None:
+        """Write a line that is not ours above the table, which would else be torn."""
+        self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
     def _table(self) -> Table:
         table = Table(box=None, header_style="bold", pad_edge=False)
         for number, heading in enumerate(self.HEADINGS):

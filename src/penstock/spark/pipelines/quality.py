@@ -21,9 +21,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import ConfigError
+from penstock.spark.options import source_options
 from penstock.spark.pipelines.shapes import Field, Shape, drift, merged
 from penstock.spark.pipelines.streams import without_heartbeats
-from penstock.spark.pipelines.table import SERVERS, SUBSCRIBE, Job, Option, Outcome
+from penstock.spark.pipelines.table import (
+    IGNORE_LOSS,
+    SERVERS,
+    SUBSCRIBE,
+    Job,
+    Option,
+    Outcome,
+)
 
 __all__ = ["JOB", "Report", "load_shapes", "profile", "report", "run"]
 
@@ -183,6 +191,7 @@ def run(
     against: str | None = None,
     save: str | None = None,
     form: str = "table",
+    ignore_loss: bool = False,
 ) -> Outcome:
     """Find out what JSON payloads look like: fields, types, nulls, ranges, examples.
 
@@ -192,6 +201,7 @@ def run(
     before = load_shapes(against) if against else None
     reader = spark.read.format("penstock").option("servers", servers)
     reader = reader.option("subscribe", subscribe).option("columns", "topic,payload")
+    reader = reader.option("failOnDataLoss", not ignore_loss)
     if since:
         reader = reader.option("startingTimestamp", since)
     found = report(without_heartbeats(reader.load()), before)
@@ -200,6 +210,16 @@ def run(
     text = as_markdown(found) if form == "markdown" else as_table(found)
     document: Any = msgspec.to_builtins(found)
     return Outcome(text, document, is_ok=not found.drift)
+
+
+def check(
+    *, servers: str, subscribe: str, since: str | None, against: str | None, **_: Any
+) -> None:
+    """Refuse options that ``run`` would refuse."""
+    if since is not None:
+        source_options({"servers": servers, "subscribe": subscribe, "startingTimestamp": since})
+    if against is not None:
+        load_shapes(against)
 
 
 JOB: Final = Job(
@@ -221,6 +241,8 @@ JOB: Final = Job(
             default="table",
             choices=("table", "markdown"),
         ),
+        IGNORE_LOSS,
     ),
     run,
+    check=check,
 )

@@ -21,9 +21,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.limits import KIB
 from penstock.spark.pipelines.quality import load_shapes
 from penstock.spark.pipelines.shapes import Shape, decoded, misfit
-from penstock.spark.pipelines.streams import from_topics, to_topics, without_heartbeats
+from penstock.spark.pipelines.streams import (
+    check_outputs,
+    from_topics,
+    to_topics,
+    without_heartbeats,
+)
 from penstock.spark.pipelines.table import (
     CHECKPOINT,
+    IGNORE_LOSS,
     READER,
     SERVERS,
     SUBSCRIBE,
@@ -100,6 +106,7 @@ def run(
     reader: str | None = None,
     trigger: str = "continuous",
     max_rows: int | None = None,
+    ignore_loss: bool = False,
 ) -> StreamingQuery:
     """Copy messages whose payload is no JSON to a topic, with the reason.
 
@@ -112,10 +119,18 @@ def run(
         subscribe=subscribe,
         reader=reader,
         maxOffsetsPerTrigger=max_rows,
+        ignore_loss=ignore_loss,
     )
     found = faulty(without_heartbeats(messages).where(f.col("topic") != to), expected)
     more: dict[str, Any] = {"servers": servers, "checkpoint": checkpoint, "trigger": trigger}
     return to_topics(letters(found, to), name="quarantine", **more)
+
+
+def check(*, checkpoint: str, to: str, shapes: str | None, **_: Any) -> None:
+    """Refuse options that ``run`` would refuse."""
+    check_outputs("quarantine", checkpoint, to)
+    if shapes is not None:
+        load_shapes(shapes)
 
 
 JOB: Final = Job(
@@ -129,6 +144,8 @@ JOB: Final = Job(
         READER,
         TRIGGER,
         Option("max_rows", "Take at most so many messages at a time.", "integer", metavar="COUNT"),
+        IGNORE_LOSS,
     ),
     run,
+    check=check,
 )

@@ -41,6 +41,7 @@ from penstock.errors import ConfigError
 from penstock.model.topic import topic_fault
 from penstock.spark.archived import manifest as manifests
 from penstock.spark.archived.layout import root_of
+from penstock.spark.archived.snapshot import take
 from penstock.spark.filters import filters_of, topic_regex
 from penstock.spark.pipelines import archive, table
 from penstock.spark.pipelines.table import Job, Option, Outcome
@@ -361,10 +362,7 @@ def replay(
     say: Say | None = None,
 ) -> dict[str, int]:
     """Replay an archive, or go on with it; return how many slices were and are published."""
-    if speed < 0 or tick_s <= 0 or slice_rows < 1:
-        raise ConfigError(
-            "speed, tick and rows of a slice are positive", "Speed 0 waits for nobody."
-        )
+    _check_pace(speed, tick_s, slice_rows)
     root = root_of(path)
     plan = settle(
         root,
@@ -392,6 +390,13 @@ def replay(
         number = work.publish(bound, is_small=speed > 0)
         tell({"slice": number, "sequence": bound})
     return {"slices_before": before, "slices": number - before, "topics": len(plan.ends)}
+
+
+def _check_pace(speed: float, tick_s: float, slice_rows: int = SLICE_ROWS) -> None:
+    if speed < 0 or tick_s <= 0 or slice_rows < 1:
+        raise ConfigError(
+            "speed, tick and rows of a slice are positive", "Speed 0 waits for nobody."
+        )
 
 
 # ── The job ───────────────────────────────────────────────────────────────────────────────────
@@ -433,6 +438,25 @@ def run(
     return Outcome(f"{text}; {figures['topics']} topics", figures)
 
 
+def check(
+    *,
+    path: str,
+    job: str,
+    to: str,
+    since: str | None,
+    until: str | None,
+    speed: float,
+    tick: float,
+    **_: Any,
+) -> None:
+    """Refuse options that ``run`` would refuse."""
+    _check(job, to)
+    _check_pace(speed, tick)
+    for text in (since, until):
+        moment(text or "")
+    take(root_of(path))
+
+
 JOB: Final = Job(
     "replay",
     (
@@ -453,4 +477,5 @@ JOB: Final = Job(
     ),
     run,
     says=True,
+    check=check,
 )

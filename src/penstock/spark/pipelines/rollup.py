@@ -32,13 +32,22 @@ from penstock.spark.pipelines.payloads import (
     BROKER_TIME,
     HEADER_TIME,
     UNTIMED_DROP,
+    check_path,
+    check_time,
     event_time,
     number,
     timed,
 )
-from penstock.spark.pipelines.streams import from_topics, prepare, to_both, without_own
+from penstock.spark.pipelines.streams import (
+    check_outputs,
+    from_topics,
+    prepare,
+    to_both,
+    without_own,
+)
 from penstock.spark.pipelines.table import (
     CHECKPOINT,
+    IGNORE_LOSS,
     READER,
     SERVERS,
     SUBSCRIBE,
@@ -73,8 +82,7 @@ def readings(
     (``bad``), and how many had no usable time (``untimed``), which are dropped or have the
     broker's.
     """
-    if len(fields) > FIELDS_MAX:
-        raise ConfigError(f"{len(fields)} fields are too many", f"take {FIELDS_MAX} at most")
+    check_fields(fields)
     values = f.array(*(_value(path) for path in fields or ("",)))
     found = messages.select(
         "topic",
@@ -91,6 +99,14 @@ def readings(
     known = counted.withColumn("time", timed(f.col("time"), untimed)).where("time IS NOT NULL")
     exploded = known.select("topic", "time", f.explode("values"))
     return exploded.select("topic", "col.field", "col.value", "time")
+
+
+def check_fields(fields: Sequence[str]) -> None:
+    """Refuse what is no path of a field, and too many of them."""
+    if len(fields) > FIELDS_MAX:
+        raise ConfigError(f"{len(fields)} fields are too many", f"take {FIELDS_MAX} at most")
+    for path in fields:
+        check_path(path)
 
 
 def _value(path: str) -> Column:
@@ -150,6 +166,7 @@ def run(
     reader: str | None = None,
     trigger: str = "continuous",
     max_rows: int | None = None,
+    ignore_loss: bool = False,
 ) -> list[StreamingQuery]:
     """Count, and find minimum, maximum, mean and quantiles of measurements in windows of time.
 
@@ -167,11 +184,37 @@ def run(
         reader=reader,
         columns=[*columns, "headers"] if time == HEADER_TIME else columns,
         maxOffsetsPerTrigger=max_rows,
+        ignore_loss=ignore_loss,
     )
     measured = readings(without_own(messages, below), fields=field, time=time, untimed=untimed)
     rows = windows(measured, every_s=every, late_s=late, quantiles=_numbers(quantiles))
-    more: dict[str, Any] = {"checkpoint": checkpoint, "trigger": trigger}
+    more: dict[str, Any] = {
+        "checkpoint": checkpoint,
+        "trigger": trigger,
+        "ignore_loss": ignore_loss,
+    }
     return to_both(rows, name="rollup", servers=servers, to=below, path=path, **more)
+
+
+def check(
+    *,
+    checkpoint: str,
+    field: Sequence[str],
+    every: float,
+    time: str,
+    quantiles: str,
+    to: str | None,
+    path: str | None,
+    **_: Any,
+) -> None:
+    """Refuse options that ``run`` would refuse."""
+    check_fields(field)
+    check_time(time)
+    for quantile in _numbers(quantiles):
+        quantile_name(quantile)
+    if every <= 0:
+        raise ConfigError("a window of no time holds nothing", "give a longer --every")
+    check_outputs("rollup", checkpoint, _below(to, path, every), path)
 
 
 def _below(to: str | None, path: str | None, every: float) -> str | None:
@@ -221,6 +264,8 @@ JOB: Final = Job(
         READER,
         TRIGGER,
         Option("max_rows", "Take at most so many messages at a time.", "integer", metavar="COUNT"),
+        IGNORE_LOSS,
     ),
     run,
+    check=check,
 )

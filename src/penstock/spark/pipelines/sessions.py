@@ -14,18 +14,28 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.errors import ConfigError
 from penstock.spark.pipelines.payloads import (
     BROKER_TIME,
     HEADER_TIME,
     UNTIMED_DROP,
+    check_device,
+    check_time,
     event_time,
     timed,
 )
 from penstock.spark.pipelines.payloads import device as device_of
-from penstock.spark.pipelines.streams import from_topics, prepare, to_both, without_own
+from penstock.spark.pipelines.streams import (
+    check_outputs,
+    from_topics,
+    prepare,
+    to_both,
+    without_own,
+)
 from penstock.spark.pipelines.table import (
     CHECKPOINT,
     DEVICE,
+    IGNORE_LOSS,
     READER,
     SERVERS,
     SUBSCRIBE,
@@ -87,6 +97,7 @@ def run(
     path: str | None = None,
     reader: str | None = None,
     trigger: str = "continuous",
+    ignore_loss: bool = False,
 ) -> list[StreamingQuery]:
     """Find when devices were at work: stretches of messages without a long pause.
 
@@ -94,12 +105,17 @@ def run(
     where), to Parquet (--path), or to both.
     """
     prepare(spark)
-    below = None if to is None and path is not None else (to or "sessions").rstrip("/")
+    below = _below(to, path)
     columns = ["topic", "timestamp"]
     columns += ["payload"] if "$" in {device[:1], time[:1]} else []
     columns += ["headers"] if time == HEADER_TIME else []
     messages = from_topics(
-        spark, servers=servers, subscribe=subscribe, reader=reader, columns=columns
+        spark,
+        servers=servers,
+        subscribe=subscribe,
+        reader=reader,
+        columns=columns,
+        ignore_loss=ignore_loss,
     )
     found = sessions(
         without_own(messages, below),
@@ -110,7 +126,31 @@ def run(
         untimed=untimed,
     )
     more: dict[str, Any] = {"checkpoint": checkpoint, "trigger": trigger, "about": "device"}
+    more["ignore_loss"] = ignore_loss
     return to_both(found, name="sessions", servers=servers, to=below, path=path, **more)
+
+
+def _below(to: str | None, path: str | None) -> str | None:
+    """Return the topic above what is written; None, if only Parquet is wanted."""
+    return None if to is None and path is not None else (to or "sessions").rstrip("/")
+
+
+def check(
+    *,
+    checkpoint: str,
+    device: str,
+    gap: float,
+    time: str,
+    to: str | None,
+    path: str | None,
+    **_: Any,
+) -> None:
+    """Refuse options that ``run`` would refuse."""
+    check_device(device)
+    check_time(time)
+    if gap <= 0:
+        raise ConfigError("a pause of no time ends no session", "give a longer --gap")
+    check_outputs("sessions", checkpoint, _below(to, path), path)
 
 
 JOB: Final = Job(
@@ -135,6 +175,8 @@ JOB: Final = Job(
         Option("path", "A directory of Parquet files to write to.", metavar="DIR"),
         READER,
         TRIGGER,
+        IGNORE_LOSS,
     ),
     run,
+    check=check,
 )

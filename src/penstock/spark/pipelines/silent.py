@@ -35,8 +35,8 @@ from pyspark.sql.streaming.stateful_processor import (
 
 from penstock.errors import ConfigError
 from penstock.spark.pipelines.heartbeat import Heart
+from penstock.spark.pipelines.payloads import check_device, check_path, number
 from penstock.spark.pipelines.payloads import device as device_of
-from penstock.spark.pipelines.payloads import number
 from penstock.spark.pipelines.presence import (
     UNNUMBERED,
     Event,
@@ -46,10 +46,17 @@ from penstock.spark.pipelines.presence import (
     elapsed,
     seen,
 )
-from penstock.spark.pipelines.streams import from_topics, prepare, to_topics, without_heartbeats
+from penstock.spark.pipelines.streams import (
+    check_outputs,
+    from_topics,
+    prepare,
+    to_topics,
+    without_heartbeats,
+)
 from penstock.spark.pipelines.table import (
     CHECKPOINT,
     DEVICE,
+    IGNORE_LOSS,
     READER,
     SERVERS,
     SUBSCRIBE,
@@ -196,13 +203,18 @@ def _number(seq: str | None) -> Column:
 
 def events(sighted: DataFrame, limits: Limits, *, late_s: float = 5) -> DataFrame:
     """Return what happened to devices: ``device``, ``kind``, ``at_ms``, ``last_ms``, and gaps."""
+    check_limits(limits)
+    marked = sighted.withWatermark("time", f"{round(late_s * 1000)} milliseconds")
+    grouped = marked.groupBy("device")
+    return grouped.transformWithState(Watcher(limits), EVENT, "Append", "EventTime")
+
+
+def check_limits(limits: Limits) -> None:
+    """Refuse limits by which a device would be forgotten before it is silent."""
     if not 0 < limits.silent_ms < limits.forget_ms:
         raise ConfigError(
             "a device must be silent before it is forgotten", "give a longer --forget"
         )
-    marked = sighted.withWatermark("time", f"{round(late_s * 1000)} milliseconds")
-    grouped = marked.groupBy("device")
-    return grouped.transformWithState(Watcher(limits), EVENT, "Append", "EventTime")
 
 
 def alerts(happened: DataFrame, to: str) -> DataFrame:
@@ -242,6 +254,7 @@ def run(
     heartbeat: float = 10,
     reader: str | None = None,
     trigger: str = "continuous",
+    ignore_loss: bool = False,
 ) -> StreamingQuery:
     """Tell which devices fell silent, came back, or skipped numbers.
 
@@ -258,14 +271,37 @@ def run(
         subscribe=f"{subscribe},{heart.topic}",
         reader=reader,
         columns=[*columns, "payload"] if seq or device.startswith("$") else columns,
+        ignore_loss=ignore_loss,
     )
     messages = without_heartbeats(messages.where(f.col("topic") != to), but=heart.topic)
     sighted = sightings(messages, device=device, seq=seq, heartbeat=heart.topic)
-    happened = events(sighted, Limits(round(after * 1000), round(forget * 1000)), late_s=late)
+    happened = events(sighted, _limits(after, forget), late_s=late)
     more: dict[str, Any] = {"servers": servers, "checkpoint": checkpoint, "trigger": trigger}
     query = to_topics(alerts(happened, to), name="silent", **more)
     heart.follow(query)
     return query
+
+
+def _limits(after: float, forget: float) -> Limits:
+    return Limits(round(after * 1000), round(forget * 1000))
+
+
+def check(
+    *,
+    checkpoint: str,
+    device: str,
+    seq: str | None,
+    after: float,
+    forget: float,
+    to: str,
+    **_: Any,
+) -> None:
+    """Refuse options that ``run`` would refuse."""
+    check_device(device)
+    if seq is not None:
+        check_path(seq)
+    check_limits(_limits(after, forget))
+    check_outputs("silent", checkpoint, to)
 
 
 def _time(name: str, text: str, default: str) -> Option:
@@ -287,6 +323,8 @@ JOB: Final = Job(
         _time("heartbeat", "How often time is marked, in case that all are silent.", "10s"),
         READER,
         TRIGGER,
+        IGNORE_LOSS,
     ),
     run,
+    check=check,
 )

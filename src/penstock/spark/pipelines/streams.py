@@ -23,11 +23,13 @@ from pyspark.sql.types import StructType
 from penstock.config.units import without_unit
 from penstock.errors import ConfigError
 from penstock.limits import TOPIC_BYTES_MAX, TOPIC_LEVELS_MAX
+from penstock.model.topic import topic_fault
 from penstock.spark.archived.lineage import check_ahead
 from penstock.spark.pipelines.heartbeat import HEARTBEATS
 
 __all__ = [
     "as_messages",
+    "check_outputs",
     "checkpoint_of",
     "from_messages",
     "from_topics",
@@ -57,10 +59,13 @@ def from_topics(
     subscribe: str,
     reader: str | None = None,
     columns: Sequence[str] = ("topic", "offset", "timestamp", "payload"),
+    ignore_loss: bool = False,
     **options: Any,
 ) -> DataFrame:
     """Read topics as a stream; options of None are left to the source."""
     given = {"servers": servers, "subscribe": subscribe, "reader": reader, **options}
+    if ignore_loss:
+        given["failOnDataLoss"] = "false"
     given["columns"] = ",".join(columns)
     stream = spark.readStream.format(FORMAT)
     for name, value in given.items():
@@ -132,6 +137,7 @@ def to_both(
     checkpoint: str,
     trigger: str,
     about: str = "topic",
+    ignore_loss: bool = False,
 ) -> list[StreamingQuery]:
     """Write rows to topics below ``to``, to Parquet in ``path``, or to both (see above).
 
@@ -140,11 +146,12 @@ def to_both(
     """
     if to is None and path is None:
         raise ConfigError(f"{name} has nowhere to write to", "give --to TOPIC, --path DIR or both")
-    if path is not None and "://" not in f"{path}{checkpoint}":
-        check_ahead(Path(path), Path(checkpoint, "parquet"))  # before anything is started
+    check_outputs(name, checkpoint, to, path)
     queries = []
     if to is not None:
-        copied = from_topics(rows.sparkSession, servers=servers, subscribe=f"{to}/#")
+        copied = from_topics(
+            rows.sparkSession, servers=servers, subscribe=f"{to}/#", ignore_loss=ignore_loss
+        )
         more = {"servers": servers, "checkpoint": f"{checkpoint}/topics", "trigger": trigger}
         queries.append(to_topics(as_messages(rows, to, about), name=name, **more))
         rows = from_messages(copied, rows.schema)
@@ -155,6 +162,17 @@ def to_both(
         more = {"path": path, "checkpoint": f"{checkpoint}/parquet", "trigger": trigger}
         queries.append(to_parquet(dated, name=f"{name}-parquet", by=["date"], **more))
     return queries
+
+
+def check_outputs(
+    name: str, checkpoint: str, to: str | None = None, path: str | None = None
+) -> None:
+    """Refuse a topic that is none, and a directory that another checkpoint has written to."""
+    fault = topic_fault(to.encode()) if to is not None else ""
+    if fault:
+        raise ConfigError(f"{to!r} is no topic for {name}: {fault}", "give another --to")
+    if path is not None and "://" not in f"{path}{checkpoint}":
+        check_ahead(Path(path), Path(checkpoint, "parquet"))
 
 
 def without_own(messages: DataFrame, to: str | None) -> DataFrame:

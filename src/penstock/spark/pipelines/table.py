@@ -22,6 +22,7 @@ from penstock.errors import ConfigError
 __all__ = [
     "CHECKPOINT",
     "DEVICE",
+    "IGNORE_LOSS",
     "JOBS",
     "READER",
     "SERVERS",
@@ -79,6 +80,9 @@ class Job(msgspec.Struct, frozen=True):
     that ends by itself returns an :class:`Outcome`, or None. Where ``says`` is set, ``run`` also
     gets ``say``, a function that takes a mapping of figures at each step, shown as progress.
 
+    ``check`` takes the same options, and raises ``ConfigError`` for what ``run`` would refuse. It
+    is called before Spark is started.
+
     The function's docstring is the text of ``--help``.
     """
 
@@ -86,6 +90,7 @@ class Job(msgspec.Struct, frozen=True):
     options: tuple[Option, ...]
     run: Callable[..., Any]
     says: bool = False
+    check: Callable[..., None] | None = None
 
 
 # ── Options that many jobs have ───────────────────────────────────────────────────────────────
@@ -118,6 +123,11 @@ DEVICE: Final = Option(
     "What a device is: topic, a level of it (level:2), or a field (as in $.id).",
     default="topic",
     metavar="WHAT",
+)
+IGNORE_LOSS: Final = Option(
+    "ignore_loss",
+    "Go on where retention was faster than the job, and note what is lost.",
+    "flag",
 )
 TRIGGER: Final = Option(
     "trigger",

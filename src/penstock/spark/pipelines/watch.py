@@ -20,11 +20,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import PenstockError
+from penstock.spark.loss import LossError
+from penstock.spark.options import LOSS_TOPIC
 from penstock.spark.pipelines.lateness import milliseconds, noted_watermark
 from penstock.spark.pipelines.progress import Batch, batch_of
 from penstock.spark.pipelines.streams import checkpoint_of
 
-__all__ = ["Display", "JobFailedError", "cause", "watch"]
+__all__ = ["Display", "JobFailedError", "cause", "failure", "watch"]
 
 POLL_S: Final = 0.2
 """How often queries are looked at; asking costs a call into the JVM, about a millisecond."""
@@ -128,11 +130,7 @@ class _Watched:
     def raise_failure(self) -> None:
         error = self.query.exception()
         if error is not None:
-            name = self.query.name or str(self.query.id)
-            raise JobFailedError(
-                f"{name} failed: {cause(error)}",
-                "nothing is lost: the same command with the same checkpoint goes on from here",
-            ) from error
+            raise failure(self.query.name or str(self.query.id), error) from error
 
 
 def _mark(progress: "dict[str, object]") -> tuple[int, str]:
@@ -140,18 +138,43 @@ def _mark(progress: "dict[str, object]") -> tuple[int, str]:
     return int(str(progress["batchId"])), str(progress["timestamp"])
 
 
+def failure(name: str, error: PySparkException | Py4JJavaError) -> JobFailedError:
+    """Say why a job failed, and what to do: it goes on by itself only where nothing is lost."""
+    said = f"{name} failed: {cause(error)}"
+    if _LOSS not in str(error):
+        return JobFailedError(said, _GO_ON)
+    return JobFailedError(said.partition("\n")[0], _AFTER_A_LOSS)
+
+
+_LOSS: Final = f"{LossError.__module__}.{LossError.__qualname__}: "
+_GO_ON: Final = (
+    "nothing is lost: when the cause is removed, the same command goes on from its checkpoint"
+)
+_AFTER_A_LOSS: Final = (
+    "The same command would fail again. With --ignore-loss it goes on without these messages, and"
+    f" notes each lost range in the topic {LOSS_TOPIC}."
+)
+
+
 def cause(error: PySparkException | Py4JJavaError) -> str:
-    """Say why, as short as it can be said.
+    """Say why, as short as it can be said, and then where, if it is a fault of a program.
 
     Where Python raised it, in the source or in a worker, that is what it raised: Spark repeats the
-    whole traceback, and all that led to it, and adds the plan of the query.
+    whole traceback, and all that led to it, and adds the plan of the query. Errors that are meant
+    for users come without a traceback (:mod:`penstock.spark.plain`).
     """
     text = re.split(r"\n\s*(?:SQLSTATE:|=== Streaming Query|at (?=[\w.$]+\())", str(error).strip())[
         0
     ]
+    where = ""
     if TRACEBACK in text:
+        _, begin, where = text.partition(TRACEBACK)
+        where = f"\n{begin}{where.rstrip()}"
         frames = text.rpartition(TRACEBACK)[2].splitlines()[1:]
         text = "\n".join(dropwhile(lambda line: line.startswith("  "), frames))
     text = re.sub(r"\A(?:An error occurred while calling \w+\.\w+\.\s*: )?", "", text)
-    text = re.sub(r"\Apenstock\.[\w.]+: ", "", text).strip()
+    ours = re.search(r"(?:\A|: )penstock\.[\w.]+: ", text)
+    if ours:  # what Spark says before it is of no use
+        text, where = text[ours.end() :], ""
+    text = text.strip() + where
     return text if len(text) <= CAUSE_CHARACTERS else text[:CAUSE_CHARACTERS] + " ..."
