@@ -1,4 +1,4 @@
-"""A broker in strict mode, the real Redis beside it, and a way to put the same words to both."""
+"""A broker, the real Redis beside it, and a way to put the same words to both."""
 
 import re
 import shutil
@@ -37,8 +37,8 @@ def redis_port() -> Iterator[int]:
 
 @pytest.fixture(scope="session")
 def strict_broker() -> Iterator[Broker]:
-    """Plain Redis semantics: SUBSCRIBE replays nothing."""
-    with Broker(resp={"replay": False}) as broker:
+    """Plain Redis semantics, as by default."""
+    with Broker() as broker:
         yield broker
 
 

@@ -158,6 +158,27 @@ def test_the_answer_is_that_of_redis(commands, ask_redis, ask_penstock):
     assert ask_penstock(*commands) == ask_redis(*commands)
 
 
+KEY_COMMANDS = {
+    "SET k v": b"not a key-value store: keep values elsewhere",
+    "hgetall k": b"not a key-value store: keep values elsewhere",
+    "LPUSH jobs a": b"for queues use PUSH and PULL, or XADD and XREADGROUP",
+    "BRPOP jobs 0": b"for queues use PUSH and PULL, or XADD and XREADGROUP",
+    "EVAL x 0": b"runs no scripts",
+    "SCAN 0": b"/topics",
+    "CONFIG GET maxmemory": b"penstock config explain",
+    "CLUSTER SLOTS": b"turn cluster mode off",
+}
+
+
+@pytest.mark.parametrize("command", KEY_COMMANDS)
+def test_a_command_on_keys_is_told_what_penstock_is_and_what_to_use(command, ask_penstock):
+    answer = ask_penstock(command, "PING")
+    name = command.split()[0].encode()
+    assert answer.startswith(b"-ERR unknown command '%b': Penstock is" % name)
+    assert KEY_COMMANDS[command] in answer
+    assert answer.endswith(b"+PONG\r\n+OK\r\n")  # the connection goes on
+
+
 DIFFERENT: list[tuple[str, tuple[str | bytes, ...], bytes]] = [
     (
         "there is one database",
@@ -178,6 +199,15 @@ DIFFERENT: list[tuple[str, tuple[str | bytes, ...], bytes]] = [
         "the broker's own topics are closed",
         ("PUBLISH $SYS/x y",),
         b"-ERR topic_reserved: topic $SYS/x\r\n",
+    ),
+    (
+        "there are no keys, and whoever expects some is told what there is",
+        ("GET k",),
+        (
+            b"-ERR unknown command 'GET': Penstock is a message broker, not a key-value store: keep"
+            b" values elsewhere; to send messages use PUBLISH and SUBSCRIBE, for streams XADD and"
+            b" XREADGROUP, for jobs PUSH and PULL\r\n"
+        ),
     ),
     (
         "a subcommand that Redis has had since 7.2",

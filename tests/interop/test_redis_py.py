@@ -76,18 +76,22 @@ def test_a_pipeline_of_publishes_is_answered_one_by_one(client, unique):
     assert pipeline.execute() == [0] * 200 + [True]
 
 
-def test_subscribing_replays_the_journal_first(client, unique):
-    for number in range(300):
-        client.publish(unique, number)
-    with closing(client.pubsub()) as pubsub:
-        pubsub.subscribe(unique)
+def test_subscribing_replays_the_journal_first_if_the_broker_is_told_to(protocol):
+    with (
+        Broker(resp={"replay": True}) as broker,
+        closing(redis.Redis(port=broker.port, protocol=protocol)) as client,
+        closing(client.pubsub()) as pubsub,
+    ):
+        for number in range(300):
+            client.publish("t", number)
+        pubsub.subscribe("t")
         messages = listen(pubsub, 301)
-    assert messages[0] == ("subscribe", unique.encode(), 1)
+    assert messages[0] == ("subscribe", b"t", 1)
     assert [data for _, _, data in messages[1:]] == [b"%d" % number for number in range(300)]
 
 
 def test_the_journal_is_replayed_after_a_restart(tmp_path):
-    with Broker(data=tmp_path) as broker:
+    with Broker(data=tmp_path, resp={"replay": True}) as broker:
         with closing(redis.Redis(port=broker.port)) as client:
             client.publish("a", "before")
         broker.restart()

@@ -26,26 +26,16 @@ __all__ = ["serve"]
 
 
 @click.command()
-@click.option(
-    "--redis-strict",
-    is_flag=True,
-    help="Serve Redis clients as Redis does: SUBSCRIBE replays nothing (resp.replay = false).",
-)
 @configured
-def serve(loaded: Loaded, *, redis_strict: bool) -> None:
+def serve(loaded: Loaded) -> None:
     """Start the broker: every protocol on every port it listens on."""
-    config = _strict(loaded.config) if redis_strict else loaded.config
+    config = loaded.config
     log.configure(config.log.level, config.log.format)
     _tune_malloc()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     config = _fit_files(config)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(config))
-
-
-def _strict(config: Config) -> Config:
-    resp = msgspec.structs.replace(config.resp, replay=False)
-    return msgspec.structs.replace(config, resp=resp)
 
 
 async def _serve(config: Config) -> None:

@@ -457,10 +457,11 @@ class Resp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     replay: Annotated[
         bool,
         _text(
-            "Whether SUBSCRIBE to a topic first sends what the journal holds of it, and commands"
-            " are allowed while subscribed; off, both are as in Redis (--redis-strict)."
+            "Whether SUBSCRIBE to a topic first sends what the journal holds of it, and RESP 2"
+            " clients may give any command while subscribed; off, both are as in Redis.",
+            flag="--redis-replay",
         ),
-    ] = True
+    ] = False
     password: Annotated[
         str,
         _text(

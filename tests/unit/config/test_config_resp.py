@@ -1,10 +1,10 @@
-"""The section for Redis clients: replay by default, and a password that nobody sees."""
+"""The section for Redis clients: live only by default, and a password that nobody sees."""
 
 from penstock.config import Config, Resp, load
 
 
 def test_subscribers_are_told_of_the_past_and_need_no_password_by_default():
-    assert Config().resp == Resp(replay=True, password="")
+    assert Config().resp == Resp(replay=False, password="")
 
 
 def test_the_password_may_come_from_the_environment_and_is_not_shown():

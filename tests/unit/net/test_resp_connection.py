@@ -478,11 +478,12 @@ async def test_who_forgets_the_password_by_reset_has_time_to_say_it_again(locked
 
 
 @pytest.mark.asyncio
-async def test_subscribed_clients_may_go_on_giving_commands_unless_redis_is_asked_for(broker):
-    client = Client(broker)
-    client.send_all(b"SUBSCRIBE mine", b"PUBLISH mine x")
-    await settle(broker, client)
-    assert client.replies == [[b"subscribe", b"mine", 1], 1, [b"message", b"mine", b"x"]]
+async def test_subscribed_clients_may_go_on_giving_commands_where_history_is_replayed():
+    async with AsyncBroker(sys={"interval_s": 0}, resp={"replay": True}) as broker:
+        client = Client(broker)
+        client.send_all(b"SUBSCRIBE mine", b"PUBLISH mine x")
+        await settle(broker, client)
+        assert client.replies == [[b"subscribe", b"mine", 1], 1, [b"message", b"mine", b"x"]]
 
 
 @pytest.mark.asyncio

@@ -16,7 +16,7 @@ TOPIC = b"line/1"
 
 
 def broker(**options):
-    return AsyncBroker(sys={"interval_s": 0}, **options)
+    return AsyncBroker(**{"sys": {"interval_s": 0}, "resp": {"replay": True}, **options})
 
 
 class Publisher:
@@ -227,8 +227,8 @@ async def test_filters_are_live_only(name):
 
 
 @pytest.mark.asyncio
-async def test_strict_mode_replays_nothing():
-    async with broker(resp={"replay": False}) as own:
+async def test_by_default_nothing_is_replayed():
+    async with broker(resp={}) as own:
         publisher, client = Publisher(own.server.hub), Client(own)
         publisher.publish(1)
         await own.server.hub.pipeline.drain()

@@ -16,5 +16,6 @@
 ``queue``          PUSH, PULL
 ``outbox``         what waits to be written
 ``faults``         errors in the words of Redis
+``unsupported``    commands that only Redis has, and what to use instead
 =================  ================================================================================
 """

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from penstock.net.resp.unsupported import advice
 from penstock.obs.reasons import DisconnectReason
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ def publish_fault(refused: tuple[DisconnectReason, str]) -> str:
 def command_fault(args: list[bytes], spec: "Spec | None") -> str:
     """What is wrong with a command that cannot be run; ``spec`` is its first word's, if known."""
     if spec is None:
-        return _unknown_command(args)
+        name = args[0][:SHOWN_BYTES_MAX]
+        told = advice(name)
+        return f"ERR unknown command '{_text(name)}': {told}" if told else _unknown_command(args)
     if spec.chosen(args) is None:
         return _unknown_subcommand(args)
     return argument_fault(_name(args, spec))
