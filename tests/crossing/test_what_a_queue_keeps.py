@@ -4,12 +4,13 @@ A group that starts later leaves what waits alone. When a group is deleted, what
 and what it did not do waits for the next group that starts at the beginning.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 
 import pytest
 import redis
 
-from penstock.client import QueueClient, connect
+from penstock.client import QueueClient, connect, connect_async
 from penstock.testing import Broker
 from tests.conformance.wire_client import WireClient, connack, connect_packet
 from tests.signing.kit import ask
@@ -48,12 +49,14 @@ def take_all(client: QueueClient, group: str, topic: str = "jobs/x") -> list[byt
     return found
 
 
-def bury(broker: Broker, client: QueueClient, payload: bytes) -> None:
-    """Have a job become a dead letter."""
-    client.produce("jobs/x", payload)
-    client.configure_group("jobs/x", "g", max_deliveries=1)
-    client.nack(client.poll("jobs/x", "g"))
-    while not list(client.dead_letters("jobs/x", "g")):
+def bury(broker: Broker, client: QueueClient, payload: bytes, topic: str = "jobs/x") -> None:
+    """Have a job become a dead letter; without a payload the one that is there."""
+    if payload:
+        client.produce(topic, payload)
+    client.configure_group(topic, "g", max_deliveries=1)
+    before = len(list(client.dead_letters(topic, "g")))
+    client.nack(client.poll(topic, "g"))
+    while len(list(client.dead_letters(topic, "g"))) == before:
         broker.clock.advance(0)
 
 
@@ -213,3 +216,43 @@ def test_letters_that_were_sent_back_stay_so_when_their_group_is_deleted(broker,
     assert client.redrive("jobs/x", "g") == 1
     client.delete_group("$dlq/jobs/x/g", "redrive")
     assert client.redrive("jobs/x", "g") == 0
+
+
+# ── letters that are sent back ────────────────────────────────────────────────────────────────
+
+
+def test_letters_that_were_sent_back_or_dropped_are_not_listed(broker, client):
+    for payload in (b"a", b"b", b"c"):
+        bury(broker, client, payload)
+    assert client.redrive("jobs/x", "g", max=1) == 1
+    assert [letter.payload for letter in client.dead_letters("jobs/x", "g")] == [b"b", b"c"]
+    assert asyncio.run(_letters(broker)) == [b"b", b"c"]
+    ask(broker.port, "DELETE", "/dlq?topic=jobs/x&group=g")
+    assert list(client.dead_letters("jobs/x", "g")) == []
+
+
+async def _letters(broker: Broker) -> list[bytes]:
+    async with connect_async([f"127.0.0.1:{broker.port}"]) as client:
+        return [letter.payload async for letter in client.dead_letters("jobs/x", "g")]
+
+
+def test_a_letter_sent_back_to_a_deleted_topic_makes_a_queue_again(broker, client):
+    bury(broker, client, b"a")
+    client.delete_topic("jobs/x")
+    assert client.redrive("jobs/x", "g") == 1
+    assert not client.topic("jobs/x").keep
+    assert take_all(client, "g") == [b"a"]
+    reclaim(broker)
+    assert client.topic("jobs/x").messages == 0
+
+
+def test_a_letter_sent_back_to_a_log_leaves_it_one(broker, client):
+    with redis.Redis(port=broker.port, socket_timeout=TIMEOUT_S) as other:
+        other.xadd("log", {"unit": "C"})
+        bury(broker, client, b"", "log")
+        assert client.redrive("log", "g") == 1
+        entries = [fields for _, fields in other.xrange("log")]
+    assert entries == [{b"unit": b"C"}] * 2, "a stream's entry is one again"
+    take_all(client, "g", "log")
+    reclaim(broker)
+    assert client.topic("log").messages == 2

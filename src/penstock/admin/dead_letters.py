@@ -126,7 +126,7 @@ class _Pages:
         letters = self._letters_topic(wanted.topic, wanted.group)
         before = self._book.letter_count(letters)
         topic, group = wanted.topic.encode(), wanted.group.encode()
-        redriven = await kept(self._book.redrive(topic, group, wanted.max))
+        redriven = await kept(self._book.redrive(topic, group, wanted.max), 409)
         left = self._book.letter_count(letters)
         _check_moved(letters, redriven, before, left)
         _log.info("letters_redriven", topic=wanted.topic, group=wanted.group, letters=redriven)

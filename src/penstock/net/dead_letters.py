@@ -7,6 +7,10 @@ nor a second copy, whatever crashes. **Redriving** is the same the other way: on
 message, back in the topic that it came from, and that the letter is dealt with. Which letters are,
 is the position of a group of the dead-letter topic itself.
 
+A letter keeps the signature of its message. That covers the topic that the message was published
+to, so it is right again when the letter is sent back there. A letter without one is not sent to a
+topic that takes signed messages only.
+
 In a cluster only the leader does either: two nodes that bury at a time would make two letters.
 """
 
@@ -17,10 +21,17 @@ from penstock.core.commands import DeadLettered, GroupCommitted
 from penstock.core.groups import Group
 from penstock.errors import StorageError
 from penstock.model.dead_letters import REDRIVE, dead_letter_topic
-from penstock.model.message import FLAG_CONTENT_TYPE, FLAG_PRIORITY, Extras, Message
+from penstock.model.message import (
+    FLAG_CONTENT_TYPE,
+    FLAG_FIELDS,
+    FLAG_PRIORITY,
+    Extras,
+    Message,
+)
 from penstock.net.desk import AGAIN_S, Lot, read_messages
 from penstock.net.hub import Hub
 from penstock.net.then import Then
+from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import TopicRange
 
@@ -32,7 +43,7 @@ AT_ONCE = 256
 BYTES_AT_ONCE = 4 << 20
 """Letters moved by one commit."""
 
-_MARKS = FLAG_PRIORITY | FLAG_CONTENT_TYPE
+_MARKS = FLAG_PRIORITY | FLAG_CONTENT_TYPE | FLAG_FIELDS
 
 
 class DeadLetters:
@@ -92,13 +103,14 @@ class DeadLetters:
     def _publish(
         self, topic: bytes, message: Message, headers: tuple[tuple[bytes, bytes], ...], now_ms: int
     ) -> None:
+        signature = message.extras.signature if message.extras else None
         self._hub.pipeline.publish(
             topic,
             [message.payload],
             now_ms,
             qos=1,
             retain=False,
-            extras=[Extras(headers=headers)] if headers else None,
+            extras=[Extras(headers, signature)] if headers or signature else None,
             marks=message.flags & _MARKS,
         )
 
@@ -151,14 +163,32 @@ class DeadLetters:
         self.settle(letters, self.first(letters) + count, dropped)
 
     def send_back(self, message: Message, now_ms: int) -> bool:
-        """Publish a letter where it came from; False if it does not say where that is."""
+        """Publish a letter where it came from; False if it does not say where that is.
+
+        If that topic was deleted, it is made again as one that lets go of what is done: its letters
+        are work that somebody wants to have done.
+        """
         headers = message.extras.headers if message.extras else ()
-        origin = dict(headers).get(b"dlq-topic")
+        origin = _origin(message)
         if origin is None:
             return False
+        if self._hub.desks.info(origin) is None:
+            self._hub.desks.ensure_topic(origin)
         own = tuple(header for header in headers if not header[0].startswith(HEADER_PREFIX))
         self._publish(origin, message, own, now_ms)
         return True
+
+    def refusal(self, message: Message) -> str:
+        """Say why a letter may not be sent back; empty if it may."""
+        origin = _origin(message)
+        is_signed = message.extras is not None and message.extras.signature is not None
+        if origin is None or is_signed or not self._hub.gate.demands_signature(origin):
+            return ""
+        return (
+            f"dead letter {message.offset} has no signature, and {printable(origin)} takes signed"
+            " messages only: have it published again by whoever can sign it, then drop the letters"
+            " (penstock dlq drop)"
+        )
 
     def settle(self, letters: bytes, end: int, outlet: Any) -> None:
         """Letters before ``end`` are dealt with."""
@@ -187,9 +217,14 @@ class _Redrive:
         self._end = end
         self._outlet = outlet
         self._sent = 0
+        self._refusal = ""
+        """Why the next letter is not sent back, nor those behind it."""
 
     def go_on(self) -> None:
         """Read the next letters, if there are any."""
+        if self._refusal:
+            self._refused(DisconnectReason.SIGNATURE_REFUSED, self._refusal)
+            return
         start = self._dead_letters.first(self._letters)
         if start >= min(self._end, self._hub.desks.end(self._letters)):  # the topic may be gone
             self._dead_letters.finished(self._letters)
@@ -210,6 +245,11 @@ class _Redrive:
         now_ms = self._hub.wall_ms()
         messages = [message for message in found.messages() if message.offset < self._end]
         end = min(found.next_offset, self._end) if messages else self._end
+        for place, message in enumerate(messages):
+            self._refusal = self._dead_letters.refusal(message)
+            if self._refusal:
+                messages, end = messages[:place], message.offset
+                break
         sent = Then(lambda _value: self.go_on(), self._refused)
         with self._hub.pipeline.as_leader():
             self._sent += sum([self._dead_letters.send_back(m, now_ms) for m in messages])
@@ -222,6 +262,11 @@ class _Redrive:
         """The disk refused: nothing of this step has happened."""
         self._dead_letters.finished(self._letters)
         self._outlet.close(reason, detail)
+
+
+def _origin(letter: Message) -> bytes | None:
+    """The topic that a letter comes from."""
+    return dict(letter.extras.headers).get(b"dlq-topic") if letter.extras else None
 
 
 def _post_mortem(group: Group, message: Message, now_ms: int) -> tuple[tuple[bytes, bytes], ...]:

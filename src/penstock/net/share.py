@@ -221,6 +221,8 @@ class Sharing:
         if not self._hub.desks.may_have(topic, group):
             self._hub.complaints.warning("groups_limited", topic=printable(topic))
             return
+        if self._hub.gate.admit_group(topic, group) is not None:
+            return
         member = self._members[topic, group] = _Member(self, topic, group)
         member.names.add(name)
         made = Then(lambda _value: self._join(member), self.close)

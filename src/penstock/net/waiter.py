@@ -25,15 +25,18 @@ class Waiter:
         if not self.done.done():
             self.done.set_result(value)
 
-    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
-        """The disk refused it."""
+    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+        """The disk refused it, or something else that ``detail`` says."""
         if self.done.done():
             return
-        self.done.set_exception(_error(reason, self._undone))
+        self.done.set_exception(_error(reason, self._undone, detail))
 
 
-def _error(reason: DisconnectReason, undone: str) -> PenstockError:
+def _error(reason: DisconnectReason, undone: str, detail: str) -> PenstockError:
     match reason:
+        case DisconnectReason.SIGNATURE_REFUSED:
+            what, _, advice = detail.partition(": ")
+            return PenstockError(f"{what}: {undone}", advice)
         case DisconnectReason.STORAGE_FULL:
             return StorageFull(f"the disk is full: {undone}")
         case DisconnectReason.NO_QUORUM:

@@ -10,7 +10,7 @@ is accepted may take a place in it.
 """
 
 from penstock.model.dead_letters import PREFIX as DEAD_PREFIX
-from penstock.model.dead_letters import origin
+from penstock.model.dead_letters import REDRIVE, origin
 from penstock.model.message import Signature
 from penstock.trust.faults import Refusal, SignatureFault
 from penstock.trust.keys import KeyRing
@@ -53,6 +53,14 @@ class Gate:
         if not self.demands_signature(origin(topic)[0] if topic.startswith(DEAD_PREFIX) else topic):
             return None
         return self._refuse(SignatureFault.PROTECTED, topic)
+
+    def admit_group(self, topic: bytes, group: bytes) -> Refusal | None:
+        """Refuse the group that keeps account of dead letters, where those are protected.
+
+        What it has taken was sent back or dropped: to use it is to remove letters.
+        """
+        is_account = group == REDRIVE and topic.startswith(DEAD_PREFIX)
+        return self.admit_removal(topic) if is_account else None
 
     def admit_signed(
         self, topic: bytes, payload: bytes, signature: Signature, now_ms: int

@@ -445,13 +445,16 @@ class AsyncQueueClient:
         """
         return await self._link.run(plans.keys())
 
-    def dead_letters(self, topic: str, group: str) -> AsyncIterator[Record]:
-        """What a group could not deal with; the headers tell why.
+    async def dead_letters(self, topic: str, group: str) -> AsyncIterator[Record]:
+        """What a group could not deal with, and was neither redriven nor dropped; headers tell why.
 
         >>> async for record in client.dead_letters("mail", "send"):  # doctest: +SKIP
         ...     print(record.payload, dict(record.headers)["dlq-reason"])
         """
-        return self.messages(dead_letter_topic(topic, group))
+        letters = dead_letter_topic(topic, group)
+        first = await self._link.run(plans.first_letter(letters))
+        async for record in self.messages(letters, first):
+            yield record
 
     async def redrive(self, topic: str, group: str, *, max: int = 0) -> int:  # noqa: A002 - as in Poll
         """Put dead letters back into the topic they came from, all unless ``max``; tells how many.

@@ -436,12 +436,13 @@ class QueueClient:
         return self._link.run(plans.keys())
 
     def dead_letters(self, topic: str, group: str) -> Iterator[Record]:
-        """What a group could not deal with; the headers tell why.
+        """What a group could not deal with, and was neither redriven nor dropped; headers tell why.
 
         >>> for record in client.dead_letters("mail", "send"):  # doctest: +SKIP
         ...     print(record.payload, dict(record.headers)["dlq-reason"])
         """
-        return self.messages(dead_letter_topic(topic, group))
+        letters = dead_letter_topic(topic, group)
+        yield from self.messages(letters, self._link.run(plans.first_letter(letters)))
 
     def redrive(self, topic: str, group: str, *, max: int = 0) -> int:  # noqa: A002 - as in Poll
         """Put dead letters back into the topic they came from, all unless ``max``; tells how many.

@@ -33,6 +33,7 @@ from penstock.client.queue.values import (
     Topic,
 )
 from penstock.limits import LEASES_MAX, MIB
+from penstock.model.dead_letters import REDRIVE
 from penstock.wire.queue._generated.queue_pb2 import Fetched
 from penstock.wire.queue.slices import columns_of
 
@@ -41,6 +42,7 @@ __all__ = [
     "Pause",
     "Plan",
     "Reading",
+    "first_letter",
     "groups",
     "keys",
     "poll",
@@ -178,6 +180,12 @@ def groups(topic: str) -> Plan[list[Group]]:
         page, more = yield requests.list_groups(topic, found[-1] if found else None)
         found += page
     return found
+
+
+def first_letter(letters: str) -> Plan[int]:
+    """The oldest dead letter of a topic that was neither sent back nor dropped."""
+    found = yield from groups(letters)
+    return next((group.position for group in found if group.name == REDRIVE.decode()), 0)
 
 
 def keys() -> Plan[list[Key]]:

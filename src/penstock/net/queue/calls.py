@@ -184,7 +184,7 @@ def _delete_group(door: "QueueConnection", message: queue_pb2.DeleteGroup, slot:
     topic, group = message.topic.encode(), message.group.encode()
     if door.hub.broker.groups.get(topic, group) is None:
         slot.ok()
-    else:
+    elif not _is_refused(slot, group_fault(door.hub, topic, group)):
         door.hub.pipeline.submit(door.hub.desks.group_gone(topic, group), slot, durable=True)
 
 

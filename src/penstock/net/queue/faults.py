@@ -119,6 +119,9 @@ def group_fault(hub: Hub, topic: bytes, group: bytes) -> Fault | None:
     if len(group) > GROUP_BYTES_MAX:
         return Fault(LIMIT, f"the name of a group may have {GROUP_BYTES_MAX} bytes at most")
     fault = read_fault(hub, topic)
+    refusal = hub.gate.admit_group(topic, group)
+    if fault is None and refusal is not None:
+        return Fault(FORBIDDEN, refusal.text)
     if fault is None and not hub.desks.may_have(topic, group):
         return Fault(LIMIT, f"there are {GROUPS_MAX} groups: delete some that nobody needs")
     return fault
@@ -142,6 +145,8 @@ def too_many(values: Sized, maximum: int, what: str) -> Fault | None:
 
 def storage_fault(reason: DisconnectReason, detail: str) -> Fault:
     """Say that the disk or the cluster refused, or that we failed."""
+    if reason is DisconnectReason.SIGNATURE_REFUSED:
+        return Fault(FORBIDDEN, detail)
     text = _TEXTS.get(reason) or f"the broker failed: {reason.value}"
     code, retry_ms = _CLUSTER_CODES.get(reason, (INTERNAL, 0))
     return Fault(code, f"{text} ({detail})" if detail else text, retry_ms)

@@ -116,6 +116,10 @@ def _pull(call: Call) -> None:
     if options.group is not None:
         source = _Source(call.args[1], options.group)
     fault = topic_fault(source.topic, hub.limits.topic_bytes_max, hub.limits.topic_levels_max)
+    refusal = hub.gate.admit_group(*source)
+    if refusal is not None:
+        call.fail(f"NOPERM {refusal.text}")
+        return
     if fault and options.group is not None:
         call.fail(f"ERR {DisconnectReason.TOPIC_INVALID.value}: {fault}")
         return

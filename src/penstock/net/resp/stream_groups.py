@@ -47,7 +47,7 @@ from penstock.net.resp.stream_steps import stepwise, submitted
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
 
-__all__ = ["COMMANDS", "check_consumer", "check_pending"]
+__all__ = ["COMMANDS", "check_consumer", "check_group", "check_pending"]
 
 NAME_BYTES_MAX = GROUP_BYTES_MAX
 """Longest name of a group; a consumer is kept with each of its entries, and may have no longer."""
@@ -79,6 +79,13 @@ HELP = (
 def _check_name(name: bytes, of: str) -> None:
     if len(name) > NAME_BYTES_MAX:
         raise StreamFault(f"ERR The name of a {of} may not be longer than {NAME_BYTES_MAX} bytes")
+
+
+def check_group(hub: Hub, topic: bytes, name: bytes) -> None:
+    """Raise StreamFault if clients of this protocol may not use a group."""
+    refusal = hub.gate.admit_group(topic, name)
+    if refusal is not None:
+        raise StreamFault(f"NOPERM {refusal.text}")
 
 
 def check_consumer(group: Group, consumer: bytes) -> None:
@@ -142,6 +149,7 @@ async def _destroy(call: Call) -> bytes:
         raise StreamFault(NO_KEY)
     if hub.broker.groups.get(topic, name) is None:
         return encode.integer(0)
+    check_group(hub, topic, name)
     is_gone = await submitted(hub, hub.desks.group_gone(topic, name))
     fault = "NOGROUP the consumer group this client was blocked on no longer exists"
     Lines.of(hub).fail(topic, name, StreamFault(fault))
@@ -167,6 +175,7 @@ async def _delete_consumer(call: Call) -> bytes:
 def _group_of_key(hub: Hub, topic: bytes, name: bytes) -> Group:
     group = hub.broker.groups.get(topic, name)
     if group is not None:
+        check_group(hub, topic, name)
         return group
     raise no_group_of_key(topic, name) if exists(hub, topic) else StreamFault(NO_KEY)
 
@@ -205,6 +214,7 @@ def _check_reader(hub: Hub, options: Read, source: Source) -> None:
     if group is None:
         where = " in XREADGROUP with GROUP option"
         raise no_group(source.topic, options.group, where)
+    check_group(hub, source.topic, options.group)
     check_consumer(group, options.consumer)
     if source.after is None and not options.is_settled:
         check_pending(group)

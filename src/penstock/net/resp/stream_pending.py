@@ -20,7 +20,7 @@ from penstock.net.hub import Hub
 from penstock.net.owed import ranges_of
 from penstock.net.resp.calls import Call, Spec
 from penstock.net.resp.stream_faults import no_group
-from penstock.net.resp.stream_groups import check_consumer, check_pending
+from penstock.net.resp.stream_groups import check_consumer, check_group, check_pending
 from penstock.net.resp.stream_ids import entry_id
 from penstock.net.resp.stream_options import (
     Claim,
@@ -47,6 +47,7 @@ def _group(call: Call) -> Group:
     group = call.connection.hub.broker.groups.get(topic, name)
     if group is None:
         raise no_group(topic, name)
+    check_group(call.connection.hub, topic, name)
     return group
 
 
