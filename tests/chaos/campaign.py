@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock.errors import StorageError
+from penstock.errors import PenstockError, StorageError
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.verify import verify
 from tests.chaos.faults import FAULTS, Outcome
@@ -26,6 +26,8 @@ __all__ = ["Campaign"]
 ROUNDS_OF_A_CLUSTER = 20
 FEW_ENTRIES = 50
 """Kept for nodes that come back, on some clusters: whoever is away for seconds needs a copy."""
+TROUBLE = (AssertionError, OSError, TimeoutError, ValueError, PenstockError)
+"""What a round may end with. The campaign goes on with a new cluster, and has failed."""
 SHOWN_MAX = 12
 """Complaints of a round that are printed."""
 
@@ -97,8 +99,8 @@ class Campaign:
             await audience.close()
             if len(self.failed) == before:
                 self._complain("at the end", await _compare_stores(ground))
-        except AssertionError as error:
-            self._complain("cluster", [str(error)])
+        except TROUBLE as error:
+            self._complain("cluster", [str(error) or repr(error)])
         finally:
             await audience.close()
             await ground.close()
@@ -125,7 +127,7 @@ class Campaign:
             await asyncio.sleep(dice.uniform(0.0, 0.5))
             await ground.until_healthy()
             complaints = load.check(await load.finish())
-        except AssertionError as error:
+        except TROUBLE as error:
             complaints = [str(error) or repr(error), *load.history.complaints]
         finally:
             load.abandon()

@@ -30,6 +30,7 @@ START_S = 60.0
 HEALTHY_S = 60.0
 """How long starts and elections may take on a machine that is busy; a verdict waits for them."""
 PORTS = range(20_000, 32_000)
+_given: set[int] = set()
 
 
 class StuckError(AssertionError):
@@ -146,7 +147,11 @@ class Ground:
         for number in self.nodes:
             await self.until(lambda n=number: self._answers(n), f"node {number} starts", START_S)
         nodes = [self._member(node) for node in self.nodes.values()]
-        await self.ask(1, "POST", "/cluster/init", {"nodes": nodes})
+
+        async def begun() -> bool:
+            return await self._asked(1, "POST", "/cluster/init", {"nodes": nodes})
+
+        await self.until(begun, "the cluster begins", START_S)
         await self.until_healthy()
 
     async def join(self, number: int) -> None:
@@ -158,8 +163,7 @@ class Ground:
             leader = await self.leader()
             if not leader:
                 return False
-            told = await self.ask(leader, "POST", "/cluster/members", self._member(node))
-            return "error" not in told
+            return await self._asked(leader, "POST", "/cluster/members", self._member(node))
 
         await self.until(joined, f"node {number} joins", HEALTHY_S)
 
@@ -170,7 +174,7 @@ class Ground:
             leader = await self.leader()
             if not leader:
                 return False
-            await self.ask(leader, "DELETE", f"/cluster/members?id={number}")
+            await self._asked(leader, "DELETE", f"/cluster/members?id={number}")
             told = await self.status(leader)
             return told is not None and number not in {m["id"] for m in told["members"]}
 
@@ -183,10 +187,10 @@ class Ground:
         return {"id": node.number, "peer_addr": peer, "client_addr": node.address}
 
     async def transfer(self, to: int) -> None:
-        """Ask the leader to hand over; it may be refused."""
+        """Ask the leader to hand over; it may be refused, or not answered in time."""
         leader = await self.leader()
         if leader:
-            await self.ask(leader, "POST", "/cluster/transfer", {"to": to})
+            await self._asked(leader, "POST", "/cluster/transfer", {"to": to})
 
     async def leader(self) -> int:
         """Who leads, as most of those who answer say; 0 if nobody."""
@@ -252,6 +256,13 @@ class Ground:
         told: dict[str, Any] = json.loads(answer.partition(b"\r\n\r\n")[2] or b"{}")
         return told
 
+    async def _asked(self, number: int, method: str, path: str, body: object | None = None) -> bool:
+        """Ask a node for a change; whether it says that it is done."""
+        try:
+            return "error" not in await self.ask(number, method, path, body)
+        except (OSError, TimeoutError, ValueError):
+            return False
+
     async def until(self, is_so: Callable[[], Awaitable[bool]], what: str, seconds: float) -> None:
         """Look until something is so."""
         deadline = now() + seconds
@@ -266,10 +277,15 @@ async def _done(value: bool) -> bool:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Some that nobody has; not by the seed, for another campaign may run beside this one."""
+    """Some that nobody has; not by the seed, for another campaign may run beside this one.
+
+    Nor any that were given before: the node that is to have them may not have come so far.
+    """
     ports: set[int] = set()
     while len(ports) < count:
         port = random.SystemRandom().choice(PORTS)
+        if port in _given:
+            continue
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -277,4 +293,5 @@ def _free_ports(count: int) -> list[int]:
             except OSError:
                 continue
         ports.add(port)
+        _given.add(port)
     return list(ports)

@@ -146,11 +146,18 @@ class Load:
 
     async def start(self) -> None:
         """Let all of them begin; what a group has finished is kept, to be looked at."""
-        async with AsyncQueueClient([n.address for n in self._ground.nodes.values()]) as client:
-            for topic in (*self._queues, self._pushed):
-                await client.configure_topic(topic, keep=True)
+        await self._ground.until(self._is_configured, "topics are configured", FINISH_S)
         actors = [*self._publishers, *self._writers, *self._readers, *self._workers, self._follower]
         self._tasks = [asyncio.create_task(actor.run(), name=actor.name) for actor in actors]
+
+    async def _is_configured(self) -> bool:
+        try:
+            async with AsyncQueueClient([n.address for n in self._ground.nodes.values()]) as client:
+                for topic in (*self._queues, self._pushed):
+                    await client.configure_topic(topic, keep=True)
+        except PenstockError:  # an election, which a busy machine may bring at any time
+            return False
+        return True
 
     def check_alive(self) -> None:
         """Raise what a client has failed with: a fault of the harness, or of our clients."""

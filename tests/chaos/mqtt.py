@@ -30,9 +30,9 @@ TURN_S = 0.05
 """How long a client listens before it looks whether there is something to say."""
 WINDOW = 4
 PIPELINED_WINDOW = 30
-PIPELINED_TURN_S = 0.005
+PIPELINED_TURN_S = 0.01
 PIPELINED_AT_ONCE = 2
-"""Messages per turn: some 400 a second, and the whole window soon after a node stalls."""
+"""Messages per turn: some 200 a second, and the whole window soon after a node stalls."""
 TRACE_MAX = 50_000
 
 
@@ -102,6 +102,8 @@ class _Client:
 
     def _send(self, data: bytes) -> None:
         assert self._writer is not None
+        if self._writer.is_closing():
+            raise ConnectionError
         self._writer.write(data)
         if data != encode.PINGREQ:
             self._note("says", data[:80].hex())
