@@ -199,15 +199,10 @@ async def test_the_number_of_subscriptions_is_bounded():
 @pytest.mark.parametrize(
     ("request_", "error"),
     [
-        (
-            (b"SUBSCRIBE", b"ok", b"a/#/b"),
-            "invalid channel 'a/#/b': '#' must be the whole last level",
-        ),
-        ((b"SUBSCRIBE", b"\xff"), "invalid channel '\\xff': not UTF-8"),
+        ((b"SUBSCRIBE", b"ok", b""), "invalid channel '': empty"),
         ((b"SUBSCRIBE", b"a" * 1_025), f"invalid channel '{'a' * 63}…': longer than 1024 bytes"),
         ((b"PSUBSCRIBE", b"*" * 1_025), "invalid pattern: longer than 1024 bytes"),
-        ((b"PUBLISH", b"a+b", b"x"), "topic_invalid: topic a+b: wildcard in a topic name"),
-        ((b"PUBLISH", b"\xff", b"x"), "topic_invalid: topic \\xff: not UTF-8"),
+        ((b"PUBLISH", b"", b"x"), "topic_invalid: topic : empty"),
     ],
 )
 async def test_what_may_not_be_a_topic_is_refused_and_the_connection_stays(broker, request_, error):

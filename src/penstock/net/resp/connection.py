@@ -41,6 +41,7 @@ from penstock.net.resp.subscriptions import Subscriptions
 from penstock.net.turns import TURN_S
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp.events import Command, Event, Violation
+from penstock.wire.resp.names import topic_of
 from penstock.wire.resp.server import ServerMachine
 
 __all__ = ["RespConnection"]
@@ -203,6 +204,8 @@ class RespConnection(Connection):
         elif self._may_be_refused and (refusal := self._refusal(args, chosen)):
             call.fail(refusal)
         else:
+            if chosen.keys[0]:
+                call.args = _with_topics(args, chosen.keys)
             chosen.handler(call)
 
     # ── waiting ───────────────────────────────────────────────────────────────────────────────
@@ -358,6 +361,16 @@ def _keep_alive(transport: asyncio.Transport) -> None:
     if opened is not None:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)
+
+
+def _with_topics(args: list[bytes], keys: tuple[int, int, int]) -> list[bytes]:
+    """The arguments of a command, topics in the place of the names of streams."""
+    first, last, step = keys
+    places = range(first, last + 1 if last >= 0 else len(args) + 1 + last, step)
+    topics = {place: topic_of(args[place]) for place in places}
+    if all(args[place] == topic for place, topic in topics.items()):
+        return args
+    return [topics.get(place, argument) for place, argument in enumerate(args)]
 
 
 def _singles(run: Command) -> list[Event]:

@@ -14,6 +14,7 @@ from penstock.net.live import Live
 from penstock.net.resp.calls import Call, Spec
 from penstock.net.resp.faults import publish_fault
 from penstock.wire.resp import encode
+from penstock.wire.resp.names import topic_of
 
 __all__ = ["COMMANDS"]
 
@@ -21,10 +22,13 @@ __all__ = ["COMMANDS"]
 def _publish(call: Call) -> None:
     """Send a message to all who listen: PUBLISH channel message."""
     hub, topic, payloads = call.connection.hub, call.args[1], call.tails
-    route = hub.broker.routes.cached.get(topic)
-    if route is None or route.memo is None:
+    cached = hub.broker.routes.cached
+    route = cached.get(topic)
+    if route is None or route.memo is None or b"%" in topic:
+        topic = topic_of(topic)
+        route = cached.get(topic)
         # Cached alone says nothing: the broker's own topics are, and are closed to clients.
-        refusal = topic_refusal(topic, hub.limits)
+        refusal = topic_refusal(topic, hub.limits) if route is None or route.memo is None else None
         if refusal is not None:
             call.fail(publish_fault(refusal))
             return

@@ -2,6 +2,7 @@
 
 from penstock.errors import PenstockError
 from penstock.obs.reasons import DisconnectReason
+from penstock.wire.resp.names import name_of
 
 __all__ = ["NO_KEY", "SYNTAX", "StreamFault", "no_group", "no_group_of_key", "not_stored"]
 
@@ -20,14 +21,14 @@ class StreamFault(PenstockError):  # noqa: N818 - the name says whose
 def no_group(topic: bytes, group: bytes, where: str = "") -> StreamFault:
     """There is no such topic, or it has no such group."""
     return StreamFault(
-        f"NOGROUP No such key '{_text(topic)}' or consumer group '{_text(group)}'{where}"
+        f"NOGROUP No such key '{_text(name_of(topic))}' or consumer group '{_text(group)}'{where}"
     )
 
 
 def no_group_of_key(topic: bytes, group: bytes) -> StreamFault:
     """The topic is there, but has no such group."""
     return StreamFault(
-        f"NOGROUP No such consumer group '{_text(group)}' for key name '{_text(topic)}'"
+        f"NOGROUP No such consumer group '{_text(group)}' for key name '{_text(name_of(topic))}'"
     )
 
 

@@ -13,6 +13,7 @@ from penstock.net.resp import stream_ids as ids
 from penstock.net.resp.faults import argument_fault
 from penstock.net.resp.stream_faults import SYNTAX, StreamFault
 from penstock.net.resp.stream_ids import EntryId, Place
+from penstock.wire.resp.names import topic_of
 
 __all__ = [
     "Add",
@@ -283,7 +284,8 @@ def read_options(args: Sequence[bytes]) -> Read:
         raise StreamFault("ERR Missing GROUP option for XREADGROUP")
     half = len(names) // 2
     place = _group_place if is_group_read else _read_place
-    sources = [Source(topic, place(text)) for topic, text in zip(names, names[half:], strict=False)]
+    pairs = zip(names, names[half:], strict=False)
+    sources = [Source(topic_of(name), place(text)) for name, text in pairs]
     return Read(
         sources[:half],
         options.count,

@@ -27,6 +27,7 @@ from penstock.net.resp.stream_steps import off_loop, stepwise
 from penstock.store.search import CLOCK_SKEW_MS
 from penstock.store.store import Store, TopicInfo
 from penstock.wire.resp import encode
+from penstock.wire.resp.names import name_of
 
 __all__ = [
     "COMMANDS",
@@ -284,7 +285,9 @@ def streams_reply(streams: list[tuple[bytes, list[bytes]]], protocol: encode.Pro
     """Entries by stream, as XREAD and XREADGROUP answer; nothing at all is a null."""
     if not streams:
         return encode.null_array(protocol)
-    pairs = [(encode.bulk(topic, protocol), encode.array(found)) for topic, found in streams]
+    pairs = [
+        (encode.bulk(name_of(topic), protocol), encode.array(found)) for topic, found in streams
+    ]
     if protocol == 3:
         return encode.mapping(pairs, protocol)
     return encode.array([encode.array(pair) for pair in pairs])

@@ -11,6 +11,7 @@ from penstock.model.topic import has_wildcard
 from penstock.net.resp.calls import Call, Spec, container
 from penstock.net.resp.faults import extra_argument
 from penstock.wire.resp import encode, glob
+from penstock.wire.resp.names import name_of, topic_of
 
 __all__ = ["COMMANDS"]
 
@@ -114,8 +115,10 @@ def _channels(call: Call) -> None:
     matches = glob.compile(call.args[2]) if len(call.args) > 2 else None
     names: dict[bytes, None] = {}
     for routes in (hub.broker.routes, hub.feed.routes):
-        for name in routes.filters():
-            if not has_wildcard(name) and (matches is None or matches(name)) and _count(call, name):
+        for topic in routes.filters():
+            name = name_of(topic)
+            is_asked = not has_wildcard(topic) and (matches is None or matches(name))
+            if is_asked and _count(call, topic):
                 names[name] = None
     call.value(list(names))
 
@@ -124,16 +127,16 @@ def _numsub(call: Call) -> None:
     """How many listen to each by name: PUBSUB NUMSUB [channel …]."""
     counted: list[Any] = []
     for name in call.args[2:]:
-        counted += name, _count(call, name)
+        counted += name, _count(call, topic_of(name))
     call.value(counted)
 
 
-def _count(call: Call, name: bytes) -> int:
+def _count(call: Call, topic: bytes) -> int:
     """Subscribers of a topic by its name, of all protocols, that are connected."""
     hub = call.connection.hub
-    sessions = hub.broker.routes.audience(name)
+    sessions = hub.broker.routes.audience(topic)
     connected = [True for subscriber in sessions if subscriber.outlet is not None]
-    return len(connected) + len(hub.feed.routes.audience(name))
+    return len(connected) + len(hub.feed.routes.audience(topic))
 
 
 def _numpat(call: Call) -> None:

@@ -5,8 +5,9 @@ outlet, which says how its messages look: all channels of a connection share one
 one of them), each pattern and each wildcard filter has its own. So whoever subscribes to ``a`` and
 ``a*`` gets both forms, as in Redis, and PUBLISH counts what will really be sent.
 
-A channel may be a filter of MQTT, ``a/#``: its messages come under their own topics. As in MQTT,
-neither filters nor patterns that begin with a wildcard see topics that begin with ``$``.
+A channel is a topic (``wire.resp.names``). A name that is a well-formed filter of MQTT with a
+wildcard, ``a/#``, is that filter: its messages come under their own names. As in MQTT, neither
+filters nor patterns that begin with a wildcard see topics that begin with ``$``.
 """
 
 from collections.abc import Iterable
@@ -22,6 +23,7 @@ from penstock.net.resp.replay import Replays
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode, glob
+from penstock.wire.resp.names import name_of, topic_of
 
 if TYPE_CHECKING:
     from penstock.net.resp.connection import RespConnection
@@ -133,9 +135,10 @@ class Subscriptions:
         """Say why these channels cannot be subscribed to; empty if they can."""
         limits = self._connection.hub.limits
         for name in names:
-            fault = filter_fault(name, limits.topic_bytes_max, limits.topic_levels_max)
-            if fault or not _is_utf8(name):
-                return f"invalid channel '{printable(name)}': {fault or 'not UTF-8'}"
+            topic = _filter_of(name)
+            fault = filter_fault(topic, limits.topic_bytes_max, limits.topic_levels_max)
+            if fault:
+                return f"invalid channel '{printable(name)}': {fault}"
         return self._count_fault(names, self.channels)
 
     def pattern_fault(self, patterns: list[bytes]) -> str:
@@ -165,11 +168,12 @@ class Subscriptions:
         """Add a channel; it goes live now, or when what the journal holds of it was replayed."""
         if name in self.channels:
             return
-        outlet = _Outlet(self._connection) if has_wildcard(name) else self._channels_outlet()
+        topic = _filter_of(name)
+        outlet = _Outlet(self._connection) if has_wildcard(topic) else self._channels_outlet()
         self.channels[name] = outlet
-        if outlet is self._own and self._is_replayed(name):
-            self._own.replays.begin(name)
-        self._routes.subscribe(name, outlet, 0)
+        if outlet is self._own and self._is_replayed(topic):
+            self._own.replays.begin(topic)
+        self._routes.subscribe(topic, outlet, 0)
 
     def _channels_outlet(self) -> _ChannelsOutlet:
         if self._own is None:
@@ -187,17 +191,20 @@ class Subscriptions:
         outlet = self.channels.pop(name, None)
         if outlet is None:
             return
-        self._routes.unsubscribe(name, outlet)
+        topic = _filter_of(name)
+        self._routes.unsubscribe(topic, outlet)
         self._connection.outbox.settle_live()
         if self._own is not None:
-            self._own.replays.stop(name)
+            self._own.replays.stop(topic)
 
     def subscribe_pattern(self, pattern: bytes) -> None:
         """Add a pattern."""
         if pattern not in self.patterns:
             outlet = self.patterns[pattern] = _PatternOutlet(self._connection, pattern)
             matches, cost = glob.compile(pattern), glob.cost(pattern)
-            self._routes.subscribe_pattern(pattern, matches, outlet, cost)
+            self._routes.subscribe_pattern(
+                pattern, lambda topic: matches(name_of(topic)), outlet, cost
+            )
 
     def unsubscribe_pattern(self, pattern: bytes) -> None:
         """Remove a pattern, if it is there."""
@@ -212,6 +219,13 @@ class Subscriptions:
             self.unsubscribe(name)
         for pattern in list(self.patterns):
             self.unsubscribe_pattern(pattern)
+
+
+def _filter_of(name: bytes) -> bytes:
+    """The topic, or the filter of MQTT, that a channel of this name is."""
+    topic = topic_of(name)
+    is_filter = topic != name and has_wildcard(name) and not filter_fault(name)
+    return name if is_filter and _is_utf8(name) else topic
 
 
 def _is_utf8(name: bytes) -> bool:

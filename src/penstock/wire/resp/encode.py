@@ -16,6 +16,8 @@ that stand between them.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
+from penstock.wire.resp.names import name_of
+
 __all__ = [
     "Protocol",
     "Value",
@@ -133,6 +135,7 @@ def value(item: Value, protocol: Protocol) -> bytes:
 
 def messages(topic: bytes, payloads: Sequence[bytes], protocol: Protocol) -> bytes:
     """Encode deliveries to a subscriber of ``topic``."""
+    topic = name_of(topic)
     head = b"%b3\r\n$7\r\nmessage\r\n$%d\r\n%b\r\n$"
     return _deliveries(head % (_push_sign(protocol), len(topic), topic), payloads)
 
@@ -141,6 +144,7 @@ def pattern_messages(
     pattern: bytes, topic: bytes, payloads: Sequence[bytes], protocol: Protocol
 ) -> bytes:
     """Encode deliveries to a subscriber of ``pattern``, which ``topic`` matches."""
+    topic = name_of(topic)
     head = b"%b4\r\n$8\r\npmessage\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$"
     parts = _push_sign(protocol), len(pattern), pattern, len(topic), topic
     return _deliveries(head % parts, payloads)
