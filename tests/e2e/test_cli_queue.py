@@ -211,6 +211,22 @@ def test_peeking_where_nothing_is_says_so(kit):
 # ── groups
 
 
+def test_a_reader_of_a_fleet_is_one_line_with_its_sums(kit):
+    for number in range(3):
+        kit.client.produce_many(f"fleet/{number}", [b"x"] * (number + 1))
+        kit.client.create_group(f"fleet/{number}", "archive", reader=True)
+        kit.client.create_group(f"fleet/{number}", "work")
+    kit.client.create_group("fleet/2", "once", reader=True)
+    rows = [line.split() for line in kit.say("groups", "list").splitlines()[1:]]
+    assert [row for row in rows if "archive" in row] == [
+        ["(3", "topics)", "archive", "6", "0", "0", "0", "reader"]
+    ]
+    assert [row[0] for row in rows if "work" in row] == ["fleet/0", "fleet/1", "fleet/2"]
+    assert [row[0] for row in rows if "once" in row] == ["fleet/2"]
+    every = kit.say("groups", "list", "--each").splitlines()[1:]
+    assert len(every) == len(kit.ask("groups", "list")) == 7
+
+
 def test_groups_are_listed_with_what_they_have_not_done(kit):
     kit.client.produce_many("mail", [b"x"] * 5)
     kit.client.nack(kit.client.poll("mail", "send", max=2), delay_s=60)

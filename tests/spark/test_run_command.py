@@ -69,6 +69,7 @@ def test_a_job_that_fails_says_why_once_and_nothing_else(servers, tmp_path):
     said = done.stderr.splitlines()
     assert said[0] == "Starting Spark ..."
     assert said[1].startswith("Spark ")
-    assert said[2].startswith("penstock: quarantine failed: ")
-    assert "signed" in said[2]
+    assert said[2].startswith("quarantine is running")
+    assert said[3].startswith("penstock: quarantine failed: ")
+    assert "signed" in said[3]
     assert "Traceback" not in done.stderr

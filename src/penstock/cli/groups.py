@@ -3,8 +3,9 @@
 A place in a topic is an end (``earliest``, ``latest``), an offset, or a time.
 """
 
+from collections import Counter
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -95,14 +96,40 @@ def _fields(settings: dict[str, Any]) -> dict[str, Any]:
 
 @groups.command(name="list", context_settings=CONTEXT)
 @click.argument("topic", required=False)
+@click.option(
+    "--each", "is_each", is_flag=True, help="Give every topic of a reader a line of its own."
+)
 @json_option
 @administered
 @stale_option
-def list_groups(topic: str | None, as_json: bool, broker: Administration) -> None:
-    """List the groups of TOPIC, or of all topics."""
+def list_groups(topic: str | None, *, is_each: bool, as_json: bool, broker: Administration) -> None:
+    """List the groups of TOPIC, or of all topics.
+
+    A reader, such as a Spark query, has a group on every topic it reads. Those are one line, with
+    their sums; --each shows them all, and so does --json.
+    """
     after = {"after_topic": "topic", "after_group": "group"}
     found = list(broker.pages("/groups", "groups", after=after, topic=topic))
-    say(found, _table(found), as_json=as_json)
+    say(found, _table(found if is_each else _summed(found)), as_json=as_json)
+
+
+_SUMS: Final = ("lag", "in_flight", "returned", "delayed", "dead_letters")
+
+
+def _summed(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Make one of all groups of a reader, where its first one is; others stay as they are."""
+    topics = Counter(group["group"] for group in found if group["reader"])
+    lines: dict[tuple[str, str], dict[str, Any]] = {}
+    for group in found:
+        count = topics[group["group"]] if group["reader"] else 1
+        key = (group["group"], "" if count > 1 else group["topic"])
+        line = lines.get(key)
+        if line is None:
+            name = f"({count:,} topics)" if count > 1 else group["topic"]
+            lines[key] = {**group, "topic": name}
+        else:
+            line |= {name: line[name] + group[name] for name in _SUMS}
+    return list(lines.values())
 
 
 def _table(found: list[dict[str, Any]]) -> str:

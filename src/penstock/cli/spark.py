@@ -12,6 +12,7 @@ SUBCOMMANDS: Final = {
     "cluster": ("penstock.cli.spark_cluster:cluster", "Run a cluster of Spark's on this machine."),
     "demo": ("penstock.cli.spark_demo:demo", "Show it all at work, and draw a report."),
     "doctor": ("penstock.cli.spark_doctor:doctor", "Say what Spark needs, and what is missing."),
+    "files": ("penstock.cli.spark_files:files", "List the files that are an archive now."),
     "run": ("penstock.cli.spark_run:run", "Run a pipeline by its name."),
     "sinks": ("penstock.cli.sinks:sinks", "List what tables were written to topics; forget one."),
 }

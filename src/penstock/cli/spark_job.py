@@ -59,6 +59,7 @@ def execute(
             told = {"say": display.say} if found.says else {}
             done = _explained(found.name, found.run, spark, **options, **told)
             if done is not None and not isinstance(done, Outcome):
+                java.write(f"{found.name} is running; Ctrl-C ends it after the current batch")
                 done = _followed(found, done, display)
     finally:
         java.write = java.say
