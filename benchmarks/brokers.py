@@ -174,7 +174,8 @@ class PenstockBroker(Broker):
         try:
             urllib.request.urlopen(request, timeout=10).close()
         except urllib.error.HTTPError as error:
-            said = error.read().decode(errors="replace")[:200]
+            with error:
+                said = error.read().decode(errors="replace")[:200]
             raise BrokerError(f"the key was refused: {error} {said}") from error
 
 

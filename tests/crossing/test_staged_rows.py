@@ -93,8 +93,9 @@ def test_no_page_shows_staged_rows(broker):
         listed = ("/topics", "/topics?prefix=$stage/", "/queues", "/queues?prefix=$stage/")
         shown = [page(broker, path) for path in (*listed, "/metrics")]
         assert not any("$stage" in text for text in shown)
-        with pytest.raises(urllib.error.HTTPError, match="404"):
+        with pytest.raises(urllib.error.HTTPError, match="404") as refused:
             page(broker, f"/topics/{STAGE}")
+        refused.value.close()
         assert "penstock_staged_parts 1.0" in shown[-1]
         client.commit_stage("s", 0, [("p", 1)])
         assert json.loads(page(broker, "/topics/t"))["messages"][0]["payload"]

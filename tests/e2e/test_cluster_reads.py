@@ -41,7 +41,8 @@ def page(ground, number, query=""):
         with urllib.request.urlopen(url, timeout=30) as answer:
             return answer.status
     except urllib.error.HTTPError as refusal:
-        return refusal.code
+        with refusal:
+            return refusal.code
 
 
 async def end_offset(ground, number, *, stale):

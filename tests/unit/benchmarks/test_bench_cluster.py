@@ -1,5 +1,7 @@
 """Three nodes are measured as they are: real processes, each load once, nothing carried over."""
 
+import shutil
+
 import pytest
 from benchmarks.brokers import BrokerError
 from benchmarks.cluster import LOADS, SINGLE, Findings, earlier, figures_of, main, run_load
@@ -45,6 +47,9 @@ def test_single_wants_to_know_what_to_compare_with(capsys) -> None:
     assert "--earlier" in capsys.readouterr().err
 
 
+@pytest.mark.skipif(
+    not (shutil.which("gcc") or shutil.which("cc")), reason="the generator is a C program"
+)
 def test_a_load_is_put_on_three_nodes_and_its_cost_is_told(tmp_path) -> None:
     found = Findings()
     with Trio.running(tmp_path) as trio:
