@@ -35,7 +35,12 @@ class Peer:
         self._bytes = connection.makefile("rb")
 
     def read(self):
-        """The next request; None when the client has nothing more to say."""
+        """The next request; None when the client has nothing more to say. Pings are answered."""
+        while (request := self._read()) is not None and request.HasField("ping"):
+            self.say(request, ok=wire.Ok())
+        return request
+
+    def _read(self):
         length = self._bytes.read(4)
         if len(length) < 4:
             return None

@@ -259,7 +259,13 @@ def pushed(lease, offset, payload=b"", ts_ms=1):
 
 
 def calls(data):
-    return [(event.kind, event.message) for event in ServerMachine().receive(data)]
+    """What is asked for, pings aside."""
+    events = ServerMachine().receive(data)
+    return [(event.kind, event.message) for event in events if event.kind != "ping"]
+
+
+def kinds(data):
+    return [event.kind for event in ServerMachine().receive(data)]
 
 
 def settled(push):
@@ -269,14 +275,51 @@ def settled(push):
     ]
 
 
-def test_a_connection_begins_with_the_subscription(push):
-    push.connected()
-    assert [kind for kind, _ in calls(push.data_to_send())] == ["subscribe"]
+def test_a_connection_begins_with_a_ping_and_the_subscription(push):
+    push.connected(0.0)
+    assert kinds(push.data_to_send()) == ["ping", "subscribe"]
     assert push.data_to_send() == b""
 
 
+def test_quiet_broker_is_asked_whether_it_is_there_and_left_if_it_is_not(push):
+    push.connected(0.0)
+    push.data_to_send()
+    assert push.receive(encode.ok_run(1, [1]), 1.0) == []
+    push.check()
+    push.tick(3.9)
+    assert push.data_to_send() == b"", "not yet"
+    push.tick(4.0)
+    assert kinds(push.data_to_send()) == ["ping"]
+    push.tick(7.9)
+    assert len(push.receive(pushed(1, 10), 7.95)) == 1, "any word is an answer"
+    push.tick(11.0)
+    assert kinds(push.data_to_send()) == ["ping"]
+    with pytest.raises(ConnectionLostError, match="does not answer"):
+        push.tick(15.0)
+
+
+def test_broker_that_never_says_a_word_is_left(push):
+    push.connected(0.0)
+    push.data_to_send()
+    push.tick(3.9)
+    with pytest.raises(ConnectionLostError):
+        push.tick(4.0)
+
+
+def test_broker_that_knows_no_pings_is_not_asked_again(push):
+    push.connected(0.0)
+    push.data_to_send()
+    assert push.receive(encode.error("bad_request", "a request of no known kind"), 1.0) == []
+    push.check()
+    push.tick(1_000.0)
+    assert push.data_to_send() == b""
+    push.receive(encode.error("not_leader", "no"), 1_001.0)
+    with pytest.raises(NotLeaderError):
+        push.check()
+
+
 def test_what_is_done_is_told_together(push):
-    jobs = push.receive(pushed(1, 10) + pushed(2, 11) + pushed(3, 12) + pushed(4, 13))
+    jobs = push.receive(pushed(1, 10) + pushed(2, 11) + pushed(3, 12) + pushed(4, 13), 0.0)
     assert [(job.topic, job.group, job.offset) for job in jobs[:1]] == [("t", "g", 10)]
     push.succeeded(jobs[0])
     push.succeeded(jobs[2])
@@ -292,9 +335,9 @@ def test_what_is_done_is_told_together(push):
 
 
 def test_a_repetition_of_what_is_in_hand_brings_only_its_lease(push):
-    (job,) = push.receive(pushed(1, 10, b"slow"))
-    push.connected()
-    assert push.receive(pushed(2, 10, b"slow")) == []
+    (job,) = push.receive(pushed(1, 10, b"slow"), 0.0)
+    push.connected(0.0)
+    assert push.receive(pushed(2, 10, b"slow"), 0.0) == []
     push.succeeded(job)
     subscribe, ack = calls(push.data_to_send())
     assert (subscribe[0], list(ack[1].lease_ids)) == ("subscribe", [2])
@@ -302,18 +345,18 @@ def test_a_repetition_of_what_is_in_hand_brings_only_its_lease(push):
 
 def test_what_was_told_last_is_told_again_on_the_next_connection(push):
     """A broker that was killed may not have had it on its disk."""
-    jobs = push.receive(pushed(1, 10) + pushed(2, 11) + pushed(3, 12))
+    jobs = push.receive(pushed(1, 10) + pushed(2, 11) + pushed(3, 12), 0.0)
     push.succeeded(jobs[0])
     push.failed(jobs[1], "tired")
     push.data_to_send()
     push.succeeded(jobs[2])
-    push.connected()
+    push.connected(0.0)
     assert [kind for kind, _ in calls(push.data_to_send())] == [
         "subscribe",
         "ack_many",
         "nack_many",
     ]
-    push.connected()
+    push.connected(0.0)
     _, ack, nack = calls(push.data_to_send())
     assert (list(ack[1].lease_ids), list(nack[1].lease_ids), nack[1].reason) == (
         [1, 3],
@@ -324,25 +367,25 @@ def test_what_was_told_last_is_told_again_on_the_next_connection(push):
 
 def test_no_more_is_told_again_than_may_have_been_lost(push):
     for lease in range(1, 101):
-        (job,) = push.receive(pushed(lease, lease))
+        (job,) = push.receive(pushed(lease, lease), 0.0)
         push.succeeded(job)
         push.data_to_send()
-    push.connected()
+    push.connected(0.0)
     _, ack = calls(push.data_to_send())
     assert list(ack[1].lease_ids) == list(range(93, 101)), "twice the prefetch of 4"
 
 
 def test_a_repetition_of_what_is_done_is_handled_again(push):
-    (job,) = push.receive(pushed(1, 10))
+    (job,) = push.receive(pushed(1, 10), 0.0)
     push.succeeded(job)
-    (again,) = push.receive(pushed(2, 10))
+    (again,) = push.receive(pushed(2, 10), 0.0)
     assert again.lease_id == 2
 
 
 def test_an_offset_of_a_topic_made_anew_is_another_message(push):
     """Nothing may be acknowledged unseen because an older message had the same offset."""
-    (old,) = push.receive(pushed(1, 0, b"old"))
-    (new,) = push.receive(pushed(2, 0, b"new"))
+    (old,) = push.receive(pushed(1, 0, b"old"), 0.0)
+    (new,) = push.receive(pushed(2, 0, b"new"), 0.0)
     push.succeeded(old)
     assert settled(push) == [("ack_many", [1], "")]
     push.succeeded(new)
@@ -351,19 +394,19 @@ def test_an_offset_of_a_topic_made_anew_is_another_message(push):
 
 def test_with_auto_nothing_is_told_and_nothing_is_held_back():
     push = PushSession(requests.subscribe("t", "g", 4, ack_mode="auto"))
-    (job,) = push.receive(pushed(1, 10))
-    assert len(push.receive(pushed(1, 10))) == 1
+    (job,) = push.receive(pushed(1, 10), 0.0)
+    assert len(push.receive(pushed(1, 10), 0.0)) == 1
     push.succeeded(job)
     push.failed(job, "")
     assert (push.unsent, push.data_to_send()) == (0, b"")
 
 
 def test_what_is_no_push_ends_the_connection_after_what_came_before_it(push):
-    assert len(push.receive(pushed(1, 10) + encode.error("not_leader", "no"))) == 1
+    assert len(push.receive(pushed(1, 10) + encode.error("not_leader", "no"), 0.0)) == 1
     with pytest.raises(NotLeaderError):
         push.check()
-    push.connected()
+    push.connected(0.0)
     push.check()
-    push.receive(encode.produced(1))
+    push.receive(encode.produced(1), 0.0)
     with pytest.raises(BrokerProtocolError):
         push.check()

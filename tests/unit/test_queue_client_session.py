@@ -270,6 +270,70 @@ def test_a_poll_that_waits_is_no_sign_of_death(session):
     assert session.tick(65.0) is True
 
 
+def answered_once(session, now=0.0):
+    """A session whose broker is known to answer out of order."""
+    call = produce(session, now=now)
+    session.data_to_send(now)
+    session.receive(encode.produced(0, call.number), now)
+    return session
+
+
+def test_broker_that_is_silent_while_answers_are_due_is_asked_and_left(session):
+    answered_once(session)
+    poll(session, now=100.0, wait_s=60.0)
+    assert sent(session, 100.0) == ["poll"]
+    assert session.tick(100.9) is False
+    assert not session.has_ping
+    assert session.tick(101.0) is False
+    assert sent(session, 101.0) == ["ping"]
+    assert session.tick(103.9) is False
+    assert session.tick(104.1) is True, "long before the poll is over"
+
+
+def test_answer_to_a_ping_is_a_sign_of_life_and_nothing_else(session):
+    answered_once(session)
+    call = poll(session, now=100.0, wait_s=60.0)
+    session.data_to_send(100.0)
+    session.tick(101.0)
+    (ping,) = ServerMachine().receive(session.data_to_send(101.0))
+    session.receive(encode.ok_run(1, [ping.request_id]), 101.5)
+    assert not call.is_done
+    assert session.tick(102.4) is False
+    assert not session.has_ping
+    session.tick(102.5)
+    assert session.has_ping
+
+
+def test_large_request_on_a_slow_line_gets_its_time():
+    session = answered_once(Session(1_000.0))
+    produce(session, bytes(1 << 20), now=100.0)
+    session.data_to_send(100.0)
+    session.tick(101.0)
+    assert session.tick(104.0 + 7.9) is False
+    assert session.tick(104.0 + 8.1) is True
+
+
+def test_broker_that_answers_in_order_is_not_judged_by_a_ping_behind_a_poll(session):
+    call = produce(session)
+    session.data_to_send(0.0)
+    session.receive(encode.produced(0), 0.0)
+    assert call.is_done
+    poll(session, now=1.0, wait_s=60.0)
+    session.data_to_send(1.0)
+    assert session.tick(30.0) is False
+    assert not session.has_ping
+
+
+def test_ping_of_a_lost_connection_is_not_sent_on_the_next(session):
+    answered_once(session)
+    produce(session, b"again", now=100.0)
+    session.data_to_send(100.0)
+    session.tick(101.0)
+    session.disconnected(lost())
+    session.connected(102.0)
+    assert sent(session, 102.0) == [b"again"]
+
+
 def test_a_connection_at_rest_is_not_dead(session):
     call = produce(session)
     session.data_to_send(0.0)

@@ -12,7 +12,13 @@ from typing import Any, TypeVar, cast
 
 from penstock.client.dial import unreachable
 from penstock.client.errors import ClientError, ConnectionLostError
-from penstock.client.queue.lines import connect_timeout_s, connection_lost, keep_alive
+from penstock.client.queue.heartbeat import LOOK_S
+from penstock.client.queue.lines import (
+    broker_silent,
+    connect_timeout_s,
+    connection_lost,
+    keep_alive,
+)
 from penstock.client.queue.plans import Begin, Pause, Plan
 from penstock.client.queue.route import Route
 from penstock.client.queue.session import Call, Session
@@ -123,13 +129,18 @@ class AsyncLink(asyncio.Protocol):
     def _look(self) -> None:
         """Give up what takes too long, and look again for as long as anything is under way."""
         self._clock = None
-        if self._session.tick(self._loop.time()) and self._transport is not None:
+        is_dead = self._session.tick(self._loop.time())
+        if is_dead and self._transport is not None:
+            self._trouble = self._trouble or broker_silent()
             self._transport.abort()
+        elif self._transport is not None and self._session.has_ping:
+            self._transport.write(self._session.data_to_send(self._loop.time()))
         self._start_clock()
 
     def _start_clock(self) -> None:
         if self._clock is None and not self._session.is_idle:
-            self._clock = self._loop.call_later(self._session.timeout_s / 8, self._look)
+            pause_s = min(self._session.timeout_s / 8, LOOK_S)
+            self._clock = self._loop.call_later(pause_s, self._look)
 
     # ── Bytes ─────────────────────────────────────────────────────────────────────────────────
 

@@ -19,6 +19,7 @@ from penstock.client.edge.course import LINGER_S, READ_BYTES
 from penstock.client.edge.inbox import log
 from penstock.client.errors import ClientError
 from penstock.client.handlers import as_awaitable
+from penstock.client.queue.heartbeat import LOOK_S
 from penstock.client.queue.lines import CONNECT_MAX_S, connection_lost, keep_alive
 from penstock.client.queue.push import PushSession
 from penstock.client.queue.reports import (
@@ -168,12 +169,21 @@ class AsyncSubscription:
         """Read until the connection is over."""
         reader, writer = self._streams = await self._dial()
         keep_alive(writer.get_extra_info("socket"))
-        self._session.connected()
+        self._session.connected(self._loop.time())
         self._send()
         while True:
-            await self._read(reader)
+            await self._read_or_look(reader)
             await self._hand_out()
             self._session.check()
+
+    async def _read_or_look(self, reader: asyncio.StreamReader) -> None:
+        """Read; if there is nothing for a while, look whether the broker is there."""
+        try:
+            async with asyncio.timeout(LOOK_S):
+                await self._read(reader)
+        except TimeoutError:
+            self._session.tick(self._loop.time())
+            self._send()
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         try:
@@ -182,7 +192,7 @@ class AsyncSubscription:
             raise connection_lost() from error
         if not data:
             raise connection_lost()
-        jobs = self._session.receive(data)
+        jobs = self._session.receive(data, self._loop.time())
         if jobs:
             self._route.succeeded()
         self._arrived += jobs

@@ -1,8 +1,8 @@
 """What all connections of the queue protocol have in common, blocking or not.
 
 A connection on which nothing is said for hours is the normal state of a subscription to a quiet
-topic, and the protocol has no ping. The system asks the other end instead whether it is still there
-(TCP keep-alive), so that one whose machine lost its power is not waited for until the end of days.
+topic. Whether the other end is still there is asked by pings (``heartbeat``), and, for brokers that
+know none, by the system (TCP keep-alive).
 """
 
 import socket
@@ -11,14 +11,15 @@ from typing import Final
 
 from penstock.client.errors import ConnectionLostError
 
-__all__ = ["connect_timeout_s", "connection_lost", "keep_alive", "keep_watch"]
+__all__ = ["broker_silent", "connect_timeout_s", "connection_lost", "keep_alive", "keep_watch"]
 
-KEEP_ALIVE_IDLE_S: Final = 20
-KEEP_ALIVE_INTERVAL_S: Final = 5
+KEEP_ALIVE_IDLE_S: Final = 10
+KEEP_ALIVE_INTERVAL_S: Final = 2
 KEEP_ALIVE_COUNT: Final = 4
 """After so many questions without an answer the connection is given up."""
 
-CONNECT_MAX_S: Final = 5.0
+CONNECT_MAX_S: Final = 3.0
+"""Time for a second packet, should the first get lost; then another address is tried."""
 
 
 def connect_timeout_s(timeout_s: float) -> float:
@@ -41,6 +42,13 @@ def keep_watch(connection: socket.socket, timeout_s: float) -> None:
     seconds, rest = divmod(timeout_s / 2, 1)
     limit = struct.pack("ll", int(seconds), int(rest * 1_000_000))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+
+
+def broker_silent() -> ConnectionLostError:
+    """The other end does not answer pings."""
+    return ConnectionLostError(
+        "the broker does not answer any more", "is its machine up, and the network between?"
+    )
 
 
 def connection_lost() -> ConnectionLostError:

@@ -22,7 +22,13 @@ from typing import Any, TypeVar
 from penstock.client.dial import dial
 from penstock.client.edge.course import LINGER_S, READ_BYTES
 from penstock.client.errors import ClientError, ConnectionLostError
-from penstock.client.queue.lines import connect_timeout_s, connection_lost, keep_watch
+from penstock.client.queue.heartbeat import LOOK_S
+from penstock.client.queue.lines import (
+    broker_silent,
+    connect_timeout_s,
+    connection_lost,
+    keep_watch,
+)
 from penstock.client.queue.plans import Begin, Pause, Plan
 from penstock.client.queue.route import Route
 from penstock.client.queue.session import Call, Session
@@ -42,6 +48,8 @@ class Link:
         self._sending = threading.Lock()
         self._wanted = threading.Condition(self._lock)
         self._socket: socket.socket | None = None
+        self._is_silent = False
+        """Whether we have left the connection because the broker does not answer."""
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="penstock-queue", daemon=True)
 
@@ -96,7 +104,7 @@ class Link:
             if call.is_done:
                 return call.result()
             call.when_done = arrived.release
-        while not arrived.acquire(timeout=self._session.timeout_s / 8):
+        while not arrived.acquire(timeout=min(self._session.timeout_s / 8, LOOK_S)):
             self._look()
         return call.result()
 
@@ -131,7 +139,11 @@ class Link:
     def _look(self) -> None:
         with self._lock:
             if self._session.tick(monotonic()):
+                self._is_silent = True
                 self._shut_down()
+            has_ping = self._session.has_ping
+        if has_ping and not self._sending.locked():  # else bytes are under way, and are waited for
+            self._send()
 
     # ── Bytes ─────────────────────────────────────────────────────────────────────────────────
 
@@ -181,6 +193,7 @@ class Link:
         keep_watch(connection, self._session.timeout_s)
         with self._lock:
             self._session.connected(monotonic())
+            self._is_silent = False
             self._socket = connection
 
     def _converse(self) -> None:
@@ -192,7 +205,7 @@ class Link:
             except OSError as error:
                 raise connection_lost() from error
             if not data:
-                raise connection_lost()
+                raise broker_silent() if self._is_silent else connection_lost()
             with self._lock:
                 self._session.receive(data, monotonic())
             self._route.succeeded()

@@ -14,23 +14,32 @@ the last one may be lost, too: nothing says that the broker had it on its disk. 
 more than ``prefetch`` beyond what was settled, and writes that down in order, so only the last
 results can be missing. Those are told again; where they were known, the leases are over, and
 nothing happens. If the job has come to somebody else by then it is done twice, as with every queue.
+
+**A quiet topic, or a dead broker?** A ping goes before the subscription. A broker that answers it
+goes on answering pings on the push connection, and is left if it stops to (``heartbeat``); one that
+refuses it is asked no more.
 """
 
 from collections import defaultdict, deque
 from typing import TypeAlias
 
-from penstock.client.errors import BrokerProtocolError, ClientError
+from penstock.client.errors import BadRequestError, BrokerProtocolError, ClientError
 from penstock.client.queue import requests
 from penstock.client.queue.frames import FrameReader
+from penstock.client.queue.heartbeat import PUSH_PACE, Heartbeat, ping
+from penstock.client.queue.lines import broker_silent
 from penstock.client.queue.session import refusal
 from penstock.client.queue.values import Job
 from penstock.wire.queue import encode
-from penstock.wire.queue._generated.queue_pb2 import Request, Response
+from penstock.wire.queue._generated.queue_pb2 import Error, Request, Response
 
 __all__ = ["PushSession"]
 
 REASON_LENGTH_MAX = 1_000
 """Characters of an exception's text that go along with a nack."""
+
+PING_NUMBER = 1
+"""The request id of all pings: nothing else on such a connection has one."""
 
 _Result: TypeAlias = tuple[int, str | None]
 """A lease, and why the job under it failed; None if it is done."""
@@ -49,6 +58,11 @@ class PushSession:
         self._reader = FrameReader()
         self._farewell: ClientError | None = None
         self._begins = False
+        self._heartbeat = Heartbeat(PUSH_PACE)
+        self._ping = b""
+        """A ping that is to be sent."""
+        self._is_first_ping_due = False
+        """Whether the answer that tells whether the broker knows pings is yet to come."""
         self._in_hand: dict[int, Job] = {}
         """By offset: what a handler has, with the lease it has now."""
         self._results: list[_Result] = []
@@ -61,16 +75,27 @@ class PushSession:
         """How many results wait to be sent."""
         return len(self._results)
 
-    def connected(self) -> None:
+    def connected(self, now: float) -> None:
         """Begin on a fresh connection."""
         self._reader = FrameReader()
         self._farewell = None
-        self._begins = True
+        self._begins = self._is_first_ping_due = True
+        self._heartbeat.is_known = True  # the first ping is answered in any case
+        self._heartbeat.heard(now)
+        self._heartbeat.asked(now)
         self._results[:0] = self._told
         self._told.clear()
 
-    def receive(self, data: bytes) -> list[Job]:
+    def tick(self, now: float) -> None:
+        """Have a ping sent if it is time; raises a ClientError if the broker is gone."""
+        if self._heartbeat.is_dead(now):
+            raise broker_silent()
+        if self._heartbeat.is_due(now):
+            self._ping = ping(PING_NUMBER)
+
+    def receive(self, data: bytes, now: float) -> list[Job]:
         """Take what the broker sent; return what is for a handler, and then ``check``."""
+        self._heartbeat.heard(now)
         jobs: list[Job] = []
         for response in self._reader.receive(data):
             jobs += self._pushed(response)
@@ -80,12 +105,20 @@ class PushSession:
         kind = response.WhichOneof("kind")
         if kind == "polled":
             return requests.jobs_of(response.polled, self.topic, self.group)
-        if kind == "error":
+        if kind == "ok" and response.request_id == PING_NUMBER:
+            self._is_first_ping_due = False
+        elif kind == "error" and self._is_refused_ping(response.error):
+            self._is_first_ping_due = self._heartbeat.is_known = False
+        elif kind == "error":
             self._farewell = refusal(response.error)
         else:
             said = kind or "nothing"
             self._farewell = BrokerProtocolError(f"the broker pushed {said} instead of messages")
         return []
+
+    def _is_refused_ping(self, error: Error) -> bool:
+        """Whether a broker knows no pings, and says so."""
+        return self._is_first_ping_due and error.code == BadRequestError.code
 
     def check(self) -> None:
         """Raise what the broker said instead of messages, if it did: leave this connection.
@@ -119,8 +152,11 @@ class PushSession:
 
     def data_to_send(self) -> bytes:
         """Hand over what must be sent next, on a connection that is open."""
-        parts = [self._subscribe] if self._begins else []
+        parts = [ping(PING_NUMBER), self._subscribe] if self._begins else []
         self._begins = False
+        if self._ping:
+            parts.append(self._ping)
+            self._ping = b""
         leases: defaultdict[str | None, list[int]] = defaultdict(list)
         for lease, reason in self._results:
             leases[reason].append(lease)

@@ -22,9 +22,9 @@ given up stays in the line until it is answered.
 nodes are up (``no_quorum``), it may yet be done: it is asked again if it repeats.
 
 **Time.** A call fails when ``timeout_s`` have passed (and what the broker may take by right, as the
-wait of a poll), whatever happened meanwhile; the error tells the last trouble there was. After half
-of that without a byte from the broker the connection is taken for dead, which leaves the other half
-for another one.
+wait of a poll), whatever happened meanwhile; the error tells the last trouble there was. A broker
+that says nothing while answers are due is asked whether it is there (``heartbeat``), and left if it
+does not answer; in any case after half of the time, which leaves the other half for another one.
 """
 
 import copy
@@ -42,6 +42,7 @@ from penstock.client.errors import (
 )
 from penstock.client.queue.checks import check_timeout
 from penstock.client.queue.frames import FrameReader
+from penstock.client.queue.heartbeat import CALL_PACE, Heartbeat, ping
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated.queue_pb2 import Error, Request, Response
 
@@ -134,6 +135,9 @@ class Session:
         self._reader = FrameReader()
         self._last_number = 0
         self._heard_at = 0.0
+        self._heartbeat = Heartbeat(CALL_PACE)
+        self._ping = b""
+        """A ping that is to be sent."""
         self._trouble: ClientError | None = None
         """What was wrong with the last connection; None once the broker has answered."""
         self._waiting: list[Call[Any]] = []
@@ -142,8 +146,13 @@ class Session:
 
     @property
     def is_wanting(self) -> bool:
-        """Whether anything is to be sent."""
+        """Whether a connection is needed."""
         return bool(self._waiting)
+
+    @property
+    def has_ping(self) -> bool:
+        """Whether a ping is to be sent."""
+        return bool(self._ping)
 
     @property
     def is_idle(self) -> bool:
@@ -171,7 +180,17 @@ class Session:
                 if call.deadline <= now:
                     call.fail(self._too_late())
         self._waiting = [call for call in self._waiting if not call.is_done]
-        return is_silent and is_overdue
+        return (is_silent and is_overdue) or self._is_dead(now)
+
+    def _is_dead(self, now: float) -> bool:
+        """Whether the broker did not answer a ping; send one if it is time."""
+        due = [call for call in self._in_flight.values() if not call.is_done]
+        if not due:
+            return False
+        if self._heartbeat.is_due(now):
+            self._last_number += 1
+            self._ping = ping(self._last_number)
+        return self._heartbeat.is_dead(now, sum([len(call.frame) for call in due]))
 
     def _too_late(self) -> ClientError:
         if self._trouble is not None:
@@ -195,6 +214,8 @@ class Session:
         """Begin on a fresh connection."""
         self._reader = FrameReader()
         self._heard_at = now
+        self._heartbeat.heard(now)
+        self._ping = b""
 
     def disconnected(self, error: ClientError) -> None:
         """The connection, or an attempt to make one, failed: calls go back into the line."""
@@ -214,10 +235,13 @@ class Session:
     def data_to_send(self, now: float) -> bytes:
         """Hand over what must be sent next, on a connection that is open."""
         waiting, self._waiting = self._waiting, []
+        asked, self._ping = self._ping, b""
+        if waiting and not self._in_flight:
+            self._heartbeat.expects(now)
         for call in waiting:
             call.overdue_at = now + self._patience_s + call.grace_s
             self._in_flight[call.number] = call
-        return b"".join([call.frame for call in waiting])
+        return b"".join([asked, *(call.frame for call in waiting)])
 
     def receive(self, data: bytes, now: float) -> None:
         """Take what the broker sent. ``ClientError``: leave this connection.
@@ -225,6 +249,7 @@ class Session:
         If it is a ``NotLeaderError``, its address is where to go.
         """
         self._heard_at = now
+        self._heartbeat.heard(now)
         moved: ClientError | None = None
         for response in self._reader.receive(data):
             kind = response.WhichOneof("kind") or ""
@@ -244,6 +269,7 @@ class Session:
         """Whom this answers, if that is still known."""
         number = response.request_id
         if number:
+            self._heartbeat.is_known = True  # it answers out of order
             return self._in_flight.pop(number, None)
         if not self._in_flight:
             raise _out_of_place("an answer to nothing")

@@ -39,6 +39,7 @@ from penstock.client.edge.course import LINGER_S, READ_BYTES
 from penstock.client.edge.inbox import log
 from penstock.client.errors import ClientError
 from penstock.client.handlers import check_result
+from penstock.client.queue.heartbeat import LOOK_S
 from penstock.client.queue.lines import CONNECT_MAX_S, connection_lost, keep_watch
 from penstock.client.queue.push import PushSession
 from penstock.client.queue.reports import (
@@ -186,17 +187,21 @@ class Subscription:
         keep_watch(connection, 2 * CONNECT_MAX_S)
         with self._lock:
             self._socket = connection
-            self._session.connected()
+            self._session.connected(monotonic())
         self._send()
         while self._is_ready(connection):
             self._read(connection)
 
     def _is_ready(self, connection: socket.socket) -> bool:
-        """Wait for the broker; false if the application was first."""
+        """Wait for the broker, and look whether it is there; false if the application was first."""
         poll = select.poll()
         poll.register(connection, select.POLLIN)
         poll.register(self._wake, select.POLLIN)
-        return self._wake.fileno() not in dict(poll.poll())
+        while not (ready := dict(poll.poll(LOOK_S * 1000))):
+            with self._lock:
+                self._session.tick(monotonic())
+            self._send()
+        return self._wake.fileno() not in ready
 
     def _read(self, connection: socket.socket) -> None:
         try:
@@ -206,7 +211,7 @@ class Subscription:
         if not data:
             raise connection_lost()
         with self._lock:
-            jobs = self._session.receive(data)
+            jobs = self._session.receive(data, monotonic())
         if jobs:
             self._route.succeeded()
         for job in jobs:
