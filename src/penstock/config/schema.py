@@ -462,6 +462,13 @@ class Resp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             flag="--redis-replay",
         ),
     ] = False
+    allow_flush: Annotated[
+        bool,
+        _text(
+            "Whether FLUSHALL and FLUSHDB may delete the topics of all protocols, save those that"
+            " demand signatures."
+        ),
+    ] = False
     password: Annotated[
         str,
         _text(
@@ -473,7 +480,8 @@ class Resp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def __repr__(self) -> str:
         """Keep the password out of logs and tracebacks."""
         shown = "(hidden)" if self.password else ""
-        return f"Resp(replay={self.replay}, password={shown!r})"
+        flags = f"replay={self.replay}, allow_flush={self.allow_flush}"
+        return f"Resp({flags}, password={shown!r})"
 
 
 class Log(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,6 +12,8 @@
 ``greeting``       PING, HELLO, AUTH and other commands about the connection
 ``clients``        CLIENT
 ``introspection``  COMMAND, INFO
+``keys``           DEL, EXISTS, EXPIRE and what else makes sense for topics
+``transactions``   MULTI, EXEC
 ``streams``        the X commands, with ``stream_…`` and ``fields`` behind them
 ``queue``          PUSH, PULL
 ``outbox``         what waits to be written

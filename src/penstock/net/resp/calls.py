@@ -27,6 +27,9 @@ class Call:
 
     __slots__ = ("answer", "args", "connection", "now_ms", "tails")
 
+    may_block = True
+    """Whether it may wait for something to come: not within a transaction."""
+
     def __init__(
         self, connection: "RespConnection", args: list[bytes], tails: list[bytes], now_ms: int
     ) -> None:

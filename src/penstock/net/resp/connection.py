@@ -25,12 +25,11 @@ own keep-alive finds the dead.
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.limits import KIB
 from penstock.net.connection import Connection
 from penstock.net.hub import Hub
-from penstock.net.resp import transactions
 from penstock.net.resp.calls import Call, Spec
 from penstock.net.resp.commands import COMMANDS
 from penstock.net.resp.confirming import Reads
@@ -43,6 +42,9 @@ from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp.events import Command, Event, Violation
 from penstock.wire.resp.names import topic_of
 from penstock.wire.resp.server import ServerMachine
+
+if TYPE_CHECKING:
+    from penstock.net.resp.transactions import Transaction
 
 __all__ = ["RespConnection"]
 
@@ -80,13 +82,13 @@ class RespConnection(Connection):
         "client_name",
         "hub",
         "is_authenticated",
-        "is_in_transaction",
         "library",
         "number",
         "protocol",
         "reads",
         "replies",
         "subscriptions",
+        "transaction",
     )
 
     outbox: RespOutbox
@@ -121,8 +123,8 @@ class RespConnection(Connection):
         self.is_authenticated = not hub.config.resp.password
         machine.is_trusted = self.is_authenticated
         self._is_limited = not self.is_authenticated
-        self.is_in_transaction = False
-        """Whether it said MULTI: nothing is carried out until it says EXEC."""
+        self.transaction: Transaction | None = None
+        """What was queued since it said MULTI; None if it did not."""
         hub.counters.clients_connected += 1
         _keep_alive(transport)
         self.file(accepted_at + hub.limits.connect_timeout_s)
@@ -172,7 +174,8 @@ class RespConnection(Connection):
                         self.reads.last = singles[-1]
                     events[position : position + 1] = singles
                     event = events[position]
-                if spec is not None and spec.is_read and not self.reads.may_run(events[-1]):
+                is_read = spec is not None and spec.is_read and self.transaction is None
+                if is_read and not self.reads.may_run(events[-1]):
                     self._hold(events[position:])
                     return
             position += 1
@@ -200,13 +203,25 @@ class RespConnection(Connection):
         self.replies.open(call)
         chosen = spec.chosen(args) if spec else None
         if chosen is None or not chosen.fits(len(args)):
-            call.fail(command_fault(args, spec))
+            self._refuse(call, command_fault(args, spec))
         elif self._may_be_refused and (refusal := self._refusal(args, chosen)):
-            call.fail(refusal)
+            self._refuse(call, refusal)
+        elif self.transaction is not None and self.transaction.queues(args[0]):
+            self.transaction.add(chosen, call)
         else:
-            if chosen.keys[0]:
-                call.args = _with_topics(args, chosen.keys)
-            chosen.handler(call)
+            self.begin(call, chosen)
+
+    def begin(self, call: Call, spec: Spec) -> None:
+        """Run a command that may run."""
+        if spec.keys[0]:
+            call.args = _with_topics(call.args, spec.keys)
+        spec.handler(call)
+
+    def _refuse(self, call: Call, fault: str) -> None:
+        """A command cannot be run, nor the transaction that it should be part of."""
+        if self.transaction is not None:
+            self.transaction.is_broken = True
+        call.fail(fault)
 
     # ── waiting ───────────────────────────────────────────────────────────────────────────────
 
@@ -265,7 +280,7 @@ class RespConnection(Connection):
 
     def forget_authentication(self) -> None:
         """Be the stranger of the beginning again."""
-        self.is_in_transaction = False
+        self.transaction = None
         if self.is_authenticated:
             self._stranger_since = self._hub.monotonic()
         self.is_authenticated = not self._hub.config.resp.password
@@ -274,14 +289,7 @@ class RespConnection(Connection):
 
     def limit(self) -> None:
         """Work out whether all commands are allowed; to be called when that may have changed."""
-        self._is_limited = (
-            not self.is_authenticated or self.is_in_transaction or self._is_listening_only
-        )
-
-    def set_in_transaction(self, *, within: bool) -> None:
-        """A transaction begins, or ends."""
-        self.is_in_transaction = within
-        self.limit()
+        self._is_limited = not self.is_authenticated or self._is_listening_only
 
     @property
     def _is_listening_only(self) -> bool:
@@ -301,8 +309,6 @@ class RespConnection(Connection):
     def _limitation(self, args: list[bytes], spec: Spec) -> str:
         if not self.is_authenticated:
             return "" if "no_auth" in spec.flags else "NOAUTH Authentication required."
-        if self.is_in_transaction:
-            return transactions.refusal(args[0])
         if args[0].upper() in ALLOWED_WHILE_SUBSCRIBED:
             return ""
         return not_while_subscribed(args, COMMANDS[args[0].upper()])

@@ -29,7 +29,6 @@ from penstock.net.resp.faults import publish_fault
 from penstock.net.resp.stream_faults import not_stored
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
-from penstock.wire.resp.names import topic_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -59,7 +58,7 @@ _NOT_AN_INTEGER = "ERR value is not an integer or out of range"
 
 def _push(call: Call) -> None:
     """Give a job to a queue: PUSH queue job. Answers with its number, once it is stored."""
-    hub, topic, jobs = call.connection.hub, PREFIX + topic_of(call.args[1]), call.tails
+    hub, topic, jobs = call.connection.hub, PREFIX + call.args[1], call.tails
     refusal = unsigned_refusal(hub, topic, len(jobs))
     if refusal is not None:
         call.fail(publish_fault(refusal))
@@ -112,10 +111,12 @@ def _pull(call: Call) -> None:
     if isinstance(options, str):
         call.fail(options)
         return
+    if not call.may_block:
+        options = options._replace(block_ms=None)
     hub = call.connection.hub
-    source = _Source(PREFIX + topic_of(call.args[1]), WORKERS)
+    source = _Source(PREFIX + call.args[1], WORKERS)
     if options.group is not None:
-        source = _Source(topic_of(call.args[1]), options.group)
+        source = _Source(call.args[1], options.group)
     fault = topic_fault(source.topic, hub.limits.topic_bytes_max, hub.limits.topic_levels_max)
     refusal = hub.gate.admit_group(*source)
     if refusal is not None:

@@ -188,7 +188,7 @@ def _help(call: Call) -> None:
 
 
 async def _read_group(call: Call) -> bytes:
-    hub, options = call.connection.hub, read_options(call.args)
+    hub, options = call.connection.hub, read_options(call.args, may_block=call.may_block)
     for source in options.sources:
         _check_reader(hub, options, source)
     streams: list[tuple[bytes, list[bytes]]] = []

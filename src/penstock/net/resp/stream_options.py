@@ -265,7 +265,7 @@ class _ReadArguments:
             )
 
 
-def read_options(args: Sequence[bytes]) -> Read:
+def read_options(args: Sequence[bytes], *, may_block: bool = True) -> Read:
     """XREAD [COUNT n] [BLOCK ms] STREAMS key … id …; XREADGROUP has GROUP and NOACK as well."""
     options = _ReadArguments(args)
     position = 1
@@ -289,7 +289,7 @@ def read_options(args: Sequence[bytes]) -> Read:
     return Read(
         sources[:half],
         options.count,
-        options.block_ms,
+        options.block_ms if may_block else None,
         options.group,
         options.consumer,
         options.is_settled,

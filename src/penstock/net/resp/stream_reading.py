@@ -294,7 +294,7 @@ def streams_reply(streams: list[tuple[bytes, list[bytes]]], protocol: encode.Pro
 
 
 async def _read(call: Call) -> bytes:
-    hub, options = call.connection.hub, read_options(call.args)
+    hub, options = call.connection.hub, read_options(call.args, may_block=call.may_block)
     starts = await _starts(hub, options.sources)
     found = await _read_once(hub, starts, options.count_max)
     if not found and options.block_ms is not None:

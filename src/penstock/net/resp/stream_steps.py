@@ -28,6 +28,7 @@ __all__ = [
     "counted",
     "encoded_off_loop",
     "off_loop",
+    "outcome_of",
     "stepwise",
     "submitted",
 ]
@@ -101,6 +102,13 @@ async def submitted(hub: Hub, command: GroupCommand | Trimmed | Erased) -> objec
     """Have a command journaled and applied; what it did. Raises StreamFault if the disk refused."""
     future = _Answer[object](hub)
     hub.pipeline.submit(command, future, durable=True)
+    return await future
+
+
+async def outcome_of(hub: Hub, begin: Callable[[Any], None]) -> object:
+    """Wait for what ``begin`` tells the outlet that it is given. Raises as ``submitted`` does."""
+    future = _Answer[object](hub)
+    begin(future)
     return await future
 
 

@@ -43,7 +43,7 @@ _ADVICE = {
         """,
     _LISTING: "DBSIZE KEYS RANDOMKEY SCAN",
     _STEERED: "CONFIG BGREWRITEAOF BGSAVE LASTSAVE SAVE SHUTDOWN SLOWLOG",
-    _CLUSTERED: "ASKING CLUSTER READONLY READWRITE",
+    _CLUSTERED: "ASKING CLUSTER",
 }
 
 _BY_NAME = {name.encode(): text for text, names in _ADVICE.items() for name in names.split()}
