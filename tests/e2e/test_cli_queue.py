@@ -88,11 +88,19 @@ def test_queues_are_listed_as_a_table_or_as_json(kit):
     kit.say("queue", "create", "post", "--max-messages", "1000")
     lines = kit.say("queue", "list").splitlines()
     assert [cells(line) for line in lines] == [
-        ["TOPIC", "MESSAGES", "GROUPS", "RATE", "LIMITS"],
-        ["mail", "2", "0", "-", "-"],
-        ["post", "0", "0", "-", "1,000 messages"],
+        ["TOPIC", "TO DO", "STORED", "GROUPS", "RATE", "LIMITS"],
+        ["mail", "2", "2", "0", "-", "-"],
+        ["post", "0", "0", "0", "-", "1,000 messages"],
     ]
     assert [row["topic"] for row in kit.ask("queue", "list", "--prefix", "po")] == ["post"]
+
+
+def test_what_is_done_and_still_on_disk_is_listed_as_stored(kit):
+    kit.client.produce_many("mail", [b"a", b"b"])
+    kit.client.ack(kit.client.poll("mail", "send"))
+    kit.client.produce("mail", b"c")
+    (listed,) = kit.ask("queue", "list")
+    assert (listed["messages"], listed["stored"]) == (1, 3)
 
 
 def test_an_empty_list_says_what_to_do(kit):

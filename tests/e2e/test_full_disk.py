@@ -6,7 +6,9 @@ that is a disk that fills up and is then cleared.
 
 import contextlib
 import http.client
+import shlex
 import signal
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -19,7 +21,7 @@ from tests.conformance.wire_client import (
     publish,
     wait_until,
 )
-from tests.e2e.process import BrokerProcess
+from tests.e2e.process import BrokerProcess, serve_command
 from tests.e2e.test_serve import connected
 
 PAYLOAD = b"x" * 100_000
@@ -137,6 +139,21 @@ def test_what_was_acknowledged_before_survives_a_kill_on_a_full_disk(full, start
         for number in range(count):
             away.expect_publish("t", numbered(number), qos=1)
         again.stop()
+
+
+def test_a_start_without_room_ends_and_does_not_say_that_it_tries_again(tmp_path):
+    command = shlex.join(serve_command(tmp_path / "data"))
+    done = subprocess.run(
+        ["bash", "-c", f"ulimit -f 4; exec {command}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "the disk of the data directory is full" in done.stderr
+    assert "Make room on that disk, then start the broker again." in done.stderr
+    assert "by itself" not in done.stderr
 
 
 def test_a_stop_does_not_claim_that_all_is_on_disk_when_it_is_not(start):

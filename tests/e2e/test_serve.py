@@ -1,5 +1,6 @@
 """What ``penstock serve`` says, whom it serves, and what it refuses to begin."""
 
+import json
 import re
 import socket
 import subprocess
@@ -18,10 +19,10 @@ def connected(broker, client_id="", *, port=None, session_present=False, **optio
     return client
 
 
-def refused(command):
-    """Run a broker that is not to start; return what it says. No traceback, status 1."""
+def refused(command, status=1):
+    """Run a broker that is not to start; return what it says. No traceback."""
     result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert result.returncode == 1, result
+    assert result.returncode == status, result
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
     assert result.stderr.startswith("penstock: ")
@@ -69,6 +70,18 @@ def test_a_message_goes_from_one_port_to_another(start):
         subscriber.subscribe(("t", 1))
         publisher.publish_acknowledged("t", b"x")
         subscriber.expect_publish("t", b"x", qos=1)
+
+
+def test_who_connects_and_leaves_is_logged_at_level_debug(start):
+    broker = start("--log-level", "debug")
+    with connected(broker, "pump-7") as client:
+        client.disconnect()
+    broker.stop()
+    lines = [json.loads(line) for line in broker.log_path.read_text().splitlines()]
+    events = {line["event"]: line for line in lines if "peer" in line}
+    assert events["connected"]["protocol"] == "mqtt"
+    assert events["accepted"]["client_id"] == events["disconnected"]["client_id"] == "pump-7"
+    assert len({line["peer"] for line in events.values()}) == 1
 
 
 # ── The weaker promise ────────────────────────────────────────────────────────────────────────
@@ -149,7 +162,7 @@ def test_a_broker_that_could_not_listen_leaves_its_data_usable(start, tmp_path):
 
 def test_listening_to_the_world_takes_a_word_of_consent(tmp_path):
     world = ("--listen", "0.0.0.0:0", "--http-listen", "127.0.0.1:0")
-    said = refused(serve_command(tmp_path / "data", *world, listen=False))
+    said = refused(serve_command(tmp_path / "data", *world, listen=False), status=2)
     assert "--allow-anonymous" in said
     assert not (tmp_path / "data").exists()
 
@@ -165,5 +178,5 @@ def test_with_consent_it_listens_to_the_world_and_says_so(start):
 
 @pytest.mark.parametrize("arguments", [("--set", "limits.inflight=1"), ("--listen", "nonsense")])
 def test_a_wrong_setting_is_refused_before_anything_is_touched(tmp_path, arguments):
-    refused(serve_command(tmp_path / "data", *arguments, listen=False))
+    refused(serve_command(tmp_path / "data", *arguments, listen=False), status=2)
     assert not (tmp_path / "data").exists()

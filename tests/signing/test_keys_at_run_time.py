@@ -121,7 +121,7 @@ def test_rotation_lets_both_keys_work_for_a_while_and_then_the_new_one_alone(sta
     broker = start()
     done(run(broker, "new", "pump"))
     old = signer_of(tmp_path / "pump.key.json")
-    done(run(broker, "rotate", str(old.key_id), "--overlap", "1s", "--force"))
+    done(run(broker, "rotate", str(old.key_id), "--overlap", "1s"))
     new = signer_of(tmp_path / "pump.key.json")
     assert new.key_id != old.key_id
     assert told(broker, new) == ""
@@ -136,7 +136,7 @@ def test_during_the_overlap_the_old_key_works_too(start, run, tmp_path):
     broker = start()
     done(run(broker, "new", "pump"))
     old = signer_of(tmp_path / "pump.key.json")
-    done(run(broker, "rotate", str(old.key_id), "--overlap", "1h", "--force"))
+    done(run(broker, "rotate", str(old.key_id), "--overlap", "1h"))
     assert told(broker, old) == told(broker, signer_of(tmp_path / "pump.key.json")) == ""
 
 

@@ -182,6 +182,7 @@ def _describe(book: "QueueBook", name: bytes) -> dict[str, Any]:
     return {
         "topic": text_of(name),
         "messages": book.messages(name),
+        "stored": info.count if info else 0,
         "bytes": info.bytes if info else 0,
         "first_offset": book.first_offset(name),
         "end_offset": info.next_offset if info else 0,

@@ -27,6 +27,7 @@ from penstock.cli.administration import (
     say,
     yes_option,
 )
+from penstock.cli.cluster_try import try_cluster
 from penstock.cli.columns import columns
 from penstock.cli.connection import CONTEXT
 from penstock.cli.lazy import Group
@@ -68,8 +69,11 @@ def cluster() -> None:
     """Begin, join, look at and change a cluster.
 
     Start each node with --node-id and --peer-listen, run init on one of them, and join on each of
-    the others.
+    the others. To see one first: try.
     """
+
+
+cluster.add_command(try_cluster)
 
 
 # ── Looking ───────────────────────────────────────────────────────────────────────────────────

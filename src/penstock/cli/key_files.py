@@ -1,7 +1,8 @@
 """The files that a device's key is kept in: a header to flash, and JSON for Python.
 
 Both hold the secret. They are made readable for their owner only, and never take the place of
-others unless that was asked for: an overwritten secret is gone for good.
+others unless that was asked for: an overwritten secret is gone for good. Where a key is replaced,
+its own files are set aside under a name with its id, since it stays valid for a while.
 """
 
 import os
@@ -72,10 +73,18 @@ def _c_rows(data: bytes) -> Iterator[str]:
 class KeyFiles:
     """Where the files of one device are to be; made before there is a key to write."""
 
-    def __init__(self, directory: Path, device: str, *, force: bool) -> None:
-        self.paths = (directory / f"{device}_keys.h", directory / f"{device}.key.json")
+    def __init__(
+        self, directory: Path, device: str, *, force: bool, replaced: int | None = None
+    ) -> None:
+        """Check that the files may be written; ``replaced`` is the key whose files may be there."""
+        self.paths = _paths(directory, device)
+        self.set_aside: tuple[Path, ...] = ()
+        """Where the files of the replaced key go."""
         self._force = force
         taken = [path for path in self.paths if os.path.lexists(path)]
+        if taken and replaced is not None and _key_id(self.paths[1]) == replaced:
+            self.set_aside = _paths(directory, f"{device}.{replaced}")
+            taken = [path for path in self.set_aside if os.path.lexists(path)]
         if taken and not force:
             raise PenstockError(
                 f"{taken[0]} is there already, and may hold the only copy of a secret",
@@ -89,9 +98,25 @@ class KeyFiles:
 
     def write(self, key: DeviceKey) -> None:
         """Write both files; OSError if that fails."""
+        for path, aside in zip(self.paths, self.set_aside, strict=False):
+            if os.path.lexists(path):
+                path.rename(aside)
         for path, text in zip(self.paths, (key.header(), key.json()), strict=True):
             if self._force:
                 path.unlink(missing_ok=True)  # a file that stays would keep its mode
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
+
+
+def _paths(directory: Path, name: str) -> tuple[Path, Path]:
+    return directory / f"{name}_keys.h", directory / f"{name}.key.json"
+
+
+def _key_id(path: Path) -> int | None:
+    """The id of the key that a file for Python holds; None if it is no such file."""
+    try:
+        document = msgspec.json.decode(path.read_bytes())
+        return int(document["key_id"])
+    except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError):
+        return None

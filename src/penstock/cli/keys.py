@@ -5,11 +5,13 @@ which knows all others. Without one at hand (``--offline``) the id is drawn at r
 thousand million, two devices will hardly draw the same, and ``keys add`` would refuse the second.
 
 Each command prints text for people or, with ``--json``, what the broker answered and the paths of
-the files that were written. A secret is never in JSON: such output ends up in logs.
+the files that were written. A secret is printed only where that is asked for (``--print-secret``),
+and never in JSON: what is printed stays in logs and on screens, where others can read it.
 """
 
 import secrets
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +72,10 @@ _out_option = click.option(
     help="Where to write the files of the key; here unless given.",
 )
 _force_option = click.option("--force", is_flag=True, help="Overwrite files that are there.")
-_key_id_argument = click.argument("key_id", type=click.IntRange(1, KEY_ID_MAX), metavar="ID")
+_secret_option = click.option(
+    "--print-secret", is_flag=True, help="Print the secret key too; it is in the files anyway."
+)
+_key_argument = click.argument("key", metavar="ID|DEVICE")
 
 
 @click.group(cls=Group, context_settings=CONTEXT)
@@ -91,6 +96,7 @@ def _expiry(key: dict[str, Any]) -> str:
 @_expires_option
 @_out_option
 @_force_option
+@_secret_option
 @click.option("--offline", is_flag=True, help="Ask no broker; print how to register it later.")
 @json_option
 @administered
@@ -101,6 +107,7 @@ def new(
     expires: int | None,
     out: Path,
     force: bool,
+    print_secret: bool,
     offline: bool,
     as_json: bool,
     broker: Administration,
@@ -108,7 +115,7 @@ def new(
     """Make a key for DEVICE (esp32_device unless given) and register it.
 
     Writes DEVICE_keys.h, to be flashed, and DEVICE.key.json, for Python. Both hold the secret key,
-    which is printed too, unless JSON is.
+    and only your user can read them.
     """
     pair = _new_pair()
     _check(device, topics, pair)
@@ -122,7 +129,7 @@ def new(
         )
     key = DeviceKey(device, made["id"], topics, *pair)
     until = _after_registration(expires) if offline else moment(made["expires"])
-    wrote = _hand_out(files, key, until, as_json=as_json)
+    wrote = _hand_out(files, key, until, as_json=as_json, print_secret=print_secret)
     if offline:
         wrote += f"\nNot registered yet. To register it:\n  {made['register']}"
     say(made | {"files": files.names}, wrote, as_json=as_json)
@@ -180,22 +187,32 @@ def _described(key: DeviceKey, until: str) -> str:
         ("public key", key.public_key.hex()),
         ("self-test", "passed: signed and verified"),
     ]
-    return f"{columns(facts)}\n\n{key.c_arrays()}"
+    return columns(facts)
 
 
-def _hand_out(files: KeyFiles, key: DeviceKey, until: str, *, as_json: bool) -> str:
-    """Print the key, then write it: what cannot be written is not lost. Return what was written."""
+def _hand_out(
+    files: KeyFiles, key: DeviceKey, until: str, *, as_json: bool, print_secret: bool
+) -> str:
+    """Print the key and write its files. Return what was written."""
     if not as_json:
         click.echo(_described(key, until))
+    if print_secret and not as_json:
+        click.echo(f"\n{key.c_arrays()}")
     try:
         files.write(key)
     except OSError as error:
-        keep = "" if as_json else "keep what is printed above, or "
         raise PenstockError(
             f"key {key.key_id} was made, but {error.filename} cannot be written: {error.strerror}",
-            f"{keep}penstock keys revoke {key.key_id} and begin anew",
+            f"penstock keys revoke {key.key_id} and begin anew, where there is room",
         ) from error
-    return f"Wrote {' and '.join(files.names)}: secret, readable by you only."
+    wrote = f"Wrote {_listed(files.paths)}. They hold the secret key; only your user can read them."
+    if files.set_aside:
+        wrote += f"\nThe files of the key before are now {_listed(files.set_aside)}."
+    return wrote
+
+
+def _listed(paths: Iterable[Path]) -> str:
+    return " and ".join(map(str, paths))
 
 
 @keys.command(context_settings=CONTEXT)
@@ -254,27 +271,35 @@ def _row(key: dict[str, Any]) -> tuple[str, ...]:
 
 
 @keys.command(context_settings=CONTEXT)
-@_key_id_argument
+@_key_argument
 @json_option
 @administered
-def revoke(key_id: int, as_json: bool, broker: Administration) -> None:
-    """Refuse what is signed with key ID from now on."""
-    key = broker.post(f"/keys/{key_id}/revoke")
-    say(key, f"key {key_id} of {key['device']} is {key['state']}", as_json=as_json)
+def revoke(key: str, as_json: bool, broker: Administration) -> None:
+    """Refuse what is signed with a key from now on.
+
+    It is named by its ID, or by the DEVICE if that has one key.
+    """
+    key_id = _key_id(broker, key)
+    told = broker.post(f"/keys/{key_id}/revoke")
+    say(told, f"key {key_id} of {told['device']} is {told['state']}", as_json=as_json)
 
 
 @keys.command(context_settings=CONTEXT)
-@_key_id_argument
+@_key_argument
 @json_option
 @administered
-def enable(key_id: int, as_json: bool, broker: Administration) -> None:
-    """Put a revoked key ID back in force."""
-    key = broker.post(f"/keys/{key_id}/enable")
-    say(key, f"key {key_id} of {key['device']} is {key['state']}", as_json=as_json)
+def enable(key: str, as_json: bool, broker: Administration) -> None:
+    """Put a revoked key back in force.
+
+    It is named by its ID, or by the DEVICE if that has one key.
+    """
+    key_id = _key_id(broker, key)
+    told = broker.post(f"/keys/{key_id}/enable")
+    say(told, f"key {key_id} of {told['device']} is {told['state']}", as_json=as_json)
 
 
 @keys.command(context_settings=CONTEXT)
-@_key_id_argument
+@_key_argument
 @click.option("--public-key", metavar="HEX", help="Of a pair made elsewhere; else one is made.")
 @click.option(
     "--overlap",
@@ -286,33 +311,38 @@ def enable(key_id: int, as_json: bool, broker: Administration) -> None:
 )
 @_out_option
 @_force_option
+@_secret_option
 @json_option
 @administered
 def rotate(
-    key_id: int,
+    key: str,
     *,
     public_key: str | None,
     overlap: int,
     out: Path,
     force: bool,
+    print_secret: bool,
     as_json: bool,
     broker: Administration,
 ) -> None:
-    """Give the device of key ID a new key.
+    """Give a device a new key.
 
-    The old one stays valid for a while. Writes the files that `penstock keys new` writes, unless
-    --public-key is given.
+    It is the DEVICE, if that has one key, or the device of key ID. The old key stays valid for a
+    while, and its files are set aside as DEVICE.ID_keys.h and DEVICE.ID.key.json. Writes the files
+    that `penstock keys new` writes, unless --public-key is given.
     """
+    key_id = _key_id(broker, key)
     path = f"/keys/{key_id}/rotate"
     if public_key is not None:
         outcome = broker.post(path, public_key=public_key, overlap_s=overlap)
     else:
         pair = _new_pair()
-        files = KeyFiles(out, _device_of(broker, key_id), force=force)
+        files = KeyFiles(out, _device_of(broker, key_id), force=force, replaced=key_id)
         outcome = broker.post(path, public_key=pair.public_key.hex(), overlap_s=overlap)
         made = outcome["key"]
-        key = DeviceKey(made["device"], made["id"], made["topics"], *pair)
-        wrote = _hand_out(files, key, moment(made["expires"]), as_json=as_json)
+        fresh = DeviceKey(made["device"], made["id"], made["topics"], *pair)
+        until = moment(made["expires"])
+        wrote = _hand_out(files, fresh, until, as_json=as_json, print_secret=print_secret)
         outcome["files"] = files.names
         if not as_json:
             click.echo(wrote)
@@ -324,6 +354,20 @@ def _succession(new_key: dict[str, Any], previous: dict[str, Any]) -> str:
         f"key {new_key['id']} of {new_key['device']} is valid now ({_expiry(new_key)}),"
         f" key {previous['id']} until {moment(previous['expires'])}"
     )
+
+
+def _key_id(broker: Administration, key: str) -> int:
+    """The id that was given, or that of the one key of a device which is not replaced yet."""
+    if key.isascii() and key.isdecimal():
+        return int(key)
+    found = [known for known in broker.get("/keys")["keys"] if known["device"] == key]
+    latest = [known["id"] for known in found if not known["successor"]]
+    if len(latest) == 1:
+        return int(latest[0])
+    if not latest:
+        raise PenstockError(f"no key is of the device {key}", "penstock keys list shows all keys")
+    ids = ", ".join(map(str, latest))
+    raise PenstockError(f"{key} has several keys: {ids}", "say which one by its id")
 
 
 def _device_of(broker: Administration, key_id: int) -> str:

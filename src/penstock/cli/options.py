@@ -37,12 +37,24 @@ def configured(command: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         flags = {key.name: _given(parameters.pop(name)) for name, key in _FLAGGED.items()}
         flags |= dict(_setting(text) for text in settings)
-        loaded = load_or_advise(config_file, flags)
+        try:
+            loaded = load_or_advise(config_file, flags)
+        except ConfigProblemsError as error:
+            if all(problem.origin.kind == "flag" for problem in error.problems):
+                raise _WrongFlagsError(str(error)) from error
+            raise
         return command(*arguments, loaded=loaded, **parameters)
 
     for key in reversed(_FLAGGED.values()):  # click lists options from the last applied
         with_loaded = _option(key)(with_loaded)
     return config_file_option(_set_option(with_loaded))
+
+
+class _WrongFlagsError(click.UsageError):
+    """Flags that the loader refuses: in its words, with the exit status of a usage error."""
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"penstock: {self.message}", err=True, file=file)
 
 
 def load_or_advise(file: str | None, flags: Mapping[str, Any]) -> Loaded:

@@ -73,12 +73,14 @@ def _all_queues(broker: Administration, prefix: str | None) -> Iterator[dict[str
 def _table(found: list[dict[str, Any]]) -> str:
     if not found:
         return "nothing is worked on; penstock queue create TOPIC makes a topic for it"
-    return columns([("TOPIC", "MESSAGES", "GROUPS", "RATE", "LIMITS"), *map(_row, found)])
+    head = ("TOPIC", "TO DO", "STORED", "GROUPS", "RATE", "LIMITS")
+    return columns([head, *map(_row, found)])
 
 
 def _row(found: dict[str, Any]) -> tuple[str, ...]:
     name = printable(found["topic"], 400)
-    return name, f"{found['messages']:,}", f"{found['groups']:,}", _rate(found), _limits(found)
+    counts = (f"{found[field]:,}" for field in ("messages", "stored", "groups"))
+    return name, *counts, _rate(found), _limits(found)
 
 
 def _rate(found: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ from penstock.cli.options import configured
 from penstock.cluster.status import NodeState, diagnosis
 from penstock.config.load import Loaded
 from penstock.config.schema import Config
-from penstock.errors import StorageError
+from penstock.errors import StorageError, StorageFull
 from penstock.obs import log
 from penstock.server import Server
 
@@ -44,7 +44,7 @@ async def _serve(config: Config) -> None:
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, stop.set)
     server = Server(config)
-    await server.start()
+    await _start(server)
     _tune_collector()
     click.echo(_greeting(server))
     logger = log.get_logger("serve")
@@ -61,6 +61,15 @@ async def _serve(config: Config) -> None:
     else:
         click.echo("Stopped, but the disk did not take all that was accepted.")
         raise StorageError(_loss(config), "Make room on the disk, and start again.")
+
+
+async def _start(server: Server) -> None:
+    """Start. A broker that runs waits until a full disk has room; one that starts cannot."""
+    try:
+        await server.start()
+    except StorageFull as error:
+        advice = "Make room on that disk, then start the broker again."
+        raise StorageFull(error.message, advice) from error
 
 
 async def _is_replaced(server: Server, stop: asyncio.Event) -> bool:

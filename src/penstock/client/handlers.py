@@ -24,6 +24,7 @@ __all__ = [
     "as_awaitable",
     "check_async_handler",
     "check_blocking_handler",
+    "check_callback",
     "check_result",
 ]
 
@@ -40,6 +41,14 @@ GENERATOR_ADVICE: Final = "remove the `yield`"
 
 class HandlerMismatchError(TypeError):
     """A handler of the other kind: asynchronous for a blocking client, or the reverse."""
+
+
+def check_callback(argument: str, function: object) -> None:
+    """Refuse an asynchronous function where nobody awaits what it returns."""
+    if function is not None and inspect.iscoroutinefunction(_function(function)):
+        raise HandlerMismatchError(
+            f"{argument} is called, not awaited: give a plain function, which may start a task"
+        )
 
 
 def check_blocking_handler(handler: object) -> None:
@@ -80,7 +89,7 @@ def _function(handler: object) -> object:
     """The function that does the work: behind ``partial``, a method or an object's call."""
     if not callable(handler):
         kind = type(handler).__name__
-        raise TypeError(f"handler must be a function that takes a Job or Message, not {kind}")
+        raise TypeError(f"handler must be a function, not {kind}")
     while isinstance(handler, partial):
         handler = handler.func
     if isinstance(handler, FunctionType | BuiltinFunctionType | type):

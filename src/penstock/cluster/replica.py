@@ -575,12 +575,15 @@ class Replica:
         """See ``Owner``."""
         if state.role is Role.CANDIDATE or state.lead not in {NO_NODE, self.node_id}:
             self.counts.elections += 1
+        is_lost = state.lead == NO_NODE and self._leaderless_at is None
         if state.lead != NO_NODE:
             self._leaderless_at = None
-        elif self._leaderless_at is None:
+        elif is_lost:
             self._leaderless_at = self._clock.monotonic()
         if state.role is not Role.LEADER:
             self._batches.follow()
+        if is_lost and not self.is_lone:
+            _log.warning("leader_lost", term=self.term, advice="Writes wait for an election.")
         tell = _log.debug if self.is_lone else _log.info
         tell("role", role=state.role.name.lower(), term=self.term, leader=state.lead)
         self._members.led()

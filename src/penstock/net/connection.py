@@ -254,6 +254,11 @@ class Connection(asyncio.Protocol):
         """Cut the connection now, whatever it still had to read."""
         self._transport.abort()
 
+    def report_accepted(self, *, session_present: bool) -> None:
+        """Log that a client has said who it is, and is welcome."""
+        client_id = printable(self.name)
+        _log.debug("accepted", client_id=client_id, peer=self.peer, session_present=session_present)
+
     def _report(self, reason: DisconnectReason, detail: str) -> None:
         values = {
             "reason": reason.value,

@@ -16,9 +16,12 @@ from penstock.errors import Refused
 from penstock.limits import DETECT_BYTES_MAX
 from penstock.net.detect import Protocol, detect
 from penstock.net.hub import Hub, peer_of
+from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason
 
 __all__ = ["Door", "Listener"]
+
+_log = get_logger("net")
 
 Door = Callable[[asyncio.Transport, bytes, float], None]
 
@@ -116,6 +119,7 @@ class _Stranger(asyncio.Protocol):
         assert transport is not None
         totals = self._listener.hub.counters.connections_total
         totals[protocol.value] = totals.get(protocol.value, 0) + 1
+        _log.debug("connected", protocol=protocol.value, peer=peer_of(transport))
         data, self._data = self._data, b""  # we are remembered until our deadline; the bytes not
         door(transport, data, self._accepted_at)
 

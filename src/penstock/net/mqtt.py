@@ -264,6 +264,7 @@ class MqttConnection(Connection):
             self._leave(session)  # it left while it stood in the line
             return
         self._hub.counters.clients_connected += 1
+        self.report_accepted(session_present=session_present)
         self.send(encode.connack(session_present, CONNACK_ACCEPTED))
         self._shares.take_up((session.subscriptions or {}).items())
         if self._keep_alive_s:

@@ -48,6 +48,7 @@ def test_a_topic_is_shown_with_its_settings_and_what_it_holds(api, book):
     assert api.ask("GET", "/queues/mail/out").document == {
         "topic": "mail/out",
         "messages": 10,
+        "stored": 10,
         "bytes": 100,
         "first_offset": 2,
         "end_offset": 12,

@@ -147,21 +147,21 @@ def test_explain_does_not_guess_too_far(run):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environ", "problem"),
+    ("arguments", "environ", "problem", "status"),
     [
-        (["explain", "--set", "limits.zzz=1"], {}, "flag: limits.zzz: no such key"),
-        (["check"], {"PENSTOCK_ZZZ": "1"}, "environment PENSTOCK_ZZZ: no such setting"),
+        (["explain", "--set", "limits.zzz=1"], {}, "flag: limits.zzz: no such key", 2),
+        (["check"], {"PENSTOCK_ZZZ": "1"}, "environment PENSTOCK_ZZZ: no such setting", 1),
     ],
 )
-def test_name_that_resembles_none_is_told_where_all_are(run, arguments, environ, problem):
+def test_name_that_resembles_none_is_told_where_all_are(run, arguments, environ, problem, status):
     result = run(*arguments, **environ)
-    assert result.exit_code == 1
+    assert result.exit_code == status
     assert result.stderr == f"penstock: {problem}{LISTED}"
 
 
 def test_problem_that_is_not_about_a_name_needs_no_list(run):
     result = run("explain", "--set", "limits.clients_max=0")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "config explain" not in result.stderr
 
 

@@ -155,8 +155,18 @@ def test_new_key_is_described_in_full(served):
     for text in ("pump", "a,b/*", key.public_key.hex(), "self-test   passed"):
         assert text in said
     assert re.search(r"key id +1\n", said)
-    assert arrays(said)["DEVICE_PUBLIC_KEY"] == key.public_key
     assert "Wrote pump_keys.h and pump.key.json" in said
+
+
+def test_the_secret_is_printed_only_if_that_is_asked_for(served):
+    said = served.run("new", "pump").output
+    (secret,) = secrets_in(served)
+    assert secret[:64] not in said
+    assert "SECRET" not in said
+    said = served.run("rotate", "pump", "--print-secret").stdout
+    printed = arrays(said)
+    assert printed["DEVICE_PUBLIC_KEY"] == served.key(2).public_key
+    assert len(printed["DEVICE_SECRET_KEY"]) == 64
 
 
 def test_files_are_for_their_owner_only(served):
@@ -192,16 +202,14 @@ def test_two_devices_get_different_ids_and_keys(served):
     assert served.key(1).public_key != served.key(2).public_key
 
 
-def test_what_cannot_be_written_is_printed_before_and_the_error_says_what_to_do(
-    served, monkeypatch
-):
+def test_when_files_cannot_be_written_the_error_says_what_to_do(served, monkeypatch):
     def full(path, *_):
         raise OSError(28, "No space left on device", str(path))
 
     monkeypatch.setattr(key_files.os, "open", full)
     result = served.run("new", "pump")
     assert result.exit_code == 1
-    assert len(arrays(result.stdout)["DEVICE_SECRET_KEY"]) == 64
+    assert "SECRET" not in result.output
     assert "No space left" in result.stderr
     assert "keys revoke 1" in result.stderr
 
@@ -348,10 +356,11 @@ def test_expired_key_cannot_be_enabled_and_what_to_do_is_said(served):
 
 def test_rotation_makes_a_new_pair_and_leaves_the_old_key_for_a_while(served):
     served.run("new", "pump", "--topics", "plant/*")
-    assert "--force" in served.run("rotate", "1").stderr
-    assert served.key(2) is None
-    result = served.run("rotate", "1", "--overlap", "2d", "--force")
-    assert result.exit_code == 0
+    old = (served.directory / "pump.key.json").read_text()
+    result = served.run("rotate", "1", "--overlap", "2d")
+    assert result.exit_code == 0, result.stderr
+    assert "now pump.1_keys.h and pump.1.key.json." in result.stdout
+    assert (served.directory / "pump.1.key.json").read_text() == old
     until = time_of(served.key(1).expires_ms)
     last = f"key 2 of pump is valid now (expires: never), key 1 until {until}"
     assert result.stdout.splitlines()[-1] == last
@@ -361,6 +370,31 @@ def test_rotation_makes_a_new_pair_and_leaves_the_old_key_for_a_while(served):
     assert served.key(1).successor == 2
     assert served.key(1).expires_ms - served.key(2).created_ms == 2 * DAY_MS
     assert "active, then 2" in served.run("list").stdout
+
+
+def test_rotation_does_not_touch_the_files_of_another_key(served):
+    served.run("new", "pump")
+    for name in ("pump_keys.h", "pump.key.json"):
+        (served.directory / name).rename(served.directory / f"{name}.mine")
+    served.run("new", "pump", "--offline")
+    before = (served.directory / "pump.key.json").read_text()
+    result = served.run("rotate", "1")
+    assert (result.exit_code, "--force" in result.stderr) == (1, True)
+    assert served.key(2) is None
+    assert (served.directory / "pump.key.json").read_text() == before
+
+
+def test_a_key_may_be_named_by_its_device_if_that_has_one(served):
+    served.run("new", "pump")
+    assert served.run("revoke", "pump").stdout == "key 1 of pump is revoked\n"
+    assert served.run("enable", "pump").stdout == "key 1 of pump is active\n"
+    assert served.run("rotate", "pump").exit_code == 0
+    assert served.run("rotate", "pump").exit_code == 0, "the key that has no successor is meant"
+    assert served.key(3) is not None
+    served.run("add", "pump", "--public-key", PUBLIC_KEY)
+    result = served.run("revoke", "pump")
+    assert (result.exit_code, "pump has several keys: 3, 4" in result.stderr) == (1, True)
+    assert "no key is of the device valve" in served.run("revoke", "valve").stderr
 
 
 def test_rotation_to_a_pair_made_elsewhere_writes_nothing(served):

@@ -11,6 +11,7 @@ from penstock.client.handlers import (
     as_awaitable,
     check_async_handler,
     check_blocking_handler,
+    check_callback,
     check_result,
 )
 
@@ -91,7 +92,7 @@ def test_both_refuse_a_generator_which_a_call_would_not_run(handler, check):
 
 @pytest.mark.parametrize("check", [check_blocking_handler, check_async_handler])
 def test_both_refuse_what_cannot_be_called(check):
-    with pytest.raises(TypeError, match=r"handler must be a function .*, not NoneType"):
+    with pytest.raises(TypeError, match="handler must be a function, not NoneType"):
         check(None)
 
 
@@ -114,6 +115,13 @@ def test_an_awaitable_is_no_result_of_a_blocking_handler():
 def test_a_generator_is_no_result_of_a_blocking_handler():
     with pytest.raises(HandlerMismatchError, match="its work has not begun"):
         check_result(generator(1))
+
+
+def test_a_function_that_nobody_awaits_must_be_plain():
+    check_callback("on_error", None)
+    check_callback("on_error", plain)
+    with pytest.raises(HandlerMismatchError, match="on_error is called, not awaited"):
+        check_callback("on_error", awaited)
 
 
 @pytest.mark.parametrize("result", [None, 7, b"", [1]])

@@ -135,6 +135,17 @@ def test_what_lies_outside_the_time_shown_is_drawn_at_its_edge():
     assert [float(point.split(",")[0]) for point in curve.get("points").split()] == [50, 468]
 
 
+@pytest.mark.parametrize("most", [1, 5_000, 20_000, 2_000_000])
+def test_the_name_of_an_axis_does_not_lie_on_its_labels(most):
+    chart = Chart("a", x=(0, 10), y=(0, most), y_label="messages not read")
+    drawn = ET.fromstring(chart.svg())
+    labels = [text for text in drawn.iter("text") if text.get("text-anchor") == "end"]
+    (name,) = [text for text in drawn.iter("text") if text.text == "messages not read"]
+    widest = max(len(label.text) * 7.2 for label in labels)
+    begins = min(float(label.get("x")) for label in labels) - widest
+    assert begins >= float(name.get("x")) + 4, "the turned text reaches a little below its base"
+
+
 # ── The picture
 
 

@@ -25,6 +25,7 @@ from penstock.client.handlers import (
     HandlerMismatchError,
     as_awaitable,
     check_async_handler,
+    check_callback,
 )
 from penstock.errors import PenstockError
 
@@ -195,6 +196,7 @@ class AsyncWorker(AsyncSubscriber):
         ``FailedJobsError`` when too many have failed to go on.
         """
         check_async_handler(handler)
+        check_callback("on_failure", on_failure)
         async for job in self.messages(idle_s):
             try:
                 await as_awaitable(handler(job))

@@ -24,6 +24,7 @@ from penstock.client.edge.settings import (
 from penstock.client.handlers import (
     HandlerMismatchError,
     check_blocking_handler,
+    check_callback,
     check_result,
 )
 from penstock.errors import PenstockError
@@ -214,6 +215,7 @@ class Worker(Subscriber):
         ``FailedJobsError`` when too many have failed to go on.
         """
         check_blocking_handler(handler)
+        check_callback("on_failure", on_failure)
         for job in self.messages(idle_s):
             try:
                 check_result(handler(job))

@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
-from penstock.client.handlers import check_async_handler
+from penstock.client.handlers import check_async_handler, check_callback
 from penstock.client.queue import plans, requests, staging
 from penstock.client.queue.async_link import AsyncLink
 from penstock.client.queue.async_subscription import AsyncSubscription
@@ -174,6 +174,7 @@ class AsyncQueueClient:
         ...     await work.wait()
         """
         check_async_handler(handler)
+        check_callback("on_error", on_error)
         session = PushSession(requests.subscribe(topic, group, concurrency, **settings))
         route = Route(self._nodes, PUSH_BACKOFF)
         return AsyncSubscription(route, session, handler, concurrency, on_error)

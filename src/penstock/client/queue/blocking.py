@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
-from penstock.client.handlers import check_blocking_handler
+from penstock.client.handlers import check_blocking_handler, check_callback
 from penstock.client.queue import plans, requests, staging
 from penstock.client.queue.columns import Record, Slice
 from penstock.client.queue.link import Link
@@ -174,6 +174,7 @@ class QueueClient:
         ...     work.wait()
         """
         check_blocking_handler(handler)
+        check_callback("on_error", on_error)
         session = PushSession(requests.subscribe(topic, group, concurrency, **settings))
         route = Route(self._nodes, PUSH_BACKOFF)
         return Subscription(route, session, handler, concurrency, on_error)

@@ -19,6 +19,10 @@ WIDTH: Final = 480
 HEIGHT: Final = 240
 TOP, RIGHT, BOTTOM, LEFT = 12, 12, 38, 50
 ROW_HEIGHT: Final = 18
+NAME_WIDTH: Final = 22
+"""What the name of the vertical axis takes, turned, with a gap beside it."""
+DIGIT_WIDTH: Final = 7.2
+"""Of labels, at the most, in the fonts that browsers have for them."""
 
 Point: TypeAlias = tuple[float, float]
 Range: TypeAlias = tuple[float, float]
@@ -45,10 +49,10 @@ class Chart:
     def __init__(self, title: str, *, x: Range, y: Range, y_label: str, rows: int = 0) -> None:
         """Make the frame; ``rows``: named rows in place of a vertical axis, see ``span``."""
         self._height = TOP + BOTTOM + rows * ROW_HEIGHT if rows else HEIGHT
-        self._left = 96 if rows else LEFT
         self._x_ticks = nice_ticks(*x, 6)
         self._x = x[0], max(x[1], x[0] + 1)
         self._y_ticks = nice_ticks(*y)
+        self._left = 96 if rows else max(LEFT, ceil(self._label_width()) + NAME_WIDTH + 6)
         self._y = self._y_ticks[0], self._y_ticks[-1]
         self._svg = Element(
             "svg", {"viewBox": f"0 0 {WIDTH} {self._height}", "role": "img", "aria-label": title}
@@ -59,6 +63,9 @@ class Chart:
             self._draw_y_axis(y_label)
 
     # ── Places ────────────────────────────────────────────────────────────────────────────────
+
+    def _label_width(self) -> float:
+        return max(len(_text(tick)) for tick in self._y_ticks) * DIGIT_WIDTH
 
     def _across(self, x: float) -> float:
         low, high = self._x

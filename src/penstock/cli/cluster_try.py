@@ -1,0 +1,288 @@
+"""``penstock cluster try``: three nodes on this machine by one command, to see what a cluster does.
+
+Each node is a process of its own, the very ``penstock serve`` that one would start by hand, so that
+it can be killed like one. They are in sessions of their own: Ctrl-C reaches this command alone,
+which stops all three in order. Should this command be killed, the system tells them to stop.
+
+A named directory is a cluster that is there again the next time. Nodes know each other by address,
+so the ports are kept in the directory as well.
+"""
+
+import ctypes
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Final
+
+import click
+import msgspec
+
+from penstock.cli.administration import Administration
+from penstock.cli.columns import columns
+from penstock.cli.connection import CONTEXT
+from penstock.cluster.status import ClusterStatus
+from penstock.config.address import Address
+from penstock.errors import PenstockError
+
+__all__ = ["try_cluster"]
+
+NODES: Final = (1, 2, 3)
+HOST: Final = "127.0.0.1"
+
+START_S: Final = 60.0
+"""How long the nodes may take to start and to elect a leader; a loaded machine needs seconds."""
+
+STOP_S: Final = 40.0
+"""How long they may take to stop: longer than ``shutdown.timeout_s``."""
+
+LOOK_S: Final = 0.1
+
+PORTS_FILE: Final = "ports.json"
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class _Node(msgspec.Struct):
+    """One node, and where it is reached."""
+
+    number: int
+    port: int
+    peer_port: int
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def peer_address(self) -> str:
+        return f"{HOST}:{self.peer_port}"
+
+
+@click.command("try", context_settings=CONTEXT)
+@click.option(
+    "--data",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Keep the nodes' data here for the next time; else it is removed at the end.",
+)
+@click.option(
+    "-p",
+    "--port",
+    type=click.IntRange(1, 65_533),
+    default=1883,
+    show_default=True,
+    help="Port of the first node; the others have the next two. Where one is taken, free ones.",
+)
+def try_cluster(directory: Path | None, port: int) -> None:
+    """Start three nodes on this machine as a cluster.
+
+    Ctrl-C stops all three. Prints how to connect, and which process to kill to see that the others
+    go on.
+    """
+    with ExitStack() as stack:
+        place = directory or Path(stack.enter_context(_removed_at_the_end()))
+        place.mkdir(parents=True, exist_ok=True)
+        running = _Running(_nodes(place, port), place)
+        stack.callback(running.stop)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.default_int_handler)
+        try:
+            running.start()
+            click.echo(running.welcome(is_kept=directory is not None))
+            running.watch()
+        except KeyboardInterrupt:
+            click.echo("\nStopping all three nodes.")
+
+
+@contextmanager
+def _removed_at_the_end() -> Iterator[str]:
+    directory = tempfile.mkdtemp(prefix="penstock-try-")
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _nodes(directory: Path, port: int) -> list[_Node]:
+    """The nodes that the directory has, or new ones."""
+    file = directory / PORTS_FILE
+    if file.exists():
+        return msgspec.json.decode(file.read_bytes(), type=list[_Node])
+    wanted = range(port, port + len(NODES))
+    ports = list(wanted) if all(map(_is_free, wanted)) else _free_ports(len(NODES))
+    pairs = zip(NODES, ports, _free_ports(len(NODES)), strict=True)
+    made = [_Node(number, client, peer) for number, client, peer in pairs]
+    file.write_bytes(msgspec.json.encode(made))
+    return made
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that the system says are free; held together, so that they differ."""
+    with ExitStack() as stack:
+        taken = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in taken:
+            probe.bind((HOST, 0))
+        return [probe.getsockname()[1] for probe in taken]
+
+
+class _Running:
+    """The processes of three nodes."""
+
+    def __init__(self, nodes: list[_Node], directory: Path) -> None:
+        self._nodes = nodes
+        self._directory = directory
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    def start(self) -> None:
+        """Start all of them, and begin the cluster, unless they are one already."""
+        for node in self._nodes:
+            self._processes[node.number] = self._started(node)
+        deadline = monotonic() + START_S
+        self._until(deadline, lambda: all(self._answers(node) for node in self._nodes))
+        members = [
+            {"id": node.number, "peer_addr": node.peer_address, "client_addr": node.address}
+            for node in self._nodes
+        ]
+        self._at(self._nodes[0]).post("/cluster/init", nodes=members)
+        self._until(deadline, lambda: all(self._is_ready(node) for node in self._nodes))
+
+    def _started(self, node: _Node) -> "subprocess.Popen[bytes]":
+        with self._log(node).open("ab") as log:
+            return subprocess.Popen(  # noqa: S603 - our own program
+                self._command(node),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_stop_with_parent,  # noqa: PLW1509 - no other thread runs yet
+            )
+
+    def _command(self, node: _Node) -> list[str]:
+        words = [sys.executable, "-m", "penstock", "serve", "--node-id", str(node.number)]
+        words += ["--listen", node.address, "--http-listen", ""]
+        words += ["--peer-listen", node.peer_address]
+        return [*words, "--data", str(self._directory / f"node{node.number}")]
+
+    def _log(self, node: _Node) -> Path:
+        return self._directory / f"node{node.number}.log"
+
+    def _until(self, deadline: float, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            self._check_all_run()
+            if monotonic() > deadline:
+                raise PenstockError(
+                    f"the nodes are not a cluster after {START_S:g} s",
+                    f"their logs are in {self._directory}; is the machine overloaded?",
+                )
+            sleep(LOOK_S)
+
+    def _check_all_run(self) -> None:
+        for node in self._nodes:
+            if self._processes[node.number].poll() is not None:
+                said = self._log(node).read_text(errors="replace").strip().splitlines()[-3:]
+                raise PenstockError(f"node {node.number} did not start", "\n  ".join(said))
+
+    def _at(self, node: _Node) -> Administration:
+        return Administration(Address(HOST, node.port), os.environ.get("PENSTOCK_ADMIN_TOKEN", ""))
+
+    def _answers(self, node: _Node) -> bool:
+        return self._status(node) is not None
+
+    def _is_ready(self, node: _Node) -> bool:
+        status = self._status(node)
+        return status is not None and bool(status.leader) and len(status.members) == len(NODES)
+
+    def _status(self, node: _Node) -> ClusterStatus | None:
+        try:
+            return msgspec.convert(self._at(node).get("/cluster"), ClusterStatus)
+        except PenstockError:
+            return None
+
+    def welcome(self, *, is_kept: bool) -> str:
+        """Say where they are, and what to try."""
+        status = self._status(self._nodes[0])
+        leader = status.leader if status else 0
+        rows = [("NODE", "FOR CLIENTS", "PROCESS", "")]
+        rows += [
+            (
+                str(node.number),
+                node.address,
+                str(self._processes[node.number].pid),
+                "leads" if node.number == leader else "",
+            )
+            for node in self._nodes
+        ]
+        first, second, third = (node.port for node in self._nodes)
+        addresses = ", ".join(f'"{node.address}"' for node in self._nodes)
+        killed = self._processes[leader].pid if leader else "PROCESS"
+        fate = "kept for the next time" if is_kept else "removed at the end"
+        return "\n".join(
+            [
+                "Three nodes are one cluster (Ctrl-C stops them).",
+                f"Data and logs: {self._directory}, {fate}.",
+                "",
+                columns(rows),
+                "",
+                "Try in another terminal:",
+                f"  penstock sub -p {second} 'plant/#'",
+                f"  penstock pub -p {third} -q 1 plant/pump1 4.2",
+                f"  penstock cluster status -p {first}",
+                f"  kill -9 {killed}    # the others go on",
+                f"In Python: connect([{addresses}])",
+            ]
+        )
+
+    def watch(self) -> None:
+        """Tell when a node ends, until somebody stops all; go on with the others."""
+        ended: set[int] = set()
+        while len(ended) < len(self._nodes):
+            for node in self._nodes:
+                status = self._processes[node.number].poll()
+                if status is not None and node.number not in ended:
+                    ended.add(node.number)
+                    again = shlex.join(["penstock", *self._command(node)[3:]])
+                    click.echo(f"node {node.number} has ended ({_how(status)}). Again: {again}")
+            sleep(LOOK_S)
+        raise PenstockError("all nodes have ended", f"their logs are in {self._directory}")
+
+    def stop(self) -> None:
+        """Stop in order all that run, and wait for them."""
+        for process in self._processes.values():
+            if process.poll() is None:
+                process.terminate()
+        deadline = monotonic() + STOP_S
+        for process in self._processes.values():
+            try:
+                process.wait(max(0.0, deadline - monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _how(status: int) -> str:
+    return f"by signal {-status}" if status < 0 else f"exit status {status}"
+
+
+def _stop_with_parent() -> None:
+    """In the child: have the system send SIGTERM when the parent is gone."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
