@@ -108,6 +108,12 @@ some 250 bytes. A group that has so many is given no more."""
 GROUP_BYTES_MAX = 256
 """Longest name of a group, by any door; host names and UUIDs need about 64."""
 
+BACKOFF_MS_DEFAULT = 1_000
+BACKOFF_MAX_MS_DEFAULT = 60_000
+"""How long a message waits that failed, in a group of which nobody has said otherwise: not at all
+the first time, which is most often a hiccup; then a second, twice as long each time, up to a
+minute. Without it a message that always fails would keep a worker and the disk busy for ever."""
+
 GROUPS_MAX = 100_000
 """Groups of all topics together: each costs memory, and a row of every checkpoint."""
 

@@ -283,8 +283,31 @@ def fail(client, topic, times, **fields):
         client.ok(nack=place(topic, lease_id=item.lease_id, **fields))
 
 
+@pytest.mark.parametrize(
+    ("there", "asked"),
+    [
+        ({}, {"backoff_ms": 500, "backoff_max_ms": 100}),
+        ({"backoff_ms": 500}, {"backoff_max_ms": 100}),
+        ({"backoff_ms": 100, "backoff_max_ms": 200}, {"backoff_ms": 500}),
+        ({}, {"backoff_max_ms": 999}),  # the first pause is a second unless somebody says otherwise
+    ],
+)
+def test_a_longest_pause_below_the_first_is_refused(client, topic, there, asked):
+    if there:
+        client.ok(configure_group=place(topic, **there))
+    error = client.ask(configure_group=place(topic, **asked)).error
+    assert error.code == "bad_request"
+    assert "a longest pause of 0 is no limit" in error.message
+
+
+def test_a_first_pause_beyond_the_longest_by_default_is_fine(client, topic):
+    client.ok(configure_group=place(topic, backoff_ms=120_000))
+    group = client.group(topic)
+    assert (group.backoff_ms, group.backoff_max_ms) == (120_000, 0)
+
+
 def test_what_fails_too_often_is_put_with_the_dead_letters(client, topic):
-    client.ok(configure_group=place(topic, max_deliveries=3))
+    client.ok(configure_group=place(topic, max_deliveries=3, backoff_ms=0))
     client.produce(topic, b"poison", priority=5, content_type=2, headers=[{"name": "k"}])
     fail(client, topic, 3, reason="no such file")
     assert client.poll(topic) == []

@@ -225,9 +225,23 @@ def test_leases_that_nobody_has_are_settled_all_the_same(client, topic):
         client.ok(nack={**place, "group": "none", "lease_id": 12_345})
 
 
-def test_a_nack_gives_the_message_back_at_once(client, topic):
+def test_a_nack_gives_the_message_back_at_once_the_first_time(client, broker, topic):
+    """Elsewhere it does so every time, and a message that always fails is tried without end."""
     client.produce(topic, b"x")
-    for times in range(3):
+    for times, pause_s in enumerate([0, 0, 1, 2, 4]):
+        if pause_s:
+            broker.clock.advance(pause_s - 0.01)
+            assert client.poll(topic) == []
+            broker.clock.advance(0.01)
+        [item] = client.poll(topic)
+        assert item.redeliveries == times
+        client.ok(nack={"topic": topic, "group": GROUP, "lease_id": item.lease_id})
+
+
+def test_a_group_can_be_told_to_repeat_at_once(client, topic):
+    client.ok(configure_group={"topic": topic, "group": GROUP, "backoff_ms": 0})
+    client.produce(topic, b"x")
+    for times in range(4):
         [item] = client.poll(topic)
         assert item.redeliveries == times
         client.ok(nack={"topic": topic, "group": GROUP, "lease_id": item.lease_id})

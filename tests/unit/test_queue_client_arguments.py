@@ -75,6 +75,7 @@ WRONG_VALUES = [
     (lambda: requests.configure_group("t", "g", max_deliveries=-1), "max_deliveries must be"),
     (lambda: requests.configure_group("t", "g", backoff_s=-1), "backoff_s must be 0 seconds"),
     (lambda: requests.configure_group("t", "g", backoff_max_s=-1), "backoff_max_s must be"),
+    (lambda: requests.configure_group("t", "g", backoff_s=2, backoff_max_s=1), "backoff_max_s is"),
     (lambda: requests.create_group("", "g", "latest"), "topic must not be empty"),
     (lambda: requests.delete_topic(""), "topic must not be empty"),
     (lambda: requests.find_topic(""), "name must not be empty"),

@@ -28,7 +28,7 @@ from penstock.admin.queues import Seconds, is_topic, known_topic, lawful_topic
 from penstock.config.units import with_unit
 from penstock.core.commands import GroupConfigured
 from penstock.core.groups import Group
-from penstock.limits import GROUP_BYTES_MAX, GROUPS_MAX
+from penstock.limits import BACKOFF_MS_DEFAULT, GROUP_BYTES_MAX, GROUPS_MAX
 from penstock.obs.log import get_logger
 
 if TYPE_CHECKING:
@@ -206,9 +206,9 @@ def _check_pauses(wanted: _Wanted, group: Group | None) -> None:
     """Refuse a longest pause below the first one: what is not wanted stays as the group has it."""
     first_s, longest_s = wanted.backoff_s, wanted.backoff_max_s
     if first_s is None:
-        first_s = group.backoff_ms / 1000 if group else 0
+        first_s = (group.backoff_ms if group else BACKOFF_MS_DEFAULT) / 1000
     if longest_s is None:
-        longest_s = group.backoff_max_ms / 1000 if group else 0
+        longest_s = group.backoff_max_ms / 1000 if group and group.is_backoff_chosen else 0
     if 0 < longest_s < first_s:
         raise Refusal(
             400,

@@ -68,13 +68,15 @@ _SETTINGS = (
         "--backoff",
         callback=duration,
         metavar="TIME",
-        help="Pause before a message is handed out again, as in 500ms; it doubles each time.",
+        help="Pause before a message that failed is handed out again, as in 500ms; it doubles each"
+        " time. Unless given: none the first time, then 1s.",
     ),
     click.option(
         "--backoff-max",
         callback=duration,
         metavar="TIME",
-        help="The longest such pause; 0: no limit.",
+        help="The longest such pause, not less than the first; 0: no limit. Unless --backoff is"
+        " given: 1m.",
     ),
 )
 

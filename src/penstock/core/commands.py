@@ -256,6 +256,9 @@ class GroupMade(msgspec.Struct, frozen=True, array_like=True, tag=14, gc=False):
     """Messages before are left to other groups; 0: none are."""
     rest: bool = False
     """Whether it begins with what no group has done: what a group that is gone did stays done."""
+    backoff_ms: int = 0
+    backoff_max_ms: int = 0
+    """How it repeats what failed until somebody says otherwise; the first time at once."""
 
 
 class GroupMoved(msgspec.Struct, frozen=True, array_like=True, tag=15, gc=False):

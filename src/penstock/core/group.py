@@ -114,6 +114,8 @@ class Group:
         """How often a message is handed out before it is a dead letter; 0: as often as it takes."""
         self.backoff_ms = 0
         self.backoff_max_ms = 0
+        self.is_backoff_chosen = True
+        """Whether somebody has said how failures are repeated; else the first time is at once."""
         self.dead_letters = 0
         self.redeliveries = 0
         self.applied = 0
@@ -462,9 +464,10 @@ class Group:
 
     def _backoff_ms(self, deliveries: int) -> int:
         """The pause after so many deliveries: it doubles each time."""
-        if not self.backoff_ms:
+        doublings = deliveries - (1 if self.is_backoff_chosen else 2)
+        if not self.backoff_ms or doublings < 0:
             return 0
-        pause_ms = self.backoff_ms << min(deliveries - 1, 40)
+        pause_ms = self.backoff_ms << min(doublings, 40)
         return min(pause_ms, self.backoff_max_ms) if self.backoff_max_ms else pause_ms
 
     def extend_leases(self, command: LeasesExtended) -> int:
@@ -599,7 +602,9 @@ class Group:
     def configure(self, command: GroupConfigured) -> None:
         """Change how failures are repeated; what is exhausted follows from that."""
         if command.backoff_ms is not None:
-            self.backoff_ms = command.backoff_ms
+            if not self.is_backoff_chosen:
+                self.backoff_max_ms = 0
+            self.backoff_ms, self.is_backoff_chosen = command.backoff_ms, True
         if command.backoff_max_ms is not None:
             self.backoff_max_ms = command.backoff_max_ms
         if command.max_deliveries is not None:

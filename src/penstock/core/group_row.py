@@ -39,6 +39,7 @@ class GroupRow(msgspec.Struct, array_like=True):
     reader: bool = False
     deals: int = 0
     since: int = 0
+    is_backoff_chosen: bool = True
 
     @classmethod
     def of(cls, group: "Group") -> "GroupRow":

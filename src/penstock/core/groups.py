@@ -217,6 +217,8 @@ class Groups:
             return False
         group = Group(command.topic, command.group, command.start, reader=command.reader)
         group.version, group.since = index << 16, command.since
+        group.backoff_ms, group.backoff_max_ms = command.backoff_ms, command.backoff_max_ms
+        group.is_backoff_chosen = not command.backoff_ms
         if command.rest:
             self._hand_over(group, index, recovering=recovering)
             self._note_time(group)

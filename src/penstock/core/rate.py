@@ -4,6 +4,11 @@ Each message that leaves costs a token. Tokens come in at the rate, up to the bu
 number, so that one message in five minutes is a rate like any other. Who asks for more than there
 is gets what there is; who gets nothing is told when there will be one.
 
+The burst is for those who come after a pause. Whoever was given less than it asked for is waiting,
+and what comes in until it is back, a little later, is due to it whatever the burst. Otherwise the
+time that it takes to hand out messages would be lost each time, and a high rate with a small burst
+never be reached.
+
 Rates are kept in thousandths, as whole numbers: that is how they are journaled. Seconds are those
 of a clock that never goes back, and are passed in.
 """
@@ -20,18 +25,25 @@ _SLACK = 1e-6
 want of a billionth. What is given too early is missing from the bucket, so the rate is kept."""
 
 
+CATCH_UP_S = 0.25
+"""Time after which somebody who waited for tokens has made a pause, and not just been handed some:
+a commit, a wake-up of the loop and a round trip take less."""
+
+
 class TokenBucket:
     """The tokens of one topic: full at first, ``burst`` at most, and never less than room for one.
 
     A new rate or burst leaves the tokens as they are; too many are cut when some are next taken.
     """
 
-    __slots__ = ("_burst", "_filled_at", "_rate", "_tokens")
+    __slots__ = ("_burst", "_filled_at", "_is_short", "_rate", "_tokens")
 
     def __init__(self, rate_milli: int, burst: int, now: float) -> None:
         self.configure(rate_milli, burst)
         self._tokens = float(self._burst)
         self._filled_at = now
+        self._is_short = False
+        """Whether somebody wanted more the last time."""
 
     def configure(self, rate_milli: int, burst: int) -> None:
         """Change the rate, which is not 0: a topic without a limit has no bucket."""
@@ -45,6 +57,7 @@ class TokenBucket:
         self._filled_at = max(self._filled_at, now)
         taken = max(min(floor(self._tokens + _SLACK), want), 0)
         self._tokens -= taken
+        self._is_short = taken < want
         return taken
 
     def retry_s(self, now: float) -> float:
@@ -53,11 +66,13 @@ class TokenBucket:
 
     def refund(self, count: int) -> None:
         """Put back tokens that were taken and not used."""
-        self._tokens = min(self._tokens + count, float(self._burst))
+        self._tokens = min(self._tokens + count, max(float(self._burst), self._tokens))
 
     def _tokens_at(self, now: float) -> float:
         elapsed = max(now - self._filled_at, 0.0)
-        return min(self._tokens + elapsed * self._rate, float(self._burst))
+        tokens = self._tokens + elapsed * self._rate
+        is_catching_up = self._is_short and elapsed <= CATCH_UP_S
+        return tokens if is_catching_up else min(tokens, float(self._burst))
 
 
 def milli_rate(rate_per_sec: float) -> int:

@@ -33,7 +33,8 @@ class Catalogue:
         self.lanes = Lanes(start)
         self.known_to = start
         """Everything below was looked at; messages that were deleted are in no lane."""
-        self._is_reading = False
+        self.is_reading = False
+        """Whether more than is known is about to be."""
         self._is_closed = False
         self.read_on()
 
@@ -45,9 +46,9 @@ class Catalogue:
         """Read what the journal has beyond what is known, if it has."""
         info = self._hub.store.topic(self._topic)
         is_whole = info is None or self.known_to >= info.next_offset
-        if is_whole or self._is_reading or self._is_closed:
+        if is_whole or self.is_reading or self._is_closed:
             return
-        self._is_reading = True
+        self.is_reading = True
         read_marks, topic, start = self._hub.store.read_marks, self._topic, self.known_to
         self._hub.run_off_loop(
             lambda: read_marks(topic, start, MARKS_AT_ONCE),
@@ -56,7 +57,7 @@ class Catalogue:
         )
 
     def _read(self, marks: TopicMarks) -> None:
-        self._is_reading = False
+        self.is_reading = False
         if self._is_closed:
             return
         lanes = self.lanes
@@ -70,12 +71,12 @@ class Catalogue:
 
     def _read_failed(self) -> None:
         """It was counted and logged; the disk may recover."""
-        self._is_reading = False
+        self.is_reading = False
         self._hub.loop.call_later(READ_AGAIN_S, self.read_on)
 
     def committed(self, part: Part) -> None:
         """The topic has grown by a commit."""
-        if part.first_offset <= self.known_to and not self._is_reading:
+        if part.first_offset <= self.known_to and not self.is_reading:
             _extend_by_part(self.lanes, part)
             self.known_to = max(self.known_to, part.first_offset + part.count)
         self.read_on()

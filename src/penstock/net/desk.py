@@ -210,6 +210,8 @@ class Desk:
         lanes = self._stock.cover(start)
         picker = Picker(lanes, group.heads, group.returned, first, now_ms)
         available = 0 if group.is_full else picker.available()
+        if self._stock.is_reading(start) and self._room(available + 1) > available:
+            return  # there is room for what is being read: a poll must not be told of less
         room = self._room(available)
         if room and available:
             self._choose(group, picker, room)

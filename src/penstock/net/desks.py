@@ -28,7 +28,7 @@ from penstock.core.commands import (
 )
 from penstock.core.groups import Group
 from penstock.errors import StorageError
-from penstock.limits import GROUPS_MAX
+from penstock.limits import BACKOFF_MAX_MS_DEFAULT, BACKOFF_MS_DEFAULT, GROUPS_MAX
 from penstock.net.dead_letters import DeadLetters
 from penstock.net.desk import AGAIN_S, Desk, Worker
 from penstock.net.hub import Hub
@@ -360,13 +360,20 @@ class Desks:
         Only such a group is entitled to what has waited for somebody to do it. Where no other group
         still needs older messages, it gets what nobody has done.
         """
-        if not is_first:
-            return GroupMade(topic, group, start, reader, since=start)
-        if not self.limits.is_used_up(topic):
-            return GroupMade(topic, group, start, reader)
-        start = max(start, self.earliest(topic))
-        is_rest = start >= self._hub.broker.groups.remainders.low(topic)
-        return GroupMade(topic, group, start, reader, rest=is_rest and not reader)
+        since, is_rest = (0 if is_first else start), False
+        if is_first and self.limits.is_used_up(topic):
+            start = max(start, self.earliest(topic))
+            is_rest = start >= self._hub.broker.groups.remainders.low(topic) and not reader
+        return GroupMade(
+            topic,
+            group,
+            start,
+            reader,
+            since,
+            is_rest,
+            BACKOFF_MS_DEFAULT,
+            BACKOFF_MAX_MS_DEFAULT,
+        )
 
     def group_gone(self, topic: bytes, group: bytes) -> GroupGone:
         """What ends a group; what it has done of a queue topic stays done."""

@@ -124,6 +124,11 @@ class Stock:
         catalogue = self._catalogue_of(start)
         return catalogue is not None and catalogue.known_to >= info.next_offset
 
+    def is_reading(self, start: int) -> bool:
+        """Whether more from ``start`` on is about to be known; ``grown`` is called then."""
+        catalogue = self._catalogue_of(start)
+        return catalogue is not None and catalogue.is_reading
+
     def _read(self) -> None:
         """More is known; if the wider catalogue knows what the other does, one is enough."""
         wider, narrow = self._wider, self._catalogue

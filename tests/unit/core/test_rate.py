@@ -118,3 +118,25 @@ def test_a_clock_that_goes_back_gives_nothing_and_takes_nothing():
 )
 def test_rates_are_rounded_to_thousandths_and_none_becomes_unlimited(rate, thousandths):
     assert milli_rate(rate) == thousandths
+
+
+@pytest.mark.parametrize("each_s", [0.0027, 0.013, 0.2])
+def test_a_high_rate_with_a_small_burst_is_reached_by_who_is_always_there(each_s):
+    """To hand out messages takes time, and what comes in meanwhile is not lost."""
+    bucket, now, given = TokenBucket(1_000_000, 1, 0.0), 0.0, 0
+    while now < 10:
+        given += bucket.take(1_024, now)
+        now += each_s
+    assert 9_700 < given <= 10_001
+
+
+def test_after_a_pause_there_is_the_burst_and_no_more():
+    bucket = TokenBucket(1_000_000, 1, 0.0)
+    assert bucket.take(64, 0.0) == 1, "it wants more, and goes away"
+    assert bucket.take(64, 5.0) == 1
+
+
+def test_who_got_all_it_wanted_has_nothing_to_catch_up():
+    bucket = TokenBucket(1_000_000, 1, 0.0)
+    assert bucket.take(1, 0.0) == 1
+    assert bucket.take(64, 0.1) == 1

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar, Unpack
 
 import msgspec
 
+from penstock.client.errors import ArgumentError
 from penstock.client.queue.checks import (
     U64_MAX,
     choice,
@@ -354,6 +355,11 @@ def configure_group(
         asked.backoff_ms = milliseconds("backoff_s", backoff_s)
     if backoff_max_s is not None:
         asked.backoff_max_ms = milliseconds("backoff_max_s", backoff_max_s)
+    if 0 < asked.backoff_max_ms < asked.backoff_ms:
+        raise ArgumentError(
+            f"backoff_max_s is {backoff_max_s}, and backoff_s {backoff_s}",
+            "the longest pause cannot be less than the first; a backoff_max_s of 0 is no limit",
+        )
     return _ok(wire.Request(configure_group=asked))
 
 

@@ -19,6 +19,7 @@ from penstock.net.queue.faults import (
     BAD_REQUEST,
     BOOTSTRAP_FAILED,
     Fault,
+    backoff_fault,
     group_fault,
     steer_fault,
     too_many,
@@ -192,7 +193,8 @@ def _configure_group(
     door: "QueueConnection", message: queue_pb2.ConfigureGroup, slot: Slot
 ) -> None:
     hub, topic, group = door.hub, message.topic.encode(), message.group.encode()
-    if _is_refused(slot, group_fault(hub, topic, group)):
+    fault = group_fault(hub, topic, group) or backoff_fault(hub, message)
+    if _is_refused(slot, fault):
         return
 
     def configured(_value: object) -> None:

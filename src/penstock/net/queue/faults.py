@@ -10,6 +10,7 @@ from collections.abc import Sized
 from typing import Final, NamedTuple
 
 from penstock.limits import (
+    BACKOFF_MS_DEFAULT,
     GROUP_BYTES_MAX,
     GROUPS_MAX,
     PENDING_MAX,
@@ -21,6 +22,7 @@ from penstock.net.admission import topic_refusal
 from penstock.net.envelopes import Refused, unsigned_refusal
 from penstock.net.hub import Hub
 from penstock.obs.reasons import DisconnectReason
+from penstock.wire.queue._generated.queue_pb2 import ConfigureGroup
 
 __all__ = [
     "BAD_REQUEST",
@@ -35,6 +37,7 @@ __all__ = [
     "RATE_LIMITED",
     "TOO_LARGE",
     "Fault",
+    "backoff_fault",
     "full_fault",
     "group_fault",
     "produce_fault",
@@ -125,6 +128,23 @@ def group_fault(hub: Hub, topic: bytes, group: bytes) -> Fault | None:
     if fault is None and not hub.desks.may_have(topic, group):
         return Fault(LIMIT, f"there are {GROUPS_MAX} groups: delete some that nobody needs")
     return fault
+
+
+def backoff_fault(hub: Hub, message: ConfigureGroup) -> Fault | None:
+    """Say that the longest pause would be less than the first one."""
+    known = hub.broker.groups.get(message.topic.encode(), message.group.encode())
+    first_ms, longest_ms = message.backoff_ms, message.backoff_max_ms
+    if not message.HasField("backoff_ms"):
+        first_ms = known.backoff_ms if known else BACKOFF_MS_DEFAULT
+    if not message.HasField("backoff_max_ms"):
+        longest_ms = known.backoff_max_ms if known and known.is_backoff_chosen else 0
+    if not 0 < longest_ms < first_ms:
+        return None
+    return Fault(
+        BAD_REQUEST,
+        f"the longest pause, backoff_max_ms {longest_ms}, is less than the first one, backoff_ms"
+        f" {first_ms}: raise the one or lower the other; a longest pause of 0 is no limit",
+    )
 
 
 def full_fault(hub: Hub, topic: bytes, group: bytes) -> Fault | None:
