@@ -1,8 +1,10 @@
-"""A driver that is killed at every phase of a batch copies each row once, in order.
+"""A driver that is killed at the phases of a batch copies each row once, in order.
 
 One query lives through all of it, as in the field: each life is killed at another point, and the
 next goes on from the checkpoint. What it writes is different in each attempt, so a mixture of two
-would show. ``python -m tests.spark.kill_campaign`` kills more often, and the broker as well.
+would show. The suite kills where rows could be lost or doubled: while a batch is read, while the
+broker commits it, and before Spark notes that it was. ``make nightly`` kills at every phase.
+``python -m tests.spark.kill_campaign`` kills more often, and the broker as well.
 """
 
 import signal
@@ -19,7 +21,7 @@ from tests.spark.killing import Driver, batches, disorder, mixtures, produce
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
-ROWS = 420
+ROWS_PER_LIFE = 60
 
 LIVES = {
     "plan": 2,
@@ -33,19 +35,37 @@ LIVES = {
 """Where each life ends (see ``kill_driver``), when it is there for the so manieth time."""
 
 
+DECISIVE = ("read", "committing", "committed")
+
+
 class Killed(NamedTuple):
     servers: str
     directory: Path
+    points: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """So many are published to each topic: enough for each life to come to its point."""
+        return ROWS_PER_LIFE * (len(self.points) + 1)
 
 
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(DECISIVE, id="decisive"),
+        pytest.param(tuple(LIVES), id="all", marks=pytest.mark.nightly),
+    ],
+)
+def killed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Killed]:
     """A query that was killed at each point, and then came to its end."""
     directory = tmp_path_factory.mktemp("kills")
-    lives = [(point, point, nth) for point, nth in LIVES.items()] + [("last", "", 0)]
+    lives = [(point, point, LIVES[point]) for point in request.param] + [("last", "", 0)]
     with Broker() as broker, ExitStack() as stack:
         servers = f"{broker.host}:{broker.port}"
-        produce(servers, ROWS)
+        made = Killed(servers, directory, request.param)
+        produce(servers, made.rows)
         driver = stack.enter_context(Driver(servers, directory, *lives[0]))
         for run, *_ in lives[1:]:
             driver.go()
@@ -55,11 +75,11 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
             driver = following
         driver.go()
         driver.check(0)
-        yield Killed(servers, directory)
+        yield made
 
 
 def test_each_row_is_copied_once_and_in_order(killed):
-    assert disorder(killed.servers, ROWS) == []
+    assert disorder(killed.servers, killed.rows) == []
 
 
 def test_a_batch_is_published_as_one_attempt_wrote_it(killed):
@@ -68,8 +88,8 @@ def test_a_batch_is_published_as_one_attempt_wrote_it(killed):
 
 def test_each_life_was_killed_where_it_should_be_and_tasks_failed_in_the_last(killed):
     """Else all of it would show nothing."""
-    for point, nth in LIVES.items():
-        assert (killed.directory / f"{point}.{point}").stat().st_size >= nth
+    for point in killed.points:
+        assert (killed.directory / f"{point}.{point}").stat().st_size >= LIVES[point]
     assert (killed.directory / "last.trouble").stat().st_size > 2
 
 

@@ -6,9 +6,24 @@ import pytest
 
 from penstock.spark.pipelines.watch import JobFailedError, watch
 
+BATCHES = 3
+
 
 class Shown(list):
     show = list.append
+
+
+class ShownUntil(Shown):
+    """Asks for the end once so many batches were shown."""
+
+    def __init__(self, count, stop):
+        super().__init__()
+        self._count, self._stop = count, stop
+
+    def show(self, batch):
+        self.append(batch)
+        if len(self) == self._count:
+            self._stop.set()
 
 
 def started(spark, folder, name, expression="value", **trigger):
@@ -30,9 +45,10 @@ def test_where_one_query_fails_the_job_fails_and_the_others_are_ended(spark, tmp
 
 
 def test_every_batch_is_shown_once_and_an_end_is_between_two(spark, tmp_path):
-    query, shown, stop = started(spark, tmp_path, "watched"), Shown(), threading.Event()
-    threading.Timer(4, stop.set).start()
+    query, stop = started(spark, tmp_path, "watched"), threading.Event()
+    shown = ShownUntil(BATCHES, stop)
     watch([query], shown, stop)
+    assert len(shown) >= BATCHES
     assert not query.isActive
     reported = [progress["batchId"] for progress in query.recentProgress]
     assert [batch.batch for batch in shown] == reported
