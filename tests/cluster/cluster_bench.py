@@ -26,7 +26,9 @@ from penstock.store.store import Commit
 TICK_MS = 20
 ELECTION_TICKS = 8
 PATIENCE_S = 30.0
-"""How long anything may take on a busy machine before a test gives up on it."""
+"""How long anything may take on a busy machine before a test, or a node, gives up on it."""
+SOON_S = 1.0
+"""The same of nodes in tests of giving up."""
 
 
 async def until(
@@ -151,7 +153,7 @@ class Node:
             "advertise": f"127.0.0.1:{8000 + node_id}",
             "tick_ms": TICK_MS,
             "election_ticks": ELECTION_TICKS,
-            "no_leader_timeout_s": 1.0,
+            "no_leader_timeout_s": PATIENCE_S,
         } | settings
         self.id = node_id
         self.network = network

@@ -39,7 +39,7 @@ def publish(node: BrokerNode, outlet: Outlet, packet_id: int, payload: bytes) ->
 
 
 async def followers(brokers: BrokerBench) -> tuple[BrokerNode, BrokerNode]:
-    await brokers.cluster(3, no_leader_timeout_s=30)
+    await brokers.cluster(3)
     leader = await brokers.leader()
     old, new = [node for node in brokers.brokers() if node is not leader]
     return old, new

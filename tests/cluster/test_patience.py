@@ -6,7 +6,7 @@ from penstock.cluster.frames import Forward, Frame
 from penstock.cluster.members import SPARED_TIMES
 from penstock.errors import NoQuorum
 from penstock.raft.types import NodeId
-from tests.cluster.cluster_bench import Bench, until
+from tests.cluster.cluster_bench import SOON_S, Bench, until
 
 pytestmark = pytest.mark.asyncio
 
@@ -14,7 +14,9 @@ pytestmark = pytest.mark.asyncio
 async def test_a_batch_that_never_gets_to_a_leader_that_is_heard_of_is_given_up(
     bench: Bench,
 ) -> None:
-    nodes = await bench.cluster(3, election_ticks=50)  # nobody else begins to lead meanwhile
+    nodes = await bench.cluster(
+        3, election_ticks=50, no_leader_timeout_s=SOON_S
+    )  # nobody else begins to lead meanwhile
     leader = await bench.leader()
     follower = next(node for node in nodes if node is not leader)
 

@@ -38,7 +38,7 @@ async def test_a_publisher_keeps_its_order_when_the_lead_moves_past_a_numbered_m
     brokers: BrokerBench,
 ) -> None:
     """Its first messages share a batch with what only the former leader could decide."""
-    await brokers.cluster(3, no_leader_timeout_s=30)
+    await brokers.cluster(3)
     former = await brokers.leader()
     assert isinstance(former, BrokerNode)
     publisher, producer = Outlet(), Outlet()

@@ -40,6 +40,7 @@ from penstock.store.entry import Entry, decode
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import Write, Written
 from tests.cluster.broker_bench import BrokerBench, BrokerNode, Outlet, durable_state, new_broker
+from tests.cluster.cluster_bench import SOON_S
 
 pytestmark = pytest.mark.asyncio
 
@@ -315,7 +316,7 @@ def all_written(node: BrokerNode) -> Counter[bytes]:
 
 
 async def held(bench: BrokerBench, seed: int) -> None:
-    await bench.cluster(3)
+    await bench.cluster(3, no_leader_timeout_s=SOON_S)
     work, trouble = Work(bench, seed), Trouble(bench, seed)
     for _ in range(STEPS):
         work.step()
