@@ -67,6 +67,10 @@ SUBSCRIPTIONS_MAX = 10_000
 OUTBOUND_BYTES_MAX = 8 * MIB
 """Bytes waiting for one slow reader. Beyond it QoS 0 frames are dropped, oldest first, counted."""
 
+OUTGOING_BYTES_MAX = 512 * MIB
+"""Bytes waiting for all readers together, those in the transports included. Without it ten thousand
+slow readers could take 80 GiB. A machine for a broker has a few times as much memory."""
+
 # ── Topics ────────────────────────────────────────────────────────────────────────────────────
 TOPIC_BYTES_MAX = 1_024
 """Longest topic or filter; the wire allows 65,535. AWS IoT: 256."""

@@ -270,6 +270,8 @@ class Server:
         """Do what time asks for: deadlines, expiry, $SYS, retention, checkpoint."""
         now = self._clock.monotonic()
         self.hub.deadlines.turn(now)
+        self.hub.budget.turn(now)
+        self.hub.take_overs.turn(now)
         self.hub.complaints.flush()
         self.hub.duties.turn()
         self.hub.pipeline.turn()
@@ -348,6 +350,11 @@ class Server:
     def queued(self) -> int:
         """Messages that wait in sessions' queues."""
         return self.broker.queued_count
+
+    def outgoing(self) -> tuple[int, int, int]:
+        """Bytes that wait to be sent, the most they may be, and who waits for room among them."""
+        budget = self.hub.budget
+        return budget.used, budget.bytes_max, budget.waiting_count
 
     def retained(self) -> int:
         """Retained messages."""

@@ -260,3 +260,18 @@ def test_what_follows_a_malformed_connect_is_not_processed(connect, dial, unique
     refused.send(connect_packet(unique, flags=0x03), publish(unique, b"forbidden"))
     refused.expect_close()
     subscriber.expect_nothing_from(connect(f"{unique}-p"))
+
+
+@pytest.mark.proves("MQTT-3.1.4-2", "MQTT-3.1.4-4")
+@pytest.mark.parametrize("clean", [True, False])
+def test_clients_that_fight_for_an_id_each_get_their_connack_first(own_broker, dial, clean):
+    """They come one behind the other, and none waits for an answer before the next is there."""
+    broker = own_broker()
+    rivals = [dial(at=broker) for _ in range(12)]
+    for rival in rivals:
+        rival.send(connect_packet("twin", clean=clean))
+    for rival in rivals:
+        rival.expect(connack(session_present=not clean and rival is not rivals[0]))
+        if rival is not rivals[-1]:
+            rival.expect_close()
+    rivals[-1].expect_nothing()

@@ -29,6 +29,7 @@ from penstock.core.broker import Broker
 from penstock.core.commands import (
     Acknowledged,
     Closed,
+    Drained,
     Expired,
     Lost,
     Opened,
@@ -41,7 +42,7 @@ from penstock.core.commands import (
     WillMessage,
     to_event,
 )
-from penstock.core.effects import Accepted, Effects, FollowUp, PageTurned, Unkept
+from penstock.core.effects import Accepted, Effects, FollowUp, PageTurned, PortionSent, Unkept
 from penstock.core.session import AWAIT_PUBCOMP, PUBACK, PUBCOMP, PUBREC, Session
 from penstock.model.message import FLAG_RETAIN
 from penstock.net import checkpoint
@@ -205,6 +206,11 @@ class World(RuleBasedStateMachine):
                     self.let_go(control.outlet, with_will=True)
             elif isinstance(control, FollowUp):
                 self.submit(control.command, control.outlet, durable=True)
+            elif isinstance(control, PortionSent):
+                session = control.outlet.session
+                if session is not None:
+                    drained = Drained(session.client_id, session.connection)
+                    self.submit(drained, control.outlet, durable=session.durable)
             elif isinstance(control, PageTurned):
                 self.offer_more(control.outlet)
             elif isinstance(control, Unkept):
@@ -253,7 +259,7 @@ class World(RuleBasedStateMachine):
         if before is not None:
             self.close(before)
         self.numbers += 1
-        opened = Opened(client_id, self.numbers, clean, will)
+        opened = Opened(client_id, self.numbers, clean, will, is_paced=True)
         connection = self.connections[client_id] = Connection(opened)
         session = self.broker.sessions.get(client_id)
         opening = any(isinstance(c, Opened) and c.client_id == client_id for c in self.line())

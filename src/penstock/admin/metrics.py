@@ -111,6 +111,24 @@ METRICS: tuple[Metric, ...] = (
         "Messages sent again to a client that came back without having acknowledged them.",
     ),
     Metric(
+        "penstock_outgoing_bytes",
+        "gauge",
+        "Bytes that wait to be sent to clients of all protocols but HTTP.",
+        lambda scrape: scrape.view.outgoing()[0],
+    ),
+    Metric(
+        "penstock_outgoing_bytes_max",
+        "gauge",
+        "The most that they may be: `limits.outgoing_bytes_max`.",
+        lambda scrape: scrape.view.outgoing()[1],
+    ),
+    Metric(
+        "penstock_outgoing_waiting",
+        "gauge",
+        "Connections that have something to send and wait because all together hold too much.",
+        lambda scrape: scrape.view.outgoing()[2],
+    ),
+    Metric(
         "penstock_dropped_total",
         "counter",
         "Messages, or single copies of one, that went no further, by reason.",

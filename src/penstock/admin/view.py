@@ -122,6 +122,9 @@ class View(Confirmed, Protocol):
     def queued(self) -> int:
         """Messages waiting in the queues of all sessions."""
 
+    def outgoing(self) -> tuple[int, int, int]:
+        """Bytes that wait to be sent, the most they may be, and who waits for room among them."""
+
     def retained(self) -> int:
         """Retained messages."""
 

@@ -155,6 +155,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "Bytes that may wait for one slow reader before messages of QoS 0 are dropped.",
         ),
     ] = limits.OUTBOUND_BYTES_MAX
+    outgoing_bytes_max: Annotated[
+        int,
+        _between(
+            limits.MIB,
+            64 * _TIB,
+            "Bytes that may wait for all clients together; once half of it is used, those who do"
+            " not read what they have are sent no more.",
+        ),
+    ] = limits.OUTGOING_BYTES_MAX
     routes_cached_max: Annotated[
         int, _between(1, 10_000_000, "Topics whose subscribers are remembered between messages.")
     ] = limits.ROUTES_CACHED_MAX

@@ -14,6 +14,7 @@ by only to be retained.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from penstock.core.commands import (
@@ -24,6 +25,7 @@ from penstock.core.commands import (
     ConsumerGone,
     ConsumerMade,
     DeadLettered,
+    Drained,
     Erased,
     Expired,
     Forgotten,
@@ -74,6 +76,7 @@ from penstock.core.effects import (
     OpenedForNobody,
     Outcome,
     PageTurned,
+    PortionSent,
     Stirred,
     SubscribeAnswer,
     TakenOver,
@@ -86,7 +89,15 @@ from penstock.core.offering import SUBSCRIBE_FAILED, Offering
 from penstock.core.producers import Producers
 from penstock.core.retained import Retained, RetainedMessage
 from penstock.core.routes import Routes
-from penstock.core.session import AWAIT_PUBCOMP, PUBACK, PUBCOMP, PUBREC, PUBREL, Session
+from penstock.core.session import (
+    AWAIT_PUBCOMP,
+    PACKET_ID_MAX,
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    PUBREL,
+    Session,
+)
 from penstock.core.sinks import SinkCommand, Sinks
 from penstock.core.subscribers import Subscribers
 from penstock.core.topics import Topics
@@ -96,6 +107,9 @@ from penstock.obs.reasons import DropReason
 from penstock.trust.keys import Key, KeyRing
 
 __all__ = ["SUBSCRIBE_FAILED", "Broker"]
+
+PORTION = 64
+"""Messages that waited for a client and are sent at a time, unless it acknowledges more."""
 
 _GROUP_COMMANDS = (
     GroupMade,
@@ -178,6 +192,7 @@ class Broker:
             Subscribed: self._subscribed,
             Unsubscribed: self._unsubscribed,
             Offered: self._offered,
+            Drained: self._drained,
             Acknowledged: self._acknowledged,
             Received: self._received,
             Released: self._released,
@@ -237,11 +252,11 @@ class Broker:
         if outlet is not None:
             # Session present only if there was one to be resumed [MQTT-3.2.2-1] to [MQTT-3.2.2-3].
             effects.controls.append(Accepted(outlet, session, present))
-        self._resume(session, effects)
+        self._resume(session, effects, PORTION if command.is_paced else PACKET_ID_MAX)
         if outlet is not None and session.offers:
             effects.controls.append(PageTurned(outlet))
 
-    def _resume(self, session: Session, effects: Effects) -> None:
+    def _resume(self, session: Session, effects: Effects, portion: int) -> None:
         """Repeat what is unfinished, same ids, same order; then what waited [MQTT-4.4.0-1]."""
         outlet = session.outlet
         if outlet is not None:
@@ -250,17 +265,34 @@ class Broker:
                 flags |= DELIVER_RETAIN if retain else 0
                 effects.deliver(outlet, (b"", None, flags, packet_id, sequence))
                 self.counters.redelivered_total += 1
-        self._drain(session, effects)
+        self._drain(session, effects, portion)
 
-    def _drain(self, session: Session, effects: Effects) -> None:
-        """Send what waits, as far as the window allows."""
+    def _drain(self, session: Session, effects: Effects, portion: int) -> None:
+        """Send what waits, as far as the window allows, and a portion at most.
+
+        The next one follows when the client has read it (``Drained``), or acknowledges. If
+        thousands of clients came back at once, each with a thousand messages waiting, sending all
+        of them would be one long turn.
+        """
         if not session.queue or not session.connected:
             return
-        for packet_id, sequence, qos, retain in session.dequeue(self.inflight_max):
+        waiting = islice(session.dequeue(self.inflight_max), portion)
+        for packet_id, sequence, qos, retain in waiting:
             self.queued_count -= 1
             if session.outlet is not None:
                 flags = qos | (DELIVER_RETAIN if retain else 0)
                 effects.deliver(session.outlet, (b"", None, flags, packet_id, sequence))
+        is_open = session.is_window_open(self.inflight_max)
+        if session.queue and is_open and session.outlet is not None:
+            effects.controls.append(PortionSent(session.outlet))
+
+    def _drained(self, command: Drained, _outlet: Any, effects: Effects) -> None:
+        session = self.sessions.get(command.client_id)
+        if session is None or session.connection != command.connection:
+            return
+        if not self._is_contained(session):
+            self._drain(session, effects, 4 * PORTION)
+            self._touch(session)
 
     def _closed(self, command: Closed, _outlet: Any, effects: Effects) -> None:
         session = self.sessions.get(command.client_id)
@@ -389,7 +421,7 @@ class Broker:
         if session.durable:
             self.dirty[session.client_id] = None
         if session.queue:
-            self._drain(session, effects)
+            self._drain(session, effects, max(PORTION, 2 * len(packet_ids)))
         if session.offers and session.outlet is not None:
             effects.controls.append(PageTurned(session.outlet))
 
@@ -427,7 +459,7 @@ class Broker:
             if session.inflight and session.inflight.pop(packet_id, None) is not None:
                 self.counters.drops[DropReason.RETENTION] += 1
         self._touch(session)
-        self._drain(session, effects)
+        self._drain(session, effects, max(PORTION, 2 * len(command.packet_ids)))
 
     def _published(self, command: Published, outlet: Any, effects: Effects) -> None:
         sequence = self._base_sequence + command.position
@@ -495,7 +527,7 @@ class Broker:
             self.dirty[session.client_id] = None
 
     def _enqueue(self, session: Session, sequence: int, flags: int) -> None:
-        if session.queue is not None and len(session.queue) >= self.queue_messages_max:
+        if session.queue is not None and len(session.queue) >= self._queue_room(session):
             if not self.queue_drops_oldest:
                 self.counters.drops[DropReason.QUEUE_FULL_NEWEST] += 1
                 return
@@ -504,6 +536,13 @@ class Broker:
             self.counters.drops[DropReason.QUEUE_FULL_OLDEST] += 1
         session.enqueue(sequence, flags & 3, retain=bool(flags & DELIVER_RETAIN))
         self.queued_count += 1
+
+    def _queue_room(self, session: Session) -> int:
+        """How many messages may wait; what goes out in portions may use the window's room, too."""
+        if not session.connected:
+            return self.queue_messages_max
+        window = min(self.inflight_max, PACKET_ID_MAX)
+        return self.queue_messages_max + max(0, window - session.inflight_count)
 
     # ── durable subscribers, groups, keys ──────────────────────────────────────────────────────
 

@@ -21,6 +21,7 @@ __all__ = [
     "ConsumerGone",
     "ConsumerMade",
     "DeadLettered",
+    "Drained",
     "Erased",
     "Expired",
     "Forgotten",
@@ -85,6 +86,8 @@ class Opened(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     unique among them."""
     heir_of: int = 0
     """The connection, at another node, that it takes over and whose will was published by now."""
+    is_paced: bool = False
+    """Whether what waits is sent in portions; an earlier version put all of it in flight."""
 
 
 class Closed(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
@@ -148,6 +151,13 @@ class Offered(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
     after: int = 0
     """Position of the offer once these have been sent."""
     is_last: bool = True
+
+
+class Drained(msgspec.Struct, frozen=True, array_like=True, tag=41, gc=False):
+    """The client reads: send it the next portion of what waits in its session."""
+
+    client_id: bytes
+    connection: int
 
 
 class Acknowledged(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
@@ -577,6 +587,7 @@ Event = (
     | Subscribed
     | Unsubscribed
     | Offered
+    | Drained
     | Acknowledged
     | Received
     | Released

@@ -35,6 +35,7 @@ __all__ = [
     "OpenedForNobody",
     "Outcome",
     "PageTurned",
+    "PortionSent",
     "Stirred",
     "SubscribeAnswer",
     "TakenOver",
@@ -104,6 +105,12 @@ class PageTurned(msgspec.Struct, frozen=True):
     is_done: bool = False
 
 
+class PortionSent(msgspec.Struct, frozen=True):
+    """A portion of what waited for the client was sent, and more waits."""
+
+    outlet: Any
+
+
 class Unkept(msgspec.Struct, frozen=True):
     """What the client takes to be on its way was refused by the disk: it must send again."""
 
@@ -167,6 +174,7 @@ Control = (
     | UnsubscribeAnswer
     | FollowUp
     | PageTurned
+    | PortionSent
     | Unkept
     | Outcome
     | OpenedForNobody

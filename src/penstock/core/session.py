@@ -26,6 +26,7 @@ would be another when the journal is replayed. They have the upper half to thems
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -62,6 +63,9 @@ PACKET_ID_MAX = 32_767
 
 OVERTAKEN_MAX = 10_000
 """Topics noted between two pages of retained messages; beyond it the page on its way is void."""
+
+_IDS = tuple(range(PACKET_ID_MAX + 1))
+"""All packet ids, made once: a number of its own in each session would take 28 bytes each time."""
 
 _LOOKS_MAX = 1_024
 """Longest walk in search of a free packet id. As many deliveries weigh as much as the table."""
@@ -125,6 +129,12 @@ class _TakenIds:
         """It was taken and is free now."""
         self._marks[packet_id] = 0
         self.count -= 1
+
+
+@lru_cache(maxsize=4)
+def _packed(sequence: int, qos: int, count: int) -> tuple[int, ...]:
+    """Deliveries of messages in a row: the same objects for all sessions that are sent them."""
+    return tuple(range(sequence << _SHIFT | qos, sequence + count << _SHIFT, 1 << _SHIFT))
 
 
 class Session:
@@ -210,6 +220,10 @@ class Session:
             and (len(self.inflight) if self.inflight else 0) + count <= min(window, PACKET_ID_MAX)
         )
 
+    def is_window_open(self, window: int) -> bool:
+        """Whether what waits may be sent: connected, and room in the window."""
+        return self.connected and self.inflight_count < min(window, PACKET_ID_MAX)
+
     def begin(self, sequence: int, qos: int, *, retain: bool = False) -> int:
         """Put a message in flight; return its packet id. The caller has checked for room."""
         inflight = self.inflight
@@ -219,6 +233,7 @@ class Session:
         if packet_id in inflight:
             packet_id = self._first_free(inflight, packet_id)
         self.next_packet_id = packet_id + 1 if packet_id < PACKET_ID_MAX else 1
+        packet_id = _IDS[packet_id]
         inflight[packet_id] = sequence << _SHIFT | (_RETAIN if retain else 0) | qos
         if self._taken_ids is not None:
             self._taken_ids.take(packet_id, 1)
@@ -247,9 +262,8 @@ class Session:
         ):
             return [self.begin(sequence + number, qos) for number in range(count)]
         self.next_packet_id = after
-        packet_ids = list(range(first, after))
-        packed = range(sequence << _SHIFT | qos, sequence + count << _SHIFT, 1 << _SHIFT)
-        inflight.update(zip(packet_ids, packed, strict=True))
+        packet_ids = list(_IDS[first:after])
+        inflight.update(zip(packet_ids, _packed(sequence, qos, count), strict=True))
         if self._taken_ids is not None:
             self._taken_ids.take(first, count)
         return packet_ids

@@ -173,6 +173,7 @@ class Connection(asyncio.Protocol):
         is_goodbye = exc is None and self.ends_by_closing
         reason = DisconnectReason.CLIENT_DISCONNECT if is_goodbye else None
         self.close(reason or DisconnectReason.CONNECTION_LOST, str(exc) if exc else "")
+        self.outbox.forget()
         self._hub.connections.discard(self)
         self._hub.clients.discard(self)
 
@@ -265,6 +266,8 @@ class Connection(asyncio.Protocol):
             "client_id": printable(self.name),
             "peer": self.peer,
         }
+        if reason is DisconnectReason.SESSION_TAKEN_OVER:
+            self._hub.take_overs.note(self.name, values["peer"])
         if reason in _ORDINARY:
             _log.debug("disconnected", **values)
         else:

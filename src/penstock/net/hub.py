@@ -6,6 +6,7 @@ the journal what a session had waiting, and keeps the account of who is connecte
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import sleep
@@ -28,6 +29,7 @@ from penstock.core.effects import (
     OpenedForNobody,
     Outcome,
     PageTurned,
+    PortionSent,
     Stirred,
     SubscribeAnswer,
     TakenOver,
@@ -49,14 +51,18 @@ from penstock.net.admission import (
     SIGNED_ONLY,
     topic_refusal,
 )
+from penstock.net.budget import Budget
 from penstock.net.changes import Changes
 from penstock.net.clock import Clock, SteadyClock
 from penstock.net.erasing import erase
 from penstock.net.feed import Feed
+from penstock.net.fetch_line import FetchLine
 from penstock.net.incomplete import Incomplete
 from penstock.net.live import Live
 from penstock.net.node_numbers import NODE_BITS
+from penstock.net.opening import OpeningLine
 from penstock.net.pipeline import Pipeline
+from penstock.net.take_overs import TakeOvers
 from penstock.net.timers import Deadlines
 from penstock.net.turns import SharedTurns, in_turns
 from penstock.obs.counters import Counters
@@ -87,6 +93,12 @@ NAP_BYTES_MAX = 16 * KIB
 
 READERS = 2
 """Threads that read the journal for sessions that had messages waiting."""
+
+READS_MAX = 2 * READERS
+"""Reads that are under way, or done and not passed on: the threads are quicker than the loop."""
+
+READ_AT_ONCE = 8
+"""Messages read before it is looked at how many bytes they have."""
 
 SEARCHERS = 1
 """Threads that look for something in it: they may take long, and those who read do not wait."""
@@ -217,8 +229,6 @@ class Hub:
         """Client ids of the binary protocol, and the connection that has each."""
         self.cluster = cluster
         """What there is beside us. Who needs to know when that changes is told by ``on_led``."""
-        self.opening: dict[bytes, Outlet] = {}
-        """Client ids whose ``Opened`` is in the line, and the connection that sent the last one."""
         self._listeners: dict[Any, Any] = {}
         self.listening_count = 0
         """Subscriptions that are followers' second ones, for what the journal does not keep."""
@@ -232,7 +242,10 @@ class Hub:
         self._is_flush_scheduled = False
         self._flushed_at = 0.0
         self._received_at_flush = 0
-        self.shared_turns = SharedTurns(self)
+        self._reads: deque[Callable[[], None]] = deque()
+        """Jobs for the threads that read, beyond those that were given to them."""
+        self._reading = 0
+        self._make_lines()
         self.incomplete = Incomplete(config.limits.incomplete_bytes_max)
         self.changes = Changes(
             clock.wall_ms(),
@@ -251,6 +264,14 @@ class Hub:
         self.on_stirred: list[Callable[[bytes, bytes], None]] = []
         """Who else is told that another node has changed something of a group."""
 
+    def _make_lines(self) -> None:
+        """Where clients wait for their turn, and what they share."""
+        self.shared_turns = SharedTurns(self)
+        self.budget = Budget(self.limits.outgoing_bytes_max, self.loop.call_soon)
+        self.fetch_line = FetchLine(self)
+        self.opening_line = OpeningLine(self)
+        self.take_overs = TakeOvers(get_logger("net"), self.monotonic)
+
     def _make_controls(self) -> dict[type, Callable[[Any], None]]:
         """What is done about which effect."""
         return {
@@ -263,6 +284,7 @@ class Hub:
             Outcome: lambda c: c.outlet.outcome(c.value),
             FollowUp: lambda c: self.pipeline.submit(c.command, c.outlet, durable=True),
             PageTurned: lambda c: c.outlet.offer_more(is_page_done=c.is_done),
+            PortionSent: lambda c: c.outlet.drain_more(),
             OpenedForNobody: lambda c: self.duties.opened_for_nobody(c.client_id, c.connection),
             IdentityTaken: self._identity_taken,
             Stirred: self._stirred,
@@ -515,18 +537,18 @@ class Hub:
         sequences: list[int],
         deliver: Callable[[dict[int, Message | None]], None],
         fail: Callable[[StorageError], None],
+        bytes_max: float = float("inf"),
     ) -> None:
-        """Read messages off the loop; ``deliver`` gets them, None for those that are gone."""
+        """Read messages off the loop; ``deliver`` gets them, None for those that are gone.
+
+        Not all if they have more than ``bytes_max``, but one at least.
+        """
         wanted = sorted(set(sequences))
         if wanted[-1] >= self.store.next_sequence:
             # Applied before committed (durability "interval"): wait for the disk to have it.
-            self.pipeline.when_committed(lambda: self.read(wanted, deliver, fail))
+            self.pipeline.when_committed(lambda: self.read(wanted, deliver, fail, bytes_max))
             return
-
-        def found(messages: list[Message | None]) -> None:
-            deliver(dict(zip(wanted, messages, strict=True)))
-
-        self.run_off_loop(lambda: self.store.read(wanted), found, fail)
+        self.run_off_loop(lambda: _read_some(self.store, wanted, bytes_max), deliver, fail)
 
     def run_off_loop(
         self,
@@ -555,8 +577,27 @@ class Hub:
                 _log.error("read_failed", exc_info=error)
                 fail(StorageError(f"reading the journal failed on a bug of ours: {error!r}"))
 
-        threads = self._searchers if is_search else self._readers
-        self.loop.run_in_executor(threads, job).add_done_callback(done)
+        if is_search:
+            self.loop.run_in_executor(self._searchers, job).add_done_callback(done)
+            return
+
+        def begin() -> None:
+            self.loop.run_in_executor(self._readers, job).add_done_callback(read)
+
+        def read(future: "asyncio.Future[Result]") -> None:
+            self._reading -= 1
+            if not self._is_closed:
+                self._begin_reads()
+            done(future)
+
+        self._reads.append(begin)
+        self._begin_reads()
+
+    def _begin_reads(self) -> None:
+        """Give the threads something to read: what was read and not passed on takes memory."""
+        while self._reads and self._reading < READS_MAX:
+            self._reading += 1
+            self._reads.popleft()()
 
     def _unreadable(self, error: StorageError) -> None:
         """Something stored cannot be read: the operator must know, whoever met it."""
@@ -570,6 +611,19 @@ class Hub:
         self._readers.shutdown()
         self._searchers.shutdown(cancel_futures=True)
         self.pipeline.close()
+
+
+def _read_some(store: Store, sequences: list[int], bytes_max: float) -> dict[int, Message | None]:
+    """Messages by sequence, in order, until they have so many bytes."""
+    found: dict[int, Message | None] = {}
+    for first in range(0, len(sequences), READ_AT_ONCE):
+        some = sequences[first : first + READ_AT_ONCE]
+        messages = store.read(some)
+        found.update(zip(some, messages, strict=True))
+        bytes_max -= sum([len(message.payload) for message in messages if message is not None])
+        if bytes_max <= 0:
+            break
+    return found
 
 
 def _gate(config: Config, broker: Broker, started_ms: int) -> Gate:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from penstock.core.commands import (
     Acknowledged,
     Closed,
+    Drained,
     Lost,
     Opened,
     Received,
@@ -37,9 +38,10 @@ from penstock.net.admission import CAPTURED, ENVELOPES, topic_refusal
 from penstock.net.connection import ASK_INTERVAL_S, SIGNED_AT_ONCE, Connection
 from penstock.net.envelopes import Opened as OpenedEnvelopes
 from penstock.net.envelopes import open_envelopes, refuse_unsigned
-from penstock.net.hub import Hub, Outlet, Targets
+from penstock.net.hub import Hub, Targets
 from penstock.net.live import Live
 from penstock.net.mqtt_outbox import MqttOutbox
+from penstock.net.mqtt_runs import continues, is_next, joined
 from penstock.net.mqtt_shares import MqttShares
 from penstock.net.pending_filters import PendingFilters
 from penstock.net.retained_pages import RetainedPages
@@ -97,6 +99,8 @@ class MqttConnection(Connection):
         "_clean",
         "_client_id",
         "_held",
+        "_is_draining",
+        "_is_opening",
         "_keep_alive_s",
         "_later",
         "_pages",
@@ -113,7 +117,7 @@ class MqttConnection(Connection):
     def __init__(self, hub: Hub, transport: asyncio.Transport, accepted_at: float) -> None:
         limits = hub.limits
         machine = ServerMachine(limits.packet_bytes_max, limits.connect_bytes_max)
-        outbox = MqttOutbox(hub, transport, self._lose, self.close)
+        outbox = MqttOutbox(hub, transport, self._lose, self.close, self._on_idle)
         super().__init__(hub, transport, machine, outbox, accepted_at)
         self._session: Session | None = None
         self._client_id = b""
@@ -123,6 +127,10 @@ class MqttConnection(Connection):
         self._keep_alive_s = 0
         self._held: list[Any] | None = None
         """Events behind a CONNECT that is not answered yet; None at any other time."""
+        self._is_draining = False
+        """Whether more of what waits is about to be sent."""
+        self._is_opening = False
+        """Whether its CONNECT stands in the line to the disk."""
         self._later: list[Any] | None = None
         """Events that were put off, until others have had their turn."""
         self._pages: RetainedPages | None = None
@@ -210,18 +218,21 @@ class MqttConnection(Connection):
             if not self._may_leave_will(will.topic):
                 return
             self._will = WillMessage(will.topic, will.payload, will.qos, will.retain)
-        predecessor = hub.opening.get(self._client_id)
-        heir_of = self._take_over(hub.broker.sessions.get(self._client_id), predecessor)
         self._held = []
-        is_clustered = hub.cluster.is_clustered
-        opened = Opened(
-            self._client_id, self.number, self._clean, self._will, is_clustered, heir_of
-        )
-        durable = self._is_recorded or predecessor is not None or is_clustered
-        hub.opening[self._client_id] = self
-        hub.pipeline.submit(opened, self, durable=durable)
+        hub.opening_line.join(self)
         if self._held is not None:
             self.pause_reading()
+
+    def open(self) -> None:
+        """It is this client's turn to have its session."""
+        hub, client_id = self._hub, self._client_id
+        heir_of = self._take_over(hub.broker.sessions.get(client_id))
+        is_clustered = hub.cluster.is_clustered
+        opened = Opened(
+            client_id, self.number, self._clean, self._will, is_clustered, heir_of, is_paced=True
+        )
+        self._is_opening = True
+        hub.pipeline.submit(opened, self, durable=self._is_recorded or is_clustered)
 
     def _may_have_session(self, client_id: bytes) -> bool:
         """Whether a persistent session is there for this id, or there is room for one more."""
@@ -236,18 +247,15 @@ class MqttConnection(Connection):
         session = self._hub.broker.sessions.get(self._client_id)
         return session is not None and session.recorded
 
-    def _take_over(self, session: Session | None, predecessor: Outlet | None) -> int:
+    def _take_over(self, session: Session | None) -> int:
         """Close the connection that has this client id now, its will before our CONNECT.
 
-        And the one whose CONNECT still stands in the line before ours: what it sent behind that
-        must not reach the session that will be ours. If another node has the connection, it closes
-        it in time, but may be dead: its will is left to us. Returns the number of that connection.
+        If another node has the connection, it closes it in time, but may be dead: its will is left
+        to us. Returns the number of that connection.
         """
         if session is not None and session.outlet is not None:
             session.outlet.close(DisconnectReason.SESSION_TAKEN_OVER)  # [MQTT-3.1.4-2]
-        if predecessor is not None:
-            predecessor.close(DisconnectReason.SESSION_TAKEN_OVER)
-        elif session is not None and session.connected and session.outlet is None:
+        elif session is not None and session.connected:
             return self._hub.duties.inherit(session)
         return 0
 
@@ -275,8 +283,8 @@ class MqttConnection(Connection):
 
     def _opened(self) -> None:
         """Our CONNECT has left the line."""
-        if self._hub.opening.get(self._client_id) is self:
-            del self._hub.opening[self._client_id]
+        self._is_opening = False
+        self._hub.opening_line.left(self)
 
     def _on_connect_refused(self, event: ConnectRefused) -> None:
         self.send(encode.connack(session_present=False, return_code=event.return_code))
@@ -318,11 +326,11 @@ class MqttConnection(Connection):
                 self._on_signed_runs(topic, payloads[:SIGNED_AT_ONCE], now_ms)
                 break
             received += len(payloads)
-            if stretch and route.targets == targets and _is_next(stretch[-1], event):
+            if stretch and route.targets == targets and is_next(stretch[-1], event):
                 stretch.append(event)
             else:
                 if stretch:
-                    hub.forward(targets, _live(stretch))
+                    hub.forward(targets, joined(stretch))
                 targets = route.targets
                 stretch = [event] if targets else []
             if memo:
@@ -330,7 +338,7 @@ class MqttConnection(Connection):
             else:
                 hub.broadcast(topic, payloads)
         if stretch:
-            hub.forward(targets, _live(stretch))
+            hub.forward(targets, joined(stretch))
         hub.counters.messages_in_total[0] += received
         hub.pipeline.end_capture()
         return position
@@ -346,7 +354,7 @@ class MqttConnection(Connection):
             route.memo = hub.policy(topic)
         run = [first]
         most = SIGNED_AT_ONCE if route.memo > CAPTURED else len(events)
-        while position < len(events) and len(run) < most and _continues(first, events[position]):
+        while position < len(events) and len(run) < most and continues(first, events[position]):
             run.append(events[position])
             position += 1
         if route.memo > CAPTURED:
@@ -574,9 +582,24 @@ class MqttConnection(Connection):
         """The client has caught up: there may be room for shared messages, too."""
         super().resume_writing()
         self._shares.ask()
+
+    # ── what waits ────────────────────────────────────────────────────────────────────────────
+
+    def _on_idle(self) -> None:
+        """The client has read what it was sent."""
+        self.drain_more(is_drained=False)
         self.offer_more()
 
-    # ── retained messages ─────────────────────────────────────────────────────────────────────
+    def drain_more(self, *, is_drained: bool = True) -> None:
+        """Send the next of what waited in the session, if the client reads."""
+        self._is_draining = self._is_draining and not is_drained
+        session = self._session
+        if session is None or not session.queue or self._is_draining or self.reason is not None:
+            return
+        if self.outbox.is_idle() and session.is_window_open(self._hub.broker.inflight_max):
+            self._is_draining = True
+            drained = Drained(self._client_id, self.number)
+            self._hub.pipeline.submit(drained, self, durable=session.durable)
 
     def offer_more(self, *, is_page_done: bool = False) -> None:
         """There may be retained messages to send, and room for them."""
@@ -639,6 +662,8 @@ class MqttConnection(Connection):
     def let_go(self) -> None:
         """Publish the will where it is due, and let go of the session."""
         self._shares.leave_all()
+        if not self._is_opening:
+            self._hub.opening_line.left(self)
         if self._session is not None:
             self._hub.counters.clients_connected -= 1
             self._leave(self._session)
@@ -651,27 +676,6 @@ class MqttConnection(Connection):
         closed = Closed(self._client_id, self.number, hub.steady_ms())
         hub.pipeline.submit(closed, None, durable=session.recorded)
         self._session = None
-
-
-def _live(stretch: list[PublishRun]) -> Live:
-    """Runs that lie side by side in one chunk, with the packets they came in."""
-    count = sum([len(run.payloads) for run in stretch])
-    return Live(stretch, count, stretch[0].chunk[stretch[0].start : stretch[-1].end])
-
-
-def _is_next(last: PublishRun, event: PublishRun) -> bool:
-    """Whether ``event`` lies right behind ``last``, so that both can be sent as one piece."""
-    return event.chunk is last.chunk and event.start == last.end
-
-
-def _continues(first: Publish, event: Any) -> bool:
-    """Whether ``event`` may join the run that ``first`` began; QoS 0 to be retained goes alone."""
-    return (
-        type(event) is Publish
-        and event.topic == first.topic
-        and event.qos == first.qos > 0
-        and event.retain == first.retain
-    )
 
 
 def _effective_keep_alive(asked_s: int, maximum_s: int) -> int:

@@ -5,6 +5,9 @@
 later; what remains are answers, and a client that sends without ever reading those is closed.
 
 Whatever gathers during one turn of the loop leaves as one write.
+
+What is held here, and in the transport, counts against the budget that all connections share
+(``net/budget``). While that is tight, room is scarcer than a connection's own bounds say.
 """
 
 import asyncio
@@ -29,6 +32,7 @@ class Outbox:
         "_is_closed",
         "_is_due",
         "_is_paused",
+        "_is_squeezed",
         "_live",
         "_live_bytes",
         "_live_counts",
@@ -36,6 +40,7 @@ class Outbox:
         "_out_bytes",
         "_room",
         "_transport",
+        "counted",
     )
 
     def __init__(
@@ -56,6 +61,10 @@ class Outbox:
         self._is_due = False
         self._is_paused = False
         self._is_closed = False
+        self._is_squeezed = False
+        """Whether the transport was told to say when it is empty, not when it is nearly so."""
+        self.counted = 0
+        """What is counted against the budget of all connections."""
         self._room = min(WRITE_BUFFER_HIGH, hub.limits.outbound_bytes_max // 2)
         """Bytes that may gather, here and again in the transport, before messages are put off.
 
@@ -94,10 +103,13 @@ class Outbox:
         self._is_due = False
         if self._is_closed:
             return
+        if self._live and self._hub.budget.is_tight and not self._is_paused:
+            self._squeeze_live()
         if self._is_paused:
             self._keep_bounds()
-            return
-        self._write()
+        else:
+            self._write()
+        self.refresh()
 
     def _write(self) -> None:
         if self._live:
@@ -125,6 +137,9 @@ class Outbox:
     def resume(self) -> None:
         """The client has caught up."""
         self._is_paused = False
+        if self._is_squeezed:
+            self._is_squeezed = False
+            self._transport.set_write_buffer_limits(high=self._room)
         self.flush()
 
     def close(self) -> None:
@@ -135,15 +150,68 @@ class Outbox:
             self._is_closed = True
         self._live = []
         self._live_counts = []
+        self._live_bytes = 0
+        self.refresh()
 
     def _keep_bounds(self) -> None:
         bound = self._hub.limits.outbound_bytes_max
+        budget = self._hub.budget
+        if budget.is_tight:
+            others = self._out_bytes + self._transport.get_write_buffer_size()
+            left = budget.bytes_max - budget.used + self.counted
+            bound = max(0, min(bound, left - others))
+            if self._is_paused:
+                bound = max(0, min(bound, budget.share - others))
         if self._is_beyond_bound():
             detail = f"{self._out_bytes} bytes of answers unread"
             self._give_up(DisconnectReason.SLOW_READER, detail)
         elif self._live_bytes > bound:
             # Down to three quarters, so that the next drop is a while away.
             self._drop_oldest(self._live_bytes - bound * 3 // 4)
+
+    # ── the budget of all ─────────────────────────────────────────────────────────────────────
+
+    def refresh(self) -> None:
+        """Count what is held now."""
+        held = self._out_bytes + self._live_bytes + self._transport.get_write_buffer_size()
+        if held != self.counted:
+            self._hub.budget.note(self, held)
+
+    def forget(self) -> None:
+        """The transport is gone, with all that was in it."""
+        self._hub.budget.forget(self)
+
+    def give_up(self) -> None:
+        """The reader has read nothing for long, and others wait for the room it takes."""
+        detail = f"{self.counted} bytes unread, and other clients wait for the room"
+        self._give_up(DisconnectReason.SLOW_READER, detail)
+
+    def _is_beyond_share(self) -> bool:
+        """Whether the budget leaves no room; if so, ``resume`` is called when it may have some."""
+        self.refresh()
+        if self._hub.budget.room(self.counted) > 0:
+            return False
+        if not self._squeeze():
+            self._hub.budget.wait(self)
+        return True
+
+    def _squeeze_live(self) -> None:
+        """Keep live messages where they can be dropped if they would wait in the transport."""
+        if self._transport.get_write_buffer_size():
+            self._squeeze(with_live=False)
+        if not self._is_paused:
+            self._keep_bounds()
+
+    def _squeeze(self, *, with_live: bool = True) -> bool:
+        """Wait until the transport is empty; False if it is."""
+        if not self._is_paused and with_live:
+            self._write()
+            self.refresh()
+        if not self._transport.get_write_buffer_size() or self._transport.is_closing():
+            return False
+        self._is_squeezed = True
+        self._transport.set_write_buffer_limits(high=0)  # which calls ``pause``
+        return True
 
     def _is_beyond_bound(self) -> bool:
         """Whether more waits that must arrive than may."""
@@ -165,6 +233,8 @@ class Outbox:
 
     def is_full(self) -> bool:
         """A batch can bring more than the bound, so the transport is filled as we go, and asked."""
+        if self._hub.budget.is_tight and self._is_beyond_share():
+            return True
         if self._out_bytes <= self._room:
             return False
         if self._is_paused:

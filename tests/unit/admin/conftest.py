@@ -62,6 +62,9 @@ class FixedView(Current):
     def sessions(self):
         return (3, 4)
 
+    def outgoing(self):
+        return 17, 1_000, 2
+
     def queued(self):
         return 5
 

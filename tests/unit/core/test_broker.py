@@ -3,10 +3,11 @@
 import pytest
 from broker_bench import WILL, Bench, kinds
 
-from penstock.core.broker import SUBSCRIBE_FAILED, Broker
+from penstock.core.broker import PORTION, SUBSCRIBE_FAILED, Broker
 from penstock.core.commands import (
     Acknowledged,
     Closed,
+    Drained,
     Expired,
     Lost,
     Offered,
@@ -25,6 +26,7 @@ from penstock.core.effects import (
     DELIVER_PUBREL,
     Accepted,
     Effects,
+    PortionSent,
     SubscribeAnswer,
     TakenOver,
     Unkept,
@@ -531,3 +533,46 @@ def test_the_oldest_needed_message_is_asked_of_durable_sessions_only():
 )
 def test_an_event_stands_for_its_command(command):
     assert from_event(to_event(command)) == command
+
+
+# ── what waits is sent in portions ────────────────────────────────────────────────────────────
+
+
+def test_a_session_that_comes_back_is_sent_a_portion_and_the_rest_as_it_reads():
+    bench = Bench()
+    bench.open("ann")
+    bench.subscribe("ann", (b"t", 1))
+    bench.close("ann")
+    bench.publish(b"t", *[b"%d" % number for number in range(1_000)])
+    opened = Opened(b"ann", 9, clean=False, will=None, is_paced=True)
+    effects = bench.apply(opened, "ann#9")
+    assert len(effects.deliveries["ann#9"]) == PORTION
+    sent = [delivery[4] for delivery in effects.deliveries["ann#9"]]
+    while PortionSent("ann#9") in effects.controls:
+        effects = bench.apply(Drained(b"ann", 9), "ann#9")
+        assert len(effects.deliveries["ann#9"]) <= 4 * PORTION
+        sent += [delivery[4] for delivery in effects.deliveries["ann#9"]]
+    assert sent == list(range(1, 1_001))
+
+
+def test_what_comes_while_portions_are_sent_may_wait_in_the_room_of_the_window():
+    """Or messages would be dropped that a client with an open window has room for."""
+    bench = Bench(queue_messages_max=100)
+    bench.open("ann")
+    bench.subscribe("ann", (b"t", 1))
+    bench.close("ann")
+    bench.publish(b"t", *[b"%d" % number for number in range(100)])
+    bench.apply(Opened(b"ann", 9, clean=False, will=None, is_paced=True), "ann#9")
+    bench.publish(b"t", *[b"new"] * 500)
+    assert bench.broker.sessions[b"ann"].queue_count == 600 - PORTION
+    assert not sum(bench.counters.drops.values())
+
+
+def test_a_portion_for_an_earlier_connection_is_not_sent():
+    bench = Bench()
+    bench.open("ann")
+    bench.subscribe("ann", (b"t", 1))
+    bench.close("ann")
+    bench.publish(b"t", *[b"%d" % number for number in range(100)])
+    bench.apply(Opened(b"ann", 9, clean=False, will=None, is_paced=True), "ann#9")
+    assert not bench.apply(Drained(b"ann", 8), "ann#8").deliveries

@@ -11,6 +11,8 @@ from penstock.core.session import PUBACK, PUBREL
 from penstock.errors import StorageError
 from penstock.model.message import Message
 from penstock.net import mqtt_outbox as module
+from penstock.net.budget import Budget
+from penstock.net.fetch_line import FetchLine
 from penstock.net.mqtt_outbox import MqttOutbox
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason, DropReason
@@ -39,6 +41,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.loop = Loop()
+        self.buffered = 0
         self.writes: list[bytes] = []
         self.marks: list[int] = []
         self.reads: list[tuple[list[int], Any, Any]] = []
@@ -54,20 +57,24 @@ class Bench:
             loop=self.loop,
             flush_soon=lambda outbox: self.loop.call_soon(outbox.flush),
             read=lambda *arguments: self.reads.append(arguments),
+            budget=Budget(1 << 20, self.loop.call_soon),
         )
+        hub.fetch_line = FetchLine(hub)
+        self.hub = hub
         transport: Any = SimpleNamespace(
-            get_write_buffer_size=lambda: 0,
+            get_write_buffer_size=lambda: self.buffered,
+            is_closing=lambda: False,
             write=self.writes.append,
             set_write_buffer_limits=lambda high: self.marks.append(high),  # noqa: PLW0108
         )
         self.outbox = MqttOutbox(
-            hub, transport, self.lost.extend, lambda *why: self.given_up.append(why)
+            hub, transport, self.lost.extend, lambda *why: self.given_up.append(why), lambda: None
         )
 
     def answer_reads(self) -> None:
         """The journal has message *n* with payload ``b"n"`` on topic ``t``, unless it is gone."""
         while self.reads:
-            sequences, deliver, _fail = self.reads.pop(0)
+            sequences, deliver, _fail, _bytes_max = self.reads.pop(0)
             deliver({s: None if s in self.gone else stored(s) for s in sequences})
             self.loop.run()
 
@@ -161,7 +168,7 @@ def test_what_waited_is_read_from_the_journal_in_order(bench):
             (b"", None, 2, 3, 12),
         ]
     )
-    ((sequences, _, _),) = bench.reads
+    ((sequences, *_),) = bench.reads
     assert sequences == [10, 12]
     bench.answer_reads()
     pubrel = encode.acks(PUBREL, [2])
@@ -199,20 +206,20 @@ def test_messages_for_a_slow_reader_are_put_off_without_their_payloads(bench):
     bench.outbox.deliver([(b"t", b"%d" % number, 1, number, number) for number in range(100, 300)])
     bench.loop.run()
     assert bench.outbox._out_bytes < 30
-    assert all(delivery[1] is None for delivery in bench.outbox._deferred)
+    assert len(bench.outbox._put_off) > 190
     assert not bench.given_up
     bench.outbox.resume()
     bench.loop.run()
     bench.answer_reads()
     assert bench.written == b"".join(frame(number, number) for number in range(100, 300))
-    assert bench.outbox._deferred is None
+    assert not bench.outbox._put_off
     assert bench.counters.messages_out_total[1] == 200
 
 
 def test_a_long_queue_is_read_in_lots(bench):
     count = module.FETCH_MESSAGES_MAX + 1
     bench.outbox.deliver([(b"", None, 1, number, number) for number in range(1, count + 1)])
-    assert [len(sequences) for sequences, _, _ in bench.reads] == [count - 1]
+    assert [len(sequences) for sequences, *_ in bench.reads] == [count - 1]
     bench.answer_reads()
     assert bench.written == b"".join(frame(number, number) for number in range(1, count + 1))
 
@@ -237,7 +244,7 @@ def test_a_retained_message_outlives_its_place_in_the_journal(bench):
 
 def test_a_journal_that_cannot_be_read_ends_the_connection_and_skips_nothing(bench):
     bench.outbox.deliver([(b"", None, 1, 1, 10)])
-    _, _, fail = bench.reads[0]
+    _, _, fail, _ = bench.reads[0]
     fail(StorageError("damaged"))
     assert bench.given_up == [(DisconnectReason.STORAGE_FAILED, "damaged")]
     assert not bench.lost
@@ -291,13 +298,117 @@ def test_what_was_read_for_a_reader_that_fell_behind_is_put_back_in_its_place(be
     assert bench.outbox._out_bytes == 0
     assert not bench.lost
     bench.outbox.resume()
-    assert [sequences for sequences, _, _ in bench.reads] == [[10, 12]]
+    assert [sequences for sequences, *_ in bench.reads] == [[10, 12]]
     bench.answer_reads()
     assert bench.written == frame(10, 1) + encode.acks(PUBREL, [2]) + frame(12, 3)
-    assert bench.outbox._deferred is None
+    assert not bench.outbox._put_off
 
 
 def test_the_transport_pauses_us_no_later_than_we_put_messages_off(bench):
     """Else what was put off would be read from the journal over and over while it is full."""
     assert bench.marks == [bench.outbox._room]
     assert bench.outbox._room <= BOUND // 2
+
+
+# ── the budget of all connections ─────────────────────────────────────────────────────────────
+
+
+def test_a_message_that_is_more_than_the_budget_has_left_is_put_off(bench):
+    other = Other()
+    bench.hub.budget.note(other, (1 << 20) - 20)
+    bench.outbox.deliver([(b"t", b"7", 1, 7, 7), (b"t", b"x" * 100, 1, 8, 8)])
+    bench.loop.run()
+    assert bench.written == frame(7, 7)
+    assert len(bench.outbox._put_off) == 1
+    assert not bench.reads, "there is no room for what would be read"
+    bench.hub.budget.note(other, 0)
+    bench.loop.run()
+    bench.answer_reads()
+    assert bench.written == frame(7, 7) + frame(8, 8)
+
+
+def test_a_reader_that_holds_its_share_is_sent_more_when_it_has_read_that(bench):
+    bench.hub.budget.note(Other(), 1 << 19)
+    bench.buffered = 1 << 19
+    bench.outbox.refresh()
+    assert bench.hub.budget.is_tight
+    bench.outbox.deliver([(b"t", b"7", 1, 7, 7)])
+    assert bench.marks[-1] == 0, "the transport says when it is empty"
+    bench.outbox.pause()
+    bench.loop.run()
+    assert bench.written == b""
+    bench.buffered = 0
+    bench.outbox.resume()
+    bench.answer_reads()
+    assert bench.written == frame(7, 7)
+    assert bench.marks[-1] == bench.marks[0]
+
+
+def test_live_messages_are_dropped_down_to_the_share_while_the_budget_is_tight(bench):
+    bench.hub.limits.outbound_bytes_max = 1 << 20
+    bench.outbox.pause()
+    for other in [Other() for _ in range(7)]:
+        bench.hub.budget.note(other, 1 << 16)
+    for _ in range(1_000):
+        bench.outbox.send_live(1, bytes(1_000))
+        bench.loop.run()
+        assert bench.hub.budget.used <= 1 << 20
+    assert bench.outbox.counted <= bench.hub.budget.share + 1_000
+    assert bench.counters.drops[DropReason.SLOW_READER] > 500
+
+
+def test_what_a_connection_held_is_free_when_it_is_gone(bench):
+    bench.outbox.send(bytes(500))
+    bench.outbox.pause()
+    bench.loop.run()
+    assert bench.hub.budget.used == 500
+    bench.outbox.close()
+    bench.outbox.forget()
+    assert bench.hub.budget.used == 0
+
+
+class Other:
+    """The outbox of somebody else."""
+
+    def __init__(self) -> None:
+        self.counted = 0
+        self.resumed = 0
+        self.given_up = False
+        self.next = 0
+
+    def resume(self) -> None:
+        self.resumed += 1
+
+    def refresh(self) -> None:
+        pass
+
+    def give_up(self) -> None:
+        self.given_up = True
+
+
+def test_those_who_wait_go_on_when_there_is_room_and_no_earlier(bench):
+    budget, holder, waiting = bench.hub.budget, Other(), Other()
+    budget.note(holder, 1 << 20)
+    budget.wait(waiting)
+    budget.turn(1.0)
+    bench.loop.run()
+    assert not waiting.resumed
+    budget.note(holder, 1 << 19)
+    bench.loop.run()
+    assert waiting.resumed == 1
+    assert not budget.waiting_count
+
+
+def test_only_a_reader_that_reads_nothing_while_others_wait_for_the_room_is_ended(bench):
+    budget, stuck, slow = bench.hub.budget, Other(), Other()
+    budget.note(stuck, 1 << 19)
+    budget.note(slow, 1 << 19)
+    for now in range(60):
+        budget.turn(float(now))
+    assert not stuck.given_up, "nobody waits"
+    budget.wait(Other())
+    for now in range(60, 63):
+        budget.note(slow, slow.counted - 1)
+        budget.turn(float(now))
+    assert stuck.given_up
+    assert not slow.given_up

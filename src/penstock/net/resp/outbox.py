@@ -38,6 +38,9 @@ class RespOutbox(Outbox):
     @property
     def is_crowded(self) -> bool:
         """Whether so much is unread that no more should be asked for."""
+        budget = self._hub.budget
+        if budget.is_tight and self.counted and budget.room(self.counted) <= 0:
+            return self._is_paused or self._squeeze()
         return self._is_paused and self._out_bytes > self._hub.limits.outbound_bytes_max // 2
 
     def _is_beyond_bound(self) -> bool:

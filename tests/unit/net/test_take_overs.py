@@ -1,0 +1,55 @@
+"""Ids that change hands: one line a minute, and a pace for those that never stop."""
+
+import pytest
+
+from penstock.net.take_overs import FREE, IDS_MAX, PER_SECOND, TakeOvers
+
+
+class Bench:
+    """Notes lines, and has the time that it is told."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self.lines: list[tuple[str, int]] = []
+        self.take_overs = TakeOvers(self, lambda: self.now)
+
+    def warning(self, _event: str, *, client_id: str, count: int, **_values: object) -> None:
+        self.lines.append((client_id, count))
+
+
+def test_an_id_has_one_line_a_minute_with_the_count():
+    bench = Bench()
+    for _ in range(7):
+        bench.take_overs.note(b"twin", "peer")
+    bench.take_overs.note(b"other", "peer")
+    assert bench.lines == [("twin", 1), ("other", 1)]
+    bench.now += 30
+    bench.take_overs.turn(bench.now)
+    assert len(bench.lines) == 2
+    bench.now += 31
+    bench.take_overs.turn(bench.now)
+    assert bench.lines[2:] == [("twin", 6)]
+    bench.now += 61
+    bench.take_overs.turn(bench.now)
+    assert not bench.take_overs._ids, "what is at rest is forgotten"
+
+
+def test_the_first_take_overs_are_free_and_then_a_newcomer_waits_a_little():
+    bench = Bench()
+    for _ in range(FREE):
+        assert bench.take_overs.delay_s(b"twin") == 0
+        bench.take_overs.note(b"twin", "peer")
+    assert bench.take_overs.delay_s(b"twin") == pytest.approx(1 / PER_SECOND)
+    assert bench.take_overs.delay_s(b"other") == 0
+    bench.now += 1 / PER_SECOND
+    assert bench.take_overs.delay_s(b"twin") == 0
+
+
+def test_so_many_ids_are_remembered_and_what_was_not_told_of_one_is_told_when_it_is_forgotten():
+    bench = Bench()
+    bench.take_overs.note(b"first", "peer")
+    bench.take_overs.note(b"first", "peer")
+    for number in range(IDS_MAX):
+        bench.take_overs.note(b"%d" % number, "peer")
+    assert len(bench.take_overs._ids) == IDS_MAX
+    assert bench.lines.count(("first", 1)) == 2
