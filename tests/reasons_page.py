@@ -93,6 +93,7 @@ ADVICE: dict[Enum, str] = {
         "Let the client repeat what was not acknowledged; ours do. Often: nodes are overloaded, or"
         " the network between them is; see `penstock_raft_elections_total`."
     ),
+    DisconnectReason.CLIENT_KILLED: "Ask who administers Redis clients; CLIENT LIST shows them.",
     DisconnectReason.SERVER_SHUTDOWN: _NOTHING,
     DisconnectReason.INTERNAL_ERROR: "Report it, with the trace from the log.",
     DropReason.CAPTURE_OVERFLOW: (

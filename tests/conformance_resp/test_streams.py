@@ -234,6 +234,29 @@ SCRIPTS = {
         XADD s MINID {4.ms}-0 * d 1
         XLEN s
         """,
+    "trimming everything, about": MADE
+    + """
+        XTRIM s MAXLEN ~ 1
+        XTRIM s MAXLEN ~ 0 LIMIT 3
+        XLEN s
+        XTRIM s MAXLEN ~ 0
+        XLEN s
+        XADD s * a 1
+        XTRIM s MINID ~ 99999999999999
+        XLEN s
+        XADD s * a 1
+        XADD s MAXLEN ~ 0 * a 2
+        XLEN s
+        """,
+    "moving a group to an end": GROUP
+    + """
+        XGROUP SETID s g +
+        XREADGROUP GROUP g c STREAMS s >
+        XGROUP SETID s g -
+        XREADGROUP GROUP g c COUNT 1 STREAMS s >
+        XGROUP CREATE s h -
+        XGROUP CREATE s h +
+        """,
     "trims that are wrong": MADE
     + """
         XTRIM s MAXLEN
@@ -466,6 +489,7 @@ SCRIPTS = {
         XAUTOCLAIM s g c4 0 foo
         XAUTOCLAIM s g c4 0 0 COUNT 0
         XAUTOCLAIM s g c4 0 0 COUNT x
+        XAUTOCLAIM s g c4 0 0 COUNT 99999999999999999
         XAUTOCLAIM s g c4 0 0 FOO
         XAUTOCLAIM s nog c4 0 0
         XAUTOCLAIM nokey g c4 0 0

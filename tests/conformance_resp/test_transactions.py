@@ -104,6 +104,12 @@ def test_a_transaction_is_bounded(broker, monkeypatch):
     )
 
 
+def test_answers_cannot_be_turned_off_within_a_transaction(broker):
+    answer = ask(broker.port, "MULTI", "CLIENT REPLY OFF", "PING", "EXEC", "PING")
+    assert b"*2\r\n-ERR CLIENT REPLY is not allowed in a transaction" in answer
+    assert answer.endswith(b"+PONG\r\n+PONG\r\n+OK\r\n")
+
+
 def test_watch_is_refused_with_a_reason(client):
     with pytest.raises(redis.ResponseError, match="has no keys to watch"):
         client.execute_command("WATCH", "k")

@@ -62,6 +62,8 @@ class DisconnectReason(Enum):
     """What the client sent needed most nodes of the cluster, and too few of them answered."""
     LEADERSHIP_LOST = "leadership_lost"
     """What the client sent was under way when another node began to lead; it may not be done."""
+    CLIENT_KILLED = "client_killed"
+    """Another Redis client ended it with CLIENT KILL."""
     SERVER_SHUTDOWN = "server_shutdown"
     """The broker is stopping."""
     INTERNAL_ERROR = "internal_error"

@@ -84,8 +84,7 @@ def test_an_id_of_the_clients_own_is_refused(client, topic, entry):
 @pytest.mark.parametrize(
     ("name", "error"),
     [
-        ("a/#", "topic_invalid"),
-        (b"\xff", "topic_invalid"),
+        ("a" * 1_025, "topic_invalid"),
         ("", "topic_invalid"),
         ("$SYS/x", "topic_reserved"),
         ("secure/x", "takes signed messages only"),

@@ -16,10 +16,13 @@ from penstock.wire.resp import encode
 if TYPE_CHECKING:
     from penstock.net.resp.connection import RespConnection
 
-__all__ = ["OK", "Call", "Commands", "Spec", "container"]
+__all__ = ["ALL", "NEXT", "OK", "Call", "Commands", "MuteCall", "Spec", "container"]
 
 
 OK = encode.simple("OK")
+
+NEXT, ALL = 1, 2
+"""Whose answers a client does not want (CLIENT REPLY): those of its next command, or all."""
 
 
 class Call:
@@ -50,6 +53,10 @@ class Call:
         """Answer with encoded data; for a run, the answers of all, joined."""
         self.connection.replies.fill(self, data)
 
+    def insist(self, data: bytes) -> None:
+        """Answer even if the client did not want answers when the command came."""
+        self.reply(data)
+
     def value(self, item: encode.Value) -> None:
         """Answer one command with a Python value."""
         self.reply(encode.value(item, self.connection.protocol))
@@ -58,6 +65,20 @@ class Call:
         """Answer with an error, every command of the run."""
         self.connection.hub.counters.refused_total += len(self.tails)
         self.reply(encode.error(text) * len(self.tails))
+
+
+class MuteCall(Call):
+    """A command whose answer the client does not want."""
+
+    __slots__ = ()
+
+    def reply(self, _data: bytes) -> None:
+        """Answer with nothing."""
+        super().reply(b"")
+
+    def insist(self, data: bytes) -> None:
+        """Answer all the same."""
+        super().reply(data)
 
 
 class Spec(NamedTuple):

@@ -24,17 +24,19 @@ own keep-alive finds the dead.
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.limits import KIB
 from penstock.net.connection import Connection
 from penstock.net.hub import Hub
-from penstock.net.resp.calls import Call, Spec
+from penstock.net.resp.calls import NEXT, Call, MuteCall, Spec
 from penstock.net.resp.commands import COMMANDS
 from penstock.net.resp.confirming import Reads
 from penstock.net.resp.faults import command_fault, not_while_subscribed
 from penstock.net.resp.outbox import RespOutbox
+from penstock.net.resp.registry import Registry
 from penstock.net.resp.replies import Replies
 from penstock.net.resp.subscriptions import Subscriptions
 from penstock.net.turns import TURN_S
@@ -62,7 +64,17 @@ KEEP_ALIVE_S = 300
 """Silence after which TCP asks whether the peer is there; as in Redis."""
 
 ALLOWED_WHILE_SUBSCRIBED = frozenset(
-    {b"SUBSCRIBE", b"UNSUBSCRIBE", b"PSUBSCRIBE", b"PUNSUBSCRIBE", b"PING", b"QUIT", b"RESET"}
+    {
+        b"SUBSCRIBE",
+        b"UNSUBSCRIBE",
+        b"PSUBSCRIBE",
+        b"PUNSUBSCRIBE",
+        b"SSUBSCRIBE",
+        b"SUNSUBSCRIBE",
+        b"PING",
+        b"QUIT",
+        b"RESET",
+    }
 )
 
 
@@ -80,15 +92,20 @@ class RespConnection(Connection):
         "_unread",
         "accepted_at",
         "client_name",
+        "client_number",
         "hub",
         "is_authenticated",
+        "last_command",
         "library",
+        "mutes",
         "number",
         "protocol",
         "reads",
+        "registry",
         "replies",
         "subscriptions",
         "transaction",
+        "unblock",
     )
 
     outbox: RespOutbox
@@ -101,6 +118,16 @@ class RespConnection(Connection):
         self.hub = hub
         self.accepted_at = accepted_at
         self.number = hub.next_connection()
+        """Unique for ever; groups know it by this."""
+        self.registry = Registry.of(hub)
+        self.client_number = self.registry.next_number()
+        """What CLIENT ID tells."""
+        self.last_command = b""
+        """For CLIENT LIST: its name, ``client|list``."""
+        self.mutes = 0
+        """Whose answers it does not want: ``calls.NEXT``, ``ALL``; 0: it wants them."""
+        self.unblock: Callable[[bool], None] | None = None
+        """Ends its waiting for something to come, while it does; whether with an error."""
         self.protocol: Literal[2, 3] = 2
         self.client_name = b""
         self.library = {b"LIB-NAME": b"", b"LIB-VER": b""}
@@ -162,6 +189,9 @@ class RespConnection(Connection):
                 self._go_on_soon()
                 return
             event = events[position]
+            if self.mutes == NEXT and type(event) is Command and event.more:
+                events[position : position + 1] = _singles(event)
+                event = events[position]
             spec = self._spec(event)
             is_pipelined = spec is not None and spec.is_pipelined
             if not is_pipelined:
@@ -199,9 +229,13 @@ class RespConnection(Connection):
             self.close(event.reason, event.detail)
             return
         args = event.args
-        call = Call(self, args, [args[-1], *event.more], now_ms)
+        call = (MuteCall if self.mutes else Call)(self, args, [args[-1], *event.more], now_ms)
+        if self.mutes == NEXT:
+            self.mutes = 0
         self.replies.open(call)
+        self.registry.commands_total += len(call.tails)
         chosen = spec.chosen(args) if spec else None
+        self.last_command = args[0] if chosen is spec else b"|".join(args[:2])
         if chosen is None or not chosen.fits(len(args)):
             self._refuse(call, command_fault(args, spec))
         elif self._may_be_refused and (refusal := self._refusal(args, chosen)):
@@ -213,6 +247,8 @@ class RespConnection(Connection):
 
     def begin(self, call: Call, spec: Spec) -> None:
         """Run a command that may run."""
+        if self.registry.monitors:
+            self.registry.show(call)
         if spec.keys[0]:
             call.args = _with_topics(call.args, spec.keys)
         spec.handler(call)
@@ -336,6 +372,15 @@ class RespConnection(Connection):
                 self.close(DisconnectReason.SLOW_READER, f"{waiting} bytes of answers unread")
         return super().overdue(now)
 
+    @contextmanager
+    def blocked(self, unblock: Callable[[bool], None]) -> Iterator[None]:
+        """A command waits for something to come; ``unblock`` ends that, with an error or not."""
+        self.unblock = unblock
+        try:
+            yield
+        finally:
+            self.unblock = None
+
     def on_close(self, callback: Callable[[], None]) -> None:
         """Call back when the connection ends, unless ``off_close`` comes first."""
         self._closing[callback] = None
@@ -348,6 +393,7 @@ class RespConnection(Connection):
         """Unsubscribe; let whoever still works for this client know that it is gone."""
         self._hub.counters.clients_connected -= 1
         self.subscriptions.clear()
+        self.registry.monitors.pop(self, None)
         closing, self._closing = self._closing, {}
         for callback in closing:
             callback()

@@ -64,11 +64,13 @@ def _reset(call: Call) -> None:
     """Make the connection what it was when it began."""
     connection = call.connection
     connection.subscriptions.clear()
+    connection.registry.monitors.pop(connection, None)
+    connection.mutes = 0
     connection.protocol = 2
     connection.client_name = b""
     connection.reads.is_local = False
     connection.forget_authentication()
-    call.reply(encode.simple("RESET"))
+    call.insist(encode.simple("RESET"))
 
 
 # ── the password ──────────────────────────────────────────────────────────────────────────────
@@ -116,7 +118,7 @@ def _hello(call: Call) -> None:
                 "server": "redis",
                 "version": REDIS_VERSION,
                 "proto": connection.protocol,
-                "id": connection.number,
+                "id": connection.client_number,
                 "mode": "standalone",
                 "role": "master",
                 "modules": [],

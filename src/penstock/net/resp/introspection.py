@@ -7,15 +7,20 @@ its handler's documentation.
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from penstock import __version__
 from penstock.net.hub import Hub
-from penstock.net.resp.calls import Call, Commands, Spec
+from penstock.net.resp.calls import OK, Call, Commands, Spec
 from penstock.net.resp.greeting import REDIS_VERSION
+from penstock.net.resp.registry import Registry
 from penstock.wire.resp import encode, glob
 
 __all__ = ["COMMANDS"]
+
+STATM = Path("/proc/self/statm")
+"""Where Linux tells how many pages a process has in memory."""
 
 
 def _command(call: Call) -> None:
@@ -161,10 +166,26 @@ def _clients(hub: Hub) -> dict[str, Any]:
     return {
         "connected_clients": hub.counters.clients_connected,
         "maxclients": hub.limits.clients_max,
+        "blocked_clients": sum(getattr(one, "unblock", None) is not None for one in hub.clients),
+        "monitor_clients": len(Registry.of(hub).monitors),
         "pubsub_clients": sum(
             bool(one.subscriptions.count) for one in hub.clients if hasattr(one, "subscriptions")
         ),
     }
+
+
+def _memory(_hub: Hub) -> dict[str, Any]:
+    used = _resident_bytes()
+    return {"used_memory": used, "used_memory_human": f"{used / 2**20:.2f}M", "maxmemory": 0}
+
+
+def _resident_bytes() -> int:
+    """What the process has in memory; 0 where the system does not tell."""
+    try:
+        pages = int(STATM.read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _persistence(hub: Hub) -> dict[str, Any]:
@@ -183,6 +204,7 @@ def _stats(hub: Hub) -> dict[str, Any]:
     counters = hub.counters
     return {
         "total_connections_received": sum(counters.connections_total.values()),
+        "total_commands_processed": Registry.of(hub).commands_total,
         "total_net_input_bytes": counters.bytes_in_total,
         "total_net_output_bytes": counters.bytes_out_total,
         "pubsub_channels": hub.broker.routes.subscription_count,
@@ -204,6 +226,7 @@ def _keyspace(_hub: Hub) -> dict[str, Any]:
 SECTIONS: dict[str, Callable[[Hub], dict[str, Any]]] = {
     "Server": _server,
     "Clients": _clients,
+    "Memory": _memory,
     "Persistence": _persistence,
     "Stats": _stats,
     "Replication": _replication,
@@ -212,7 +235,15 @@ SECTIONS: dict[str, Callable[[Hub], dict[str, Any]]] = {
 
 _FLAGS = ("loading", "stale")
 
+
+def _monitor(call: Call) -> None:
+    """Show every command that is run from now on, without passwords."""
+    call.reply(OK)
+    call.connection.registry.monitors[call.connection] = None
+
+
 COMMANDS = {
+    b"MONITOR": Spec(_monitor, 1, flags=("admin", "noscript", "loading", "stale")),
     b"COMMAND": Spec(
         _command,
         -1,

@@ -80,5 +80,6 @@ def _publish_opened(hub: Hub, found: Opened, now_ms: int) -> int:
 
 
 COMMANDS = {
+    b"SPUBLISH": Spec(_publish, 3, is_pipelined=True, flags=("pubsub", "loading", "stale", "fast")),
     b"PUBLISH": Spec(_publish, 3, is_pipelined=True, flags=("pubsub", "loading", "stale", "fast")),
 }

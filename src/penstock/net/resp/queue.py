@@ -26,7 +26,7 @@ from penstock.net.queues import PREFIX, WORKERS
 from penstock.net.resp.calls import OK, Call, Commands, Spec
 from penstock.net.resp.confirming import confirm
 from penstock.net.resp.faults import publish_fault
-from penstock.net.resp.stream_faults import not_stored
+from penstock.net.resp.stream_faults import UNBLOCKED, not_stored
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
 
@@ -189,6 +189,8 @@ class _Puller:
     def start(self) -> None:
         """Stand in the circle."""
         self._call.connection.on_close(self._leave)
+        if self._options.block_ms is not None:
+            self._call.connection.unblock = self._unblock
         if self._options.block_ms:
             delay_s = self._options.block_ms / 1000
             self._timer = self._hub.loop.call_later(delay_s, self._give_up)
@@ -255,6 +257,16 @@ class _Puller:
         else:
             self._call.reply(encode.null_array(self._call.connection.protocol))
 
+    def _unblock(self, is_error: bool) -> None:
+        """It is to wait no longer."""
+        if not is_error:
+            self._give_up()
+        elif not self._hub.desks.is_serving(*self._source, self.consumer):
+            self._is_answered = True
+            self._unhook()
+            self._rest()
+            self._call.fail(UNBLOCKED)
+
     def _leave(self) -> None:
         """The connection ended."""
         if not self._is_answered:
@@ -270,6 +282,7 @@ class _Puller:
 
     def _unhook(self) -> None:
         self._call.connection.off_close(self._leave)
+        self._call.connection.unblock = None
         if self._timer is not None:
             self._timer.cancel()
 

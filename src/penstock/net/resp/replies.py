@@ -45,6 +45,7 @@ class Replies:
             return
         while line and (ready := line[0].answer) is not None:
             line.popleft()
-            self._send(ready)
+            if ready:
+                self._send(ready)
         if not line:
             self._answered()

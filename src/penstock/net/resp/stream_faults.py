@@ -4,9 +4,19 @@ from penstock.errors import PenstockError
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp.names import name_of
 
-__all__ = ["NO_KEY", "SYNTAX", "StreamFault", "no_group", "no_group_of_key", "not_stored"]
+__all__ = [
+    "NO_KEY",
+    "SYNTAX",
+    "UNBLOCKED",
+    "StreamFault",
+    "no_group",
+    "no_group_of_key",
+    "not_stored",
+]
 
 SYNTAX = "ERR syntax error"
+
+UNBLOCKED = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
 
 NO_KEY = (
     "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use"

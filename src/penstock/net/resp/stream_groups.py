@@ -5,6 +5,7 @@ journaled and applied before the client hears of it. What only looks at one read
 here, on the loop; ids, and entries, are read from the journal.
 """
 
+from contextlib import nullcontext
 from typing import NamedTuple
 
 from penstock.core.commands import (
@@ -69,7 +70,7 @@ HELP = (
     "    Remove the specified consumer.",
     "DESTROY <key> <groupname>",
     "    Remove the specified group.",
-    "SETID <key> <groupname> <id|$>",
+    "SETID <key> <groupname> <id|$|-|+>",
     "    Set which entries the group hands out next.",
     "HELP",
     "    Print this help.",
@@ -136,7 +137,7 @@ async def _set_id(call: Call) -> bytes:
     hub, (topic, name, start) = call.connection.hub, call.args[2:5]
     makes_stream(call.args, "SETID")
     _group_of_key(hub, topic, name)
-    offset = await _start(hub, topic, start)
+    offset = await _start(hub, topic, {b"-": b"0", b"+": b"$"}.get(start, start))
     if await submitted(hub, hub.desks.group_moved(topic, name, offset)) is None:
         raise no_group_of_key(topic, name)
     Lines.of(hub).serve(topic, name)
@@ -195,14 +196,14 @@ async def _read_group(call: Call) -> bytes:
     may_wait = options.block_ms is not None and len(options.sources) == 1
     for source in options.sources:
         if source.after is None:
-            streams += await _read_new(hub, options, [source.topic], waits=may_wait)
+            streams += await _read_new(call, options, [source.topic], waits=may_wait)
         else:
             streams.append(
                 (source.topic, await _read_own(call, options, source.topic, source.after))
             )
     if not streams and options.block_ms is not None and not may_wait:
         topics = [source.topic for source in options.sources]
-        streams = await _read_new(hub, options, topics, waits=True)
+        streams = await _read_new(call, options, topics, waits=True)
     if not any(entries for _, entries in streams):
         await confirmed(call)
     return streams_reply(streams, call.connection.protocol)
@@ -221,12 +222,15 @@ def _check_reader(hub: Hub, options: Read, source: Source) -> None:
 
 
 async def _read_new(
-    hub: Hub, options: Read, topics: list[bytes], *, waits: bool
+    call: Call, options: Read, topics: list[bytes], *, waits: bool
 ) -> list[tuple[bytes, list[bytes]]]:
     assert options.group is not None
+    hub = call.connection.hub
     place = Place(hub, options.consumer, options.count_max, settle=options.is_settled, waits=waits)
     timeout_s = (options.block_ms or 0) / 1000 if waits else 0
-    found = await Lines.of(hub).stand(topics, options.group, place, timeout_s)
+    standing = Lines.of(hub).stand(topics, options.group, place, timeout_s)
+    with call.connection.blocked(place.unblock) if waits else nullcontext():
+        found = await standing
     if found is None:
         return []
     KnownIds.of(hub).note(*found)

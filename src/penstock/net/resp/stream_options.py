@@ -46,6 +46,9 @@ INTEGER_BOUND = 2**63
 AUTOCLAIM_COUNT = 100
 """How many entries XAUTOCLAIM takes over if it is not told."""
 
+AUTOCLAIM_COUNT_MAX = 2**40
+"""Beyond this Redis has no memory for the answer. We would have, but nobody means it."""
+
 TRIM_LIMIT = 10_000
 """How many entries an approximate trim removes at most if it is not told; as in Redis."""
 
@@ -484,6 +487,10 @@ def autoclaim_options(args: Sequence[bytes]) -> Autoclaim:
             count = integer(options[1], "ERR COUNT must be > 0")
             if count <= 0:
                 raise StreamFault("ERR COUNT must be > 0")
+            if count > AUTOCLAIM_COUNT_MAX:
+                raise StreamFault(
+                    "ERR Insufficient memory, failed allocating transient memory, COUNT too high."
+                )
             options = options[2:]
         elif name == b"JUSTID":
             ids_only = True

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.net.hub import Hub
+from penstock.net.resp.stream_faults import UNBLOCKED, StreamFault
 
 if TYPE_CHECKING:
     import asyncio
@@ -71,6 +72,13 @@ class Place:
         """It cannot be served."""
         if not self.found.done():
             self.found.set_exception(error)
+
+    def unblock(self, is_error: bool) -> None:
+        """It is to wait no longer; a round that serves it is still awaited."""
+        if is_error and self.is_free:
+            self.fail(StreamFault(UNBLOCKED))
+        else:
+            self.expire()
 
     def expire(self) -> None:
         """Its time is over; a round that serves it is still awaited."""

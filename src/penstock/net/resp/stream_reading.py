@@ -20,7 +20,7 @@ from penstock.net.owed import ranges_of
 from penstock.net.resp.calls import Call, Spec
 from penstock.net.resp.confirming import confirmed
 from penstock.net.resp.fields import fields_of
-from penstock.net.resp.stream_faults import StreamFault
+from penstock.net.resp.stream_faults import UNBLOCKED, StreamFault
 from penstock.net.resp.stream_ids import EntryId, Place, entry_id
 from penstock.net.resp.stream_options import Read, Source, range_options, read_options
 from penstock.net.resp.stream_steps import off_loop, stepwise
@@ -298,7 +298,7 @@ async def _read(call: Call) -> bytes:
     starts = await _starts(hub, options.sources)
     found = await _read_once(hub, starts, options.count_max)
     if not found and options.block_ms is not None:
-        found = await _read_when_grown(hub, starts, options)
+        found = await _read_when_grown(call, starts, options)
         if not found:
             await confirmed(call)  # what others have written meanwhile is not there yet, or is now
             found = await _read_once(hub, starts, options.count_max)
@@ -385,21 +385,31 @@ class _Growth:
 
 
 async def _read_when_grown(
-    hub: Hub, starts: list[_Start], options: Read
+    call: Call, starts: list[_Start], options: Read
 ) -> list[tuple[bytes, list[bytes]]]:
     """Wait until one of the streams has something to read, or the time is over."""
+    hub = call.connection.hub
+    is_ended = False
+
+    def unblock(is_error: bool) -> None:
+        nonlocal is_ended
+        is_ended = is_error
+        timeout.reschedule(hub.loop.time())
+
     places: dict[bytes, list[int]] = {}
     for place, start in enumerate(starts):
         places.setdefault(start.topic, []).append(place)
     try:
-        async with asyncio.timeout(options.block_ms / 1000 if options.block_ms else None):
-            with _Growth(hub.feed, places) as growth:
+        async with asyncio.timeout((options.block_ms or 0) / 1000 or None) as timeout:
+            with call.connection.blocked(unblock), _Growth(hub.feed, places) as growth:
                 found = await _read_once(hub, starts, options.count_max)  # may have grown meanwhile
                 while not found:
                     grown = sorted(n for topic in await growth.next() for n in places[topic])
                     found = await _read_once(hub, [starts[n] for n in grown], options.count_max)
                 return found
     except TimeoutError:
+        if is_ended:
+            raise StreamFault(UNBLOCKED) from None
         return []
 
 

@@ -199,20 +199,20 @@ async def _trim(hub: Hub, topic: bytes, options: Trim) -> int:
     if options.place is not None:
         offset = await offset_of(hub, topic, options.place)
         offset = min(offset, info.next_offset)
-        excess = _allowed(offset - info.first_offset, options)
+        excess = _allowed(offset - info.first_offset, options, info.count)
         first_kept = info.first_offset + excess
     else:
         assert options.length is not None
-        excess = _allowed(info.count - options.length, options)
+        excess = _allowed(info.count - options.length, options, info.count)
         first_kept = await _offset_behind(hub, info, excess)
     if excess <= 0:
         return 0
     return await counted(hub, Trimmed(topic, info.id, first_kept))
 
 
-def _allowed(excess: int, options: Trim) -> int:
-    """How many of the entries that are too many may go now."""
-    if not options.is_approximate:
+def _allowed(excess: int, options: Trim, count: int) -> int:
+    """How many of the entries that are too many may go now; ``count``: how many there are."""
+    if not options.is_approximate or count <= excess <= (options.limit or excess):
         return excess
     return min(excess, options.limit or excess) // NODE_COUNT * NODE_COUNT
 
@@ -235,7 +235,16 @@ def _walk(store: Store, info: TopicInfo, count: int) -> int:
     return offset
 
 
+def _set_last(call: Call) -> None:
+    """Refused: the offset in the id of the next entry is counted by the broker."""
+    call.fail(
+        "ERR XSETID is not supported: the broker counts the entries of a stream, and their number"
+        " is part of every ID"
+    )
+
+
 COMMANDS: Commands = {
+    b"XSETID": Spec(_set_last, -3, flags=("write", "denyoom", "fast"), keys=(1, 1, 1)),
     b"XADD": Spec(_add, -5, is_pipelined=True, flags=("write", "denyoom", "fast"), keys=(1, 1, 1)),
     b"XDEL": Spec(stepwise(_delete), -3, flags=("write", "fast"), keys=(1, 1, 1)),
     b"XTRIM": Spec(stepwise(_trim_stream), -4, flags=("write",), keys=(1, 1, 1)),

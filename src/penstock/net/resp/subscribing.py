@@ -53,6 +53,23 @@ def _punsubscribe(call: Call) -> None:
     _Slices(call, b"punsubscribe", patterns, subscriptions.unsubscribe_pattern).go_on()
 
 
+def _ssubscribe(call: Call) -> None:
+    """Listen to shard channels, which are topics like all others: SSUBSCRIBE channel …."""
+    subscriptions = call.connection.subscriptions
+    names = call.args[1:]
+    if fault := subscriptions.shard_fault(names):
+        call.fail(f"ERR {fault}")
+        return
+    _Slices(call, b"ssubscribe", names, subscriptions.subscribe_shard).go_on()
+
+
+def _sunsubscribe(call: Call) -> None:
+    """Listen no more to some shard channels, or all."""
+    subscriptions = call.connection.subscriptions
+    names = call.args[1:] or list(subscriptions.shards)
+    _Slices(call, b"sunsubscribe", names, subscriptions.unsubscribe_shard).go_on()
+
+
 class _Slices:
     """One such command, carried out over as many turns as it takes."""
 
@@ -96,7 +113,9 @@ class _Slices:
         connection = self._call.connection
         protocol = connection.protocol
         parts = encode.bulk(self._kind, protocol), encode.bulk(name, protocol)
-        count = encode.integer(connection.subscriptions.count)
+        subscriptions, shards = connection.subscriptions, len(connection.subscriptions.shards)
+        is_shard = self._kind in {b"ssubscribe", b"sunsubscribe"}
+        count = encode.integer(shards if is_shard else subscriptions.count - shards)
         self._confirmed.append(encode.push([*parts, count], protocol))
 
 
@@ -152,8 +171,12 @@ COMMANDS = {
     b"UNSUBSCRIBE": Spec(_unsubscribe, -1, flags=_SUBSCRIBING),
     b"PSUBSCRIBE": Spec(_psubscribe, -2, flags=_SUBSCRIBING),
     b"PUNSUBSCRIBE": Spec(_punsubscribe, -1, flags=_SUBSCRIBING),
+    b"SSUBSCRIBE": Spec(_ssubscribe, -2, flags=_SUBSCRIBING),
+    b"SUNSUBSCRIBE": Spec(_sunsubscribe, -1, flags=_SUBSCRIBING),
     b"PUBSUB": container(
         {
+            b"SHARDCHANNELS": Spec(_channels, -2, flags=_PUBSUB_FLAGS),
+            b"SHARDNUMSUB": Spec(_numsub, -2, flags=_PUBSUB_FLAGS),
             b"CHANNELS": Spec(_channels, -2, flags=_PUBSUB_FLAGS),
             b"NUMSUB": Spec(_numsub, -2, flags=_PUBSUB_FLAGS),
             b"NUMPAT": Spec(_numpat, 2, flags=_PUBSUB_FLAGS),

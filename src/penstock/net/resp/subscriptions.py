@@ -87,6 +87,23 @@ class _PatternOutlet(_Outlet):
         connection.outbox.send_live(len(payloads), frames)
 
 
+class _ShardOutlet(_Outlet):
+    """The messages of all shard channels: a shard channel is the topic of its name, too."""
+
+    __slots__ = ()
+
+    def forward(self, live: Live) -> None:
+        """Send live messages."""
+        for run in live.runs:
+            self.take(run.topic, run.payloads)
+
+    def take(self, topic: bytes, payloads: list[bytes]) -> None:
+        """Send live messages of one topic."""
+        connection = self._connection
+        frames = encode.shard_messages(topic, payloads, connection.protocol)
+        connection.outbox.send_live(len(payloads), frames)
+
+
 class _ChannelsOutlet(_Outlet):
     """The messages of all channels. What comes live of a topic being replayed is left out."""
 
@@ -113,7 +130,7 @@ class _ChannelsOutlet(_Outlet):
 class Subscriptions:
     """The channels and patterns of one connection."""
 
-    __slots__ = ("_connection", "_own", "_routes", "channels", "patterns")
+    __slots__ = ("_connection", "_own", "_routes", "_shard", "channels", "patterns", "shards")
 
     def __init__(self, connection: "RespConnection") -> None:
         self._connection = connection
@@ -123,11 +140,14 @@ class Subscriptions:
         self.channels: dict[bytes, _Outlet] = {}
         """By name, a topic or a wildcard filter, in the order of subscribing."""
         self.patterns: dict[bytes, _PatternOutlet] = {}
+        self.shards: dict[bytes, bytes] = {}
+        """Topics of shard channels by name."""
+        self._shard = _ShardOutlet(connection)
 
     @property
     def count(self) -> int:
-        """How many there are, as confirmations tell it."""
-        return len(self.channels) + len(self.patterns)
+        """How many there are, whatever their kind."""
+        return len(self.channels) + len(self.patterns) + len(self.shards)
 
     # ── may it? ───────────────────────────────────────────────────────────────────────────────
 
@@ -213,8 +233,32 @@ class Subscriptions:
             self._routes.unsubscribe_pattern(pattern, outlet)
             self._connection.outbox.settle_live()
 
+    def shard_fault(self, names: list[bytes]) -> str:
+        """Say why these shard channels cannot be subscribed to; empty if they can."""
+        limits = self._connection.hub.limits
+        for name in names:
+            fault = filter_fault(topic_of(name), limits.topic_bytes_max, limits.topic_levels_max)
+            if fault:
+                return f"invalid channel '{printable(name)}': {fault}"
+        return self._count_fault(names, self.shards)
+
+    def subscribe_shard(self, name: bytes) -> None:
+        """Add a shard channel."""
+        if name not in self.shards:
+            topic = self.shards[name] = topic_of(name)
+            self._routes.subscribe(topic, self._shard, 0)
+
+    def unsubscribe_shard(self, name: bytes) -> None:
+        """Remove a shard channel, if it is there."""
+        topic = self.shards.pop(name, None)
+        if topic is not None:
+            self._routes.unsubscribe(topic, self._shard)
+            self._connection.outbox.settle_live()
+
     def clear(self) -> None:
         """Remove all of them."""
+        for name in list(self.shards):
+            self.unsubscribe_shard(name)
         for name in list(self.channels):
             self.unsubscribe(name)
         for pattern in list(self.patterns):

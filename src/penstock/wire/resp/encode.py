@@ -34,6 +34,7 @@ __all__ = [
     "null_array",
     "pattern_messages",
     "push",
+    "shard_messages",
     "simple",
     "value",
 ]
@@ -131,6 +132,13 @@ def value(item: Value, protocol: Protocol) -> bytes:
             return mapping(pairs, protocol)
         case _:
             return array([value(element, protocol) for element in item])
+
+
+def shard_messages(topic: bytes, payloads: Sequence[bytes], protocol: Protocol) -> bytes:
+    """Encode deliveries to a subscriber of ``topic`` as a shard channel."""
+    name = name_of(topic)
+    head = b"%b3\r\n$8\r\nsmessage\r\n$%d\r\n%b\r\n$"
+    return _deliveries(head % (_push_sign(protocol), len(name), name), payloads)
 
 
 def messages(topic: bytes, payloads: Sequence[bytes], protocol: Protocol) -> bytes:
