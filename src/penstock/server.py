@@ -59,6 +59,7 @@ from penstock.net.topic_book import TopicBook
 from penstock.obs.client_view import ClientView
 from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
+from penstock.obs.progress import Progress
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.entry import Entry
 from penstock.store.lmdb_store import LmdbStore
@@ -532,29 +533,11 @@ def _jobs(queue: TopicInfo, group: Group | None) -> int:
 
 def recover(store: Store, broker: Broker) -> None:
     """Rebuild the broker's state: rows of the checkpoint, then every entry after it."""
-    for _key, row in store.rows("sessions"):
-        broker.load_session(row)
-    for _key, row in store.rows("retained"):
-        broker.retained.restore(RetainedMessage.decode(row))
-    for _key, row in store.rows("subscribers"):
-        broker.subscribers.load(row)
-    for key, row in store.rows("groups"):
-        broker.groups.load(key, row)
-    for key, row in store.rows("pending"):
-        broker.groups.load_chunk(key, row)
-    broker.groups.end_loading()
-    for _key, row in store.rows("settings"):
-        broker.topics.load(row)
-    for _key, row in store.rows("sinks"):
-        broker.sinks.load(row)
-    for key, row in store.rows("producers"):
-        broker.producers.load(key, row)
-    for _key, row in store.rows("keys"):
-        broker.keys.restore(Key.decode(row))
+    _load_rows(store, broker)
     broker.begin_recovery()
     nobody = Effects()
     erasing: list[Trimmed | Erased] = []
-    for entry in store.replay():
+    for entry in Progress("replaying entries after the checkpoint").each(store.replay()):
         broker.begin(entry.index, entry.base_sequence)
         for command in _commands(entry):
             broker.apply(command, None, nobody)
@@ -565,6 +548,33 @@ def recover(store: Store, broker: Broker) -> None:
     broker.index = store.next_index - 1
     broker.settle_recovery()
     erase_leftover(store, erasing)
+
+
+def _load_rows(store: Store, broker: Broker) -> None:
+    """Take the state from the checkpoint, telling how far that is if it takes long."""
+
+    def rows(table: str) -> Iterator[tuple[bytes, bytes]]:
+        return Progress(f"loading {table}").each(store.rows(table))
+
+    for _key, row in rows("sessions"):
+        broker.load_session(row)
+    for _key, row in rows("retained"):
+        broker.retained.restore(RetainedMessage.decode(row))
+    for _key, row in rows("subscribers"):
+        broker.subscribers.load(row)
+    for key, row in rows("groups"):
+        broker.groups.load(key, row)
+    for key, row in rows("pending"):
+        broker.groups.load_chunk(key, row)
+    broker.groups.end_loading()
+    for _key, row in rows("settings"):
+        broker.topics.load(row)
+    for _key, row in rows("sinks"):
+        broker.sinks.load(row)
+    for key, row in rows("producers"):
+        broker.producers.load(key, row)
+    for _key, row in rows("keys"):
+        broker.keys.restore(Key.decode(row))
 
 
 def signed_until_ms(store: Store) -> int:
@@ -593,21 +603,20 @@ def _commands(entry: Entry) -> Iterator[Command]:
     """An entry's commands in the order in which they came: events stand before their position."""
     events = iter(entry.events)
     pending = next(events, None)
-    for message in entry.messages():
+    for message in entry.messages(lambda flags: flags != 0):  # those only captured mean nothing
         position = message.sequence - entry.base_sequence
         while pending is not None and pending[0] <= position:
             yield from_event(pending[1])
             pending = next(events, None)
-        if message.flags:
-            yield Published(
-                topic=message.topic,
-                payloads=[message.payload],
-                qos=message.qos,
-                retain=message.retain,
-                position=position,
-                time_ms=message.time_ms,
-                packet_ids=[],
-            )
+        yield Published(
+            topic=message.topic,
+            payloads=[message.payload],
+            qos=message.qos,
+            retain=message.retain,
+            position=position,
+            time_ms=message.time_ms,
+            packet_ids=[],
+        )
     while pending is not None:
         yield from_event(pending[1])
         pending = next(events, None)

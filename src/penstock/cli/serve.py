@@ -38,13 +38,18 @@ def serve(loaded: Loaded) -> None:
         runner.run(_serve(config))
 
 
+class _StopAsked(BaseException):
+    """A signal came while the broker was starting."""
+
+
 async def _serve(config: Config) -> None:
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(name, stop.set)
     server = Server(config)
-    await _start(server)
+    try:
+        await _start(server, stop)
+    except _StopAsked:
+        click.echo("Stopped before it had started. Nothing is lost.")
+        return
     _tune_collector()
     click.echo(_greeting(server))
     logger = log.get_logger("serve")
@@ -63,13 +68,29 @@ async def _serve(config: Config) -> None:
         raise StorageError(_loss(config), "Make room on the disk, and start again.")
 
 
-async def _start(server: Server) -> None:
-    """Start. A broker that runs waits until a full disk has room; one that starts cannot."""
+async def _start(server: Server, stop: asyncio.Event) -> None:
+    """Start, and stop that at once when a signal asks for it: it may take long.
+
+    The loop does not turn while the journal is read, so a signal raises where that stands. To break
+    off there is to crash, which loses nothing. If it raises elsewhere, ``stop`` is seen later.
+
+    A broker that runs waits until a full disk has room; one that starts cannot.
+    """
+
+    def interrupt(_number: int, _frame: object) -> None:
+        stop.set()
+        raise _StopAsked
+
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, interrupt)
+    gc.disable()  # hundreds of thousands of objects are made, and none is garbage
     try:
         await server.start()
     except StorageFull as error:
         advice = "Make room on that disk, then start the broker again."
         raise StorageFull(error.message, advice) from error
+    for name in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(name, stop.set)
 
 
 async def _is_replaced(server: Server, stop: asyncio.Event) -> bool:
@@ -195,6 +216,7 @@ def _tune_collector() -> None:
     gc.collect()
     gc.freeze()  # what exists by now lives as long as the process: never look at it again
     gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()
 
 
 _MALLOPT = {

@@ -70,4 +70,5 @@ class Drafts:
                 state = unpack_topic(row)
                 with self._topics.lock:
                     self._topics.keep(state)
+                    self._topics.idle(state)
         return state

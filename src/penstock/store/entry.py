@@ -19,7 +19,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, chain, pairwise
 from typing import Any, Literal, NamedTuple
@@ -466,11 +466,12 @@ class Entry:
         """The sequence after this entry's last."""
         return int(self.base_sequence + self.count)
 
-    def messages(self) -> Iterator[Message]:
-        """All messages, in order of arrival."""
-        groups = self.groups
+    def messages(self, is_wanted: Callable[[int], bool] = lambda _flags: True) -> Iterator[Message]:
+        """All messages whose flags are wanted, in order of arrival."""
         for run in self.arrival:
-            group = groups[bisect_right(self.group_runs, run)]
+            if not is_wanted(self.flags(run)):
+                continue
+            group = self.groups[bisect_right(self.group_runs, run)]
             start, end = self.run_bounds[run], self.run_bounds[run + 1]
             extras = self.extras(start, end)
             for number in range(start, end):

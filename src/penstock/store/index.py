@@ -138,6 +138,8 @@ class Memory:
         self._round: dict[int, bytearray] = {}
         self._order: list[int] = []
         self._written = 0
+        self._done: set[int] = set()
+        """Topics of the round whose rows are on disk; readers find them in ``_round`` as well."""
         self._entries = 0
         self._references = 0
         self._bytes = 0
@@ -169,8 +171,10 @@ class Memory:
             return [bytes(row) for row in found if row]
 
     def holds(self, topic_id: int) -> bool:
-        """Whether the topic has references here, so that its state is ahead of its row."""
-        return topic_id in self._gathering or topic_id in self._round
+        """Whether the topic has references only here, so that its state is ahead of its row."""
+        if topic_id in self._gathering:
+            return True
+        return topic_id in self._round and topic_id not in self._done
 
     @property
     def fullness(self) -> float:
@@ -214,9 +218,11 @@ class Memory:
 
     def advance(self, written: int) -> None:
         """Note that the rows of a slice are on disk."""
+        self._done.update(self._order[self._written : self._written + written])
         self._written += written
         if self.is_last(0):
             with self._lock:
                 self._round = {}
             self._order = []
+            self._done = set()
             self.round_index = 0

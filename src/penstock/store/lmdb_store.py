@@ -30,6 +30,7 @@ import msgspec
 from penstock.errors import StorageError
 from penstock.limits import MAP_BYTES_INITIAL
 from penstock.model.message import Message
+from penstock.obs.progress import Progress
 from penstock.store.batch import Batch
 from penstock.store.copying import copy_in_process
 from penstock.store.deletions import (
@@ -44,7 +45,7 @@ from penstock.store.deletions import (
 from penstock.store.directory import DataDirectory
 from penstock.store.drafts import Draft, Drafts
 from penstock.store.dropped import Dropped, load_dropped, put_dropped
-from penstock.store.entry import Entry, GroupView, decode
+from penstock.store.entry import Entry, decode
 from penstock.store.environment import Environment, Transaction
 from penstock.store.index import Memory, references, row_span
 from penstock.store.journal import broken_order
@@ -62,6 +63,7 @@ from penstock.store.reader import Reader
 from penstock.store.retention import Retention
 from penstock.store.room import Room, bytes_expected, row_bytes
 from penstock.store.store import (
+    LOG_UNBOUND,
     NO_LOWS,
     NOTHING_SPARED,
     Commit,
@@ -88,6 +90,8 @@ SAMPLE_ENTRIES = 8
 """Older entries that a start verifies, spread evenly."""
 SLICE_TOPICS_ALONE = 4_096
 """Topics whose rows of the index are written at a time when nothing else is."""
+ROUNDS_RECOVERED_MAX = 3
+"""Rounds of the index that a start leaves to the commits that follow; it writes what is more."""
 RETAIN_S = 0.02
 """After this time one call of ``retain`` begins no other slice; commits wait for it."""
 
@@ -126,8 +130,8 @@ class LmdbStore:
             self._directory.ready()
 
     def _open(self) -> None:
-        self._topics = Topics()
         self._memory = Memory()
+        self._topics = Topics(self._memory.holds)
         self._drafts = Drafts(self._environment, self._topics)
         self._verified: dict[int, None] = {}
         with self._environment.reading() as transaction:
@@ -140,6 +144,7 @@ class LmdbStore:
                 self._topics.set_deleted(name, ranges)
         self._round_wanted = True
         self.on_removed: Callable[[Removed], None] = lambda _removed: None
+        self.log_floor = self.start_floor = LOG_UNBOUND
         self._topics.next_id = self._marks.next_topic_id
         self._next_index = self._marks.flushed_index + 1
         self._next_sequence = self._marks.flushed_sequence
@@ -295,24 +300,6 @@ class LmdbStore:
     def last_index(self) -> int:
         """See ``Store``."""
         return self._tail.last_index
-
-    @property
-    def log_floor(self) -> int:
-        """See ``Store``."""
-        return self._retention.log_floor
-
-    @log_floor.setter
-    def log_floor(self, index: int) -> None:
-        self._retention.log_floor = index
-
-    @property
-    def start_floor(self) -> int:
-        """See ``Store``."""
-        return self._retention.start_floor
-
-    @start_floor.setter
-    def start_floor(self, index: int) -> None:
-        self._retention.start_floor = index
 
     def record(self) -> bytes | None:
         """See ``Store``."""
@@ -485,17 +472,23 @@ class LmdbStore:
     def _advance(self, slice_topics: list[int]) -> None:
         if not self._memory.is_writing:
             return
-        for topic_id in slice_topics:
-            state = self._topics.by_id(topic_id)
-            if state is not None:
+        states = [state for state in map(self._topics.by_id, slice_topics) if state is not None]
+        with self._topics.lock:
+            for state in states:
                 self._retention.examine(state.name)
+                self._topics.idle(state)
         self._memory.advance(len(slice_topics))
-        self._topics.evict(self._memory.holds)
+        self._topics.evict()
 
     # ── Start ─────────────────────────────────────────────────────────────────────────────────
 
     def _recover(self) -> None:
-        """Fold the entries after the last complete round into memory, proving their order."""
+        """Fold the entries after the last complete round into memory, proving their order.
+
+        The index is left to the commits that follow, unless there is more than lives usually leave
+        behind: a start is not the time to write.
+        """
+        progress, last = Progress("reading the end of the journal"), self._reader.last_index()
         for entry in self._reader.entries_after(self._marks.flushed_index):
             if not self._is_committed(entry.index):
                 break  # it may still be replaced
@@ -507,9 +500,10 @@ class LmdbStore:
                     f"begins at sequence {entry.base_sequence} instead of {self._next_sequence}",
                 )
             self._fold_committed(entry)
-            if self._memory.fullness >= 1:
+            progress.reached(entry.index, last)
+            if self._memory.fullness >= ROUNDS_RECOVERED_MAX:
                 while self.flush():
-                    pass
+                    progress.reached(entry.index, last)
 
     def _is_committed(self, index: int) -> bool:
         """Whether a start may count on an entry: what rows of the checkpoint hold, always."""
@@ -518,18 +512,15 @@ class LmdbStore:
     def _recovered_states(self, entry: Entry) -> list[TopicState]:
         states = []
         with self._environment.reading() as transaction:
-            for group in entry.groups:
-                state = self._recovered_state(transaction, group)
-                if state.id != group.topic_id or state.next_offset < group.first_offset:
-                    raise broken_order(entry.index, f"leaves a gap in topic {group.name!r}")
+            for _, topic_id, name, first_offset, _, _ in entry.extents(0, entry.group_count):
+                dropped = self._dropped.get(topic_id)  # by a later entry
+                state = dropped.state if dropped else self._drafts.topic(transaction, name)
+                if state is None:
+                    state = TopicState(topic_id, name)
+                if state.id != topic_id or state.next_offset < first_offset:
+                    raise broken_order(entry.index, f"leaves a gap in topic {name!r}")
                 states.append(state)
         return states
-
-    def _recovered_state(self, transaction: Transaction, group: GroupView) -> TopicState:
-        """The state of a group's topic, which may have been dropped by a later entry."""
-        dropped = self._dropped.get(group.topic_id)
-        state = dropped.state if dropped else self._drafts.topic(transaction, group.name)
-        return state or TopicState(group.topic_id, group.name)
 
     def _load_tail(self) -> None:
         """Take note of what is in the log, but was not committed when the last life ended."""
@@ -654,12 +645,14 @@ class LmdbStore:
 
     def _retain_slice(self, order: Order, total: Removed) -> None:
         self._flush_for_retention()
+        self._retention.keep_from(self.log_floor, self.start_floor)
         removed, self._marks = self._retention.slice(order, self._marks)
         total.add(removed)
         total.more = removed.more or self._is_flush_left()
 
     def _remove(self, order: Order, total: int) -> Removed:
         """Make room beside commits; whoever must know is told."""
+        self._retention.keep_from(self.log_floor, self.start_floor)
         removed, self._marks = self._retention.make_room(order, self._marks, total)
         if removed.messages:
             self.on_removed(removed)

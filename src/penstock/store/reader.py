@@ -60,6 +60,12 @@ class Reader:
         """The journal within a snapshot."""
         return JournalReader(self._environment, transaction, self._verified)
 
+    def last_index(self) -> int:
+        """The index of the newest entry; 0 if there is none."""
+        with self._environment.reading() as transaction:
+            last = self.journal(transaction).last()
+            return last.index if last else 0
+
     def entries_after(self, index: int) -> Iterator[Entry]:
         """Entries with a greater index, each copied out of its snapshot."""
         entry: Entry | None = None

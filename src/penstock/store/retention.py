@@ -96,10 +96,10 @@ class Retention:
         self._reader = reader
         self._topics = topics
         self._dropped = dropped
-        self.log_floor = LOG_UNBOUND
+        self._log_floor = LOG_UNBOUND
         """Entries from here on stay, whatever they hold, while the total allows it: other nodes of
         a cluster may ask for them, and would need a copy of the whole store instead."""
-        self.start_floor = LOG_UNBOUND
+        self._start_floor = LOG_UNBOUND
         """Entries from here on stay, whatever the total: a start of this node needs them."""
         self._order: Order | None = None
         self._rules = RetentionRules()
@@ -126,6 +126,10 @@ class Retention:
         """Where the first index row of some topics ends: before that there is none to delete."""
         self._oldest: Cursor = (0, 0)
         """Everything before this was dropped to keep the total."""
+
+    def keep_from(self, log_floor: int, start_floor: int) -> None:
+        """Know which entries other nodes may ask for, and which a start of this node needs."""
+        self._log_floor, self._start_floor = log_floor, start_floor
 
     def examine(self, topic: bytes) -> None:
         """Note that a topic has grown, or that messages of it were deleted."""
@@ -514,7 +518,7 @@ class Retention:
 
     def _removable(self, work: Slice) -> int:
         """The last entry that nobody will need: no start, and no other node of a cluster."""
-        return min(self._disposable(work), self.log_floor - 1)
+        return min(self._disposable(work), self._log_floor - 1)
 
     def _disposable(self, work: Slice) -> int:
         """The last entry that no start will need: the total may take what other nodes would ask."""
@@ -522,7 +526,7 @@ class Retention:
 
     def disposable(self, marks: Marks) -> int:
         """The same, once the index contains it."""
-        return min(marks.checkpoint, self.start_floor - 1)
+        return min(marks.checkpoint, self._start_floor - 1)
 
     # ── Dropping ──────────────────────────────────────────────────────────────────────────────
 

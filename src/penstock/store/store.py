@@ -560,19 +560,11 @@ class LogStore(Store, Protocol):
     on_removed: Callable[[Removed], None]
     """Told, on the writer thread, what was removed to make room for a commit."""
 
-    @property
-    def log_floor(self) -> int:
-        """Retention removes no entry from this one on, unless the total demands it."""
+    log_floor: int
+    """Retention removes no entry from this one on, unless the total demands it."""
 
-    @log_floor.setter
-    def log_floor(self, index: int) -> None: ...
-
-    @property
-    def start_floor(self) -> int:
-        """Not even the total removes an entry from this one on."""
-
-    @start_floor.setter
-    def start_floor(self, index: int) -> None: ...
+    start_floor: int
+    """Not even the total removes an entry from this one on."""
 
     def record(self) -> bytes | None:
         """The record that was written last, if there is one."""

@@ -5,7 +5,8 @@ the other way round. Folding an entry into a state is idempotent: a group that t
 contains is passed over, so a start may fold entries into rows that are partly newer.
 
 Memory holds the topics whose row is behind, those from which messages were deleted, and a bounded
-number of others, least recently used first to go. The writer thread changes states; readers get
+number of others, the *idle* ones, least recently used first to go. There may be any number of those
+that must stay, so nothing here ever walks over them. The writer thread changes states; readers get
 copies. A state begins with the oldest group that is there; a ``TopicInfo``, with the first message
 that was not deleted. Both change under one lock, so that no reader sees one without the other.
 """
@@ -14,7 +15,6 @@ import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from itertools import islice
 
 from penstock.store.deletions import NOTHING, Ranges
 from penstock.store.environment import Environment, Transaction
@@ -107,12 +107,15 @@ def put_topic(environment: Environment, transaction: Transaction, state: TopicSt
 
 
 class Topics:
-    """States in memory, by name and by id."""
+    """States in memory, by name and by id. ``is_behind`` tells whose row is behind, by id."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_behind: Callable[[int], bool] = lambda _id: False) -> None:
+        self._is_behind = is_behind
         self.lock = threading.Lock()
         """Held while states change, so that a reader's copy is of one moment."""
-        self._by_name: OrderedDict[bytes, TopicState] = OrderedDict()
+        self._by_name: dict[bytes, TopicState] = {}
+        self._idle: OrderedDict[bytes, TopicState] = OrderedDict()
+        """Those that may be forgotten, and perhaps some that may not any more."""
         self.next_id = 1
         """The id that the next topic gets. Any thread may read it."""
         self._by_id: dict[int, TopicState] = {}
@@ -127,15 +130,22 @@ class Topics:
         return self._by_id.get(topic_id)
 
     def keep(self, state: TopicState) -> None:
-        """Remember a state, as the most recently used. Writer thread, holding the lock."""
+        """Remember a state until it is ``idle``. Writer thread, holding the lock."""
         self._by_name[state.name] = state
-        self._by_name.move_to_end(state.name)
         self._by_id[state.id] = state
+        if self._idle:
+            self._idle.pop(state.name, None)
+
+    def idle(self, state: TopicState) -> None:
+        """A state that is remembered says what its row says. Writer thread, holding the lock."""
+        self._idle[state.name] = state
+        self._idle.move_to_end(state.name)
 
     def remove(self, state: TopicState) -> None:
         """Forget a topic that was dropped. Writer thread, holding the lock."""
         self._by_name.pop(state.name, None)
         self._by_id.pop(state.id, None)
+        self._idle.pop(state.name, None)
         self._deleted.pop(state.name, None)
 
     def deleted(self, name: bytes) -> Ranges:
@@ -146,8 +156,8 @@ class Topics:
         """Replace a topic's deleted ranges. Writer thread, holding the lock."""
         if ranges.count:
             self._deleted[name] = ranges
-        else:
-            self._deleted.pop(name, None)
+        elif self._deleted.pop(name, None) is not None and name in self._by_name:
+            self.idle(self._by_name[name])
 
     def deleted_names(self) -> list[bytes]:
         """The topics whose states must be in memory for what was deleted. Writer thread."""
@@ -168,12 +178,15 @@ class Topics:
             found = [name for name in self._by_name if name.startswith(prefix)]
             return [self._by_name[n].info(self._deleted.get(n, NOTHING)) for n in found]
 
-    def evict(self, is_behind: Callable[[int], bool]) -> None:
-        """Forget the least recently used of those that may be forgotten. Writer thread."""
+    def evict(self) -> None:
+        """Forget the least recently used of those that may be forgotten. Writer thread.
+
+        Its cost is that of what it forgets: who may not be forgotten is looked at once, and comes
+        back when it is idle again.
+        """
         with self.lock:
-            excess = len(self._by_name) - TOPICS_CACHED_MAX
-            candidates = list(islice(self._by_name.values(), max(excess, 0)))
-            for state in candidates:
-                if not (is_behind(state.id) or state.name in self._deleted):
-                    del self._by_name[state.name]
+            while self._idle and len(self._by_name) > TOPICS_CACHED_MAX:
+                name, state = self._idle.popitem(last=False)
+                if not (self._is_behind(state.id) or name in self._deleted):
+                    del self._by_name[name]
                     del self._by_id[state.id]
