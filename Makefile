@@ -64,7 +64,7 @@ lint: $(VENV)/.dev ## style, types and layers only
 sim: $(VENV)/.dev ## simulate clusters with faults: SEED=first SEEDS=how-many STEPS=of-each
 	$(BIN)/python -m tests.raft.simulation --seed $(SEED) --seeds $(SEEDS) --steps $(STEPS) $(ARGS)
 
-chaos: $(VENV)/.dev ## real nodes under load and faults: ROUNDS=how-many [SEED=number]
+chaos: $(VENV)/.dev ## real nodes under load and faults, some 10 s a round: ROUNDS=how-many [SEED=number]
 	$(BIN)/python -m tests.chaos --rounds $(ROUNDS) --seed $(SEED) $(ARGS)
 
 docs: $(VENV)/.dev ## write the generated reference pages anew

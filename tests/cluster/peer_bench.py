@@ -80,7 +80,7 @@ async def started(*nodes):
             await node.transport.stop()
 
 
-async def until(condition, timeout_s=10.0):
+async def until(condition, timeout_s=30.0):
     """Wait until something is so."""
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110 - what is waited for knows of no event

@@ -114,7 +114,7 @@ async def turns(count: int = 3) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what another thread is about to bring; a failing test waits five seconds."""
-    async with asyncio.timeout(5):
+    """Wait for what another thread is about to bring; only a failing test waits that long."""
+    async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - the other thread knows of no event
             await asyncio.sleep(0.001)

@@ -8,6 +8,8 @@ from twin_bench import BinaryClient, Cluster
 from penstock.core.commands import Opened, Published, Received
 from penstock.errors import LeadershipLost, NoQuorum, StorageFull
 from penstock.limits import BATCH_BYTES_MAX
+from penstock.model.message import Extras
+from penstock.net.feed import Feed
 from penstock.net.produce import Lot
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.wire.binary import client as binary
@@ -279,3 +281,22 @@ async def test_what_was_withdrawn_takes_no_more_room():
         await fail_once(bench)
         assert not bench.pipeline.is_congested
         assert bench.pipeline.pending_bytes == 0
+
+
+async def test_signed_messages_that_were_withdrawn_may_be_sent_again():
+    """Whoever remembers signatures is told of those, and of no others."""
+    feed, failed = Feed(), []
+    feed.on_extras_failed = lambda batch: failed.append(batch.extras)
+    async with Bench(feed=feed) as bench:
+        bench.store.gate.clear()
+        put(bench, b"ann", b"1")
+        await until(lambda: bench.store.attempts == 1)
+        for name in (b"bob", b"ann"):
+            beside = [Extras(headers=((b"of", name),))]
+            bench.pipeline.publish(
+                b"t", [name], 5, qos=1, retain=False, packet_ids=[2], outlet=name, extras=beside
+            )
+        await fail_once(bench)
+        assert failed == [{b"t": {0: beside[0]}}]
+        [message] = bench.store.read_topic(b"t", 0, 9, 99).messages()
+        assert (message.payload, message.extras.headers) == (b"bob", ((b"of", b"bob"),))
