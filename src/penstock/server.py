@@ -438,6 +438,10 @@ class Server:
         """Payload bytes that are not on disk yet."""
         return self.hub.pipeline.pending_bytes
 
+    def clock_skew_s(self) -> float:
+        """Say how far this node's clock is ahead of the cluster's time, which is the leader's."""
+        return (self.hub.wall_ms() - self.hub.steady_ms()) / 1000
+
     def uptime_s(self) -> float:
         """Seconds since the start."""
         return self._clock.monotonic() - self._started_at

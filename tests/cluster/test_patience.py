@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.cluster.frames import Forward, Frame
-from penstock.cluster.members import SPARED_TIMES
+from penstock.cluster.kept_log import SPARED_TIMES
 from penstock.errors import NoQuorum
 from penstock.raft.types import NodeId
 from tests.cluster.cluster_bench import SOON_S, Bench, until

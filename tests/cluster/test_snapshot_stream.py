@@ -53,6 +53,18 @@ async def test_the_rate_is_kept(tmp_path):
         assert asyncio.get_running_loop().time() - began > 0.9
 
 
+async def test_both_sides_tell_how_much_is_done(tmp_path):
+    one, two = pair(tmp_path, writes(bytes(4 * MIB)), rate_bytes=4 * MIB)
+    async with started(one, two):
+        one.knows(two)
+        one.offer(2)
+        sent, received = one.transport.figures, two.transport.figures
+        await until(lambda: 0 < sent.of(2).snapshot_bytes < 4 * MIB)
+        await until(lambda: 0 < received.snapshot_bytes < 4 * MIB)
+        await reported(one, True)
+        assert sent.of(2).snapshot_bytes == received.snapshot_bytes == 0
+
+
 async def test_one_is_sent_at_a_time(tmp_path):
     one, two = pair(tmp_path, writes(bytes(4 * MIB)), rate_bytes=8 * MIB)
     async with started(one, two):
@@ -193,7 +205,7 @@ async def test_words_that_belong_to_no_snapshot_end_the_connection(tmp_path):
     one, two = pair(tmp_path, writes(bytes(100)))
     async with started(one, two):
         one.knows(two)
-        one.transport.snapshots.sender._pass_on = lambda _copy, call: _rubbish(call)
+        one.transport.snapshots.sender._pass_on = lambda _copy, call, _figures: _rubbish(call)
         one.offer(2)
         await reported(one, False)
         assert two.ends(PeerReason.MALFORMED_FRAME) == 1

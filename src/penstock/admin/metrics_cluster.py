@@ -92,6 +92,32 @@ CLUSTER: tuple[Metric, ...] = (
         _activity,
         "node",
     ),
+    _gauge(
+        "log_kept_bytes",
+        "About how many bytes the entries have that are kept for other nodes and were written"
+        " since this node started; cluster.log_kept_bytes bounds it.",
+        lambda status: status.log_bytes,
+    ),
+    Metric(
+        "penstock_clock_skew_seconds",
+        "gauge",
+        "This node's clock minus the cluster's time, which is that of the leader and by which"
+        " leases and absences end; the time between the nodes is part of it.",
+        lambda scrape: scrape.view.clock_skew_s(),
+    ),
+    Metric(
+        "penstock_raft_snapshot_sending_bytes",
+        "gauge",
+        "How much of a copy of the store a node has been sent; 0 while none is on its way. The"
+        " whole is about penstock_journal_bytes of this node.",
+        _traffic("snapshot_bytes"),
+        "node",
+    ),
+    _gauge(
+        "snapshot_receiving_bytes",
+        "How much of a copy of another node's store has arrived here; 0 while none is on its way.",
+        lambda status: status.snapshot_bytes,
+    ),
     _count("elections", "elections", "Changes of the leader, or attempts, that this node saw."),
     _count(
         "snapshots_sent", "snapshots_sent", "Copies of the store that were sent to other nodes."

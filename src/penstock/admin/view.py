@@ -158,6 +158,9 @@ class View(Confirmed, Protocol):
     def cluster(self) -> ClusterStatus:
         """The cluster as this node sees it; a broker that stands alone is one of itself."""
 
+    def clock_skew_s(self) -> float:
+        """Say how far this node's clock is ahead of the cluster's time, which is the leader's."""
+
     def uptime_s(self) -> float:
         """Seconds since the broker began to listen."""
 

@@ -31,7 +31,7 @@ from penstock.cli.cluster_try import try_cluster
 from penstock.cli.columns import columns
 from penstock.cli.connection import CONTEXT
 from penstock.cli.lazy import Group
-from penstock.cluster.status import ClusterStatus, NodeState, diagnosis, tolerance
+from penstock.cluster.status import ClusterStatus, MemberStatus, NodeState, diagnosis, tolerance
 from penstock.config.address import Address, parse_listen
 from penstock.errors import PenstockError
 
@@ -368,7 +368,7 @@ class _Watch:
         if member is not None and not member.is_learner:
             return True
         self._complain(member.trouble if member else "")
-        self._tell(f"node {self._node} is learning: {_behind(member.lag if member else None)}")
+        self._tell(f"node {self._node} is learning: {_behind(member)}")
         return False
 
     def _complain(self, trouble: str) -> None:
@@ -386,7 +386,10 @@ class _Watch:
         self._told = text
 
 
-def _behind(lag: int | None) -> str:
+def _behind(member: MemberStatus | None) -> str:
+    if member is not None and member.snapshot_bytes:
+        return f"{member.snapshot_bytes / 1e6:,.1f} MB of a copy of the store sent"
+    lag = member.lag if member is not None else None
     return "not heard of yet" if lag is None else f"{lag:,} entries behind"
 
 

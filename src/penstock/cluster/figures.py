@@ -19,6 +19,8 @@ class PeerFigures(msgspec.Struct):
     """Frames that were not sent: no connection, or too much was waiting."""
     connects: int = 0
     """Connections that we have made to it, each kind counted."""
+    snapshot_bytes: int = 0
+    """Sent of the copy of our store that is on its way to it; 0: none is."""
     snapshots_sent: int = 0
     snapshots_failed: int = 0
     last_contact: float = float("-inf")
@@ -34,6 +36,8 @@ class TransportFigures:
         self.peers: dict[NodeId, PeerFigures] = {}
         self.ends: dict[PeerReason, int] = dict.fromkeys(PeerReason, 0)
         self.snapshots_received = 0
+        self.snapshot_bytes = 0
+        """Received of the copy of another node's store that is on its way; 0: none is."""
         self.differing: dict[NodeId, tuple[str, ...]] = {}
         """Members that were turned away, and the settings in which they differ from this node."""
 

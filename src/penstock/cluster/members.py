@@ -10,6 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from penstock.cluster.frames import ChangeAsked, ChangeKind, ChangeRefused, Frame, Member, Removed
+from penstock.cluster.kept_log import KeptLog
 from penstock.cluster.membership import (
     ARRIVED,
     PROMOTE,
@@ -36,9 +37,6 @@ __all__ = ["Members"]
 
 PATIENCE_S = 20.0
 """How long a change may take before whoever asked is told that nothing is known of it."""
-
-SPARED_TIMES = 4
-"""So many times the usual number of entries are kept for nodes that are up and behind."""
 
 _log = get_logger("cluster")
 
@@ -107,16 +105,15 @@ class Members:
         near = [node for node, ago in heard if ago is not None and ago < self._election_s]
         return frozenset({*near, host.node_id})
 
-    def needed(self, kept: int) -> int:
+    def needed(self, kept: KeptLog) -> int:
         """The entry after which all are to be kept: of the last ones so many, or some more.
 
-        A leader spares those that are up and slow for a while: a copy of the whole store would cost
-        both more than the entries.
+        A leader spares those that are up and slow for a while.
         """
         raw, last, live = self._host.raw, self._host.record.folded, self.live
         progress = raw.status().progress if raw is not None else {}  # only a leader knows any
         had = [peer.match for node, peer in progress.items() if node in live]
-        return max(min([last - kept, *had]), last - SPARED_TIMES * kept)
+        return kept.needed(last, had)
 
     def _view(self) -> View:
         record = self._host.record

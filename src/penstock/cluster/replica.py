@@ -37,6 +37,7 @@ from penstock.cluster.frames import (
     RaftFrame,
     Removed,
 )
+from penstock.cluster.kept_log import KeptLog
 from penstock.cluster.line import Line
 from penstock.cluster.members import Members
 from penstock.cluster.newcomers import Newcomers
@@ -148,6 +149,7 @@ class Replica:
         self._is_removed = False
         self._is_closed = False
         self._leaderless_at: float | None = clock.monotonic()
+        self._kept_log = KeptLog(settings.log_kept_entries, settings.log_kept_bytes)
         self._presence = Presence(clock.monotonic, settings.node_grace_s)
         self._patience_ticks = int(settings.no_leader_timeout_s * 1000 / settings.tick_ms)
         self._ticks = 0
@@ -247,6 +249,11 @@ class Replica:
     def first_index(self) -> int:
         """From this entry on the log is whole here."""
         return self._store.first_index
+
+    @property
+    def log_bytes(self) -> int:
+        """About how many bytes of the log, of entries of this life, are kept."""
+        return self._kept_log.bytes_after(self.first_index - 1)
 
     @property
     def is_writable(self) -> bool:
@@ -399,6 +406,7 @@ class Replica:
 
     def apply(self, entry: JournalEntry) -> None:
         """See ``Owner``: tell the line of each batch that an entry holds."""
+        self._kept_log.add(entry.index, len(entry.buffer))
         for span in parts(entry):
             segment = span.segment
             if segment is not None:
@@ -683,6 +691,6 @@ class Replica:
             self._store.log_floor = self._store.start_floor = LOG_UNBOUND
             return
         self._store.start_floor = max(self._engine.durable_folded, 0) + 1
-        needed = self._members.needed(self._settings.log_kept_entries)
+        needed = self._members.needed(self._kept_log)
         self._store.log_floor = max(min(needed, self._engine.durable_folded), 0) + 1
         self.record.terms = prune_terms(self.record.terms, self._store.first_index)

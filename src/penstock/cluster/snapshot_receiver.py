@@ -71,6 +71,8 @@ class SnapshotReceiver:
             self._begin(link, word.message)
         elif self._draft is not None and self._draft.link is link:
             self._draft.put(word)  # else it was told no, and has not heard yet
+            if isinstance(word, SnapshotChunk):
+                self._figures.snapshot_bytes += len(word.data)
 
     def ended(self, link: Link) -> None:
         """The connection is over: what did not come to its end is thrown away."""
@@ -112,6 +114,7 @@ class SnapshotReceiver:
             self._arrived()
         finally:
             self._draft = self._task = None
+            self._figures.snapshot_bytes = 0
 
 
 def _refuse(link: Link, text: str) -> None:

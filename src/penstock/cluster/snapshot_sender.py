@@ -18,7 +18,7 @@ from typing import Self
 
 from penstock.cluster.dialing import PeerDialer
 from penstock.cluster.faults import PeerFault
-from penstock.cluster.figures import TransportFigures
+from penstock.cluster.figures import PeerFigures, TransportFigures
 from penstock.cluster.handshake import Purpose, Session
 from penstock.cluster.links import Link
 from penstock.cluster.snapshot_words import (
@@ -99,6 +99,7 @@ class SnapshotSender:
         finally:
             self._task = None
             figures = self._figures.of(node)
+            figures.snapshot_bytes = 0
             figures.snapshots_sent += is_ok
             figures.snapshots_failed += not is_ok
         self._report(node, is_ok)
@@ -111,14 +112,14 @@ class SnapshotSender:
                 await call.until(lambda: call.is_open)
                 await call.say(SnapshotBegin(message))
                 with _Copy(self._copy, call.look) as copy:
-                    end = await self._pass_on(copy, call)
+                    end = await self._pass_on(copy, call, self._figures.of(node))
                 await call.say(end)
                 await call.until(lambda: call.is_taken)
         finally:
             call.hang_up()
         return end.size
 
-    async def _pass_on(self, copy: "_Copy", call: "_Call") -> SnapshotEnd:
+    async def _pass_on(self, copy: "_Copy", call: "_Call", figures: PeerFigures) -> SnapshotEnd:
         """Send the copy as it comes, at the rate; return what ends it."""
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -128,6 +129,7 @@ class SnapshotSender:
             digest.update(data)
             size += len(data)
             await call.say(SnapshotChunk(data))
+            figures.snapshot_bytes = size
             await asyncio.sleep(max(0.0, started + size / self._rate_bytes - loop.time()))
         copy.check()
         return SnapshotEnd(size, digest.digest())

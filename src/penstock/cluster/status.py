@@ -61,6 +61,8 @@ class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What came from it and went to it since this node started."""
     drops: int = 0
     """Frames for it that were not sent."""
+    snapshot_bytes: int = 0
+    """How much it was sent of the copy of the store that is on its way to it; 0: none is."""
     trouble: str = ""
     """Why it cannot be reached from here, for whoever is to mend it."""
     is_blank: bool = False
@@ -105,6 +107,10 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     applied: int = 0
     first_index: int = 1
     last_index: int = 0
+    log_bytes: int = 0
+    """About what the entries have that are kept and were written since this node started."""
+    snapshot_bytes: int = 0
+    """How much has come of the copy of another node's store that is on its way; 0: none is."""
     members: tuple[MemberStatus, ...] = ()
     emptied_of: str = ""
     """The cluster that a waiting node was part of, as others say, before it lost its data."""

@@ -42,6 +42,8 @@ class Node(Protocol):
     def figures(self) -> TransportFigures: ...
     @property
     def first_index(self) -> int: ...
+    @property
+    def log_bytes(self) -> int: ...
 
     @property
     def emptied_of(self) -> str: ...
@@ -80,6 +82,8 @@ def status_of(node: Node, settings: Cluster) -> ClusterStatus:
         commit=status.commit,
         applied=record.folded,
         first_index=node.first_index,
+        log_bytes=node.log_bytes,
+        snapshot_bytes=node.figures.snapshot_bytes,
         last_index=status.last_index,
         members=_members(node, settings, status.progress, status.last_index),
         counts=msgspec.structs.replace(
@@ -138,6 +142,7 @@ def _member(
         bytes_in=traffic.bytes_in,
         bytes_out=traffic.bytes_out,
         drops=traffic.drops,
+        snapshot_bytes=traffic.snapshot_bytes,
         trouble=traffic.trouble,
         is_blank=node.is_blank(member.id),
         differs=node.figures.differing.get(member.id, ()),

@@ -443,6 +443,15 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             " the whole store.",
         ),
     ] = 10_000
+    log_kept_bytes: Annotated[
+        int,
+        _between(
+            64 * limits.MIB,
+            16 * 1024 * limits.GIB,
+            "Bytes of entries kept for nodes that come back, however few entries that are; four"
+            " times as many for nodes that are up and slow.",
+        ),
+    ] = limits.GIB
     snapshot_rate_bytes: Annotated[
         int,
         _between(

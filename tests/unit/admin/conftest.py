@@ -90,6 +90,9 @@ class FixedView(Current):
     def cluster(self):
         return self.node.status()
 
+    def clock_skew_s(self):
+        return 0.25
+
     def uptime_s(self):
         return 13.5
 

@@ -38,6 +38,21 @@ def test_follower_knows_nothing_of_others_and_says_nothing(view):
     assert (found["penstock_raft_leader"], found["penstock_raft_is_leader"]) == (2, 0)
 
 
+def test_progress_of_copies_kept_log_and_clock_are_told(view):
+    node = view.node = Node(leader=1)
+    status = node.status()
+    members = [msgspec.structs.replace(m, snapshot_bytes=100 * m.id) for m in status.members]
+    status = msgspec.structs.replace(
+        status, members=tuple(members), log_bytes=4_096, snapshot_bytes=77
+    )
+    node.status = lambda: status
+    found = series(view, "penstock_")
+    assert found['penstock_raft_snapshot_sending_bytes{node="2"}'] == 200
+    assert found["penstock_raft_snapshot_receiving_bytes"] == 77
+    assert found["penstock_raft_log_kept_bytes"] == 4_096
+    assert found["penstock_clock_skew_seconds"] == 0.25
+
+
 def test_lone_broker_leads_itself(view):
     found = series(view, "penstock_raft_")
     assert found["penstock_raft_is_leader"] == found["penstock_raft_leader"] == 1
