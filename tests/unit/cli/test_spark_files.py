@@ -1,6 +1,8 @@
 """``penstock spark files``: what it lists is the archive, and other programs read it right."""
 
 import json
+import subprocess
+import sys
 
 import click
 import pandas as pd
@@ -54,6 +56,15 @@ def test_a_list_for_sql_has_its_quotes_doubled(archive):
     assert text.count("it''s/live") == 2
     with pytest.raises(click.UsageError):
         listed(archive, "--sql", "--json")
+
+
+def test_it_needs_no_spark():
+    code = (
+        "import sys, penstock.cli.spark_files;"
+        "print({'pyspark', 'pyarrow', 'pandas', 'numpy'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
 
 
 def test_a_directory_that_is_no_archive_is_refused(tmp_path):
