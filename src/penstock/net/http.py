@@ -9,8 +9,8 @@ is any ASGI callable.
 The bounds, since anyone may knock:
 
 * **Head**: at most ``head_bytes_max``, else 400.
-* **Body**: the pages take none. One announced beyond ``body_bytes_max``, or without an announced
-  size, gets 413 and the connection is closed. A smaller one is read and ignored.
+* **Body**: one announced beyond ``body_bytes_max``, or without an announced size, gets 413 and the
+  connection is closed. A smaller one is for the page to read; most ignore it.
 * **Time**: one timer per connection, wound anew by every answer that was given completely. Whoever
   does not get a request finished, or does not take its answer, within ``request_timeout_s`` is cut
   off: slow heads, slow bodies and readers that stopped reading are all the same case. An idle
@@ -40,7 +40,7 @@ HEAD_BYTES_MAX = 16 * KIB
 """Largest request line and headers together; browsers with many cookies stay below 8 KiB."""
 
 BODY_BYTES_MAX = 64 * KIB
-"""Largest request body that is read (and ignored) rather than refused."""
+"""Largest request body that is read rather than refused, unless the owner allows more."""
 
 CONNECTIONS_MAX = 64
 """HTTP connections served at once: a few scrapers, probes and people."""

@@ -1,5 +1,6 @@
 """The command itself: lazy subcommands, exit codes, and what the user sees of an error."""
 
+import os
 import subprocess
 import sys
 
@@ -72,6 +73,24 @@ def test_what_is_not_understood_ends_with_2(words, capsys):
         cli.main(words)
     assert caught.value.code == 2
     assert "Error: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [("penstock qu", "queue"), ("penstock cluster tr", "try"), ("penstock sub --fr", "--from")],
+)
+def test_shells_complete_commands_and_options(words, found):
+    """As the scripts do that docs/clients/command-line.md has shells read."""
+    program = "from penstock.cli import main; main()"
+    asked = {"_PENSTOCK_COMPLETE": "bash_complete", "COMP_WORDS": words}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | asked | {"COMP_CWORD": str(len(words.split()) - 1)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"plain,{found}" in done.stdout.splitlines()
 
 
 def every_command(command=cli.penstock, path=()):
