@@ -4,8 +4,9 @@ import pytest
 import redis
 
 from penstock.net.resp import transactions
+from penstock.obs.reasons import DisconnectReason
 from penstock.testing import Broker
-from tests.conformance_resp.wire import array, ask, packed
+from tests.conformance_resp.wire import Peer, array, ask, packed
 
 SAME = [
     ("MULTI", "PING", "EXEC"),
@@ -102,6 +103,22 @@ def test_a_transaction_is_bounded(broker, monkeypatch):
         b"-EXECABORT Transaction discarded because of previous errors.\r\n" * 1
         + b"+PONG\r\n+OK\r\n"
     )
+
+
+def test_all_transactions_together_are_bounded():
+    """Else ten thousand clients could each leave one behind that is as large as it may be."""
+    with Broker(limits={"incomplete_bytes_max": 4 << 20, "frame_bytes_max": 1 << 20}) as broker:
+        peers = [Peer(broker.port) for _ in range(8)]
+        queued = array(b"PUBLISH", b"c", b"x" * 900_000)
+        for peer in peers:
+            peer.send("MULTI", queued)
+            assert peer.read(b"+OK\r\n+QUEUED\r\n").endswith(b"QUEUED\r\n")
+        assert peers[0].read_end() == b""
+        assert broker.server.counters.disconnects[DisconnectReason.INCOMPLETE_PACKETS] >= 3
+        peers[-1].send("EXEC")
+        assert peers[-1].read(b"*1\r\n:0\r\n") == b"*1\r\n:0\r\n"
+        for peer in peers:
+            peer.close()
 
 
 def test_answers_cannot_be_turned_off_within_a_transaction(broker):

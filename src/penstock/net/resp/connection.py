@@ -189,7 +189,7 @@ class RespConnection(Connection):
                 self._go_on_soon()
                 return
             event = events[position]
-            if self.mutes == NEXT and type(event) is Command and event.more:
+            if self.mutes and type(event) is Command and event.more:
                 events[position : position + 1] = _singles(event)
                 event = events[position]
             spec = self._spec(event)
@@ -229,21 +229,35 @@ class RespConnection(Connection):
             self.close(event.reason, event.detail)
             return
         args = event.args
-        call = (MuteCall if self.mutes else Call)(self, args, [args[-1], *event.more], now_ms)
-        if self.mutes == NEXT:
-            self.mutes = 0
+        tails = [args[-1], *event.more]
+        call = (
+            self._mute_call(args, tails, now_ms) if self.mutes else Call(self, args, tails, now_ms)
+        )
         self.replies.open(call)
-        self.registry.commands_total += len(call.tails)
+        self.registry.commands_total += len(tails)
         chosen = spec.chosen(args) if spec else None
         self.last_command = args[0] if chosen is spec else b"|".join(args[:2])
         if chosen is None or not chosen.fits(len(args)):
             self._refuse(call, command_fault(args, spec))
-        elif self._may_be_refused and (refusal := self._refusal(args, chosen)):
-            self._refuse(call, refusal)
-        elif self.transaction is not None and self.transaction.queues(args[0]):
-            self.transaction.add(chosen, call)
+        elif self._is_limited or self.transaction is not None or self.reads.last is not None:
+            self._begin_or_queue(call, chosen)
         else:
             self.begin(call, chosen)
+
+    def _begin_or_queue(self, call: Call, spec: Spec) -> None:
+        """Run a command, unless it is refused or waits for EXEC."""
+        if refusal := self._refusal(call.args, spec):
+            self._refuse(call, refusal)
+        elif self.transaction is not None and self.transaction.queues(call.args[0]):
+            self.transaction.add(spec, call)
+        else:
+            self.begin(call, spec)
+
+    def _mute_call(self, args: list[bytes], tails: list[bytes], now_ms: int) -> Call:
+        """A command that is not answered."""
+        if self.mutes == NEXT:
+            self.mutes = 0
+        return MuteCall(self, args, tails, now_ms)
 
     def begin(self, call: Call, spec: Spec) -> None:
         """Run a command that may run."""
@@ -316,12 +330,18 @@ class RespConnection(Connection):
 
     def forget_authentication(self) -> None:
         """Be the stranger of the beginning again."""
-        self.transaction = None
+        self.end_transaction()
         if self.is_authenticated:
             self._stranger_since = self._hub.monotonic()
         self.is_authenticated = not self._hub.config.resp.password
         self._machine.is_trusted = self.is_authenticated
         self.limit()
+
+    def end_transaction(self) -> None:
+        """Nothing is queued any more."""
+        if self.transaction is not None:
+            self._hub.incomplete.forget(self.transaction)
+            self.transaction = None
 
     def limit(self) -> None:
         """Work out whether all commands are allowed; to be called when that may have changed."""
@@ -332,10 +352,6 @@ class RespConnection(Connection):
         """Whether it is subscribed in strict RESP 2: whatever arrives might be a message."""
         is_strict = not self._hub.config.resp.replay
         return is_strict and self.protocol == 2 and self.subscriptions.count > 0
-
-    @property
-    def _may_be_refused(self) -> bool:
-        return self._is_limited or self.reads.last is not None
 
     def _refusal(self, args: list[bytes], spec: Spec) -> str:
         """Why a command is not carried out; empty if it is."""
@@ -394,6 +410,7 @@ class RespConnection(Connection):
         self._hub.counters.clients_connected -= 1
         self.subscriptions.clear()
         self.registry.monitors.pop(self, None)
+        self.end_transaction()
         closing, self._closing = self._closing, {}
         for callback in closing:
             callback()
@@ -418,6 +435,10 @@ def _keep_alive(transport: asyncio.Transport) -> None:
 def _with_topics(args: list[bytes], keys: tuple[int, int, int]) -> list[bytes]:
     """The arguments of a command, topics in the place of the names of streams."""
     first, last, step = keys
+    if first == last:
+        name = args[first]
+        topic = topic_of(name)
+        return args if topic is name else [*args[:first], topic, *args[first + 1 :]]
     places = range(first, last + 1 if last >= 0 else len(args) + 1 + last, step)
     topics = {place: topic_of(args[place]) for place in places}
     if all(args[place] == topic for place, topic in topics.items()):

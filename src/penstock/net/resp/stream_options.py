@@ -161,7 +161,10 @@ def add_options(args: Sequence[bytes]) -> Add:
 def _id_fault(text: bytes) -> StreamFault:
     """An id was given: a wrong one, or one that is not for the client to choose."""
     ids.entry_ids([text.removesuffix(b"-*")])
-    return StreamFault("ERR The broker assigns the IDs of entries, XADD takes no other ID than *")
+    return StreamFault(
+        "ERR The broker assigns the IDs of entries, XADD takes no other ID than *: the second part"
+        " is the number of the entry in its topic. Put a time of your own into a field"
+    )
 
 
 def trim_options(args: Sequence[bytes]) -> Trim:

@@ -18,6 +18,7 @@ from penstock.limits import MIB
 from penstock.net.resp.calls import OK, Call, Commands, Spec
 from penstock.net.resp.confirming import confirm
 from penstock.net.turns import TURN_S
+from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp import encode
 
 if TYPE_CHECKING:
@@ -36,11 +37,16 @@ QUEUED = encode.simple("QUEUED")
 
 
 class Transaction:
-    """What a connection has queued since MULTI."""
+    """What a connection has queued since MULTI.
 
-    __slots__ = ("_bytes", "is_broken", "queue")
+    It is held in memory until EXEC, as an incomplete packet is until its last byte, and counts as
+    one against what all connections may hold together.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_bytes", "_connection", "is_broken", "queue")
+
+    def __init__(self, connection: "RespConnection") -> None:
+        self._connection = connection
         self.queue: list[tuple[Spec, list[bytes]]] = []
         self.is_broken = False
         """Whether something was wrong with a command: EXEC will run none."""
@@ -59,12 +65,18 @@ class Transaction:
         if count > QUEUED_MAX or self._bytes > QUEUED_BYTES_MAX:
             self.is_broken = True
             self.queue.clear()
+            self._bytes = 0
             bound = f"{QUEUED_MAX} commands, {QUEUED_BYTES_MAX} bytes"
             call.fail(f"ERR The transaction is too large: it may have {bound}")
             return
         if not self.is_broken:
             self.queue += [(spec, [*head, tail]) for tail in call.tails]
         call.reply(QUEUED * len(call.tails))
+        self._connection.hub.incomplete.note(self, self._bytes)
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+        """All connections together hold too much, and this one was silent for longest."""
+        self._connection.close(reason, detail)
 
 
 class _QueuedCall(Call):
@@ -135,7 +147,7 @@ def _multi(call: Call) -> None:
     if call.connection.transaction is not None:
         call.fail("ERR MULTI calls can not be nested")
         return
-    call.connection.transaction = Transaction()
+    call.connection.transaction = Transaction(call.connection)
     call.reply(OK)
 
 
@@ -145,7 +157,7 @@ def _exec(call: Call) -> None:
     if transaction is None:
         call.fail("ERR EXEC without MULTI")
         return
-    call.connection.transaction = None
+    call.connection.end_transaction()
     if transaction.is_broken:
         call.fail("EXECABORT Transaction discarded because of previous errors.")
     elif any(spec.is_read for spec, _ in transaction.queue):
@@ -167,7 +179,7 @@ def _discard(call: Call) -> None:
     if call.connection.transaction is None:
         call.fail("ERR DISCARD without MULTI")
         return
-    call.connection.transaction = None
+    call.connection.end_transaction()
     call.reply(OK)
 
 

@@ -143,7 +143,8 @@ def shard_messages(topic: bytes, payloads: Sequence[bytes], protocol: Protocol) 
 
 def messages(topic: bytes, payloads: Sequence[bytes], protocol: Protocol) -> bytes:
     """Encode deliveries to a subscriber of ``topic``."""
-    topic = name_of(topic)
+    if b"%" in topic:
+        topic = name_of(topic)
     head = b"%b3\r\n$7\r\nmessage\r\n$%d\r\n%b\r\n$"
     return _deliveries(head % (_push_sign(protocol), len(topic), topic), payloads)
 
