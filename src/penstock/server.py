@@ -191,7 +191,7 @@ class Server:
                 KeyBook(self.hub),
                 self.config.admin.token,
                 self.queues,
-                ClusterBook(self.hub),
+                ClusterBook(self.hub, self._whole),
                 topic_book=topics,
                 hosts=self.config.admin.hosts,
             ),

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 from starlette.routing import Route
 
-from penstock.admin.exchange import Refusal, administrators_page, kept, read_body
+from penstock.admin.exchange import Refusal, administrators_page, kept, number, read_body
 from penstock.cluster.frames import Member
 from penstock.cluster.status import ClusterStatus, diagnosis
 from penstock.config.address import parse_listen
@@ -28,6 +28,8 @@ __all__ = ["document", "routes"]
 
 _NodeId = Annotated[int, Meta(ge=1, le=NODE_ID_MAX)]
 _Address = Annotated[str, Meta(max_length=300)]
+
+INDEX_MAX = (1 << 63) - 1
 
 _log = get_logger("cluster")
 
@@ -57,6 +59,7 @@ def routes(book: "ClusterBook", token: str) -> list[Route]:
     pages = _Pages(book)
     return [
         administrators_page("/cluster", "GET", token, pages.show),
+        administrators_page("/cluster/digests", "GET", token, pages.digests),
         administrators_page("/cluster/init", "POST", token, pages.init),
         administrators_page("/cluster/members", "POST", token, pages.add),
         administrators_page("/cluster/members", "DELETE", token, pages.remove),
@@ -70,6 +73,11 @@ class _Pages:
 
     async def show(self, _request: "Request") -> Any:
         return self._shown()
+
+    async def digests(self, request: "Request") -> Any:
+        index = number(request, "index", 0, INDEX_MAX)
+        log_first = number(request, "log_first", 1, INDEX_MAX)
+        return msgspec.to_builtins(await kept(self._book.digests(index, log_first), 409))
 
     async def init(self, request: "Request") -> Any:
         wanted = await read_body(request, _Nodes)

@@ -12,6 +12,8 @@ so in one that nobody else waits for.
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from penstock.cluster.frames import Member
 from penstock.cluster.status import ClusterStatus
 from penstock.core.commands import GroupConfigured, TopicConfigured
@@ -188,6 +190,12 @@ class ClusterBook(Protocol):
 
     async def transfer(self, node_id: int) -> None:
         """Have another node lead."""
+
+    async def digests(self, index: int, log_first: int) -> msgspec.Struct:
+        """Digests of what this node has at an entry (0: the last), to be compared with others'.
+
+        Of the log, those of entries from ``log_first`` on.
+        """
 
 
 class TopicBook(Protocol):

@@ -214,6 +214,22 @@ def _answer(answers: bool | None) -> str:
     return " (answers)" if answers else " (no answer)"
 
 
+@cluster.command(context_settings=CONTEXT)
+@json_option
+@administered
+def compare(*, as_json: bool, broker: Administration) -> None:
+    """Check whether all nodes have the same state and log.
+
+    Each node makes digests of its state (sessions, groups, keys, …) at the same entry, and of the
+    last 1,000 entries of its log, while it goes on working. Exit status 1 if they differ.
+    """
+    from penstock.cli.cluster_compare import compared  # noqa: PLC0415 - seldom needed
+
+    found = compared(broker, _seen(broker))
+    say(msgspec.to_builtins(found), found.table(), as_json=as_json)
+    raise SystemExit(not found.is_equal)
+
+
 # ── Beginning ─────────────────────────────────────────────────────────────────────────────────
 
 

@@ -65,6 +65,12 @@ class Consensus(Protocol):
     def read_barrier(self, then: Then) -> None:
         """Wait until what is applied here is at least as new as anything acknowledged before."""
 
+    def at_index(self, index: int, act: Callable[[], None], /) -> None:
+        """Act when exactly this entry is applied, before the next one; if that is past, never."""
+
+    def off_index(self, index: int, act: Callable[[], None], /) -> None:
+        """Undo ``at_index``."""
+
     def bootstrap(self, members: Sequence[Member], then: Then) -> None:
         """Begin a cluster of these nodes; done already if it has begun with the same ones."""
 

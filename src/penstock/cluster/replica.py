@@ -40,6 +40,7 @@ from penstock.cluster.frames import (
 from penstock.cluster.kept_log import KeptLog
 from penstock.cluster.line import Line
 from penstock.cluster.members import Members
+from penstock.cluster.moments import Moments
 from penstock.cluster.newcomers import Newcomers
 from penstock.cluster.presence import Presence
 from penstock.cluster.reads import ReadBarriers, Then
@@ -149,6 +150,8 @@ class Replica:
         self._is_removed = False
         self._is_closed = False
         self._leaderless_at: float | None = clock.monotonic()
+        self._moments = Moments()
+        self.at_index, self.off_index = self._moments.wait, self._moments.forget
         self._kept_log = KeptLog(settings.log_kept_entries, settings.log_kept_bytes)
         self._presence = Presence(clock.monotonic, settings.node_grace_s)
         self._patience_ticks = int(settings.no_leader_timeout_s * 1000 / settings.tick_ms)
@@ -418,6 +421,7 @@ class Replica:
                 self._line.committed(batch, commit)
             else:
                 self._line.foreign(batch, commit)
+        self._moments.reached(entry.index)
 
     def rows_written(self, batch: Batch, written: Written) -> None:
         """See ``Owner``."""

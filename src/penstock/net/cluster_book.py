@@ -7,7 +7,9 @@ from penstock.cluster.consensus import Consensus, Then
 from penstock.cluster.frames import Member
 from penstock.cluster.status import ClusterStatus, unreadiness
 from penstock.errors import NoQuorum, NotLeader, PenstockError
+from penstock.net.digests import Digests, NodeDigests
 from penstock.net.hub import Hub
+from penstock.store.store import LogStore
 
 __all__ = ["ClusterBook", "check_leads"]
 
@@ -28,8 +30,13 @@ def check_leads(consensus: Consensus) -> None:
 class ClusterBook:
     """The book of one node; see ``admin.view.ClusterBook``."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, store: LogStore) -> None:
         self._hub = hub
+        self._digests = Digests(hub, store)
+
+    async def digests(self, index: int, log_first: int) -> NodeDigests:
+        """Tell what this node has at an entry; see ``Digests.at``."""
+        return await self._digests.at(index, log_first)
 
     def own(self) -> Member:
         """Say who this node is and where it is reached."""

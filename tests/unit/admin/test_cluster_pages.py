@@ -24,7 +24,7 @@ class Asked:
     def __call__(self, method, path, body=None, **headers):
         async def ask():
             hub = SimpleNamespace(cluster=self.node, loop=asyncio.get_running_loop())
-            api = Api(self.view, token=self.token, cluster_book=ClusterBook(hub))
+            api = Api(self.view, token=self.token, cluster_book=ClusterBook(hub, None))
             return await api.ask_soon(method, path, body, **headers)
 
         return asyncio.run(ask())
