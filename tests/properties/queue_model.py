@@ -25,6 +25,9 @@ class Record:
     lease: int | None = None
     holder: bytes = b""
     until_ms: int = 0
+    taken_ms: int = 0
+    lapsed: int | None = None
+    """A lease that ran out, if nobody was given the message since."""
 
 
 @dataclass
@@ -125,6 +128,11 @@ class ModelGroup:
         found = ((record.lease, offset) for offset, record in self.records.items())
         return {lease: offset for lease, offset in found if lease is not None}
 
+    def acknowledgeable(self) -> dict[int, int]:
+        """Leases that count, and those that are over and whose message nobody else has."""
+        found = ((record.lapsed, offset) for offset, record in self.records.items())
+        return self.leased() | {lease: offset for lease, offset in found if lease is not None}
+
     def settle(self, offsets: Iterable[int]) -> None:
         for offset in offsets:
             del self.records[offset]
@@ -150,6 +158,7 @@ class ModelGroup:
     def give_back(self, offset: int, until_ms: int) -> None:
         record = self.records[offset]
         record.lease, record.holder, record.until_ms = None, b"", until_ms
+        record.lapsed = None
 
     def backoff(self, deliveries: int) -> int:
         pause_ms = self.backoff_ms * 2 ** (deliveries - 1)
@@ -158,7 +167,9 @@ class ModelGroup:
     def sweep(self, now_ms: int) -> None:
         for offset, record in self.records.items():
             if 0 < record.until_ms <= now_ms and not self.is_exhausted(record):
+                lapsed = record.lapsed if record.lease is None else record.lease
                 self.give_back(offset, 0)
+                record.lapsed = lapsed
 
     def move(self, start: int) -> None:
         """All from ``start`` on is to be handed out, nothing below that was not handed out yet."""

@@ -103,13 +103,35 @@ def test_what_was_chosen_for_a_group_is_void_for_the_next_by_its_name():
     assert clerk.group.next == 0
 
 
-def test_a_late_acknowledgement_counts_until_the_lease_is_swept():
+def test_a_late_acknowledgement_counts_until_somebody_else_has_the_message():
     clerk = Clerk()
-    clerk.lease(0, 2, until_ms=20)
+    clerk.lease(0, 3, until_ms=20)
     assert clerk.do(LeasesSettled(T, G, [(0, 1)])) == 1
     clerk.do(Swept(T, G, 20))
-    assert clerk.do(LeasesSettled(T, G, [(1, 2)])) == 0
-    assert clerk.group.returned_offsets() == [1]
+    assert clerk.do(LeasesSettled(T, G, [(1, 2)])) == 1
+    assert clerk.group.returned_offsets() == [2]
+    clerk.lease(2, 3)
+    assert clerk.do(LeasesSettled(T, G, [(0, 3)])) == 0
+    assert list(clerk.group.pending) == [2]
+
+
+def test_an_acknowledgement_of_what_was_given_back_does_not_count():
+    clerk = Clerk()
+    clerk.lease(0, 1)
+    clerk.do(LeasesReturned(T, G, [(0, 1)], 0))
+    assert clerk.do(LeasesSettled(T, G, [(0, 1)])) == 0
+    assert clerk.group.returned_offsets() == [0]
+
+
+def test_leases_are_given_more_time_when_the_broker_was_away():
+    clerk = Clerk()
+    clerk.lease(0, 1, until_ms=40)
+    clerk.lease(1, 2, until_ms=10_000_000)
+    clerk.groups.resume(5_000, 9, recovering=False)
+    assert clerk.group.pending[0].until_ms == 5_030, "as long again"
+    assert clerk.group.pending[1].until_ms == 10_000_000
+    clerk.do(Swept(T, G, 5_029))
+    assert clerk.group.leases == {0: 0, 1: 1}
 
 
 @given(st.integers(0, 7), st.integers(0, 7), st.integers(1, 9))

@@ -33,6 +33,7 @@ from penstock.core.commands import (
     LeasesExtended,
     LeasesReturned,
     LeasesSettled,
+    Resumed,
     Returned,
     Swept,
     TopicConfigured,
@@ -361,6 +362,7 @@ class QueueMachine(RuleBasedStateMachine):
             for offset in expected:
                 lease = planned + len(given)
                 if deal.group.hand_out(offset, lease, worker, until_ms):
+                    deal.group.records[offset].taken_ms = self.now_ms
                     given.append(offset)
             assert share.offsets == given
             assert share.lease == planned
@@ -377,9 +379,11 @@ class QueueMachine(RuleBasedStateMachine):
 
     # ── taking back ───────────────────────────────────────────────────────────────────────────
 
-    def _some(self, name: bytes, places: list[int]) -> tuple[list[tuple[int, int]], list[int]]:
+    def _some(
+        self, name: bytes, places: list[int], held: dict[int, int] | None = None
+    ) -> tuple[list[tuple[int, int]], list[int]]:
         """Some leases of a group as stretches, and the offsets of those that are not over."""
-        held = self.groups[name].leased()
+        held = self.groups[name].leased() if held is None else held
         leases = dict(enumerate(sorted(held)))
         chosen = {leases.get(place, self.broker.groups.next_lease - place) for place in places}
         stretches = [(lease, lease + 1) for lease in sorted(chosen)]
@@ -387,7 +391,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(name=names, places=places)
     def ack(self, name, places) -> None:
-        stretches, held = self._some(name, places)
+        """Also late, if nobody else was given the message since."""
+        stretches, held = self._some(name, places, self.groups[name].acknowledgeable())
         assert self.do(LeasesSettled(T, name, stretches)) == len(held)
         self.groups[name].settle(held)
 
@@ -419,6 +424,16 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.do(LeasesExtended(T, name, stretches, deadline_ms)) == len(held)
         for offset in held:
             self.groups[name].records[offset].until_ms = deadline_ms
+
+    @rule()
+    def resume(self) -> None:
+        """The broker was away, and leases are given more time."""
+        self.do(Resumed(self.now_ms))
+        for model in self.groups.values():
+            for record in model.records.values():
+                if record.lease is not None and record.until_ms:
+                    more_ms = max(record.until_ms - record.taken_ms, 0)
+                    record.until_ms = max(record.until_ms, self.now_ms + more_ms)
 
     @rule(name=names)
     def sweep(self, name) -> None:
@@ -549,6 +564,12 @@ class QueueMachine(RuleBasedStateMachine):
         finally:
             self._small_chunks.stop()
 
+    def _ack_held(self, name: bytes) -> None:
+        """Acknowledge what is with somebody, and nothing late."""
+        held = self.groups[name].leased()
+        assert self.do(LeasesSettled(T, name, [(n, n + 1) for n in sorted(held)])) == len(held)
+        self.groups[name].settle(held.values())
+
     def _drain(self, name: bytes) -> None:
         """Everything that is not done comes, and the oldest that waits is never passed often."""
         model = self.groups[name]
@@ -565,7 +586,7 @@ class QueueMachine(RuleBasedStateMachine):
                 break
             self.choose(name, [(1, b"")])
             self.hand_out(name, 400)
-            self.ack(name, [0])
+            self._ack_held(name)
             passed = passed + 1 if min(candidates) in model.candidates(self.now_ms) else 0
             assert passed < 4
             left -= 1

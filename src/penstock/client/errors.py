@@ -17,6 +17,7 @@
     ├── ConnectionLostError   the connection ended in the middle of something
     ├── ReplyTimeoutError     the broker is silent
     ├── TakenOverError        another connection has our client id
+    ├── LeaseLostError        jobs were somebody else's by then, or are about to be
     └── FailedJobsError       so many jobs failed that the worker would get no more
 
 They read as one line, since a command that failed in a script is found in a log by its line. What
@@ -24,7 +25,8 @@ the *caller* did wrong (a wildcard in a topic, a QoS of 3) is a ``LocalProtocolE
 argument that is out of bounds, an ``ArgumentError``, which is also a ``ValueError``.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from penstock.errors import LocalProtocolError, PenstockError, Refused, RemoteProtocolError
 
@@ -37,6 +39,7 @@ __all__ = [
     "ClientError",
     "ConnectionLostError",
     "FailedJobsError",
+    "LeaseLostError",
     "NoQuorumError",
     "NotLeaderError",
     "PayloadTooLargeError",
@@ -84,6 +87,21 @@ class ReplyTimeoutError(ClientError):
 
 class TakenOverError(ClientError):
     """Another connection came with our client id. To come back would be to fight with it."""
+
+
+class LeaseLostError(ClientError):
+    """The lease of these ``jobs`` was over: what was said of them changed nothing.
+
+    They are handed out again, or were; all others that were named with them are settled.
+    """
+
+    def __init__(self, jobs: Sequence[Any]) -> None:
+        these = f"{len(jobs)} jobs" if len(jobs) > 1 else "a job"
+        super().__init__(
+            f"the lease of {these} was over, and the broker hands it to somebody else",
+            "poll with a longer visibility_s, or extend the lease in time",
+        )
+        self.jobs = list(jobs)
 
 
 class FailedJobsError(ClientError):

@@ -48,6 +48,7 @@ from penstock.core.commands import (
     Received,
     Released,
     Repeated,
+    Resumed,
     Returned,
     Settled,
     SinkAdvanced,
@@ -205,6 +206,7 @@ class Broker:
             TopicConfigured: self._topic_configured,
             TopicGone: self._topic_gone,
             Identified: self._identified,
+            Resumed: self._resumed,
             Trimmed: self._erasing,
             Erased: self._erasing,
             **dict.fromkeys(_GROUP_COMMANDS, self._group_changed),
@@ -564,6 +566,11 @@ class Broker:
         elif isinstance(command, _STIRRING) and not self._recovering:
             workers = _workers(command) if isinstance(command, Leased) else ()
             effects.controls.append(Stirred(command.topic, command.group, workers))
+
+    def _resumed(self, command: Resumed, outlet: Any, effects: Effects) -> None:
+        self.groups.resume(command.now_ms, self.index, recovering=self._recovering)
+        if outlet is not None:
+            effects.controls.append(Outcome(outlet, None))
 
     def _topic_configured(self, command: TopicConfigured, outlet: Any, effects: Effects) -> None:
         is_new = self.topics.configure(command, self.index, recovering=self._recovering)

@@ -44,6 +44,7 @@ __all__ = [
     "Received",
     "Released",
     "Repeated",
+    "Resumed",
     "Returned",
     "Run",
     "Scheduled",
@@ -444,6 +445,12 @@ class Swept(msgspec.Struct, frozen=True, array_like=True, tag=28, gc=False):
     now_ms: int
 
 
+class Resumed(msgspec.Struct, frozen=True, array_like=True, tag=41, gc=False):
+    """The broker was away, or had no leader: the leases of all groups are given more time."""
+
+    now_ms: int
+
+
 class GroupCommitted(msgspec.Struct, frozen=True, array_like=True, tag=29, gc=False):
     """Everything below ``offset`` is done with. Never moves a group back."""
 
@@ -610,6 +617,7 @@ Event = (
     | LeasesReturned
     | LeasesExtended
     | Swept
+    | Resumed
     | GroupCommitted
     | GroupConfigured
     | DeadLettered

@@ -17,6 +17,10 @@ VOID_MAX = 1_024
 """Entries that may be void, beside as many as there are leases."""
 
 
+RESUMED_MS_MAX = 60_000
+"""How much time a lease is given at most when the broker was away; clients are back by then."""
+
+
 class Expiries:
     """The times at which leases end; both dicts are the group's own, and are only looked at."""
 
@@ -44,6 +48,22 @@ class Expiries:
         """Make all entries anew."""
         ends = ((self._pending[offset].until_ms, n) for n, offset in self._leases.items())
         self._heap = sorted((until_ms, n, n + 1) for until_ms, n in ends if until_ms)
+
+    def resume(self, now_ms: int) -> list[int]:
+        """The broker was away: give leases more time; return the offsets of their messages.
+
+        Each runs for as long again as it was given, or for a while, from now on. Before, nobody
+        could acknowledge or extend it.
+        """
+        resumed = []
+        for offset in self._leases.values():
+            pending = self._pending[offset]
+            if pending.until_ms:
+                more_ms = min(max(pending.until_ms - pending.taken_ms, 0), RESUMED_MS_MAX)
+                pending.until_ms = max(pending.until_ms, now_ms + more_ms)
+                resumed.append(offset)
+        self.renew()
+        return resumed
 
     def next_ms(self) -> int | None:
         """When a lease ends next; None: none does."""

@@ -45,6 +45,7 @@ from penstock.core.commands import (
 from penstock.core.expiries import VOID_MAX, Expiries
 from penstock.core.group_row import GroupRow
 from penstock.core.lanes import LANES
+from penstock.core.lapsed import Lapsed
 from penstock.core.pending import (
     NO_LEASE,
     Consumer,
@@ -108,6 +109,7 @@ class Group:
         self._dues: list[tuple[int, int]] = []
         """Heap of times and offsets; void where the message is not waiting for that time."""
         self._expiries = Expiries(self.leases, self.pending)
+        self.lapsed = Lapsed(self.pending)
         self.exhausted: dict[int, None] = {}
         self.consumers: dict[bytes, Consumer] = {}
         self.max_deliveries = 0
@@ -425,8 +427,11 @@ class Group:
                 self.deals += 1  # a desk may have chosen them
                 self._remove_returned(priority, those)
 
-    def settle_leases(self, stretches: Iterable[tuple[int, int]]) -> int:
-        """Messages under these leases are done with; return how many there were."""
+    def settle_leases(self, stretches: list[tuple[int, int]]) -> int:
+        """Messages under these leases are done with; return how many there were.
+
+        So are those whose lease has run out and that nobody was given since.
+        """
         pop_lease, pop_pending = self.leases.pop, self.pending.pop
         changed = self.changed.add
         settled = 0
@@ -439,7 +444,9 @@ class Group:
             pending = pop_pending(offset)
             if pending.consumer:
                 self._take_from(pending, offset)
-        return settled
+        late = self.lapsed.take(stretches)
+        self._let_go(late)
+        return settled + len(late)
 
     def return_leases(self, command: LeasesReturned) -> int:
         """Messages under these leases are to be handed out again; return how many there were."""
@@ -493,8 +500,13 @@ class Group:
                 del self.waiting[offset]
                 self.pending[offset].until_ms = 0
                 back.append(offset)
-        self._place(back)
+        self._place(back, keeps_lease=True)
         return len(back)
+
+    def resume(self, now_ms: int) -> bool:
+        """The broker was away: give leases more time. Tell whether there are any."""
+        self.changed |= {offset >> CHUNK_BITS for offset in self._expiries.resume(now_ms)}
+        return bool(self.leases)
 
     def _end_lease(self, lease: int) -> int:
         """A lease ran out; return the offset of its message."""
@@ -502,14 +514,16 @@ class Group:
         pending = self.pending[offset]
         self._take_from(pending, offset)
         pending.consumer, pending.until_ms, pending.reason = None, 0, b"lease expired"
+        self.lapsed.add(lease, offset)
         return offset
 
-    def _place(self, offsets: Iterable[int]) -> None:
+    def _place(self, offsets: Iterable[int], *, keeps_lease: bool = False) -> None:
         """File messages that nobody has under what is to happen to them."""
         returned: list[list[int]] = [[] for _ in range(LANES)]
         for offset in offsets:
             pending = self.pending[offset]
-            pending.consumer, pending.lease = None, NO_LEASE
+            pending.consumer = None
+            pending.lease = pending.lease if keeps_lease else NO_LEASE
             self.changed.add(offset >> CHUNK_BITS)
             if 0 < self.max_deliveries <= pending.deliveries:
                 self.exhausted[offset] = None
@@ -625,6 +639,7 @@ class Group:
             if pending.lease != NO_LEASE:
                 self.leases[pending.lease] = offset
         self._expiries.renew()
+        self.lapsed.renew()
         self._file(free)
 
     def _file(self, free: list[int]) -> None:
@@ -632,7 +647,7 @@ class Group:
         self.returned = [[] for _ in range(LANES)]
         self.exhausted, self.waiting = {}, {}
         self._dues = []
-        self._place(free)
+        self._place(free, keeps_lease=True)
 
     def replace_pending(self, pending: dict[int, Pending]) -> None:
         """Have these messages pending, which nobody has, in the place of all others."""

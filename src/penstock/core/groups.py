@@ -157,6 +157,12 @@ class Groups:
         self._note_time(group)
         return value
 
+    def resume(self, now_ms: int, index: int, *, recovering: bool) -> None:
+        """The broker was away: leases are given more time."""
+        for group in list(self.timed):
+            if not (recovering and group.applied >= index) and group.resume(now_ms):
+                self.dirty[row_key(group.topic, group.name)] = None
+
     def _note_time(self, group: Group) -> None:
         if group.leases or group.waiting:
             self.timed[group] = None

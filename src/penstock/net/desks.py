@@ -21,6 +21,7 @@ from penstock.core.commands import (
     LeasesExtended,
     LeasesReturned,
     LeasesSettled,
+    Resumed,
     Returned,
     Swept,
     TopicConfigured,
@@ -211,6 +212,9 @@ class Desks:
         if not is_leader:
             return
         now_ms = self._hub.steady_ms()
+        if any(group.leases for group in self._hub.broker.groups.timed):
+            # Before anything else: whoever has one could not use it while nobody led.
+            self._hub.pipeline.submit(Resumed(now_ms), None, durable=True)
         for group in self._hub.broker.groups:
             early = [
                 p.lease for p in group.pending.values() if p.lease >= 0 and p.taken_ms > now_ms
@@ -252,8 +256,15 @@ class Desks:
     def settle_leases(
         self, topic: bytes, group: bytes, leases: list[int], outlet: Any = None
     ) -> None:
-        """Messages under leases are done with. Without an outlet it may take a little."""
+        """Messages under leases are done with. Without an outlet it may take a little.
+
+        ``outlet`` learns which leases were over: ``lapsed``, before the outcome.
+        """
+        known = self._hub.broker.groups.get(topic, group)
         held = self._held(topic, group, leases)
+        if known is not None and len(held) < len(leases):
+            held += [lease for lease in leases if known.lapsed.find(lease) is not None]
+        _tell_lapsed(outlet, leases, held)
         if not held:
             _answer(outlet)
             return
@@ -293,6 +304,7 @@ class Desks:
     ) -> None:
         """Leases run for some time more, counted from now."""
         held = self._held(topic, group, leases)
+        _tell_lapsed(outlet, leases, held)
         if not held:
             _answer(outlet)
             return
@@ -557,6 +569,13 @@ class Desks:
 def _answer(outlet: Any) -> None:
     if outlet is not None:
         outlet.outcome(0)
+
+
+def _tell_lapsed(outlet: Any, leases: list[int], held: list[int]) -> None:
+    """Tell which leases were over already, if somebody wants to know."""
+    if len(held) < len(leases) and hasattr(outlet, "lapsed"):
+        known = set(held)
+        outlet.lapsed([lease for lease in leases if lease not in known])
 
 
 class _Returning:

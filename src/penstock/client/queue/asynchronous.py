@@ -180,7 +180,9 @@ class AsyncQueueClient:
         return AsyncSubscription(route, session, handler, concurrency, on_error)
 
     async def ack(self, jobs: Job | Iterable[Job]) -> None:
-        """Say that jobs are done. One whose lease is over is left to whoever has it now.
+        """Say that jobs are done. Late is not too late, as long as nobody else was given the job.
+
+        ``LeaseLostError`` names those that somebody else has, or had; all others are done.
 
         >>> await client.ack(jobs)  # doctest: +SKIP
         """
@@ -199,7 +201,7 @@ class AsyncQueueClient:
         await self._link.run(plans.settle(jobs, make))
 
     async def extend(self, jobs: Job | Iterable[Job], visibility_s: float) -> None:
-        """Keep jobs for so much time from now on.
+        """Keep jobs for so much time from now on. ``LeaseLostError``: for some that was too late.
 
         >>> await client.extend(job, 300)  # doctest: +SKIP
         """

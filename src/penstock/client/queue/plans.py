@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from math import inf
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from penstock.client.errors import ClientError, RateLimitedError
+from penstock.client.errors import ClientError, LeaseLostError, RateLimitedError
 from penstock.client.queue import requests
 from penstock.client.queue.checks import wrong_type
 from penstock.client.queue.columns import Slice
@@ -135,21 +135,31 @@ def _results(call: Call[list[Result]], count: int) -> Plan[list[Result]]:
 
 
 def settle(
-    jobs: Job | Iterable[Job], make: Callable[[str, str, list[int]], Call[None]]
+    jobs: Job | Iterable[Job], make: Callable[[str, str, list[int]], Call[list[int]]]
 ) -> Plan[None]:
-    """Say something of leases: requests for each group of each topic, all at once."""
+    """Say something of leases: requests for each group of each topic, all at once.
+
+    ``LeaseLostError``: some were over. Of a request that had to be sent twice nobody can tell: the
+    first may have been the end of them.
+    """
+    named = [jobs] if isinstance(jobs, Job) else list(_jobs(jobs))
     leases: dict[tuple[str, str], list[int]] = {}
-    for job in (jobs,) if isinstance(jobs, Job) else _jobs(jobs):
+    for job in named:
         leases.setdefault((job.topic, job.group), []).append(job.lease_id)
-    calls = [
-        make(topic, group, lease_ids[first : first + LEASES_MAX])
-        for (topic, group), lease_ids in leases.items()
+    calls = {
+        (place, first): make(*place, lease_ids[first : first + LEASES_MAX])
+        for place, lease_ids in leases.items()
         for first in range(0, len(lease_ids), LEASES_MAX)
-    ]
-    for call in calls:
+    }
+    for call in calls.values():
         yield Begin(call)
-    for call in calls:
-        yield call
+    lost: set[tuple[str, str, int]] = set()
+    for (place, _), call in calls.items():
+        lapsed = yield call
+        if not call.is_repeated:
+            lost |= {(*place, lease) for lease in lapsed}
+    if lost:
+        raise LeaseLostError([j for j in named if (j.topic, j.group, j.lease_id) in lost])
 
 
 def _jobs(jobs: Iterable[Job]) -> Iterator[Job]:

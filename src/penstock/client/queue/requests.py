@@ -88,6 +88,11 @@ def _nothing(_answer: wire.Ok) -> None:
     pass
 
 
+def _of_leases(request: wire.Request) -> Call[list[int]]:
+    """A request about leases, answered with those that were over."""
+    return Call(request, "ok", lambda answer: list(answer.lapsed))
+
+
 def _place(topic: str, group: str) -> dict[str, Any]:
     """A group of a topic, as fields."""
     return {"topic": name("topic", topic), "group": name("group", group)}
@@ -235,15 +240,15 @@ def jobs_of(answer: wire.Polled, topic: str, group: str) -> list[Job]:
     ]
 
 
-def ack_many(topic: str, group: str, lease_ids: Iterable[int]) -> Call[None]:
+def ack_many(topic: str, group: str, lease_ids: Iterable[int]) -> Call[list[int]]:
     """These are done."""
     asked = wire.AckMany(**_place(topic, group), lease_ids=lease_ids)
-    return _ok(wire.Request(ack_many=asked))
+    return _of_leases(wire.Request(ack_many=asked))
 
 
 def nack_many(
     topic: str, group: str, lease_ids: Iterable[int], delay_s: float = 0.0, reason: str = ""
-) -> Call[None]:
+) -> Call[list[int]]:
     """These are to be handed out again."""
     asked = wire.NackMany(
         **_place(topic, group),
@@ -251,17 +256,19 @@ def nack_many(
         delay_ms=milliseconds("delay_s", delay_s),
         reason=text("reason", reason),
     )
-    return _ok(wire.Request(nack_many=asked))
+    return _of_leases(wire.Request(nack_many=asked))
 
 
-def extend(topic: str, group: str, lease_ids: Iterable[int], visibility_s: float) -> Call[None]:
+def extend(
+    topic: str, group: str, lease_ids: Iterable[int], visibility_s: float
+) -> Call[list[int]]:
     """These leases run for so much time from now on."""
     asked = wire.Extend(
         **_place(topic, group),
         lease_ids=lease_ids,
         visibility_timeout_ms=span_milliseconds("visibility_s", visibility_s),
     )
-    return _ok(wire.Request(extend=asked))
+    return _of_leases(wire.Request(extend=asked))
 
 
 def commit(topic: str, group: str, offset: int) -> Call[None]:

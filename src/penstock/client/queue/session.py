@@ -65,6 +65,7 @@ class Call(Generic[T]):
         "frame",
         "grace_s",
         "is_done",
+        "is_repeated",
         "number",
         "overdue_at",
         "read",
@@ -94,6 +95,8 @@ class Call(Generic[T]):
         self.overdue_at = 0.0
         """When an answer should have come; set when it is sent."""
         self.is_done = False
+        self.is_repeated = False
+        """Whether it may have been done before: it was sent, and the connection lost."""
         self.error: ClientError | None = None
         self.when_done: Callable[[], None] | None = None
 
@@ -227,6 +230,7 @@ class Session:
                 continue
             if call.repeats:
                 call.overdue_at = 0.0
+                call.is_repeated = True
                 again.append(call)
             else:
                 call.fail(_lost_for_good())
@@ -258,6 +262,7 @@ class Session:
                 continue
             if kind == "error" and _is_elsewhere(response.error, call):
                 moved = refusal(response.error)
+                call.is_repeated |= isinstance(moved, NoQuorumError)
                 self._waiting.append(call)
             else:
                 self._trouble = None

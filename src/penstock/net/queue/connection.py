@@ -278,7 +278,8 @@ class QueueConnection(Connection):
             self._push.acknowledge(run.leases)
         else:
             slot = self.replies.open(len(run.leases), run.request_ids)
-            self.hub.desks.settle_leases(run.topic, run.group, run.leases, slot)
+            desks, leases = self.hub.desks, run.leases
+            desks.settle_leases(run.topic, run.group, leases, slot.each_names(leases))
 
     def _on_nacks(self, run: NackRun, _now_ms: int) -> None:
         if self._push is not None:

@@ -235,10 +235,23 @@ class Push:
         for pushed in ended:
             if pushed.is_lapsed or pushed.until_ms - now_ms < LATE_MS:
                 self._note_late(pushed.offset, now_ms)
+        for offset in self._offsets(others):
+            self._note_late(offset, now_ms)
         done = [pushed.leases[-1] for pushed in ended]
         self._hub.desks.settle_leases(self.topic, self.group, done + others)
         if ended:
             self.ask()
+
+    def _offsets(self, leases: list[int]) -> list[int]:
+        """The messages of leases that came by a connection before this one.
+
+        They may be on their way to us already: a lease may have ended while the broker was away.
+        """
+        group = self._hub.broker.groups.get(self.topic, self.group) if leases else None
+        if group is None:
+            return []
+        found = (group.leases.get(lease, group.lapsed.find(lease)) for lease in leases)
+        return [offset for offset in found if offset is not None]
 
     def _note_late(self, offset: int, now_ms: int) -> None:
         self._late.pop(offset, None)

@@ -25,12 +25,14 @@ __all__ = ["Replies", "Slot"]
 class Slot:
     """The place of the response to one request, or of the responses to a run of them."""
 
-    __slots__ = ("_ids", "_is_stored_later", "_replies", "count", "frames")
+    __slots__ = ("_ids", "_is_stored_later", "_lapsed", "_leases", "_replies", "count", "frames")
 
     def __init__(self, replies: "Replies", count: int, ids: list[int] | None) -> None:
         self._replies = replies
         self.count = count
         self._ids = ids
+        self._lapsed: set[int] = set()
+        self._leases: list[int] | None = None
         self._is_stored_later = False
         self.frames: bytes | None = None
         """What leaves when its turn comes; None: not answered yet."""
@@ -53,8 +55,24 @@ class Slot:
             self._replies.answered(self, in_turn=self._ids is None)
 
     def ok(self) -> None:
-        """Respond with Ok."""
-        self.answer(encode.ok_run(self.count, self._ids))
+        """Respond with Ok, and say which leases were over."""
+        if not self._lapsed:
+            self.answer(encode.ok_run(self.count, self._ids))
+        elif self._leases is None:
+            self.answer(encode.ok(sorted(self._lapsed), self.request_id))
+        else:
+            over = [[lease] if lease in self._lapsed else [] for lease in self._leases]
+            pairs = zip(over, self._ids or [0] * self.count, strict=True)
+            self.answer(b"".join([encode.ok(lapsed, number) for lapsed, number in pairs]))
+
+    def each_names(self, leases: list[int]) -> "Slot":
+        """Each request of this slot is about one of these leases."""
+        self._leases = leases
+        return self
+
+    def lapsed(self, leases: list[int]) -> None:
+        """These leases of the request were over."""
+        self._lapsed |= set(leases)
 
     def fail(self, fault: Fault) -> None:
         """Respond with Error."""

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from penstock.errors import LocalProtocolError
-from penstock.wire.queue._generated.queue_pb2 import Error, Request, Response
+from penstock.wire.queue._generated.queue_pb2 import Error, Ok, Request, Response
 from penstock.wire.queue.fields import BYTES, LOWEST, REQUEST_ID, blob, number, tag, varint
 from penstock.wire.queue.machine import BODY_BYTES_MAX, LENGTH
 
@@ -22,6 +22,7 @@ __all__ = [
     "Item",
     "ack",
     "error",
+    "ok",
     "ok_run",
     "polled",
     "produce",
@@ -96,6 +97,11 @@ def ok_run(count: int, request_ids: Sequence[int] | None = None) -> bytes:
         return _frame(_OK, b"", 0) * count
     assert len(request_ids) == count
     return b"".join([_frame(_OK, b"", request_id) for request_id in request_ids])
+
+
+def ok(lapsed: Sequence[int], request_id: int = 0) -> bytes:
+    """Ok, but for some leases that were over."""
+    return response(Response(ok=Ok(lapsed=lapsed), request_id=request_id))
 
 
 def error(

@@ -309,8 +309,10 @@ class Ping(_message.Message):
     def __init__(self) -> None: ...
 
 class Ok(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("lapsed",)
+    LAPSED_FIELD_NUMBER: _ClassVar[int]
+    lapsed: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, lapsed: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Bootstrap(_message.Message):
     __slots__ = ("nodes",)
