@@ -75,8 +75,9 @@ slow readers could take 80 GiB. A machine for a broker has a few times as much m
 TOPIC_BYTES_MAX = 1_024
 """Longest topic or filter; the wire allows 65,535. AWS IoT: 256."""
 
-TOPIC_LEVELS_MAX = 128
-"""Most levels in a topic or filter (Mosquitto: 200; CVE-2019-11779 came from having no bound)."""
+TOPIC_LEVELS_MAX = 200
+"""Most levels in a topic or filter: as many as Mosquitto takes, so that what works there works
+here. CVE-2019-11779 came from having no bound; nothing here recurses over levels."""
 
 ROUTES_CACHED_MAX = 262_144
 """Topics whose subscribers are remembered (about 400 bytes each); others are looked up anew."""

@@ -261,11 +261,24 @@ class Server:
 
     async def _turn_for_ever(self) -> None:
         while True:
+            stalled_s = self.hub.pulse.beat(TURN_S)
             try:
-                self.turn()
+                if stalled_s:
+                    self._forgive(stalled_s)
+                else:
+                    self.turn()
             except Exception:  # noqa: BLE001 - a bug of ours must not stop the clock
                 _log.exception("turn_failed")
             await asyncio.sleep(TURN_S)
+
+    def _forgive(self, stalled_s: float) -> None:
+        """We stood still: nobody's silence in that time counts, and input is read first."""
+        _log.warning("stalled", seconds=round(stalled_s, 1))
+        assert self._listener is not None
+        self._listener.forgive(stalled_s)
+        self.hub.budget.forgive(stalled_s)
+        for client in self.hub.clients:
+            client.forgive(stalled_s)
 
     def turn(self) -> None:
         """Do what time asks for: deadlines, expiry, $SYS, retention, checkpoint."""
@@ -273,6 +286,7 @@ class Server:
         self.hub.deadlines.turn(now)
         self.hub.budget.turn(now)
         self.hub.take_overs.turn(now)
+        self.hub.other_versions.turn(now)
         self.hub.complaints.flush()
         self.hub.duties.turn()
         self.hub.pipeline.turn()

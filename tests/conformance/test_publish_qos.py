@@ -282,3 +282,13 @@ def test_payloads_of_any_size_arrive_byte_for_byte(connect, unique, size):
     payload = (bytes(range(256)) * (size // 256 + 1))[:size]
     connect().publish_acknowledged(unique, payload, qos=1)
     subscriber.expect(publish(unique, payload))
+
+
+@pytest.mark.proves("MQTT-4.3.3-1")
+@pytest.mark.parametrize("clean", [True, False])
+def test_pubcomp_in_the_place_of_pubrec_closes(connect, unique, clean):
+    subscriber = connect(unique, clean=clean)
+    subscriber.subscribe((unique, 2))
+    connect().publish_acknowledged(unique, b"m", qos=2)
+    subscriber.send(pubcomp(subscriber.expect_publish(unique, b"m", qos=2)))
+    subscriber.expect_close()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.wire_client import publish, suback, subscribe
+from tests.conformance.wire_client import publish, suback, subscribe, unsubscribe
 
 MATCHES = [
     ("a/b", "a/b"),
@@ -172,3 +172,30 @@ def test_topics_are_taken_up_to_the_configured_levels(own_broker, connect, uniqu
     client = connect(at=broker)
     client.send(subscribe(1, (deeper, 0), (deepest, 1)))
     client.expect(suback(1, 0x80, 1))
+
+
+@pytest.mark.proves("MQTT-4.7.1-2", "MQTT-4.7.1-3", "MQTT-4.7.3-1")
+@pytest.mark.parametrize("topic_filter", FORBIDDEN)
+def test_a_filter_that_may_not_be_written_closes_in_unsubscribe_too(connect, topic_filter):
+    client = connect()
+    client.send(unsubscribe(1, topic_filter))
+    client.expect_close()
+
+
+def test_control_characters_are_ordinary_characters(connect, unique):
+    """The standard lets brokers choose. U+0000 is the one that is forbidden."""
+    topic = f"{unique}/\x01\n\x1f\x7f\x9f"
+    client = connect()
+    client.subscribe((topic, 0))
+    client.send(publish(topic, b"m"))
+    client.expect(publish(topic, b"m"))
+
+
+def test_a_topic_may_have_200_levels(connect, unique):
+    topic = unique + "/x" * 199
+    client = connect()
+    client.subscribe((topic, 0))
+    client.send(publish(topic, b"m"))
+    client.expect(publish(topic, b"m"))
+    client.send(publish(topic + "/x", b"m"))
+    client.expect_close()

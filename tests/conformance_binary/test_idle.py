@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.conformance.wire_client import wait_until
 from tests.conformance_binary.looks import disconnects
 from tests.conformance_binary.wire_client import ack, frame, ping, publish
 
@@ -64,3 +65,16 @@ def test_what_the_broker_sends_does_not_start_the_time_anew(impatient, dial):
     impatient.clock.advance(3)
     client.expect_close()
     publisher.expect_nothing()
+
+
+def test_a_client_that_completes_no_frame_is_closed_after_the_connect_time_out(own_broker, dial):
+    """Two bytes tell which protocol it is; they are no reason to hold its place for minutes."""
+    broker = own_broker(limits={"connect_timeout_s": 10})
+    client = dial(at=broker)
+    client.send(b"\x01\x00")
+    wait_until(lambda: broker.call(lambda: len(broker.server.hub.clients)) == 1)
+    broker.clock.advance(9.9)
+    assert disconnects(broker, "connect_timeout") == 0
+    broker.clock.advance(0.2)
+    client.expect_close()
+    assert disconnects(broker, "connect_timeout") == 1

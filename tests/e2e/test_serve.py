@@ -180,3 +180,19 @@ def test_with_consent_it_listens_to_the_world_and_says_so(start):
 def test_a_wrong_setting_is_refused_before_anything_is_touched(tmp_path, arguments):
     refused(serve_command(tmp_path / "data", *arguments, listen=False), status=2)
     assert not (tmp_path / "data").exists()
+
+
+def test_a_client_that_asks_for_mqtt_5_is_named_with_the_version_once_a_minute(start):
+    """CONNACK 1 is all that the standard allows, and some libraries cannot show it."""
+    broker = start()
+    properties = b"\x05\x11\x00\x00\x00\x0a"
+    body = b"\x00\x04MQTT\x05\x02\x00\x3c" + properties + b"\x00\x08device-7"
+    for _ in range(3):
+        with socket.create_connection((broker.host, broker.port)) as client:
+            client.sendall(bytes([0x10, len(body)]) + body)
+            assert client.recv(100) == b"\x20\x02\x00\x01"
+            assert client.recv(100) == b""
+    lines = [json.loads(line) for line in broker.log_path.read_text().splitlines()]
+    (refused,) = [line for line in lines if line["event"] == "version_refused"]
+    assert refused["client_id"] == "device-7"
+    assert "MQTT 5.0" in refused["detail"]

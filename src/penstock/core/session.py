@@ -310,17 +310,22 @@ class Session:
             self._taken_ids.free(packet_id)
 
     def fault_of(self, kind: int, packet_ids: list[int]) -> int:
-        """The first packet id that ``kind`` cannot answer because of its QoS; 0 if all are fine.
+        """The first packet id that ``kind`` cannot answer; 0 if all are fine.
 
         An unknown id is no fault: after a lost connection acknowledgements may come late. Nor is a
-        repeated PUBREC. A PUBACK for a QoS 2 delivery is [MQTT-4.3.3-1].
+        repeated PUBREC. A PUBACK for a QoS 2 delivery is, and so is a PUBCOMP before the PUBREL
+        that it answers [MQTT-4.3.3-1].
         """
         inflight = self.inflight
         if not inflight:
             return 0
         for packet_id in packet_ids:
             packed = inflight.get(packet_id)
-            if packed is not None and (packed & _STATE == AWAIT_PUBACK) != (kind == PUBACK):
+            if packed is None:
+                continue
+            state = packed & _STATE
+            is_early = kind == PUBCOMP and state == AWAIT_PUBREC
+            if is_early or (state == AWAIT_PUBACK) != (kind == PUBACK):
                 return packet_id
         return 0
 

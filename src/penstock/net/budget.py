@@ -131,6 +131,11 @@ class Budget:
             self._wake_soon()
             self._end_stuck(now)
 
+    def forgive(self, stalled_s: float) -> None:
+        """The broker stood still: nobody could read in that time."""
+        for holder, (held, since) in self._holders.items():
+            self._holders[holder] = held, since + stalled_s
+
     def _end_stuck(self, now: float) -> None:
         """End readers that have read nothing for longest, until others can go on."""
         wanted = self.bytes_max // 16 - self.room(0)

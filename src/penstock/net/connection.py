@@ -35,8 +35,9 @@ _ORDINARY = {
     DisconnectReason.CONNECTION_LOST,
     DisconnectReason.SESSION_TAKEN_OVER,
     DisconnectReason.SERVER_SHUTDOWN,
+    DisconnectReason.UNACCEPTABLE_PROTOCOL,
 }
-"""Ends that are nobody's fault: not worth a line at the usual level."""
+"""Ends that are nobody's fault, or have a line of their own: not worth another one."""
 
 
 class Connection(asyncio.Protocol):
@@ -227,6 +228,10 @@ class Connection(asyncio.Protocol):
             return self._ask(min(deadline, now + ASK_INTERVAL_S))
         self.close(reason)
         return None
+
+    def forgive(self, stalled_s: float) -> None:
+        """The broker stood still: silence in that time does not count."""
+        self._last_packet_at = min(self._hub.monotonic(), self._last_packet_at + stalled_s)
 
     def _ask(self, when: float) -> float:
         self._asked_next = when

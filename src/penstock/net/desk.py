@@ -452,7 +452,8 @@ class Desk:
     def _sweeps(self, group: Group, now_ms: int) -> bool:
         """Take back leases that ran out, hand out what is due by now; whether that is under way."""
         wakes_ms = group.wakes_ms()
-        if not self._is_sweeping and wakes_ms is not None and wakes_ms <= now_ms:
+        is_due = wakes_ms is not None and wakes_ms <= now_ms
+        if is_due and not self._is_sweeping and not self._hub.pulse.is_catching_up:
             self._is_sweeping = True
             swept = Swept(self.topic, self.group, now_ms)
             self._hub.pipeline.submit(swept, Then(self._swept, self._not_swept), durable=True)

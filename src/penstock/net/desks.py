@@ -533,7 +533,7 @@ class Desks:
 
     def turn(self) -> None:
         """Now and then: look after groups without workers, close desks, forget what is past."""
-        if self._hub.cluster.is_leader:
+        if self._hub.cluster.is_leader and not self._hub.pulse.is_catching_up:
             self._sweep_unattended()
         rested_before = self._hub.monotonic() - REST_S
         while self._resting and next(iter(self._resting.values())) < rested_before:

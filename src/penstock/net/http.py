@@ -31,6 +31,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from penstock.limits import CONNECT_TIMEOUT_S, KIB
+from penstock.net.pulse import STALL_S
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
 
@@ -182,6 +183,12 @@ class _Connection(H11Protocol):
         super().send_400_response(msg)
 
     def timeout_keep_alive_handler(self) -> None:
+        timer = self.timeout_keep_alive_task
+        if timer is not None and self._is_late(timer):
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+            return
         self.end(DisconnectReason.KEEP_ALIVE_TIMEOUT)
         super().timeout_keep_alive_handler()
 
@@ -210,7 +217,14 @@ class _Connection(H11Protocol):
     def _wind(self) -> asyncio.TimerHandle:
         return self.loop.call_later(self._door.request_timeout_s, self._out_of_time)
 
+    def _is_late(self, timer: asyncio.TimerHandle) -> bool:
+        """Whether the whole broker stood still: then a request may wait to be read."""
+        return self.loop.time() - timer.when() > STALL_S
+
     def _out_of_time(self) -> None:
+        if self._is_late(self._timer):
+            self._timer = self._wind()
+            return
         self.end(
             DisconnectReason.KEEP_ALIVE_TIMEOUT
             if self._answered

@@ -60,8 +60,10 @@ from penstock.net.fetch_line import FetchLine
 from penstock.net.incomplete import Incomplete
 from penstock.net.live import Live
 from penstock.net.node_numbers import NODE_BITS
+from penstock.net.once_a_minute import OnceAMinute
 from penstock.net.opening import OpeningLine
 from penstock.net.pipeline import Pipeline
+from penstock.net.pulse import Pulse
 from penstock.net.take_overs import TakeOvers
 from penstock.net.timers import Deadlines
 from penstock.net.turns import SharedTurns, in_turns
@@ -156,6 +158,10 @@ class Outlet(Protocol):
 
     def resume_reading(self) -> None:
         """The line to the disk has moved on."""
+        ...
+
+    def forgive(self, stalled_s: float) -> None:
+        """The broker stood still: silence in that time does not count."""
         ...
 
     def offer_more(self, *, is_page_done: bool = False) -> None:
@@ -266,11 +272,15 @@ class Hub:
 
     def _make_lines(self) -> None:
         """Where clients wait for their turn, and what they share."""
+        self.pulse = Pulse(self.loop.time, self.monotonic)
         self.shared_turns = SharedTurns(self)
         self.budget = Budget(self.limits.outgoing_bytes_max, self.loop.call_soon)
         self.fetch_line = FetchLine(self)
         self.opening_line = OpeningLine(self)
-        self.take_overs = TakeOvers(get_logger("net"), self.monotonic)
+        log = get_logger("net")
+        self.take_overs = TakeOvers(log, self.monotonic)
+        self.other_versions = OnceAMinute(log, "version_refused", self.monotonic)
+        """Clients that asked for a version of MQTT that is not spoken here."""
 
     def _make_controls(self) -> dict[type, Callable[[Any], None]]:
         """What is done about which effect."""

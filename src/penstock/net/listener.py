@@ -68,6 +68,11 @@ class Listener:
         for stranger in list(self.strangers):
             stranger.refuse(DisconnectReason.SERVER_SHUTDOWN)
 
+    def forgive(self, stalled_s: float) -> None:
+        """The broker stood still: nobody was heard in that time."""
+        for stranger in self.strangers:
+            stranger.forgive(stalled_s)
+
     def admits_stranger(self) -> bool:
         """Whether there is room to hear out one more."""
         known = len(self.hub.connections) + len(self.strangers)
@@ -127,11 +132,19 @@ class _Stranger(asyncio.Protocol):
         if self._let_go() is not None:
             self._listener.hub.counters.disconnects[DisconnectReason.CONNECTION_LOST] += 1
 
-    def overdue(self, _now: float) -> float | None:
+    def overdue(self, now: float) -> float | None:
         """Enforce the connect time-out."""
-        if self._transport is not None:
-            self.refuse(DisconnectReason.CONNECT_TIMEOUT)
+        if self._transport is None:
+            return None
+        deadline = self._accepted_at + self._listener.hub.limits.connect_timeout_s
+        if now < deadline:
+            return deadline
+        self.refuse(DisconnectReason.CONNECT_TIMEOUT)
         return None
+
+    def forgive(self, stalled_s: float) -> None:
+        """The broker stood still: nothing was heard in that time."""
+        self._accepted_at += stalled_s
 
     def refuse(self, reason: DisconnectReason, detail: str = "") -> None:
         """Cut the connection, counted."""

@@ -38,7 +38,7 @@ from penstock.net.admission import CAPTURED, ENVELOPES, topic_refusal
 from penstock.net.connection import ASK_INTERVAL_S, SIGNED_AT_ONCE, Connection
 from penstock.net.envelopes import Opened as OpenedEnvelopes
 from penstock.net.envelopes import open_envelopes, refuse_unsigned
-from penstock.net.hub import Hub, Targets
+from penstock.net.hub import Hub, Targets, peer_of
 from penstock.net.live import Live
 from penstock.net.mqtt_outbox import MqttOutbox
 from penstock.net.mqtt_runs import continues, is_next, joined
@@ -287,6 +287,11 @@ class MqttConnection(Connection):
         self._hub.opening_line.left(self)
 
     def _on_connect_refused(self, event: ConnectRefused) -> None:
+        if event.reason is DisconnectReason.UNACCEPTABLE_PROTOCOL:
+            self._client_id = event.client_id
+            key, shown = (event.client_id, event.detail), printable(event.client_id)
+            peer = peer_of(self._transport)
+            self._hub.other_versions.note(key, client_id=shown, peer=peer, detail=event.detail)
         self.send(encode.connack(session_present=False, return_code=event.return_code))
         self.close(event.reason, event.detail)
 
@@ -489,7 +494,7 @@ class MqttConnection(Connection):
             return
         wrong = session.fault_of(kind, packet_ids)
         if wrong:
-            detail = f"acknowledgement {kind} does not fit the QoS of packet {wrong}"
+            detail = f"acknowledgement {kind} does not fit the state of packet {wrong}"
             self.close(DisconnectReason.PROTOCOL_VIOLATION, detail)
         elif session.durable:
             command = Acknowledged(self._client_id, kind, packet_ids, self.number)
@@ -518,10 +523,7 @@ class MqttConnection(Connection):
         new: set[bytes] = set()
         requests = []
         for topic_filter, qos in event.requests:
-            fault = filter_fault(topic_filter, bytes_max=65_535, levels_max=65_536)
-            if fault:
-                detail = f"filter {printable(topic_filter)}: {fault}"
-                self.close(DisconnectReason.TOPIC_INVALID, detail)
+            if not self._is_filter(topic_filter):
                 return
             if topic_filter not in known:
                 new.add(topic_filter)
@@ -533,6 +535,14 @@ class MqttConnection(Connection):
         self._pending_filters.add(event.packet_id, new)
         command = Subscribed(self._client_id, event.packet_id, requests, session.origin)
         self._hub.pipeline.submit(command, self, durable=session.durable)
+
+    def _is_filter(self, topic_filter: bytes) -> bool:
+        """Whether a filter is well-formed, whatever its size; if not, the connection was closed."""
+        fault = filter_fault(topic_filter, bytes_max=65_535, levels_max=65_536)
+        if fault:
+            detail = f"filter {printable(topic_filter)}: {fault}"
+            self.close(DisconnectReason.TOPIC_INVALID, detail)
+        return not fault
 
     def _grant(self, topic_filter: bytes, qos: int, count: int) -> int:
         """The QoS of a subscription, or that it fails; ``count``: with it there are so many."""
@@ -551,6 +561,8 @@ class MqttConnection(Connection):
     def _on_unsubscribe(self, event: Unsubscribe) -> None:
         session = self._session
         assert session is not None
+        if not all(map(self._is_filter, event.filters)):
+            return
         self._shares.note(event.packet_id, [(name, None) for name in event.filters])
         origin = session.origin
         command = Unsubscribed(self._client_id, event.packet_id, event.filters, origin)

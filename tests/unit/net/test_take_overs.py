@@ -29,9 +29,6 @@ def test_an_id_has_one_line_a_minute_with_the_count():
     bench.now += 31
     bench.take_overs.turn(bench.now)
     assert bench.lines[2:] == [("twin", 6)]
-    bench.now += 61
-    bench.take_overs.turn(bench.now)
-    assert not bench.take_overs._ids, "what is at rest is forgotten"
 
 
 def test_the_first_take_overs_are_free_and_then_a_newcomer_waits_a_little():
@@ -45,11 +42,20 @@ def test_the_first_take_overs_are_free_and_then_a_newcomer_waits_a_little():
     assert bench.take_overs.delay_s(b"twin") == 0
 
 
-def test_so_many_ids_are_remembered_and_what_was_not_told_of_one_is_told_when_it_is_forgotten():
+def test_so_many_ids_are_remembered_and_those_at_rest_are_not():
     bench = Bench()
-    bench.take_overs.note(b"first", "peer")
-    bench.take_overs.note(b"first", "peer")
-    for number in range(IDS_MAX):
+    for number in range(IDS_MAX + 5):
         bench.take_overs.note(b"%d" % number, "peer")
-    assert len(bench.take_overs._ids) == IDS_MAX
-    assert bench.lines.count(("first", 1)) == 2
+    assert len(bench.take_overs._tokens) == IDS_MAX
+    bench.now += 61
+    bench.take_overs.turn(bench.now)
+    assert not bench.take_overs._tokens
+    assert not bench.take_overs._lines._told
+
+
+def test_what_was_not_told_of_one_is_told_when_it_is_forgotten(monkeypatch):
+    monkeypatch.setattr("penstock.net.once_a_minute.KEYS_MAX", 2)
+    bench = Bench()
+    for client_id in (b"first", b"first", b"first", b"second", b"third"):
+        bench.take_overs.note(client_id, "peer")
+    assert bench.lines == [("first", 1), ("second", 1), ("first", 2), ("third", 1)]

@@ -27,7 +27,7 @@ from penstock.net.admission import CAPTURED, ENVELOPES, FORBIDDEN, topic_refusal
 from penstock.net.binary.acknowledgements import Acknowledgements
 from penstock.net.binary.replies import Replies
 from penstock.net.binary.work import QueueWorker
-from penstock.net.connection import ASK_INTERVAL_S, SIGNED_AT_ONCE, Connection
+from penstock.net.connection import SIGNED_AT_ONCE, Connection
 from penstock.net.cursor import Cursor
 from penstock.net.envelopes import refuse_unsigned
 from penstock.net.feed import Part, Stretch
@@ -91,6 +91,7 @@ class BinaryConnection(Connection):
         "_client_id",
         "_cursors",
         "_filters",
+        "_has_spoken",
         "_held",
         "_is_writing_paused",
         "_replies",
@@ -109,6 +110,8 @@ class BinaryConnection(Connection):
         self.is_identified = False
         """Whether the cluster knows of its client id."""
         self._accepts_version_2 = False
+        self._has_spoken = False
+        """Whether a complete frame has come."""
         self._held: deque[Any] | None = None
         """Events behind something that is not finished yet; None at any other time."""
         self._waits = 0
@@ -124,7 +127,8 @@ class BinaryConnection(Connection):
             hub, self, self._replies, self._cursors, self._worker.finish
         )
         hub.counters.clients_connected += 1
-        self.file(accepted_at + min(ASK_INTERVAL_S, hub.limits.idle_timeout_s))
+        limits = hub.limits
+        self.file(accepted_at + min(limits.connect_timeout_s, limits.idle_timeout_s))
 
     @property
     def name(self) -> bytes:
@@ -132,7 +136,10 @@ class BinaryConnection(Connection):
         return self._client_id
 
     def deadline(self) -> tuple[float, DisconnectReason]:
-        """Any complete frame keeps it alive; what we send does not."""
+        """The connect time-out; then any complete frame keeps it alive, what we send does not."""
+        if not self._has_spoken:
+            timeout_s = self._hub.limits.connect_timeout_s
+            return self._last_packet_at + timeout_s, DisconnectReason.CONNECT_TIMEOUT
         idle_s = self._hub.limits.idle_timeout_s
         return self._last_packet_at + idle_s, DisconnectReason.IDLE_TIMEOUT
 
@@ -146,6 +153,7 @@ class BinaryConnection(Connection):
 
     def handle(self, events: list[Any], now_ms: int) -> None:
         """Act on frames; hold those behind a SUBSCRIBE that is sending history."""
+        self._has_spoken = True
         pending = deque(events)
         monotonic = self._hub.monotonic
         turn_ends_at = monotonic() + TURN_S

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.limits import LEASES_MAX
 from penstock.net.desk import Job
+from penstock.net.pulse import SETTLE_S
 from penstock.net.queue.faults import storage_fault
 from penstock.net.queue.terms import (
     AUTO,
@@ -306,6 +307,9 @@ class Push:
     def _look(self) -> None:
         """Time has passed: extend leases, let go of those that were extended often enough."""
         self._timer = None
+        if self._hub.pulse.is_catching_up:  # what settles these may not have been read yet
+            self._timer = self._hub.loop.call_later(SETTLE_S, self._look)
+            return
         now_ms, in_hand = self._hub.steady_ms(), self._in_hand
         due = [pushed for pushed in self._by_offset.values() if pushed.look_ms <= now_ms]
         stuck = [pushed for pushed in due if pushed.refreshes == REFRESHES_MAX]

@@ -397,6 +397,12 @@ class RespConnection(Connection):
         finally:
             self.unblock = None
 
+    def forgive(self, stalled_s: float) -> None:
+        """The broker stood still: neither silence nor unread answers count."""
+        super().forgive(stalled_s)
+        self._stranger_since += stalled_s
+        self._unread = self._unread[0], self._unread[1] + stalled_s
+
     def on_close(self, callback: Callable[[], None]) -> None:
         """Call back when the connection ends, unless ``off_close`` comes first."""
         self._closing[callback] = None

@@ -57,6 +57,10 @@ PASSWORD_FLAG: Final = 0b0100_0000
 WILL_RETAIN_FLAG: Final = 0b0010_0000
 WILL_QOS_MASK: Final = 0b0001_1000
 WILL_FLAG: Final = 0b0000_0100
+LEVEL_5: Final = 5
+VERSIONS: Final = {3: "MQTT 3.1", LEVEL_5: "MQTT 5.0"}
+"""Protocol levels of other versions."""
+
 CLEAN_SESSION_FLAG: Final = 0b0000_0010
 RESERVED_FLAG: Final = 0b0000_0001
 
@@ -174,11 +178,13 @@ def connect(_flags: int, cursor: Cursor) -> Connect | ConnectRefused:
         raise PacketError("the protocol name is not MQTT", reason)
     level = cursor.byte()
     if name != PROTOCOL_NAME or level != PROTOCOL_LEVEL:
-        # [MQTT-3.1.2-2]. The rest is laid out by a version we do not speak: not looked at.
+        # [MQTT-3.1.2-2]. The rest is laid out by a version we do not speak: read for the log only.
+        version = VERSIONS.get(level, f"protocol level {level}")
         return ConnectRefused(
             REFUSED_PROTOCOL_LEVEL,
             DisconnectReason.UNACCEPTABLE_PROTOCOL,
-            f"protocol level {level}, where 4 (MQTT 3.1.1) is spoken",
+            f"{version} was asked for, where MQTT 3.1.1 is spoken",
+            _client_id_of(level, cursor),
         )
     connect_flags = cursor.byte()
     _check_connect_flags(connect_flags)
@@ -198,6 +204,28 @@ def connect(_flags: int, cursor: Cursor) -> Connect | ConnectRefused:
             "no client id, and not a clean session",
         )
     return packet
+
+
+def _client_id_of(level: int, cursor: Cursor) -> bytes:
+    """The client id of a CONNECT of another version; empty if it is not to be found."""
+    try:
+        cursor.take(3)  # flags and keep-alive
+        if level == LEVEL_5:
+            cursor.take(_varint(cursor))  # properties
+        return cursor.text("client id")
+    except PacketError:
+        return b""
+
+
+def _varint(cursor: Cursor) -> int:
+    value = shift = 0
+    while shift < 4 * 7:
+        byte = cursor.byte()
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value
+        shift += 7
+    raise PacketError("a length of more than four bytes")
 
 
 def _check_connect_flags(connect_flags: int) -> None:

@@ -66,6 +66,8 @@ class ConnectRefused(msgspec.Struct, frozen=True, gc=False):
     return_code: int
     reason: DisconnectReason
     detail: str = ""
+    client_id: bytes = b""
+    """Who it was, where that can be told."""
 
 
 class PublishRun(msgspec.Struct, frozen=True, gc=False, eq=False):
