@@ -1,8 +1,13 @@
 """Both parts of an id count: an entry is found, removed and acknowledged by its whole id."""
 
+from types import SimpleNamespace
+
 import pytest
 import redis
 
+from penstock.net.resp import stream_ids, stream_known
+from penstock.store.batch import Batch
+from penstock.store.memory import MemoryStore
 from penstock.testing import Broker
 
 
@@ -120,3 +125,44 @@ def test_a_reader_whose_last_entry_was_deleted_goes_on_behind_it(broker, client,
     client.xdel("s", added[9])
     assert names(client.xread({"s": added[9]})[0][1]) == [later]
     assert names(client.xread({"s": added[8]})[0][1]) == [later]
+
+
+def test_a_reader_of_a_stream_that_was_deleted_and_made_again_gets_all_of_it(broker, client, added):
+    (_, entries), *_ = client.xread({"s": "0"})
+    last, _ = entries[-1]
+    client.delete("s")
+    broker.clock.advance(1)
+    again = [client.xadd("s", {"n": number}) for number in range(3)]
+    assert names(client.xread({"s": last})[0][1]) == again
+
+
+def test_reading_on_behind_what_was_read_looks_nothing_up(broker, client, added, monkeypatch):
+    looked_up = []
+    look_up = stream_ids.offset_of_entry
+    monkeypatch.setattr(
+        stream_ids,
+        "offset_of_entry",
+        lambda *of, **how: looked_up.append(of) or look_up(*of, **how),
+    )
+    last, seen = "0", []
+    while found := client.xread({"s": last}, count=3):
+        seen += names(found[0][1])
+        last = seen[-1]
+    assert (seen, looked_up) == (added, [])
+    client.xread({"s": added[1]})
+    assert len(looked_up) == 1
+
+
+def test_few_ids_are_remembered(monkeypatch):
+    monkeypatch.setattr(stream_known, "KNOWN_MAX", 8)
+    monkeypatch.setattr(stream_known, "FORGOTTEN_AT_ONCE", 2)
+    store = MemoryStore()
+    batch = Batch()
+    batch.append(b"s", [b"x"] * 20, 5, 1)
+    store.commit(batch)
+    known = stream_known.KnownIds(SimpleNamespace(store=store))
+    for number in range(20):
+        known.note(b"s", [b"*2\r\n$%d\r\n5-%d\r\n*0\r\n" % (len(str(number)) + 2, number)])
+    assert known.covers(b"s", [b"5-19", b"5-13"])
+    assert not known.covers(b"s", [b"5-11"])
+    assert not known.covers(b"other", [b"5-19"])

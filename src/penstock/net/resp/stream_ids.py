@@ -25,12 +25,16 @@ __all__ = [
     "after",
     "entry_id",
     "entry_ids",
+    "id_of",
     "range_end",
     "start",
 ]
 
 NUMBER_MAX = 2**64 - 1
 """The greatest number that either part of an id may have."""
+
+_ID_LENGTH_AT = len(b"*2\r\n$")
+"""Where an encoded entry has the length of its id."""
 
 INVALID = "ERR Invalid stream ID specified as stream command argument"
 
@@ -69,6 +73,12 @@ END = Place(NUMBER_MAX)
 def entry_id(time_ms: int, offset: int) -> bytes:
     """The id of an entry."""
     return b"%d-%d" % (time_ms, offset)
+
+
+def id_of(entry: bytes) -> bytes:
+    """The id of an entry that is encoded for clients."""
+    start = entry.index(b"\r\n", _ID_LENGTH_AT) + 2
+    return entry[start : start + int(entry[_ID_LENGTH_AT : start - 2])]
 
 
 def entry_ids(texts: Iterable[bytes]) -> list[EntryId]:

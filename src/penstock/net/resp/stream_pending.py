@@ -21,7 +21,7 @@ from penstock.net.owed import ranges_of
 from penstock.net.resp.calls import Call, Spec
 from penstock.net.resp.stream_faults import no_group
 from penstock.net.resp.stream_groups import check_consumer, check_group, check_pending
-from penstock.net.resp.stream_ids import entry_id
+from penstock.net.resp.stream_ids import entry_id, id_of
 from penstock.net.resp.stream_options import (
     Claim,
     Pending,
@@ -29,7 +29,7 @@ from penstock.net.resp.stream_options import (
     claim_options,
     pending_options,
 )
-from penstock.net.resp.stream_reading import entries_at, id_of, ids_at, offset_of, too_large
+from penstock.net.resp.stream_reading import entries_at, ids_at, offset_of, too_large
 from penstock.net.resp.stream_steps import encoded_off_loop, stepwise, submitted
 from penstock.wire.resp import encode
 

@@ -10,6 +10,7 @@ a part of that is what it gets: it goes on behind the last entry anyway.
 import asyncio
 from collections.abc import Iterable, Iterator
 from functools import partial
+from operator import or_
 from typing import NamedTuple, Self
 
 from penstock.limits import KIB
@@ -22,6 +23,7 @@ from penstock.net.resp.confirming import confirmed
 from penstock.net.resp.fields import fields_of
 from penstock.net.resp.stream_faults import UNBLOCKED, StreamFault
 from penstock.net.resp.stream_ids import EntryId, Place, entry_id
+from penstock.net.resp.stream_known import KnownIds
 from penstock.net.resp.stream_options import Read, Source, range_options, read_options
 from penstock.net.resp.stream_steps import off_loop, stepwise
 from penstock.store.search import CLOCK_SKEW_MS
@@ -38,7 +40,6 @@ __all__ = [
     "entries_back_from",
     "entries_from",
     "exists",
-    "id_of",
     "ids_at",
     "is_meant",
     "offset_of",
@@ -51,9 +52,6 @@ __all__ = [
 LOT_COUNT = 1_024
 LOT_BYTES = 512 * KIB
 """What is read from the journal at a time."""
-
-_ID_LENGTH_AT = len(b"*2\r\n$")
-"""Where an encoded entry has the length of its id."""
 
 Entry = tuple[int, bytes]
 """An offset, and the entry as it is sent: an array of its id and its fields."""
@@ -94,12 +92,6 @@ def encoded(message: Message) -> bytes:
     fields = fields_of(message.payload, message.flags, message.extras)
     items = [b"$%d\r\n%b\r\n" % (len(field), field) for field in fields]
     return b"*2\r\n$%d\r\n%b\r\n%b" % (len(name), name, encode.array(items))
-
-
-def id_of(entry: bytes) -> bytes:
-    """The id of an encoded entry."""
-    start = entry.index(b"\r\n", _ID_LENGTH_AT) + 2
-    return entry[start : start + int(entry[_ID_LENGTH_AT : start - 2])]
 
 
 def too_large(hub: Hub) -> StreamFault:
@@ -318,20 +310,33 @@ async def _starts(hub: Hub, sources: list[Source]) -> list[_Start]:
     future = hub.wall_ms() + CLOCK_SKEW_MS
     ends = [info.next_offset if (info := topic_info(hub, one.topic)) else 0 for one in sources]
 
-    def start(source: Source, end: int) -> _Start:
+    known = [_is_known(hub, source) for source in sources]
+
+    def start(source: Source, end: int, is_known: bool) -> _Start:
         topic, after = source
         if after is None:
             return _Start(topic, end)
+        if is_known:
+            return _Start(topic, after.number + 1)
         offset = after.resolve(hub.store, topic)
         is_future = (after.time_ms or 0) > future and offset >= end
         return _Start(topic, offset, after if is_future else None)
 
     def resolved() -> list[_Start]:
-        return list(map(start, sources, ends))
+        return list(map(start, sources, ends, known))
 
-    if all(source.after is None or source.after.is_fixed for source in sources):
+    is_fixed = [source.after is None or source.after.is_fixed for source in sources]
+    if all(map(or_, is_fixed, known)):
         return resolved()
     return await off_loop(hub, resolved)
+
+
+def _is_known(hub: Hub, source: Source) -> bool:
+    """Whether a stream is read on behind an entry that some client was given lately."""
+    topic, after = source
+    if after is None or after.time_ms is None or not after.is_behind:
+        return False
+    return KnownIds.of(hub).covers(topic, [entry_id(after.time_ms, after.number)])
 
 
 async def _read_once(
@@ -347,6 +352,7 @@ async def _read_once(
         found = await entries_from(hub, topic, start, info.next_offset, count)
         if found.entries:
             streams.append((topic, [data for _, data in found.entries]))
+            KnownIds.of(hub).note(topic, [found.entries[-1][1]])
     return streams
 
 
