@@ -7,8 +7,10 @@ import urllib.request
 
 import pytest
 import redis.asyncio as redis
+from click.testing import CliRunner
 from redis.exceptions import ClusterDownError
 
+from penstock.cli import penstock
 from penstock.client import ClientError, connect_async
 from tests.chaos.ground import Ground
 
@@ -45,6 +47,13 @@ def page(ground, number, query=""):
             return refusal.code
 
 
+def run(ground, number, *arguments):
+    """A command, asked of one node."""
+    port = str(ground.nodes[number].port)
+    result = CliRunner().invoke(penstock, [*arguments, "-p", port])
+    return result.exit_code, result.output
+
+
 async def end_offset(ground, number, *, stale):
     async with connect_async(
         [ground.nodes[number].address], timeout_s=3, stale_reads=stale
@@ -60,16 +69,19 @@ async def new_leader(ground, old):
     return await ground.leader()
 
 
-@pytest.mark.parametrize("whom", ["follower", "leader"])
+@pytest.mark.parametrize("whom", ["leader", pytest.param("follower", marks=pytest.mark.nightly)])
 async def test_node_that_is_cut_off_refuses_reads_or_says_what_it_has_on_request(tmp_path, whom):
     ground = await three(tmp_path)
     try:
         first = await ground.leader()
-        lost = first if whom == "leader" else min(set(ground.nodes) - {first})
-        async with resp(ground, first) as writer, resp(ground, lost) as reader:
+        follower = min(set(ground.nodes) - {first})
+        lost = first if whom == "leader" else follower
+        async with resp(ground, first) as writer, resp(ground, follower) as other:
             for count in range(1, 10):
                 await writer.xadd(STREAM, {"n": count})
-                assert await reader.xlen(STREAM) == count, "as soon as it was acknowledged"
+                assert await other.xlen(STREAM) == count, "as soon as it was acknowledged"
+        async with resp(ground, lost) as reader:
+            assert await reader.xlen(STREAM) == 9
             cut_off(ground, lost)
             leader = first if whom == "follower" else await new_leader(ground, first)
             async with resp(ground, leader) as other:
@@ -84,6 +96,9 @@ async def test_node_that_is_cut_off_refuses_reads_or_says_what_it_has_on_request
             assert await reader.xlen(STREAM) == 9
             assert await asyncio.to_thread(page, ground, lost, "?stale=true") == 200
             assert await end_offset(ground, lost, stale=True) == 9
+            for command in (["topics"], ["read", STREAM], ["queue", "list"]):
+                code, said = await asyncio.to_thread(run, ground, lost, *command, "--stale")
+                assert code == 0, said
 
             await ground.network.heal(late=True)
             assert await reader.execute_command("READWRITE")

@@ -30,6 +30,7 @@ __all__ = [
     "json_option",
     "moment",
     "say",
+    "stale_flag",
     "stale_option",
     "yes_option",
 ]
@@ -223,10 +224,10 @@ def stale_option(command: Callable[..., Any]) -> Callable[..., Any]:
         broker.is_stale_fine = is_stale_fine
         return command(*arguments, broker=broker, **parameters)
 
-    return _stale_option(with_choice)
+    return stale_flag(with_choice)
 
 
-_stale_option = click.option(
+stale_flag = click.option(
     "--stale",
     "is_stale_fine",
     is_flag=True,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from penstock.cli.administration import json_option, say
+from penstock.cli.administration import json_option, say, stale_flag
 from penstock.cli.columns import columns
 from penstock.cli.connection import CONTEXT, checked_filters, connection_options
 from penstock.cli.interrupts import discard_output
@@ -30,6 +30,7 @@ __all__ = ["read", "topics"]
 @click.option("--last", type=click.IntRange(min=1), metavar="COUNT", help="The last of each topic.")
 @click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after COUNT messages.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object per message.")
+@stale_flag
 def read(
     filters: tuple[str, ...],
     *,
@@ -40,6 +41,7 @@ def read(
     last: int | None,
     count: int | None,
     as_json: bool,
+    is_stale_fine: bool,
 ) -> None:
     """Print what topics hold that match FILTERs, as `topic payload`, a line per message.
 
@@ -51,7 +53,7 @@ def read(
     show = record_json if as_json else record_text
     is_empty = True
     try:
-        with connect([str(Address(host, port))]) as client:
+        with connect([str(Address(host, port))], stale_reads=is_stale_fine) as client:
             held = Journal(client, filters, Place(begin or 0, since, last)).held()
             for record in islice(held, count):
                 is_empty = False
@@ -68,9 +70,10 @@ def read(
 @click.argument("prefix", default="")
 @connection_options
 @json_option
-def topics(prefix: str, *, host: str, port: int, as_json: bool) -> None:
+@stale_flag
+def topics(prefix: str, *, host: str, port: int, as_json: bool, is_stale_fine: bool) -> None:
     """List topics whose names begin with PREFIX, all unless given: messages, bytes, offsets."""
-    with connect([str(Address(host, port))]) as client:
+    with connect([str(Address(host, port))], stale_reads=is_stale_fine) as client:
         found = client.topics(prefix)
     say(list(map(msgspec.structs.asdict, found)), _table(found), as_json=as_json)
 
