@@ -58,6 +58,7 @@ def wait_for_files(folder: Path, count: int, driver: subprocess.Popen[str]) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # a master, two workers and two drivers start, on two cores
 def test_two_workers_archive_a_topic_and_copy_it_exactly_once_though_one_is_lost(servers, tmp_path):
     with connect([servers]) as client:
         client.produce_many("a", [b"%d" % number for number in range(ROWS)])
