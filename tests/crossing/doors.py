@@ -4,10 +4,13 @@ A way in is a function that publishes one payload. A way out is a class that beg
 it is made and then returns what came: payload, headers and signature, each where it can be carried.
 """
 
+import contextlib
+import http.client
 import secrets
 import socket
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
+from urllib.parse import quote
 
 import redis
 
@@ -100,6 +103,13 @@ def _produce(broker: Broker, topic: bytes, payload: bytes) -> None:
         client.produce(topic.decode(), payload)
 
 
+def _http(broker: Broker, topic: bytes, payload: bytes) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", broker.port, timeout=TIMEOUT_S)
+    with contextlib.closing(connection):
+        connection.request("POST", "/topics/" + quote(topic), payload)
+        assert connection.getresponse().status == 200
+
+
 def _binary(sign: Sign | None = None) -> WayIn:
     def publish(broker: Broker, topic: bytes, payload: bytes) -> None:
         frame = binary.publish(topic, payload, 1)
@@ -123,6 +133,7 @@ WAYS_IN: dict[str, WayIn] = {
     "xadd": _xadd({}),
     "xadd with headers": _xadd({b"unit": b"C", b"site": b"north"}),
     "queue produce": _produce,
+    "http post": _http,
     "binary": _binary(),
     "binary signed 1": _binary(signature_1),
     "binary signed 2": _binary(signature_2),
