@@ -154,7 +154,7 @@ class Offered(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
     is_last: bool = True
 
 
-class Drained(msgspec.Struct, frozen=True, array_like=True, tag=41, gc=False):
+class Drained(msgspec.Struct, frozen=True, array_like=True, tag=45, gc=False):
     """The client reads: send it the next portion of what waits in its session."""
 
     client_id: bytes

@@ -18,10 +18,15 @@ wait for them. After a while those go that have read nothing for longest.
 from collections.abc import Callable
 from typing import Protocol
 
+from penstock.limits import KIB
+
 __all__ = ["Budget", "Holder", "Waiting"]
 
 STUCK_S = 10.0
 """How long a reader that holds bytes may read nothing while others wait for them."""
+
+LOT_BYTES_MIN = 16 * KIB
+"""What is read at a time for one client even if there is hardly any room."""
 
 WOKEN_AT_ONCE = 64
 """Connections that go on in one turn when there is room again."""
@@ -94,6 +99,10 @@ class Budget:
         """How much may be added by one that holds ``held``; negative if it holds too much."""
         free = self.bytes_max - self.used
         return min(free, self.share - held) if self.is_tight and held else free
+
+    def lot(self, bytes_max: int) -> int:
+        """How much to read from the journal for one client at a time: less as room gets scarce."""
+        return min(bytes_max, max(LOT_BYTES_MIN, (self.bytes_max - self.used) // 8))
 
     def wait(self, waiting: Waiting) -> None:
         """Call its ``resume`` when there may be room again."""

@@ -139,8 +139,9 @@ class Cursor:
             return  # asked for twice, it may be due no more
         self._is_reading = True
         read, topic, offset = self._hub.store.read_topic, self.topic, self.offset
+        bytes_max = self._hub.budget.lot(READ_BYTES_MAX)
         self._hub.run_off_loop(
-            lambda: read(topic, offset, READ_MESSAGES_MAX, READ_BYTES_MAX),
+            lambda: read(topic, offset, READ_MESSAGES_MAX, bytes_max),
             self._found,
             self._unreadable,
         )

@@ -44,6 +44,7 @@ class Bench:
             store=self.store,
             loop=SimpleNamespace(call_soon=self.calls.append),
             run_off_loop=lambda *job: self.reads.append(job),
+            budget=SimpleNamespace(lot=lambda bytes_max: bytes_max),
         )
         self.cursor = Cursor(hub, TOPIC, self, progress, self._count_caught_up)
 
