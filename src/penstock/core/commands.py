@@ -445,7 +445,7 @@ class Swept(msgspec.Struct, frozen=True, array_like=True, tag=28, gc=False):
     now_ms: int
 
 
-class Resumed(msgspec.Struct, frozen=True, array_like=True, tag=41, gc=False):
+class Resumed(msgspec.Struct, frozen=True, array_like=True, tag=43, gc=False):
     """The broker was away, or had no leader: the leases of all groups are given more time."""
 
     now_ms: int
