@@ -87,6 +87,9 @@ class RecordingLine:
     def led(self) -> None:
         self.led_count += 1
 
+    def when_readable(self, act: Callable[[], None]) -> None:
+        act()
+
 
 class _Clock:
     monotonic = staticmethod(monotonic)

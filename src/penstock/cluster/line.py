@@ -34,6 +34,12 @@ class Line(Protocol):
     def led(self) -> None:
         """Who leads has changed, or whether anybody does."""
 
+    def when_readable(self, act: Callable[[], None]) -> None:
+        """Call back once everything that was acknowledged so far is in the log, and can be read.
+
+        A broker alone may acknowledge before that.
+        """
+
 
 class Log(Protocol):
     """Where batches go."""

@@ -607,7 +607,7 @@ class Replica:
     def read_barrier(self, then: Then) -> None:
         """Call ``then`` when all that was acknowledged before this call is applied here."""
         if self.raw is not None and self.is_lone and self.is_leader:
-            then(None)
+            self._line.when_readable(lambda: then(None))
         elif (error := self._refusal()) is not None:
             self._loop.call_soon(then, error)
         else:

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from penstock.core.commands import Command
-from penstock.store.batch import Batch
+from penstock.core.commands import Command, Published
+from penstock.model.message import FLAG_QOS
+from penstock.store.batch import RUN_WIDTH, Batch, Group
 
-__all__ = ["OVERHEAD_BYTES", "LineGroup", "Step"]
+__all__ = ["OVERHEAD_BYTES", "LineGroup", "Step", "Wanted", "captured", "retained_live"]
 
 OVERHEAD_BYTES = 512
 """What a message or an event takes in memory beside its topic and payload, about."""
@@ -15,6 +16,9 @@ Step = tuple[Command | None, Any, bool]
 
 None for a command: the outlet only wants to know that its turn has come.
 """
+
+Wanted = tuple[bytes, int, int, Any, int]
+"""Who wants to know an offset: topic, place among its messages, how many, outlet, time."""
 
 
 class LineGroup:
@@ -35,8 +39,8 @@ class LineGroup:
     def __init__(self) -> None:
         self.batch = Batch()
         self.steps: list[Step] = []
-        self.tell: list[tuple[bytes, int, int, Any, int]] = []
-        """Who wants to know offsets: topic, place among its messages, how many, outlet, time."""
+        self.tell: list[Wanted] = []
+        """Who wants to know offsets."""
         self.bound: list[range] = []
         """Numbers of the steps that count in the batch's term only."""
         self.began_at = 0.0
@@ -54,3 +58,23 @@ class LineGroup:
     def bound_steps(self) -> set[int]:
         """``bound``, one by one."""
         return {number for numbers in self.bound for number in numbers}
+
+
+def retained_live(steps: list[Step]) -> set[bytes]:
+    """Topics of which there is a message to retain that was delivered already."""
+    return {
+        command.topic
+        for command, _, _ in steps
+        if type(command) is Published and command.retain and not command.qos
+    }
+
+
+def captured(group: Group) -> list[bytes]:
+    """The messages of one topic that nobody waits for: they were delivered when they came."""
+    found: list[bytes] = []
+    start = 0
+    for count, flags in zip(group.runs[1::RUN_WIDTH], group.runs[3::RUN_WIDTH], strict=True):
+        if not flags & FLAG_QOS:
+            found += group.payloads[start : start + count]
+        start += count
+    return found

@@ -37,20 +37,21 @@ from penstock.limits import (
     CAPTURE_BESIDE_WAITING_BYTES_MAX,
     JOURNAL_BYTES_MAX,
 )
-from penstock.model.message import FLAG_FIELDS, FLAG_QOS, FLAG_RETAIN, Extras
+from penstock.model.message import FLAG_FIELDS, FLAG_RETAIN, Extras
 from penstock.net.checkpoint import Checkpointer
 from penstock.net.clock import Clock
 from penstock.net.feed import Feed
 from penstock.net.foreign import commands_of, live_of
 from penstock.net.line_cut import behind, cut
 from penstock.net.line_figures import LineFigures
-from penstock.net.line_group import OVERHEAD_BYTES, LineGroup, Step
+from penstock.net.line_group import OVERHEAD_BYTES, LineGroup, Step, captured, retained_live
 from penstock.net.line_kept import Kept
+from penstock.net.line_offsets import LineOffsets, note_producers, tell_offsets
 from penstock.net.refusals import drop_of, reason_of
 from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason, DropReason
-from penstock.store.batch import RUN_WIDTH, Batch, Group
+from penstock.store.batch import Batch
 from penstock.store.store import Commit, Store
 
 __all__ = ["Pipeline", "Step"]
@@ -115,6 +116,7 @@ class Pipeline:
         self._log = log
         self._open = LineGroup()
         self._in_flight: LineGroup | None = None
+        self._offsets = LineOffsets(store)
         self.next_sequence = store.next_sequence
         """The sequence after the last message that was applied (or, first, after recovery)."""
         self.next_index = store.next_index
@@ -210,14 +212,19 @@ class Pipeline:
         self._join(command, outlet, durable=True)
         self._watch_congestion((OVERHEAD_BYTES + len(topic)) * len(payloads))
 
-    def tell_offsets(self, topic: bytes, count: int, outlet: Any, now_ms: int) -> None:
+    def tell_offsets(
+        self, topic: bytes, count: int, outlet: Any, now_ms: int, *, on_disk: bool = False
+    ) -> None:
         """Tell ``outlet`` (``stored``) the offset of the first of the last ``count`` messages.
 
-        To be called right after ``publish`` of as many. It is told once they are on disk, whatever
-        the durability: before that nobody knows.
+        To be called right after ``publish`` of as many. It is told when they are acknowledged, or
+        if ``on_disk``, once they are that, whatever the durability.
         """
         place = len(self._open.batch.groups[topic].payloads) - count
-        self._open.tell.append((topic, place, count, outlet, now_ms))
+        wanted = (topic, place, count, outlet, now_ms)
+        sent = self._in_flight.batch if self._in_flight else None
+        if on_disk or not self._applies_first or not self._offsets.tell(wanted, sent):
+            self._open.tell.append(wanted)
 
     def note_producer(self, topic: bytes, count: int, producer: bytes, seq: int) -> None:
         """The last ``count`` messages of a topic are this producer's, numbered from ``seq`` on.
@@ -242,6 +249,12 @@ class Pipeline:
 
     def drop_topic(self, topic: bytes, command: TopicGone, outlet: Any) -> None:
         """Delete a topic with the next commit, before whatever else that commit has of it."""
+        if self._applies_first and topic in self._open.batch.groups:  # their offsets were told
+            if self._in_flight is not None:
+                self._on_commit.append(lambda: self.drop_topic(topic, command, outlet))
+                return
+            self._seal()
+        self._offsets.dropped(topic)
         self._open.batch.drop(topic)
         self.submit(command, outlet, durable=True)
 
@@ -317,29 +330,31 @@ class Pipeline:
         for pending in (self._in_flight, self._open):
             group = pending.batch.groups.get(topic) if pending else None
             if group is not None:
-                payloads += self._delivered(group)
+                payloads += group.payloads if self._applies_first else captured(group)
         return payloads
 
-    def _delivered(self, group: Group) -> list[bytes]:
-        """Those of a group in the line that were delivered: all, or the ones nobody waits for."""
-        if self._applies_first:
-            return group.payloads
-        delivered: list[bytes] = []
-        start = 0
-        for count, flags in zip(group.runs[1::RUN_WIDTH], group.runs[3::RUN_WIDTH], strict=True):
-            if not flags & FLAG_QOS:
-                delivered += group.payloads[start : start + count]
-            start += count
-        return delivered
+    def holds(self, topic: bytes) -> bool:
+        """Whether messages of a topic are in the line."""
+        in_flight = self._in_flight.batch.groups if self._in_flight else {}
+        return topic in self._open.batch.groups or topic in in_flight
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether messages were acknowledged that cannot be read yet."""
+        end = self.next_sequence + self._open.batch.count
+        return self._applies_first and self.settled_sequence < end
+
+    def when_readable(self, act: Callable[[], None], end: int = 0) -> None:
+        """See ``Line``. What is not on disk, up to a sequence, is committed at once for it."""
+        end = end or self.next_sequence + self._open.batch.count
+        if self.settled_sequence >= end or self.failure is not None or not self._applies_first:
+            act()
+        else:
+            self.when_committed(lambda: self.when_readable(act, end))
 
     def topics_to_retain(self) -> set[bytes]:
         """Topics that are about to get another retained message, which went out live already."""
-        steps = self._open.steps + (self._in_flight.steps if self._in_flight else [])
-        return {
-            command.topic
-            for command, _, _ in steps
-            if type(command) is Published and command.retain and not command.qos
-        }
+        return retained_live(self.pending_steps())
 
     @property
     def pending_bytes(self) -> int:
@@ -423,6 +438,9 @@ class Pipeline:
             self._apply_open()
             self._figures.delivered(opened_at, sent)
         self._open.is_urgent = False
+        for offset, count, outlet, now_ms in self._offsets.take():
+            self._figures.told(count, self._open.opened_at)
+            outlet.stored(offset, now_ms)
 
     def _commit_soon(self) -> None:
         if self._in_flight is None:
@@ -446,6 +464,7 @@ class Pipeline:
         self._in_flight, self._open = self._open, LineGroup()
         self.is_congested = False
         if self._applies_first:
+            self._offsets.sealed(self._in_flight.batch)
             self.next_sequence += self._in_flight.batch.count
             self.next_index += 1
         self._log.submit(self._in_flight.batch)
@@ -482,7 +501,7 @@ class Pipeline:
         self._begin(commit)
         self._apply([(command, None, True) for command in commands_of(batch)])
         if batch.producers:
-            self._note_producers(batch, commit)
+            note_producers(self._broker.producers, batch, commit)
 
     def led(self) -> None:
         """See ``Line``."""
@@ -512,25 +531,15 @@ class Pipeline:
         if group.batch.count or group.batch.drops:
             self._feed.committed(group.batch, commit)
         if group.tell:
-            self._tell_offsets(group, commit)
+            self._figures.told(sum([count for _, _, count, _, _ in group.tell]), group.opened_at)
+            tell_offsets(group, commit)
         if not self._applies_first:
-            self._apply_committed(group, commit)
+            self._begin(commit)
+            self._observe(group)
+            self._apply(group.steps)
         if group.batch.producers:
-            self._note_producers(group.batch, commit)
+            note_producers(self._broker.producers, group.batch, commit)
         self._figures.delivered(group.began_at, sent)
-
-    def _note_producers(self, batch: Batch, commit: Commit) -> None:
-        """Remember where numbered messages lie, whatever the durability: only now it is known."""
-        firsts = dict(zip(batch.groups, commit.first_offsets, strict=True))
-        for topic, runs in batch.producers.items():
-            for place, count, producer, seq in runs:
-                first = firsts[topic] + place
-                self._broker.producers.note(topic, producer, seq, first, count)
-
-    def _apply_committed(self, group: LineGroup, commit: Commit) -> None:
-        self._begin(commit)
-        self._observe(group)
-        self._apply(group.steps)
 
     def _begin(self, commit: Commit) -> None:
         """What is applied next is at this place of the log."""
@@ -566,13 +575,6 @@ class Pipeline:
 
     def _observe(self, group: LineGroup) -> None:
         self._figures.waited((command for command, _, _ in group.steps), group.opened_at)
-
-    def _tell_offsets(self, group: LineGroup, commit: Commit) -> None:
-        """Tell those who want to know where their messages lie; they waited for it."""
-        firsts = dict(zip(group.batch.groups, commit.first_offsets, strict=True))
-        self._figures.told(sum([count for _, _, count, _, _ in group.tell]), group.opened_at)
-        for topic, place, _count, outlet, now_ms in group.tell:
-            outlet.stored(firsts[topic] + place, now_ms)
 
     # ── failing ───────────────────────────────────────────────────────────────────────────────
 
@@ -637,17 +639,18 @@ class Pipeline:
         for *_, outlet, _time in group.tell:
             self._refuse(outlet, reason)
         for command, outlet, durable in group.steps:
+            count = len(command.payloads) if isinstance(command, Published) else 0
             if not durable:
                 self._apply([(command, outlet, False)])
             elif type(command) is Received:
                 self._forget(command)
             elif outlet is not None:
-                refused += _count(command)
+                refused += count
                 self._refuse(outlet, reason)
             elif isinstance(command, Published) and not command.keep:
-                refused += _count(command)
+                refused += count
             elif command is not None:
-                kept += _count(command)
+                kept += count
                 self._kept.add(command, self.next_sequence)
         drops[drop_of(reason)] += refused
         drops[DropReason.CAPTURE_FAILED] += group.batch.count - refused - kept
@@ -693,8 +696,3 @@ class Pipeline:
         if self._commit_timer is not None:
             self._commit_timer.cancel()
         self._log.close()
-
-
-def _count(command: Command | None) -> int:
-    """How many messages a command holds."""
-    return len(command.payloads) if isinstance(command, Published) else 0

@@ -102,7 +102,7 @@ class _Numbered:
         self._in_line = in_line
         self._lot = lot
         self._outlet = outlet
-        self._offsets: dict[int, int] = {}
+        self.offsets: dict[int, int] = {}
         """By seq, as far as it is known."""
         self._fresh: list[list[int]] = []
         """Seqs of the messages that were new, in the stretches in which they were published."""
@@ -123,7 +123,9 @@ class _Numbered:
         for seq, payload in zip(lot.seqs, lot.payloads, strict=True):
             known = None if is_ending else find(lot.topic, lot.producer, seq)
             if known is not None:
-                self._offsets[seq] = known
+                self.offsets[seq] = known
+            elif seq in line and seq in line[seq].offsets:
+                self.offsets[seq] = line[seq].offsets[seq]  # acknowledged, and not on disk yet
             elif seq in line:
                 first_copies[line[seq]] = None
             else:
@@ -153,25 +155,26 @@ class _Numbered:
                 _publish(self._hub, lot, part, now_ms)
                 pipeline.note_producer(lot.topic, len(part), lot.producer, seqs[0])
         pipeline.tell_offsets(lot.topic, len(payloads), self, now_ms)
+        pipeline.tell_offsets(lot.topic, len(payloads), _Leaving(self), now_ms, on_disk=True)
 
     def stored(self, offset: int, _now_ms: int) -> None:
-        """What was new is on disk, side by side."""
+        """What was new is in the line, side by side, or on disk already."""
         fresh = [seq for seqs in self._fresh for seq in seqs]
         places = {seq: offset + number for number, seq in enumerate(fresh)}
-        self._offsets.update(places)
-        self._leave_line()
+        self.offsets.update(places)
         for follower in self.followers:
             follower.learn(places)
+        self.followers = []
         self._done()
 
     def learn(self, places: dict[int, int]) -> None:
         """Messages that were sent before are on disk by now."""
-        self._offsets.update((s, places[s]) for s in self._lot.seqs if s in places)
+        self.offsets.update((s, places[s]) for s in self._lot.seqs if s in places)
         self._done()
 
     def close(self, reason: DisconnectReason, _detail: str = "") -> None:
         """The disk refused what was new."""
-        self._leave_line()
+        self.leave_line()
         for follower in self.followers:
             follower.fail(reason)
         self.fail(reason)
@@ -181,7 +184,8 @@ class _Numbered:
         self._reason = reason
         self._done()
 
-    def _leave_line(self) -> None:
+    def leave_line(self) -> None:
+        """Repetitions are recognised without this: by what was noted with the commit."""
         key = (self._lot.topic, self._lot.producer)
         line = self._in_line.get(key, {})
         for seqs in self._fresh:
@@ -199,7 +203,23 @@ class _Numbered:
         if self._reason is not None:
             self._outlet.close(self._reason)
             return
-        self._outlet.produced(_stretches([self._offsets[seq] for seq in self._lot.seqs]))
+        self._outlet.produced(_stretches([self.offsets[seq] for seq in self._lot.seqs]))
+
+
+class _Leaving:
+    """Waits for numbered messages to be on disk: by then it is noted where they lie."""
+
+    __slots__ = ("_numbered",)
+
+    def __init__(self, numbered: _Numbered) -> None:
+        self._numbered = numbered
+
+    def stored(self, _offset: int, _now_ms: int) -> None:
+        """They are."""
+        self._numbered.leave_line()
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+        """The disk refused them: who waits for them is told, and sees to it."""
 
 
 def _rows(seqs: list[int]) -> list[list[int]]:

@@ -309,7 +309,7 @@ class Stages:
         blocks = [block.content for block in islice(part.waiting, count)]
         with pipeline.as_leader():
             pipeline.publish(part.topic, blocks, now_ms, qos=0, retain=False)
-        pipeline.tell_offsets(part.topic, count, _InLine(self, part), now_ms)
+        pipeline.tell_offsets(part.topic, count, _InLine(self, part), now_ms, on_disk=True)
 
     def _refuse_bad(self, part: Part, place: int, fault: Fault) -> None:
         """Refuse a block, and those behind it, which have nothing to follow."""

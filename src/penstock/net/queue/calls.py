@@ -34,7 +34,7 @@ from penstock.wire.queue._generated.queue_pb2 import Redriven, Response
 if TYPE_CHECKING:
     from penstock.net.queue.connection import QueueConnection
 
-__all__ = ["HANDLERS", "LOOKS_AT_MESSAGES", "LOOKS_AT_STATE", "Handler"]
+__all__ = ["HANDLERS", "LOOKS_AT_MESSAGES", "LOOKS_AT_STATE", "LOOKS_AT_TOPICS", "Handler"]
 
 Handler = Callable[["QueueConnection", Any, Slot], None]
 
@@ -293,3 +293,16 @@ HANDLERS: dict[str, Handler] = {
 
 LOOKS_AT_MESSAGES = frozenset({"poll", "fetch", "locate", "changes"})
 LOOKS_AT_STATE = frozenset({"stats", "list_topics", "list_groups", "list_keys"})
+LOOKS_AT_TOPICS = (
+    LOOKS_AT_MESSAGES
+    | LOOKS_AT_STATE
+    | {
+        "create_topic",
+        "delete_topic",
+        "configure_topic",
+        "set_retention",
+        "create_group",
+        "redrive",
+    }
+)
+"""Must see all messages that were acknowledged, also where those may not be on disk yet."""

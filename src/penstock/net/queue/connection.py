@@ -31,7 +31,7 @@ from penstock.limits import KIB
 from penstock.net.connection import Connection
 from penstock.net.hub import Hub
 from penstock.net.outbox import Outbox
-from penstock.net.queue.calls import HANDLERS, LOOKS_AT_MESSAGES, LOOKS_AT_STATE
+from penstock.net.queue.calls import HANDLERS, LOOKS_AT_MESSAGES, LOOKS_AT_STATE, LOOKS_AT_TOPICS
 from penstock.net.queue.elsewhere import AT_ANY_NODE, READS, misplaced, unconfirmed
 from penstock.net.queue.errands import Errands
 from penstock.net.queue.faults import BAD_REQUEST, OVERSIZED, TOO_LARGE, Fault, group_fault
@@ -305,6 +305,13 @@ class QueueConnection(Connection):
     def _serve(self, call: Call, slot: Slot) -> None:
         """Do what was asked; what is read must be current, also if others may lead by now."""
         consensus = self.hub.cluster
+        if call.kind in LOOKS_AT_TOPICS and self.hub.pipeline.is_unsettled:
+            done = self.blocking(
+                lambda _value: HANDLERS[call.kind](self, call.message, slot),
+                lambda _reason, _detail: None,
+            )
+            consensus.read_barrier(lambda _error: done.outcome(None))
+            return
         is_any_fine = call.is_stale_fine or not consensus.is_clustered
         if is_any_fine or call.kind not in READS:
             HANDLERS[call.kind](self, call.message, slot)

@@ -204,8 +204,8 @@ class RespConnection(Connection):
                         self.reads.last = singles[-1]
                     events[position : position + 1] = singles
                     event = events[position]
-                is_read = spec is not None and spec.is_read and self.transaction is None
-                if is_read and not self.reads.may_run(events[-1]):
+                is_looking = spec is not None and self._is_looking(spec)
+                if is_looking and not self.reads.may_run(events[-1]):
                     self._hold(events[position:])
                     return
             position += 1
@@ -216,6 +216,16 @@ class RespConnection(Connection):
                 self._is_blocked = True
                 self._hold(events[position:])
                 return
+
+    def _is_looking(self, spec: Spec) -> bool:
+        """Whether a command must see all that was acknowledged before.
+
+        Where that may not be on disk yet, so must all that look at a topic in order to change it.
+        """
+        if self.transaction is not None:
+            return False
+        names_topic = any(spec.keys) or "write" in spec.flags or spec.subcommands is not None
+        return spec.is_read or (names_topic and self.hub.pipeline.is_unsettled)
 
     def _spec(self, event: Event) -> Spec | None:
         if type(event) is not Command:

@@ -76,7 +76,8 @@ def topic_info(hub: Hub, topic: bytes) -> TopicInfo | None:
 
 def exists(hub: Hub, topic: bytes) -> bool:
     """Whether there is such a stream: something was published to it, or it has a group."""
-    return topic_info(hub, topic) is not None or topic in hub.broker.groups.by_topic
+    is_there = topic_info(hub, topic) is not None or topic in hub.broker.groups.by_topic
+    return is_there or (hub.pipeline.is_unsettled and hub.pipeline.holds(topic))
 
 
 async def offset_of(hub: Hub, topic: bytes, place: Place) -> int:

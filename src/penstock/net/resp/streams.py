@@ -41,6 +41,7 @@ from penstock.net.resp import (
     stream_reading,
 )
 from penstock.net.resp.calls import Call, Commands, Spec
+from penstock.net.resp.confirming import confirmed
 from penstock.net.resp.faults import publish_fault
 from penstock.net.resp.fields import contents
 from penstock.net.resp.stream_faults import StreamFault, not_stored
@@ -124,8 +125,13 @@ def _ids(time_ms: int, first_offset: int, count: int) -> bytes:
 
 
 async def _trimmed(call: Call, trim: Trim, ids: bytes) -> bytes:
-    """Trim behind XADD. The entry is stored, and the client must know, even if this fails."""
+    """Trim behind XADD. The entry is stored, and the client must know, even if this fails.
+
+    An exact limit counts this entry, which must be on disk for that.
+    """
     try:
+        if not trim.is_approximate:
+            await confirmed(call)
         await _trim(call.connection.hub, call.args[1], trim)
     except StreamFault as fault:
         _log.warning("trim_failed", error=fault.message)
