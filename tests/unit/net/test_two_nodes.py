@@ -463,6 +463,22 @@ async def test_what_is_deleted_at_one_node_is_gone_at_all(cluster, command, left
     assert client.replies[1:] == [0]
 
 
+async def test_a_stream_deleted_and_limited_at_one_node_is_so_at_all(cluster):
+    push(cluster[1], *numbered(5), topic=b"s")
+    push(cluster[1], *numbered(5), topic=b"t")
+    await cluster.rest()
+    client = Resp(cluster[2])
+    client.send_all(b"MULTI", b"DEL s", b"EXPIRE t 60", b"XADD s * payload new", b"EXEC")
+    await cluster.rest()
+    *queued, (deleted, limited, added) = client.replies
+    assert queued == [b"OK", *[b"QUEUED"] * 3]
+    assert (deleted, limited) == (1, 1)
+    assert added.endswith(b"-0")
+    for node in cluster.nodes.values():
+        assert published(node, b"s") == [b"new"]
+        assert node.broker.topics.get(b"t").max_age_ms == 60_000
+
+
 async def test_deleting_again_on_a_start_does_no_harm_to_the_next_topic_of_that_name(cluster):
     push(cluster[1], *numbered(5), topic=b"s")
     await cluster.rest()

@@ -17,6 +17,7 @@ _STORED = f"{_BROKER}: keep values elsewhere; {_MESSAGES}"
 _LISTED = f"{_BROKER}: for queues use PUSH and PULL, or XADD and XREADGROUP"
 _SCRIPTED = f"{_BROKER}, and runs no scripts; {_MESSAGES}"
 _LISTING = f"{_BROKER}: its topics are listed by HTTP at /topics, on the same port"
+_TIMED = f"{_BROKER}: a topic has an age limit and no end: set it with EXPIRE, see it with TTL"
 _STEERED = "Penstock is configured by its file and flags, see 'penstock config explain'"
 _CLUSTERED = "Penstock is no Redis Cluster: every node serves every topic; turn cluster mode off"
 
@@ -41,6 +42,7 @@ _ADVICE = {
     _SCRIPTED: """
         EVAL EVALSHA EVALSHA_RO EVAL_RO FCALL FCALL_RO FUNCTION SCRIPT
         """,
+    _TIMED: "EXPIREAT EXPIRETIME PEXPIREAT PEXPIRETIME",
     _LISTING: "DBSIZE KEYS RANDOMKEY SCAN",
     _STEERED: "CONFIG BGREWRITEAOF BGSAVE LASTSAVE SAVE SHUTDOWN SLOWLOG",
     _CLUSTERED: "ASKING CLUSTER",
