@@ -46,10 +46,10 @@ def test_the_list_tells_the_last_command_and_the_state(broker, client):
         peer.send("CLIENT SETNAME other", "MULTI", "PING")
         assert peer.read(b"+OK\r\n+OK\r\n+QUEUED\r\n").endswith(b"QUEUED\r\n")
         listed = {one["name"]: one for one in client.client_list()}
-        assert listed["other"]["cmd"].lower() == "ping"
+        assert listed["other"]["cmd"] == "ping"
         assert listed["other"]["flags"] == "x"
         assert listed["other"]["multi"] == "1"
-        assert listed[""]["cmd"].lower() == "client|list"
+        assert listed[""]["cmd"] == "client|list"
 
 
 def test_a_client_is_killed_and_that_is_counted(broker, client):

@@ -149,7 +149,7 @@ SAME: list[tuple[str | bytes, ...]] = [
     ("SSUBSCRIBE a b", "SSUBSCRIBE a", "SUNSUBSCRIBE a", "SUNSUBSCRIBE"),
     ("SUNSUBSCRIBE",),
     ("SSUBSCRIBE",),
-    ("HELLO 3", "SSUBSCRIBE a", "SUBSCRIBE b", "SSUBSCRIBE c", "PSUBSCRIBE d", "SUNSUBSCRIBE"),
+    ("HELLO 3", "SSUBSCRIBE a", "SUBSCRIBE b", "SSUBSCRIBE c", "PSUBSCRIBE d", "SUNSUBSCRIBE a"),
     ("SPUBLISH nobody x",),
     ("SPUBLISH nobody",),
     ("PUBSUB SHARDNUMSUB nobody here",),

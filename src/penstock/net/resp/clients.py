@@ -111,7 +111,7 @@ def _line(connection: "RespConnection") -> str:
         "psub": len(subscriptions.patterns),
         "ssub": len(subscriptions.shards),
         "multi": len(connection.transaction.queue) if connection.transaction else -1,
-        "cmd": connection.last_command.decode(errors="replace") or "NULL",
+        "cmd": connection.last_command.decode(errors="replace").lower() or "NULL",
         "user": "default",
         "redir": -1,
         "lib-name": connection.library[b"LIB-NAME"].decode("ascii"),

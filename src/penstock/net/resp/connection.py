@@ -15,8 +15,9 @@ that reads none at all while commands of it wait is closed.
 
 **Reads** wait, in a cluster, for the quorum's word that this node is current (``confirming``).
 
-**Limited clients.** Before the password, and (only in strict mode, RESP 2) while subscribed, few
-commands are allowed. One flag says that a client is limited; only then is looked at why.
+**Limited clients.** Before the password, and in RESP 2 while subscribed (unless history is
+replayed), few commands are allowed. One flag says that a client is limited; only then is looked at
+why.
 
 There is no time-out for silence, as in Redis: subscribers may have nothing to say for years. TCP's
 own keep-alive finds the dead.
@@ -189,21 +190,15 @@ class RespConnection(Connection):
                 self._go_on_soon()
                 return
             event = events[position]
-            if self.mutes and type(event) is Command and event.more:
-                events[position : position + 1] = _singles(event)
-                event = events[position]
+            if self.mutes:
+                event = self._split(events, position)
             spec = self._spec(event)
             is_pipelined = spec is not None and spec.is_pipelined
             if not is_pipelined:
                 if self.replies.is_waiting or self.outbox.is_crowded:
                     self._hold(events[position:])
                     return
-                if type(event) is Command and event.more:
-                    singles = _singles(event)
-                    if event is self.reads.last:
-                        self.reads.last = singles[-1]
-                    events[position : position + 1] = singles
-                    event = events[position]
+                event = self._split(events, position)
                 is_looking = spec is not None and self._is_looking(spec)
                 if is_looking and not self.reads.may_run(events[-1]):
                     self._hold(events[position:])
@@ -227,6 +222,16 @@ class RespConnection(Connection):
         names_topic = any(spec.keys) or "write" in spec.flags or spec.subcommands is not None
         return spec.is_read or (names_topic and self.hub.pipeline.is_unsettled)
 
+    def _split(self, events: list[Event], position: int) -> Event:
+        """Make single commands of a run, in its place; the first of them."""
+        event = events[position]
+        if type(event) is Command and event.more:
+            singles = _singles(event)
+            if event is self.reads.last:
+                self.reads.last = singles[-1]
+            events[position : position + 1] = singles
+        return events[position]
+
     def _spec(self, event: Event) -> Spec | None:
         if type(event) is not Command:
             return None
@@ -246,10 +251,11 @@ class RespConnection(Connection):
         self.replies.open(call)
         self.registry.commands_total += len(tails)
         chosen = spec.chosen(args) if spec else None
-        self.last_command = args[0] if chosen is spec else b"|".join(args[:2])
         if chosen is None or not chosen.fits(len(args)):
             self._refuse(call, command_fault(args, spec))
-        elif self._is_limited or self.transaction is not None or self.reads.last is not None:
+            return
+        self.last_command = args[0] if chosen is spec else b"|".join(args[:2])
+        if self._is_limited or self.transaction is not None or self.reads.last is not None:
             self._begin_or_queue(call, chosen)
         else:
             self.begin(call, chosen)
