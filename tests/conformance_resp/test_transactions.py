@@ -64,6 +64,22 @@ def test_a_pipeline_in_a_transaction_is_carried_out(client, request):
     assert (length, receivers, number, jobs) == (2, 0, 1, [b"job"])
 
 
+def test_a_transaction_sees_its_own_entries_before_the_disk_has_them():
+    with (
+        Broker(durability="interval") as broker,
+        redis.Redis(port=broker.port, protocol=2) as client,
+    ):
+        for length in (1, 2, 3):
+            pipeline = client.pipeline()
+            pipeline.readonly()
+            pipeline.readwrite()
+            pipeline.xadd("s", {"a": "1"})
+            pipeline.xlen("s")
+            pipeline.xtrim("s", maxlen=9)
+            pipeline.exists("s")
+            assert pipeline.execute()[3:] == [length, 0, 1]
+
+
 def test_a_command_that_fails_leaves_the_others_done(client, request):
     pipeline = client.pipeline()
     pipeline.xadd(request.node.name, {"a": "1"})

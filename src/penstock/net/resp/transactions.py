@@ -109,6 +109,8 @@ class _Execution:
         self._waits = 0
         """Commands that have begun and are not answered."""
         self._is_running = False
+        self._confirmed = -1
+        """The last command for which the disk was waited for."""
 
     def go_on(self) -> None:
         """Run what may run; answer when all is done."""
@@ -119,7 +121,7 @@ class _Execution:
         ends_at = connection.hub.monotonic() + TURN_S
         while self._position < len(self._queue):
             spec, args = self._queue[self._position]
-            if self._waits and not spec.is_pipelined:
+            if not spec.is_pipelined and (self._waits or self._confirms()):
                 break
             if connection.hub.monotonic() > ends_at:
                 connection.hub.loop.call_soon(self.go_on)
@@ -133,6 +135,17 @@ class _Execution:
         self._is_running = False
         if self._position == len(self._queue) and not self._waits and not self._call.closed:
             self._call.reply(encode.array(self._answers))
+
+    def _confirms(self) -> bool:
+        """Whether what was acknowledged must reach the disk before the next command looks at it."""
+        if self._confirmed == self._position or not self._call.connection.hub.pipeline.is_unsettled:
+            return False
+        self._confirmed = self._position
+        confirm(self._call, self._go_on_soon)
+        return True
+
+    def _go_on_soon(self, _refusal: str) -> None:
+        self._call.connection.hub.loop.call_soon(self.go_on)
 
     def answered(self, number: int, data: bytes) -> None:
         """One of the commands is answered."""
