@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.core.commands import Closed, from_event, to_event
 from penstock.obs.reasons import DisconnectReason, DropReason, PeerReason
 from tests.tidy import checks
 from tests.tidy.files import SOURCE, TESTS, complaints, python_files, read
@@ -34,6 +35,12 @@ def test_tests_wait_for_events_and_not_for_time():
 def _may_sleep(file):
     name = file.relative_to(TESTS).as_posix()
     return "node_modules" in name or any(name.startswith(allowed) for allowed in MAY_SLEEP)
+
+
+def test_each_event_of_the_journal_has_a_tag_of_its_own():
+    """Two branches may each take the next one that is free; then no journal can be read."""
+    closed = Closed(b"c", 1, 2)
+    assert from_event(to_event(closed)) == closed
 
 
 def test_every_module_says_what_it_is_for():

@@ -20,6 +20,9 @@ _log = get_logger("turns")
 TURN_S = 0.005
 """How long what one client has asked for is acted on before others have their turn."""
 
+STEPS_MAX = 16
+"""Steps of shared work in one turn, should the clock stand still, as that of a test may."""
+
 
 def in_turns(hub: "Hub", work: Iterator[None]) -> None:
     """Go through with work: as much as a turn may take at once, the rest in the turns to come."""
@@ -50,7 +53,9 @@ class SharedTurns:
 
     def _run(self) -> None:
         turn_ends_at = self._hub.monotonic() + TURN_S
-        while self._waiting:
+        for _ in range(STEPS_MAX):
+            if not self._waiting:
+                break
             work = self._waiting.popleft()
             try:
                 next(work)
