@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 from click.testing import CliRunner
@@ -15,6 +16,7 @@ from penstock.client import (
     connect,
     connect_async,
 )
+from tests.conformance_queue.wire_client import QueueClient
 from tests.e2e.cluster_processes import nodes, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -94,6 +96,23 @@ def test_bootstrap_by_the_queue_protocol_is_init(tmp_path):
         for number in {1, 2, 3} - {leader}:  # nobody was told addresses for clients: nodes tell
             until(lambda n=number: made.status(n)["leader_addr"] == made.address(leader))
         assert made.command(3, "init", f"--node={made.as_option(3)}")[0] == 0
+
+
+def test_calls_around_bootstrap_are_told_to_ask_again_not_that_it_is_over(tmp_path):
+    """Clients of other brokers take every code but ``not_leader`` as final."""
+    with nodes(tmp_path, 3, "--set", "cluster.no_leader_timeout_s=1s") as made:
+        for node in made.running.values():  # nobody has led for longer than a write would wait
+            until(lambda n=node: n.json("/status")[1]["uptime_s"] > 1.2)
+        peers = [{"id": n, "peer_addr": made.peer_address(n)} for n in (1, 2, 3)]
+        with ExitStack() as stack:
+            one, *others = [
+                stack.enter_context(QueueClient("127.0.0.1", made.running[n].port))
+                for n in (1, 2, 3)
+            ]
+            assert one.ask(produce={"topic": "t"}).error.code == "not_leader"
+            assert one.ask(bootstrap={"nodes": peers}).HasField("ok")
+            answers = [client.ask(produce={"topic": "t"}) for client in (one, *others)]
+            assert {a.error.code for a in answers if a.HasField("error")} <= {"not_leader"}
 
 
 def test_most_nodes_down_is_told_and_mended_by_starting_them(tmp_path):
