@@ -6,7 +6,6 @@ passes it by.
 """
 
 from datetime import UTC, datetime
-from functools import cache
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -100,8 +99,7 @@ class _Pages:
         candidates = self._candidates(asked.get("topic"))
         found = [group for group in candidates if (group.topic, group.name) > after]
         page = nsmallest(limit, found, key=lambda group: (group.topic, group.name))
-        first_offset = cache(self._book.first_offset)  # which may look at all groups of a topic
-        shown = await in_turns(page, lambda group: self._describe(group, first_offset(group.topic)))
+        shown = await in_turns(page, self._describe)
         return {"groups": shown, "more": len(found) > len(page)}
 
     def _candidates(self, topic: str | None) -> "Iterable[Group]":
@@ -158,16 +156,12 @@ class _Pages:
         _log.info("group_deleted", topic=topic, group=name)
         return deleted
 
-    def _describe(self, group: Group, first: int | None = None) -> dict[str, Any]:
-        info = self._book.store.topic(group.topic)
-        end = info.next_offset if info else 0
-        if first is None:
-            first = self._book.first_offset(group.topic)
+    def _describe(self, group: Group) -> dict[str, Any]:
         return {
             "topic": text_of(group.topic),
             "group": text_of(group.name),
             "position": group.oldest_unsettled,
-            "lag": group.lag(end, first),
+            "lag": self._book.lag(group),
             "in_flight": group.in_hand,
             "returned": group.returned_count,
             "delayed": len(group.waiting),

@@ -64,14 +64,12 @@ class Survey:
             self.messages += self._queues.messages(name)
             yield
             groups = list(self._queues.groups.by_topic.get(name, {}).values())
-            info = self._queues.store.topic(name)
-            first, end = self._queues.first_offset(name), info.next_offset if info else 0
             for group in groups[: GROUPS_MAX - self.groups]:
-                self._add(group, first, end)
+                self._add(group)
                 yield
 
-    def _add(self, group: Group, first: int, end: int) -> None:
-        behind = group.lag(end, first)
+    def _add(self, group: Group) -> None:
+        behind = self._queues.lag(group)
         self.groups += 1
         self.pending += len(group.pending)
         self.in_flight += group.in_hand

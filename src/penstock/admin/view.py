@@ -17,7 +17,7 @@ import msgspec
 from penstock.cluster.frames import Member
 from penstock.cluster.status import ClusterStatus
 from penstock.core.commands import GroupConfigured, TopicConfigured
-from penstock.core.groups import Groups
+from penstock.core.groups import Group, Groups
 from penstock.core.topics import Topics
 from penstock.obs.client_view import ClientView
 from penstock.obs.counters import Counters
@@ -72,6 +72,10 @@ class QueueView(Protocol):
     @property
     def groups(self) -> Groups:
         """All groups of all topics."""
+
+    def lag(self, group: Group) -> int:
+        """How many messages a group has not done, of those that there are."""
+        ...
 
     def first_offset(self, topic: bytes) -> int:
         """The oldest message that a new group of a topic would get."""

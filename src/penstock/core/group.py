@@ -22,7 +22,7 @@ The queues of the binary protocol, PULL, the queue protocol and the groups of Re
 this. Every verb returns what the one who asked wants to know; ``Broker`` makes an effect of it.
 """
 
-from bisect import insort
+from bisect import bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterable
 from heapq import heappop, heappush
@@ -166,8 +166,15 @@ class Group:
         return self.returned_count + self.unhanded(end)
 
     def lag(self, end: int, first: int = 0) -> int:
-        """How many messages are not done, if the topic has ``first … end - 1``."""
-        return self.unhanded(end, first) + len(self.pending)
+        """How many messages are not done, if the topic has ``first … end - 1``.
+
+        What somebody has counts although it is gone; what nobody has will not be handed out again.
+        """
+        gone = 0
+        if self.oldest_unsettled < first:
+            gone = sum(len(lane) - bisect_right(lane, -first) for lane in self.returned)
+            gone += sum(offset < first for offset in (*self.waiting, *self.exhausted))
+        return self.unhanded(end, first) + len(self.pending) - gone
 
     @property
     def oldest_unsettled(self) -> int:

@@ -75,6 +75,11 @@ class Schedule:
                 return found
         return None
 
+    def expired(self, offset: int, now_ms: int) -> int:
+        """How many messages from an offset on have a time that is over."""
+        first = bisect_left(self._offsets, offset, self._passed)
+        return sum(0 < expires_ms <= now_ms for expires_ms in self._expires[first:])
+
     def forget(self, before: int) -> None:
         """Forget the messages below an offset."""
         passed = bisect_left(self._offsets, before, self._passed)
@@ -196,6 +201,11 @@ class Lanes:
         lane = next((lane for lane in self.by_priority if offset in lane), None)
         if lane is not None:
             lane.schedule.add(offset, due_ms, expires_ms)
+
+    def expired(self, heads: list[int], now_ms: int) -> int:
+        """How many messages at or behind the heads of their lanes have a time that is over."""
+        pairs = zip(self.by_priority, heads, strict=True)
+        return sum(lane.schedule.expired(head, now_ms) for lane, head in pairs)
 
     def forget(self, before: int) -> None:
         """Forget the messages below an offset; it may lie behind the end."""

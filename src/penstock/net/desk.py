@@ -148,6 +148,8 @@ class Desk:
         self._timer: asyncio.TimerHandle | None = None
         self._is_making = False
         self._is_sweeping = False
+        self._aged_to: int | None = None
+        """Where the topic ended when somebody asked, until it is known what is too old."""
         self._voids = 0
         """How many deals in a row were void."""
         self.is_closed = False
@@ -205,6 +207,8 @@ class Desk:
         if self._sweeps(group, now_ms):
             return  # what comes back may have to go before all that is there
         info = self._hub.store.topic(self.topic)
+        if info is not None and not self._is_aged(info):
+            return  # what is too old must not be handed out
         first = self._stock.first_offset(info) if info else 0
         start = max(group.next, first)
         lanes = self._stock.cover(start)
@@ -220,6 +224,14 @@ class Desk:
         if room and is_all:
             self._tell_idle()
         self._wake_at(group.wakes_ms())
+
+    def _is_aged(self, info: TopicInfo) -> bool:
+        """Whether it is known which messages are too old, as of when somebody asked first."""
+        if self._aged_to is None:
+            self._aged_to = info.next_offset
+        is_aged = self._stock.is_aged(info, self._aged_to)
+        self._aged_to = None if is_aged else self._aged_to
+        return is_aged
 
     def _make_group(self) -> None:
         if not self._is_making:

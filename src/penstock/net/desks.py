@@ -97,7 +97,7 @@ class Desks:
         """Topics, groups and workers whose end is in the line, as nobody else would say it."""
         self._unattended: list[Group] = []
         """Groups in which time may have passed, still to be looked at."""
-        self.limits = TopicLimits(hub)
+        self.limits = TopicLimits(hub, self._deal_all)
         self.dead_letters = DeadLetters(hub)
         self.holders: dict[Any, Any] = {}
         """Connections that take messages by asking, and what each has not acknowledged."""
@@ -345,6 +345,22 @@ class Desks:
         deleted = info.deleted if low == info.first_offset else 0
         return max(info.next_offset - low - deleted, 0)
 
+    def lag(self, group: Group) -> int:
+        """How many messages a group has not done, without those that it will never be given.
+
+        Whose time is over is known of topics that somebody has worked on since the start.
+        """
+        info = self.info(group.topic)
+        if info is None:
+            return 0
+        first = self.limits.first_offset(info)
+        lag = group.lag(info.next_offset, first)
+        stock = self._stocks.get(group.topic)
+        if stock is None or stock.lanes is None or not lag:
+            return lag
+        heads = [max(head, first) for head in group.heads]
+        return max(lag - stock.lanes.expired(heads, self._hub.steady_ms()), len(group.leases))
+
     def may_have(self, topic: bytes, group: bytes) -> bool:
         """Whether there is such a group, or may be one more."""
         groups = self._hub.broker.groups
@@ -537,7 +553,12 @@ class Desks:
             self._sweep_unattended()
         rested_before = self._hub.monotonic() - REST_S
         while self._resting and next(iter(self._resting.values())) < rested_before:
-            self._close_resting()
+            topic, group = next(iter(self._resting))
+            if self._stocks[topic].has_times:  # the lag of its groups changes as time passes
+                del self._resting[topic, group]
+                self._resting[topic, group] = self._hub.monotonic()
+            else:
+                self._close_resting()
         for topic, desks in self._desks.items():
             lanes = self._stocks[topic].lanes
             groups = [self._hub.broker.groups.get(topic, name) for name in desks]

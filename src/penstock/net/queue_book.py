@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from penstock.core.commands import GroupConfigured, GroupGone, TopicConfigured
-from penstock.core.groups import Groups
+from penstock.core.groups import Group, Groups
 from penstock.core.topics import Topics
 from penstock.net.cluster_book import check_leads
 from penstock.net.confirming import confirmed
@@ -47,6 +47,10 @@ class QueueBook:
     def first_offset(self, topic: bytes) -> int:
         """The oldest message that a new group would get."""
         return self._hub.desks.earliest(topic)
+
+    def lag(self, group: Group) -> int:
+        """How many messages a group has not done, of those that there are."""
+        return self._hub.desks.lag(group)
 
     def messages(self, topic: bytes) -> int:
         """How many messages a topic has from there on."""

@@ -90,6 +90,12 @@ class Stock:
         """What is known of the topic; None before anybody said from where on."""
         return self._catalogue.lanes if self._catalogue else None
 
+    @property
+    def has_times(self) -> bool:
+        """Whether messages are known that are due later, or whose time will be over."""
+        lanes = self.lanes
+        return lanes is not None and any(len(lane.schedule) for lane in lanes.by_priority)
+
     def cover(self, start: int) -> Lanes:
         """What is known of the offsets from ``start`` on; more may be on its way.
 
@@ -182,6 +188,10 @@ class Stock:
     def bucket(self, now: float) -> TokenBucket | None:
         """The tokens that deliveries take; None: there is no limit."""
         return self._limits.bucket(self.topic, now)
+
+    def is_aged(self, info: TopicInfo, end: int) -> bool:
+        """Whether it is known which of the messages before ``end`` are too old."""
+        return self._limits.is_aged(info, end)
 
     def first_offset(self, info: TopicInfo) -> int:
         """The oldest message that the topic's own limits leave; others go when there is time."""

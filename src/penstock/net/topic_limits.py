@@ -10,6 +10,8 @@ time passed, so that what was produced last is there for a consumer that was awa
 A rate is that of a topic, whoever its messages go to: all groups take tokens from one bucket.
 """
 
+from collections.abc import Callable
+
 from penstock.core.rate import TokenBucket
 from penstock.errors import StorageError
 from penstock.net.hub import Hub
@@ -22,8 +24,10 @@ __all__ = ["TopicLimits"]
 class TopicLimits:
     """Which is the oldest message of each topic, by the topic's own limits."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, looked: Callable[[bytes], None] = lambda _topic: None) -> None:
         self._hub = hub
+        self._looked = looked
+        """Called when more is known about the age of a topic's messages."""
         self._by_age: dict[bytes, tuple[int, int]] = {}
         """Per topic: where it ended when its messages' age was looked at, and the first to stay."""
         self._looking: dict[bytes, object] = {}
@@ -91,12 +95,26 @@ class TopicLimits:
             if self._looking.get(topic) is look:
                 del self._looking[topic]
                 self._by_age[topic] = (end, offset)
+                self._looked(topic)
 
         def failed(_error: StorageError) -> None:
-            if self._looking.get(topic) is look:
-                del self._looking[topic]
+            """Nobody can wait for a disk that fails: what was known before has to do."""
+            found(self._by_age.get(topic, (0, 0))[1])
 
         self._hub.run_off_loop(lambda: _offset_at_age(store, topic, age_ms), found, failed)
+
+    def is_aged(self, info: TopicInfo, end: int) -> bool:
+        """Whether it is known which messages are too old, as of when the topic ended at ``end``.
+
+        If not it will be: ``looked`` is called then. Whoever hands out messages waits for it.
+        """
+        settings = self._hub.broker.topics.get(info.name)
+        if settings is None or not settings.max_age_ms:
+            return True
+        if self._by_age.get(info.name, (-1, 0))[0] >= min(end, info.next_offset):
+            return True
+        self.grown(info)
+        return False
 
     def forget(self, topic: bytes) -> None:
         """The topic was deleted: its offsets begin anew."""

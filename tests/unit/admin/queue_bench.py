@@ -48,6 +48,10 @@ class Book(Current):
         info = self.store.topic(topic)
         return info.first_offset if info else 0
 
+    def lag(self, group):
+        info = self.store.topic(group.topic)
+        return group.lag(info.next_offset, info.first_offset) if info else 0
+
     def messages(self, topic):
         info = self.store.topic(topic)
         return info.count if info else 0

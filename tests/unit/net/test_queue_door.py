@@ -510,7 +510,7 @@ async def test_a_client_sees_what_it_did_before(bench):
     peer.send(produce(b"m"), poll(), produce(), fetch)
     await bench.rest()
     _, polled, _, fetched = peer.heard()
-    assert [item.payload for item in polled.polled.items] == [b"m"]
+    assert polled.polled.items[0].payload == b"m", "and perhaps what was stored meanwhile"
     assert fetched.fetched.end_offset == 2
     peer.send(ack(0), groups, stats())
     await bench.rest()

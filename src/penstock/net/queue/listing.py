@@ -147,12 +147,11 @@ def _groups(
 
 
 def _group(hub: Hub, group: Group) -> queue_pb2.Group:
-    info = hub.store.topic(group.topic)
     return queue_pb2.Group(
         topic=group.topic.decode(errors="replace"),
         name=group.name.decode(errors="replace"),
         position=group.oldest_unsettled,
-        lag=group.lag(info.next_offset, info.first_offset) if info else 0,
+        lag=hub.desks.lag(group),
         in_flight=group.in_hand,
         returned=group.returned_count,
         delayed=len(group.waiting),
