@@ -283,7 +283,7 @@ class Pipeline:
         """
         pending_bytes = self.pending_bytes
         if pending_bytes > self._capture_pending_bytes_max or (
-            pending_bytes > CAPTURE_BESIDE_WAITING_BYTES_MAX
+            pending_bytes > min(CAPTURE_BESIDE_WAITING_BYTES_MAX, self._share_bytes // 2)
             and self._clock.monotonic() - self._waited_at < WAITING_S
         ):
             return self._drop_captured

@@ -180,8 +180,8 @@ async def test_a_batch_takes_no_more_than_its_part_of_a_small_journal(monkeypatc
         await until(lambda: bench.store.attempts == 1)
         for _ in range(50):
             bench.pipeline.capture(b"t", [b"x" * 10], 5)
-        assert bench.pipeline.pending_bytes <= 120
-        assert bench.counters.drops[DropReason.CAPTURE_OVERFLOW] >= 38
+        assert bench.pipeline.pending_bytes <= 61  # half, as somebody waits for the disk
+        assert bench.counters.drops[DropReason.CAPTURE_OVERFLOW] >= 44
         assert not bench.pipeline.is_congested
         publish(bench, b"x" * 101)
         assert bench.pipeline.is_congested
