@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from penstock.client import connect
+from penstock.client.errors import LeaseLostError
 from penstock.client.queue import QueueClient
 from penstock.testing import Broker
 from tests.conformance.wire_client import wait_until
@@ -199,7 +200,8 @@ def test_what_is_under_a_lease_is_pending_without_a_name_and_can_be_claimed(queu
     assert [entry["consumer"] for entry in everyones] == [b"", b"", b"named"]
     claimed = streams.xclaim("jobs", "g", "named", 0, [everyones[0]["message_id"]])
     assert len(claimed) == 1
-    queue.ack(leased[0])
+    with pytest.raises(LeaseLostError):
+        queue.ack(leased[0])
     assert streams.xpending("jobs", "g")["pending"] == 3
 
 
