@@ -218,10 +218,10 @@ class Pipeline:
         """Tell ``outlet`` (``stored``) the offset of the first of the last ``count`` messages.
 
         To be called right after ``publish`` of as many. It is told when they are acknowledged, or
-        if ``on_disk``, once they are that, whatever the durability.
+        if ``on_disk``, once they are that, whatever the durability. Then nobody's wait is counted.
         """
         place = len(self._open.batch.groups[topic].payloads) - count
-        wanted = (topic, place, count, outlet, now_ms)
+        wanted = (topic, place, 0 if on_disk else count, outlet, now_ms)
         sent = self._in_flight.batch if self._in_flight else None
         if on_disk or not self._applies_first or not self._offsets.tell(wanted, sent):
             self._open.tell.append(wanted)

@@ -98,6 +98,16 @@ async def test_who_needs_the_disk_is_told_with_the_commit():
         assert outlet.offset == 0
 
 
+@pytest.mark.parametrize("durability", ["sync", "interval"])
+async def test_the_wait_for_a_message_is_counted_once(durability):
+    """Also if somebody else wants to know when it is on disk."""
+    async with Bench(durability=durability) as bench:
+        add(bench, b"t", b"a")
+        bench.pipeline.tell_offsets(b"t", 1, Outlet(b"a"), 5, on_disk=True)
+        await bench.pipeline.drain()
+        assert sum(bench.counters.publish_seconds.counts) == 1
+
+
 async def test_a_batch_that_fails_keeps_the_offsets_that_were_told():
     async with interval(1) as bench:
         bench.store.error = StorageFull("full", "Make room.")
