@@ -191,7 +191,14 @@ SAME: list[tuple[str | bytes, ...]] = [
 ]
 
 
-@pytest.mark.parametrize("commands", SAME, ids=lambda commands: " / ".join(map(str, commands))[:60])
+def named(value):
+    """A part of a test's name; text as it is, anything else as Python writes it."""
+    return value if isinstance(value, str) else repr(value)
+
+
+@pytest.mark.parametrize(
+    "commands", SAME, ids=lambda commands: " / ".join(map(named, commands))[:60]
+)
 def test_the_answer_is_that_of_redis(commands, ask_redis, ask_penstock):
     assert ask_penstock(*commands) == ask_redis(*commands)
 
@@ -256,7 +263,7 @@ DIFFERENT: list[tuple[str, tuple[str | bytes, ...], bytes]] = [
 
 
 @pytest.mark.parametrize(
-    ("reason", "commands", "answer"), DIFFERENT, ids=lambda value: str(value)[:40]
+    ("reason", "commands", "answer"), DIFFERENT, ids=lambda value: named(value)[:40]
 )
 def test_where_the_answer_is_another_there_is_a_reason(
     reason, commands, answer, ask_redis, ask_penstock
