@@ -13,7 +13,7 @@ import secrets
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -56,7 +56,8 @@ _topics_option = click.option(
     default="*",
     show_default=True,
     metavar="LIST",
-    help="Topics it may publish to: names, filters (+ and #) or a prefix and *, by commas.",
+    help="Topics it may publish to: names, filters (+ and #) or a prefix and *,"
+    " separated by commas.",
 )
 _expires_option = click.option(
     "--expires",
@@ -76,6 +77,9 @@ _secret_option = click.option(
     "--print-secret", is_flag=True, help="Print the secret key too; it is in the files anyway."
 )
 _key_argument = click.argument("key", metavar="ID|DEVICE")
+
+_ACTIVE: Final = "active"
+_REVOKED: Final = "revoked"
 
 
 @click.group(cls=Group, context_settings=CONTEXT)
@@ -261,27 +265,34 @@ def list_keys(as_json: bool, broker: Administration) -> None:
 def _table(found: list[dict[str, Any]]) -> str:
     if not found:
         return "no keys are registered; penstock keys new DEVICE makes one"
-    return columns([("ID", "DEVICE", "STATE", "EXPIRES", "TOPICS"), *map(_row, found)])
+    active = {key["id"] for key in found if key["state"] == _ACTIVE}
+    rows = [_row(key, is_followed=key["successor"] in active) for key in found]
+    return columns([("ID", "DEVICE", "STATE", "EXPIRES", "TOPICS"), *rows])
 
 
-def _row(key: dict[str, Any]) -> tuple[str, ...]:
-    state = f"{key['state']}, then {key['successor']}" if key["successor"] else key["state"]
+def _row(key: dict[str, Any], *, is_followed: bool) -> tuple[str, ...]:
+    state = f"{key['state']}, then {key['successor']}" if is_followed else key["state"]
     topics = printable(key["topics"], 400)
     return str(key["id"]), key["device"], state, moment(key["expires"]), topics
 
 
 @keys.command(context_settings=CONTEXT)
 @_key_argument
+@click.option("--all", "is_all", is_flag=True, help="Revoke every active key of DEVICE.")
 @json_option
 @administered
-def revoke(key: str, as_json: bool, broker: Administration) -> None:
+def revoke(key: str, *, is_all: bool, as_json: bool, broker: Administration) -> None:
     """Refuse what is signed with a key from now on.
 
-    It is named by its ID, or by the DEVICE if that has one key.
+    Name the key by its ID, or by its DEVICE if only one of the device's keys is active. With --all,
+    revoke every active key of DEVICE.
     """
-    key_id = _key_id(broker, key)
-    told = broker.post(f"/keys/{key_id}/revoke")
-    say(told, f"key {key_id} of {told['device']} is {told['state']}", as_json=as_json)
+    if is_all:
+        told = [_changed(broker, key_id, "revoke") for key_id in _active_ids(broker, key)]
+        say(told, "\n".join(map(_outcome, told)) or f"no key of {key} is active", as_json=as_json)
+    else:
+        changed = _changed(broker, _key_id(broker, key, _ACTIVE, "or revoke all: --all"), "revoke")
+        say(changed, _outcome(changed), as_json=as_json)
 
 
 @keys.command(context_settings=CONTEXT)
@@ -291,11 +302,19 @@ def revoke(key: str, as_json: bool, broker: Administration) -> None:
 def enable(key: str, as_json: bool, broker: Administration) -> None:
     """Put a revoked key back in force.
 
-    It is named by its ID, or by the DEVICE if that has one key.
+    Name the key by its ID, or by its DEVICE if only one of the device's keys is revoked.
     """
-    key_id = _key_id(broker, key)
-    told = broker.post(f"/keys/{key_id}/enable")
-    say(told, f"key {key_id} of {told['device']} is {told['state']}", as_json=as_json)
+    changed = _changed(broker, _key_id(broker, key, _REVOKED), "enable")
+    say(changed, _outcome(changed), as_json=as_json)
+
+
+def _changed(broker: Administration, key_id: int, change: str) -> dict[str, Any]:
+    told: dict[str, Any] = broker.post(f"/keys/{key_id}/{change}")
+    return told
+
+
+def _outcome(key: dict[str, Any]) -> str:
+    return f"key {key['id']} of {key['device']} is {key['state']}"
 
 
 @keys.command(context_settings=CONTEXT)
@@ -327,11 +346,11 @@ def rotate(
 ) -> None:
     """Give a device a new key.
 
-    It is the DEVICE, if that has one key, or the device of key ID. The old key stays valid for a
-    while, and its files are set aside as DEVICE.ID_keys.h and DEVICE.ID.key.json. Writes the files
-    that `penstock keys new` writes, unless --public-key is given.
+    Name the device, or the id of the key to replace. The old key stays valid for a while, and its
+    files are set aside as DEVICE.ID_keys.h and DEVICE.ID.key.json. Writes the files that `penstock
+    keys new` writes, unless --public-key is given.
     """
-    key_id = _key_id(broker, key)
+    key_id = _latest_id(broker, key)
     path = f"/keys/{key_id}/rotate"
     if public_key is not None:
         outcome = broker.post(path, public_key=public_key, overlap_s=overlap)
@@ -356,18 +375,56 @@ def _succession(new_key: dict[str, Any], previous: dict[str, Any]) -> str:
     )
 
 
-def _key_id(broker: Administration, key: str) -> int:
-    """The id that was given, or that of the one key of a device which is not replaced yet."""
-    if key.isascii() and key.isdecimal():
+def _keys_of(broker: Administration, device: str) -> list[dict[str, Any]]:
+    found = [known for known in broker.get("/keys")["keys"] if known["device"] == device]
+    if not found:
+        raise PenstockError(f"device {device} has no key", "penstock keys list shows all keys")
+    return found
+
+
+def _key_id(broker: Administration, key: str, state: str, alternative: str = "") -> int:
+    """The id that was given, or that of the only key of a device in a state.
+
+    A device whose one key is in another state means that key: the broker says what is to be said.
+    """
+    if _is_id(key):
         return int(key)
-    found = [known for known in broker.get("/keys")["keys"] if known["device"] == key]
-    latest = [known["id"] for known in found if not known["successor"]]
-    if len(latest) == 1:
-        return int(latest[0])
-    if not latest:
-        raise PenstockError(f"no key is of the device {key}", "penstock keys list shows all keys")
-    ids = ", ".join(map(str, latest))
-    raise PenstockError(f"{key} has several keys: {ids}", "say which one by its id")
+    found = _keys_of(broker, key)
+    return _only(key, [known for known in found if known["state"] == state] or found, alternative)
+
+
+def _only(device: str, found: list[dict[str, Any]], alternative: str = "") -> int:
+    if len(found) == 1:
+        return int(found[0]["id"])
+    ids = ", ".join(f"{known['id']} ({known['state']})" for known in found)
+    advice = ", ".join(filter(None, ["name one by its id", alternative]))
+    raise PenstockError(f"{device} has several keys: {ids}", advice)
+
+
+def _is_id(key: str) -> bool:
+    return key.isascii() and key.isdecimal()
+
+
+def _active_ids(broker: Administration, device: str) -> list[int]:
+    """The ids of all keys that a device can sign with."""
+    if _is_id(device):
+        raise click.UsageError("--all needs a DEVICE, not an ID")
+    return [known["id"] for known in _keys_of(broker, device) if known["state"] == _ACTIVE]
+
+
+def _latest_id(broker: Administration, key: str) -> int:
+    """The id that was given, or that of a device's one active key that has not been replaced."""
+    if _is_id(key):
+        return int(key)
+    found = _keys_of(broker, key)
+    latest = [known for known in found if not known["successor"]]
+    if active := [known for known in latest if known["state"] == _ACTIVE]:
+        return _only(key, active)
+    ids = ", ".join(f"{known['id']} ({known['state']})" for known in latest)
+    raise PenstockError(
+        f"the latest key of {key} is not active: {ids}",
+        f"penstock keys new {key} --out DIR makes a new one, in a directory without its old files",
+    )
 
 
 def _device_of(broker: Administration, key_id: int) -> str:

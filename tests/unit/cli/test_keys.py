@@ -392,9 +392,45 @@ def test_a_key_may_be_named_by_its_device_if_that_has_one(served):
     assert served.run("rotate", "pump").exit_code == 0, "the key that has no successor is meant"
     assert served.key(3) is not None
     served.run("add", "pump", "--public-key", PUBLIC_KEY)
+    result = served.run("rotate", "pump")
+    assert (result.exit_code, "3 (active), 4 (active)" in result.stderr) == (1, True)
+    assert "device valve has no key" in served.run("revoke", "valve").stderr
+
+
+def test_revoking_a_device_with_several_active_keys_is_refused_and_names_them(served):
+    served.run("new", "pump")
+    served.run("rotate", "pump")
     result = served.run("revoke", "pump")
-    assert (result.exit_code, "pump has several keys: 3, 4" in result.stderr) == (1, True)
-    assert "no key is of the device valve" in served.run("revoke", "valve").stderr
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "pump has several keys: 1 (active), 2 (active)" in result.stderr
+    assert "--all" in result.stderr
+    assert not served.key(1).revoked_ms
+    assert not served.key(2).revoked_ms
+    assert served.run("revoke", "2").exit_code == 0
+    assert served.run("revoke", "pump").stdout == "key 1 of pump is revoked\n"
+
+
+def test_all_active_keys_of_a_device_can_be_revoked_at_once(served):
+    served.run("new", "pump")
+    served.run("rotate", "pump")
+    result = served.run("revoke", "pump", "--all")
+    assert result.stdout == "key 1 of pump is revoked\nkey 2 of pump is revoked\n"
+    assert served.key(1).revoked_ms
+    assert served.key(2).revoked_ms
+    assert served.run("revoke", "pump", "--all").stdout == "no key of pump is active\n"
+    assert "needs a DEVICE" in served.run("revoke", "2", "--all").stderr
+
+
+def test_a_revoked_successor_is_not_announced_and_rotation_says_what_works(served):
+    served.run("new", "pump")
+    served.run("rotate", "pump")
+    served.run("revoke", "2")
+    assert "then 2" not in served.run("list").stdout
+    result = served.run("rotate", "pump")
+    assert (result.exit_code, "pump is not active: 2 (revoked)" in result.stderr) == (1, True)
+    assert "penstock keys new pump --out DIR" in result.stderr
+    (served.directory / "DIR").mkdir()
+    assert served.run("new", "pump", "--out", "DIR").exit_code == 0
 
 
 def test_rotation_to_a_pair_made_elsewhere_writes_nothing(served):
