@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from penstock.admin import cluster, dead_letters, groups, keys, metrics, overview, queues, topics
-from penstock.admin.exchange import Misdirected, Refusal, number
+from penstock.admin.exchange import JsonLine, Misdirected, Refusal, check_parameters, number
 from penstock.admin.survey import SERIES_DEFAULT, SERIES_MAX
 
 if TYPE_CHECKING:
@@ -59,15 +59,16 @@ def create_app(
         return PlainTextResponse(_index_line(view.version, request.scope.get("server")))
 
     async def health(_request: "Request") -> Response:
-        return JSONResponse({"status": "ok"}, headers=NO_STORE)
+        return JsonLine({"status": "ok"}, headers=NO_STORE)
 
     async def ready(_request: "Request") -> Response:
         is_ready, why_not = view.ready()
         if is_ready:
-            return JSONResponse({"status": "ready"}, headers=NO_STORE)
-        return JSONResponse({"status": "not ready", "reason": why_not}, 503, headers=NO_STORE)
+            return JsonLine({"status": "ready"}, headers=NO_STORE)
+        return JsonLine({"status": "not ready", "reason": why_not}, 503, headers=NO_STORE)
 
     async def metrics_page(request: "Request") -> Response:
+        check_parameters(request, ("topics", "groups"))
         text = await metrics.render_off_loop(
             view,
             surveying,
@@ -116,4 +117,4 @@ async def _refusal(_request: "Request", refused: Exception) -> Response:
     advice = {"advice": refused.advice} if isinstance(refused, Refusal) else {}
     leader = {"leader_addr": refused.leader_addr} if isinstance(refused, Misdirected) else {}
     content = {"error": refused.detail, **advice, **leader}
-    return JSONResponse(content, refused.status_code, headers=refused.headers)
+    return JsonLine(content, refused.status_code, headers=refused.headers)

@@ -29,6 +29,9 @@ __all__ = ["document", "routes"]
 _NodeId = Annotated[int, Meta(ge=1, le=NODE_ID_MAX)]
 _Address = Annotated[str, Meta(max_length=300)]
 
+_DIGESTS = ("index", "log_first")
+"""Parameters of the page of digests."""
+
 INDEX_MAX = (1 << 63) - 1
 
 _log = get_logger("cluster")
@@ -59,10 +62,10 @@ def routes(book: "ClusterBook", token: str) -> list[Route]:
     pages = _Pages(book)
     return [
         administrators_page("/cluster", "GET", token, pages.show),
-        administrators_page("/cluster/digests", "GET", token, pages.digests),
+        administrators_page("/cluster/digests", "GET", token, pages.digests, _DIGESTS),
         administrators_page("/cluster/init", "POST", token, pages.init),
         administrators_page("/cluster/members", "POST", token, pages.add),
-        administrators_page("/cluster/members", "DELETE", token, pages.remove),
+        administrators_page("/cluster/members", "DELETE", token, pages.remove, ("id",)),
         administrators_page("/cluster/transfer", "POST", token, pages.transfer),
     ]
 

@@ -55,6 +55,9 @@ PREVIEW_BYTES = 1 * KIB
 REDRIVEN_MAX = 10_000
 """Letters sent back by one request: a matter of a second."""
 
+_LETTERS = ("topic", "group", "offset", "limit")
+"""Parameters of the page of one group's letters."""
+
 _HEADER_PREFIX = b"dlq-"
 
 _log = get_logger("queues")
@@ -72,9 +75,9 @@ def routes(book: "QueueBook", token: str) -> list[Route]:
     """The pages of one broker; ``token`` is the administrators', empty if there is none."""
     pages = _Pages(book)
     return [
-        reading_page("/dlq", token, book, pages.show_all),
-        administrators_page("/dlq", "DELETE", token, pages.drop),
-        reading_page("/dlq/letters", token, book, pages.show_letters),
+        reading_page("/dlq", token, book, pages.show_all, ("after", "limit")),
+        administrators_page("/dlq", "DELETE", token, pages.drop, ("topic", "group")),
+        reading_page("/dlq/letters", token, book, pages.show_letters, _LETTERS),
         administrators_page("/dlq/redrive", "POST", token, pages.redrive),
     ]
 

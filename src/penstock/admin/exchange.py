@@ -30,7 +30,7 @@ from penstock.limits import KIB
 from penstock.obs.log import ThrottledLogger, get_logger, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from starlette.requests import Request
 
@@ -45,6 +45,7 @@ __all__ = [
     "check_current",
     "check_host",
     "check_no_web_page",
+    "check_parameters",
     "in_turns",
     "kept",
     "number",
@@ -100,19 +101,31 @@ class Misdirected(Refusal):
 
 
 def administrators_page(
-    path: str, method: str, token: str, answer: "Callable[[Request], Awaitable[Any]]"
+    path: str,
+    method: str,
+    token: str,
+    answer: "Callable[[Request], Awaitable[Any]]",
+    parameters: "Sequence[str]" = (),
 ) -> Route:
-    """Make a page for administrators, who present ``token``; its answer is JSON."""
+    """Make a page for administrators, who present ``token``; its answer is JSON.
+
+    ``parameters`` are those that the query may have.
+    """
 
     async def endpoint(request: "Request") -> Response:
         check_administrator(request, token)
+        check_parameters(request, parameters)
         return JsonLine(await answer(request), headers={"cache-control": "no-store"})
 
     return Route(path, endpoint, methods=[method])
 
 
 def reading_page(
-    path: str, token: str, book: "Confirmed", answer: "Callable[[Request], Awaitable[Any]]"
+    path: str,
+    token: str,
+    book: "Confirmed",
+    answer: "Callable[[Request], Awaitable[Any]]",
+    parameters: "Sequence[str]" = (),
 ) -> Route:
     """Make a page that shows administrators what the cluster has agreed upon."""
 
@@ -120,7 +133,7 @@ def reading_page(
         await check_current(request, book)
         return await answer(request)
 
-    return administrators_page(path, "GET", token, current)
+    return administrators_page(path, "GET", token, current, (*parameters, "stale"))
 
 
 async def check_current(request: "Request", book: "Confirmed") -> None:
@@ -214,6 +227,17 @@ def _is_loopback(request: "Request") -> bool:
 
 
 # ── what may be sent ──────────────────────────────────────────────────────────────────────────
+
+
+def check_parameters(request: "Request", known: "Sequence[str]") -> None:
+    """Refuse a query with parameters that the page does not have.
+
+    To ignore a misspelt ``offset`` would answer a question that nobody asked.
+    """
+    unknown = [name for name in request.query_params if name not in known]
+    if unknown:
+        advice = f"this page takes {', '.join(known)}" if known else "this page takes no parameters"
+        raise Refusal(400, f"unknown parameter {printable(unknown[0])}", advice)
 
 
 def number(request: "Request", name: str, default: int, maximum: int) -> int:

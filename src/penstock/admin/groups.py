@@ -48,6 +48,9 @@ _Place = Annotated[int, Meta(ge=0, le=2**63 - 1)] | str
 _Times = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 """How often; no more than the queue protocol has bits for."""
 
+_LISTING = ("topic", "group", "after_topic", "after_group", "limit")
+"""Parameters of the list."""
+
 _log = get_logger("queues")
 
 
@@ -69,9 +72,9 @@ def routes(book: "QueueBook", token: str) -> list[Route]:
     """The pages of one broker; ``token`` is the administrators', empty if there is none."""
     pages = _Pages(book)
     return [
-        reading_page("/groups", token, book, pages.show_all),
+        reading_page("/groups", token, book, pages.show_all, _LISTING),
         administrators_page("/groups", "PUT", token, pages.put),
-        administrators_page("/groups", "DELETE", token, pages.delete),
+        administrators_page("/groups", "DELETE", token, pages.delete, ("topic", "group")),
     ]
 
 

@@ -45,7 +45,7 @@ def routes(view: "View", token: str) -> list[Route]:
 
     return [
         Route("/status", status),
-        administrators_page("/clients", "GET", token, clients),
+        administrators_page("/clients", "GET", token, clients, ("prefix", "away", "limit")),
     ]
 
 

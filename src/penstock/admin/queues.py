@@ -76,7 +76,7 @@ def routes(book: "QueueBook", token: str) -> list[Route]:
     """The pages of one broker; ``token`` is the administrators', empty if there is none."""
     pages = _Pages(book)
     return [
-        reading_page("/queues", token, book, pages.show_all),
+        reading_page("/queues", token, book, pages.show_all, ("prefix", "after", "limit")),
         reading_page("/queues/{topic:path}", token, book, pages.show),
         administrators_page("/queues/{topic:path}", "PUT", token, pages.configure),
         administrators_page("/queues/{topic:path}", "DELETE", token, pages.delete),

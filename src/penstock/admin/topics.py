@@ -14,9 +14,9 @@ A request must name an address, ``localhost`` or a configured name as its host;
 
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from penstock.admin.exchange import (
@@ -25,6 +25,7 @@ from penstock.admin.exchange import (
     check_current,
     check_host,
     check_no_web_page,
+    check_parameters,
     flag,
     kept,
     number,
@@ -33,7 +34,9 @@ from penstock.admin.exchange import (
     time_of,
 )
 from penstock.limits import MIB
+from penstock.model.topic import has_wildcard
 from penstock.obs.reasons import DisconnectReason
+from penstock.wire.resp.names import topic_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
     from penstock.admin.view import TopicBook, View
     from penstock.model.message import Extras, Message
     from penstock.store.store import Store, TopicInfo
+
+    _Read = Callable[[Request, Store], dict[str, Any]]
 
 __all__ = ["routes"]
 
@@ -62,9 +67,10 @@ _ADVICE = "publish to another topic; one that demands signatures takes them by M
 def routes(view: "View", book: "TopicBook | None" = None) -> list[Route]:
     """The two pages, and with a ``book`` the way to publish."""
 
-    def page(path: str, read: "Callable[[Request, Store], dict[str, Any]]") -> Route:
+    def page(path: str, read: "_Read", *parameters: str) -> Route:
         async def answer(request: "Request") -> "Response":
             check_host(request)
+            check_parameters(request, (*parameters, "stale"))
             await check_current(request, view)
             return JsonLine(await run_in_threadpool(read, request, view.store))
 
@@ -73,10 +79,14 @@ def routes(view: "View", book: "TopicBook | None" = None) -> list[Route]:
     async def publish(request: "Request") -> "Response":
         check_host(request)
         check_no_web_page(request)
+        check_parameters(request, ("retain",))
         assert book is not None
         return JsonLine(await _publish(request, book, view.store))
 
-    pages = [page("/topics", _topics), page("/topics/{topic:path}", _messages)]
+    pages = [
+        page("/topics", _topics, "prefix", "limit"),
+        page("/topics/{topic:path}", _messages, "offset", "limit"),
+    ]
     if book is not None:
         pages.append(Route("/topics/{topic:path}", publish, methods=["POST"]))
     return pages
@@ -87,8 +97,7 @@ async def _publish(request: "Request", book: "TopicBook", store: "Store") -> dic
     name: str = request.path_params["topic"]
     topic = name.encode()
     if refusal := book.refusal(topic):
-        reason, text = refusal
-        raise Refusal(400 if reason is DisconnectReason.TOPIC_INVALID else 403, text, _ADVICE)
+        raise _refused(topic, *refusal)
     payload = await _payload(request, book.payload_bytes_max)
     offset = await kept(book.publish(topic, payload, retain=flag(request, "retain")))
     found = await run_in_threadpool(store.read_topic, topic, offset, 1, BYTES_MAX)
@@ -97,6 +106,27 @@ async def _publish(request: "Request", book: "TopicBook", store: "Store") -> dic
         return {"topic": name, "offset": offset, "sequence": None, "time": None}
     time = time_of(stored.time_ms)
     return {"topic": name, "offset": offset, "sequence": stored.sequence, "time": time}
+
+
+def _refused(topic: bytes, reason: DisconnectReason, text: str) -> Refusal:
+    """The answer to a message that may not be published to a topic, with what would help."""
+    if not topic:
+        return Refusal(400, "no topic is named", "add it to the path, as in POST /topics/plant/a")
+    if reason is DisconnectReason.TOPIC_INVALID:
+        advice = _escaped(topic) or "publish to another topic"
+        return Refusal(400, text, advice)
+    return Refusal(403, text, _ADVICE)
+
+
+def _escaped(name: bytes) -> str:
+    """Tell where a name with wildcards is, if it is one of Redis; empty for other names."""
+    if not has_wildcard(name):
+        return ""
+    topic = topic_of(name).decode()
+    return (
+        f"a topic has no # or +; the Redis name {name.decode()} is the topic {topic},"
+        f" in a URL /topics/{quote(topic)}"
+    )
 
 
 async def _payload(request: "Request", bytes_max: int) -> bytes:
@@ -118,7 +148,8 @@ def _messages(request: "Request", store: "Store") -> dict[str, Any]:
     name: str = request.path_params["topic"]
     info = store.topic(name.encode())
     if info is None:
-        raise HTTPException(404, f"nothing was ever journaled for the topic {name!r}")
+        advice = _escaped(name.encode()) or "GET /topics lists the topics that there are"
+        raise Refusal(404, f"nothing is journaled for the topic {name!r}", advice)
     limit = number(request, "limit", MESSAGES_DEFAULT, MESSAGES_MAX)
     last = max(info.first_offset, info.next_offset - limit)
     offset = number(request, "offset", last, 2**63)

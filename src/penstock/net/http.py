@@ -242,7 +242,7 @@ def _body_bytes_announced(scope: Scope) -> float:
 
 
 async def _send_too_large(send: Send) -> None:
-    body = b'{"error":"Request body too large"}'
+    body = b'{"error":"Request body too large"}\n'
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),

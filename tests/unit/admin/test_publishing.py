@@ -78,6 +78,21 @@ def test_what_no_door_admits_is_refused_here_too(broker, path, status, error):
     assert document["advice"]
 
 
+@pytest.mark.parametrize(
+    ("path", "error", "advice"),
+    [
+        ("/topics/", "no topic is named", "POST /topics/plant/a"),
+        ("/topics/user%2342", "wildcard in a topic name", "the topic user%2342"),
+        ("/topics/x?retian=true", "unknown parameter retian", "this page takes retain"),
+    ],
+)
+def test_advice_fits_what_is_wrong(broker, path, error, advice):
+    status, document = post(broker, path)
+    assert status == 400
+    assert error in document["error"]
+    assert advice in document["advice"]
+
+
 def test_a_web_page_cannot_publish_through_a_browser(broker):
     status, document = post(broker, "/topics/x", origin="http://evil.example")
     assert (status, document["error"]) == (403, "requests of web pages are not taken")

@@ -89,6 +89,41 @@ def test_a_bad_number_is_refused_by_name(broker, query):
     assert query.split("=")[0] in document["error"]
 
 
+@pytest.mark.parametrize(
+    ("path", "known"),
+    [
+        ("/topics/plant/raw", "offset, limit, stale"),
+        ("/topics", "prefix, limit, stale"),
+        ("/metrics", "topics, groups"),
+        ("/clients", "prefix, away, limit"),
+        ("/queues", "prefix, after, limit, stale"),
+        ("/groups", "topic, group, after_topic, after_group, limit, stale"),
+        ("/dlq", "after, limit, stale"),
+        ("/dlq/letters", "topic, group, offset, limit, stale"),
+        ("/keys", "stale"),
+        ("/cluster/digests", "index, log_first"),
+    ],
+)
+def test_an_unknown_parameter_is_refused_with_those_that_the_page_has(broker, path, known):
+    status, document = get(broker, f"{path}?from=3")
+    assert (status, document["error"]) == (400, "unknown parameter from")
+    assert document["advice"] == f"this page takes {known}"
+
+
+def test_a_name_of_redis_that_no_topic_has_is_hinted_at_by_its_topic(broker):
+    status, document = get(broker, "/topics/user%2342")
+    assert (status, document["error"]) == (404, "nothing is journaled for the topic 'user#42'")
+    assert "the topic user%2342, in a URL /topics/user%252342" in document["advice"]
+
+
+@pytest.mark.parametrize("path", ["/topics/no/such", "/no-such-page", "/health", "/topics"])
+def test_every_answer_ends_with_a_newline(broker, path):
+    connection = http.client.HTTPConnection(broker.host, broker.port, timeout=20)
+    connection.request("GET", path)
+    assert connection.getresponse().read().endswith(b"}\n")
+    connection.close()
+
+
 def test_a_web_page_that_renamed_itself_to_us_learns_nothing(broker):
     assert get(broker, "/topics", host="evil.example")[0] == 403
     assert get(broker, "/topics/plant/raw", host="evil.example:80")[0] == 403
