@@ -16,6 +16,7 @@ import click
 import msgspec
 
 from penstock.cli.connection import connection_options
+from penstock.client.dial import unreachable
 from penstock.config.address import Address, parse_listen
 from penstock.config.units import without_unit
 from penstock.errors import PenstockError, Refused
@@ -163,6 +164,8 @@ class Administration:
             connection.request(method, path, body, self._headers)
             response = connection.getresponse()
             return response.status, response.read()
+        except ConnectionRefusedError as error:
+            raise unreachable(error, self.server.host, self.server.port, self._timeout_s) from error
         except (OSError, http.client.IncompleteRead) as error:
             raise PenstockError(
                 f"no broker answers at {self.server}: {error or type(error).__name__}",

@@ -4,17 +4,33 @@
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from penstock.client import connect
+from penstock.client.dial import dial
 from penstock.client.session import name_fault
+from penstock.config.address import Address
 
-__all__ = ["CONTEXT", "checked_filters", "checked_topic", "client_id_option", "connection_options"]
+if TYPE_CHECKING:
+    from penstock.client import QueueClient
+
+__all__ = [
+    "CONTEXT",
+    "checked_filters",
+    "checked_topic",
+    "client_id_option",
+    "connection_options",
+    "queue_client",
+]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 CONTEXT = {"help_option_names": ["--help"]}
+
+DIAL_S: Final = 10.0
+"""How long to wait for a connection."""
 
 
 def connection_options(command: _Command) -> _Command:
@@ -26,6 +42,16 @@ def connection_options(command: _Command) -> _Command:
         "-h", "--host", default="127.0.0.1", show_default=True, help="Where the broker is."
     )
     return host(port(command))
+
+
+def queue_client(server: Address, *, stale_reads: bool = False) -> "QueueClient":
+    """Connect by the queue protocol; fail at once if nothing listens there.
+
+    The client itself keeps trying for as long as a call may take, which suits programs. Somebody at
+    a terminal has most likely not started the broker, or named another port.
+    """
+    dial(server.host, server.port, DIAL_S).close()
+    return connect([str(server)], stale_reads=stale_reads)
 
 
 def client_id_option(text: str) -> Callable[[_Command], _Command]:

@@ -61,7 +61,7 @@ def place_options(command: _Command) -> _Command:
         "--since",
         callback=duration,
         metavar="TIME",
-        help="Begin with what was published so long ago, as in 5m, 12h or 7d.",
+        help="Begin with messages published within the last TIME, as in 5m, 12h or 7d.",
     )
     begin = click.option(
         "--from",

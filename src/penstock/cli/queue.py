@@ -27,10 +27,9 @@ from penstock.cli.administration import (
     yes_option,
 )
 from penstock.cli.columns import columns
-from penstock.cli.connection import CONTEXT
+from penstock.cli.connection import CONTEXT, queue_client
 from penstock.cli.lazy import Group
 from penstock.cli.lines import READ_BYTES, in_lines
-from penstock.client import connect
 from penstock.config.units import with_unit, without_unit
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
@@ -311,7 +310,7 @@ def _push(
     settings: dict[str, Any],
 ) -> list[int]:
     offsets: list[int] = []
-    with connect([str(broker.server)]) as client:
+    with queue_client(broker.server) as client:
         for batch in filter(None, batches):
             results = client.produce_many(topic, batch, **settings)
             offsets += [result.offset for result in results if result.offset is not None]
@@ -343,7 +342,7 @@ def peek(
 
     They stay what they are to those who work on it.
     """
-    with connect([str(broker.server)], stale_reads=broker.is_stale_fine) as client:
+    with queue_client(broker.server, stale_reads=broker.is_stale_fine) as client:
         found = client.topic(topic)
         if found is None:
             raise PenstockError(f"there is no topic {topic!r}", "penstock queue list shows topics")

@@ -8,11 +8,15 @@ import msgspec
 
 from penstock.cli.administration import json_option, say, stale_flag
 from penstock.cli.columns import columns
-from penstock.cli.connection import CONTEXT, checked_filters, connection_options
+from penstock.cli.connection import (
+    CONTEXT,
+    checked_filters,
+    connection_options,
+    queue_client,
+)
 from penstock.cli.interrupts import discard_output
 from penstock.cli.journal import Journal, Place, place_options
 from penstock.cli.message_lines import record_json, record_text
-from penstock.client import connect
 from penstock.config.address import Address
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
@@ -49,11 +53,11 @@ def read(
     Nothing is taken from anybody. `penstock sub --from` goes on with what comes.
     """
     if sum(option is not None for option in (begin, since, last)) > 1:
-        raise click.UsageError("--from, --since and --last: which of them is the beginning?")
+        raise click.UsageError("give only one of --from, --since and --last")
     show = record_json if as_json else record_text
     is_empty = True
     try:
-        with connect([str(Address(host, port))], stale_reads=is_stale_fine) as client:
+        with queue_client(Address(host, port), stale_reads=is_stale_fine) as client:
             held = Journal(client, filters, Place(begin or 0, since, last)).held()
             for record in islice(held, count):
                 is_empty = False
@@ -73,7 +77,7 @@ def read(
 @stale_flag
 def topics(prefix: str, *, host: str, port: int, as_json: bool, is_stale_fine: bool) -> None:
     """List topics whose names begin with PREFIX, all unless given: messages, bytes, offsets."""
-    with connect([str(Address(host, port))], stale_reads=is_stale_fine) as client:
+    with queue_client(Address(host, port), stale_reads=is_stale_fine) as client:
         found = client.topics(prefix)
     say(list(map(msgspec.structs.asdict, found)), _table(found), as_json=as_json)
 

@@ -20,9 +20,8 @@ from penstock.cli.administration import (
     yes_option,
 )
 from penstock.cli.columns import columns
-from penstock.cli.connection import CONTEXT
+from penstock.cli.connection import CONTEXT, queue_client
 from penstock.cli.lazy import Group
-from penstock.client import connect
 from penstock.client.queue.values import Sink
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
@@ -45,7 +44,7 @@ def sinks(context: click.Context, *, as_json: bool, broker: Administration) -> N
     """
     context.obj = broker
     if context.invoked_subcommand is None:
-        with connect([str(broker.server)]) as client:
+        with queue_client(broker.server) as client:
             found = client.sinks()
         say([_document(sink) for sink in found], _table(found), as_json=as_json)
 
@@ -91,7 +90,7 @@ def forget(broker: Administration, name: str, *, is_sure: bool) -> None:
     Messages that it has published stay. A writer that repeats an epoch under this name publishes
     it a second time.
     """
-    with connect([str(broker.server)]) as client:
+    with queue_client(broker.server) as client:
         found = client.sinks(name)
         if not found:
             raise PenstockError(f"there is no sink {name!r}", "penstock spark sinks lists them")

@@ -32,7 +32,13 @@ from typing import Final, TypeAlias
 
 import click
 
-from penstock.cli.connection import CONTEXT, checked_filters, client_id_option, connection_options
+from penstock.cli.connection import (
+    CONTEXT,
+    checked_filters,
+    client_id_option,
+    connection_options,
+    queue_client,
+)
 from penstock.cli.interrupts import discard_output, signals_as_input, watchable
 from penstock.cli.journal import Journal, Place, place_options
 from penstock.cli.message_lines import delivery_json, delivery_text, record_json, record_text
@@ -100,7 +106,9 @@ _Show: TypeAlias = Callable[[Delivery], bytes]
     metavar="SECONDS",
     help="Stop after SECONDS; exit status 1 if COUNT was not reached.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Print topics too: always done.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Accepted for compatibility; topics are always printed."
+)
 @click.option("--quiet", is_flag=True, help="Do not say when the subscription is in place.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object per message.")
 def sub(
@@ -272,9 +280,9 @@ def _check_place(
     filters: tuple[str, ...], client_id: str, begin: int | None, since: float | None
 ) -> None:
     if begin is not None and since is not None:
-        raise click.UsageError("--from and --since: which of them is the beginning?")
+        raise click.UsageError("give either --from or --since, not both")
     if client_id:
-        raise click.UsageError("-c is for what arrives; --from and --since read the journal")
+        raise click.UsageError("-c cannot be combined with --from or --since")
     if any(each.startswith("$share/") for each in filters):
         raise click.UsageError("a shared subscription has no history; penstock queue and groups")
 
@@ -284,24 +292,39 @@ def _follow(
 ) -> None:
     """Print what there is, then what comes, until there is enough."""
     show = record_json if as_json else record_text
-    with connect([str(server)]) as client, _signals_as_interrupts():
+    with queue_client(server) as client, _signals_as_interrupts():
+        absence = _Absence(output)
+        client.when_lost(absence.begin)
         journal = Journal(client, filters, place)
         output.note(f"reading {', '.join(filters)}")
         records = journal.held()
-        is_away = False
         while not output.is_done and monotonic() < output.deadline:
             try:
                 for record in records:
                     output.write([show(record)])
                     if output.is_done or monotonic() >= output.deadline:
                         return
-                is_away = False
+                absence.end()
                 records = journal.news(min(LOOK_S, max(0.0, output.deadline - monotonic())))
             except _AWAY as error:
-                if not is_away:
-                    output.note(f"{error.message}; waiting for it")
-                is_away = True
+                absence.begin(error)
                 records = journal.held()
+
+
+class _Absence:
+    """Says once that the broker is away, as soon as the client's thread notices."""
+
+    def __init__(self, output: _Output) -> None:
+        self._output = output
+        self._is_said = False
+
+    def begin(self, error: ClientError) -> None:
+        if isinstance(error, _AWAY) and not self._is_said:
+            self._is_said = True
+            self._output.note(f"{error.message}; waiting for it")
+
+    def end(self) -> None:
+        self._is_said = False
 
 
 @contextmanager

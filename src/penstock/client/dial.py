@@ -23,7 +23,7 @@ def unreachable(error: OSError, host: str, port: int, timeout_s: float) -> Clien
     match error:
         case ConnectionRefusedError():
             return UnreachableError(
-                f"nothing is listening on {address}", "start one with `penstock serve`"
+                f"no broker is listening on {address}", "start one with `penstock serve`"
             )
         case TimeoutError():
             return ReplyTimeoutError(

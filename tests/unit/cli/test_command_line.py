@@ -1,6 +1,7 @@
 """The command itself: lazy subcommands, exit codes, and what the user sees of an error."""
 
 import os
+import socket
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock import __version__, cli
+from penstock.client.queue import link
 from penstock.errors import StorageLocked
 
 
@@ -139,3 +141,30 @@ def test_help_lists_all_commands_and_imports_none():
     ).stdout
     assert all(f"\n  {name} " in output for name in cli.COMMANDS)
     assert output.endswith("['penstock', 'penstock.cli', 'penstock.cli.lazy', 'penstock.errors']\n")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["topics"],
+        ["read", "t"],
+        ["sub", "t", "--from", "earliest"],
+        ["queue", "push", "t", "x"],
+        ["queue", "list"],
+        ["status"],
+    ],
+    ids=" ".join,
+)
+def test_an_absent_broker_is_said_at_once_and_by_every_command_alike(monkeypatch, command):
+    def tried_again(_pause_s):
+        raise AssertionError("the user is kept waiting")
+
+    monkeypatch.setattr(link, "sleep", tried_again)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    result = CliRunner().invoke(cli.penstock, [*command, "-p", str(port)])
+    assert (result.exit_code, result.stdout) == (1, "")
+    line = (
+        f"penstock: no broker is listening on 127.0.0.1:{port}; start one with `penstock serve`\n"
+    )
+    assert result.stderr == line

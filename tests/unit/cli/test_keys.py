@@ -478,7 +478,7 @@ def test_absent_broker_is_said_with_what_to_do(served):
         where = f"127.0.0.1:{closed.getsockname()[1]}"
         result = served.run("list", "--server", where)
     assert result.exit_code == 1
-    assert f"no broker answers at {where}" in result.stderr
+    assert f"no broker is listening on {where}" in result.stderr
     assert "penstock serve" in result.stderr
 
 

@@ -84,7 +84,7 @@ def play(request):
 
 def test_nothing_listens(play):
     port = unused_port()
-    with pytest.raises(UnreachableError, match=f"nothing is listening on 127.0.0.1:{port}"):
+    with pytest.raises(UnreachableError, match=f"no broker is listening on 127.0.0.1:{port}"):
         play("Publisher", (), {"port": port}, lambda made: None)
 
 

@@ -211,7 +211,7 @@ def test_nothing_listens():
     with pytest.raises(UnreachableError) as caught:
         connect("127.0.0.1", port)
     assert str(caught.value) == (
-        f"nothing is listening on 127.0.0.1:{port}; start one with `penstock serve`"
+        f"no broker is listening on 127.0.0.1:{port}; start one with `penstock serve`"
     )
 
 

@@ -17,8 +17,8 @@ The above exception was the direct cause of the following exception:
 Traceback (most recent call last):
   File "dial.py", line 15, in dial
     raise unreachable(error, host, port, timeout_s) from error
-penstock.client.errors.UnreachableError: nothing is listening on 127.0.0.1:1; start one with \
-`penstock serve`
+penstock.client.errors.UnreachableError: no broker is listening on 127.0.0.1:1; start one \
+with `penstock serve`
   or say where it is
  SQLSTATE: 38000
 === Streaming Query ===
@@ -34,7 +34,7 @@ OF_A_TASK = """\
 
 def test_what_python_raised_is_what_is_said():
     assert cause(PySparkException(OF_THE_SOURCE)) == (
-        "nothing is listening on 127.0.0.1:1; start one with `penstock serve`\n  or say where it is"
+        "no broker is listening on 127.0.0.1:1; start one with `penstock serve`\n  or say where it is"
     )
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
+from penstock.client.errors import ClientError
 from penstock.client.handlers import check_blocking_handler, check_callback
 from penstock.client.queue import plans, requests, staging
 from penstock.client.queue.columns import Record, Slice
@@ -77,6 +78,13 @@ class QueueClient:
         """Connect; ``connect`` has done so."""
         self._link.open()
         return self
+
+    def when_lost(self, tell: Callable[[ClientError], object]) -> None:
+        """Have ``tell`` called, by a thread of ours, when the connection is lost.
+
+        And again for each attempt in vain to make a new one. Calls go on waiting meanwhile.
+        """
+        self._link.when_lost = tell
 
     def close(self) -> None:
         """Hang up; subscriptions have connections of their own, and go on."""

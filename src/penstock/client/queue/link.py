@@ -17,7 +17,7 @@ import threading
 from contextlib import suppress
 from random import random
 from time import monotonic, sleep
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.client.dial import dial
 from penstock.client.edge.course import LINGER_S, READ_BYTES
@@ -32,6 +32,9 @@ from penstock.client.queue.lines import (
 from penstock.client.queue.plans import Begin, Pause, Plan
 from penstock.client.queue.route import Route
 from penstock.client.queue.session import Call, Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["Link"]
 
@@ -50,6 +53,8 @@ class Link:
         self._socket: socket.socket | None = None
         self._is_silent = False
         """Whether we have left the connection because the broker does not answer."""
+        self.when_lost: Callable[[ClientError], object] | None = None
+        """Called by our thread with why the connection was lost, or could not be made again."""
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="penstock-queue", daemon=True)
 
@@ -212,6 +217,8 @@ class Link:
 
     def _lose(self, error: ClientError) -> None:
         self._hang_up(error)
+        if self.when_lost is not None and not self._closed.is_set():
+            self.when_lost(error)
         self._closed.wait(self._route.failed(error, random()))  # noqa: S311 - no secret
 
     def _hang_up(self, error: ClientError) -> None:
