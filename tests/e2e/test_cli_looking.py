@@ -72,7 +72,41 @@ def test_topics_are_listed_by_prefix(run):
         "plant/0",
         "plant/1",
     ]
-    assert lines(run("topics", "none")) == ["no topics; penstock pub TOPIC MESSAGE makes one"]
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "names"),
+    [
+        ("plant/#", ["plant/0", "plant/1"]),
+        ("other/#", ["other"]),
+        ("+/1", ["plant/1"]),
+        ("#", ["other", "plant/0", "plant/1"]),
+    ],
+)
+def test_topics_are_listed_by_filter(run, topic_filter, names):
+    found = json.loads(run("topics", topic_filter, "--json").stdout)
+    assert [topic["name"] for topic in found] == names
+
+
+@pytest.mark.parametrize(
+    ("wanted", "answer"),
+    [("none", "no topic begins with none"), ("none/+", "no topic matches none/+")],
+)
+def test_topics_says_what_it_was_asked_for_if_there_are_none(run, wanted, answer):
+    assert lines(run("topics", wanted)) == [f"{answer}; penstock topics lists all"]
+
+
+def test_topics_of_an_empty_journal_says_how_to_make_one():
+    with Broker() as own:
+        result = CliRunner().invoke(penstock, ["topics", "-p", str(own.port)])
+    assert lines(result) == ["no topics; penstock pub TOPIC MESSAGE makes one"]
+
+
+@pytest.mark.parametrize("command", ["read", "sub", "topics"])
+def test_a_name_of_redis_is_hinted_at_by_its_topic(run, command):
+    result = run(command, "user#42")
+    assert result.exit_code == 2
+    assert "'user%2342'" in result.stderr
 
 
 def test_clients_are_listed_by_any_protocol_and_by_prefix(run, broker):

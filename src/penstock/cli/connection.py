@@ -3,6 +3,7 @@
 ``-h`` is the host, as in the tools of MQTT and Redis; help is ``--help`` only (``CONTEXT``).
 """
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -12,6 +13,8 @@ from penstock.client import connect
 from penstock.client.dial import dial
 from penstock.client.session import name_fault
 from penstock.config.address import Address
+from penstock.model.topic import has_wildcard
+from penstock.wire.resp.names import topic_of
 
 if TYPE_CHECKING:
     from penstock.client import QueueClient
@@ -74,5 +77,15 @@ def checked_filters(
 def _checked(name: str, *, is_filter: bool) -> str:
     fault = name_fault(name, is_filter=is_filter)
     if fault:
-        raise click.BadParameter(f"{name!r}: {fault}")
+        raise click.BadParameter(f"{name!r}: {fault}{_redis_hint(name)}")
     return name
+
+
+def _redis_hint(name: str) -> str:
+    """Tell which topic a name with wildcards is, if a Redis client gave it; empty for others."""
+    encoded = os.fsencode(name)
+    if not has_wildcard(encoded):
+        return ""
+    return (
+        f"; the channel or stream of that name in Redis is the topic {topic_of(encoded).decode()!r}"
+    )

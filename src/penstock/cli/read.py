@@ -1,5 +1,7 @@
 """``penstock topics`` and ``penstock read``: what the journal has, by the queue protocol."""
 
+import os
+import re
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,9 @@ from penstock.cli.interrupts import discard_output
 from penstock.cli.journal import Journal, Place, place_options
 from penstock.cli.message_lines import record_json, record_text
 from penstock.config.address import Address
+from penstock.core.subscriptions import SubscriptionTrie
 from penstock.errors import PenstockError
+from penstock.model.topic import has_wildcard
 from penstock.obs.log import printable
 
 if TYPE_CHECKING:
@@ -70,19 +74,51 @@ def read(
         discard_output()
 
 
+def _checked_prefix(context: click.Context, parameter: click.Parameter, wanted: str) -> str:
+    if _is_filter(wanted):
+        checked_filters(context, parameter, (wanted,))
+    return wanted
+
+
 @click.command(context_settings=CONTEXT)
-@click.argument("prefix", default="")
+@click.argument("wanted", default="", metavar="[PREFIX|FILTER]", callback=_checked_prefix)
 @connection_options
 @json_option
 @stale_flag
-def topics(prefix: str, *, host: str, port: int, as_json: bool, is_stale_fine: bool) -> None:
-    """List topics whose names begin with PREFIX, all unless given: messages, bytes, offsets."""
+def topics(wanted: str, *, host: str, port: int, as_json: bool, is_stale_fine: bool) -> None:
+    """List topics with their messages, bytes and offsets.
+
+    Only those whose names begin with PREFIX, or that match FILTER, which has + or #, if one is
+    given.
+    """
     with queue_client(Address(host, port), stale_reads=is_stale_fine) as client:
-        found = client.topics(prefix)
-    say(list(map(msgspec.structs.asdict, found)), _table(found), as_json=as_json)
+        found = _matching(client.topics(_beginning(wanted)), wanted)
+    say(list(map(msgspec.structs.asdict, found)), _table(found, wanted), as_json=as_json)
 
 
-def _table(found: "list[Topic]") -> str:
+def _is_filter(wanted: str) -> bool:
+    return has_wildcard(os.fsencode(wanted))
+
+
+def _beginning(wanted: str) -> str:
+    """What the names of all wanted topics begin with; "a/#" matches "a", too."""
+    if not _is_filter(wanted):
+        return wanted
+    return re.split("[+#]", wanted, maxsplit=1)[0].removesuffix("/")
+
+
+def _matching(found: "list[Topic]", wanted: str) -> "list[Topic]":
+    if not _is_filter(wanted):
+        return found
+    trie: SubscriptionTrie[None] = SubscriptionTrie()
+    trie.subscribe(wanted.encode(), None, 0)
+    return [topic for topic in found if trie.match(topic.name.encode())]
+
+
+def _table(found: "list[Topic]", wanted: str) -> str:
+    if not found and wanted:
+        how = "matches" if _is_filter(wanted) else "begins with"
+        return f"no topic {how} {printable(wanted, 400)}; penstock topics lists all"
     if not found:
         return "no topics; penstock pub TOPIC MESSAGE makes one"
     head = ("TOPIC", "MESSAGES", "BYTES", "OFFSETS", "GROUPS")
