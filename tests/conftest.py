@@ -1,5 +1,6 @@
 """What every test leaves as it found it."""
 
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,10 @@ from penstock.testing.quiet import Quiet
 # A busy machine is no failure of what is tested.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+# A shell that runs the suite in the background has it ignore Ctrl-C, and so would all children.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SPARK = "tests/spark/"
 """Where the tests are that share one session of Spark."""

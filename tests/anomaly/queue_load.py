@@ -32,7 +32,7 @@ CERTAIN_S = 0.5
 """An acknowledgement that is answered so soon was in time, whatever the machine was doing."""
 
 PIPELINED = 16
-TIMEOUT_S = 20.0
+TIMEOUT_S = 120.0
 
 
 class Link:

@@ -51,6 +51,7 @@ class Disk(MemoryStore):
         super().__init__()
         self._commits_left = deadly
         self._takes_effect = takes_effect
+        self._was_opened = False
         self.is_dead = False
 
     def commit(self, batch: Batch) -> Commit:
@@ -65,10 +66,11 @@ class Disk(MemoryStore):
         return super().commit(batch)
 
     def opened(self) -> Self:
-        """A broker starts on it; after its death the machine is up again, for good."""
-        if self.is_dead:
+        """A broker starts on it; from the second start on the machine stays up for good."""
+        if self._was_opened:
             self.is_dead = False
             self._commits_left = 0
+        self._was_opened = True
         return self
 
     def close(self) -> None:

@@ -109,7 +109,7 @@ def test_the_payload_of_a_subscribe_is_ignored(dial, unique):
     client.expect(ack(1))
 
 
-REFUSED_TOPICS = [b"", b"a/#", b"+/a", b"nul\0nul", b"\xff\xfe", b"$SYS/x", b"/" * 128]
+REFUSED_TOPICS = [b"", b"a/#", b"+/a", b"nul\0nul", b"\xff\xfe", b"$SYS/x", b"/" * 200]
 
 
 @pytest.mark.parametrize("topic", REFUSED_TOPICS, ids=repr)
@@ -121,7 +121,7 @@ def test_a_publish_to_no_topic_gets_one_error_each_and_the_connection_goes_on(di
     client.expect(pong())
 
 
-@pytest.mark.parametrize("topic", [b"", b"a/#/b", b"a+/b", b"x/" * 200], ids=repr)
+@pytest.mark.parametrize("topic", [b"", b"a/#/b", b"a+/b", b"/" * 200], ids=repr)
 def test_a_subscribe_to_no_filter_gets_an_error_and_the_connection_goes_on(dial, topic):
     client = dial()
     client.send(subscribe(topic[:256]), ping())

@@ -16,6 +16,7 @@ __all__ = ["JavaOutput", "Sieve"]
 
 _NOISE: Final = (
     "WARNING: Using incubator modules",
+    "WARNING: package sun.security.action not in java.base",  # of Java 24 and newer
     # Spark's worker for state prints its steps, each followed by an empty line.
     "Starting Streaming TransformWithStateInPandas Python worker",
     "Streaming TransformWithStateInPandas Python worker ",
