@@ -117,6 +117,12 @@ def test_topic_and_message_may_be_options_as_with_mosquitto_pub(run, client, nam
     assert [delivery.payload for delivery in received(client, 1)] == [b"5"]
 
 
+def test_a_negative_number_is_published_as_an_option(run, client, name):
+    client.subscribe([(name, 0)])
+    assert said(run("pub", name, "-m", "-5"))[0] == 0
+    assert [delivery.payload for delivery in received(client, 1)] == [b"-5"]
+
+
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_each_line_of_standard_input_is_a_message(run, client, name, qos):
     client.subscribe([(name, 2)])
@@ -382,6 +388,8 @@ def test_refused_publish_of_qos_0_fails_whatever_its_topic(run):
         (["sub", "a", "--from", "1", "--since", "1m"], "give either --from or --since, not both"),
         (["sub", "a", "--from", "1", "-c", "me"], "-c cannot be combined with"),
         (["sub", "$share/g/a", "--from", "1"], "a shared subscription has no history"),
+        (["pub", "a", "-5.3"], "'-5.3' looks like an option; write -m -5.3 to publish it"),
+        (["dlq", "list", "pics", "resize"], "penstock dlq show pics resize"),
         (["pub"], "no topic: give TOPIC MESSAGE, or -t TOPIC -m MESSAGE"),
         (["pub", "a", "two", "words"], "a message with spaces needs quotes"),
     ],

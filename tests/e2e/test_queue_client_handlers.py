@@ -140,7 +140,9 @@ def test_a_plain_handler_that_returns_an_awaitable_is_fine(client, address, topi
 
 
 @pytest.mark.parametrize("end", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
-def test_what_ends_the_program_ends_the_subscription_and_gives_the_job_back(client, topic, end):
+def test_what_ends_the_program_ends_the_subscription_and_gives_the_job_back(
+    client, topic, end, caplog
+):
     entered, leave = threading.Event(), threading.Event()
 
     def handle(job):
@@ -155,6 +157,8 @@ def test_what_ends_the_program_ends_the_subscription_and_gives_the_job_back(clie
     with client.subscribe(topic, "g", handle) as work, pytest.raises(type(end)) as met:
         work.wait(TIMEOUT_S)
     assert met.value is end
+    (line,) = [record for record in caplog.records if "subscription ended" in record.message]
+    assert bool(line.exc_info) == isinstance(end, GeneratorExit), "no fault to find otherwise"
     eventually(lambda: group(client, topic).in_flight == 0)
     left = {job.payload for job in client.poll(topic, "g", wait_s=TIMEOUT_S)}
     assert b"0" in left

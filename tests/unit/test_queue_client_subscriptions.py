@@ -494,7 +494,7 @@ def test_trouble_is_logged_when_nobody_else_is_told(subscribe, caplog):
 
     with caplog.at_level(logging.WARNING, "penstock.client"):
         subscribe(pushing, handler=handle)
-    assert "job failed, given back: t[100]: too bad" in caplog.text
+    assert "job failed (delivery 1, reported to the broker): t[100]: too bad" in caplog.text
 
 
 def test_of_a_job_that_is_not_given_back_that_is_not_said(subscribe, caplog):
@@ -510,7 +510,7 @@ def test_of_a_job_that_is_not_given_back_that_is_not_said(subscribe, caplog):
     with caplog.at_level(logging.ERROR, "penstock.client"):
         caplog.handler.addFilter(lambda record: reported.set() or True)
         subscribe(push, handler=handle, ack_mode="auto")
-    assert "job failed, not given back" in caplog.text
+    assert "job failed (delivery 1, not returned: ack_mode is auto)" in caplog.text
 
 
 def test_an_error_of_on_error_changes_nothing(subscribe, caplog):

@@ -270,7 +270,11 @@ def init(*, nodes: list[dict[str, Any]], as_json: bool, broker: Administration) 
 
     Once, at one of them. To do it again changes nothing.
     """
+    before = _status_of(broker)
     broker.post("/cluster/init", nodes=nodes)
+    if before.state is NodeState.MEMBER:
+        is_in = f"node {before.node_id} is in cluster {before.cluster_id} already"
+        click.echo(f"{is_in}: nothing was changed", err=True)
     _await(lambda: bool(_status_of(broker).leader), ELECTION_S)
     _show(broker, as_json=as_json)
 

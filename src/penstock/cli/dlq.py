@@ -40,12 +40,16 @@ def dlq() -> None:
     """Look at dead letters, send them back or drop them."""
 
 
-@dlq.command(name="list", context_settings=CONTEXT)
+@dlq.command(name="list", context_settings=CONTEXT | {"allow_extra_args": True})
 @json_option
 @administered
 @stale_option
-def list_letters(as_json: bool, broker: Administration) -> None:
+@click.pass_context
+def list_letters(context: click.Context, as_json: bool, broker: Administration) -> None:
     """List the groups that have dead letters, and how many."""
+    if context.args:
+        names = " ".join(context.args) if len(context.args) > 1 else f"{context.args[0]} GROUP"
+        raise click.UsageError(f"list takes no names; for its letters: penstock dlq show {names}")
     found = list(broker.pages("/dlq", "dead_letters", after={"after": "letters_topic"}))
     say(found, _table(found), as_json=as_json)
 

@@ -48,7 +48,9 @@ class Group(click.Group):
 
 
 def _unknown(name: str, commands: list[str]) -> str:
-    alike = get_close_matches(name.lower(), commands, n=2, cutoff=0.7)
+    alike = get_close_matches(name.lower(), commands, n=2, cutoff=0.7) or [
+        command for command in commands if sorted(command) == sorted(name.lower())
+    ]  # two letters swapped in a short name are less alike than the cutoff asks
     if not alike and SYNONYMS.get(name.lower()) in commands:
         alike = [SYNONYMS[name.lower()]]
     hint = f" Did you mean {' or '.join(alike)}?" if alike else ""

@@ -47,7 +47,22 @@ class _Outcome(msgspec.Struct):
     error: str | None = None
 
 
-@click.command(context_settings=CONTEXT)
+class _Pub(click.Command):
+    """Says how to publish a negative number, which looks like an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            number = next((word for word in given if word.startswith(error.option_name)), "")
+            if not number[1:2].isdecimal():
+                raise
+            hint = f"{number!r} looks like an option; write -m {number} to publish it"
+            raise click.UsageError(hint, ctx) from None
+
+
+@click.command(cls=_Pub, context_settings=CONTEXT)
 @click.argument("words", nargs=-1, metavar="[TOPIC] [MESSAGE]")
 @click.option("-t", "--topic", help="Publish to TOPIC, in place of the argument.")
 @click.option("-m", "--message", help="Publish MESSAGE, in place of the argument.")
@@ -58,7 +73,7 @@ class _Outcome(msgspec.Struct):
 @click.option("-f", "--file", type=click.File("rb"), help="Publish a file; - is standard input.")
 @click.option("-n", "--null", is_flag=True, help="Publish an empty message; with -r, clears.")
 @client_id_option("Client id. A stored session of that name is discarded.")
-@click.option("-v", "--verbose", is_flag=True, help="Say so with QoS 0 too.")
+@click.option("-v", "--verbose", is_flag=True, help="Report success with QoS 0, too.")
 @click.option("--quiet", is_flag=True, help="Say nothing but errors.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as a JSON object.")
 def pub(

@@ -313,6 +313,9 @@ def test_init_names_nodes_and_waits_for_a_leader():
         code, said = run(actors[1].addresses[1], "init", *given)
         members = [Member(1, "127.0.0.1:7701", "127.0.0.1:1"), Member(2, "127.0.0.1:7702")]
         assert actors[1].asked[0][:2] == ("bootstrap", members)
+        assert "nothing was changed" not in said
+        _, again = run(actors[1].addresses[1], "init", *given)
+        assert "already: nothing was changed" in again
     assert code == 0
     assert "leader     node 1" in said
 

@@ -49,6 +49,7 @@ def test_version_is_printed():
     ("words", "hint"),
     [
         (["sevre"], "Did you mean serve?"),
+        (["pbu"], "Did you mean pub?"),
         (["publish"], "Did you mean pub?"),
         (["queue", "lits"], "Did you mean list?"),
         (["groups", "rm"], "Did you mean delete?"),

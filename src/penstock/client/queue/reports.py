@@ -51,14 +51,22 @@ def report_failure(
     if on_error is not None:
         _tell(on_error, error, job)
     else:
-        fate = "given back" if is_given_back else "not given back, as with auto none is"
-        where = f"{job.topic}[{job.offset}]"
-        log.error("job failed, %s: %s: %s", fate, where, reason_of(error), exc_info=error)
+        fate = "reported to the broker" if is_given_back else "not returned: ack_mode is auto"
+        where, delivery = f"{job.topic}[{job.offset}]", job.redeliveries + 1
+        said = reason_of(error)
+        log.error(
+            "job failed (delivery %d, %s): %s: %s", delivery, fate, where, said, exc_info=error
+        )
 
 
 def report_end(error: BaseException) -> None:
-    """Tell that a handler, or a fault of ours, has ended the subscription."""
-    log.error("subscription ended by %s: %s", type(error).__name__, error, exc_info=error)
+    """Tell that a handler, or a fault of ours, has ended the subscription.
+
+    Where the program means to end there is no fault to find, and no traceback is logged.
+    """
+    is_wanted = isinstance(error, SystemExit | KeyboardInterrupt)
+    trace = None if is_wanted else error
+    log.error("subscription ended by %s: %s", type(error).__name__, error, exc_info=trace)
 
 
 def _tell(on_error: OnError, error: Exception, job: Job | None) -> None:
