@@ -1,7 +1,9 @@
 """Slips of whoever sets up a cluster: each is named where one looks, and can be mended."""
 
 import pytest
+from click.testing import CliRunner
 
+from penstock.cli import penstock
 from tests.e2e.cluster_processes import free_port, nodes, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -52,6 +54,20 @@ def test_node_that_calls_and_cannot_be_called_is_not_taken_for_healthy(tmp_path)
         found = until(lambda: heard_of(made.status(leader), moved))
         assert f"node {moved} is not reachable" in found["diagnosis"], "though it asks for votes"
         assert "Connection refused (not_reached)" in member(found, moved)["trouble"]
+
+
+def test_a_node_in_no_cluster_tells_publishers_why_it_refuses_them(tmp_path):
+    with nodes(tmp_path, 1) as made:
+        host, port = made.address(1).split(":")
+
+        def run(*words):
+            return CliRunner().invoke(penstock, [*words, "-h", host, "-p", port])
+
+        refused = run("pub", "-q", "1", "t", "x")
+        assert refused.exit_code == 1
+        reason = "in no cluster yet: run penstock cluster init or join"
+        assert f"it is not ready: {reason}" in refused.stderr
+        assert f"1, {reason}" in run("status").stdout
 
 
 def test_secret_that_everybody_may_read_is_refused_at_the_start(tmp_path):

@@ -64,6 +64,7 @@ async def _status(view: "View") -> dict[str, Any]:
         "retained": view.retained(),
         "queued": view.queued(),
         "node_id": cluster.node_id,
+        "node_state": cluster.state,
         "leader_id": cluster.leader or None,
         "nodes": len(cluster.members) or 1,
     }

@@ -21,6 +21,7 @@ import msgspec
 from penstock.cli.connection import CONTEXT, checked_topic, client_id_option, connection_options
 from penstock.cli.lines import READ_BYTES, in_lines
 from penstock.client import Client, ClientError, ConnectionLostError, connect
+from penstock.config.address import Address
 from penstock.errors import PenstockError
 
 __all__ = ["pub"]
@@ -106,7 +107,7 @@ def pub(
             batches = in_lines(_chunks(client)) if payload is None else [[payload]]
             _publish(client, batches, outcome)
     except ClientError as error:
-        outcome.error = _failure(error, outcome)
+        outcome.error = _failure(error, outcome, Address(host, port))
     outcome.ok = outcome.error is None
     if as_json:
         click.echo(msgspec.json.encode(outcome))
@@ -190,16 +191,22 @@ def _sentence(outcome: _Outcome) -> str:
     return what if outcome.sent == 1 else f"{outcome.sent:,} messages {what}"
 
 
-def _failure(error: ClientError, outcome: _Outcome) -> str:
-    said = str(_with_suspect(error, outcome.topic))
+def _failure(error: ClientError, outcome: _Outcome, server: Address) -> str:
+    if isinstance(error, ConnectionLostError):
+        error = _with_suspect(error, outcome.topic, server)
+    said = str(error)
     if outcome.sent <= 1:
         return said
     return f"{said} ({outcome.confirmed:,} of {outcome.sent:,} messages were confirmed)"
 
 
-def _with_suspect(error: ClientError, topic: str) -> ClientError:
-    """Name the likeliest cause where the topic tells: this command signs nothing."""
-    if not isinstance(error, ConnectionLostError) or not topic.startswith(SIGNED_PREFIX):
+def _with_suspect(error: ConnectionLostError, topic: str, server: Address) -> ConnectionLostError:
+    """Name the likeliest cause: a broker that is not ready, or a topic that demands a signature."""
+    from penstock.cli.status import unreadiness  # noqa: PLC0415 - only after a failure
+
+    if reason := unreadiness(server):
+        return ConnectionLostError(f"{error.message}: it is not ready: {reason}")
+    if not topic.startswith(SIGNED_PREFIX):
         return error
     what = f"{error.message}: a publish to {SIGNED_PREFIX}... needs a signature"
     return ConnectionLostError(what, "see docs/operating/signing.md")

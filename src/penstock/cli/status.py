@@ -7,9 +7,15 @@ import click
 from penstock.cli.administration import Administration, administered, json_option, say
 from penstock.cli.columns import columns
 from penstock.cli.connection import CONTEXT
+from penstock.cluster.status import NodeState
+from penstock.config.address import Address
+from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
-__all__ = ["clients", "status"]
+__all__ = ["clients", "status", "unreadiness"]
+
+ASK_TIMEOUT_S = 5.0
+"""How long a command that has failed waits for the reason."""
 
 
 @click.command(context_settings=CONTEXT)
@@ -27,17 +33,39 @@ def status(as_json: bool, broker: Administration) -> None:
 def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
     journal, sessions = found["journal"], found["sessions"]
     ready = "ready" if found["ready"] else f"not ready: {found['reason']}"
-    leader = found["leader_id"] or "nobody"
     return [
         ("broker", f"Penstock {found['version']}, up {_span(found['uptime_s'])}"),
         ("state", ready),
-        ("node", f"{found['node_id']} of {found['nodes']}, led by {leader}"),
+        ("node", _node(found)),
         ("clients", f"{found['connections']:,} connected, {sessions['away']:,} sessions away"),
         ("subscriptions", f"{found['subscriptions']:,}"),
         ("retained", f"{found['retained']:,}"),
         ("waiting", f"{found['queued']:,} messages in sessions"),
         ("journal", f"{journal['messages']:,} messages, {journal['bytes'] / 2**20:,.1f} MiB"),
     ]
+
+
+def _node(found: dict[str, Any]) -> str:
+    match found["node_state"]:
+        case NodeState.WAITING:
+            return f"{found['node_id']}, in no cluster yet: run penstock cluster init or join"
+        case NodeState.REMOVED:
+            return f"{found['node_id']}, removed from its cluster"
+    leader = found["leader_id"] or "nobody"
+    return f"{found['node_id']} of {found['nodes']}, led by {leader}"
+
+
+def unreadiness(server: Address) -> str:
+    """Say why a broker takes no work; empty if it takes some, or does not tell.
+
+    MQTT 3.1.1 cannot carry the reason why a connection is closed, so it is asked for by HTTP.
+    """
+    try:
+        found = Administration(server, "", ASK_TIMEOUT_S).get("/status")
+    except PenstockError:
+        return ""
+    is_told = isinstance(found, dict) and found.get("ready") is False
+    return printable(str(found.get("reason")), 400) if is_told else ""
 
 
 def _span(seconds: float) -> str:

@@ -142,7 +142,7 @@ def unreadiness(status: ClusterStatus) -> str:
         case NodeState.WAITING if status.emptied_of:
             return _emptied(status)
         case NodeState.WAITING:
-            return "waiting for `penstock cluster init` or `penstock cluster join`"
+            return "in no cluster yet: run penstock cluster init or join"
         case NodeState.REMOVED:
             return "removed from the cluster"
     if not status.leader:
