@@ -5,7 +5,8 @@ it can be killed like one. They are in sessions of their own: Ctrl-C reaches thi
 which stops all three in order. Should this command be killed, the system tells them to stop.
 
 A named directory is a cluster that is there again the next time. Nodes know each other by address,
-so the ports are kept in the directory as well.
+so the ports are kept in the directory as well. A directory of our own is removed at the end, unless
+somebody has started a node in it again: that one would go on with its files deleted.
 """
 
 import ctypes
@@ -31,12 +32,13 @@ from penstock.cli.columns import columns
 from penstock.cli.connection import CONTEXT
 from penstock.cluster.status import ClusterStatus
 from penstock.config.address import Address
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, StorageLocked
 
 __all__ = ["try_cluster"]
 
 NODES: Final = (1, 2, 3)
 HOST: Final = "127.0.0.1"
+PORT_MAX: Final = 65_535
 
 START_S: Final = 60.0
 """How long the nodes may take to start and to elect a leader; a loaded machine needs seconds."""
@@ -45,6 +47,9 @@ STOP_S: Final = 40.0
 """How long they may take to stop: longer than ``shutdown.timeout_s``."""
 
 LOOK_S: Final = 0.1
+
+PORTS_TRIED: Final = 20
+"""How many ports to try as the first of three in a row, before the system chooses."""
 
 PORTS_FILE: Final = "ports.json"
 
@@ -81,7 +86,8 @@ class _Node(msgspec.Struct):
     type=click.IntRange(1, 65_533),
     default=1883,
     show_default=True,
-    help="Port of the first node; the others have the next two. Where one is taken, free ones.",
+    help="Port of the first node; the others have the next two. If one is taken, free ones that"
+    " follow.",
 )
 def try_cluster(directory: Path | None, port: int) -> None:
     """Start three nodes on this machine as a cluster.
@@ -90,7 +96,7 @@ def try_cluster(directory: Path | None, port: int) -> None:
     go on.
     """
     with ExitStack() as stack:
-        place = directory or Path(stack.enter_context(_removed_at_the_end()))
+        place = directory or stack.enter_context(_removed_at_the_end())
         place.mkdir(parents=True, exist_ok=True)
         running = _Running(_nodes(place, port), place)
         stack.callback(running.stop)
@@ -105,12 +111,37 @@ def try_cluster(directory: Path | None, port: int) -> None:
 
 
 @contextmanager
-def _removed_at_the_end() -> Iterator[str]:
-    directory = tempfile.mkdtemp(prefix="penstock-try-")
+def _removed_at_the_end() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="penstock-try-"))
     try:
         yield directory
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        if user := _user(directory):
+            click.echo(f"{user}. {directory} is kept: stop that broker, then remove the directory.")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _user(directory: Path) -> str:
+    """Say which node's data another process uses; empty if none is in use."""
+    from penstock.store.directory import lock_directory  # noqa: PLC0415 - needs the store
+
+    for path in sorted(directory.glob("node?")):
+        try:
+            lock_directory(path).close()
+        except StorageLocked as error:
+            return error.message
+    return ""
+
+
+def _program() -> str:
+    """The command as the user can type it: ``penstock`` may not be on the PATH."""
+    started, found = Path(sys.argv[0]), shutil.which("penstock")
+    if started.name == "__main__.py":
+        return shlex.join([sys.executable, "-m", "penstock"])
+    if started.name != "penstock" or (found and Path(found).samefile(started)):
+        return "penstock"
+    return shlex.quote(sys.argv[0])
 
 
 def _nodes(directory: Path, port: int) -> list[_Node]:
@@ -118,12 +149,23 @@ def _nodes(directory: Path, port: int) -> list[_Node]:
     file = directory / PORTS_FILE
     if file.exists():
         return msgspec.json.decode(file.read_bytes(), type=list[_Node])
-    wanted = range(port, port + len(NODES))
-    ports = list(wanted) if all(map(_is_free, wanted)) else _free_ports(len(NODES))
+    ports = _client_ports(port)
     pairs = zip(NODES, ports, _free_ports(len(NODES)), strict=True)
     made = [_Node(number, client, peer) for number, client, peer in pairs]
     file.write_bytes(msgspec.json.encode(made))
     return made
+
+
+def _client_ports(port: int) -> list[int]:
+    """Three ports in a row that are free, from ``port`` on; say so if they begin elsewhere."""
+    firsts = range(port, min(port + PORTS_TRIED, PORT_MAX - len(NODES) + 2))
+    rows = (list(range(first, first + len(NODES))) for first in firsts)
+    ports = next((row for row in rows if all(map(_is_free, row))), None) or _free_ports(len(NODES))
+    if ports[0] != port:
+        row = range(port, port + len(NODES))
+        taken = next((wanted for wanted in row if not _is_free(wanted)), port)
+        click.echo(f"Port {taken} is taken; the nodes use {', '.join(map(str, ports))}.")
+    return ports
 
 
 def _is_free(port: int) -> bool:
@@ -232,7 +274,8 @@ class _Running:
             )
             for node in self._nodes
         ]
-        first, second, third = (node.port for node in self._nodes)
+        first, second, _ = sorted(self._nodes, key=lambda node: node.number == leader)
+        program = _program()
         addresses = ", ".join(f'"{node.address}"' for node in self._nodes)
         killed = self._processes[leader].pid if leader else "PROCESS"
         fate = "kept for the next time" if is_kept else "removed at the end"
@@ -244,9 +287,9 @@ class _Running:
                 columns(rows),
                 "",
                 "Try in another terminal:",
-                f"  penstock sub -p {second} 'plant/#'",
-                f"  penstock pub -p {third} -q 1 plant/pump1 4.2",
-                f"  penstock cluster status -p {first}",
+                f"  {program} sub -p {first.port} 'plant/#'",
+                f"  {program} pub -p {second.port} -q 1 plant/pump1 4.2",
+                f"  {program} cluster status -p {first.port}",
                 f"  kill -9 {killed}    # the others go on",
                 f"In Python: connect([{addresses}])",
             ]
@@ -260,7 +303,7 @@ class _Running:
                 status = self._processes[node.number].poll()
                 if status is not None and node.number not in ended:
                     ended.add(node.number)
-                    again = shlex.join(["penstock", *self._command(node)[3:]])
+                    again = f"{_program()} {shlex.join(self._command(node)[3:])}"
                     click.echo(f"node {node.number} has ended ({_how(status)}). Again: {again}")
             sleep(LOOK_S)
         raise PenstockError("all nodes have ended", f"their logs are in {self._directory}")
