@@ -58,7 +58,8 @@ class BrokerProcess:
         self.greeting = self._read_greeting()
         if prefix:  # such as strace: the broker is its child
             self.pid = _only_child(self._child.pid)
-        self.port, *_, self.http_port = self._ports()
+        ports = self._ports()
+        self.port, self.http_port = ports[0], ports[-1]
 
     def _read_greeting(self) -> str:
         assert self._child.stdout is not None

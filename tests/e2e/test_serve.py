@@ -50,11 +50,21 @@ def test_the_greeting_of_a_second_life_counts_what_is_there(start):
     assert "(3 messages" in start().greeting
 
 
+def test_the_greeting_speaks_of_one_message_and_one_address_in_the_singular(start):
+    broker = start("--listen", "127.0.0.1:0", listen=False)
+    with connected(broker) as client:
+        client.publish_acknowledged("t", b"x")
+    broker.stop()
+    greeting = start("--listen", "127.0.0.1:0", listen=False).greeting
+    assert "(1 message, " in greeting
+    assert re.search(r"listening  127\.0\.0\.1:\d+ \(every protocol\)\n", greeting)
+
+
 def test_every_port_speaks_http_and_mqtt(start):
     broker = start()
     for port in (broker.port, broker.http_port):
-        assert broker.page("/health", port=port) == (200, '{"status":"ok"}')
-        assert broker.page("/ready", port=port) == (200, '{"status":"ready"}')
+        assert broker.page("/health", port=port) == (200, '{"status":"ok"}\n')
+        assert broker.page("/ready", port=port) == (200, '{"status":"ready"}\n')
         status, metrics = broker.page("/metrics", port=port)
         assert status == 200
         assert "penstock_clients_connected 0" in metrics

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-__all__ = ["columns"]
+__all__ = ["columns", "counted"]
 
 
 def columns(rows: Sequence[tuple[str, ...]]) -> str:
@@ -13,3 +13,8 @@ def columns(rows: Sequence[tuple[str, ...]]) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         for row in rows
     )
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things, as in "1 message" and "1,200 messages"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

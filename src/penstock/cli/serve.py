@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from penstock import __version__
+from penstock.cli.columns import counted
 from penstock.cli.options import configured
 from penstock.cluster.status import NodeState, diagnosis
 from penstock.config.load import Loaded
@@ -112,10 +113,10 @@ def _greeting(server: Server) -> str:
     """Say where it listens, who may connect, where the data lies, what an ack means."""
     config = server.config
     addresses = ", ".join(str(address) for address in server.addresses)
-    http = server.addresses[-1]
+    http, is_only = server.addresses[-1], len(server.addresses) == 1
     lines = [
         f"Penstock {__version__} is running (stop with Ctrl-C).",
-        f"  listening  {addresses} (every protocol on each)",
+        f"  listening  {addresses} ({'every protocol' if is_only else 'every protocol on each'})",
         *([f"  in use     {_in_use(server)}"] if server.skipped else []),
         f"  clients    {_who(server)}",
         f"  data       {Path(config.data).resolve()} ({_what(server)})",
@@ -139,7 +140,7 @@ def _who(server: Server) -> str:
 
 def _what(server: Server) -> str:
     size = server.store.size()
-    return f"{size.messages:,} messages, {size.bytes_used / 1024**2:,.1f} MiB"
+    return f"{counted(size.messages, 'message')}, {size.bytes_used / 1024**2:,.1f} MiB"
 
 
 def _cluster(server: Server) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from penstock.cli.administration import Administration, administered, json_option, say
-from penstock.cli.columns import columns
+from penstock.cli.columns import columns, counted
 from penstock.cli.connection import CONTEXT
 from penstock.cluster.status import NodeState
 from penstock.config.address import Address
@@ -37,11 +37,17 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("broker", f"Penstock {found['version']}, up {_span(found['uptime_s'])}"),
         ("state", ready),
         ("node", _node(found)),
-        ("clients", f"{found['connections']:,} connected, {sessions['away']:,} sessions away"),
+        (
+            "clients",
+            f"{found['connections']:,} connected, {counted(sessions['away'], 'session')} away",
+        ),
         ("subscriptions", f"{found['subscriptions']:,}"),
         ("retained", f"{found['retained']:,}"),
-        ("waiting", f"{found['queued']:,} messages in sessions"),
-        ("journal", f"{journal['messages']:,} messages, {journal['bytes'] / 2**20:,.1f} MiB"),
+        ("waiting", f"{counted(found['queued'], 'message')} in sessions"),
+        (
+            "journal",
+            f"{counted(journal['messages'], 'message')}, {journal['bytes'] / 2**20:,.1f} MiB",
+        ),
     ]
 
 
