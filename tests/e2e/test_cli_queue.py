@@ -242,7 +242,7 @@ def test_groups_are_listed_with_what_they_have_not_done(kit):
     kit.client.create_group("mail", "archive", start="latest")
     lines = kit.say("groups", "list", "mail").splitlines()
     assert [cells(line) for line in lines] == [
-        ["TOPIC", "GROUP", "LAG", "IN FLIGHT", "TO REPEAT", "DEAD EVER", "CONSUMERS"],
+        ["TOPIC", "GROUP", "LAG", "IN FLIGHT", "RETRYING", "DEAD (TOTAL)", "CONSUMERS"],
         ["mail", "archive", "0", "0", "0", "0", "0"],
         ["mail", "send", "5", "1", "2", "0", "0"],
     ]

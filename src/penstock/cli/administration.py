@@ -214,7 +214,9 @@ def _with_query(path: str, query: dict[str, Any]) -> str:
 # ── What is said, and what is asked ───────────────────────────────────────────────────────────
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-yes_option = click.option("-y", "--yes", "is_sure", is_flag=True, help="Do not ask whether to.")
+yes_option = click.option(
+    "-y", "--yes", "is_sure", is_flag=True, help="Do not ask for confirmation."
+)
 
 
 def stale_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -262,7 +264,7 @@ def confirm(question: str, *, is_sure: bool) -> None:
     except click.Abort:
         click.echo(err=True)  # the question still stands in its line
         raise PenstockError(
-            "nothing was changed: nobody answered", "--yes does it unasked"
+            "nothing was changed: nobody answered", "use --yes to skip the question"
         ) from None
     raise PenstockError("nothing was changed")
 

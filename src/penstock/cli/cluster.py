@@ -34,6 +34,7 @@ from penstock.cli.lazy import Group
 from penstock.cluster.status import ClusterStatus, MemberStatus, NodeState, diagnosis, tolerance
 from penstock.config.address import Address, parse_listen
 from penstock.errors import PenstockError
+from penstock.obs.reasons import PeerReason
 
 if TYPE_CHECKING:
     from penstock.cluster.recovery import Remains
@@ -168,7 +169,7 @@ def _table(found: ClusterStatus) -> str:
     ]
     if not found.members:
         return f"node {found.node_id}: {diagnosis(found)}"
-    head = ("NODE", "ROLE", "LAG", "HEARD OF", "FOR NODES", "FOR CLIENTS")
+    head = ("NODE", "ROLE", "LAG", "LAST SEEN", "FOR NODES", "FOR CLIENTS")
     rows = [_row(found, place) for place in range(len(found.members))]
     parts = [columns(facts), columns([head, *rows]), diagnosis(found)]
     return "\n\n".join([*parts, *filter(None, [_troubles(found)])])
@@ -176,7 +177,9 @@ def _table(found: ClusterStatus) -> str:
 
 def _troubles(found: ClusterStatus) -> str:
     """Why nodes are not reached, as the one that was asked knows it."""
-    return "\n".join(f"node {m.id}: {m.trouble}" for m in found.members if m.trouble)
+    known = f" ({PeerReason.NOT_REACHED.value})"  # the table says so
+    lines = [f"node {m.id}: {m.trouble.removesuffix(known)}" for m in found.members if m.trouble]
+    return "\n".join(lines)
 
 
 def _row(found: ClusterStatus, place: int) -> tuple[str, ...]:
@@ -185,7 +188,7 @@ def _row(found: ClusterStatus, place: int) -> tuple[str, ...]:
         str(member.id),
         _role(found, place),
         "-" if member.lag is None else f"{member.lag:,}",
-        _heard(found, place),
+        _last_seen(found, place),
         member.peer_addr or "-",
         f"{member.client_addr or '-'}{_answer(member.answers)}",
     )
@@ -198,14 +201,15 @@ def _role(found: ClusterStatus, place: int) -> str:
     return "learner" if member.is_learner else "follower"
 
 
-def _heard(found: ClusterStatus, place: int) -> str:
+def _last_seen(found: ClusterStatus, place: int) -> str:
     member = found.members[place]
     if member.id == found.node_id:
         return "now"
     if member.is_active is None:
         return "-"
-    word = "yes" if member.is_active else "no"
-    return word if member.contact_s is None else f"{word}, {member.contact_s:.1f} s ago"
+    if member.contact_s is None:
+        return "reachable" if member.is_active else "unreachable"
+    return f"{member.contact_s:.1f} s ago{'' if member.is_active else ' (unreachable)'}"
 
 
 def _answer(answers: bool | None) -> str:
@@ -430,7 +434,7 @@ def _progress(text: str, *, is_last: bool = False) -> None:
 @json_option
 @administered
 def remove(node: int, *, is_sure: bool, as_json: bool, broker: Administration) -> None:
-    """Have NODE take part no longer.
+    """Remove NODE from the cluster.
 
     Its data are of no use to the cluster any more, and its number is not to be given again. If it
     leads, another node takes over first.
@@ -476,7 +480,7 @@ def transfer(node: int, *, as_json: bool, broker: Administration) -> None:
 )
 @json_option
 def recover(directory: Path, *, is_understood: bool, as_json: bool) -> None:
-    """Make a cluster of one of a node whose peers are lost.
+    """Turn a node whose peers are lost into a cluster of one.
 
     DIRECTORY is the node's data directory. What the lost nodes had acknowledged and this one never
     received is lost; all that this one has is kept. The cluster gets a new id: a lost node that

@@ -35,7 +35,7 @@ _PLACE = "earliest|latest|OFFSET|TIME"
 
 @click.group(cls=Group, context_settings=CONTEXT)
 def groups() -> None:
-    """Look at and steer those who work on topics."""
+    """Inspect and configure consumer groups."""
 
 
 def _place(
@@ -62,7 +62,7 @@ _SETTINGS = (
         "--max-deliveries",
         type=click.IntRange(0),
         metavar="NUMBER",
-        help="Handed out so often in vain, a message is a dead letter; 0: never.",
+        help="After this many failed deliveries a message becomes a dead letter; 0: never.",
     ),
     click.option(
         "--backoff",
@@ -137,13 +137,13 @@ def _summed(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _table(found: list[dict[str, Any]]) -> str:
     if not found:
         return "there are no groups; one is made by the first consumer, or by groups create"
-    head = ("TOPIC", "GROUP", "LAG", "IN FLIGHT", "TO REPEAT", "DEAD EVER", "CONSUMERS")
+    head = ("TOPIC", "GROUP", "LAG", "IN FLIGHT", "RETRYING", "DEAD (TOTAL)", "CONSUMERS")
     return columns([head, *map(_row, found)])
 
 
 def _row(found: dict[str, Any]) -> tuple[str, ...]:
-    to_repeat = found["returned"] + found["delayed"]
-    numbers = (found["lag"], found["in_flight"], to_repeat, found["dead_letters"])
+    retrying = found["returned"] + found["delayed"]
+    numbers = (found["lag"], found["in_flight"], retrying, found["dead_letters"])
     names = (printable(found["topic"], 400), printable(found["group"], 400))
     consumers = "reader" if found["reader"] else f"{found['consumers']:,}"
     return (*names, *(f"{number:,}" for number in numbers), consumers)
@@ -170,16 +170,16 @@ def _facts(found: dict[str, Any]) -> str:
         [
             ("topic", printable(found["topic"], 400)),
             ("group", printable(found["group"], 400)),
-            ("kind", "reads by itself, and says how far" if found["reader"] else "works"),
+            ("kind", "reader" if found["reader"] else "workers"),
             ("began at", f"{found['began']:,}"),
             ("position", f"{found['position']:,} (all before is done)"),
             ("lag", f"{found['lag']:,}"),
             ("in flight", f"{found['in_flight']:,}"),
-            ("to repeat", f"{found['returned']:,} now, {found['delayed']:,} later"),
-            ("redeliveries", f"{found['redeliveries']:,} ever"),
-            ("dead letters", f"{found['dead_letters']:,} ever"),
+            ("retrying", f"{found['returned']:,} now, {found['delayed']:,} later"),
+            ("redeliveries", f"{found['redeliveries']:,} in total"),
+            ("dead letters", f"{found['dead_letters']:,} in total"),
             ("consumers", f"{found['consumers']:,}"),
-            ("deliveries", _deliveries(found)),
+            ("max deliveries", _deliveries(found)),
             ("back-off", _backoff(found)),
         ]
     )
@@ -187,7 +187,7 @@ def _facts(found: dict[str, Any]) -> str:
 
 def _deliveries(found: dict[str, Any]) -> str:
     most = found["max_deliveries"]
-    return f"{most:,}, then a dead letter" if most else "as many as it takes"
+    return f"{most:,}, then a dead letter" if most else "no limit"
 
 
 def _backoff(found: dict[str, Any]) -> str:
@@ -218,8 +218,8 @@ def create(
 ) -> None:
     """Make GROUP of TOPIC before its first consumer comes.
 
-    So no message passes it by; TOPIC need not be there yet. A group that is there stays where it
-    is, and takes on what is given.
+    It then misses no message. TOPIC need not exist yet. An existing group keeps its position, and
+    its settings are updated.
     """
     made = broker.put("/groups", topic=topic, group=group, start=start, **_fields(settings))
     say(made, _facts(made), as_json=as_json)

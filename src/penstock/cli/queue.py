@@ -44,7 +44,7 @@ PREVIEW_CHARACTERS = 60
 
 @click.group(cls=Group, context_settings=CONTEXT)
 def queue() -> None:
-    """Look at, steer and fill topics that are worked on."""
+    """Inspect and configure work queues, and push jobs."""
 
 
 def _path(topic: str) -> str:
@@ -179,7 +179,7 @@ _SETTINGS = (
     click.option(
         "--keep/--no-keep",
         default=None,
-        help="Whether messages stay that every group has done.",
+        help="Keep messages after every group has finished them.",
     ),
 )
 
@@ -202,7 +202,7 @@ def _fields(settings: dict[str, Any]) -> dict[str, Any]:
 @json_option
 @administered
 def create(topic: str, as_json: bool, broker: Administration, **settings: Any) -> None:
-    """Make TOPIC; one that is there takes on what is given.
+    """Create TOPIC, or update the settings of an existing one.
 
     A topic is made by the first message, too. What is not given is without limit. A new topic lets
     go of messages that every group has done; one that other protocols filled keeps them.
@@ -284,7 +284,7 @@ def push(
     """Put messages into TOPIC: each PAYLOAD is one.
 
     Without any, each line of standard input is one. Exits with 0 once the broker's disk has them
-    all, else with 1; what the broker has is then said.
+    all, else with 1, and then reports how many were stored.
     """
     if not payloads and sys.stdin.isatty():
         raise click.UsageError("no message: give PAYLOAD, or pipe lines into the command")

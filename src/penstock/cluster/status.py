@@ -243,6 +243,8 @@ def _led(status: ClusterStatus) -> str:
     coming = _coming([m for m in status.members if m.is_learner])
     if len(voters) == 1:
         return f"a cluster of one: it survives no loss; join two more nodes{coming}"
+    if not spare:
+        return f"working, but losing either node stops it; join a third{coming}"
     return f"healthy: {_survives(spare)}{coming}"
 
 
@@ -256,7 +258,7 @@ def _coming(learners: list[MemberStatus]) -> str:
 
 def _survives(spare: int) -> str:
     if not spare:
-        return "it survives no further loss"
+        return "the cluster cannot lose another node"
     return f"survives the loss of {spare} node{'s' * (spare > 1)}"
 
 

@@ -161,7 +161,7 @@ class GroupSettings(TypedDict, total=False):
     """What can be set for a group; None leaves it as it is."""
 
     max_deliveries: int | None
-    """Handed out so often in vain, a message becomes a dead letter; 0: never."""
+    """After this many failed deliveries a message becomes a dead letter; 0: never."""
     backoff_s: float | None
     """Pause before the first repetition after a nack; it doubles."""
     backoff_max_s: float | None
