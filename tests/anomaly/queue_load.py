@@ -147,6 +147,9 @@ class Load:
     def start(self) -> None:
         with QueueClient("127.0.0.1", self.port) as client:
             client.ok(configure_topic={"topic": TOPIC, "keep": True})
+            for group in ("polled", "failing", "pushed"):  # what is given back comes at once
+                at_once = {"backoff_ms": 0, "backoff_max_ms": 0}
+                client.ok(configure_group={"topic": TOPIC, "group": group, **at_once})
             client.ok(configure_group={"topic": TOPIC, "group": "failing", "max_deliveries": 2})
         for thread in self._threads:
             thread.start()
