@@ -43,6 +43,9 @@ SPARE_BYTES = 4 * MIB
 FIXED = tuple(name for name in DATABASES if name not in FREEABLE)
 """The databases of which no message that is removed makes anything free."""
 
+GROWTH_BYTES = 64 * KIB
+"""What a commit may add beside twice its size: pages of the index, rows, marks."""
+
 SHARE_MIN_BYTES = 64 * KIB
 """Least part of the total that is worth to be looked at by itself."""
 
@@ -81,6 +84,9 @@ class Room:
         """Of the last commit."""
         self._is_going_on = False
         """Whether removing in advance has begun and is not done."""
+        self._unseen = 0
+        """How much more may be written before the store is measured again: that takes as long as a
+        tenth of a small commit, and far from the total nothing depends on it."""
 
     def keep_to(self, order: Order) -> None:
         """Keep to the total of these rules from now on."""
@@ -89,6 +95,7 @@ class Room:
         if total != self._total:
             self._total, self._spare = total, min(total // 4, SPARE_BYTES)
             self._end = self._ends_at()
+            self._unseen = 0
             share = max(total // 16, SHARE_MIN_BYTES) if total else ROUND_BYTES
             self._memory.round_bytes = min(ROUND_BYTES, share)
             self._environment.runway_bytes = min(RUNWAY_BYTES, share // 4)
@@ -96,7 +103,8 @@ class Room:
     def before(self, size: int) -> None:
         """Make room for a commit of so many bytes, as far as there is anything to remove."""
         self._size = size
-        if self._order is None or not self._total:
+        self._unseen -= 2 * size + GROWTH_BYTES
+        if self._order is None or not self._total or self._unseen > 0:
             return
         used = self._used()
         total = max(self._goal - size, used - 2 * size)
@@ -113,11 +121,12 @@ class Room:
 
     def after(self) -> None:
         """Remove some in advance, if the next commits would have to wait for it."""
-        if self._order is None or not self._total:
+        if self._order is None or not self._total or self._unseen > 0:
             return
         self._watch_file()
         share = self._total // 32
         used, soon = self._used(), self._goal - min(4 * self._size, share)
+        self._unseen = min(self._goal - share - used, 2 * share)
         enough = self._goal - min(64 * self._size, share)
         if used > (enough if self._is_going_on else soon):
             self._is_going_on = self._go_on(self._order, enough)

@@ -7,6 +7,7 @@ import pytest
 from penstock.errors import StorageFull
 from penstock.limits import MIB
 from penstock.store.batch import Batch
+from penstock.store.environment import Environment
 from penstock.store.reader import Reader
 from penstock.store.store import RetentionRules, Spared
 from penstock.store.verify import verify
@@ -193,3 +194,18 @@ def test_a_disk_that_is_full_fails_the_commit_and_not_before(open_store, tmp_pat
     load.counts = {name: store.topic(name).next_offset for name in TOPICS}
     load.write(MIB)
     assert load.most <= BOUND * MIB + 512 * 1024
+
+
+def test_far_from_its_total_a_store_is_not_measured_at_every_commit(store, monkeypatch):
+    store.retain(RetentionRules(total_bytes_max=1024 * MIB), 1_000, FLOOR, Spared())
+    measured = []
+    used_bytes = Environment.used_bytes
+    monkeypatch.setattr(
+        Environment, "used_bytes", lambda *of: measured.append(of[2]) or used_bytes(*of)
+    )
+    for number in range(200):
+        batch = Batch()
+        batch.append(b"t", [b"x"], number, 1)
+        store.commit(batch)
+        store.prepare()
+    assert len(measured) <= 6
