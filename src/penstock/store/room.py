@@ -6,9 +6,11 @@ oldest entries until it fits. Who waits for the commit waits for that, too, and 
 slowed down to what retention can do. The same on every node of a cluster: a follower makes room
 before it writes what the leader sends.
 
-Two things keep this from costing much. After a commit, when nobody waits, a slice of the work is
-done in advance. And once begun it goes on until there is room for many commits, because the row of
-a topic is written once per slice, however many entries the slice removes.
+Three things keep this from costing much. Far from the total nothing is measured: what commits can
+have added since the last look is known well enough (``_unseen``). After a commit, when nobody
+waits, a slice of the work is done in advance. And once begun it goes on until there is room for
+many commits, because the row of a topic is written once per slice, however many entries the slice
+removes.
 
 What cannot be removed is not waited for: entries that a start would replay, topics that are kept
 whole. If there is more than the total allows already (it was made smaller), each commit frees twice
