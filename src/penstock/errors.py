@@ -22,25 +22,6 @@
 Errors that a user can meet say what to do about them: ``advice`` is printed under the message.
 """
 
-__all__ = [
-    "ClusterError",
-    "ConfigError",
-    "LeadershipLost",
-    "LocalProtocolError",
-    "NoQuorum",
-    "NotLeader",
-    "PenstockError",
-    "ProtocolError",
-    "Refused",
-    "RemoteProtocolError",
-    "StorageBroken",
-    "StorageDamaged",
-    "StorageError",
-    "StorageForeign",
-    "StorageFull",
-    "StorageLocked",
-]
-
 
 class PenstockError(Exception):
     """The root. ``advice`` tells the reader what to do next; it may be empty."""

@@ -15,10 +15,14 @@ from pathlib import Path
 import msgspec
 
 from penstock import __version__
+from penstock.access.envelopes import forget_signatures, offer_envelopes
 from penstock.admin.app import create_app
 from penstock.admin.view import JournalView
+from penstock.clock import Clock, SystemClock
 from penstock.cluster.install import install
 from penstock.cluster.status import ClusterStatus, unreadiness
+from penstock.commit.erasing import erase_leftover
+from penstock.commit.produce import Producing
 from penstock.config.address import Address
 from penstock.config.listeners import wanted
 from penstock.config.schema import Config
@@ -28,39 +32,35 @@ from penstock.core.effects import Effects
 from penstock.core.groups import Group, Groups
 from penstock.core.retained import RetainedMessage
 from penstock.core.subscriptions import SubscriptionTrie
+from penstock.dispatch.dispatchers import Dispatchers
+from penstock.dispatch.queue_names import PREFIX, WORKERS, is_queue
+from penstock.doors.binary import BinaryConnection
+from penstock.doors.mqtt.connection import MqttConnection
+from penstock.doors.queue import QueueConnection
+from penstock.doors.resp.connection import RespConnection
 from penstock.errors import Refused, StorageError
 from penstock.model.stages import PREFIX as STAGES
-from penstock.net.binary import BinaryConnection
-from penstock.net.client_list import away_clients, connected_clients
-from penstock.net.clock import Clock, SystemClock
-from penstock.net.cluster_book import ClusterBook
-from penstock.net.confirming import confirmed
-from penstock.net.desks import Desks
 from penstock.net.detect import Protocol
-from penstock.net.duties import Duties
-from penstock.net.envelopes import forget_signatures, offer_envelopes
-from penstock.net.erasing import erase_leftover
-from penstock.net.examination import Examination
 from penstock.net.http import BODY_BYTES_MAX, KEEP_ALIVE_S, HttpDoor
-from penstock.net.hub import Hub, LiveSubscriber, peer_of
-from penstock.net.key_book import KeyBook
 from penstock.net.listener import Door, Listener
-from penstock.net.mqtt import MqttConnection
-from penstock.net.node import Node
-from penstock.net.produce import Producing
-from penstock.net.queue import QueueConnection
-from penstock.net.queue_book import QueueBook
-from penstock.net.queues import PREFIX, WORKERS, is_queue
-from penstock.net.resp.connection import RespConnection
-from penstock.net.shown import ShownStore
-from penstock.net.sinks import Sinks
-from penstock.net.sys_topics import SysTopics
-from penstock.net.topic_book import TopicBook
+from penstock.node.client_list import away_clients, connected_clients
+from penstock.node.cluster_admin import ClusterBook
+from penstock.node.housekeeping import Housekeeping
+from penstock.node.hub import Hub, LiveSubscriber, peer_of
+from penstock.node.key_admin import KeyBook
+from penstock.node.node import Node
+from penstock.node.queue_admin import QueueBook
+from penstock.node.sys_topics import SysTopics
+from penstock.node.topic_admin import TopicBook
 from penstock.obs.client_view import ClientView
 from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
 from penstock.obs.progress import Progress
 from penstock.obs.reasons import DisconnectReason, DropReason
+from penstock.reading.confirming import confirmed
+from penstock.retention.scan import RetentionScan
+from penstock.staging.sinks import Sinks
+from penstock.staging.visible_store import VisibleStore
 from penstock.store.entry import Entry
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import (
@@ -76,8 +76,6 @@ from penstock.store.store import (
 from penstock.trust.gate import Gate
 from penstock.trust.keys import Key
 from penstock.trust.replay import AHEAD_MS_MAX
-
-__all__ = ["Server", "recover", "signed_until_ms"]
 
 TURN_S = 0.25
 """How often deadlines are looked at."""
@@ -134,7 +132,7 @@ class Server:
         """Open the store, recover, listen; raises ``PenstockError`` with nothing left behind."""
         self._started_at = self._clock.monotonic()
         self._whole = self._given_store or self._open_store()
-        self.store: Store = ShownStore(self._whole)
+        self.store: Store = VisibleStore(self._whole)
         try:
             self.broker = self._make_broker()
             recover(self.store, self.broker)
@@ -143,12 +141,12 @@ class Server:
             self._build()
             await self.node.start()
             self.hub.pipeline.next_index = self._whole.next_index  # to lead takes an entry
-            self.hub.duties.start()  # before a worker of this life can come
+            self.hub.housekeeping.start()  # before a worker of this life can come
             await self._listen()
         except BaseException:
             await self.abandon()
             raise
-        self.hub.duties.bury_own()
+        self.hub.housekeeping.bury_own()
         self._tasks = [asyncio.create_task(self._turn_for_ever())]
         self._sys_due_at = self._retention_due_at = self._clock.monotonic()
 
@@ -200,18 +198,18 @@ class Server:
             request_timeout_s=timeout_s,
             keep_alive_s=min(KEEP_ALIVE_S, timeout_s),
         )
-        self.hub.desks = Desks(self.hub)
+        self.hub.dispatchers = Dispatchers(self.hub)
         self.hub.producing = Producing(self.hub)
         self.hub.sinks = Sinks(self.hub, self._whole)
-        self.hub.duties = Duties(self.hub)
-        self.hub.on_led = self.hub.duties.led
+        self.hub.housekeeping = Housekeeping(self.hub)
+        self.hub.on_led = self.hub.housekeeping.led
         self.hub.feed.on_extras = partial(offer_envelopes, self.hub)
         self.hub.feed.on_extras_failed = partial(forget_signatures, self.hub)
         self._listener = Listener(self.hub, self._doors())
         self._sys_topics = SysTopics(self.hub, self.version, self.uptime_s)
         self._rules = _retention_rules(self.config)
         self._rules_version = -1
-        self._examination: Examination | None = None
+        self._examination: RetentionScan | None = None
         """The last look at topics for retention."""
 
     def _doors(self) -> dict[Protocol, Door]:
@@ -261,7 +259,7 @@ class Server:
 
     async def _turn_for_ever(self) -> None:
         while True:
-            stalled_s = self.hub.pulse.beat(TURN_S)
+            stalled_s = self.hub.stalls.beat(TURN_S)
             try:
                 if stalled_s:
                     self._forgive(stalled_s)
@@ -285,10 +283,10 @@ class Server:
         now = self._clock.monotonic()
         self.hub.deadlines.turn(now)
         self.hub.budget.turn(now)
-        self.hub.take_overs.turn(now)
+        self.hub.takeovers.turn(now)
         self.hub.other_versions.turn(now)
         self.hub.complaints.flush()
-        self.hub.duties.turn()
+        self.hub.housekeeping.turn()
         self.hub.pipeline.turn()
         interval_s = self.config.sys.interval_s
         if interval_s and now >= self._sys_due_at:
@@ -299,13 +297,13 @@ class Server:
             self._retain()
 
     def _retain(self) -> None:
-        self.hub.desks.turn()
+        self.hub.dispatchers.turn()
         self.hub.sinks.turn()
         if self._examination is None or self._examination.is_over:
-            self._examination = Examination(self.hub, self._examined)
+            self._examination = RetentionScan(self.hub, self._examined)
             self._examination.go_on()
 
-    def _examined(self, found: Examination) -> None:
+    def _examined(self, found: RetentionScan) -> None:
         floor = self.broker.oldest_needed() or self.hub.pipeline.next_sequence
         now_ms, spared = self._clock.wall_ms(), _spared(self.broker, found.floors)
         rules, lows = self._current_rules(), found.lows()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.client import QueueClient, connect
-from penstock.net.examination import Examination
+from penstock.retention.scan import RetentionScan
 from penstock.testing import Broker
 from tests.conformance_binary.wire_client import BinaryClient
 
@@ -42,7 +42,7 @@ def work_off(queue: QueueClient) -> None:
 def used_up(broker: Broker) -> int:
     """How many messages nobody needs any more; they go when retention comes to them."""
     server = broker.server
-    examination = Examination(server.hub, lambda _examination: None)
+    examination = RetentionScan(server.hub, lambda _examination: None)
     broker.call(examination.go_on)
     lows = broker.call(examination.lows)
     return lows.get(TOPIC.encode(), 0)

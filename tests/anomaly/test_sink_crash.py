@@ -21,8 +21,9 @@ import pytest
 
 from penstock.errors import StorageFull
 from penstock.model.stages import Stage
-from penstock.net import sinks, staged_blocks, stages
 from penstock.server import Server
+from penstock.staging import blocks as staged_blocks
+from penstock.staging import sinks, stages
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
 from penstock.store.store import Commit

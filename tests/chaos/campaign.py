@@ -25,7 +25,7 @@ __all__ = ["Campaign"]
 
 ROUNDS_OF_A_CLUSTER = 20
 FEW_ENTRIES = 50
-"""Kept for nodes that come back, on some clusters: whoever is away for seconds needs a copy."""
+"""RetryQueue for nodes that come back, on some clusters: whoever is away for seconds needs a copy."""
 TROUBLE = (AssertionError, OSError, TimeoutError, ValueError, PenstockError)
 """What a round may end with. The campaign goes on with a new cluster, and has failed."""
 SHOWN_MAX = 12

@@ -6,14 +6,14 @@ only what it wants to have journaled next (``FollowUp``) is, as in the hub.
 
 from typing import Any
 
+from penstock.clock import SystemClock
+from penstock.commit.pipeline import Pipeline
 from penstock.core.broker import Broker
 from penstock.core.commands import Command
 from penstock.core.effects import Accepted, Effects, FollowUp
 from penstock.core.groups import row_key
 from penstock.core.late import has_late
 from penstock.core.session import Session
-from penstock.net.clock import SystemClock
-from penstock.net.pipeline import Pipeline
 from penstock.obs.counters import Counters
 from penstock.server import recover
 from penstock.store.lmdb_store import LmdbStore

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cluster.install import install
+from penstock.commit import checkpoint
 from penstock.core.commands import (
     Acknowledged,
     Closed,
@@ -33,7 +34,6 @@ from penstock.core.commands import (
     WillMessage,
 )
 from penstock.core.session import AWAIT_PUBCOMP, PUBACK, PUBCOMP, PUBREC
-from penstock.net import checkpoint
 from penstock.server import recover
 from penstock.store.directory import DATA_NAME, fresh_snapshot
 from penstock.store.entry import Entry, decode

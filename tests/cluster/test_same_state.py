@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from penstock.cluster.frames import Frame, RaftFrame
+from penstock.commit import checkpoint
 from penstock.core.commands import Opened, Subscribed
-from penstock.net import checkpoint
 from penstock.raft.types import MessageKind, NodeId
 from penstock.store.entry import decode
 from tests.cluster.broker_bench import BrokerBench, BrokerNode, Outlet

@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from penstock.net.mqtt import MqttConnection
+from penstock.doors.mqtt.connection import MqttConnection
 from tests.conformance.wire_client import WireClient, connack, connect_packet, publish, subscribe
 
 

@@ -42,7 +42,7 @@ def publish_all(publisher, topic, payloads):
 
 def shares(broker, topic, group="g"):
     """How many members a group has."""
-    return broker.call(broker.server.hub.desks.workers, topic.encode(), group.encode())
+    return broker.call(broker.server.hub.dispatchers.workers, topic.encode(), group.encode())
 
 
 def group_of(broker, topic, group="g"):

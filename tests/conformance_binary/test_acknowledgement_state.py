@@ -76,8 +76,8 @@ class Acknowledgements(RuleBasedStateMachine):
         if anew and older is not None:
             older.expect_error("Another connection")
             older.expect_close()
-        owed = [m for m in self.published[topic] if m.sequence not in self.done[client]]
-        assert received == owed
+        unacked = [m for m in self.published[topic] if m.sequence not in self.done[client]]
+        assert received == unacked
         self.subscribed[client].add(topic)
 
     @precondition(lambda self: self.connected)
@@ -96,8 +96,8 @@ class Acknowledgements(RuleBasedStateMachine):
     def acknowledge_in_order(self, data: st.DataObject) -> None:
         client = data.draw(st.sampled_from(sorted(self.connected)))
         topic = data.draw(topics)
-        owed = [m.sequence for m in self.published[topic] if m.sequence not in self.done[client]]
-        self.send_acks(client, owed[: data.draw(st.integers(1, 5))])
+        unacked = [m.sequence for m in self.published[topic] if m.sequence not in self.done[client]]
+        self.send_acks(client, unacked[: data.draw(st.integers(1, 5))])
 
     def send_acks(self, client: bytes, sequences: list[int]) -> None:
         connection = self.connected[client]

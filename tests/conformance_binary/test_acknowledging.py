@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.net.binary import acknowledgements
+from penstock.doors.binary import acknowledgements
 from tests.conformance_binary.looks import disconnects, drops
 from tests.conformance_binary.wire_client import ack, error, ping, pong, publish, wait_until
 

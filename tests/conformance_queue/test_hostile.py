@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from penstock.core import group as group_module
-from penstock.net import desks as desks_module
+from penstock.dispatch import dispatchers as desks_module
 from tests.conformance_queue.wire_client import GROUP, request
 
 

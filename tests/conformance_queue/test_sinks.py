@@ -190,7 +190,7 @@ def test_two_who_commit_the_same_epoch_at_once_publish_it_once(broker, client):
 
 def test_a_repetition_is_told_only_when_the_disk_has_what_it_repeats(own_broker, monkeypatch):
     """Also where it is applied before. Whoever is told goes on, and never asks again."""
-    monkeypatch.setattr("penstock.net.sinks.WAIT_S", 0.2)
+    monkeypatch.setattr("penstock.staging.sinks.WAIT_S", 0.2)
     broker = own_broker(durability="interval", durability_interval_ms=10)
     address, store, is_open = (
         (broker.host, broker.port),

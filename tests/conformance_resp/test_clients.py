@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 import redis
 
-from penstock.net.resp import registry
+from penstock.doors.resp import registry
 from penstock.obs.reasons import DisconnectReason
 from penstock.testing import Broker
 from tests.conformance_resp.wire import Peer, ask

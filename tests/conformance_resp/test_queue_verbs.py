@@ -7,8 +7,8 @@ import pytest
 import redis
 
 from penstock.client import connect
+from penstock.doors.resp import queue
 from penstock.errors import StorageFull
-from penstock.net.resp import queue
 from penstock.testing import Broker
 from penstock.wire.binary import client as binary
 from penstock.wire.binary import encode
@@ -138,7 +138,7 @@ def test_an_ack_of_a_deleted_queues_job_does_not_finish_one_of_the_next(dial):
 
 
 def _waiting(broker: Broker) -> int:
-    return broker.call(broker.server.hub.desks.workers, b"q:jobs", b"workers")
+    return broker.call(broker.server.hub.dispatchers.workers, b"q:jobs", b"workers")
 
 
 def _until(condition) -> None:
@@ -276,7 +276,7 @@ def test_a_connection_that_ends_while_it_waits_takes_no_job_with_it(dial):
     client = dial()
     push(client, "a")
     assert client.execute_command("PULL", "jobs", "BLOCK", 5_000) == [b"a"]
-    assert dial.broker.server.hub.desks.holders.keys() <= dial.broker.server.hub.clients
+    assert dial.broker.server.hub.dispatchers.holders.keys() <= dial.broker.server.hub.clients
 
 
 def test_pulls_leave_nothing_behind(dial):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import redis
 
-from penstock.net.resp import stream_ids, stream_known
+from penstock.doors.resp import stream_ids, stream_known
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
 from penstock.testing import Broker

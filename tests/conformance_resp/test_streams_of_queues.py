@@ -142,7 +142,7 @@ def test_a_consumer_that_waits_gets_what_is_given_back(broker, queue):
     waiting = threading.Thread(target=wait)
     waiting.start()
     hub = broker.server.hub
-    wait_until(lambda: broker.call(hub.desks.workers, b"jobs", b"g") == 1)
+    wait_until(lambda: broker.call(hub.dispatchers.workers, b"jobs", b"g") == 1)
     queue.nack(jobs)
     waiting.join(10)
     assert got == [[0]]

@@ -3,7 +3,7 @@
 import pytest
 import redis
 
-from penstock.net.resp import transactions
+from penstock.doors.resp import transactions
 from penstock.obs.reasons import DisconnectReason
 from penstock.testing import Broker
 from tests.conformance_resp.wire import Peer, array, ask, packed

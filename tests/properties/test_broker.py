@@ -25,6 +25,8 @@ from hypothesis.stateful import (
     rule,
 )
 
+from penstock.commit import checkpoint
+from penstock.commit.checkpoint import Checkpointer
 from penstock.core.broker import Broker
 from penstock.core.commands import (
     Acknowledged,
@@ -45,8 +47,6 @@ from penstock.core.commands import (
 from penstock.core.effects import Accepted, Effects, FollowUp, PageTurned, PortionSent, Unkept
 from penstock.core.session import AWAIT_PUBCOMP, PUBACK, PUBCOMP, PUBREC, Session
 from penstock.model.message import FLAG_RETAIN
-from penstock.net import checkpoint
-from penstock.net.checkpoint import Checkpointer
 from penstock.obs.counters import Counters
 from penstock.server import recover
 from penstock.store.batch import Batch

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.commit.pending_batch import PendingBatch
+from penstock.commit.replay import commands_of
+from penstock.commit.withdrawal import cut
 from penstock.core.commands import Command, Published, Received, TopicGone, to_event
 from penstock.model.message import Extras
-from penstock.net.foreign import commands_of
-from penstock.net.line_cut import cut
-from penstock.net.line_group import LineGroup
 from penstock.store.batch import Batch
 from penstock.store.segments import pack_batch, unpack_batch
 
@@ -18,15 +18,17 @@ kinds = st.sampled_from(["publish", "numbered", "capture", "receive", "drop", "a
 made = st.tuples(kinds, st.sampled_from([b"a", b"b"]), st.integers(1, 3), st.booleans())
 
 
-def build(steps: list[tuple[int, Made]]) -> LineGroup:
+def build(steps: list[tuple[int, Made]]) -> PendingBatch:
     """The line with these steps, each with its number, which its content is made of."""
-    group = LineGroup()
+    group = PendingBatch()
     for number, (kind, topic, count, flag) in steps:
         _add(group, number, kind, topic, count, flag=flag)
     return group
 
 
-def _add(group: LineGroup, number: int, kind: str, topic: bytes, count: int, *, flag: bool) -> None:
+def _add(
+    group: PendingBatch, number: int, kind: str, topic: bytes, count: int, *, flag: bool
+) -> None:
     batch = group.batch
     payloads = [b"%d.%d" % (number, n) for n in range(count)]
     extras = [Extras(headers=((b"h", b"%d" % number),))] * count if flag else None

@@ -1,11 +1,11 @@
-"""Owed against a dict from sequence to place; ranges against the numbers they were made of."""
+"""Unacked against a dict from sequence to place; ranges against the numbers they were made of."""
 
 from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.net.owed import Owed, ranges_of
+from penstock.dispatch.unacked import Unacked, ranges_of
 
 stretches = st.tuples(st.integers(0, 40), st.integers(1, 8))
 """First sequence and count. A message's place follows from its sequence, as in the journal."""
@@ -17,19 +17,19 @@ steps = st.lists(
 
 @given(steps)
 def test_it_knows_exactly_what_was_sent_and_not_acknowledged_since(script):
-    owed, model = Owed(), {}
+    unacked, model = Unacked(), {}
     for verb, (first, count) in script:
         sequences = range(first, first + count)
         if verb == "send":
-            owed.add(b"t", first, first + 100, count)
+            unacked.add(b"t", first, first + 100, count)
             model.update((sequence, sequence + 100) for sequence in sequences)
             continue
-        places, unknown = owed.settle(first, first + count)
+        places, unknown = unacked.settle(first, first + count)
         found = [offset for place in places for offset in range(place.start, place.end)]
         assert found == [model.pop(sequence) for sequence in sequences if sequence in model]
         strangers = [number for start, end in unknown for number in range(start, end)]
         assert sorted(strangers + [offset - 100 for offset in found]) == list(sequences)
-    assert (len(owed) == 0) == (not model)
+    assert (len(unacked) == 0) == (not model)
 
 
 @given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 30), min_size=1))

@@ -2,7 +2,7 @@
 
 The model keeps a record for every message that was handed out, sorts all candidates for every poll,
 and looks at every message when time passes. The broker's state, which does none of this, is driven
-with the same commands, in the way in which a desk does it: messages are *chosen*, other things
+with the same commands, in the way in which a dispatcher does it: messages are *chosen*, other things
 happen, and then what was chosen is *handed out*. Now and then a checkpoint is taken, or the broker
 dies and comes back from rows and entries.
 
@@ -142,7 +142,7 @@ class QueueMachine(RuleBasedStateMachine):
         start = self.topic.end
         for offset in range(start, start + amount):
             self.topic.messages[offset] = Message(priority, due_ms, expires_ms)
-            self._stock(offset)
+            self._backlog(offset)
         if producer:
             self.topic.offsets[numbered] = start
             self.index += 1
@@ -150,7 +150,7 @@ class QueueMachine(RuleBasedStateMachine):
             self._journal(note)
             self.broker.producers.note(*note)
 
-    def _stock(self, offset: int) -> None:
+    def _backlog(self, offset: int) -> None:
         message = self.topic.messages[offset]
         self.lanes.extend(offset, 1, message.priority)
         if message.due_ms or message.expires_ms:
@@ -159,7 +159,7 @@ class QueueMachine(RuleBasedStateMachine):
     def _restock(self, start: int) -> None:
         self.lanes = Lanes(start)
         for offset in range(start, self.topic.end):
-            self._stock(offset)
+            self._backlog(offset)
 
     @rule(keep=st.integers(3, 20))
     def retain(self, keep) -> None:
@@ -264,7 +264,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(name=names, asked=polls)
     def choose(self, name, asked) -> None:
-        """What a desk does when somebody wants messages."""
+        """What a dispatcher does when somebody wants messages."""
         if name in self.deals:
             return
         group, model = self.group(name), self.groups[name]

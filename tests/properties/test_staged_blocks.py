@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from penstock.errors import StorageError
 from penstock.model.stages import Stage, stage_of, stage_topic
-from penstock.net import staged_blocks
-from penstock.net.staged_blocks import Pieces, examined
+from penstock.staging import blocks as staged_blocks
+from penstock.staging.blocks import Pieces, examined
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
 from penstock.wire.queue._generated.queue_pb2 import StagedBlock

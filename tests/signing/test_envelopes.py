@@ -5,10 +5,10 @@ import random
 import pytest
 import redis
 
+from penstock.doors.mqtt.connection import MqttConnection
 from penstock.errors import StorageFull
 from penstock.model.message import Signature
 from penstock.net.connection import SIGNED_AT_ONCE
-from penstock.net.mqtt import MqttConnection
 from penstock.obs.reasons import DisconnectReason
 from penstock.testing import Broker
 from penstock.trust.signatures import is_valid

@@ -7,7 +7,7 @@ is left to them.
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -96,56 +96,6 @@ def missing_theory(source: str) -> list[str]:
         if " " in first and first.rstrip("*`").endswith((".", ":", "?", ")"))
         else ["the docstring does not begin with a sentence"]
     )
-
-
-def export_faults(source: str) -> list[str]:
-    """Complain when public functions or classes come without an ``__all__``, or it is wrong."""
-    tree = ast.parse(source)
-    defined = {name for node in tree.body for name in _names(node)}
-    classes_and_functions = {
-        node.name
-        for node in tree.body
-        if isinstance(node, Function | ast.ClassDef) and not node.name.startswith("_")
-    }
-    exported = _exported(tree)
-    if exported is None:
-        return ["no __all__"] if classes_and_functions else []
-    faults = [
-        f"__all__ names {name}, which is not there" for name in exported if name not in defined
-    ]
-    if exported != sorted(exported, key=_export_order):
-        faults.append("__all__ is not sorted")
-    return faults
-
-
-def _exported(tree: ast.Module) -> list[str] | None:
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and "__all__" in _names(node):
-            return list(ast.literal_eval(node.value))
-    return None
-
-
-def _export_order(name: str) -> tuple[int, str]:
-    """Order as ruff does: constants, then classes, then functions."""
-    return (0 if name.isupper() else 1 if name[:1].isupper() else 2, name)
-
-
-def _names(node: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement binds in its module."""
-    match node:
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            yield name
-        case ast.Assign(targets=targets):
-            yield from (n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name))
-        case ast.AnnAssign(target=ast.Name(id=name)):
-            yield name
-        case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-            yield from (alias.asname or alias.name for alias in aliases)
-        case ast.If(body=body, orelse=orelse):
-            yield from (name for inner in (*body, *orelse) for name in _names(inner))
-        case ast.Try(body=body, handlers=handlers):
-            inner = [*body, *(statement for handler in handlers for statement in handler.body)]
-            yield from (name for statement in inner for name in _names(statement))
 
 
 def untested_clauses(sources: Iterable[str], tests: Iterable[str]) -> list[str]:

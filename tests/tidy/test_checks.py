@@ -51,7 +51,7 @@ def test_a_file_of_the_limit_passes_and_one_line_more_does_not():
     assert checks.long_file("x\n" * 701) == ["701 lines"]
 
 
-# ── Docstrings and exports
+# ── Docstrings
 
 
 @pytest.mark.parametrize("docstring", ['"""Says what it is."""', '"""Two lines:\n\nmore."""'])
@@ -62,35 +62,6 @@ def test_a_docstring_of_a_sentence_passes(docstring):
 @pytest.mark.parametrize("source", ["", "x = 1", '"""Name."""', '"""No end"""'])
 def test_a_module_without_a_sentence_is_found(source):
     assert checks.missing_theory(source)
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        '__all__ = ["A_B", "C", "d"]\nA_B = 1\nclass C: ...\ndef d(): ...',
-        '__all__ = ["x", "y", "z"]\nfrom m import a as x, y\nz: int = 1',
-        '__all__ = ["x"]\ntry:\n    import x\nexcept ImportError:\n    x = None',
-        '__all__ = ["x"]\nif True:\n    x = 1',
-        "LIMIT = 1",
-        "def _private(): ...",
-    ],
-)
-def test_good_exports_pass(source):
-    assert checks.export_faults(source) == []
-
-
-@pytest.mark.parametrize(
-    ("source", "fault"),
-    [
-        ("def public(): ...", "no __all__"),
-        ("class Public: ...", "no __all__"),
-        ('__all__ = ["b", "a"]\na = b = 1', "__all__ is not sorted"),
-        ('__all__ = ["f", "C"]\ndef f(): ...\nclass C: ...', "__all__ is not sorted"),
-        ('__all__ = ["gone"]', "__all__ names gone, which is not there"),
-    ],
-)
-def test_bad_exports_are_found(source, fault):
-    assert checks.export_faults(source) == [fault]
 
 
 # ── Clauses and reasons

@@ -47,10 +47,6 @@ def test_every_module_says_what_it_is_for():
     assert not complaints(python_files(SOURCE), checks.missing_theory)
 
 
-def test_every_public_module_says_what_it_exports():
-    assert not complaints(python_files(SOURCE), checks.export_faults)
-
-
 def test_every_clause_that_the_source_cites_is_tested():
     """The checkers' own tests do not count; they cite clauses that do not exist."""
     tests = [

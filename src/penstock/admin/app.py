@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from penstock.admin.view import ClusterBook, KeyBook, QueueBook, TopicBook, View
 
-__all__ = ["create_app"]
 
 NO_STORE = {"cache-control": "no-store"}
 """Every answer is about this very moment."""

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from penstock.admin.view import ClusterBook
 
-__all__ = ["document", "routes"]
 
 _NodeId = Annotated[int, Meta(ge=1, le=NODE_ID_MAX)]
 _Address = Annotated[str, Meta(max_length=300)]

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from penstock.admin.view import QueueBook
     from penstock.model.message import Message
 
-__all__ = ["routes"]
 
 LISTED_DEFAULT, LISTED_MAX = 100, 1_000
 """Dead-letter topics in one answer."""

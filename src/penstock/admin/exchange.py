@@ -36,25 +36,6 @@ if TYPE_CHECKING:
 
     from penstock.admin.view import Confirmed
 
-__all__ = [
-    "JsonLine",
-    "Misdirected",
-    "Refusal",
-    "administrators_page",
-    "check_administrator",
-    "check_current",
-    "check_host",
-    "check_no_web_page",
-    "check_parameters",
-    "in_turns",
-    "kept",
-    "number",
-    "payload_fields",
-    "read_body",
-    "reading_page",
-    "text_of",
-    "time_of",
-]
 
 BODY_BYTES_MAX = 16 * KIB
 """Largest body of a request; a key with the longest list of topics is a quarter of it."""

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from penstock.admin.view import QueueBook
 
-__all__ = ["known_group", "names", "routes"]
 
 LISTED_DEFAULT, LISTED_MAX = 100, 1_000
 """Groups in one answer."""

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from penstock.admin.view import KeyBook
 
-__all__ = ["routes"]
 
 _YEAR_S = 365 * 24 * 3600
 
@@ -68,17 +67,17 @@ class _Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def routes(book: "KeyBook", token: str) -> list[Route]:
     """The pages of one broker; ``token`` is the administrators', empty if there is none."""
-    desk = _Desk(book)
+    dispatcher = _Dispatcher(book)
     return [
-        reading_page("/keys", token, book, desk.show_all),
-        administrators_page("/keys", "POST", token, desk.add),
-        administrators_page("/keys/{key_id:int}/revoke", "POST", token, desk.revoke),
-        administrators_page("/keys/{key_id:int}/enable", "POST", token, desk.enable),
-        administrators_page("/keys/{key_id:int}/rotate", "POST", token, desk.rotate),
+        reading_page("/keys", token, book, dispatcher.show_all),
+        administrators_page("/keys", "POST", token, dispatcher.add),
+        administrators_page("/keys/{key_id:int}/revoke", "POST", token, dispatcher.revoke),
+        administrators_page("/keys/{key_id:int}/enable", "POST", token, dispatcher.enable),
+        administrators_page("/keys/{key_id:int}/rotate", "POST", token, dispatcher.rotate),
     ]
 
 
-class _Desk:
+class _Dispatcher:
     """Answers the requests. Whoever gets here may do everything."""
 
     def __init__(self, book: "KeyBook") -> None:

@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from penstock.admin.metrics_form import Metric, Scrape
 from penstock.cluster.status import ClusterStatus, MemberStatus
 
-__all__ = ["CLUSTER"]
-
 
 def _gauge(name: str, text: str, read: Callable[[ClusterStatus], float]) -> Metric:
     return Metric(

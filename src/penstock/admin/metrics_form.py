@@ -27,20 +27,6 @@ from penstock.admin.survey import Survey
 from penstock.admin.view import JournalView, View
 from penstock.obs.counters import Counters, Histogram
 
-__all__ = [
-    "TOPICS_COUNTED_MAX",
-    "TOPICS_SHOWN_MAX",
-    "Metric",
-    "Reading",
-    "Scrape",
-    "Stored",
-    "coarser",
-    "counted",
-    "exposition",
-    "families",
-    "read_stored",
-]
-
 TOPICS_SHOWN_MAX = 1_000
 """Topics that have series of their own: a scraper keeps each of those for ever."""
 

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from penstock.admin.metrics_form import Metric, Scrape
 from penstock.cluster.status import ClusterStatus
 
-__all__ = ["HERMESMQ"]
-
 
 def _gauge(name: str, text: str, read: Callable[[Scrape], float]) -> Metric:
     return Metric(

@@ -7,8 +7,6 @@ among them: nobody works on those, and what is in them is counted on its own.
 from penstock.admin.metrics_form import Metric, counted
 from penstock.admin.survey import GROUPS_MAX, SERIES_DEFAULT, TOPICS_MAX
 
-__all__ = ["QUEUES"]
-
 QUEUES: tuple[Metric, ...] = (
     Metric(
         "penstock_queue_topics",

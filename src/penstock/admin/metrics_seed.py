@@ -28,8 +28,6 @@ from penstock.admin.metrics_form import (
 )
 from penstock.obs.reasons import DisconnectReason
 
-__all__ = ["PER_TOPIC", "SEED"]
-
 LATENCY_S_BOUNDS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1)
 """MetricMQ's buckets, all of them bounds of ours too."""
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from penstock.admin.view import View
     from penstock.obs.client_view import ClientView
 
-__all__ = ["routes"]
 
 LISTED_DEFAULT, LISTED_MAX = 100, 1_000
 """Clients in one answer."""

@@ -37,13 +37,6 @@ if TYPE_CHECKING:
 
     from penstock.admin.view import QueueBook
 
-__all__ = [
-    "Seconds",
-    "is_topic",
-    "known_topic",
-    "lawful_topic",
-    "routes",
-]
 
 LISTED_DEFAULT, LISTED_MAX = 100, 1_000
 """Topics in one answer."""

@@ -17,8 +17,6 @@ from penstock.admin.exchange import text_of
 from penstock.admin.view import QueueView
 from penstock.core.groups import Group
 
-__all__ = ["GROUPS_MAX", "SERIES_DEFAULT", "SERIES_MAX", "TOPICS_MAX", "Survey"]
-
 TOPICS_MAX = 10_000
 GROUPS_MAX = 100_000
 """Topics and groups that are looked at."""

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
     _Read = Callable[[Request, Store], dict[str, Any]]
 
-__all__ = ["routes"]
 
 LISTED_DEFAULT, LISTED_MAX = 100, 1_000
 """Topics in one answer."""

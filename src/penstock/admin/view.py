@@ -26,17 +26,6 @@ from penstock.store.store import Store
 from penstock.trust.gate import Gate
 from penstock.trust.keys import Key
 
-__all__ = [
-    "ClusterBook",
-    "Confirmed",
-    "JournalView",
-    "KeyBook",
-    "QueueBook",
-    "QueueView",
-    "TopicBook",
-    "View",
-]
-
 
 class Confirmed(Protocol):
     """Somebody who knows whether what is read here is current."""

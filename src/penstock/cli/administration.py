@@ -21,21 +21,6 @@ from penstock.config.address import Address, parse_listen
 from penstock.config.units import without_unit
 from penstock.errors import PenstockError, Refused
 
-__all__ = [
-    "Administration",
-    "NotNow",
-    "administered",
-    "amount",
-    "confirm",
-    "duration",
-    "json_option",
-    "moment",
-    "say",
-    "stale_flag",
-    "stale_option",
-    "yes_option",
-]
-
 TIMEOUT_S = 30.0
 """How long to wait for the broker; its disk may be busy."""
 

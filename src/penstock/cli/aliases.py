@@ -11,8 +11,6 @@ import click
 
 from penstock.cli import main
 
-__all__ = ["broker", "consumer", "producer"]
-
 
 def producer() -> NoReturn:
     """Run ``penstock pub``."""

@@ -39,7 +39,6 @@ from penstock.obs.reasons import PeerReason
 if TYPE_CHECKING:
     from penstock.cluster.recovery import Remains
 
-__all__ = ["cluster"]
 
 PROBE_S = 2.0
 """How long a node may take to answer, where we only want to know whether it does."""

@@ -17,8 +17,6 @@ from penstock.cluster.status import ClusterStatus
 from penstock.config.address import parse_listen
 from penstock.errors import PenstockError, Refused
 
-__all__ = ["Comparison", "compared"]
-
 AHEAD = (0, 4, 16, 64, 256, 1_024, 0, 64, 512, 4_096)
 """How far ahead of the foremost node to choose the entry, one attempt after another."""
 

@@ -34,8 +34,6 @@ from penstock.cluster.status import ClusterStatus
 from penstock.config.address import Address
 from penstock.errors import PenstockError, StorageLocked
 
-__all__ = ["try_cluster"]
-
 NODES: Final = (1, 2, 3)
 HOST: Final = "127.0.0.1"
 PORT_MAX: Final = 65_535

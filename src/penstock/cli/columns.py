@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-__all__ = ["columns", "counted"]
-
 
 def columns(rows: Sequence[tuple[str, ...]]) -> str:
     """Align all columns but the last; a value too long for its column pushes only its own row."""

@@ -17,8 +17,6 @@ from penstock.config.schema import SECTIONS
 from penstock.config.values import encode, range_of
 from penstock.errors import ConfigError
 
-__all__ = ["config"]
-
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 

@@ -19,14 +19,6 @@ from penstock.wire.resp.names import topic_of
 if TYPE_CHECKING:
     from penstock.client import QueueClient
 
-__all__ = [
-    "CONTEXT",
-    "checked_filters",
-    "checked_topic",
-    "client_id_option",
-    "connection_options",
-    "queue_client",
-]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

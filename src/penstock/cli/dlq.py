@@ -26,8 +26,6 @@ from penstock.cli.lazy import Group
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
-__all__ = ["dlq"]
-
 REDRIVEN_AT_ONCE = 1_000
 """Letters sent back by one request: the progress is seen, and no answer takes long."""
 

@@ -26,8 +26,6 @@ from penstock.cli.lazy import Group
 from penstock.config.units import with_unit
 from penstock.obs.log import printable
 
-__all__ = ["groups"]
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _PLACE = "earliest|latest|OFFSET|TIME"

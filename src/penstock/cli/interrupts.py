@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["discard_output", "signals_as_input", "watchable"]
-
 
 @contextmanager
 def signals_as_input() -> Iterator[int]:

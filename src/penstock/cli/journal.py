@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # a plain `penstock sub` does not load protobuf
     from penstock.client import QueueClient, Record
     from penstock.wire.queue._generated.queue_pb2 import Changed, Topic
 
-__all__ = ["Journal", "Place", "place_options"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

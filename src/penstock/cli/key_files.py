@@ -14,8 +14,6 @@ import msgspec
 
 from penstock.errors import PenstockError
 
-__all__ = ["DeviceKey", "KeyFiles"]
-
 _BYTES_PER_ROW = 12
 
 

@@ -36,8 +36,6 @@ from penstock.obs.log import printable
 from penstock.trust.keys import KEY_ID_MAX, Key, key_fault
 from penstock.trust.signatures import SEED_BYTES, KeyPair, is_valid, key_pair, sign_1
 
-__all__ = ["keys"]
-
 
 def _whole_duration(
     context: click.Context, parameter: click.Parameter, text: str | None

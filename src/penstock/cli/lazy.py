@@ -12,8 +12,6 @@ from typing import Any, Final
 
 import click
 
-__all__ = ["Group", "LazyGroup"]
-
 SYNONYMS: Final = {
     "publish": "pub",
     "subscribe": "sub",

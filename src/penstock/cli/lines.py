@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-__all__ = ["READ_BYTES", "in_lines"]
-
 READ_BYTES: Final = 1 << 20
 """How much to read at a time."""
 

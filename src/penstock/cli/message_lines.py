@@ -11,8 +11,6 @@ from penstock.client import Delivery
 if TYPE_CHECKING:  # what MQTT brings needs no protobuf
     from penstock.client import Record
 
-__all__ = ["delivery_json", "delivery_text", "record_json", "record_text"]
-
 
 def delivery_text(delivery: Delivery) -> bytes:
     """Write ``topic payload``."""

@@ -17,8 +17,6 @@ from penstock.config.keys import KEYS, Key
 from penstock.config.load import FILE_VARIABLE, Loaded, load
 from penstock.config.problems import ConfigProblemsError, Problem
 
-__all__ = ["LISTED_ADVICE", "config_file_option", "configured", "load_or_advise"]
-
 LISTED_ADVICE = "penstock config explain lists all keys, and with a KEY the variable that sets it"
 """What to do about a name that resembles none of ours."""
 

@@ -24,8 +24,6 @@ from penstock.client import Client, ClientError, ConnectionLostError, connect
 from penstock.config.address import Address
 from penstock.errors import PenstockError
 
-__all__ = ["pub"]
-
 SIGNED_PREFIX: Final = "secure/"
 """Topics that begin so demand a signature, unless the broker is configured otherwise."""
 

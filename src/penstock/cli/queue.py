@@ -34,8 +34,6 @@ from penstock.config.units import with_unit, without_unit
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
-__all__ = ["queue"]
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 PREVIEW_CHARACTERS = 60

@@ -28,8 +28,6 @@ from penstock.obs.log import printable
 if TYPE_CHECKING:
     from penstock.client import Topic
 
-__all__ = ["read", "topics"]
-
 
 @click.command(context_settings=CONTEXT)
 @click.argument("filters", nargs=-1, required=True, metavar="FILTER...", callback=checked_filters)

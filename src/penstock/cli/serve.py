@@ -23,8 +23,6 @@ from penstock.errors import StorageError, StorageFull
 from penstock.obs import log
 from penstock.server import Server
 
-__all__ = ["serve"]
-
 
 @click.command()
 @configured

@@ -26,8 +26,6 @@ from penstock.client.queue.values import Sink
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
-__all__ = ["sinks"]
-
 NAME_CHARACTERS = 400
 NOTE_CHARACTERS = 60
 """How much of a name and a note a table shows."""

@@ -6,8 +6,6 @@ import click
 
 from penstock.cli.lazy import LazyGroup
 
-__all__ = ["SUBCOMMANDS", "spark"]
-
 SUBCOMMANDS: Final = {
     "cluster": ("penstock.cli.spark_cluster:cluster", "Run a cluster of Spark's on this machine."),
     "demo": ("penstock.cli.spark_demo:demo", "Show it all at work, and draw a report."),

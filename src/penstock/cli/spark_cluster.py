@@ -8,8 +8,6 @@ import click
 from penstock.errors import PenstockError
 from penstock.spark.cluster import Cluster
 
-__all__ = ["cluster"]
-
 LOOK_S = 1.0
 """How often it is looked whether all of them still run."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from penstock.spark.demo.story import Story
 
-__all__ = ["demo"]
-
 
 class _Narrator:
     """Tells what happens on a terminal; in a log, without the figures in between."""

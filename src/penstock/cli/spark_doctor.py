@@ -7,8 +7,6 @@ from penstock.cli.administration import json_option, say
 from penstock.cli.columns import columns
 from penstock.spark.doctor import Finding, examine
 
-__all__ = ["doctor"]
-
 
 @click.command()
 @click.option(

@@ -14,8 +14,6 @@ from penstock.cli.connection import CONTEXT
 from penstock.spark.archived.layout import root_of
 from penstock.spark.archived.snapshot import Part, chosen, take
 
-__all__ = ["files"]
-
 _QUOTE: Final = "'"
 
 

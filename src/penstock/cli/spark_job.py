@@ -32,8 +32,6 @@ from penstock.spark.pipelines.streams import trigger_of
 from penstock.spark.pipelines.table import Job, Outcome, Sequel
 from penstock.spark.session import session
 
-__all__ = ["execute"]
-
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _OPTIONS: Final = "SPARK_SUBMIT_OPTS"
 """What Spark's launcher adds to the options of Java, besides those of the settings."""

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["JavaOutput", "Sieve"]
-
 _NOISE: Final = (
     "WARNING: Using incubator modules",
     "WARNING: package sun.security.action not in java.base",  # of Java 24 and newer

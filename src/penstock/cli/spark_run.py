@@ -18,8 +18,6 @@ from penstock.errors import ConfigError
 from penstock.spark.pipelines.table import JOBS, Job, Option, job
 from penstock.spark.requirements import INSTALL
 
-__all__ = ["advice", "command_of", "run"]
-
 _TYPES: Final[dict[str, Any]] = {"integer": int, "number": float}
 
 

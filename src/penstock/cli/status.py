@@ -12,8 +12,6 @@ from penstock.config.address import Address
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
-__all__ = ["clients", "status", "unreadiness"]
-
 ASK_TIMEOUT_S = 5.0
 """How long a command that has failed waits for the reason."""
 

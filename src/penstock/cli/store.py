@@ -9,8 +9,6 @@ from penstock.cli.lazy import Group
 from penstock.config.schema import Config
 from penstock.store.verify import VerifyReport, verify
 
-__all__ = ["store"]
-
 
 @click.group(cls=Group)
 def store() -> None:

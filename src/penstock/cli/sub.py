@@ -56,8 +56,6 @@ from penstock.client import (
 from penstock.client.dial import dial
 from penstock.config.address import Address
 
-__all__ = ["sub"]
-
 REFUSED: Final = 0x80
 """The return code of SUBACK for a filter that was not accepted."""
 

@@ -38,8 +38,6 @@ from penstock.client.session import Connected, Delivery, Happening, Session, Sub
 from penstock.limits import KIB
 from penstock.wire.mqtt.events import Will
 
-__all__ = ["Client", "connect"]
-
 READ_BYTES: Final = 256 * KIB
 WRITE_BYTES: Final = 64 * KIB
 """Publishes are gathered up to this size and sent together."""

@@ -4,8 +4,6 @@ import socket
 
 from penstock.client.errors import ClientError, ReplyTimeoutError, UnreachableError
 
-__all__ = ["dial", "unreachable"]
-
 
 def dial(host: str, port: int, timeout_s: float) -> socket.socket:
     """Connect, blocking; a ``ClientError`` says why it cannot be done."""

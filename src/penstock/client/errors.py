@@ -30,29 +30,6 @@ from typing import Any, Final
 
 from penstock.errors import LocalProtocolError, PenstockError, Refused, RemoteProtocolError
 
-__all__ = [
-    "ArgumentError",
-    "BadRequestError",
-    "BootstrapFailedError",
-    "BrokerFailedError",
-    "BrokerProtocolError",
-    "ClientError",
-    "ConnectionLostError",
-    "FailedJobsError",
-    "LeaseLostError",
-    "NoQuorumError",
-    "NotLeaderError",
-    "PayloadTooLargeError",
-    "QueueRefusedError",
-    "RateLimitedError",
-    "RefusedError",
-    "ReplyTimeoutError",
-    "TakenOverError",
-    "UnreachableError",
-    "connect_refused",
-    "queue_refused",
-]
-
 
 class ArgumentError(LocalProtocolError, ValueError):
     """An argument has a value that is not allowed; says which, and what is."""

@@ -19,15 +19,6 @@ from itertools import pairwise
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Final
 
-__all__ = [
-    "HandlerMismatchError",
-    "as_awaitable",
-    "check_async_handler",
-    "check_blocking_handler",
-    "check_callback",
-    "check_result",
-]
-
 ASYNC_ADVICE: Final = (
     "give a plain function, or use the asynchronous client (connect_async, AsyncSubscriber,"
     " AsyncWorker)"

@@ -7,8 +7,6 @@ broker, or the way to it, is gone; without it a silent subscriber would wait for
 
 from math import inf
 
-__all__ = ["KeepAlive"]
-
 
 class KeepAlive:
     """Watches one connection. ``interval_s`` 0 switches it off."""

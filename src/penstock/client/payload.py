@@ -6,8 +6,6 @@ length of text is not the length of its bytes, so that a frame made of it would 
 
 from typing import Final
 
-__all__ = ["check_payload"]
-
 _BYTES: Final = (bytes, bytearray, memoryview)
 
 

@@ -35,8 +35,6 @@ from penstock.wire.mqtt import ClientMachine, PacketType, encode, is_text
 from penstock.wire.mqtt.events import Acks, ConnAck, PingResp, Publish, SubAck, Violation, Will
 from penstock.wire.mqtt.packet import REMAINING_LENGTH_MAX
 
-__all__ = ["Connected", "Delivery", "Happening", "Pong", "Session", "Subscribed", "name_fault"]
-
 PACKET_ID_MAX: Final = 65_535
 TEXT_BYTES_MAX: Final = 65_535
 """Longest text of the protocol. A broker's own limits are its own to tell."""

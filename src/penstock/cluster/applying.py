@@ -5,8 +5,6 @@ from penstock.store.entry import Entry
 from penstock.store.segments import Span, spans
 from penstock.store.store import Commit, Written
 
-__all__ = ["commit_of", "parts"]
-
 NO_COST = Written(0.0, 0.0)
 
 

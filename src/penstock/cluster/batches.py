@@ -16,8 +16,6 @@ from penstock.raft.types import NO_NODE, NodeId, Role
 from penstock.store.batch import Batch, Segment
 from penstock.store.store import Drawn
 
-__all__ = ["Batches", "Host"]
-
 REPEAT_DOUBLINGS_MAX = 3
 """A batch is repeated after an election timeout, then after twice as long, and so on up to this."""
 

@@ -14,8 +14,6 @@ from penstock.cluster.status import ClusterStatus
 from penstock.errors import PenstockError
 from penstock.raft.types import NodeId
 
-__all__ = ["Consensus", "Then"]
-
 Then: TypeAlias = Callable[[PenstockError | None], None]
 
 

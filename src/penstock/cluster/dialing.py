@@ -14,8 +14,6 @@ from penstock.errors import ConfigError
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId
 
-__all__ = ["PeerDialer"]
-
 
 class PeerDialer:
     """Knows who we are and what we can prove. ``identity`` is asked each time: it may change."""

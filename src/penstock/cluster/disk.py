@@ -22,8 +22,6 @@ from penstock.store.entry import Entry as JournalEntry
 from penstock.store.store import Commit, Drawn, LogEntry, LogStore, Write, Written
 from penstock.store.writer import Writer
 
-__all__ = ["Disk", "Row", "Work", "joined"]
-
 Row = tuple[str, bytes, bytes | None]
 """Table, key, value; see ``Batch.rows``."""
 

@@ -30,8 +30,6 @@ from penstock.errors import Refused
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId
 
-__all__ = ["Doorway", "Guests"]
-
 STRANGERS_MAX = 32
 """Connections at once that have not proven who they are: enough for all nodes to start together."""
 BACKLOG = 64

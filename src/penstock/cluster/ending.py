@@ -6,8 +6,6 @@ from typing import Final
 from penstock.errors import PenstockError, StorageFull
 from penstock.obs.log import get_logger
 
-__all__ = ["EXIT_STORAGE", "end_process"]
-
 EXIT_STORAGE: Final = 74
 """EX_IOERR: the disk did not take what others may rely on."""
 

@@ -29,8 +29,6 @@ from penstock.store.entry import Entry as JournalEntry
 from penstock.store.entry import decode
 from penstock.store.store import Commit, LogStore, Written
 
-__all__ = ["Engine", "Owner"]
-
 _log = get_logger("cluster")
 
 TOLD_AT_ONCE_MAX = RECENT_ENTRIES_MAX // 2

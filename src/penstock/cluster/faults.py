@@ -3,8 +3,6 @@
 from penstock.errors import RemoteProtocolError
 from penstock.obs.reasons import PeerReason
 
-__all__ = ["PeerFault"]
-
 
 class PeerFault(RemoteProtocolError):  # noqa: N818 - it is the other node's, or the way's
     """The other side said or did what ends this connection; ``reason`` is counted."""

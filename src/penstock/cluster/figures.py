@@ -5,8 +5,6 @@ import msgspec
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId
 
-__all__ = ["PeerFigures", "TransportFigures"]
-
 
 class PeerFigures(msgspec.Struct):
     """One other node. Bytes are those of payloads."""

@@ -21,18 +21,6 @@ from penstock.raft.types import NodeId
 from penstock.store.batch import Batch, Segment
 from penstock.store.segments import pack_batch, unpack_batch
 
-__all__ = [
-    "ENTRY_BYTES_TARGET",
-    "Candidate",
-    "Merged",
-    "Own",
-    "Queue",
-    "choose",
-    "is_repetition",
-    "merge",
-    "refusal",
-]
-
 ENTRY_BYTES_TARGET = 4 << 20
 """The leader joins batches to entries of about this size; a larger batch goes alone."""
 

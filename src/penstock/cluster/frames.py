@@ -17,28 +17,6 @@ from penstock.errors import RemoteProtocolError
 from penstock.limits import BATCH_BYTES_MAX, MIB
 from penstock.raft.types import Message, MessageKind, NodeId
 
-__all__ = [
-    "FORWARD_BYTES_MAX",
-    "FRAME_BYTES_MAX",
-    "Blank",
-    "ChangeAsked",
-    "ChangeKind",
-    "ChangeRefused",
-    "Emptied",
-    "Forward",
-    "ForwardRefused",
-    "Frame",
-    "Live",
-    "Member",
-    "RaftFrame",
-    "RefusalReason",
-    "Removed",
-    "Welcome",
-    "decode_frame",
-    "encode_frame",
-    "is_bulk",
-]
-
 FORWARD_BYTES_MAX = BATCH_BYTES_MAX + 32 * MIB
 """Largest batch that a node may send to the leader. A batch is closed to newcomers once it has
 ``BATCH_BYTES_MAX``; what joined last, and the columns beside the payloads, come on top."""

@@ -22,8 +22,6 @@ from struct import Struct
 from penstock.cluster.faults import PeerFault
 from penstock.obs.reasons import PeerReason
 
-__all__ = ["FRAME_OVERHEAD_BYTES", "FrameReader", "FrameWriter"]
-
 MAC_BYTES = 16
 
 _LENGTH = Struct("<I")

@@ -35,18 +35,6 @@ from penstock.obs.log import printable
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId
 
-__all__ = [
-    "HANDSHAKE_BYTES_MAX",
-    "NONCE_BYTES",
-    "NO_CLUSTER",
-    "Answerer",
-    "Dialer",
-    "Hello",
-    "Identity",
-    "Purpose",
-    "Session",
-]
-
 VERSION = 1
 """Of the handshake and of all frames after it."""
 HANDSHAKE_BYTES_MAX = 1024

@@ -46,8 +46,6 @@ from penstock.store.lmdb_store import LmdbStore
 from penstock.store.log import get_record, put_record
 from penstock.store.marks import get_marks
 
-__all__ = ["LogState", "install", "is_wanted", "prepare_install", "read_log_state"]
-
 _log = get_logger("cluster")
 
 

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final
 
-__all__ = ["SPARED_TIMES", "KeptLog"]
-
 SPARED_TIMES: Final = 4
 """So many times the usual amount is kept for nodes that are up and behind: a copy of the whole
 store would cost both sides more."""

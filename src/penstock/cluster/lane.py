@@ -24,8 +24,6 @@ from penstock.limits import MIB
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId
 
-__all__ = ["Lane", "backoff_s"]
-
 QUEUE_BYTES_MAX = {Purpose.CONTROL: 4 * MIB, Purpose.BULK: 64 * MIB}
 """What may wait for one node; a frame that is larger than that may wait alone."""
 WRITE_BYTES = MIB

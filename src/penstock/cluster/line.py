@@ -12,8 +12,6 @@ from penstock.errors import PenstockError
 from penstock.store.batch import Batch
 from penstock.store.store import Commit
 
-__all__ = ["Line", "Log"]
-
 
 class Line(Protocol):
     """Who is told what is in the log. Called on the event loop, in order."""

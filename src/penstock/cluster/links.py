@@ -16,8 +16,6 @@ from penstock.cluster.handshake import HANDSHAKE_BYTES_MAX, Answerer, Dialer, Pu
 from penstock.limits import KIB, MIB
 from penstock.obs.reasons import PeerReason
 
-__all__ = ["HANDSHAKE_S", "Link", "LinkOwner", "tune"]
-
 HANDSHAKE_S = 5.0
 """How long the other side may take to prove who it is."""
 

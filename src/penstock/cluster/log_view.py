@@ -18,8 +18,6 @@ from penstock.raft.types import (
 )
 from penstock.store.store import LogStore
 
-__all__ = ["RECENT_ENTRIES_MAX", "StoreLog"]
-
 RECENT_BYTES_MAX = 16 << 20
 RECENT_ENTRIES_MAX = 1_024
 """Entries that are kept in memory, by their data and their number; the last one in any case."""

@@ -33,8 +33,6 @@ from penstock.raft.confchange import ConfChangeError
 from penstock.raft.raw_node import ProposalDropped, RawNode, decode_change
 from penstock.raft.types import NO_NODE, ConfChangeKind, Entry, NodeId, Role
 
-__all__ = ["Members"]
-
 PATIENCE_S = 20.0
 """How long a change may take before whoever asked is told that nothing is known of it."""
 

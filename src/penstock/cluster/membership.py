@@ -27,22 +27,6 @@ from penstock.limits import MEMBERS_MAX, NODE_ID_MAX
 from penstock.raft.raw_node import PeerStatus
 from penstock.raft.types import ConfChange, ConfChangeKind, ConfState, NodeId
 
-__all__ = [
-    "ARRIVED",
-    "CAUGHT_UP_ENTRIES",
-    "PROMOTE",
-    "Asked",
-    "Changes",
-    "Promotions",
-    "View",
-    "change_of",
-    "heir",
-    "is_done",
-    "member_of",
-    "refusal",
-    "transfer_refusal",
-]
-
 CAUGHT_UP_ENTRIES = 8
 """A learner that lacks no more than this, for an election timeout, is ready to have a say. The
 leader writes one entry after another, so a node that keeps up lacks one or two."""

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-__all__ = ["Moments"]
-
 
 class Moments:
     """Who waits for which entry."""

@@ -20,8 +20,6 @@ from penstock.errors import Refused
 from penstock.obs.log import get_logger
 from penstock.raft.types import NodeId
 
-__all__ = ["Newcomers"]
-
 _Asked: TypeAlias = tuple[set[NodeId], Callable[[], None], asyncio.TimerHandle]
 
 _log = get_logger("cluster")

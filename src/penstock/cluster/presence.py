@@ -5,8 +5,6 @@ from math import inf
 
 from penstock.raft.types import NodeId
 
-__all__ = ["Presence"]
-
 
 class Presence:
     """What one node has heard of the others. ``clock`` tells durations only."""

@@ -11,8 +11,6 @@ from typing import TypeAlias
 from penstock.errors import NoQuorum, PenstockError
 from penstock.raft.types import ReadState
 
-__all__ = ["ReadBarriers", "Then"]
-
 Then: TypeAlias = Callable[[PenstockError | None], None]
 """Told once: None, or why not."""
 

@@ -19,21 +19,6 @@ from penstock.cluster.frames import Member
 from penstock.errors import StorageDamaged, StorageForeign
 from penstock.raft.types import NO_NODE, ConfState, Entry, NodeId
 
-__all__ = [
-    "NO_CLUSTER",
-    "VERSION",
-    "RaftRecord",
-    "cluster_id_of",
-    "decode_record",
-    "encode_record",
-    "first_record",
-    "genesis_record",
-    "installed_record",
-    "prune_terms",
-    "term_of",
-    "terms_with",
-]
-
 VERSION = 1
 CLUSTER_ID_BYTES = 16
 NO_CLUSTER = bytes(CLUSTER_ID_BYTES)

@@ -37,8 +37,6 @@ from penstock.store.directory import DATA_NAME
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import LogEntry, Write
 
-__all__ = ["Remains", "recover", "remains_of"]
-
 
 class Remains(msgspec.Struct, frozen=True, kw_only=True):
     """What a data directory has of its cluster."""

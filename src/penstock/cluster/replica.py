@@ -65,8 +65,6 @@ from penstock.store.entry import Entry as JournalEntry
 from penstock.store.segments import batch_of
 from penstock.store.store import LOG_UNBOUND, Commit, LogStore, Written
 
-__all__ = ["Peers", "Replica"]
-
 INFLIGHT_BYTES_MAX = 64 << 20
 """Entries on their way to one follower."""
 

@@ -22,8 +22,6 @@ from penstock.errors import ConfigError
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId
 
-__all__ = ["PeerSecurity", "TlsFiles", "names_of"]
-
 SECRET_BYTES_MIN = 16
 """A shorter secret could be guessed by trying."""
 

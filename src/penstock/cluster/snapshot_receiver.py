@@ -31,8 +31,6 @@ from penstock.obs.log import get_logger
 from penstock.raft.types import Message, NodeId
 from penstock.store.directory import DATA_NAME, fresh_snapshot, sync_directory
 
-__all__ = ["SnapshotReceiver"]
-
 WAITING_BYTES_MAX = 4 * MIB
 """What may wait for the disk before the socket is left alone."""
 SPARED_BYTES = 256 * MIB

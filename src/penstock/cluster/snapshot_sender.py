@@ -35,8 +35,6 @@ from penstock.obs.log import get_logger
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import Message, NodeId
 
-__all__ = ["SnapshotSender"]
-
 TIME_LIMIT_S = 1800.0
 """One copy in all: 100 GiB at the default rate."""
 STALL_S = 30.0

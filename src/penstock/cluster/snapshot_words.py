@@ -19,18 +19,6 @@ from penstock.limits import KIB, MIB
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import Message
 
-__all__ = [
-    "CHUNK_BYTES",
-    "DIGEST_BYTES",
-    "SnapshotAnswer",
-    "SnapshotBegin",
-    "SnapshotChunk",
-    "SnapshotEnd",
-    "decode_answer",
-    "decode_word",
-    "encode_word",
-]
-
 CHUNK_BYTES = 256 * KIB
 """What is sent at a time: to make and to check it takes the event loop well under a millisecond."""
 DIGEST_BYTES = 32

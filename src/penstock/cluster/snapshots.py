@@ -10,8 +10,6 @@ from penstock.cluster.snapshot_receiver import SnapshotReceiver
 from penstock.cluster.snapshot_sender import SnapshotSender
 from penstock.raft.types import Message, NodeId
 
-__all__ = ["Snapshots"]
-
 
 class Snapshots:
     """The ``SnapshotDesk`` of a transport."""

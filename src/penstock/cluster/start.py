@@ -19,8 +19,6 @@ from penstock.errors import Refused, StorageForeign
 from penstock.limits import MEMBERS_MAX, NODE_ID_MAX
 from penstock.store.store import LogStore
 
-__all__ = ["LONE_NODE_ID", "bootstrap_refusal", "identity_of", "load_record"]
-
 LONE_NODE_ID = 1
 """The id of a broker that was given none."""
 

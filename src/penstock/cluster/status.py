@@ -12,16 +12,6 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = [
-    "ClusterCounts",
-    "ClusterStatus",
-    "MemberStatus",
-    "NodeState",
-    "diagnosis",
-    "tolerance",
-    "unreadiness",
-]
-
 
 class NodeState(StrEnum):
     """What a node is to the cluster, whatever its role at the moment."""

@@ -34,8 +34,6 @@ from penstock.obs.log import ThrottledLogger, get_logger
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import Message, MessageKind, NodeId
 
-__all__ = ["Inbox", "SnapshotDesk", "Transport"]
-
 GUESTS_MAX = 16
 """Nodes that are heard although they are no members that we know of."""
 LINGER_S = 10.0

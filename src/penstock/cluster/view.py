@@ -13,8 +13,6 @@ from penstock.config.schema import Cluster
 from penstock.raft.raw_node import PeerStatus, RawNode
 from penstock.raft.types import NodeId
 
-__all__ = ["status_of"]
-
 LOST_ELECTIONS = 3
 """Without a leader nodes speak only when they ask for votes: silence counts after so many
 election timeouts."""

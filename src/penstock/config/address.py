@@ -4,8 +4,6 @@ from ipaddress import ip_address
 
 import msgspec
 
-__all__ = ["Address", "parse_listen"]
-
 
 class Address(msgspec.Struct, frozen=True):
     """A host and a port; port 0 lets the system choose a free one."""

@@ -14,8 +14,6 @@ from penstock.config.cluster import CLUSTER_KEYS, cluster_faults
 from penstock.config.problems import Fault
 from penstock.config.schema import Config
 
-__all__ = ["cross_faults"]
-
 
 def cross_faults(config: Config, unknown: AbstractSet[str] = frozenset()) -> Iterator[Fault]:
     """Everything about ``config`` that contradicts itself; each fault names its key.

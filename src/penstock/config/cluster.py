@@ -15,8 +15,6 @@ from penstock.config.problems import Fault
 from penstock.config.schema import Cluster, Config
 from penstock.errors import ConfigError
 
-__all__ = ["CLUSTER_KEYS", "advertised", "advertised_peer", "cluster_faults", "cluster_secret"]
-
 SECRET_FILE_BYTES_MAX = 4096
 """A secret has 256 characters at most; this is not the file of one."""
 

@@ -15,8 +15,6 @@ import msgspec
 
 from penstock.config.schema import Config
 
-__all__ = ["DIGEST_BYTES", "STATE_VERSION", "differing", "settings_digest"]
-
 STATE_VERSION = 2
 """Raised whenever the same journal comes to another state than before, or has events that an
 earlier version does not know: a node that cannot apply an entry ends."""

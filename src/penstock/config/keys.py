@@ -13,8 +13,6 @@ from msgspec.structs import FieldInfo
 from penstock.config.schema import SECTIONS
 from penstock.config.units import unit_of
 
-__all__ = ["ENVIRONMENT_PREFIX", "KEYS", "RULE_KEYS", "Key", "Kind", "closest"]
-
 ENVIRONMENT_PREFIX = "PENSTOCK_"
 
 Kind = Literal["boolean", "integer", "number", "text", "choice", "choices", "list", "rules"]

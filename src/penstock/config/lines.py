@@ -10,8 +10,6 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["key_lines"]
-
 
 def key_lines(text: str) -> dict[str, int]:
     """Map dotted key names to line numbers, from 1; ``text`` must be valid TOML.

@@ -11,8 +11,6 @@ from typing import NamedTuple
 from penstock.config.address import Address, parse_listen
 from penstock.config.schema import HTTP_LISTEN, LISTEN, Config
 
-__all__ = ["Wanted", "wanted"]
-
 
 class Wanted(NamedTuple):
     """An address to listen on; without a ``required`` one the broker does not start."""

@@ -32,8 +32,6 @@ from penstock.config.problems import (
 from penstock.config.schema import SECTIONS, Config
 from penstock.config.values import decode
 
-__all__ = ["FILE_VARIABLE", "Loaded", "load"]
-
 FILE_VARIABLE = ENVIRONMENT_PREFIX + "CONFIG"
 """The one variable that is no key: the path of the file, where no flag gives it."""
 

@@ -10,16 +10,6 @@ import msgspec
 
 from penstock.errors import ConfigError
 
-__all__ = [
-    "DEFAULT",
-    "ConfigProblemsError",
-    "Fault",
-    "Origin",
-    "Problem",
-    "did_you_mean",
-    "faults_in",
-]
-
 
 class Origin(msgspec.Struct, frozen=True):
     """Where a value was given."""

@@ -13,8 +13,6 @@ from penstock.config.keys import KEYS, RULE_KEYS, Key
 from penstock.config.schema import SECTIONS
 from penstock.config.values import encode, range_of
 
-__all__ = ["example_toml", "markdown", "type_of"]
-
 _COLUMNS = 96
 
 _NUMBER_TYPES = {"s": "duration", "ms": "duration", "bytes": "size", "": "whole number"}

@@ -19,24 +19,6 @@ from msgspec import Meta
 
 from penstock import limits
 
-__all__ = [
-    "HTTP_LISTEN",
-    "LISTEN",
-    "Admin",
-    "Cluster",
-    "Config",
-    "Journal",
-    "Limits",
-    "Log",
-    "Resp",
-    "Retention",
-    "RetentionRule",
-    "Shutdown",
-    "Signing",
-    "SigningRule",
-    "Sys",
-]
-
 LISTEN = ("127.0.0.1:1883", "127.0.0.1:6379", "127.0.0.1:7600")
 HTTP_LISTEN = ("127.0.0.1:9091",)
 """The usual ports. All but the first are a courtesy: see :mod:`penstock.config.listeners`."""

@@ -10,8 +10,6 @@ from typing import Final
 
 from penstock.limits import GIB, KIB, MIB
 
-__all__ = ["unit_of", "with_unit", "without_unit"]
-
 _DURATIONS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZES: Final = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 1024 * GIB}
 

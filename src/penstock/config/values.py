@@ -18,8 +18,6 @@ from penstock.config.problems import Fault, did_you_mean, faults_in
 from penstock.config.units import with_unit, without_unit
 from penstock.model.topic import filter_fault
 
-__all__ = ["decode", "encode", "range_of"]
-
 _Item = TypeVar("_Item")
 _Value = TypeVar("_Value")
 

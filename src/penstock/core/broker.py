@@ -73,12 +73,12 @@ from penstock.core.effects import (
     Ended,
     Erasing,
     FollowUp,
+    GroupChanged,
     IdentityTaken,
     OpenedForNobody,
     Outcome,
     PageTurned,
     PortionSent,
-    Stirred,
     SubscribeAnswer,
     TakenOver,
     TopicEnded,
@@ -565,7 +565,7 @@ class Broker:
             effects.controls.append(Outcome(outlet, value))
         elif isinstance(command, _STIRRING) and not self._recovering:
             workers = _workers(command) if isinstance(command, Leased) else ()
-            effects.controls.append(Stirred(command.topic, command.group, workers))
+            effects.controls.append(GroupChanged(command.topic, command.group, workers))
 
     def _resumed(self, command: Resumed, outlet: Any, effects: Effects) -> None:
         self.groups.resume(command.now_ms, self.index, recovering=self._recovering)
@@ -577,7 +577,7 @@ class Broker:
         if outlet is not None:
             effects.controls.append(Outcome(outlet, is_new))
         elif not self._recovering:
-            effects.controls.append(Stirred(command.topic, None))
+            effects.controls.append(GroupChanged(command.topic, None))
 
     def _topic_gone(self, command: TopicGone, outlet: Any, effects: Effects) -> None:
         """Forget all that is kept by offsets of this topic: those of the next begin at 0 again."""

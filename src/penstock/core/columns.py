@@ -2,8 +2,6 @@
 
 from collections.abc import MutableSequence
 
-__all__ = ["cut_front"]
-
 
 def cut_front(columns: tuple[MutableSequence[int], ...], passed: int) -> int:
     """Cut ``passed`` entries off all columns once they are most; return how many are left to cut.

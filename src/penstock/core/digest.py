@@ -5,7 +5,7 @@ digests, whatever is connected to them. A digest covers the rows that a checkpoi
 without what says up to which entry they are: that a start and a running node know differently.
 
 To make rows changes what the state remembers of them. So this is for a copy of the state that is
-thrown away afterwards (``net.digests`` makes one).
+thrown away afterwards (``node.digests`` makes one).
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,8 +14,6 @@ from hashlib import blake2b
 import msgspec
 
 from penstock.core.broker import Broker
-
-__all__ = ["DIGEST_BYTES", "digests_of"]
 
 DIGEST_BYTES = 16
 

@@ -19,31 +19,6 @@ import msgspec
 from penstock.core.commands import Erased, Offered, Trimmed
 from penstock.core.session import Session
 
-__all__ = [
-    "DELIVER_DUP",
-    "DELIVER_PUBREL",
-    "DELIVER_QOS",
-    "DELIVER_RETAIN",
-    "Accepted",
-    "Control",
-    "Delivery",
-    "Effects",
-    "Ended",
-    "Erasing",
-    "FollowUp",
-    "IdentityTaken",
-    "OpenedForNobody",
-    "Outcome",
-    "PageTurned",
-    "PortionSent",
-    "Stirred",
-    "SubscribeAnswer",
-    "TakenOver",
-    "TopicEnded",
-    "Unkept",
-    "UnsubscribeAnswer",
-]
-
 DELIVER_QOS = 0b0_0011
 DELIVER_RETAIN = 0b0_0100
 DELIVER_DUP = 0b0_1000
@@ -140,7 +115,7 @@ class IdentityTaken(msgspec.Struct, frozen=True):
     outlet: None = None
 
 
-class Stirred(msgspec.Struct, frozen=True):
+class GroupChanged(msgspec.Struct, frozen=True):
     """Something of a group changed, at another node: there may be messages for workers of ours.
 
     ``workers`` were given messages. ``group`` None: something of the topic changed.
@@ -179,7 +154,7 @@ Control = (
     | Outcome
     | OpenedForNobody
     | IdentityTaken
-    | Stirred
+    | GroupChanged
     | TopicEnded
     | Erasing
 )

@@ -11,8 +11,6 @@ from heapq import heappop, heappush, heapreplace
 
 from penstock.core.pending import Pending
 
-__all__ = ["VOID_MAX", "Expiries"]
-
 VOID_MAX = 1_024
 """Entries that may be void, beside as many as there are leases."""
 

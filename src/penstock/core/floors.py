@@ -16,8 +16,6 @@ from penstock.core.group import Group
 from penstock.model.dead_letters import PREFIX as DEAD_PREFIX
 from penstock.model.dead_letters import REDRIVE
 
-__all__ = ["Floors", "entitled_from"]
-
 _ByTopic = Mapping[bytes, Mapping[bytes, Group]]
 
 

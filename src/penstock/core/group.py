@@ -95,10 +95,9 @@ class Group:
         """Counts the times that it was moved: what was chosen before is void."""
         self.deals = 0
         """Counts the times that messages were handed out, or done with before they were: in a
-        cluster several desks choose from the same ones, and only one of them can be right."""
+        cluster several dispatchers choose from the same ones, and only one of them can be right."""
         self.pending: dict[int, Pending] = {}
         self.leases: dict[int, int] = {}
-        """Offsets by lease."""
         self.returned: list[list[int]] = [[] for _ in range(LANES)]
         """Per priority, offsets to be handed out again: negated, ascending, so the lowest is last.
 
@@ -123,7 +122,6 @@ class Group:
         self.applied = 0
         """Index of the last journal entry that this state contains; replay skips up to it."""
         self._low = 0
-        """Nothing below is unsettled."""
         self.changed: set[int] = set()
         """Chunks of pending messages that differ from their rows on disk."""
         self._unchunked: list[int] = []
@@ -147,7 +145,6 @@ class Group:
 
     @property
     def in_hand(self) -> int:
-        """How many messages somebody has."""
         nobodys = self.returned_count + len(self.exhausted) + len(self.waiting)
         return len(self.pending) - nobodys
 
@@ -219,7 +216,9 @@ class Group:
                 shares.append(self._hand_out(name, offsets, command))
         self.deals += bool(shares)
         if command.settle and shares:
-            self.version += 1  # nothing else would tell what a desk has chosen that it is done
+            self.version += (
+                1  # nothing else would tell what a dispatcher has chosen that it is done
+            )
         return shares
 
     def _drop_removed(self, first: int) -> None:
@@ -431,7 +430,7 @@ class Group:
                 returned[pending.priority].add(offset)
         for priority, those in enumerate(returned):
             if those:
-                self.deals += 1  # a desk may have chosen them
+                self.deals += 1  # a dispatcher may have chosen them
                 self._remove_returned(priority, those)
 
     def settle_leases(self, stretches: list[tuple[int, int]]) -> int:
@@ -597,7 +596,7 @@ class Group:
         if known is not None:
             self._let_go([offset])
         else:
-            self.deals += 1  # a desk may have chosen it
+            self.deals += 1  # a dispatcher may have chosen it
         pending = Pending(command.consumer, command.taken_ms, times, priority=priority)
         self._assign(offset, None, pending)
         self._low = min(self._low, offset)

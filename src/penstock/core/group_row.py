@@ -13,8 +13,6 @@ from penstock.core.pending import Consumer, Pending
 if TYPE_CHECKING:
     from penstock.core.group import Group
 
-__all__ = ["GroupRow"]
-
 
 class GroupRow(msgspec.Struct, array_like=True):
     """What is durable of a group, but for what is pending; see ``Group``."""

@@ -24,8 +24,6 @@ from bisect import bisect_left, bisect_right
 from penstock.core.columns import cut_front
 from penstock.model.message import PRIORITY_MAX
 
-__all__ = ["LANES", "Lane", "Lanes", "Schedule"]
-
 LANES = PRIORITY_MAX + 1
 """One for each priority; the greatest is the most urgent."""
 

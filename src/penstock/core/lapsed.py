@@ -8,8 +8,6 @@ that comes back because its lease ended keeps the number of that lease.
 from penstock.core.expiries import VOID_MAX
 from penstock.core.pending import NO_LEASE, Pending
 
-__all__ = ["Lapsed"]
-
 
 class Lapsed:
     """Offsets by lease; ``pending`` is the group's own, and is only looked at."""

@@ -14,8 +14,6 @@ from typing import Any
 from penstock.core.commands import Received, to_event
 from penstock.core.session import Session
 
-__all__ = ["has_late"]
-
 _RECEIVED = to_event(Received(b"", []))[0]
 """The tag of such an event."""
 

@@ -25,8 +25,6 @@ owner to know, who keeps a flat dict beside the tree anyway.
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["LevelTree"]
-
 END: Final = None
 """The last key of every path."""
 

@@ -17,8 +17,6 @@ from penstock.core.retained_offers import RetainedOffer, RetainedSearch
 from penstock.core.routes import Routes
 from penstock.core.session import Session
 
-__all__ = ["SUBSCRIBE_FAILED", "Offering"]
-
 SUBSCRIBE_FAILED = 0x80
 """The only failure code of a 3.1.1 SUBACK."""
 

@@ -9,18 +9,6 @@ import msgspec
 
 from penstock.core.commands import Claimed
 
-__all__ = [
-    "NO_LEASE",
-    "Consumer",
-    "Pending",
-    "Share",
-    "contains",
-    "leases",
-    "living",
-    "lowest",
-    "may_claim",
-]
-
 NO_LEASE = -1
 
 

@@ -32,8 +32,6 @@ import msgspec
 
 from penstock.core.columns import cut_front
 
-__all__ = ["CHUNK_RUNS_MAX", "WINDOW", "Producers"]
-
 WINDOW = 100_000
 """Numbered messages of a topic that are remembered."""
 

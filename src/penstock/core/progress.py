@@ -13,8 +13,6 @@ the caller, who counts it. Forgetting ranges instead would deliver again what wa
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-__all__ = ["RANGES_MAX", "Progress"]
-
 RANGES_MAX = 10_000
 """Ranges above the mark, per client and topic: some 160 KiB at worst."""
 

@@ -15,8 +15,6 @@ of a clock that never goes back, and are passed in.
 
 from math import floor
 
-__all__ = ["RATE_MILLI_MAX", "TokenBucket", "milli_rate"]
-
 RATE_MILLI_MAX = 1 << 62
 """A rate beyond everything; infinity is taken for this."""
 

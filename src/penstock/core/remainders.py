@@ -20,8 +20,6 @@ from penstock.core.group import Group, Pending
 from penstock.core.lanes import LANES
 from penstock.limits import GROUP_BYTES_MAX
 
-__all__ = ["REMAINDER", "Remainders"]
-
 REMAINDER = b"remainder".ljust(GROUP_BYTES_MAX + 1, b"\0")
 """The name of every remainder."""
 

@@ -25,8 +25,6 @@ from penstock.core.topic_tree import TopicTree
 from penstock.errors import StorageDamaged
 from penstock.limits import RETAINED_MAX
 
-__all__ = ["Retained", "RetainedMessage"]
-
 
 class RetainedMessage(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A message kept for its topic; the order of the fields is that of the row on disk."""

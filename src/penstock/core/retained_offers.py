@@ -3,7 +3,7 @@
 A filter may match a million retained messages, and a client may read slowly or not at all. So a
 subscription only notes an **offer** in the session: which filters, and how far they have been
 served. **Pages** follow, each a command of its own (``Offered``), as the client's window and its
-outbox allow. Who drives them is ``net/retained_pages.py``.
+outbox allow. Who drives them is ``doors/mqtt/retained_pages.py``.
 
 **Position.** Retained messages are offered in the order of their sequences, so one number
 (``after``) says how far an offer has come, whatever is retained or cleared meanwhile. A topic that
@@ -27,8 +27,6 @@ from itertools import chain, islice
 import msgspec
 
 from penstock.core.retained import Retained, RetainedMessage
-
-__all__ = ["PAGE_MESSAGES_MAX", "Page", "RetainedOffer", "RetainedSearch"]
 
 FOUND_MAX = 32_768
 """Messages that one walk finds at most: 256 KiB while a subscriber is being served."""

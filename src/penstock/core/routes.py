@@ -36,8 +36,6 @@ from penstock.core.subscriptions import Subscriber, SubscriptionTrie
 from penstock.core.topic_tree import TopicTree
 from penstock.limits import ROUTES_CACHED_MAX
 
-__all__ = ["Route", "Routes"]
-
 EVICTED_SHARE = 512
 """One part in so many of the cache goes at once: 128 of 65,536, a fraction of a millisecond."""
 

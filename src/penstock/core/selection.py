@@ -32,8 +32,6 @@ from heapq import heapify, heapreplace
 
 from penstock.core.lanes import LANES, Lane, Lanes
 
-__all__ = ["PASSED_MAX", "Picker"]
-
 PASSED_MAX = 1_024
 """Messages put aside or found expired in one deal: they travel in one command."""
 

@@ -35,18 +35,6 @@ import msgspec
 from penstock.core.commands import WillMessage
 from penstock.core.retained_offers import RetainedOffer
 
-__all__ = [
-    "AWAIT_PUBACK",
-    "AWAIT_PUBCOMP",
-    "AWAIT_PUBREC",
-    "PACKET_ID_MAX",
-    "PUBACK",
-    "PUBCOMP",
-    "PUBREC",
-    "PUBREL",
-    "Session",
-]
-
 # Kinds of acknowledgement: the packet types of MQTT.
 PUBACK, PUBREC, PUBREL, PUBCOMP = 4, 5, 6, 7
 

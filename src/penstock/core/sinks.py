@@ -21,8 +21,6 @@ import msgspec
 
 from penstock.core.commands import SinkAdvanced, SinkBegan, SinkEnded, SinkForgotten
 
-__all__ = ["NO_EPOCH", "Committing", "Place", "Sink", "SinkCommand", "Sinks"]
-
 SinkCommand = SinkBegan | SinkAdvanced | SinkEnded | SinkForgotten
 
 Place: TypeAlias = tuple[int, int, int]

@@ -13,8 +13,6 @@ import msgspec
 from penstock.core.commands import Forgotten, Progressed
 from penstock.core.progress import Progress
 
-__all__ = ["Subscriber", "Subscribers"]
-
 
 class _Row(msgspec.Struct, array_like=True):
     """A subscriber as a row of the checkpoint: topic → mark and ranges."""

@@ -14,8 +14,6 @@ from typing import Generic, TypeVar
 from penstock.core.level_tree import LevelTree
 from penstock.model.topic import has_wildcard
 
-__all__ = ["SubscriptionTrie"]
-
 Subscriber = TypeVar("Subscriber", bound=Hashable)
 
 Audience = tuple[Subscriber, int] | dict[Subscriber, int]

@@ -11,8 +11,6 @@ from typing import Generic, TypeVar
 from penstock.core.level_tree import LevelTree
 from penstock.model.topic import has_wildcard
 
-__all__ = ["TopicTree"]
-
 Value = TypeVar("Value")
 
 

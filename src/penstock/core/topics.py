@@ -11,8 +11,6 @@ import msgspec
 
 from penstock.core.commands import TopicConfigured, TopicGone
 
-__all__ = ["Topic", "Topics"]
-
 
 class Topic(msgspec.Struct, array_like=True):
     """The settings of one topic; 0 is without limit."""

@@ -6,8 +6,6 @@ messages come along: offsets, sequences, times and flags.
 
 from typing import Final
 
-__all__ = ["ALL", "HEADERS", "NUMBERS", "PAYLOADS", "PRODUCERS", "SCHEDULES", "SIGNATURES"]
-
 PAYLOADS: Final = 1
 HEADERS: Final = 2
 SIGNATURES: Final = 4

@@ -6,8 +6,6 @@ stand there, or would make two names one, is percent-encoded.
 
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-__all__ = ["PREFIX", "REDRIVE", "dead_letter_topic", "origin"]
-
 PREFIX = b"$dlq/"
 """How the names of topics with dead letters begin."""
 

@@ -6,21 +6,6 @@
 
 import msgspec
 
-__all__ = [
-    "CONTENT_TYPE_MAX",
-    "CONTENT_TYPE_SHIFT",
-    "FLAG_CONTENT_TYPE",
-    "FLAG_FIELDS",
-    "FLAG_PRIORITY",
-    "FLAG_QOS",
-    "FLAG_RETAIN",
-    "PRIORITY_MAX",
-    "PRIORITY_SHIFT",
-    "Extras",
-    "Message",
-    "Signature",
-]
-
 FLAG_QOS = 0b0000_0011
 """Bits of ``flags`` that hold the QoS the message was published with."""
 

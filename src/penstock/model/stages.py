@@ -10,17 +10,6 @@ from typing import NamedTuple
 from penstock.limits import SINK_BYTES_MAX, SINK_EPOCH_MAX, STAGED_PART_BYTES_MAX
 from penstock.model.topic import topic_fault
 
-__all__ = [
-    "PREFIX",
-    "Stage",
-    "is_staged",
-    "part_fault",
-    "part_name_fault",
-    "sink_fault",
-    "stage_of",
-    "stage_topic",
-]
-
 PREFIX = b"$stage/"
 """How the names of topics with staged rows begin."""
 

@@ -6,8 +6,6 @@ normalisation [MQTT-4.7.3-4], so decoding would cost time and could only lose in
 
 from penstock.limits import TOPIC_BYTES_MAX, TOPIC_LEVELS_MAX
 
-__all__ = ["filter_fault", "has_wildcard", "topic_fault"]
-
 
 def topic_fault(
     topic: bytes, bytes_max: int = TOPIC_BYTES_MAX, levels_max: int = TOPIC_LEVELS_MAX

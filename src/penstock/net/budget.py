@@ -5,11 +5,11 @@ than any machine has. So all outboxes count what they hold, their transports' bu
 what they add must fit into what is left of one budget.
 
 **Who goes on.** While less than half of it is used, only a connection's own bounds count. Beyond
-that the budget is **tight**: a connection that already holds something unread may hold its share
-of the budget at most. One that holds nothing may always take the next message if there is room, so
-whoever reads goes on, and whoever does not is paused. What it is owed stays in the journal and is
-read when it has read what it has. Live messages, which are in no journal for it, are dropped down
-to the share, oldest first, counted.
+that the budget is **tight**: a connection that already holds something unread may hold its share of
+the budget at most. One that holds nothing may always take the next message if there is room, so
+whoever reads goes on, and whoever does not is paused. What it is unacked stays in the journal and
+is read when it has read what it has. Live messages, which are in no journal for it, are dropped
+down to the share, oldest first, counted.
 
 **When nothing is left.** Then all that hold bytes have stopped reading, or read slowly, and others
 wait for them. After a while those go that have read nothing for longest.
@@ -19,8 +19,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 from penstock.limits import KIB
-
-__all__ = ["Budget", "Holder", "Waiting"]
 
 STUCK_S = 10.0
 """How long a reader that holds bytes may read nothing while others wait for them."""

@@ -10,14 +10,12 @@ A connection ends once, with one reason, which is counted and, unless it is nobo
 import asyncio
 from typing import Any
 
-from penstock.net.hub import Hub, peer_of
 from penstock.net.incomplete import WORTH_COUNTING
 from penstock.net.outbox import Outbox
 from penstock.net.turns import TURN_S
+from penstock.node.hub import Hub, peer_of
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
-
-__all__ = ["ASK_INTERVAL_S", "SIGNED_AT_ONCE", "Connection"]
 
 ASK_INTERVAL_S = 30.0
 """Longest time between two looks at a connection's deadline; dead ones are forgotten by then."""
@@ -272,7 +270,7 @@ class Connection(asyncio.Protocol):
             "peer": self.peer,
         }
         if reason is DisconnectReason.SESSION_TAKEN_OVER:
-            self._hub.take_overs.note(self.name, values["peer"])
+            self._hub.takeovers.note(self.name, values["peer"])
         if reason in _ORDINARY:
             _log.debug("disconnected", **values)
         else:

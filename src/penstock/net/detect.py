@@ -16,8 +16,6 @@ a letter              HTTP if a known method and a space follow, else inline RES
 
 from enum import Enum
 
-__all__ = ["Protocol", "detect"]
-
 
 class Protocol(Enum):
     """What a connection can turn out to speak. The value is the label in metrics and logs."""

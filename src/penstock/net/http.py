@@ -31,11 +31,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from penstock.limits import CONNECT_TIMEOUT_S, KIB
-from penstock.net.pulse import STALL_S
+from penstock.net.stalls import STALL_S
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
-
-__all__ = ["HttpDoor"]
 
 HEAD_BYTES_MAX = 16 * KIB
 """Largest request line and headers together; browsers with many cookies stay below 8 KiB."""

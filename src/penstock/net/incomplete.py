@@ -10,8 +10,6 @@ from typing import Protocol
 
 from penstock.obs.reasons import DisconnectReason
 
-__all__ = ["WORTH_COUNTING", "Holder", "Incomplete"]
-
 WORTH_COUNTING = 64 * 1024
 """Less than this is what any connection may hold without being counted."""
 

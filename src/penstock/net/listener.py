@@ -15,11 +15,9 @@ from penstock.config.address import Address
 from penstock.errors import Refused
 from penstock.limits import DETECT_BYTES_MAX
 from penstock.net.detect import Protocol, detect
-from penstock.net.hub import Hub, peer_of
+from penstock.node.hub import Hub, peer_of
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason
-
-__all__ = ["Door", "Listener"]
 
 _log = get_logger("net")
 

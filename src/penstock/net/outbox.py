@@ -14,10 +14,8 @@ import asyncio
 from collections.abc import Callable
 
 from penstock.limits import KIB
-from penstock.net.hub import Hub
+from penstock.node.hub import Hub
 from penstock.obs.reasons import DisconnectReason, DropReason
-
-__all__ = ["Outbox"]
 
 WRITE_BUFFER_HIGH = 256 * KIB
 """Bytes in the transport above which it asks us to pause."""

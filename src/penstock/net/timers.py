@@ -10,8 +10,6 @@ Pure: time comes in as an argument.
 from heapq import heappop, heappush
 from typing import Protocol
 
-__all__ = ["Deadlines", "Timed"]
-
 _PER_SECOND = 20
 """Buckets in a second: a deadline is met at most so much late, plus the time between two turns."""
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from penstock.obs.log import get_logger
 
 if TYPE_CHECKING:
-    from penstock.net.hub import Hub
+    from penstock.node.hub import Hub
 
-__all__ = ["TURN_S", "SharedTurns", "in_turns"]
 
 _log = get_logger("turns")
 

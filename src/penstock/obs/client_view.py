@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-__all__ = ["ClientView"]
-
 
 class ClientView(NamedTuple):
     """A connection, or a session that is kept while its client is away."""

@@ -9,8 +9,6 @@ from bisect import bisect_left
 
 from penstock.obs.reasons import DisconnectReason, DropReason
 
-__all__ = ["Counters", "Histogram"]
-
 LATENCY_S_BOUNDS = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
 )  # fmt: skip

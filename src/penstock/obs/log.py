@@ -28,8 +28,6 @@ from typing import Literal, TextIO
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
-__all__ = ["Throttle", "ThrottledLogger", "configure", "get_logger", "printable"]
-
 PRINTABLE_CHARACTERS_MAX = 64
 """Client-supplied text in a log line: enough to recognise a client id or a topic."""
 

@@ -6,8 +6,6 @@ from typing import TypeVar
 
 from penstock.obs.log import get_logger
 
-__all__ = ["Progress"]
-
 FIRST_AFTER_S = 2.0
 AGAIN_AFTER_S = 5.0
 """When the first line is logged, and how long after each the next."""

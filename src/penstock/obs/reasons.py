@@ -8,8 +8,6 @@ reason that is not listed here does not exist: add one rather than reuse a neigh
 
 from enum import Enum
 
-__all__ = ["DisconnectReason", "DropReason", "PeerReason"]
-
 
 class DisconnectReason(Enum):
     """Why a connection ended. The value is the label in metrics and logs."""

@@ -8,8 +8,6 @@ import msgspec
 
 from penstock.raft.types import ConfChange, ConfChangeTransition, Entry, EntryKind
 
-__all__ = ["change_entry", "decode_change", "is_conf_change", "joint_auto_leave", "leaves_joint"]
-
 _EMPTY = ConfChange()
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(ConfChange).decode

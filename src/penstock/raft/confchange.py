@@ -17,8 +17,6 @@ from penstock.raft.quorum import JointConfig, MajorityConfig
 from penstock.raft.tracker import ProgressMap, Tracker, TrackerConfig
 from penstock.raft.types import NO_NODE, ConfChangeKind, ConfState, NodeId
 
-__all__ = ["Changed", "Changer", "ConfChangeError", "Steps", "restore"]
-
 Steps = Iterable[tuple[ConfChangeKind, NodeId]]
 Changed = tuple[TrackerConfig, ProgressMap]
 

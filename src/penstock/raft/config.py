@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from penstock.raft.types import NO_LIMIT, NO_NODE, NodeId
 
-__all__ = ["Config", "Trace"]
-
 Trace = Callable[[str, str], None]
 """Takes a level (DEBUG, INFO, WARN, ERROR) and a text."""
 

@@ -17,8 +17,6 @@ from penstock.raft.quorum import VoteResult
 from penstock.raft.spelling import kind_name
 from penstock.raft.types import NO_NODE, Message, MessageKind, NodeId, Role
 
-__all__ = ["BY_TRANSFER", "HANDLERS", "reject_vote", "trace_lease"]
-
 BY_TRANSFER = b"CampaignTransfer"
 """The context of vote requests of one whom the leader asked to take over: leases do not count."""
 

@@ -2,8 +2,6 @@
 
 from enum import Enum
 
-__all__ = ["DropReason", "LogDamaged", "ProposalDropped"]
-
 
 class DropReason(Enum):
     """Why a proposal was not taken. Nothing of it is in any log, so it may be made again."""

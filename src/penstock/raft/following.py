@@ -13,9 +13,6 @@ from penstock.raft.types import (
     SnapshotMeta,
 )
 
-__all__ = ["HANDLERS", "handle_append", "handle_heartbeat", "handle_snapshot"]
-
-
 # ── Entries
 
 

@@ -2,8 +2,6 @@
 
 from collections import deque
 
-__all__ = ["Inflights"]
-
 
 class Inflights:
     """Append messages that were sent and are not acknowledged, oldest first.

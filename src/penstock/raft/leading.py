@@ -21,9 +21,6 @@ from penstock.raft.types import (
     Role,
 )
 
-__all__ = ["HANDLERS", "fault_of"]
-
-
 # ── Time
 
 

@@ -25,8 +25,6 @@ from penstock.raft.config import Trace
 from penstock.raft.errors import LogDamaged
 from penstock.raft.types import Compacted, Entry, LogView, SnapshotMeta, Unavailable
 
-__all__ = ["Log", "Unstable", "data_size"]
-
 
 def data_size(entries: Sequence[Entry]) -> int:
     """The bytes that entries hold."""

@@ -7,8 +7,6 @@ from penstock.raft.participant import Participant
 from penstock.raft.tracker import Tracker
 from penstock.raft.types import NO_NODE, ConfChange, ConfState, Role
 
-__all__ = ["apply_change", "plan", "restore"]
-
 
 def apply_change(node: Participant, change: ConfChange) -> ConfState:
     """Go over to the next configuration. Raises ConfChangeError if there is no way to it."""

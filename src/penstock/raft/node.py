@@ -23,8 +23,6 @@ from penstock.raft.types import (
     SnapshotMeta,
 )
 
-__all__ = ["HANDLERS", "Node"]
-
 Handler = Callable[[Participant, Message], None]
 
 HANDLERS: dict[tuple[Role, MessageKind], Handler] = {

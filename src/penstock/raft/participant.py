@@ -21,8 +21,6 @@ from penstock.raft.types import (
     Role,
 )
 
-__all__ = ["Participant"]
-
 
 class Participant:
     """The state of one participant.

@@ -26,8 +26,6 @@ import msgspec
 
 from penstock.raft.inflights import Inflights
 
-__all__ = ["Progress", "ProgressState"]
-
 
 class ProgressState(IntEnum):
     """How a follower is sent to."""

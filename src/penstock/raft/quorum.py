@@ -14,8 +14,6 @@ import msgspec
 
 from penstock.raft.types import NO_LIMIT, NodeId
 
-__all__ = ["AckedIndex", "JointConfig", "MajorityConfig", "VoteResult"]
-
 AckedIndex = Callable[[NodeId], int | None]
 """The last index that a voter is known to have, or None if nothing was heard of it."""
 

@@ -17,8 +17,6 @@ import msgspec
 from penstock.raft.quorum import JointConfig
 from penstock.raft.types import NodeId
 
-__all__ = ["PendingRead", "ReadOnly"]
-
 _NUMBER_BYTES = 8
 
 

@@ -14,8 +14,6 @@ from penstock.raft.types import (
     SnapshotMeta,
 )
 
-__all__ = ["PersistMark", "Ready", "SoftState"]
-
 
 class SoftState(NamedTuple):
     """What others may want to know and nobody needs to write down."""

@@ -17,17 +17,6 @@ from penstock.raft.types import (
     Unavailable,
 )
 
-__all__ = [
-    "append_empty",
-    "append_entries",
-    "broadcast_append",
-    "broadcast_heartbeat",
-    "maybe_commit",
-    "send_append",
-    "send_more",
-    "send_new",
-]
-
 _APPEND = MessageKind.APPEND
 _HEARTBEAT = MessageKind.HEARTBEAT
 _REPLICATE = ProgressState.REPLICATE

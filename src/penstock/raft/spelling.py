@@ -5,8 +5,6 @@ Nothing else may depend on these texts.
 
 from penstock.raft.types import ConfChange, ConfChangeKind, ConfChangeTransition, MessageKind
 
-__all__ = ["change_text", "kind_name"]
-
 _KINDS = {
     MessageKind.PROPOSE: "MsgProp",
     MessageKind.APPEND: "MsgApp",

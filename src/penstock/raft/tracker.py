@@ -9,8 +9,6 @@ from penstock.raft.progress import Progress
 from penstock.raft.quorum import JointConfig, MajorityConfig, VoteResult
 from penstock.raft.types import ConfState, NodeId
 
-__all__ = ["ProgressMap", "Tally", "Tracker", "TrackerConfig"]
-
 ProgressMap = dict[NodeId, Progress]
 
 

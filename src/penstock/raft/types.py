@@ -9,28 +9,6 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = [
-    "NO_LIMIT",
-    "NO_NODE",
-    "Compacted",
-    "ConfChange",
-    "ConfChangeKind",
-    "ConfChangeTransition",
-    "ConfState",
-    "Entry",
-    "EntryKind",
-    "HardState",
-    "LogView",
-    "Message",
-    "MessageKind",
-    "NodeId",
-    "ReadState",
-    "Role",
-    "SnapshotMeta",
-    "SnapshotUnavailable",
-    "Unavailable",
-]
-
 NodeId = int
 NO_NODE: NodeId = 0
 NO_LIMIT = (1 << 63) - 1

@@ -19,8 +19,6 @@ from penstock.spark.planning import clamp, split
 from penstock.spark.reading import read_ranges
 from penstock.spark.watch import Watch, resolve, tell_missing
 
-__all__ = ["BatchReader", "Part", "cut_of", "plan_ranges"]
-
 
 class Part(InputPartition):
     """What one task reads."""

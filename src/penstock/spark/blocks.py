@@ -35,8 +35,6 @@ from penstock.model.topic import topic_fault
 from penstock.spark.sink_schema import Layout
 from penstock.wire.queue._generated import queue_pb2 as wire
 
-__all__ = ["Blocks", "RowError"]
-
 PIECE_BYTES: Final = 4 * MIB
 """So much of a table is gathered before it is cut: few blocks of it are not full, many rows of one
 topic come together. Spark's own batches are larger than this only where rows are."""

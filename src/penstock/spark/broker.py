@@ -29,8 +29,6 @@ from penstock.client.errors import (
 from penstock.client.queue.blocking import QueueClient
 from penstock.spark.options import Patience
 
-__all__ = ["CALL_S", "client_of", "for_all", "is_passing", "patiently"]
-
 S = TypeVar("S")
 T = TypeVar("T")
 

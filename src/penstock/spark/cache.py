@@ -10,8 +10,6 @@ from pathlib import Path
 
 from penstock.errors import ConfigError
 
-__all__ = ["cache_directory", "put"]
-
 
 def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
     """Return where the folder is; it need not exist. A relative path is ignored, as XDG says."""

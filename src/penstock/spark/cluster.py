@@ -25,8 +25,6 @@ from penstock.errors import PenstockError
 from penstock.spark.home import lean_home
 from penstock.spark.java import ensure_java
 
-__all__ = ["Cluster"]
-
 START_S_MAX: Final = 90.0
 """How long a master or a worker may take to come up, on a busy machine."""
 

@@ -33,16 +33,6 @@ from penstock.client.queue.columns import CONTENT_TYPES
 from penstock.model.message import FLAG_PRIORITY, PRIORITY_SHIFT
 from penstock.wire.queue._generated.queue_pb2 import Fetched
 
-__all__ = [
-    "BATCH_ROWS_MAX",
-    "SIGNATURE_RECORD",
-    "VERIFIED",
-    "Answers",
-    "batches",
-    "fixed",
-    "strings",
-]
-
 Numbers: TypeAlias = npt.NDArray[Any]
 
 BATCH_ROWS_MAX: Final = 65_536

@@ -12,8 +12,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-__all__ = ["given_by_files", "log_flag"]
-
 _LOG: Final = "log4j2.properties"
 _PAIR: Final = re.compile(r"([^\s=:]+)\s*[=:\s]\s*(.*)")
 

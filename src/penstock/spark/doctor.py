@@ -25,8 +25,6 @@ from penstock.spark.cache import cache_directory
 from penstock.spark.java import search
 from penstock.spark.requirements import INSTALL, Requirement, requirements
 
-__all__ = ["Finding", "examine"]
-
 ANSWER_S_MAX: Final = 120
 """How long a process may take that tries something."""
 

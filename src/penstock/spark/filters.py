@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from penstock.errors import ConfigError
 from penstock.model.topic import filter_fault
 
-__all__ = ["filters_of", "names_matching", "topic_regex"]
-
 
 def filters_of(subscribe: str) -> tuple[str, ...]:
     """Read an option ``subscribe``: names and filters, separated by commas."""

@@ -54,19 +54,6 @@ from penstock.spark.planning import Loss, Seen, split
 from penstock.spark.reading import read_ranges
 from penstock.spark.watch import Watch, locate, resolve
 
-__all__ = [
-    "Divided",
-    "FilesPart",
-    "LivePart",
-    "Stored",
-    "divide",
-    "live_rows",
-    "merged",
-    "plan",
-    "read",
-    "rows_of",
-]
-
 PART_BYTES: Final = 64 * MIB
 """Bytes of files that one task reads: two seconds or so."""
 

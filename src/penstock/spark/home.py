@@ -16,8 +16,6 @@ from penstock.errors import ConfigError
 from penstock.spark.cache import cache_directory
 from penstock.spark.requirements import INSTALL
 
-__all__ = ["lean_home"]
-
 _PARTS = ("bin", "conf", "data", "jars", "sbin")
 
 

@@ -13,16 +13,6 @@ from pyspark import TaskContext
 
 from penstock.errors import PenstockError
 
-__all__ = [
-    "BATCH_PROPERTY",
-    "QUERY_PROPERTY",
-    "Batch",
-    "Task",
-    "batch_of_task",
-    "query_of_task",
-    "this_task",
-]
-
 QUERY_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_PROPERTY: Final = "streaming.sql.batchId"
 

@@ -25,8 +25,6 @@ import msgspec
 from penstock.errors import ConfigError
 from penstock.spark.cache import cache_directory, put
 
-__all__ = ["OLDEST", "Java", "Search", "ensure_java", "search"]
-
 OLDEST: Final = 17
 """Spark 4 starts with nothing older."""
 

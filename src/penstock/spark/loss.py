@@ -23,8 +23,6 @@ from penstock.spark.broker import CALL_S, patiently
 from penstock.spark.options import SourceOptions
 from penstock.spark.planning import Loss
 
-__all__ = ["LossError", "letter", "report"]
-
 _LOG = logging.getLogger("penstock.spark")
 
 _REASONS: Final = {

@@ -27,8 +27,6 @@ import msgspec
 
 from penstock.errors import PenstockError
 
-__all__ = ["Cut", "Position", "Range", "Spot", "decode", "encode", "ranges_between"]
-
 VERSION: Final = 1
 
 

@@ -22,29 +22,6 @@ from penstock.errors import ConfigError
 from penstock.model.topic import filter_fault, topic_fault
 from penstock.spark.schema import COLUMNS, DEFAULT_COLUMNS, mask_of
 
-__all__ = [
-    "EARLIEST",
-    "LATEST",
-    "LOSS_TOPIC",
-    "SPARKS_OWN",
-    "Patience",
-    "Place",
-    "Places",
-    "SourceOptions",
-    "boolean",
-    "check_batch",
-    "check_names",
-    "check_stream",
-    "count_of",
-    "normal",
-    "option_error",
-    "positive",
-    "read_option",
-    "servers_of",
-    "source_options",
-    "topic_name",
-]
-
 T = TypeVar("T")
 
 Given: TypeAlias = Mapping[str, str]

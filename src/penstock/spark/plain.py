@@ -17,8 +17,6 @@ from typing import Final, ParamSpec, TypeVar
 
 from penstock.errors import PenstockError
 
-__all__ = ["plain_error", "plain_rows"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -22,21 +22,6 @@ from typing import Final, NamedTuple
 
 from penstock.spark.offsets import Cut, Position, Range, Spot
 
-__all__ = [
-    "Loss",
-    "Seen",
-    "advance",
-    "clamp",
-    "lag_of",
-    "next_of",
-    "partition_count",
-    "share",
-    "share_bytes",
-    "split",
-    "vanished",
-    "with_gone",
-]
-
 ROWS_PER_TASK: Final = 50_000
 """Less than this is not worth a task of its own: Spark needs some milliseconds to start one."""
 

@@ -28,8 +28,6 @@ from penstock.spark.planning import Loss
 from penstock.spark.verdicts import Verifier
 from penstock.wire.queue._generated.queue_pb2 import Fetched
 
-__all__ = ["Instead", "lost", "payload_bytes", "read_ranges", "rest_of"]
-
 UNDER_WAY_MAX: Final = 4
 """Answers that are asked for at a time."""
 

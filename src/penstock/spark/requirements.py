@@ -6,8 +6,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["DISTRIBUTION", "INSTALL", "Requirement", "requirements"]
-
 DISTRIBUTION: Final = "penstock-mq"
 """What pip calls this package. The import name is ``penstock``; on the package index that name
 belongs to another project."""

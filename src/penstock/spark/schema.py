@@ -21,8 +21,6 @@ from pyspark.sql.types import (
 
 from penstock.model.columns import HEADERS, NUMBERS, PAYLOADS, PRODUCERS, SIGNATURES
 
-__all__ = ["COLUMNS", "DEFAULT_COLUMNS", "Column", "mask_of", "struct_of"]
-
 
 class Column(NamedTuple):
     """A column of the source."""

@@ -30,8 +30,6 @@ from penstock.spark.defaults import given_by_files, log_flag
 from penstock.spark.home import lean_home
 from penstock.spark.java import ensure_java
 
-__all__ = ["SETTINGS", "session"]
-
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",

@@ -50,8 +50,6 @@ from penstock.spark.sink_options import Job, SinkOptions, job_of, read_options
 from penstock.spark.sink_schema import Layout, layout_of
 from penstock.spark.staging import Part, Place, stage
 
-__all__ = ["BatchWriter", "Staged", "StreamWriter", "batch_writer", "last_epoch", "stream_writer"]
-
 log: Final = logging.getLogger("penstock.spark")
 
 _JOB_ADVICE: Final = (

@@ -24,8 +24,6 @@ from penstock.spark.options import (
     topic_name,
 )
 
-__all__ = ["RANDOM", "Job", "SinkOptions", "job_of", "read_options"]
-
 RANDOM: Final = "random"
 """As a ``jobId``: one that nobody has, so that the job cannot be repeated."""
 

@@ -23,8 +23,6 @@ from pyspark.sql.types import (
 
 from penstock.errors import ConfigError
 
-__all__ = ["Layout", "layout_of"]
-
 
 class Layout(msgspec.Struct, frozen=True):
     """Where each column is; None: the table has none of it."""

@@ -31,8 +31,6 @@ from penstock.spark.schema import COLUMNS, struct_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DefaultSource"]
-
 
 class DefaultSource(DataSource):
     """Topics as tables, tables as topics."""

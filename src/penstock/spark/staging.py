@@ -14,8 +14,6 @@ from penstock.client.queue.blocking import QueueClient
 from penstock.spark.broker import patiently
 from penstock.spark.options import Patience
 
-__all__ = ["Part", "Place", "stage"]
-
 WINDOW: Final = 8
 """Blocks under way at once: the broker commits those that came together in one go."""
 

@@ -51,8 +51,6 @@ from penstock.spark.planning import (
 from penstock.spark.reading import read_ranges
 from penstock.spark.watch import SINGLE_MAX, Watch, current, resolve, tell_missing
 
-__all__ = ["StreamReader"]
-
 _LOG = logging.getLogger("penstock.spark")
 
 Offset = dict[str, Any]

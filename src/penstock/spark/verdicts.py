@@ -15,8 +15,6 @@ from penstock.model.message import Signature
 from penstock.spark.columns import Answers, fixed
 from penstock.trust.signatures import is_valid
 
-__all__ = ["Verifier"]
-
 VERDICTS: Final = ("valid", "invalid", "unknown_key")
 _VALID, _INVALID, _UNKNOWN = 0, 1, 2
 

@@ -17,8 +17,6 @@ from penstock.spark.options import Place, Places, SourceOptions, option_error
 from penstock.spark.planning import Seen
 from penstock.wire.queue._generated.queue_pb2 import Changed, Located, Topic
 
-__all__ = ["SINGLE_MAX", "Watch", "current", "locate", "resolve", "tell_missing"]
-
 _LOG: Final = logging.getLogger("penstock.spark")
 
 SINGLE_MAX: Final = 256

@@ -17,8 +17,6 @@ from penstock.model.message import Extras
 from penstock.store.extras import extras_bytes
 from penstock.store.producers import Note, join, note_bytes
 
-__all__ = ["RUN_WIDTH", "Batch", "Group", "Segment"]
-
 RUN_WIDTH = 4
 """Integers per run in ``Group.runs``: position in the batch, count, time in ms, flags."""
 

@@ -13,8 +13,6 @@ from pathlib import Path
 from penstock.errors import StorageError
 from penstock.store.environment import Environment
 
-__all__ = ["copy_in_process"]
-
 ERROR_CHARACTERS_MAX = 500
 
 

@@ -27,19 +27,6 @@ from penstock.errors import StorageDamaged
 from penstock.store.environment import Environment, Transaction
 from penstock.store.keys import index_key, topic_key, unpack_index_key
 
-__all__ = [
-    "DELETED_ROW_BYTES",
-    "NOTHING",
-    "OFFSET_MAX",
-    "Erased",
-    "Ranges",
-    "Stretch",
-    "erase",
-    "load_deleted",
-    "put_deleted",
-    "stretches_of",
-]
-
 DELETED_ROW_BYTES = 64
 """What a range of deleted offsets takes on disk, or a little less."""
 

@@ -33,21 +33,6 @@ import msgspec
 
 from penstock.errors import StorageDamaged, StorageError, StorageForeign, StorageLocked
 
-__all__ = [
-    "DATA_NAME",
-    "FORMAT",
-    "MARKER_NAME",
-    "DataDirectory",
-    "Marker",
-    "fresh_snapshot",
-    "lock_directory",
-    "marker_missing",
-    "read_marker",
-    "snapshot_path",
-    "switch",
-    "sync_directory",
-]
-
 FORMAT = 1
 
 MARKER_NAME = "PENSTOCK"

@@ -8,8 +8,6 @@ from penstock.store.environment import Environment, Transaction
 from penstock.store.keys import name_key
 from penstock.store.topics import Topics, TopicState, unpack_topic
 
-__all__ = ["Draft", "Drafts"]
-
 
 class Draft(NamedTuple):
     """A batch as an entry, and the states of its topics: those it adds to, those it drops."""

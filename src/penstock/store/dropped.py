@@ -18,8 +18,6 @@ from penstock.store.environment import Environment, Transaction
 from penstock.store.keys import topic_key
 from penstock.store.topics import TopicState, pack_topic, unpack_topic
 
-__all__ = ["Dropped", "delete_dropped", "load_dropped", "put_dropped"]
-
 _PREFIX = b"dropped"
 _INDEX = struct.Struct("<Q")
 

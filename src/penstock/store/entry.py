@@ -41,8 +41,6 @@ from penstock.store.extras import (
 )
 from penstock.store.producers import Note, notes_between, pack_notes
 
-__all__ = ["VERSION", "Entry", "GroupView", "Placement", "decode", "encode"]
-
 assert sys.byteorder == "little", "columns are read in place; this machine orders bytes otherwise"
 
 MAGIC = b"PSTK"

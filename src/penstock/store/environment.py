@@ -25,8 +25,6 @@ import lmdb
 from penstock.errors import StorageBroken, StorageDamaged, StorageError, StorageFull
 from penstock.store.directory import DATA_NAME
 
-__all__ = ["DATABASES", "RUNWAY_BYTES", "Environment", "Transaction", "storage_error"]
-
 DATABASES = ("journal", "index", "topics", "rows", "live", "deleted", "meta")
 
 READERS_MAX = 126

@@ -18,20 +18,6 @@ from typing import TypeAlias
 
 from penstock.model.message import Extras, Signature
 
-__all__ = [
-    "HeaderColumns",
-    "Headers",
-    "Schedule",
-    "ScheduleColumns",
-    "extras_bytes",
-    "headers_between",
-    "pack_headers",
-    "pack_schedule",
-    "pack_signatures",
-    "schedule_between",
-    "signatures_between",
-]
-
 SIGNATURE_BYTES = 64
 """An Ed25519 signature."""
 NONCE_BYTES_MAX = 8

@@ -23,8 +23,6 @@ from typing import NamedTuple
 from penstock.store.entry import FIRST_OFFSETS, GROUP_MESSAGES, TOPIC_IDS, Entry
 from penstock.store.slices import Piece
 
-__all__ = ["Memory", "Reference", "reference", "references", "references_from", "row_span"]
-
 ROUND_ENTRIES = 256
 ROUND_REFERENCES = 262_144
 ROUND_BYTES = 64 * 1024 * 1024

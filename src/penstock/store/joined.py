@@ -16,8 +16,6 @@ from penstock.store import entry as sections
 from penstock.store.entry import Entry
 from penstock.store.store import Column, RawSlice
 
-__all__ = ["SMALL", "Joined", "Stretch"]
-
 SMALL: Final = 32
 """Messages of a piece that is worth joining; more are cheaper as they are."""
 

@@ -7,8 +7,6 @@ from penstock.store.entry import Entry, decode
 from penstock.store.environment import Environment, Transaction
 from penstock.store.keys import journal_key, unpack_journal_key
 
-__all__ = ["JournalReader", "broken_order"]
-
 VERIFIED_MAX = 65_536
 """Entries remembered as verified by this process; others are verified again when read."""
 

@@ -9,18 +9,6 @@ with a common beginning stay together.
 import struct
 from hashlib import blake2b
 
-__all__ = [
-    "KEY_BYTES_MAX",
-    "NAME_BYTES_WHOLE",
-    "index_key",
-    "journal_key",
-    "name_key",
-    "row_prefix",
-    "topic_key",
-    "unpack_index_key",
-    "unpack_journal_key",
-]
-
 KEY_BYTES_MAX = 511
 DIGEST_BYTES = 32
 NAME_BYTES_WHOLE = KEY_BYTES_MAX - DIGEST_BYTES - 1

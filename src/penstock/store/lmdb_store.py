@@ -84,8 +84,6 @@ from penstock.store.store import (
 )
 from penstock.store.topics import Topics, TopicState, put_topic
 
-__all__ = ["LmdbStore"]
-
 SAMPLE_ENTRIES = 8
 """Older entries that a start verifies, spread evenly."""
 SLICE_TOPICS_ALONE = 4_096

@@ -24,18 +24,6 @@ from penstock.store.journal import JournalReader, broken_order
 from penstock.store.keys import journal_key
 from penstock.store.store import LogEntry
 
-__all__ = [
-    "RECORD_KEY",
-    "Tail",
-    "TailEntry",
-    "get_record",
-    "log_entry",
-    "put_record",
-    "put_tail",
-    "read_tail",
-    "wrapped",
-]
-
 RECORD_KEY = b"raft"
 
 _RECORD = struct.Struct("<IIQ")  # checksum, zero, committed

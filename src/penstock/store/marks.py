@@ -8,8 +8,6 @@ import msgspec
 from penstock.errors import StorageDamaged
 from penstock.store.environment import Environment, Transaction
 
-__all__ = ["MARKS_KEY", "Marks", "get_marks", "pack_marks", "put_marks", "unpack_marks"]
-
 MARKS_KEY = b"marks"
 
 _MARKS = struct.Struct("<IIQQQQQQ")

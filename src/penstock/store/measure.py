@@ -13,8 +13,6 @@ from penstock.store.index import Reference
 from penstock.store.raw import fitting
 from penstock.store.slices import Piece
 
-__all__ = ["Span", "reach"]
-
 SPANS_MAX: Final = 65_536
 """Groups that are passed by for one answer: a tenth of a second. The answer is short then."""
 

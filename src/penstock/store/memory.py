@@ -47,8 +47,6 @@ from penstock.store.store import (
 )
 from penstock.store.topics import TopicState
 
-__all__ = ["MemoryStore"]
-
 Result = TypeVar("Result")
 
 _next_offset = attrgetter("next_offset")

@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import TypeAlias
 
-__all__ = ["Note", "NoteColumns", "join", "note_bytes", "notes_between", "pack_notes"]
-
 U64_MAX = 0xFFFF_FFFF_FFFF_FFFF
 NOTE_BYTES = 20
 """Message number, count, seq, and where the producer's name ends."""

@@ -26,8 +26,6 @@ from penstock.store.joined import SMALL, Joined, Stretch
 from penstock.store.slices import Piece
 from penstock.store.store import Column, RawQuery, RawSlice, TopicInfo
 
-__all__ = ["fitting", "gather_raw", "lessened", "raw_next", "raw_span"]
-
 _U32: Final = Struct("<I")
 _U64: Final = Struct("<Q")
 SIGNATURE_BYTES: Final = 88

@@ -33,8 +33,6 @@ from penstock.store.store import (
 )
 from penstock.store.topics import Topics, TopicState, unpack_topic
 
-__all__ = ["Reader"]
-
 Result = TypeVar("Result")
 
 CHUNK_ROWS = 256

@@ -67,8 +67,6 @@ from penstock.store.store import (
 )
 from penstock.store.topics import Topics, TopicState, put_topic, unpack_topic
 
-__all__ = ["Retention"]
-
 SLICE_STEPS = 256
 """Groups, topics or entries looked at in each stage of one slice."""
 

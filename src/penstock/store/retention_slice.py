@@ -11,8 +11,6 @@ from penstock.store.marks import Marks
 from penstock.store.store import Limits, Order, Removed
 from penstock.store.topics import TopicState
 
-__all__ = ["Cursor", "Slice", "TopicLeft"]
-
 Cursor = tuple[int, int]
 """Entry index, and number of the group within it, to be looked at next."""
 

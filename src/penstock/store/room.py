@@ -33,8 +33,6 @@ from penstock.store.index import ROUND_BYTES, Memory
 from penstock.store.retention import FREEABLE
 from penstock.store.store import Order, Removed
 
-__all__ = ["Room", "bytes_expected", "row_bytes"]
-
 ENTRY_BYTES_PER_MESSAGE = 32
 ENTRY_BYTES_PER_GROUP = 256
 """Generous estimates of what an entry needs beside its payloads."""

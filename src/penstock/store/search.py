@@ -11,8 +11,6 @@ from collections.abc import Callable
 from penstock.model.message import Message
 from penstock.store.store import Store, TopicInfo
 
-__all__ = ["CLOCK_SKEW_MS", "offset_at_sequence", "offset_at_time", "offset_of_entry"]
-
 CLOCK_SKEW_MS = 1_000
 """How far the times of neighbouring messages may go back where nobody set a clock by hand: nodes of
 a cluster differ by milliseconds, and time servers correct a clock by less than a second."""

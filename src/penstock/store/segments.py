@@ -12,8 +12,6 @@ from typing import NamedTuple
 from penstock.store.batch import Batch, Group, Segment
 from penstock.store.entry import Entry, GroupView, Placement, decode, encode
 
-__all__ = ["Span", "batch_of", "first_offsets", "pack_batch", "spans", "unpack_batch"]
-
 _NOWHERE = Placement(0, 0)
 
 

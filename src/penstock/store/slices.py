@@ -12,8 +12,6 @@ from typing import NamedTuple
 from penstock.store.entry import Entry, GroupView
 from penstock.store.store import TopicMarks, TopicSlice
 
-__all__ = ["Piece", "cut", "gather", "gather_marks", "piece_bytes"]
-
 
 class Piece(NamedTuple):
     """Offsets ``first … end - 1`` of a topic, all of them in one group of an entry."""

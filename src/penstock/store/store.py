@@ -34,34 +34,6 @@ from penstock.store.entry import Entry
 from penstock.store.extras import Schedule
 from penstock.store.producers import Note
 
-__all__ = [
-    "CLOCK_ERROR_MS_MAX",
-    "LOG_UNBOUND",
-    "NOTHING_SPARED",
-    "NO_LOWS",
-    "Column",
-    "Commit",
-    "Drawn",
-    "Limits",
-    "LogEntry",
-    "LogStore",
-    "Order",
-    "RawQuery",
-    "RawSlice",
-    "Removed",
-    "RetentionRule",
-    "RetentionRules",
-    "Spared",
-    "Store",
-    "StoreSize",
-    "TopicInfo",
-    "TopicMarks",
-    "TopicRange",
-    "TopicSlice",
-    "Write",
-    "Written",
-]
-
 Result = TypeVar("Result")
 
 CLOCK_ERROR_MS_MAX = 24 * 3600 * 1000

@@ -21,8 +21,6 @@ from penstock.store.environment import Environment, Transaction
 from penstock.store.keys import name_key
 from penstock.store.store import TopicInfo
 
-__all__ = ["TopicState", "Topics", "pack_topic", "put_topic", "unpack_topic"]
-
 TOPICS_CACHED_MAX = 65_536
 """Topics kept in memory beyond those that must be."""
 

@@ -28,8 +28,6 @@ from penstock.store.reader import Reader
 from penstock.store.slices import piece_bytes
 from penstock.store.topics import Topics, TopicState, unpack_topic
 
-__all__ = ["VerifyReport", "verify"]
-
 FAULTS_MAX = 100
 """Faults that are listed; a store with more is not examined further."""
 

@@ -15,8 +15,6 @@ from penstock.errors import StorageError
 from penstock.store.batch import Batch
 from penstock.store.store import Commit, Store
 
-__all__ = ["Writer"]
-
 _log = structlog.get_logger(__name__)
 
 

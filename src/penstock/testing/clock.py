@@ -9,7 +9,7 @@ START_MS = 1_700_000_000_000
 
 
 class VirtualClock:
-    """Implements ``penstock.net.clock.Clock``. ``advance`` moves time and lets time-outs fire."""
+    """Implements ``penstock.clock.Clock``. ``advance`` moves time and lets time-outs fire."""
 
     def __init__(self) -> None:
         self._elapsed_s = 0.0

@@ -25,8 +25,6 @@ from typing import TypeAlias
 
 from penstock.model.topic import filter_fault, has_wildcard
 
-__all__ = ["Matcher", "compile_acl", "compile_patterns", "patterns_fault"]
-
 PATTERNS_BYTES_MAX = 4_096
 """Longest list: some hundred topics. Who needs more has a naming scheme that a filter can say."""
 

@@ -11,8 +11,6 @@ from enum import Enum
 
 import msgspec
 
-__all__ = ["TEXT_BYTES_MAX", "Refusal", "SignatureFault"]
-
 TEXT_BYTES_MAX = 240
 """Longest text for a client: 256 bytes less the 16 of a frame's header."""
 

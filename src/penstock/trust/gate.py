@@ -17,8 +17,6 @@ from penstock.trust.keys import KeyRing
 from penstock.trust.policy import Policy
 from penstock.trust.replay import ReplayWindow
 
-__all__ = ["Gate"]
-
 
 class Gate:
     """One for all doors. ``failures`` counts refusals by fault, all faults always present."""

@@ -26,8 +26,6 @@ from penstock.trust.acl import Matcher, compile_acl, patterns_fault
 from penstock.trust.faults import SignatureFault
 from penstock.trust.signatures import is_valid, public_key_fault
 
-__all__ = ["KEYS_MAX", "KEY_ID_MAX", "Key", "KeyRing", "key_fault", "rotate"]
-
 KEY_ID_MAX = 2**32 - 1
 """A key id is a u32 on the wire; 0 is none."""
 

@@ -13,8 +13,6 @@ from typing import NamedTuple
 from penstock.config.schema import Signing
 from penstock.trust.acl import Matcher, compile_patterns
 
-__all__ = ["Demand", "Policy"]
-
 
 class Demand(NamedTuple):
     """What a topic asks of those who publish to it."""

@@ -27,8 +27,6 @@ from struct import Struct
 
 from penstock.trust.faults import SignatureFault
 
-__all__ = ["AHEAD_MS_MAX", "ReplayWindow"]
-
 AHEAD_MS_MAX = 30_000
 """How far a sender's clock may be ahead. Those set by the network are within a second."""
 

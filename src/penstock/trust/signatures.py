@@ -40,21 +40,6 @@ from nacl.exceptions import BadSignatureError
 
 from penstock.model.message import Signature
 
-__all__ = [
-    "NONCE_BYTES",
-    "PUBLIC_KEY_BYTES",
-    "SEED_BYTES",
-    "SIGNATURE_BYTES",
-    "KeyPair",
-    "is_valid",
-    "key_pair",
-    "public_key_fault",
-    "sign_1",
-    "sign_2",
-    "signed_bytes_1",
-    "signed_bytes_2",
-]
-
 PUBLIC_KEY_BYTES = 32
 SEED_BYTES = 32
 SIGNATURE_BYTES = 64

@@ -56,8 +56,8 @@ class Oracle:
         if term in self._complete:
             return
         self._complete.add(term)
-        owed = max((i for t, i in self._committed_by.items() if t < term), default=self._base)
-        for index in range(max(log.base, self._base) + 1, owed + 1):
+        unacked = max((i for t, i in self._committed_by.items() if t < term), default=self._base)
+        for index in range(max(log.base, self._base) + 1, unacked + 1):
             if log.term(index) != self.committed[index].term:
                 raise Violation(
                     f"node {node} leads in term {term} without the committed entry {index}"

@@ -1,4 +1,4 @@
-"""Topics, groups and dead letters of a broker that has nothing else: no journal, no desks."""
+"""Topics, groups and dead letters of a broker that has nothing else: no journal, no dispatchers."""
 
 import asyncio
 from types import SimpleNamespace

@@ -10,7 +10,7 @@ from tests.cluster.fixed_node import LEADER_ADDR, Node
 from penstock.cluster.frames import Member
 from penstock.cluster.status import NodeState
 from penstock.errors import ClusterError, NoQuorum
-from penstock.net.cluster_book import ClusterBook
+from penstock.node.cluster_admin import ClusterBook
 
 TOKEN = "correct-horse-battery"
 

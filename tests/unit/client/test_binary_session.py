@@ -255,8 +255,8 @@ class BrokerModel:
             case Subscribe(sequence):
                 self._is_subscribed = True
                 missing = enumerate(self._disk.messages, 1)
-                owed = [(n, p) for n, p in missing if n not in self._disk.acknowledged]
-                history = b"".join(encode.message(b"t", p, n) for n, p in owed)
+                unacked = [(n, p) for n, p in missing if n not in self._disk.acknowledged]
+                history = b"".join(encode.message(b"t", p, n) for n, p in unacked)
                 return history + encode.ack(sequence)
             case Acks(sequences):
                 self._disk.acknowledged.update(sequences)

@@ -421,7 +421,7 @@ def test_what_waits_goes_on_when_the_window_was_full_of_lost_messages():
 
 
 def test_a_loss_of_an_earlier_connection_spares_the_ids_of_the_next():
-    """Kept back by a full disk, it may come when the client has a new session with the same ids."""
+    """RetryQueue back by a full disk, it may come when the client has a new session with the same ids."""
     bench = Bench()
     for _ in range(2):
         bench.open("ann", clean=True)

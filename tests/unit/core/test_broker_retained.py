@@ -219,7 +219,7 @@ def test_a_retained_message_does_not_come_after_a_newer_one():
 
 
 class Reader:
-    """A client that is sent pages, as ``net/retained_pages`` makes them, and notes what it gets."""
+    """A client that is sent pages, as ``doors/mqtt/retained_pages`` makes them, and notes what it gets."""
 
     def __init__(self, bench: Bench, name: str = "ann") -> None:
         self.bench = bench

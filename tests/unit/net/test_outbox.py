@@ -8,12 +8,12 @@ import pytest
 from penstock.core.effects import DELIVER_DUP, DELIVER_PUBREL, DELIVER_RETAIN
 from penstock.core.retained import Retained, RetainedMessage
 from penstock.core.session import PUBACK, PUBREL
+from penstock.doors.mqtt import outbox as module
+from penstock.doors.mqtt.fetch_queue import FetchQueue
+from penstock.doors.mqtt.outbox import MqttOutbox
 from penstock.errors import StorageError
 from penstock.model.message import Message
-from penstock.net import mqtt_outbox as module
 from penstock.net.budget import Budget
-from penstock.net.fetch_line import FetchLine
-from penstock.net.mqtt_outbox import MqttOutbox
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.wire.mqtt import encode
@@ -59,7 +59,7 @@ class Bench:
             read=lambda *arguments: self.reads.append(arguments),
             budget=Budget(1 << 20, self.loop.call_soon),
         )
-        hub.fetch_line = FetchLine(hub)
+        hub.fetch_queue = FetchQueue(hub)
         self.hub = hub
         transport: Any = SimpleNamespace(
             get_write_buffer_size=lambda: self.buffered,

@@ -115,7 +115,7 @@ def rows_of(epoch: int, number: int, attempt: Attempt) -> list[str]:
 def test_each_batch_is_published_once_as_one_attempt_wrote_it(
     broker, servers, client, monkeypatch, seed
 ):
-    monkeypatch.setattr("penstock.net.staged_blocks.PIECE_WEIGHT", PIECE)
+    monkeypatch.setattr("penstock.staging.blocks.PIECE_WEIGHT", PIECE)
     history = History(seed, broker, servers, client)
     chances = steps()
     while history.epoch < EPOCHS:

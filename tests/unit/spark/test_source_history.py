@@ -144,9 +144,9 @@ def is_told(place: tuple[str, int, int], told: list[dict]) -> bool:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_each_message_is_a_row_once_or_told_to_be_lost(broker, servers, client, monkeypatch, seed):
-    monkeypatch.setattr("penstock.net.queue.changes.PAGE_MAX", 3)
-    monkeypatch.setattr("penstock.net.changes.TOPICS_MAX", 5)
-    monkeypatch.setattr("penstock.net.queue.fetch.RAW_BYTES_MAX", 8)
+    monkeypatch.setattr("penstock.doors.queue.changes.PAGE_MAX", 3)
+    monkeypatch.setattr("penstock.reading.changes.TOPICS_MAX", 5)
+    monkeypatch.setattr("penstock.doors.queue.fetch.RAW_BYTES_MAX", 8)
     monkeypatch.setattr("penstock.spark.watch.SINGLE_MAX", 2)
     options = {"maxOffsetsPerTrigger": 20} if seed % 2 else {"maxBytesPerTrigger": 60}
     stream = Stream(
@@ -177,8 +177,8 @@ def test_each_message_is_a_row_once_or_told_to_be_lost(broker, servers, client, 
 @pytest.mark.parametrize("seed", range(2))
 def test_no_change_is_missed(broker, servers, client, monkeypatch, seed):
     """However much has changed, and whoever else asks: a look gives what there is."""
-    monkeypatch.setattr("penstock.net.queue.changes.PAGE_MAX", 3)
-    monkeypatch.setattr("penstock.net.changes.TOPICS_MAX", 5)
+    monkeypatch.setattr("penstock.doors.queue.changes.PAGE_MAX", 3)
+    monkeypatch.setattr("penstock.reading.changes.TOPICS_MAX", 5)
     options = source_options(dict(source(servers, subscribe="s/#").options))
     watches = [Watch(options), Watch(options)]
     chance = random.Random(seed)

@@ -5,7 +5,7 @@ from tests.unit.spark.readers import Stream, fill, payloads, source
 
 def test_changes_of_more_topics_than_a_page_has_are_all_read(servers, client, monkeypatch):
     """Or the rest would wait until somebody writes to those topics again."""
-    monkeypatch.setattr("penstock.net.queue.changes.PAGE_MAX", 3)
+    monkeypatch.setattr("penstock.doors.queue.changes.PAGE_MAX", 3)
     stream = Stream(servers, subscribe="s/#")
     for number in range(8):
         fill(client, f"s/{number}", 1)
@@ -16,7 +16,7 @@ def test_changes_of_more_topics_than_a_page_has_are_all_read(servers, client, mo
 
 
 def test_so_are_deletions_between_them(servers, client, monkeypatch):
-    monkeypatch.setattr("penstock.net.queue.changes.PAGE_MAX", 2)
+    monkeypatch.setattr("penstock.doors.queue.changes.PAGE_MAX", 2)
     stream = Stream(servers, subscribe="s/#")
     for number in range(8):
         fill(client, f"s/{number}", 1)

@@ -23,8 +23,6 @@ from penstock.client.edge.inbox import ARRIVED_MAX, log
 from penstock.client.edge.session import Request
 from penstock.client.errors import ClientError, ConnectionLostError
 
-__all__ = ["AsyncLink"]
-
 
 class AsyncLink:
     """One client's connection, or the next one; for one loop."""

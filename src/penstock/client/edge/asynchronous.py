@@ -29,8 +29,6 @@ from penstock.client.handlers import (
 )
 from penstock.errors import PenstockError
 
-__all__ = ["AsyncPublisher", "AsyncQueueProducer", "AsyncSubscriber", "AsyncWorker"]
-
 
 class _AsyncClient:
     """Beginning and end, for all of them."""

@@ -29,8 +29,6 @@ from penstock.client.handlers import (
 )
 from penstock.errors import PenstockError
 
-__all__ = ["Publisher", "QueueProducer", "Subscriber", "Worker"]
-
 
 class _Client:
     """Beginning and end, for all of them."""

@@ -14,16 +14,6 @@ from penstock.client.edge.pace import Backoff, Retry, Watch
 from penstock.client.edge.session import Happening, Session
 from penstock.client.errors import ConnectionLostError
 
-__all__ = [
-    "ACKNOWLEDGE_DELAY_S",
-    "LINGER_S",
-    "READ_BYTES",
-    "WINDOW",
-    "WINDOW_BYTES",
-    "Course",
-    "Options",
-]
-
 READ_BYTES: Final = 256 * 1024
 
 WINDOW: Final = 1_000

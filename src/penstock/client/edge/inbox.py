@@ -18,8 +18,6 @@ from penstock.client.edge.session import Happening, Lost
 from penstock.client.edge.signing import PublicKey, is_verified, public_keys
 from penstock.wire.binary.events import Received
 
-__all__ = ["ARRIVED_MAX", "QUEUE_PREFIX", "Inbox", "Message", "log"]
-
 ARRIVED_MAX: Final = 1_024
 """Messages that may wait to be handed out before a driver that reads ahead stops reading."""
 

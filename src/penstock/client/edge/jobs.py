@@ -11,8 +11,6 @@ from typing import Final
 from penstock.client.edge.inbox import Inbox, Message, log
 from penstock.client.errors import FailedJobsError
 
-__all__ = ["FAILED_MAX", "Failures"]
-
 FAILED_MAX: Final = 32
 """Half of the jobs that the broker gives a worker ahead."""
 

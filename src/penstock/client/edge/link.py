@@ -18,8 +18,6 @@ from penstock.client.edge.course import LINGER_S, READ_BYTES, Course
 from penstock.client.edge.inbox import log
 from penstock.client.errors import ClientError, ConnectionLostError
 
-__all__ = ["Link"]
-
 
 class Link:
     """One client's connection, or the next one; for one thread."""

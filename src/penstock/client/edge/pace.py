@@ -16,8 +16,6 @@ from math import inf
 
 import msgspec
 
-__all__ = ["Backoff", "Retry", "Watch"]
-
 _DOUBLINGS_MAX = 32
 """Beyond it no pause grows any more: it would long be the longest, and then overflow."""
 

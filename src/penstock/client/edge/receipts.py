@@ -26,8 +26,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["CONFIRM_EVERY", "Receipts"]
-
 SEND_EVERY: Final = 1_024
 """Acknowledgements that need not wait for more company."""
 

@@ -40,8 +40,6 @@ from penstock.wire.binary import client, encode
 from penstock.wire.binary.client import ClientMachine
 from penstock.wire.binary.events import Acked, Failed, Pong, Received, Violation
 
-__all__ = ["Happening", "Lost", "Request", "Session", "Signer"]
-
 Signer: TypeAlias = Callable[[bytes, bytes], Signature]
 """Topic and payload to a fresh signature."""
 

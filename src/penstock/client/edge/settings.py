@@ -29,13 +29,6 @@ from penstock.client.edge.session import Lost, Session
 from penstock.client.edge.signing import PublicKey, SigningKey, signer
 from penstock.errors import LocalProtocolError
 
-__all__ = [
-    "PublisherKeywords",
-    "SubscriberKeywords",
-    "publisher_course",
-    "subscriber_course",
-]
-
 PUBLISHER_BACKOFF: Final = Backoff(give_up_s=60.0)
 SUBSCRIBER_BACKOFF: Final = Backoff()
 

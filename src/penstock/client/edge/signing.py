@@ -18,8 +18,6 @@ import msgspec
 from penstock.errors import ConfigError
 from penstock.model.message import Signature
 
-__all__ = ["PublicKey", "SigningKey", "is_verified", "public_keys", "signer"]
-
 PublicKey: TypeAlias = bytes | str | PathLike[str]
 """32 bytes, the same as 64 hexadecimal digits, or the path of a key file (``*.key.json``)."""
 

@@ -23,8 +23,6 @@ from penstock.client.queue.plans import Begin, Pause, Plan
 from penstock.client.queue.route import Route
 from penstock.client.queue.session import Call, Session
 
-__all__ = ["AsyncLink"]
-
 T = TypeVar("T")
 
 

@@ -34,8 +34,6 @@ from penstock.client.queue.reports import (
 from penstock.client.queue.route import Route
 from penstock.client.queue.values import Job
 
-__all__ = ["AsyncSubscription"]
-
 
 class AsyncSubscription:
     """Awaits a handler with jobs until it is closed; made by ``AsyncQueueClient.subscribe``."""

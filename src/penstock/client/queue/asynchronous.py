@@ -41,8 +41,6 @@ from penstock.client.queue.values import (
 from penstock.model.columns import ALL
 from penstock.wire.queue._generated.queue_pb2 import Changed, Fetched, Located
 
-__all__ = ["AsyncQueueClient"]
-
 T = TypeVar("T")
 
 

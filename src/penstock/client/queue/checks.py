@@ -13,22 +13,6 @@ from typing import Final, TypeVar
 
 from penstock.client.errors import ArgumentError
 
-__all__ = [
-    "U32_MAX",
-    "U64_MAX",
-    "check_items",
-    "check_timeout",
-    "choice",
-    "count",
-    "header_pairs",
-    "milliseconds",
-    "name",
-    "rate",
-    "span_milliseconds",
-    "text",
-    "wrong_type",
-]
-
 T = TypeVar("T")
 
 U32_MAX: Final = 2**32 - 1

@@ -20,8 +20,6 @@ from penstock.client.queue.values import ContentType, Headers
 from penstock.model.message import FLAG_PRIORITY, PRIORITY_SHIFT, Signature
 from penstock.wire.queue.slices import Columns
 
-__all__ = ["CONTENT_TYPES", "Record", "Slice"]
-
 CONTENT_TYPES: Final[tuple[ContentType, ...]] = ("raw", "text", "json", "msgpack")
 """By their numbers on the wire, which are those in the journal."""
 

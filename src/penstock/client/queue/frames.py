@@ -5,8 +5,6 @@ from penstock.wire.queue._generated.queue_pb2 import Response
 from penstock.wire.queue.client import ClientMachine
 from penstock.wire.queue.events import Violation
 
-__all__ = ["FrameReader"]
-
 
 class FrameReader:
     """Cuts what one connection brings into responses."""

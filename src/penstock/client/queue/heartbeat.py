@@ -19,8 +19,6 @@ from typing import Final
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated.queue_pb2 import Ping, Request
 
-__all__ = ["CALL_PACE", "LOOK_S", "PUSH_PACE", "Heartbeat", "ping"]
-
 CALL_PACE: Final = (1.0, 3.0)
 PUSH_PACE: Final = (3.0, 4.0)
 """Seconds of silence before a ping, and before the connection is given up after that.

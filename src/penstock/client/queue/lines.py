@@ -11,8 +11,6 @@ from typing import Final
 
 from penstock.client.errors import ConnectionLostError
 
-__all__ = ["broker_silent", "connect_timeout_s", "connection_lost", "keep_alive", "keep_watch"]
-
 KEEP_ALIVE_IDLE_S: Final = 10
 KEEP_ALIVE_INTERVAL_S: Final = 2
 KEEP_ALIVE_COUNT: Final = 4

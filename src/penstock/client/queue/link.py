@@ -36,7 +36,6 @@ from penstock.client.queue.session import Call, Session
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Link"]
 
 T = TypeVar("T")
 

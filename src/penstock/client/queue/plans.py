@@ -37,20 +37,6 @@ from penstock.model.dead_letters import REDRIVE
 from penstock.wire.queue._generated.queue_pb2 import Fetched
 from penstock.wire.queue.slices import columns_of
 
-__all__ = [
-    "Begin",
-    "Pause",
-    "Plan",
-    "Reading",
-    "first_letter",
-    "groups",
-    "keys",
-    "poll",
-    "produce_many",
-    "settle",
-    "topics",
-]
-
 T = TypeVar("T")
 
 WAIT_MAX_S: Final = 300.0

@@ -26,8 +26,6 @@ from penstock.client.queue.values import Item, MessageSettings
 from penstock.errors import LocalProtocolError
 from penstock.limits import MIB
 
-__all__ = ["BATCH_BYTES_MAX", "BATCH_MAX", "Batch", "Producer", "as_bytes", "batches"]
-
 BATCH_MAX: Final = 256
 """Messages in one request: what the broker commits together anyway."""
 

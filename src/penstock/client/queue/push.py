@@ -33,8 +33,6 @@ from penstock.client.queue.values import Job
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated.queue_pb2 import Error, Request, Response
 
-__all__ = ["PushSession"]
-
 REASON_LENGTH_MAX = 1_000
 """Characters of an exception's text that go along with a nack."""
 

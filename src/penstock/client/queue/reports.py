@@ -19,16 +19,6 @@ from penstock.client.errors import ClientError, NotLeaderError, QueueRefusedErro
 from penstock.client.handlers import HandlerMismatchError
 from penstock.client.queue.values import Job
 
-__all__ = [
-    "OnError",
-    "is_fatal",
-    "is_final",
-    "reason_of",
-    "report_end",
-    "report_failure",
-    "report_trouble",
-]
-
 OnError: TypeAlias = Callable[[Exception, Job | None], object]
 
 

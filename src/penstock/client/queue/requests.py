@@ -44,34 +44,6 @@ from penstock.client.queue.values import (
 from penstock.model.message import PRIORITY_MAX
 from penstock.wire.queue._generated import queue_pb2 as wire
 
-__all__ = [
-    "ack_many",
-    "changes",
-    "commit",
-    "configure_group",
-    "configure_topic",
-    "create_group",
-    "delete_group",
-    "delete_topic",
-    "extend",
-    "fetch",
-    "find_topic",
-    "jobs_of",
-    "list_groups",
-    "list_keys",
-    "list_topics",
-    "locate",
-    "nack_many",
-    "poll",
-    "produce",
-    "produce_many",
-    "redrive",
-    "set_rate_limit",
-    "set_retention",
-    "stats",
-    "subscribe",
-]
-
 T = TypeVar("T")
 
 _NUMBER_OF_TYPE: Final = {name: number for number, name in enumerate(CONTENT_TYPES)}

@@ -20,8 +20,6 @@ from penstock.client.errors import ArgumentError, NotLeaderError
 from penstock.config.address import Address, parse_listen
 from penstock.errors import LocalProtocolError
 
-__all__ = ["CALL_BACKOFF", "PUSH_BACKOFF", "Route", "addresses_of"]
-
 CALL_BACKOFF: Final = Backoff(first_s=0.05, longest_s=0.5)
 """For calls: somebody waits."""
 

@@ -46,8 +46,6 @@ from penstock.client.queue.heartbeat import CALL_PACE, Heartbeat, ping
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated.queue_pb2 import Error, Request, Response
 
-__all__ = ["Call", "Session", "refusal"]
-
 T = TypeVar("T")
 
 

@@ -12,8 +12,6 @@ from penstock.client.queue.values import Sink, StageCommitted
 from penstock.limits import SINK_EPOCH_MAX
 from penstock.wire.queue._generated import queue_pb2 as wire
 
-__all__ = ["abort_stage", "commit_stage", "forget_sink", "sinks", "stage"]
-
 COMMIT_WAIT_S = 10.0
 """How long the broker may take to say that a commit is still under way, at the most."""
 

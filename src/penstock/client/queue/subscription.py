@@ -54,8 +54,6 @@ from penstock.client.queue.reports import (
 from penstock.client.queue.route import Route
 from penstock.client.queue.values import Job
 
-__all__ = ["Subscription"]
-
 
 class Subscription:
     """Hands jobs to a handler until it is closed; made by ``QueueClient.subscribe``."""

@@ -13,28 +13,6 @@ import msgspec
 from penstock.client.errors import ClientError
 from penstock.model.dead_letters import dead_letter_topic as letters_of
 
-__all__ = [
-    "AckMode",
-    "ContentType",
-    "Group",
-    "GroupSettings",
-    "Headers",
-    "Item",
-    "Job",
-    "Key",
-    "LeaseSettings",
-    "MessageSettings",
-    "PollSettings",
-    "Result",
-    "Sink",
-    "StageCommitted",
-    "Start",
-    "Stats",
-    "Topic",
-    "TopicSettings",
-    "dead_letter_topic",
-]
-
 AckMode: TypeAlias = Literal["manual", "auto"]
 """``auto``: a message is done when it was handed out, and is never handed out again."""
 

@@ -27,24 +27,6 @@ from typing import Final
 
 from penstock.errors import ConfigError
 
-__all__ = [
-    "CHECKPOINT",
-    "COLUMNS",
-    "COMPACTED",
-    "DATE",
-    "KEY",
-    "KEY_SQL",
-    "LIVE",
-    "MANIFEST",
-    "PARTITIONINGS",
-    "SCHEMA",
-    "date_of",
-    "day_of",
-    "key_of",
-    "root_of",
-    "topic_key",
-]
-
 LIVE: Final = "live"
 COMPACTED: Final = "compacted"
 MANIFEST: Final = "manifest"

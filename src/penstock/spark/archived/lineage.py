@@ -12,8 +12,6 @@ from pathlib import Path
 from penstock.errors import ConfigError
 from penstock.spark.archived import sink_log
 
-__all__ = ["check_ahead", "check_lineage", "noted"]
-
 
 def noted(checkpoint: Path) -> int:
     """Return the last batch that a checkpoint knows, done or not; -1 if it knows none."""

@@ -32,21 +32,6 @@ from penstock.errors import ConfigError, PenstockError, StorageDamaged
 from penstock.spark.archived.layout import LIVE, MANIFEST
 from penstock.spark.archived.sink_log import SinkLog
 
-__all__ = [
-    "File",
-    "Manifest",
-    "Overtaken",
-    "Retired",
-    "Segment",
-    "compacted",
-    "create",
-    "load",
-    "publish",
-    "rotated",
-    "vacuumed",
-    "write_once",
-]
-
 _VERSION: Final = 1
 _KEPT: Final = 16  # older manifests, for who wants to see what happened
 _ATTEMPTS: Final = 5

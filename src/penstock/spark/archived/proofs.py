@@ -6,8 +6,6 @@ from typing import Any
 from penstock.model.message import Signature
 from penstock.trust.signatures import is_valid
 
-__all__ = ["verdict_of"]
-
 
 def verdict_of(
     keys: Mapping[int, bytes], topic: str, payload: bytes | None, proof: Mapping[str, Any]

@@ -20,8 +20,6 @@ import msgspec
 
 from penstock.errors import StorageDamaged
 
-__all__ = ["EMPTY", "Entry", "SinkLog", "last", "read", "seed"]
-
 DIRECTORY: Final = "_spark_metadata"
 
 _NAME: Final = re.compile(r"(\d+)(\.compact)?")

@@ -21,8 +21,6 @@ from penstock.spark.archived.manifest import Manifest, Segment
 from penstock.spark.archived.sink_log import SinkLog
 from penstock.spark.offsets import decode
 
-__all__ = ["Archived", "Part", "Snapshot", "chosen", "position", "take"]
-
 _ATTEMPTS: Final = 5
 
 

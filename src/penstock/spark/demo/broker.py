@@ -18,8 +18,6 @@ import msgspec
 
 from penstock.errors import PenstockError
 
-__all__ = ["HOST", "BrokerProcess"]
-
 HOST: Final = "127.0.0.1"
 STOP_S: Final = 30.0
 ANSWER_S: Final = 30.0

@@ -13,8 +13,6 @@ from math import ceil, floor, log10
 from typing import Final, TypeAlias
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-__all__ = ["Chart", "nice_ticks"]
-
 WIDTH: Final = 480
 HEIGHT: Final = 240
 TOP, RIGHT, BOTTOM, LEFT = 12, 12, 38, 50

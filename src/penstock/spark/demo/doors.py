@@ -33,8 +33,6 @@ from penstock.spark.demo.ledger import Ledger
 from penstock.trust.signatures import key_pair
 from penstock.wire.mqtt.envelope import sealed
 
-__all__ = ["HEARTBEAT_TOPIC", "TICK_S", "DoorThread", "enrolled"]
-
 ANSWER_S: Final = 30.0
 """How long a busy machine's broker may take to answer."""
 

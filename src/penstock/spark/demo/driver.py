@@ -22,8 +22,6 @@ import msgspec
 from penstock.errors import PenstockError
 from penstock.spark.demo.fleet import FLEET_FILTER
 
-__all__ = ["ALERT_TOPIC", "READY", "ROLLUP_TOPIC", "Driver", "Plan", "Result"]
-
 ALERT_TOPIC: Final = "alerts/fleet"
 ROLLUP_TOPIC: Final = "rollup/fleet"
 

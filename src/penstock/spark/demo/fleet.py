@@ -28,19 +28,6 @@ import msgspec
 
 from penstock.errors import ConfigError
 
-__all__ = [
-    "DEVICES_MAX",
-    "DEVICES_MIN",
-    "FLEET_FILTER",
-    "Door",
-    "Fault",
-    "Reading",
-    "Script",
-    "Sensor",
-    "make_fleet",
-    "secret_seed",
-]
-
 DEVICES_MIN: Final = 6
 """Two at each door; one of each fault, and one that is well."""
 

@@ -18,8 +18,6 @@ import msgspec
 
 from penstock.spark.demo.fleet import Reading
 
-__all__ = ["Account", "Ledger"]
-
 
 class Account(msgspec.Struct):
     """One sensor's knowledge."""

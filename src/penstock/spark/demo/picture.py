@@ -13,8 +13,6 @@ from PIL import Image
 
 from penstock.spark.demo.story import Story, silences
 
-__all__ = ["png_report"]
-
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#a04a86")
 BAD: Final = "#b3261e"
 GOOD: Final = "#1b7f3b"

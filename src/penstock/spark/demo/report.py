@@ -12,8 +12,6 @@ from typing import Final
 from penstock.spark.demo.charts import Chart
 from penstock.spark.demo.story import Silence, Story, silences
 
-__all__ = ["html_report"]
-
 ROWS_MAX: Final = 40
 """Devices shown in the timeline; a larger fleet is in the table."""
 

@@ -36,8 +36,6 @@ from penstock.spark.demo.fleet import Door, Fault, Script, Sensor, make_fleet
 from penstock.spark.demo.report import html_report
 from penstock.spark.demo.story import Batch, Story, Window
 
-__all__ = ["Narrator", "Settings", "play", "write"]
-
 SECONDS_MIN: Final = 10
 SECONDS_MAX: Final = 3600
 """Beyond an hour the page would have more points than a screen."""

@@ -8,8 +8,6 @@ from itertools import pairwise
 
 import msgspec
 
-__all__ = ["Alert", "Batch", "Check", "Line", "Silence", "Story", "Window", "silences"]
-
 
 class Window(msgspec.Struct, frozen=True):
     """A rollup of one sensor over one window."""

@@ -18,21 +18,6 @@ from penstock.spark.demo.fleet import Sensor
 from penstock.spark.demo.ledger import Account, Ledger
 from penstock.spark.demo.story import Alert, Batch, Check, Line, Window
 
-__all__ = [
-    "accounts_of",
-    "alerts_of",
-    "batches_of",
-    "checks_of",
-    "keys_of",
-    "lines_of",
-    "name_of",
-    "rollups_of",
-    "seconds_of",
-    "traffic_of",
-    "until",
-]
-
-
 CURTAIN_S: Final = 2.0
 """Who said something in the last seconds of the show did not fall silent."""
 

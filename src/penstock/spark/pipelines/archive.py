@@ -49,8 +49,6 @@ from penstock.spark.pipelines import streams, table
 from penstock.spark.pipelines.streams import from_topics
 from penstock.spark.pipelines.table import Job, Option, Sequel
 
-__all__ = ["JOB", "SEGMENT_ENTRIES_MAX", "files", "prepare", "read", "run", "start", "transform"]
-
 SEGMENT_ENTRIES_MAX: Final = 10_000
 """Files in the log of a segment above which the next start begins another: to write a log of so
 many anew, at every tenth batch, takes Spark some tenths of a second."""

@@ -57,8 +57,6 @@ from penstock.spark.pipelines.verdict import (
     without,
 )
 
-__all__ = ["JOB", "audit", "count", "judge_signatures", "keys_from", "run"]
-
 """Where the source tells what it had to leave out."""
 
 LISTED_MAX: Final = 10_000

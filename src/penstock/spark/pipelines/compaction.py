@@ -42,8 +42,6 @@ from penstock.spark.archived.snapshot import Part, Snapshot, take
 from penstock.spark.pipelines import archive
 from penstock.spark.pipelines.table import Job, Option, Outcome
 
-__all__ = ["JOB", "Work", "compact", "conclude", "plan", "rewrite", "run", "sweep", "vacuum"]
-
 TARGET_BYTES: Final = 128 * MIB
 """How large files become; the size that Spark gives to one task."""
 

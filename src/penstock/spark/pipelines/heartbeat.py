@@ -15,8 +15,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.client import connect
 from penstock.errors import PenstockError
 
-__all__ = ["HEARTBEATS", "Heart"]
-
 HEARTBEATS: Final = "penstock/heartbeat"
 """The topic above the heartbeats of all jobs."""
 

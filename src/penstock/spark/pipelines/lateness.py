@@ -17,8 +17,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["ENDS", "WINDOWS_MAX", "late_rows", "milliseconds", "noted_watermark"]
-
 ENDS: Final = "ends"
 """The figure under ``observed`` that has the windows."""
 

@@ -14,21 +14,6 @@ from pyspark.sql import functions as f
 
 from penstock.errors import ConfigError
 
-__all__ = [
-    "BROKER_TIME",
-    "HEADER_TIME",
-    "UNTIMED_BROKER",
-    "UNTIMED_DROP",
-    "check_device",
-    "check_path",
-    "check_time",
-    "device",
-    "event_time",
-    "field",
-    "number",
-    "timed",
-]
-
 BROKER_TIME: Final = "broker"
 """The time at which the broker took the message."""
 

@@ -21,8 +21,6 @@ and no news; 0 and 1 are a device that began anew.
 from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple
 
-__all__ = ["UNNUMBERED", "Event", "Limits", "Presence", "due_ms", "elapsed", "seen"]
-
 UNNUMBERED: Final = -1
 """The number of a reading that has none, or of none yet."""
 

@@ -19,19 +19,6 @@ from rich.table import Table
 
 from penstock.spark.pipelines.lateness import ENDS, late_rows
 
-__all__ = [
-    "Batch",
-    "JsonLines",
-    "LiveTable",
-    "PlainLines",
-    "Tally",
-    "batch_of",
-    "display",
-    "lag_of",
-    "line",
-    "steps",
-]
-
 NAME_DIGITS: Final = 8
 """How much of its id stands for a query without a name."""
 

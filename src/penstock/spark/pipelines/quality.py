@@ -33,8 +33,6 @@ from penstock.spark.pipelines.table import (
     Outcome,
 )
 
-__all__ = ["JOB", "Report", "load_shapes", "profile", "report", "run"]
-
 PARTIAL: Final = "topic string, shape binary"
 
 _ARROW: Final = pa.schema([("topic", pa.string()), ("shape", pa.binary())])

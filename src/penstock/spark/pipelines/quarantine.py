@@ -38,8 +38,6 @@ from penstock.spark.pipelines.table import (
     Option,
 )
 
-__all__ = ["JOB", "faulty", "letters", "run"]
-
 FAULTY: Final = "topic string, offset bigint, timestamp timestamp, payload binary, reason string"
 
 COPIED_BYTES_MAX: Final = 512 * KIB

@@ -47,18 +47,6 @@ from penstock.spark.pipelines import archive, table
 from penstock.spark.pipelines.table import Job, Option, Outcome
 from penstock.spark.sink import last_epoch
 
-__all__ = [
-    "JOB",
-    "Plan",
-    "as_messages",
-    "ends_of",
-    "paced",
-    "pauses",
-    "replay",
-    "run",
-    "settle",
-]
-
 SLICE_ROWS: Final = 500_000
 """Rows of a slice where nobody waits: what is staged at a time, some hundred megabytes."""
 

@@ -57,8 +57,6 @@ from penstock.spark.pipelines.table import (
     Option,
 )
 
-__all__ = ["JOB", "readings", "run", "windows"]
-
 QUANTILES: Final = (0.5, 0.95, 0.99)
 
 ACCURACY: Final = 1000

@@ -45,8 +45,6 @@ from penstock.spark.pipelines.table import (
     Option,
 )
 
-__all__ = ["JOB", "run", "sessions"]
-
 
 def sessions(
     messages: DataFrame,

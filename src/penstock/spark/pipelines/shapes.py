@@ -13,8 +13,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["Field", "Shape", "decoded", "drift", "fault", "merged", "misfit"]
-
 FIELDS_MAX: Final = 200
 DEPTH_MAX: Final = 6
 ELEMENTS_MAX: Final = 10

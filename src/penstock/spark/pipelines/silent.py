@@ -65,8 +65,6 @@ from penstock.spark.pipelines.table import (
     Option,
 )
 
-__all__ = ["JOB", "Watcher", "alerts", "events", "run", "sightings"]
-
 STATE: Final = "last_ms bigint, seq bigint, is_silent boolean, wake_ms bigint"
 """What is known of a device, and for when its timer is set."""
 

@@ -27,22 +27,6 @@ from penstock.model.topic import topic_fault
 from penstock.spark.archived.lineage import check_ahead
 from penstock.spark.pipelines.heartbeat import HEARTBEATS
 
-__all__ = [
-    "as_messages",
-    "check_outputs",
-    "checkpoint_of",
-    "from_messages",
-    "from_topics",
-    "prepare",
-    "start",
-    "to_both",
-    "to_parquet",
-    "to_topics",
-    "trigger_of",
-    "without_heartbeats",
-    "without_own",
-]
-
 FORMAT: Final = "penstock"
 
 _checkpoints: dict[str, str] = {}

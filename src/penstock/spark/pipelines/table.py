@@ -19,23 +19,6 @@ import msgspec
 
 from penstock.errors import ConfigError
 
-__all__ = [
-    "CHECKPOINT",
-    "DEVICE",
-    "IGNORE_LOSS",
-    "JOBS",
-    "READER",
-    "SERVERS",
-    "SUBSCRIBE",
-    "TRIGGER",
-    "UNTIMED",
-    "Job",
-    "Option",
-    "Outcome",
-    "Sequel",
-    "job",
-]
-
 
 class Option(msgspec.Struct, frozen=True):
     """One option of a job: a keyword argument of its function, and a flag of the command line.

@@ -24,8 +24,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.errors import PenstockError
 from penstock.spark.pipelines import compaction
 
-__all__ = ["EVERY_S", "follow"]
-
 EVERY_S: Final = 3600.0
 
 _LOOK_S: Final = 0.5

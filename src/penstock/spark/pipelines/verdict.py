@@ -15,18 +15,6 @@ import msgspec
 
 from penstock.obs.log import printable
 
-__all__ = [
-    "Counted",
-    "Double",
-    "Forged",
-    "Report",
-    "Span",
-    "missing",
-    "suspects",
-    "text_of",
-    "without",
-]
-
 SHOWN: Final = 20
 """How many of each kind of fault the text lists; the document has all that were looked for."""
 

@@ -26,8 +26,6 @@ from penstock.spark.pipelines.lateness import milliseconds, noted_watermark
 from penstock.spark.pipelines.progress import Batch, batch_of
 from penstock.spark.pipelines.streams import checkpoint_of
 
-__all__ = ["Display", "JobFailedError", "cause", "failure", "watch"]
-
 POLL_S: Final = 0.2
 """How often queries are looked at; asking costs a call into the JVM, about a millisecond."""
 

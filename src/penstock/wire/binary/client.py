@@ -37,16 +37,6 @@ from penstock.wire.binary.frame import (
 )
 from penstock.wire.binary.machine import Decoder, Machine
 
-__all__ = [
-    "ClientMachine",
-    "ping",
-    "publish",
-    "publishes",
-    "signed_publish",
-    "subscribe",
-    "unsubscribe",
-]
-
 _SIGNED_PUBLISHES: Final = {1: Command.SIGNED_PUBLISH, 2: Command.SIGNED_PUBLISH_2}
 
 # ── Requests ──────────────────────────────────────────────────────────────────────────────────

@@ -20,19 +20,6 @@ from penstock.errors import LocalProtocolError
 from penstock.model.message import Signature
 from penstock.wire.binary.frame import ERROR_BYTES_MAX, HEADER, TRAILERS, VERSION, Command
 
-__all__ = [
-    "ack",
-    "acks",
-    "error",
-    "frame",
-    "frames",
-    "message",
-    "messages",
-    "pongs",
-    "signed_frame",
-    "signed_message",
-]
-
 _SIGNED_MESSAGES: Final = {1: Command.SIGNED_MESSAGE, 2: Command.SIGNED_MESSAGE_2}
 
 # ── What a broker says; a client acknowledges messages with the same ACK ──────────────────────

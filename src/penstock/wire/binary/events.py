@@ -18,22 +18,6 @@ import msgspec
 from penstock.model.message import Signature
 from penstock.obs.reasons import DisconnectReason
 
-__all__ = [
-    "Acked",
-    "Acks",
-    "Event",
-    "Failed",
-    "Ping",
-    "Pong",
-    "PublishRun",
-    "Received",
-    "SignedPublish",
-    "Subscribe",
-    "Unknown",
-    "Unsubscribe",
-    "Violation",
-]
-
 # ── Seen by a broker ──────────────────────────────────────────────────────────────────────────
 
 

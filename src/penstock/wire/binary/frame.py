@@ -43,23 +43,6 @@ import msgspec
 from penstock.limits import MIB
 from penstock.model.message import Signature
 
-__all__ = [
-    "ACCEPTS_2",
-    "ERROR_BYTES_MAX",
-    "FRAME_BYTES_MAX",
-    "HEADER",
-    "TOPIC_BYTES_MAX",
-    "TOPIC_LEN_MAX",
-    "TRAILERS",
-    "TRAILER_BYTES",
-    "VERSION",
-    "Command",
-    "Frame",
-    "Limits",
-    "frame_at",
-    "signature_of",
-]
-
 VERSION: Final = 1
 HEADER: Final = Struct(">BBQHI")
 """Version, command, sequence, length of the topic, length of the payload."""

@@ -16,8 +16,6 @@ from typing import Final
 from penstock.wire.binary.events import Acked, Acks, Event, Ping, PublishRun
 from penstock.wire.binary.frame import HEADER, VERSION, Command, Limits
 
-__all__ = ["Lane", "acked", "acks", "pings", "publish_runs"]
-
 Lane = Callable[[bytes, int, Limits, list[Event]], int]
 """``(data, position, limits, events)`` to the position of the first frame not read."""
 

@@ -37,8 +37,6 @@ from penstock.wire.binary.frame import (
 )
 from penstock.wire.binary.lanes import Lane
 
-__all__ = ["Decoder", "Machine"]
-
 Decoder = Callable[[Frame], Event | None]
 """One whole frame to what it means; None for a frame that means nothing."""
 

@@ -28,8 +28,6 @@ from penstock.wire.binary.frame import (
 )
 from penstock.wire.binary.machine import Decoder, Machine
 
-__all__ = ["ServerMachine"]
-
 
 def _split(field: bytes) -> tuple[bytes | None, bytes]:
     """Return client id and topic. The first NUL divides them: a topic may have others."""

@@ -20,8 +20,6 @@ from penstock.wire.mqtt.decode import DECODERS
 from penstock.wire.mqtt.machine import Machine, State, Transitions
 from penstock.wire.mqtt.packet import PUBLISH_SHAPES, PacketType
 
-__all__ = ["ClientMachine"]
-
 CLIENT_TRANSITIONS: Final[Transitions] = {
     State.OPENING: {PacketType.CONNACK: State.CONNECTED},
     State.CONNECTED: {

@@ -39,8 +39,6 @@ from penstock.wire.mqtt.packet import (
     PacketType,
 )
 
-__all__ = ["DECODERS", "Cursor", "Decoder", "PacketError", "check_flags", "is_text", "publish"]
-
 PROTOCOL_NAME: Final = b"MQTT"
 PROTOCOL_NAME_3_1: Final = b"MQIsdp"
 PROTOCOL_LEVEL: Final = 4

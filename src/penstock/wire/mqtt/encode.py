@@ -22,22 +22,6 @@ from penstock.wire.mqtt.packet import (
     PacketType,
 )
 
-__all__ = [
-    "DISCONNECT",
-    "PACKET_IDS",
-    "PINGREQ",
-    "PINGRESP",
-    "acks",
-    "connack",
-    "connect",
-    "publish",
-    "publish_head",
-    "suback",
-    "subscribe",
-    "unsuback",
-    "unsubscribe",
-]
-
 PINGREQ: Final = b"\xc0\x00"
 PINGRESP: Final = b"\xd0\x00"
 DISCONNECT: Final = b"\xe0\x00"

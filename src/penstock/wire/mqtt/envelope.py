@@ -14,8 +14,6 @@ from struct import Struct
 
 from penstock.model.message import Signature
 
-__all__ = ["opened", "sealed"]
-
 _HEADS = {1: Struct(">BI"), 2: Struct(">BIQ8s")}
 _SIGNATURE_BYTES = 64
 

@@ -20,25 +20,6 @@ import msgspec
 
 from penstock.obs.reasons import DisconnectReason
 
-__all__ = [
-    "Acks",
-    "ConnAck",
-    "Connect",
-    "ConnectRefused",
-    "Disconnect",
-    "Event",
-    "PingReq",
-    "PingResp",
-    "Publish",
-    "PublishRun",
-    "SubAck",
-    "Subscribe",
-    "UnsubAck",
-    "Unsubscribe",
-    "Violation",
-    "Will",
-]
-
 
 class Will(msgspec.Struct, frozen=True, gc=False):
     """What the broker publishes for a client that vanishes."""

@@ -18,8 +18,6 @@ from typing import Final
 from penstock.wire.mqtt.events import Acks, Event, Publish, PublishRun
 from penstock.wire.mqtt.packet import PUBLISH_SHAPES, PacketType
 
-__all__ = ["ACKNOWLEDGEMENTS", "PUBLISH_QOS_0", "Lane", "acks", "publish_runs", "publishes"]
-
 Lane = Callable[[bytes, int, int, list[Event]], int]
 """``(data, position, bytes_max, events)`` to the position of the first packet not read."""
 

@@ -28,8 +28,6 @@ from penstock.wire.mqtt.decode import Cursor, Decoder, PacketError, check_flags
 from penstock.wire.mqtt.events import ConnAck, ConnectRefused, Event, Violation
 from penstock.wire.mqtt.lanes import Lane
 
-__all__ = ["Machine", "State", "Transitions"]
-
 
 class State(IntEnum):
     """How far a connection has come."""

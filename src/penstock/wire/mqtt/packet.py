@@ -8,16 +8,6 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
-__all__ = [
-    "DUP_FLAG",
-    "FIXED_FLAGS",
-    "PUBLISH_SHAPES",
-    "QOS_MASK",
-    "REMAINING_LENGTH_MAX",
-    "RETAIN_FLAG",
-    "PacketType",
-]
-
 REMAINING_LENGTH_MAX = 268_435_455
 """The most that four bytes of seven bits can announce."""
 

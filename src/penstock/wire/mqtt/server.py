@@ -29,8 +29,6 @@ from penstock.wire.mqtt.events import Publish, PublishRun
 from penstock.wire.mqtt.machine import Machine, State, Transitions
 from penstock.wire.mqtt.packet import PUBLISH_SHAPES, PacketType
 
-__all__ = ["ServerMachine"]
-
 SERVER_TRANSITIONS: Final[Transitions] = {
     State.OPENING: {PacketType.CONNECT: State.CONNECTED},
     State.CONNECTED: {

@@ -11,8 +11,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from penstock.wire.queue.fields import BYTES, REQUEST_ID, number, tag, varint
 from penstock.wire.queue.machine import LENGTH
 
-__all__ = ["Bulk", "fetched"]
-
 _Column: TypeAlias = bytes | memoryview
 
 

@@ -15,8 +15,6 @@ from penstock.wire.queue._generated.queue_pb2 import Response
 from penstock.wire.queue.events import Violation
 from penstock.wire.queue.machine import LENGTH, Machine
 
-__all__ = ["ClientMachine"]
-
 
 class ClientMachine(Machine[Response]):
     """Bytes from a broker in, responses out; see the module."""

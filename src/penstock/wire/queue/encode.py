@@ -18,21 +18,6 @@ from penstock.wire.queue._generated.queue_pb2 import Error, Ok, Request, Respons
 from penstock.wire.queue.fields import BYTES, LOWEST, REQUEST_ID, blob, number, tag, varint
 from penstock.wire.queue.machine import BODY_BYTES_MAX, LENGTH
 
-__all__ = [
-    "Item",
-    "ack",
-    "error",
-    "ok",
-    "ok_run",
-    "polled",
-    "produce",
-    "produced",
-    "produced_run",
-    "pushed",
-    "request",
-    "response",
-]
-
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 Item: TypeAlias = tuple[int, int, int, int, bytes, int, int, Headers]
 """Lease, offset, priority, content type, payload, ts_ms, redeliveries, headers."""

@@ -16,8 +16,6 @@ from google.protobuf.message import Message
 
 from penstock.obs.reasons import DisconnectReason
 
-__all__ = ["AckRun", "Bad", "Call", "Event", "NackRun", "Oversized", "ProduceRun", "Violation"]
-
 
 class ProduceRun(msgspec.Struct, frozen=True, gc=False):
     """Consecutive Produce requests that differ in payload, seq and request id only.

@@ -14,19 +14,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-__all__ = [
-    "BYTES",
-    "LOWEST",
-    "REQUEST_ID",
-    "STALE",
-    "blob",
-    "length_at",
-    "number",
-    "number_in",
-    "tag",
-    "varint",
-]
-
 BYTES: Final = 2
 """The wire type of strings, bytes and messages; that of numbers is 0."""
 

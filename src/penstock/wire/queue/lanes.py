@@ -30,16 +30,6 @@ from penstock.wire.queue.events import AckRun, Event, NackRun, ProduceRun
 from penstock.wire.queue.fields import BYTES, REQUEST_ID, blob, length_at, number, number_in, tag
 from penstock.wire.queue.machine import LENGTH
 
-__all__ = [
-    "NAMES_BYTES_MAX",
-    "PRODUCE",
-    "Lane",
-    "ProduceLane",
-    "SettleLane",
-    "produce_lane",
-    "settle_lane",
-]
-
 NAMES_BYTES_MAX: Final = 512
 """Names that are longer, together, are not remembered."""
 

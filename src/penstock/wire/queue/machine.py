@@ -20,8 +20,6 @@ from penstock.limits import MIB
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.queue.events import Violation
 
-__all__ = ["BODY_BYTES_MAX", "LENGTH", "Machine"]
-
 LENGTH: Final = Struct(">I")
 
 BODY_BYTES_MAX: Final = 64 * MIB

@@ -34,8 +34,6 @@ from penstock.wire.queue.lanes import (
 from penstock.wire.queue.machine import BODY_BYTES_MAX, LENGTH, Machine
 from penstock.wire.queue.weight import is_too_heavy
 
-__all__ = ["ServerMachine"]
-
 
 class ServerMachine(Machine[Event]):
     """Bytes from a client in, events out; see the module."""

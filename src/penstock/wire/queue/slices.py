@@ -16,8 +16,6 @@ import msgspec
 from penstock.model.message import Extras, Signature
 from penstock.wire.queue._generated.queue_pb2 import Extra, Header, ProducerRun, Slice
 
-__all__ = ["Columns", "columns_of", "slice_of"]
-
 
 class Columns(msgspec.Struct, frozen=True):
     """Consecutive messages of a topic; see ``Slice`` in ``queue.proto``.

@@ -14,8 +14,6 @@ from typing import Final
 from penstock.limits import HEADERS_MAX, KIB, MEASURES_MAX, STAGED_LOTS_MAX, STAGED_PARTS_MAX
 from penstock.wire.queue.fields import BYTES, REQUEST_ID, STALE, length_at, tag
 
-__all__ = ["SMALL_BYTES_MAX", "is_block_too_heavy", "is_too_heavy"]
-
 SMALL_BYTES_MAX: Final = 64 * KIB
 """Nothing of this size takes the library longer than some milliseconds."""
 

@@ -18,27 +18,6 @@ from typing import Literal, TypeAlias
 
 from penstock.wire.resp.names import name_of
 
-__all__ = [
-    "Protocol",
-    "Value",
-    "array",
-    "boolean",
-    "bulk",
-    "double",
-    "error",
-    "integer",
-    "integers",
-    "mapping",
-    "messages",
-    "null",
-    "null_array",
-    "pattern_messages",
-    "push",
-    "shard_messages",
-    "simple",
-    "value",
-]
-
 Protocol: TypeAlias = Literal[2, 3]
 """The version of RESP that a client asked for with HELLO; 2 unless it did."""
 

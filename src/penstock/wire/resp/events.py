@@ -6,8 +6,6 @@ import msgspec
 
 from penstock.obs.reasons import DisconnectReason
 
-__all__ = ["Command", "Event", "Violation"]
-
 
 class Command(msgspec.Struct, frozen=True, gc=False):
     """One command, and those behind it that differ from it in nothing but the last argument.

@@ -27,8 +27,6 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-__all__ = ["compile", "cost"]
-
 ANY: Final = b"."
 NEVER: Final = b"(?!)"
 

@@ -12,8 +12,6 @@ arguments but not inside one: odd, but so in Redis.
 
 import re
 
-__all__ = ["split"]
-
 ARGUMENT = re.compile(
     rb"""
     \s*+

@@ -21,8 +21,6 @@ No two names are the same topic, and a percent sign that begins none of these st
 import codecs
 import re
 
-__all__ = ["name_of", "topic_of"]
-
 _ODD = re.compile(rb"[#+%\x00\x80-\xff]")
 """What a name must have to be looked at more closely."""
 

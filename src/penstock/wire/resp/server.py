@@ -35,8 +35,6 @@ from penstock.obs.reasons import DisconnectReason
 from penstock.wire.resp.events import Command, Event, Violation
 from penstock.wire.resp.inline import split
 
-__all__ = ["ServerMachine"]
-
 ARGUMENTS_MAX: Final = 10_000
 BULK_BYTES_MAX: Final = 16 * MIB
 INLINE_BYTES_MAX: Final = 64 * KIB

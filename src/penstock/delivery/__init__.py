@@ -1,0 +1,1 @@
+"""Bringing messages and answers to connected clients."""

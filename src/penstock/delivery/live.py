@@ -1,0 +1,72 @@
+"""Live messages on their way to subscribers, in every wire form that one of them needs.
+
+A publisher's door makes one ``Live`` of messages that came together; ``Hub.forward`` gives the same
+object to all subscribers. Each form (MQTT packets, RESP pushes) is worked out when the first
+subscriber asks for it, and shared by the rest. A publisher that speaks the same protocol as the
+subscriber brings its raw frames along, and nothing is worked out at all.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from penstock.wire.mqtt import encode as mqtt
+from penstock.wire.resp import encode as resp
+
+
+class Run(Protocol):
+    """Messages of one topic that came back to back."""
+
+    @property
+    def topic(self) -> bytes:
+        """Their topic."""
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """Their payloads, in order."""
+
+
+class _Single:
+    """The run of one message, or of several that no machine made."""
+
+    __slots__ = ("payloads", "topic")
+
+    def __init__(self, topic: bytes, payloads: list[bytes]) -> None:
+        self.topic = topic
+        self.payloads = payloads
+
+
+class Live:
+    """``runs`` in order, ``count`` messages in all; ``mqtt`` if the publisher had it as MQTT."""
+
+    __slots__ = ("_resp", "count", "mqtt", "runs")
+
+    def __init__(self, runs: Sequence[Run], count: int, mqtt: bytes | None = None) -> None:
+        self.runs = runs
+        self.count = count
+        self.mqtt = mqtt
+        """The messages as MQTT packets, QoS 0; None until somebody asks with ``as_mqtt``."""
+        self._resp: dict[int, bytes] | None = None
+
+    @classmethod
+    def of(cls, topic: bytes, payloads: list[bytes]) -> "Live":
+        """Messages of one topic."""
+        return cls((_Single(topic, payloads),), len(payloads))
+
+    def as_mqtt(self) -> bytes:
+        """The messages as MQTT packets, QoS 0, RETAIN 0."""
+        if self.mqtt is None:
+            self.mqtt = b"".join(
+                [mqtt.publish(run.topic, payload) for run in self.runs for payload in run.payloads]
+            )
+        return self.mqtt
+
+    def as_resp(self, protocol: Literal[2, 3]) -> bytes:
+        """The messages as a RESP subscriber of their channel gets them (``message``)."""
+        if self._resp is None:
+            self._resp = {}
+        found = self._resp.get(protocol)
+        if found is None:
+            found = self._resp[protocol] = b"".join(
+                [resp.messages(run.topic, run.payloads, protocol) for run in self.runs]
+            )
+        return found

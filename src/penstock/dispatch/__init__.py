@@ -1,0 +1,1 @@
+"""Work queues: which worker gets which job; leases, backlog, dead letters."""

@@ -1,0 +1,75 @@
+"""Reading on before anybody asks: a dispatcher with a backlog has the next messages at hand.
+
+Without this each deal would wait for a thread's round, and miss the commit that the
+acknowledgements of the deal before have started. Half of what was read is used up when the next
+lot is asked for. Only what is handed out in order of offsets is read ahead: who jumps around in a
+topic would have the wrong messages.
+"""
+
+from collections.abc import Iterable
+
+from penstock.errors import StorageError
+from penstock.limits import MIB
+from penstock.model.message import Message
+from penstock.node.hub import Hub
+
+MESSAGES_MAX = 2_048
+BYTES_MAX = MIB
+"""What is read at a time; half as much again may be at hand."""
+
+
+class ReadAhead:
+    """Messages of one topic that one dispatcher is about to hand out."""
+
+    __slots__ = ("_end", "_hub", "_messages", "_reading", "_topic")
+
+    def __init__(self, hub: Hub, topic: bytes) -> None:
+        self._hub = hub
+        self._topic = topic
+        self._messages: dict[int, Message] = {}
+        self._end = 0
+        """Where reading goes on."""
+        self._reading: object | None = None
+        """Stands for the read that is under way, and counts."""
+
+    def take(self, offsets: Iterable[int]) -> dict[int, Message]:
+        """Those of some messages that were read; they are not kept any longer."""
+        messages, pop = self._messages, self._messages.pop
+        return {offset: pop(offset) for offset in offsets if offset in messages}
+
+    def go_on(self, offset: int, end: int) -> None:
+        """See that what lies between is at hand before it is asked for."""
+        if self._reading is not None or len(self._messages) > MESSAGES_MAX // 2:
+            return
+        if offset not in self._messages and offset != self._end:
+            self.forget()
+            self._end = offset
+        if self._end < end:
+            self._read(self._end)
+
+    def _read(self, start: int) -> None:
+        reading = self._reading = object()
+        store, topic = self._hub.store, self._topic
+
+        def read() -> tuple[dict[int, Message], int]:
+            part = store.read_topic(topic, start, MESSAGES_MAX, BYTES_MAX)
+            return {message.offset: message for message in part.messages()}, part.next_offset
+
+        def found(messages_and_end: tuple[dict[int, Message], int]) -> None:
+            if self._reading is reading:
+                self._reading = None
+                messages, end = messages_and_end
+                self._messages |= messages
+                self._end = max(end, start)
+
+        def failed(_error: StorageError) -> None:
+            if self._reading is reading:
+                self._reading = None  # who needs the messages will meet the error
+
+        self._hub.run_off_loop(read, found, failed)
+
+    def forget(self) -> None:
+        """Nothing that was read is of use any more."""
+        self._messages.clear()
+        self._end = 0
+        self._reading = None

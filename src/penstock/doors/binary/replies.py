@@ -1,0 +1,127 @@
+"""Replies leave in the order of the requests, although the disk answers some of them.
+
+Two kinds of requests are answered by commits: publishes, each with an ACK, and acknowledgements of
+messages, with nothing; of those it only matters that they are stored. Everything else (PONG,
+errors, the ACK of a SUBSCRIBE) could be answered at once. It waits for the publishes and
+acknowledgements before it; so a PONG says that the disk has all that was sent before the PING.
+
+The line to the disk keeps the order, so counting is enough: how many of each kind were asked of the
+disk, and how many are stored. A reply that waits carries the two counts as they were when it was
+made. Requests of one kind are stored in order, and an acknowledgement before the publishes behind
+it; so the reply at the front never waits for something that comes after a publish it stands before.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from penstock.wire.binary import encode
+
+
+class _Reply(NamedTuple):
+    """Bytes that may leave when so many publishes and acknowledgements are stored."""
+
+    publishes: int
+    acks: int
+    data: bytes
+
+
+class Replies:
+    """The replies of one connection.
+
+    ``send`` takes what may leave; ``hurry`` is called when a reply begins to wait for the disk, and
+    ``emptied`` when none waits any more.
+    """
+
+    __slots__ = (
+        "_acks_asked",
+        "_acks_stored",
+        "_emptied",
+        "_hurry",
+        "_publishes_asked",
+        "_publishes_stored",
+        "_send",
+        "_waiting",
+    )
+
+    def __init__(
+        self,
+        send: Callable[[bytes], None],
+        hurry: Callable[[], None],
+        emptied: Callable[[], None],
+    ) -> None:
+        self._send = send
+        self._hurry = hurry
+        self._emptied = emptied
+        self._publishes_asked = self._publishes_stored = 0
+        self._acks_asked = self._acks_stored = 0
+        self._waiting: deque[_Reply] = deque()
+
+    def __len__(self) -> int:
+        """How many replies wait."""
+        return len(self._waiting)
+
+    # ── asked ─────────────────────────────────────────────────────────────────────────────────
+
+    def await_publishes(self, count: int) -> None:
+        """The disk is asked to store publishes: ``published`` will tell."""
+        self._publishes_asked += count
+
+    def await_acknowledgement(self) -> None:
+        """The disk is asked to store an acknowledgement: ``acknowledged`` will tell."""
+        self._acks_asked += 1
+
+    def answer(self, data: bytes) -> None:
+        """Reply in turn: behind what the disk has still to store."""
+        reply = _Reply(self._publishes_asked, self._acks_asked, data)
+        if self._is_due(reply):
+            self._send(data)
+        else:
+            self._waiting.append(reply)
+            self._hurry()
+
+    def answer_last(self, data: bytes, end: Callable[[], None]) -> None:
+        """Reply in turn, for the last time, and then call ``end``."""
+        self._emptied = end
+        self.answer(data)
+        if not self._waiting:
+            end()
+
+    # ── stored ────────────────────────────────────────────────────────────────────────────────
+
+    def published(self, sequences: list[int]) -> None:
+        """Publishes are stored: acknowledge them, and send the replies between them in between."""
+        waiting = self._waiting
+        while waiting and waiting[0].publishes < self._publishes_stored + len(sequences):
+            count = waiting[0].publishes - self._publishes_stored
+            assert count, "a publish was stored before an acknowledgement in front of it"
+            self._acknowledge(sequences[:count])
+            sequences = sequences[count:]
+        self._acknowledge(sequences)
+
+    def _acknowledge(self, sequences: list[int]) -> None:
+        self._publishes_stored += len(sequences)
+        self._send(encode.acks(sequences))
+        if self._waiting:
+            self._send_due()
+
+    def acknowledged(self) -> None:
+        """One acknowledgement is stored."""
+        self._acks_stored += 1
+        if self._waiting:
+            self._send_due()
+
+    def _send_due(self) -> None:
+        """Send the replies whose turn has come."""
+        waiting = self._waiting
+        while waiting and self._is_due(waiting[0]):
+            self._send(waiting.popleft().data)
+        if not waiting:
+            self._emptied()
+
+    def _is_due(self, reply: _Reply) -> bool:
+        return reply.publishes <= self._publishes_stored and reply.acks <= self._acks_stored
+
+    def clear(self) -> None:
+        """Nobody waits for replies any more."""
+        self._waiting.clear()

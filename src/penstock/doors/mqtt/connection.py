@@ -1,0 +1,695 @@
+"""The MQTT door: one object per connection, between its machine and the broker.
+
+Bytes come in, the machine makes events of them, and each event becomes a command in the line (or,
+for QoS 0, goes straight to whoever subscribed). Effects come back and leave as packets. Nothing
+here decides what MQTT means: the codec does, or the core.
+
+**Held events.** CONNECT takes its turn in the line like any command. Until it is answered, what the
+client sent behind it waits here and nothing more is read.
+"""
+
+import asyncio
+import secrets
+from typing import Any
+
+from msgspec.structs import replace
+
+from penstock.access.admission import CAPTURED, ENVELOPES, topic_refusal
+from penstock.access.envelopes import Opened as OpenedEnvelopes
+from penstock.access.envelopes import open_envelopes, refuse_unsigned
+from penstock.core.commands import (
+    Acknowledged,
+    Closed,
+    Drained,
+    Lost,
+    Opened,
+    Received,
+    Released,
+    Repeated,
+    Subscribed,
+    Unsubscribed,
+    WillMessage,
+)
+from penstock.core.effects import Delivery, Effects
+from penstock.core.offering import SUBSCRIBE_FAILED
+from penstock.core.routes import Route
+from penstock.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL, Session
+from penstock.delivery.live import Live
+from penstock.doors.mqtt.outbox import MqttOutbox
+from penstock.doors.mqtt.pending_filters import PendingFilters
+from penstock.doors.mqtt.publish_runs import continues, is_next, joined
+from penstock.doors.mqtt.retained_pages import RetainedPages
+from penstock.doors.mqtt.shared_filters import MqttShares
+from penstock.doors.mqtt.shared_subscriptions import SHARED_QOS_MAX, is_shared, parse_share
+from penstock.limits import KEEP_ALIVE_FACTOR, KEEP_ALIVE_S_MAX
+from penstock.model.message import Extras
+from penstock.model.topic import filter_fault
+from penstock.net.connection import ASK_INTERVAL_S, SIGNED_AT_ONCE, Connection
+from penstock.net.turns import TURN_S
+from penstock.node.hub import Hub, Targets, peer_of
+from penstock.obs.log import printable
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.mqtt import encode
+from penstock.wire.mqtt.events import (
+    Acks,
+    Connect,
+    ConnectRefused,
+    Disconnect,
+    PingReq,
+    Publish,
+    PublishRun,
+    Subscribe,
+    Unsubscribe,
+    Violation,
+)
+from penstock.wire.mqtt.server import ServerMachine
+
+CONNACK_ACCEPTED, CONNACK_IDENTIFIER_REJECTED, CONNACK_UNAVAILABLE = 0, 2, 3
+
+_NOT_OPENED = {
+    DisconnectReason.STORAGE_FULL,
+    DisconnectReason.STORAGE_FAILED,
+    DisconnectReason.NO_QUORUM,
+    DisconnectReason.LEADERSHIP_LOST,
+    DisconnectReason.INTERNAL_ERROR,
+}
+"""Why a CONNECT may leave the line without its session; the standard has a code for that."""
+
+_HANDLERS: dict[type[Any], str] = {
+    Connect: "_on_connect",
+    ConnectRefused: "_on_connect_refused",
+    Acks: "_on_acks",
+    Subscribe: "_on_subscribe",
+    Unsubscribe: "_on_unsubscribe",
+    PingReq: "_on_ping",
+    Disconnect: "_on_disconnect",
+    Violation: "_on_violation",
+}
+"""Which method takes which event; the two kinds of PUBLISH have a way of their own."""
+
+
+class MqttConnection(Connection):
+    """One client's connection; an ``Outlet`` of the hub."""
+
+    ends_by_closing = False
+
+    __slots__ = (
+        "_clean",
+        "_client_id",
+        "_held",
+        "_is_draining",
+        "_is_opening",
+        "_keep_alive_s",
+        "_later",
+        "_pages",
+        "_pending_filters",
+        "_session",
+        "_shares",
+        "_will",
+        "forward",
+        "number",
+    )
+
+    outbox: MqttOutbox
+
+    def __init__(self, hub: Hub, transport: asyncio.Transport, accepted_at: float) -> None:
+        limits = hub.limits
+        machine = ServerMachine(limits.packet_bytes_max, limits.connect_bytes_max)
+        outbox = MqttOutbox(hub, transport, self._lose, self.close, self._on_idle)
+        super().__init__(hub, transport, machine, outbox, accepted_at)
+        self._session: Session | None = None
+        self._client_id = b""
+        self._clean = True
+        self.number = 0
+        self._will: WillMessage | None = None
+        self._keep_alive_s = 0
+        self._held: list[Any] | None = None
+        """Events behind a CONNECT that is not answered yet; None at any other time."""
+        self._is_draining = False
+        """Whether more of what waits is about to be sent."""
+        self._is_opening = False
+        """Whether its CONNECT stands in the line to the disk."""
+        self._later: list[Any] | None = None
+        """Events that were put off, until others have had their turn."""
+        self._pages: RetainedPages | None = None
+        """Retained messages on their way to its subscriptions, if there ever were any."""
+        self._shares = MqttShares(hub, self)
+        self._pending_filters = PendingFilters()
+        self.forward = outbox.forward
+        self.file(accepted_at + limits.connect_timeout_s)
+
+    @property
+    def name(self) -> bytes:
+        """Its client id."""
+        return self._client_id
+
+    # ── from the socket ───────────────────────────────────────────────────────────────────────
+
+    def handle(self, events: list[Any], now_ms: int) -> None:
+        """Act on packets, until one must be waited for, or others must have their turn."""
+        position, count = 0, len(events)
+        monotonic = self._hub.monotonic
+        turn_ends_at = monotonic() + TURN_S
+        is_begun = False
+        while position < count:
+            if is_begun and monotonic() > turn_ends_at:
+                self._go_on_later(events[position:])
+                return
+            is_begun = True
+            event = events[position]
+            position += 1
+            kind = type(event)
+            if kind is PublishRun:
+                position = self._on_publish_runs(events, position - 1, now_ms, turn_ends_at)
+            elif kind is Publish:
+                position = self._on_publish(events, position, now_ms)
+            else:
+                getattr(self, _HANDLERS[kind])(event)
+                if self._held is not None:
+                    self._held += events[position:]
+                    return
+                if kind is Subscribe and position < count:
+                    self._go_on_later(events[position:])
+                    return
+            if self.reason is not None:
+                return  # nothing after it is processed [MQTT-4.8.0-1]
+
+    def _go_on_later(self, events: list[Any]) -> None:
+        """Let others have a turn.
+
+        A SUBSCRIBE can bring many retained messages, and many can come. A topic that is new is held
+        against all patterns there are, and a chunk can have thousands of those. Nothing more is
+        read meanwhile, so what is left stays in order.
+        """
+        self._later = events
+        self.pause_reading()
+        self._hub.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        events, self._later = self._later, None
+        self.handle_later(events)
+
+    def is_waiting(self) -> bool:
+        """Whether its CONNECT is unanswered, or others are to have their turn first."""
+        return self._held is not None or self._later is not None
+
+    # ── connecting ────────────────────────────────────────────────────────────────────────────
+
+    def _on_connect(self, event: Connect) -> None:
+        hub = self._hub
+        if len(event.client_id) > hub.limits.client_id_bytes_max:  # [MQTT-3.1.3-9]
+            reason = DisconnectReason.IDENTIFIER_REJECTED
+            detail = f"a client id of {len(event.client_id)} bytes"
+            self._on_connect_refused(ConnectRefused(CONNACK_IDENTIFIER_REJECTED, reason, detail))
+            return
+        if not event.clean_session and not self._may_have_session(event.client_id):
+            detail = f"{hub.limits.sessions_max} sessions exist"
+            reason = DisconnectReason.TOO_MANY_SESSIONS
+            self._on_connect_refused(ConnectRefused(CONNACK_UNAVAILABLE, reason, detail))
+            return
+        self._client_id = event.client_id or b"penstock-" + secrets.token_hex(8).encode()
+        self._clean = event.clean_session
+        self.number = hub.next_connection()
+        self._keep_alive_s = _effective_keep_alive(event.keep_alive, hub.limits.keep_alive_s_max)
+        will = event.will
+        if will is not None:
+            if not self._may_leave_will(will.topic):
+                return
+            self._will = WillMessage(will.topic, will.payload, will.qos, will.retain)
+        self._held = []
+        hub.connect_queue.join(self)
+        if self._held is not None:
+            self.pause_reading()
+
+    def open(self) -> None:
+        """It is this client's turn to have its session."""
+        hub, client_id = self._hub, self._client_id
+        heir_of = self._take_over(hub.broker.sessions.get(client_id))
+        is_clustered = hub.cluster.is_clustered
+        opened = Opened(
+            client_id, self.number, self._clean, self._will, is_clustered, heir_of, is_paced=True
+        )
+        self._is_opening = True
+        hub.pipeline.submit(opened, self, durable=self._is_recorded or is_clustered)
+
+    def _may_have_session(self, client_id: bytes) -> bool:
+        """Whether a persistent session is there for this id, or there is room for one more."""
+        sessions = self._hub.broker.sessions
+        return client_id in sessions or len(sessions) < self._hub.limits.sessions_max
+
+    @property
+    def _is_recorded(self) -> bool:
+        """Whether connecting changes something durable: its own session, or one it replaces."""
+        if not self._clean or self._will is not None:
+            return True
+        session = self._hub.broker.sessions.get(self._client_id)
+        return session is not None and session.recorded
+
+    def _take_over(self, session: Session | None) -> int:
+        """Close the connection that has this client id now, its will before our CONNECT.
+
+        If another node has the connection, it closes it in time, but may be dead: its will is left
+        to us. Returns the number of that connection.
+        """
+        if session is not None and session.outlet is not None:
+            session.outlet.close(DisconnectReason.SESSION_TAKEN_OVER)  # [MQTT-3.1.4-2]
+        elif session is not None and session.connected:
+            return self._hub.housekeeping.inherit(session)
+        return 0
+
+    def drop_will(self) -> None:
+        """Somebody else has published its will."""
+        self._will = None
+
+    def accept(self, session: Session, *, session_present: bool) -> None:
+        """Answer CONNACK, then act on what came behind CONNECT [MQTT-3.2.0-1]."""
+        self._opened()
+        self._session = session
+        held, self._held = self._held, None
+        if self.reason is not None:
+            self._leave(session)  # it left while it stood in the line
+            return
+        self._hub.counters.clients_connected += 1
+        self.report_accepted(session_present=session_present)
+        self.send(encode.connack(session_present, CONNACK_ACCEPTED))
+        self._shares.take_up((session.subscriptions or {}).items())
+        if self._keep_alive_s:
+            self.file(min(self.deadline()[0], self._last_packet_at + ASK_INTERVAL_S))
+        if held or self._is_reading_paused:
+            # Not from here: effects of the commands before ours are still being carried out.
+            self._hub.loop.call_soon(self.handle_later, held)
+
+    def _opened(self) -> None:
+        """Our CONNECT has left the line."""
+        self._is_opening = False
+        self._hub.connect_queue.left(self)
+
+    def _on_connect_refused(self, event: ConnectRefused) -> None:
+        if event.reason is DisconnectReason.UNACCEPTABLE_PROTOCOL:
+            self._client_id = event.client_id
+            key, shown = (event.client_id, event.detail), printable(event.client_id)
+            peer = peer_of(self._transport)
+            self._hub.other_versions.note(key, client_id=shown, peer=peer, detail=event.detail)
+        self.send(encode.connack(session_present=False, return_code=event.return_code))
+        self.close(event.reason, event.detail)
+
+    # ── publishing ────────────────────────────────────────────────────────────────────────────
+
+    def _on_publish_runs(
+        self, events: list[Any], position: int, now_ms: int, turn_ends_at: float
+    ) -> int:
+        """QoS 0: to the subscribers at once, raw frames reused; captured in the background.
+
+        The hottest loop beside the codec's, so it takes all such events in a row and does what it
+        can once for all of them; only where it meets a new topic it asks for the time. Returns the
+        position of the first event that it did not take.
+        """
+        hub, start = self._hub, position
+        cached = hub.broker.routes.cached
+        capture = hub.pipeline.begin_capture()
+        received = 0
+        targets: Targets = ()
+        stretch: list[PublishRun] = []
+        while position < len(events) and type(event := events[position]) is PublishRun:
+            topic, payloads = event.topic, event.payloads
+            route = cached.get(topic)
+            if route is None and position > start and hub.monotonic() > turn_ends_at:
+                break
+            position += 1
+            route = route or self._admit(topic)
+            if route is None:
+                break
+            memo = route.memo
+            if memo is None:
+                memo = route.memo = hub.policy(topic)
+            if memo > CAPTURED:
+                if len(payloads) > SIGNED_AT_ONCE:  # the rest when others have had their turn
+                    position -= 1
+                    events[position] = replace(event, payloads=payloads[SIGNED_AT_ONCE:])
+                self._on_signed_runs(topic, payloads[:SIGNED_AT_ONCE], now_ms)
+                break
+            received += len(payloads)
+            if stretch and route.targets == targets and is_next(stretch[-1], event):
+                stretch.append(event)
+            else:
+                if stretch:
+                    hub.forward(targets, joined(stretch))
+                targets = route.targets
+                stretch = [event] if targets else []
+            if memo:
+                capture(topic, payloads, now_ms, 0)
+            else:
+                hub.broadcast(topic, payloads)
+        if stretch:
+            hub.forward(targets, joined(stretch))
+        hub.counters.messages_in_total[0] += received
+        hub.pipeline.end_capture()
+        return position
+
+    def _on_publish(self, events: list[Any], position: int, now_ms: int) -> int:
+        """Put a PUBLISH, and those like it right behind it, in the line; return what is next."""
+        first = events[position - 1]
+        hub, topic, qos = self._hub, first.topic, first.qos
+        route = hub.broker.routes.cached.get(topic) or self._admit(topic)
+        if route is None:
+            return position
+        if route.memo is None:
+            route.memo = hub.policy(topic)
+        run = [first]
+        most = SIGNED_AT_ONCE if route.memo > CAPTURED else len(events)
+        while position < len(events) and len(run) < most and continues(first, events[position]):
+            run.append(events[position])
+            position += 1
+        if route.memo > CAPTURED:
+            self._on_signed(run, now_ms)
+            return position
+        if qos == 2:
+            run = self._fresh(run)
+        elif not qos:
+            # To be retained too, but live subscribers get it with RETAIN 0 [MQTT-3.3.1-9].
+            hub.forward(route.targets, Live.of(topic, [first.payload]))
+        if run:
+            self._publish(topic, [event.payload for event in run], run, now_ms)
+        return position
+
+    def _publish(
+        self,
+        topic: bytes,
+        payloads: list[bytes],
+        run: list[Publish],
+        now_ms: int,
+        extras: list[Extras | None] | None = None,
+    ) -> None:
+        """Put what was published in the line: to ``topic``, which an envelope may have named."""
+        hub, first = self._hub, run[0]
+        hub.counters.messages_in_total[first.qos] += len(run)
+        packet_ids = [event.packet_id for event in run] if first.qos else None
+        if first.qos == 2 and packet_ids and (session := self._session) is not None:
+            received = Received(self._client_id, packet_ids, session.origin, self.number)
+            hub.pipeline.receive(received, self, record=session.durable)
+        hub.pipeline.publish(
+            topic,
+            payloads,
+            now_ms,
+            qos=first.qos,
+            retain=first.retain and bool(payloads) and hub.may_retain(topic, payloads[-1]),
+            packet_ids=packet_ids,
+            outlet=self if first.qos else None,
+            extras=extras,
+        )
+
+    # ── signed publishes ──────────────────────────────────────────────────────────────────────
+
+    def _on_signed(self, run: list[Publish], now_ms: int) -> None:
+        """Publishes to a topic that demands signatures, or envelopes with signed messages."""
+        qos = run[0].qos
+        if qos == 2:
+            run = self._fresh(run)
+        if not run:
+            return
+        found = self._open(run[0].topic, [event.payload for event in run], now_ms)
+        if found.payloads and not qos:
+            targets = self._hub.route(found.topic).targets
+            self._hub.forward(targets, Live.of(found.topic, found.payloads))
+        if found.taken:
+            self._publish(found.topic, found.payloads, run[: found.taken], now_ms, found.extras)
+        if found.refused is not None:
+            self.close(*found.refused)
+
+    def _on_signed_runs(self, topic: bytes, envelopes: list[bytes], now_ms: int) -> None:
+        """The same of QoS 0, not to be retained."""
+        hub = self._hub
+        found = self._open(topic, envelopes, now_ms)
+        topic, payloads = found.topic, found.payloads
+        if payloads:
+            hub.counters.messages_in_total[0] += len(payloads)
+            hub.forward(hub.route(topic).targets, Live.of(topic, payloads))
+            hub.pipeline.publish(topic, payloads, now_ms, qos=0, retain=False, extras=found.extras)
+        if found.refused is not None:
+            self.close(*found.refused)
+
+    def _open(self, topic: bytes, payloads: list[bytes], now_ms: int) -> OpenedEnvelopes:
+        """What the envelopes hold; nothing, and why, if they are none."""
+        hub = self._hub
+        if hub.route(topic).memo & ENVELOPES:
+            return open_envelopes(hub, topic, payloads, now_ms)
+        return OpenedEnvelopes(topic, [], [], 0, refuse_unsigned(hub, topic, len(payloads)))
+
+    def _fresh(self, run: list[Publish]) -> list[Publish]:
+        """QoS 2 messages without repetitions: those whose id is not released yet."""
+        session = self._session
+        assert session is not None
+        fresh: dict[int, Publish] = {}
+        for event in run:
+            if event.packet_id not in fresh and not self._is_repeated(session, event.packet_id):
+                fresh[event.packet_id] = event
+        return list(fresh.values())
+
+    def _is_repeated(self, session: Session, packet_id: int) -> bool:
+        """A QoS 2 id that is not released: acknowledge, do not deliver again [MQTT-4.3.3-2]."""
+        if session.has_received(packet_id):
+            self.acknowledge(PUBREC, [packet_id])
+            return True
+        if (self._client_id, packet_id) in self._hub.pipeline.receiving:
+            # Its first copy is on the way to the disk: wait for what becomes of that one.
+            self._hub.pipeline.submit(Repeated(self._client_id, [packet_id]), self, durable=False)
+            return True
+        return False
+
+    def _admit(self, topic: bytes) -> Route[Session] | None:
+        """Check a topic that is new to the route cache; None: the connection was closed."""
+        if not self._may_publish(topic):
+            return None
+        return self._hub.broker.routes.resolve(topic)
+
+    def _may_publish(self, topic: bytes) -> bool:
+        """Whether anybody may publish to ``topic``; if not, the connection was closed."""
+        refusal = topic_refusal(topic, self._hub.limits)
+        if is_shared(topic):
+            refusal = DisconnectReason.TOPIC_RESERVED, f"topic {printable(topic)}"
+        if refusal is not None:
+            self.close(*refusal)
+        return refusal is None
+
+    def _may_leave_will(self, topic: bytes) -> bool:
+        """Whether a will may be left for ``topic``: nobody signs it when the time comes."""
+        if not self._may_publish(topic):
+            return False
+        if self._hub.policy(topic) > CAPTURED:
+            self.close(*refuse_unsigned(self._hub, topic, 1))
+        return self.reason is None
+
+    def _on_acks(self, event: Acks) -> None:
+        session = self._session
+        assert session is not None
+        kind, packet_ids = event.kind, event.packet_ids
+        hub = self._hub
+        if kind == PUBREL:
+            self._on_release(session, packet_ids)
+            return
+        packet_ids = self._shares.settle(kind, packet_ids)
+        if not packet_ids:
+            return
+        wrong = session.fault_of(kind, packet_ids)
+        if wrong:
+            detail = f"acknowledgement {kind} does not fit the state of packet {wrong}"
+            self.close(DisconnectReason.PROTOCOL_VIOLATION, detail)
+        elif session.durable:
+            command = Acknowledged(self._client_id, kind, packet_ids, self.number)
+            hub.pipeline.submit(command, self, durable=True)
+        else:
+            effects = Effects()
+            hub.broker.acknowledge(session, kind, packet_ids, effects)
+            hub.execute(effects)
+
+    def _on_release(self, session: Session, packet_ids: list[int]) -> None:
+        """PUBREL: the ids are free again, durably so before PUBCOMP says it [MQTT-4.3.3-2]."""
+        if session.durable:
+            command = Released(self._client_id, packet_ids, self.number)
+            self._hub.pipeline.submit(command, self, durable=True)
+        else:
+            session.release(packet_ids)
+            self.acknowledge(PUBCOMP, packet_ids)
+
+    # ── subscribing ───────────────────────────────────────────────────────────────────────────
+
+    def _on_subscribe(self, event: Subscribe) -> None:
+        session = self._session
+        assert session is not None
+        known = session.subscriptions or {}
+        before = len(known) + self._pending_filters.beside(known)
+        new: set[bytes] = set()
+        requests = []
+        for topic_filter, qos in event.requests:
+            if not self._is_filter(topic_filter):
+                return
+            if topic_filter not in known:
+                new.add(topic_filter)
+            granted = self._grant(topic_filter, qos, before + len(new))
+            if granted == SUBSCRIBE_FAILED:
+                new.discard(topic_filter)
+            requests.append((topic_filter, granted))
+        self._shares.note(event.packet_id, requests)
+        self._pending_filters.add(event.packet_id, new)
+        command = Subscribed(self._client_id, event.packet_id, requests, session.origin)
+        self._hub.pipeline.submit(command, self, durable=session.durable)
+
+    def _is_filter(self, topic_filter: bytes) -> bool:
+        """Whether a filter is well-formed, whatever its size; if not, the connection was closed."""
+        fault = filter_fault(topic_filter, bytes_max=65_535, levels_max=65_536)
+        if fault:
+            detail = f"filter {printable(topic_filter)}: {fault}"
+            self.close(DisconnectReason.TOPIC_INVALID, detail)
+        return not fault
+
+    def _grant(self, topic_filter: bytes, qos: int, count: int) -> int:
+        """The QoS of a subscription, or that it fails; ``count``: with it there are so many."""
+        if not self._is_affordable(topic_filter, count):
+            return SUBSCRIBE_FAILED
+        if not is_shared(topic_filter):
+            return qos
+        return min(qos, SHARED_QOS_MAX) if parse_share(topic_filter) else SUBSCRIBE_FAILED
+
+    def _is_affordable(self, topic_filter: bytes, count: int) -> bool:
+        limits = self._hub.limits
+        return count <= limits.subscriptions_max and not filter_fault(
+            topic_filter, limits.topic_bytes_max, limits.topic_levels_max
+        )
+
+    def _on_unsubscribe(self, event: Unsubscribe) -> None:
+        session = self._session
+        assert session is not None
+        if not all(map(self._is_filter, event.filters)):
+            return
+        self._shares.note(event.packet_id, [(name, None) for name in event.filters])
+        origin = session.origin
+        command = Unsubscribed(self._client_id, event.packet_id, event.filters, origin)
+        self._hub.pipeline.submit(command, self, durable=session.durable)
+
+    def subscribed(self, packet_id: int, return_codes: list[int]) -> None:
+        """Answer SUBACK [MQTT-3.8.4-1]."""
+        self._pending_filters.answered(packet_id)
+        self.send(encode.suback(packet_id, return_codes))
+        self._shares.answered(packet_id)
+
+    def unsubscribed(self, packet_id: int) -> None:
+        """Answer UNSUBACK [MQTT-3.10.4-4]."""
+        self.send(encode.unsuback(packet_id))
+        self._shares.answered(packet_id)
+
+    # ── shared subscriptions ──────────────────────────────────────────────────────────────────
+
+    def may_take(self) -> bool:
+        """Whether the client reads fast enough to be given shared messages."""
+        return not self.outbox.is_full()
+
+    def is_id_taken(self, packet_id: int) -> bool:
+        """Whether its session has a packet id in flight."""
+        session = self._session
+        return session is not None and packet_id in (session.inflight or ())
+
+    def resume_writing(self) -> None:
+        """The client has caught up: there may be room for shared messages, too."""
+        super().resume_writing()
+        self._shares.ask()
+
+    # ── what waits ────────────────────────────────────────────────────────────────────────────
+
+    def _on_idle(self) -> None:
+        """The client has read what it was sent."""
+        self.drain_more(is_drained=False)
+        self.offer_more()
+
+    def drain_more(self, *, is_drained: bool = True) -> None:
+        """Send the next of what waited in the session, if the client reads."""
+        self._is_draining = self._is_draining and not is_drained
+        session = self._session
+        if session is None or not session.queue or self._is_draining or self.reason is not None:
+            return
+        if self.outbox.is_idle() and session.is_window_open(self._hub.broker.inflight_max):
+            self._is_draining = True
+            drained = Drained(self._client_id, self.number)
+            self._hub.pipeline.submit(drained, self, durable=session.durable)
+
+    def offer_more(self, *, is_page_done: bool = False) -> None:
+        """There may be retained messages to send, and room for them."""
+        session = self._session
+        if session is not None and session.offers:
+            if self._pages is None:
+                self._pages = RetainedPages(self._hub, self, session)
+            self._pages.go_on(is_page_done=is_page_done)
+
+    # ── the rest of what clients say ──────────────────────────────────────────────────────────
+
+    def _on_ping(self, _event: PingReq) -> None:
+        self.send(encode.PINGRESP)  # [MQTT-3.12.4-1]
+
+    def _on_disconnect(self, _event: Disconnect) -> None:
+        self.close(DisconnectReason.CLIENT_DISCONNECT)  # and no will [MQTT-3.14.4-3]
+
+    def _on_violation(self, event: Violation) -> None:
+        self.close(event.reason, event.detail)
+
+    # ── what leaves ───────────────────────────────────────────────────────────────────────────
+
+    def deliver(self, deliveries: list[Delivery]) -> None:
+        """Send messages."""
+        if self.reason is None:
+            self.outbox.deliver(deliveries)
+
+    def acknowledge(self, kind: int, packet_ids: list[int]) -> None:
+        """Send acknowledgements, one write for all."""
+        if self.reason is None:
+            self.outbox.send(encode.acks(kind, packet_ids))
+
+    def _lose(self, packet_ids: list[int]) -> None:
+        """Messages unacked to the client are no longer in the journal."""
+        packet_ids = self._shares.settle(PUBACK, packet_ids)
+        if self._session is not None and packet_ids:
+            command = Lost(self._client_id, self.number, packet_ids)
+            self._hub.pipeline.submit(command, None, durable=self._session.durable)
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────
+
+    def deadline(self) -> tuple[float, DisconnectReason]:
+        """The connect time-out, then the keep-alive [MQTT-3.1.2-24]."""
+        base = self._last_packet_at
+        if self._session is None:
+            return base + self._hub.limits.connect_timeout_s, DisconnectReason.CONNECT_TIMEOUT
+        if not self._keep_alive_s:
+            return float("inf"), DisconnectReason.KEEP_ALIVE_TIMEOUT
+        deadline = base + self._keep_alive_s * KEEP_ALIVE_FACTOR
+        return deadline, DisconnectReason.KEEP_ALIVE_TIMEOUT
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+        """End the connection, once; a CONNECT that is still to be answered is refused."""
+        if self._held is not None and reason in _NOT_OPENED:
+            self._opened()
+            self._held = None
+            self.send(encode.connack(session_present=False, return_code=CONNACK_UNAVAILABLE))
+        super().close(reason, detail)
+
+    def let_go(self) -> None:
+        """Publish the will where it is due, and let go of the session."""
+        self._shares.leave_all()
+        if not self._is_opening:
+            self._hub.connect_queue.left(self)
+        if self._session is not None:
+            self._hub.counters.clients_connected -= 1
+            self._leave(self._session)
+
+    def _leave(self, session: Session) -> None:
+        """The will first, then the end of the connection: so the journal tells it, too."""
+        hub = self._hub
+        if self._will is not None and self.reason is not DisconnectReason.CLIENT_DISCONNECT:
+            hub.publish_will(self._will)
+        closed = Closed(self._client_id, self.number, hub.steady_ms())
+        hub.pipeline.submit(closed, None, durable=session.recorded)
+        self._session = None
+
+
+def _effective_keep_alive(asked_s: int, maximum_s: int) -> int:
+    """What to enforce: the client's word, unless the operator caps it (0 is for ever)."""
+    if maximum_s >= KEEP_ALIVE_S_MAX:
+        return asked_s
+    return min(asked_s or maximum_s, maximum_s)

@@ -1,0 +1,79 @@
+"""Drives the pages of retained messages that a subscriber is sent (``core/retained_offers``).
+
+A page is made when the client has room for it: its window is not full, nothing that must arrive
+waits in its outbox, and the page before it has been dealt with. What is told when that may have
+changed: a page was applied, an acknowledgement came, the socket drained. Each calls ``go_on``,
+which may be called at any time.
+
+Looking for messages is done in slices shared by all subscribers (``SharedTurns``), so ten thousand
+that subscribe to everything at once do not hold up anybody else.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from penstock.core.retained_offers import RetainedOffer, RetainedSearch
+from penstock.core.session import Session
+from penstock.node.hub import Hub
+
+if TYPE_CHECKING:
+    from penstock.doors.mqtt.connection import MqttConnection
+
+
+VISITS = 512
+"""Places looked at before others have their turn: less than 1 ms."""
+
+
+class RetainedPages:
+    """The pages of one connection."""
+
+    __slots__ = ("_connection", "_hub", "_is_making", "_search", "_session", "_submitted")
+
+    def __init__(self, hub: Hub, connection: "MqttConnection", session: Session) -> None:
+        self._hub = hub
+        self._connection = connection
+        self._session = session
+        self._search: RetainedSearch | None = None
+        self._is_making = False
+        """Whether a page has a turn to come."""
+        self._submitted: tuple[int, int] | None = None
+        """Number and position of the offer of which a page is in the line."""
+
+    def go_on(self, *, is_page_done: bool) -> None:
+        """Make the next page if there is one and room for it; the last one may be done with."""
+        if is_page_done:
+            self._submitted = None
+        if not self._is_making and self._offer() is not None:
+            self._is_making = True
+            self._hub.shared_turns.add(self._make())
+
+    def _offer(self) -> RetainedOffer | None:
+        """What to make a page of now, if anything."""
+        session, connection = self._session, self._connection
+        if not session.offers or session.outlet is not connection or connection.reason is not None:
+            return None
+        offer = session.offers[0]
+        if (offer.number, offer.after) == self._submitted:
+            return None  # its page is in the line
+        has_room = self._hub.broker.offering.has_room(session)
+        return offer if has_room and connection.outbox.is_idle() else None
+
+    def _make(self) -> Iterator[None]:
+        offering = self._hub.broker.offering
+        page = None
+        while page is None and (offer := self._offer()) is not None:
+            search = self._search
+            if search is None or search.number != offer.number:
+                search = self._search = offering.search(offer)
+            if search.step(VISITS):
+                passed_over = self._hub.pipeline.topics_to_retain()
+                page = offering.page(self._session, offer, search, passed_over)
+                if page is not None:
+                    self._submitted = offer.number, offer.after
+            yield
+        self._is_making = False
+        if page is not None:
+            if page.is_last:
+                self._search = None
+            is_durable = self._session.durable
+            self._hub.pipeline.submit(page, self._connection, durable=is_durable)

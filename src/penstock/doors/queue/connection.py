@@ -1,0 +1,480 @@
+"""One client of the queue protocol: what its requests do, and when.
+
+**Order.** Requests are begun in the order in which they came, one behind the other, answered or
+not; so what changes something joins the one line to the disk in that order. Responses leave in that
+order too (``replies``). Few requests hold up those behind them. What looks at messages waits for
+those produced before it, what looks at the broker's state for all that is asked before it; unless
+it has an id, by which a client says that it does not care. Deleting a topic waits for earlier
+messages, which would else outlive it, and until it is done. A subscription waits for all earlier
+responses. What has been read meanwhile is **held**.
+
+**A push connection.** After Subscribe the connection is a channel for messages (``push``). Whatever
+the client sends then is read as acknowledgements, and not answered.
+
+**Bounds.** With many requests unanswered nothing more is read. While much is unread by the client,
+polls take nothing, disk_reads are not begun, and nothing is pushed. What is answered with few bytes
+is answered all the same; a client that never reads those is closed.
+
+**The end.** A client that closes its side still gets what it asked for, save that nothing waits for
+messages to come any more. A frame that is too large ends the connection in the same way. There is
+no time-out for silence, once a request has come: consumers may have nothing to say for days. TCP's
+own keep-alive finds the dead.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.commit.completion import Then
+from penstock.doors.queue.calls import HANDLERS, LOOKS_AT_MESSAGES, LOOKS_AT_STATE, LOOKS_AT_TOPICS
+from penstock.doors.queue.disk_reads import DiskReads
+from penstock.doors.queue.faults import BAD_REQUEST, OVERSIZED, TOO_LARGE, Fault, group_fault
+from penstock.doors.queue.producing import produce_run
+from penstock.doors.queue.push import Push
+from penstock.doors.queue.redirects import AT_ANY_NODE, READS, misplaced, unconfirmed
+from penstock.doors.queue.replies import Replies, Slot
+from penstock.errors import PenstockError
+from penstock.limits import KIB
+from penstock.net.connection import Connection
+from penstock.net.outbox import Outbox
+from penstock.net.turns import TURN_S
+from penstock.node.hub import Hub
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.queue.events import (
+    AckRun,
+    Bad,
+    Call,
+    Event,
+    NackRun,
+    Oversized,
+    ProduceRun,
+    Violation,
+)
+from penstock.wire.queue.server import ServerMachine
+
+if TYPE_CHECKING:
+    from penstock.doors.queue.changes import Filters, Watch
+    from penstock.doors.queue.poll import Poll
+
+
+Refused = Callable[[DisconnectReason, str], None]
+"""What to do if the disk refuses."""
+
+UNANSWERED_MAX = 1_024
+"""Requests begun and not answered, before nothing more is begun; one run may exceed it."""
+
+PIECE_BYTES = 32 * KIB
+"""What is decoded before the time is asked for: as tiny frames it takes some 10 ms."""
+
+KEEP_ALIVE_S = 300
+"""Silence after which TCP asks whether the peer is there."""
+
+
+class QueueConnection(Connection):
+    """One client's connection."""
+
+    __slots__ = (
+        "_elsewhere",
+        "_ending",
+        "_handlers",
+        "_has_asked",
+        "_held",
+        "_is_blocked",
+        "_is_going_on",
+        "_is_starved",
+        "_is_writing_paused",
+        "_name",
+        "_names",
+        "_push",
+        "_unread",
+        "_until",
+        "disk_reads",
+        "filters",
+        "hub",
+        "polls",
+        "replies",
+    )
+
+    def __init__(self, hub: Hub, transport: asyncio.Transport, accepted_at: float) -> None:
+        outbox = Outbox(hub, transport, self.close)
+        super().__init__(hub, transport, ServerMachine(), outbox, accepted_at)
+        self.hub = hub
+        self.replies = Replies(outbox.send, self._count_refused, self._progressed)
+        self.disk_reads = DiskReads(hub, self.is_full)
+        self.polls: set[Poll | Watch] = set()
+        """Those that are not answered, and requests that wait for changes."""
+        self.filters: Filters | None = None
+        """What it asked about last, when it asked for changes."""
+        self._push: Push | None = None
+        self._unread = b""
+        """What was received and is not decoded yet: others have their turn first."""
+        self._held: list[Event] = []
+        """Requests that were read and may not begin yet."""
+        self._is_blocked = False
+        """Whether one that was begun must be done before those are."""
+        self._is_going_on = False
+        """Whether they have a turn to come."""
+        self._until: tuple[Callable[[], bool], Callable[[], None]] | None = None
+        """What the one that blocks waits for, and what it does then."""
+        self._ending: tuple[DisconnectReason, str] | None = None
+        """Why the connection ends when all is answered."""
+        self._has_asked = False
+        self._is_starved = False
+        """Whether somebody was told that there is no room."""
+        self._is_writing_paused = False
+        self._name = b"queue#%d#" % hub.next_connection()
+        self._names = 0
+        self._handlers: dict[type[Any], Callable[[Any, int], None]] = {
+            ProduceRun: self._on_produce,
+            AckRun: self._on_acks,
+            NackRun: self._on_nacks,
+            Call: self._on_call,
+            Bad: self._on_bad,
+            Oversized: self._on_oversized,
+            Violation: self._on_violation,
+        }
+        self._elsewhere = self._handlers | {
+            ProduceRun: self._on_produce_elsewhere,
+            AckRun: self._on_leases_elsewhere,
+            NackRun: self._on_leases_elsewhere,
+            Call: self._on_call_elsewhere,
+        }
+        """What is done instead while another node leads, or none."""
+        hub.counters.clients_connected += 1
+        _keep_alive(transport)
+        self.file(accepted_at + hub.limits.connect_timeout_s)
+
+    def next_name(self) -> bytes:
+        """A name for a worker that none had before."""
+        self._names += 1
+        return self._name + b"%d" % self._names
+
+    # ── what is decoded when ──────────────────────────────────────────────────────────────────
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came, a large read in pieces, and what time does not allow later."""
+        if self._unread:
+            self._unread += data
+        elif len(data) <= PIECE_BYTES:
+            super().data_received(data)
+        else:
+            self._decode(data)
+
+    def _decode(self, data: bytes) -> None:
+        turn_ends_at = self._hub.monotonic() + TURN_S
+        for place in range(0, len(data), PIECE_BYTES):
+            if place and self._hub.monotonic() > turn_ends_at:
+                self._unread = data[place:]
+                self.pause_reading()
+                self._hub.loop.call_soon(self._decode_on)
+                return
+            super().data_received(data[place : place + PIECE_BYTES])
+
+    def _decode_on(self) -> None:
+        data, self._unread = self._unread, b""
+        self._decode(data)
+        self.resume_reading()
+        self._end_if_done()
+
+    # ── what runs when ────────────────────────────────────────────────────────────────────────
+
+    def handle(self, events: list[Any], now_ms: int) -> None:
+        """Begin requests, until one must be waited for, too many are unanswered or time is up."""
+        self._has_asked = True
+        if self._held or self._is_blocked:
+            self._hold(events)
+            return
+        monotonic, replies = self._hub.monotonic, self.replies
+        turn_ends_at = monotonic() + TURN_S
+        handlers = self._handlers if self.hub.cluster.is_leader else self._elsewhere
+        for position, event in enumerate(events):
+            if position and monotonic() > turn_ends_at:
+                self._hold(events[position:])
+                self._go_on_soon()
+                return
+            if self._is_blocked or replies.unanswered >= UNANSWERED_MAX or self.reason:
+                self._hold(events[position:])
+                return
+            handlers[type(event)](event, now_ms)
+        if self.is_waiting():
+            self.pause_reading()
+
+    def is_waiting(self) -> bool:
+        """Whether nothing more is read for now."""
+        is_behind = bool(self._held or self._unread)
+        return is_behind or self.replies.unanswered >= UNANSWERED_MAX
+
+    def _hold(self, events: list[Event]) -> None:
+        self._held += events
+        self.pause_reading()
+
+    def _progressed(self) -> None:
+        """Something was answered: others may begin, or the end has come."""
+        if self._until is not None and self._until[0]():
+            then, self._until = self._until[1], None
+            then()
+        if self._is_reading_paused and self.replies.unanswered < UNANSWERED_MAX:
+            self._go_on_soon()
+        if self._is_starved and not self.is_full():
+            self._ask_for_more()
+        self._end_if_done()
+
+    def _go_on_soon(self) -> None:
+        """Go on, but not from here: others may be at work above us."""
+        if not self._is_going_on:
+            self._is_going_on = True
+            self._hub.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_going_on = False
+        if not self._is_blocked and self.reason is None:
+            held, self._held = self._held, []
+            self.handle_later(held)
+            self._end_if_done()
+
+    def when_stored(self, act: Callable[[], None]) -> None:
+        """Act when all messages of this client are on disk; until then nothing else begins."""
+        self._wait(lambda: not self.replies.storing, act)
+
+    def _when_applied(self, act: Callable[[], None]) -> None:
+        """Act when all that this client asked for before has happened; others wait."""
+        if self.replies.unanswered == 1:
+            act()
+        else:
+            done = self.blocking(lambda _value: act(), lambda _reason, _detail: act())
+            self.hub.pipeline.barrier(done)
+
+    def _wait(self, is_over: Callable[[], bool], act: Callable[[], None]) -> None:
+        if is_over():
+            act()
+        else:
+            self._is_blocked = True
+            self._until = is_over, lambda: self._unblock(act)
+
+    def blocking(self, act: Callable[[object], None], refused: Refused) -> Then:
+        """An outlet that calls back; until it does, nothing else begins."""
+        self._is_blocked = True
+        return Then(
+            lambda value: self._unblock(act, value),
+            lambda reason, detail: self._unblock(refused, reason, detail),
+        )
+
+    def _unblock(self, act: Callable[..., None], *arguments: Any) -> None:
+        self._is_blocked = False
+        act(*arguments)
+        if self._held and not self._is_blocked:
+            self._go_on_soon()
+
+    # ── requests ──────────────────────────────────────────────────────────────────────────────
+
+    def _on_produce(self, run: ProduceRun, now_ms: int) -> None:
+        if self._push is None:
+            produce_run(self, run, now_ms)
+
+    def _on_acks(self, run: AckRun, _now_ms: int) -> None:
+        if self._push is not None:
+            self._push.acknowledge(run.leases)
+        else:
+            slot = self.replies.open(len(run.leases), run.request_ids)
+            dispatchers, leases = self.hub.dispatchers, run.leases
+            dispatchers.settle_leases(run.topic, run.group, leases, slot.each_names(leases))
+
+    def _on_nacks(self, run: NackRun, _now_ms: int) -> None:
+        if self._push is not None:
+            self._push.refuse(run.leases)
+        else:
+            slot = self.replies.open(len(run.leases), run.request_ids)
+            self.hub.dispatchers.return_leases(run.topic, run.group, run.leases, slot)
+
+    def _on_call(self, call: Call, _now_ms: int) -> None:
+        if self._push is not None:
+            self._push.read(call)
+            return
+        slot = self.replies.open(1, [call.request_id] if call.request_id else None)
+        if call.kind == "subscribe":
+            self._subscribe(call.message, slot)
+        elif call.kind in LOOKS_AT_MESSAGES and not call.request_id:
+            self.when_stored(lambda: self._serve(call, slot))
+        elif call.kind in LOOKS_AT_STATE and not call.request_id:
+            self._when_applied(lambda: self._serve(call, slot))
+        else:
+            self._serve(call, slot)
+
+    def _serve(self, call: Call, slot: Slot) -> None:
+        """Do what was asked; what is read must be current, also if others may lead by now."""
+        consensus = self.hub.cluster
+        if call.kind in LOOKS_AT_TOPICS and self.hub.pipeline.is_unsettled:
+            done = self.blocking(
+                lambda _value: HANDLERS[call.kind](self, call.message, slot),
+                lambda _reason, _detail: None,
+            )
+            consensus.read_barrier(lambda _error: done.outcome(None))
+            return
+        is_any_fine = call.is_stale_fine or not consensus.is_clustered
+        if is_any_fine or call.kind not in READS:
+            HANDLERS[call.kind](self, call.message, slot)
+            return
+
+        def confirmed(error: PenstockError | None) -> None:
+            if error is not None:
+                slot.fail(unconfirmed(consensus, error))
+            elif self.reason is None:
+                HANDLERS[call.kind](self, call.message, slot)
+
+        consensus.read_barrier(confirmed)
+
+    # ── requests at a node that does not lead ─────────────────────────────────────────────────
+
+    def _on_produce_elsewhere(self, run: ProduceRun, _now_ms: int) -> None:
+        self._turn_away("produce", len(run.payloads), run.request_ids)
+
+    def _on_leases_elsewhere(self, run: AckRun | NackRun, _now_ms: int) -> None:
+        self._turn_away("ack", len(run.leases), run.request_ids)
+
+    def _on_call_elsewhere(self, call: Call, _now_ms: int) -> None:
+        ids = [call.request_id] if call.request_id else None
+        is_fine_here = call.kind in AT_ANY_NODE or (call.is_stale_fine and call.kind in READS)
+        if is_fine_here and self._push is None:
+            HANDLERS[call.kind](self, call.message, self.replies.open(1, ids))
+        else:
+            self._turn_away(call.kind, 1, ids)
+
+    def _turn_away(self, kind: str, count: int, ids: list[int] | None) -> None:
+        """Refuse requests; a channel for messages has no place for refusals, and ends."""
+        if self._push is not None:
+            self.close(DisconnectReason.LEADERSHIP_LOST, "this node leads no longer")
+            return
+        self.replies.open(count, ids).fail(misplaced(self.hub.cluster, kind))
+
+    def _on_bad(self, bad: Bad, _now_ms: int) -> None:
+        if self._push is None:
+            slot = self.replies.open(1, [bad.request_id] if bad.request_id else None)
+            slot.fail(Fault(BAD_REQUEST, bad.text))
+
+    def _on_oversized(self, event: Oversized, _now_ms: int) -> None:
+        if self._push is None:
+            self.replies.open().fail(TOO_LARGE if event.is_produce else OVERSIZED)
+
+    def _count_refused(self, count: int) -> None:
+        self.hub.counters.refused_total += count
+
+    # ── pushing ───────────────────────────────────────────────────────────────────────────────
+
+    def _subscribe(self, message: Any, slot: Slot) -> None:
+        """Become a channel for messages, when all before it is answered; that is the answer."""
+        hub, push = self.hub, Push(self, message)
+        fault = group_fault(hub, push.topic, push.group)
+        if fault is not None:
+            slot.fail(fault)
+            return
+
+        def begin(_new: object) -> None:
+            self._wait(lambda: self.replies.unanswered == 1, lambda: self._begin(push, slot))
+
+        hub.dispatchers.make_group(
+            push.topic, push.group, push.start, self.blocking(begin, slot.close)
+        )
+
+    def _begin(self, push: Push, slot: Slot) -> None:
+        slot.answer(b"")
+        if self._ending is None and self.reason is None:
+            self._push = push
+            push.begin()
+
+    # ── what leaves ───────────────────────────────────────────────────────────────────────────
+
+    def is_full(self) -> bool:
+        """Whether the client has much to read; ``_ask_for_more`` when that has changed."""
+        is_held = self.replies.held_bytes > self.hub.limits.outbound_bytes_max // 2
+        self._is_starved = self._is_writing_paused or is_held or self.outbox.is_full()
+        return self._is_starved
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than we write."""
+        self._is_writing_paused = True
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self._is_writing_paused = False
+        super().resume_writing()
+        self._ask_for_more()
+
+    def _ask_for_more(self) -> None:
+        """There is room again."""
+        self._is_starved = False
+        self.disk_reads.go_on()
+        for poll in list(self.polls):
+            poll.ask()
+        if self._push is not None:
+            self._push.ask()
+
+    def topic_deleted(self, topic: bytes) -> None:
+        """What was pushed of it is no more."""
+        if self._push is not None:
+            self._push.topic_deleted(topic)
+
+    def leadership_lost(self) -> None:
+        """Send those away who wait for messages: only the leader hands them out."""
+        for poll in list(self.polls):
+            poll.leadership_lost()
+        if self._push is not None:
+            self._push.close(DisconnectReason.LEADERSHIP_LOST)
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether nothing more will come from the client."""
+        return self._ending is not None
+
+    def eof_received(self) -> bool:
+        """The client will ask nothing more; keep the connection while it is unacked something."""
+        if self._push is not None:
+            return False
+        self._end(DisconnectReason.CLIENT_DISCONNECT)
+        return self.reason is None
+
+    def _on_violation(self, event: Violation, _now_ms: int) -> None:
+        self._end(event.reason, event.detail)
+
+    def _end(self, reason: DisconnectReason, detail: str = "") -> None:
+        """Close when all is answered; what waits for messages to come, waits no longer."""
+        self._ending = reason, detail
+        for poll in list(self.polls):
+            poll.stop_waiting()
+        self._end_if_done()
+
+    def _end_if_done(self) -> None:
+        is_behind = bool(self._held or self._unread or self.replies.unanswered)
+        if self._ending is not None and not is_behind:
+            self.close(*self._ending)
+
+    def deadline(self) -> tuple[float, DisconnectReason]:
+        """The connect time-out, until there was a request."""
+        if self._has_asked:
+            return float("inf"), DisconnectReason.IDLE_TIMEOUT
+        timeout_s = self._hub.limits.connect_timeout_s
+        return self._last_packet_at + timeout_s, DisconnectReason.CONNECT_TIMEOUT
+
+    def let_go(self) -> None:
+        """Take nothing more; what was on its way, or in hand, goes to others."""
+        self._hub.counters.clients_connected -= 1
+        self._until = None
+        self._held.clear()
+        self._unread = b""
+        self.replies.clear()
+        self.disk_reads.clear()
+        self.hub.changes.leave(self)
+        for poll in list(self.polls):
+            poll.leave()
+        if self._push is not None:
+            self._push.end()
+
+
+def _keep_alive(transport: asyncio.Transport) -> None:
+    opened = transport.get_extra_info("socket")
+    if opened is not None:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)

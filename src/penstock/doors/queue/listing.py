@@ -1,0 +1,243 @@
+"""ListTopics, ListGroups, ListKeys and Stats: what there is, in pages and in numbers.
+
+Names come from the journal, which may know a million topics, so a thread looks for those of a page.
+What is known about each of them is the broker's state, and is looked up on the loop, a page of it.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from penstock.core.groups import Group
+from penstock.core.topics import Topic
+from penstock.doors.queue.replies import Slot
+from penstock.node.hub import Hub
+from penstock.store.store import Store
+from penstock.trust.keys import Key
+from penstock.wire.queue import encode
+from penstock.wire.queue._generated import queue_pb2
+from penstock.wire.queue._generated.queue_pb2 import (
+    ListGroups,
+    ListKeys,
+    ListTopics,
+    Response,
+    Stats,
+    StatsResult,
+)
+
+if TYPE_CHECKING:
+    from penstock.doors.queue.connection import QueueConnection
+
+
+PAGE_MAX = 500
+"""Topics or groups of one response: some milliseconds of work on the loop."""
+
+COUNTED_AT_ONCE = 500
+"""Topics, and groups, that are counted before others have a turn."""
+
+
+# ── topics ────────────────────────────────────────────────────────────────────────────────────
+
+
+def list_topics(door: "QueueConnection", message: ListTopics, slot: Slot) -> None:
+    """Describe topics, by name."""
+    hub = door.hub
+    if message.name:
+        name = message.name.encode()
+        is_known = hub.store.topic(name) is not None or hub.broker.topics.get(name) is not None
+        slot.answer(_topics(hub, [name] if is_known else [], PAGE_MAX, slot.request_id))
+        return
+    prefix, after = message.prefix.encode(), message.after.encode()
+    count = min(message.max, PAGE_MAX) or PAGE_MAX
+    made = list(hub.broker.topics.by_name)
+    door.disk_reads.run(
+        slot,
+        lambda: _names(hub.store, made, prefix, after, count + 1),
+        lambda names: _topics(hub, names, count, slot.request_id),
+        is_search=True,
+    )
+
+
+def _names(store: Store, made: list[bytes], prefix: bytes, after: bytes, count: int) -> list[bytes]:
+    """The first names behind ``after``, of topics with messages and of those that were made."""
+    stored = (info.name for info in store.topics(prefix))
+    empty = sorted(name for name in made if name.startswith(prefix))
+    names = (name for name in _once(merge(stored, empty)) if name > after)
+    return list(islice(names, count))
+
+
+def _once(names: Iterator[bytes]) -> Iterator[bytes]:
+    """Without repetitions of neighbours."""
+    last = None
+    for name in names:
+        if name != last:
+            yield name
+        last = name
+
+
+def _topics(hub: Hub, names: list[bytes], count: int, request_id: int) -> bytes:
+    topics = [_topic(hub, name) for name in names[:count]]
+    page = queue_pb2.Topics(topics=topics, more=len(names) > count)
+    return encode.response(Response(topics=page, request_id=request_id))
+
+
+def _topic(hub: Hub, name: bytes) -> queue_pb2.Topic:
+    settings = hub.broker.topics.get(name) or Topic(name, keep=True)
+    topic = queue_pb2.Topic(
+        name=name.decode(errors="replace"),
+        rate_per_sec=settings.rate_milli / 1000,
+        burst=settings.burst,
+        max_messages=settings.max_messages,
+        max_age_ms=settings.max_age_ms,
+        max_bytes=settings.max_bytes,
+        keep=settings.keep,
+        groups=len(hub.broker.groups.by_topic.get(name, ())),
+    )
+    info = hub.store.topic(name)
+    if info is not None:
+        topic.incarnation = info.id
+        topic.first_offset = info.first_offset
+        topic.end_offset = info.next_offset
+        topic.messages = hub.dispatchers.messages(name)
+        topic.bytes = info.bytes
+        topic.created_ms = info.created_ms
+    return topic
+
+
+# ── groups ────────────────────────────────────────────────────────────────────────────────────
+
+
+def list_groups(door: "QueueConnection", message: ListGroups, slot: Slot) -> None:
+    """Describe groups, by topic and name."""
+    hub, request_id = door.hub, slot.request_id
+    count = min(message.max, PAGE_MAX) or PAGE_MAX
+    after = message.after_topic.encode(), message.after_group.encode()
+    if message.topic:
+        slot.answer(_groups(hub, [message.topic.encode()], after, count, request_id))
+        return
+    topics = list(hub.broker.groups.by_topic)
+    door.disk_reads.run(
+        slot,
+        lambda: _topics_from(topics, after[0], count + 1),
+        lambda names: _groups(hub, names, after, count, request_id),
+    )
+
+
+def _topics_from(topics: list[bytes], first: bytes, count: int) -> list[bytes]:
+    """As many topics as a page can need, for each has a group; the first may be done with."""
+    return sorted(topic for topic in topics if topic >= first)[: count + 1]
+
+
+def _groups(
+    hub: Hub, topics: list[bytes], after: tuple[bytes, bytes], count: int, request_id: int
+) -> bytes:
+    found: list[Group] = []
+    for topic in topics:
+        names = sorted(hub.broker.groups.by_topic.get(topic, {}))
+        first = bisect_right(names, after[1]) if topic == after[0] else 0
+        found += [hub.broker.groups.by_topic[topic][name] for name in names[first:]]
+        if len(found) > count:
+            break
+    groups = [_group(hub, group) for group in found[:count]]
+    page = queue_pb2.Groups(groups=groups, more=len(found) > count)
+    return encode.response(Response(groups=page, request_id=request_id))
+
+
+def _group(hub: Hub, group: Group) -> queue_pb2.Group:
+    return queue_pb2.Group(
+        topic=group.topic.decode(errors="replace"),
+        name=group.name.decode(errors="replace"),
+        position=group.oldest_unsettled,
+        lag=hub.dispatchers.lag(group),
+        in_flight=group.in_hand,
+        returned=group.returned_count,
+        delayed=len(group.waiting),
+        dead_letters=group.dead_letters,
+        redeliveries=group.redeliveries,
+        consumers=hub.dispatchers.workers(group.topic, group.name),
+        max_deliveries=group.max_deliveries,
+        backoff_ms=group.backoff_ms,
+        backoff_max_ms=group.backoff_max_ms,
+        reader=group.reader,
+        start=group.start,
+    )
+
+
+# ── keys ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def list_keys(door: "QueueConnection", message: ListKeys, slot: Slot) -> None:
+    """Tell what signatures are verified with, by id.
+
+    Everybody may read signed messages, and so everybody may verify them. Whose keys they are, and
+    what they may sign, is for administrators to know: ``/keys`` tells them.
+    """
+    ring, request_id = door.hub.broker.keys, slot.request_id
+    count = min(message.max, PAGE_MAX) or PAGE_MAX
+    ids = ring.ids()
+
+    def frames(page: list[int]) -> bytes:
+        keys = [_key(key) for key in map(ring.get, page[:count]) if key is not None]
+        answer = queue_pb2.Keys(keys=keys, more=len(page) > count)
+        return encode.response(Response(keys=answer, request_id=request_id))
+
+    def job() -> list[int]:
+        return sorted(key_id for key_id in ids if key_id > message.after)[: count + 1]
+
+    door.disk_reads.run(slot, job, frames)
+
+
+def _key(key: Key) -> queue_pb2.Key:
+    return queue_pb2.Key(
+        id=key.id,
+        public_key=key.public_key,
+        created_ms=key.created_ms,
+        expires_ms=key.expires_ms,
+        revoked_ms=key.revoked_ms,
+    )
+
+
+# ── the whole ─────────────────────────────────────────────────────────────────────────────────
+
+
+def stats(door: "QueueConnection", _message: Stats, slot: Slot) -> None:
+    """Tell how the broker is, and what it knows of its cluster."""
+    _Count(door.hub, slot).go_on()
+
+
+class _Count:
+    """Counts messages and leases, some topics and groups in each turn of the loop."""
+
+    def __init__(self, hub: Hub, slot: Slot) -> None:
+        self._hub = hub
+        self._slot = slot
+        self._topics = iter(list(hub.broker.topics.by_name))
+        self._groups = iter(list(hub.broker.groups))
+        self._messages = self._in_flight = 0
+
+    def go_on(self) -> None:
+        """Count some more, and respond if that was all."""
+        topics = list(islice(self._topics, COUNTED_AT_ONCE))
+        groups = list(islice(self._groups, COUNTED_AT_ONCE))
+        self._messages += sum(map(self._hub.dispatchers.messages, topics))
+        self._in_flight += sum([group.in_hand for group in groups])
+        if len(topics) == COUNTED_AT_ONCE or len(groups) == COUNTED_AT_ONCE:
+            self._hub.loop.call_soon(self.go_on)
+        else:
+            self._respond()
+
+    def _respond(self) -> None:
+        consensus = self._hub.cluster
+        result = StatsResult(
+            last_applied=self._hub.broker.index,
+            current_leader=consensus.leader,
+            current_term=consensus.term,
+            last_log_index=consensus.status().last_index,
+            is_leader=consensus.is_leader,
+            topics=len(self._hub.broker.topics),
+            messages=self._messages,
+            in_flight=self._in_flight,
+        )
+        self._slot.respond(Response(stats=result))

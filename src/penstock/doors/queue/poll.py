@@ -1,0 +1,182 @@
+"""Poll: a worker that joins a dispatcher, takes messages once, and leaves.
+
+Without anything to take it waits as long as the client said, and what is on its way when that time
+is over is still taken. If there is something, but the topic's rate allows none of it yet, the
+client is told at once when to come again, however long it would have waited.
+
+In a cluster "nothing" is said only once a quorum has confirmed that this node leads: one that was
+cut off does not know what the others have.
+
+A response that the client does not read is not made: while much is unread a poll takes nothing,
+and what was on its way to it goes back, as if it had never been handed out.
+"""
+
+from typing import TYPE_CHECKING
+
+from penstock.commit.completion import Then
+from penstock.dispatch.dispatcher import AGAIN_S, Job
+from penstock.dispatch.dispatchers import StartAt
+from penstock.doors.queue.faults import RATE_LIMITED, Fault, full_fault, group_fault
+from penstock.doors.queue.redirects import unconfirmed
+from penstock.doors.queue.replies import Slot
+from penstock.doors.queue.terms import AUTO, items_of, place_of, visibility_ms
+from penstock.errors import PenstockError
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.queue import encode
+from penstock.wire.queue._generated import queue_pb2
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from penstock.doors.queue.connection import QueueConnection
+
+
+MESSAGES_DEFAULT = 16
+MESSAGES_MAX = 1_024
+WAIT_MS_MAX = 300_000
+
+
+class Poll:
+    """One Poll request, as a dispatcher sees it: a ``Worker``."""
+
+    takes_turns = False
+
+    __slots__ = (
+        "_door",
+        "_maximum",
+        "_place",
+        "_slot",
+        "_timer",
+        "_wait_ms",
+        "consumer",
+        "is_over",
+        "settles",
+        "visibility_ms",
+    )
+
+    def __init__(self, door: "QueueConnection", message: queue_pb2.Poll, slot: Slot) -> None:
+        self._door = door
+        self._slot = slot
+        self._place = place_of(message)
+        self._maximum = min(message.max, MESSAGES_MAX) or MESSAGES_DEFAULT
+        self._wait_ms = 0 if door.is_ending else min(message.wait_ms, WAIT_MS_MAX)
+        self.visibility_ms = visibility_ms(message.visibility_timeout_ms)
+        self.settles = message.ack_mode == AUTO
+        self.consumer = door.next_name()
+        self._timer: asyncio.TimerHandle | None = None
+        self.is_over = False
+
+    def start(self) -> None:
+        """Make the group, if it begins elsewhere than the dispatcher would have it; then join."""
+        hub, (topic, group, start) = self._door.hub, self._place
+        fault = group_fault(hub, topic, group)
+        if fault is not None:
+            self.is_over = True
+            self._slot.fail(fault)
+            return
+        self._door.polls.add(self)
+        if self._wait_ms:
+            self._set_timer(self._wait_ms / 1000)
+        if start.at is StartAt.EARLIEST or hub.broker.groups.get(topic, group) is not None:
+            self._join()
+        else:
+            hub.dispatchers.make_group(
+                topic, group, start, Then(lambda _new: self._join(), self.close)
+            )
+
+    def _join(self) -> None:
+        if not self.is_over:
+            self._door.hub.dispatchers.join(self._place.topic, self._place.group, self)
+
+    # ── a worker ──────────────────────────────────────────────────────────────────────────────
+
+    def room(self) -> int:
+        """As many as were asked for, once; none while the client does not read."""
+        return 0 if self.is_over or self._door.is_full() else self._maximum
+
+    def work(self, jobs: list[Job]) -> None:
+        """Respond with messages."""
+        if self._door.is_full():
+            self._give_back(jobs)
+            return
+        self._door.hub.counters.messages_out_total[1] += len(jobs)
+        self._answer(encode.polled(items_of(jobs), self._slot.request_id))
+
+    def _give_back(self, jobs: list[Job]) -> None:
+        """Nobody reads: let others have them."""
+        topic, group, _ = self._place
+        leases = [job.lease for job in jobs]
+        self._door.hub.dispatchers.return_leases(topic, group, leases, counts=False)
+
+    def idle(self) -> None:
+        """There is nothing: say so, unless the client would rather wait."""
+        if not self._wait_ms:
+            self.stop_waiting()
+
+    def limited(self, retry_ms: int) -> None:
+        """There is something, but not yet."""
+        text = "the topic's rate allows no message now"
+        self._finish()
+        self._slot.fail(Fault(RATE_LIMITED, text, retry_ms))
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+        """The disk refused to hand anything out."""
+        if not self.is_over:
+            self._finish()
+            self._slot.close(reason, detail)
+
+    def leadership_lost(self) -> None:
+        """Another node hands out messages from now on."""
+        self.close(DisconnectReason.LEADERSHIP_LOST)
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────
+
+    def ask(self) -> None:
+        """There may be room again."""
+        self._door.hub.dispatchers.deal(self._place.topic, self._place.group)
+
+    def stop_waiting(self) -> None:
+        """Its time is over: respond with nothing, unless something is on its way."""
+        hub, (topic, group, _) = self._door.hub, self._place
+        if self.is_over:
+            return
+        if hub.dispatchers.is_serving(topic, group, self.consumer):
+            self._set_timer(AGAIN_S)  # it may come to nothing, if the group is moved
+            return
+        fault = full_fault(hub, topic, group)
+        if fault is not None:
+            self._finish()
+            self._slot.fail(fault)
+        else:
+            self._finish()
+            hub.cluster.read_barrier(self._answer_with_nothing)
+
+    def _answer_with_nothing(self, error: PenstockError | None) -> None:
+        """Say that there is nothing, if this node still leads: else another may have messages."""
+        if self._door.reason is not None:
+            return
+        if error is not None:
+            self._slot.fail(unconfirmed(self._door.hub.cluster, error))
+        else:
+            self._slot.answer(encode.polled([], self._slot.request_id))
+
+    def _set_timer(self, delay_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._door.hub.loop.call_later(delay_s, self.stop_waiting)
+
+    def leave(self) -> None:
+        """The connection ended; what is on its way goes to others."""
+        if not self.is_over:
+            self._finish()
+
+    def _answer(self, frames: bytes) -> None:
+        self._finish()
+        self._slot.answer(frames)
+
+    def _finish(self) -> None:
+        self.is_over = True
+        self._door.polls.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._door.hub.dispatchers.rest(self._place.topic, self._place.group, self.consumer)

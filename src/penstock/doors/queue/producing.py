@@ -1,0 +1,223 @@
+"""Produce and ProduceMany: messages of a client on their way to the journal.
+
+A run of requests is one lot: it is judged once, journaled together and answered with one piece of
+bytes. Only where a payload is too large is it taken apart, for that one must be refused alone.
+
+A topic springs into existence with its first message. That is a command of its own, which stands in
+the line before the message.
+"""
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from penstock.commit.produce import Lot
+from penstock.doors.queue.faults import (
+    BAD_REQUEST,
+    LIMIT,
+    TOO_LARGE,
+    Fault,
+    produce_fault,
+    too_many,
+)
+from penstock.doors.queue.replies import Slot
+from penstock.limits import (
+    HEADERS_BYTES_MAX,
+    HEADERS_MAX,
+    PRODUCER_ID_BYTES_MAX,
+    QUEUE_PAYLOAD_BYTES_MAX,
+)
+from penstock.model.message import (
+    CONTENT_TYPE_MAX,
+    CONTENT_TYPE_SHIFT,
+    PRIORITY_MAX,
+    PRIORITY_SHIFT,
+    Extras,
+)
+from penstock.node.hub import Hub
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.queue._generated.queue_pb2 import (
+    Error,
+    Header,
+    Produce,
+    ProducedMany,
+    ProduceMany,
+    Refusal,
+    Response,
+    Stretch,
+)
+from penstock.wire.queue.events import ProduceRun
+
+if TYPE_CHECKING:
+    from penstock.doors.queue.connection import QueueConnection
+
+
+PAYLOADS_MAX = 65_536
+"""Messages in one ProduceMany: however small, each takes memory."""
+
+SEQ_END = 1 << 64
+
+TIME_MS_MAX = 1 << 48
+"""Latest time that a message can be scheduled for: some eight thousand years from now."""
+
+
+def produce_run(door: "QueueConnection", run: ProduceRun, now_ms: int) -> None:
+    """Take a run of plain Produce requests."""
+    if max(map(len, run.payloads)) <= QUEUE_PAYLOAD_BYTES_MAX:
+        _take(door, run, now_ms)
+        return
+    sizes = map(len, run.payloads)
+    first = 0
+    for is_too_large, sized in groupby(sizes, lambda size: size > QUEUE_PAYLOAD_BYTES_MAX):
+        end = first + len(list(sized))
+        part = _part(run, first, end)
+        first = end
+        if is_too_large:
+            door.replies.open(len(part.payloads), part.request_ids).fail(TOO_LARGE)
+        else:
+            _take(door, part, now_ms)
+
+
+def _part(run: ProduceRun, first: int, end: int) -> ProduceRun:
+    return ProduceRun(
+        run.topic,
+        run.priority,
+        run.content_type,
+        run.producer,
+        run.payloads[first:end],
+        run.seqs[first:end],
+        run.request_ids[first:end] if run.request_ids is not None else None,
+    )
+
+
+def _take(door: "QueueConnection", run: ProduceRun, now_ms: int) -> None:
+    slot = door.replies.open(len(run.payloads), run.request_ids)
+    fault = _fault(door.hub, run.topic, run.producer, len(run.payloads))
+    if fault is not None:
+        slot.fail(fault)
+        return
+    marks = run.priority << PRIORITY_SHIFT | run.content_type << CONTENT_TYPE_SHIFT
+    lot = Lot(run.topic, run.payloads, marks, None, run.producer, run.seqs)
+    _journal(door, lot, now_ms, slot)
+
+
+def _fault(hub: Hub, topic: bytes, producer: bytes, count: int) -> Fault | None:
+    if len(producer) > PRODUCER_ID_BYTES_MAX:
+        return Fault(LIMIT, f"a producer id may have {PRODUCER_ID_BYTES_MAX} bytes at most")
+    return produce_fault(hub, topic, count)
+
+
+def _journal(door: "QueueConnection", lot: Lot, now_ms: int, outlet: "Slot | _Many") -> None:
+    outlet.is_stored_later()
+    door.hub.dispatchers.ensure_topic(lot.topic)
+    door.hub.producing.produce(lot, now_ms, outlet)
+
+
+# ── with delay, ttl or headers ────────────────────────────────────────────────────────────────
+
+
+def produce(door: "QueueConnection", message: Produce, slot: Slot) -> None:
+    """Take one Produce request that has a schedule or headers."""
+    fault = TOO_LARGE if len(message.payload) > QUEUE_PAYLOAD_BYTES_MAX else None
+    fault = fault or _common_fault(door.hub, message, 1)
+    if fault is not None:
+        slot.fail(fault)
+        return
+    now_ms = door.hub.wall_ms()
+    seqs = [message.seq] if message.producer_id else []
+    _journal(door, _lot(door.hub, message, [message.payload], seqs), now_ms, slot)
+
+
+def _common_fault(hub: Hub, message: Produce | ProduceMany, count: int) -> Fault | None:
+    fault = _fault(hub, message.topic.encode(), message.producer_id.encode(), count)
+    return fault or _headers_fault(message.headers)
+
+
+def _headers_fault(headers: Iterable[Header]) -> Fault | None:
+    sizes = [len(header.name.encode()) + len(header.value) for header in headers]
+    if len(sizes) > HEADERS_MAX or sum(sizes) > HEADERS_BYTES_MAX:
+        bounds = f"{HEADERS_MAX} headers of {HEADERS_BYTES_MAX} bytes together"
+        return Fault(LIMIT, f"a message may have {bounds}; put the rest into the payload")
+    return None
+
+
+def _lot(hub: Hub, message: Produce | ProduceMany, payloads: list[bytes], seqs: list[int]) -> Lot:
+    content_type = message.content_type if message.content_type <= CONTENT_TYPE_MAX else 0
+    priority = min(message.priority, PRIORITY_MAX)
+    return Lot(
+        message.topic.encode(),
+        payloads,
+        priority << PRIORITY_SHIFT | content_type << CONTENT_TYPE_SHIFT,
+        _extras(message, hub.steady_ms()),
+        message.producer_id.encode(),
+        seqs,
+    )
+
+
+def _extras(message: Produce | ProduceMany, now_ms: int) -> Extras | None:
+    """Headers and times; ``now_ms`` is that of the clock by which dispatchers hand out."""
+    if not (message.headers or message.delay_ms or message.ttl_ms):
+        return None
+    return Extras(
+        headers=tuple((header.name.encode(), header.value) for header in message.headers),
+        due_ms=min(now_ms + message.delay_ms, TIME_MS_MAX) if message.delay_ms else 0,
+        expires_ms=min(now_ms + message.ttl_ms, TIME_MS_MAX) if message.ttl_ms else 0,
+    )
+
+
+# ── many at once ──────────────────────────────────────────────────────────────────────────────
+
+
+def produce_many(door: "QueueConnection", message: ProduceMany, slot: Slot) -> None:
+    """Take messages of one topic that came in one request; each payload is judged by itself."""
+    fault = _many_fault(message) or _common_fault(door.hub, message, len(message.payloads))
+    if fault is not None:
+        slot.fail(fault)
+        return
+    payloads = list(message.payloads)
+    seqs = list(range(message.seq, message.seq + len(payloads))) if message.producer_id else []
+    refused: list[int] = []
+    if payloads and max(map(len, payloads)) > QUEUE_PAYLOAD_BYTES_MAX:
+        sizes = enumerate(map(len, payloads))
+        refused = [number for number, size in sizes if size > QUEUE_PAYLOAD_BYTES_MAX]
+        for number in reversed(refused):
+            del payloads[number], seqs[number : number + 1]
+    many = _Many(slot, refused)
+    if payloads:
+        now_ms = door.hub.wall_ms()
+        _journal(door, _lot(door.hub, message, payloads, seqs), now_ms, many)
+    else:
+        many.produced([])
+
+
+def _many_fault(message: ProduceMany) -> Fault | None:
+    if message.seq + len(message.payloads) > SEQ_END:
+        return Fault(BAD_REQUEST, f"there is no seq beyond {SEQ_END - 1}")
+    return too_many(message.payloads, PAYLOADS_MAX, "payloads")
+
+
+class _Many:
+    """Answers a ProduceMany: where the payloads lie, and which were refused."""
+
+    __slots__ = ("_refused", "_slot")
+
+    def __init__(self, slot: Slot, refused: list[int]) -> None:
+        self._slot = slot
+        self._refused = refused
+
+    def is_stored_later(self) -> None:
+        """See ``Slot``."""
+        self._slot.is_stored_later()
+
+    def produced(self, stretches: list[tuple[int, int]]) -> None:
+        """All that were not refused are on disk."""
+        error = Error(code=TOO_LARGE.code, message=TOO_LARGE.text)
+        many = ProducedMany(
+            stretches=[Stretch(offset=offset, count=count) for offset, count in stretches],
+            refusals=[Refusal(index=number, error=error) for number in self._refused],
+        )
+        self._slot.respond(Response(produced_many=many))
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+        """The disk refused them all."""
+        self._slot.close(reason, detail)

@@ -1,0 +1,351 @@
+"""Subscribe: a worker that stays, is sent messages ahead, and keeps them for a slow handler.
+
+**In hand** is what was pushed and neither acknowledged nor given up; of that there is ``prefetch``
+at most. In the automatic mode nothing is ever in hand, and only a client that does not read stops
+the flow.
+
+**Leases are kept alive.** A client cannot extend what it does not look at, and often only its
+library knows that a handler is slow. So a lease that nears its end is extended, twice; together
+with the first time that makes three. Then the handler counts as stuck: the lease runs out, its
+place is free, and the message is handed out anew, to us (it is pushed again, with another lease) or
+to somebody else::
+
+    pushed ──────────┬──────────────┬──────────────── lapsed ─────────── forgotten
+           2/3       │ + visibility │ + visibility           + visibility
+
+**Many names of one message.** If it came again, an acknowledgement may name its old lease. All
+leases under which a message was pushed lead to the one that counts, until it is forgotten.
+
+**Acknowledged late.** If a lease was over, or nearly so, when its acknowledgement came, the message
+may be on its way to us again. For a few seconds it is then not pushed but settled. Offsets count
+from 0 again if the topic is deleted and made anew, so all that is remembered goes with the topic.
+
+Whatever else is sent on such a connection is ignored, and nothing but a ping is answered. When it
+ends, what is in hand goes to others at once.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from penstock.dispatch.dispatcher import Job
+from penstock.doors.queue.faults import storage_fault
+from penstock.doors.queue.terms import (
+    AUTO,
+    delay_ms,
+    items_of,
+    place_of,
+    reason_of,
+    visibility_ms,
+)
+from penstock.limits import LEASES_MAX
+from penstock.net.stalls import SETTLE_S
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.queue import encode
+from penstock.wire.queue._generated import queue_pb2
+from penstock.wire.queue.events import Call
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from penstock.doors.queue.connection import QueueConnection
+
+
+PREFETCH_MAX = 1_024
+
+REFRESHES_MAX = 2
+
+ALIASES_MAX = 8
+"""Leases of one message that are remembered."""
+
+LOOKS_PER_VISIBILITY = 16
+"""How often, at most, what the client has is looked through in the time of one lease."""
+
+LATE_MS = 5_000
+"""How long a message is not pushed that was acknowledged late."""
+
+LATE_MAX = 65_536
+"""Messages of which that is remembered."""
+
+
+class _Pushed:
+    """A message that the client has."""
+
+    __slots__ = ("is_lapsed", "leases", "look_ms", "offset", "refreshes", "until_ms")
+
+    def __init__(self, offset: int, lease: int, look_ms: int, until_ms: int) -> None:
+        self.offset = offset
+        self.leases = [lease]
+        """The last one counts."""
+        self.look_ms = look_ms
+        """When something is to be done about it."""
+        self.until_ms = until_ms
+        """When its lease ends or, if that is over, when it is forgotten."""
+        self.refreshes = 0
+        self.is_lapsed = False
+        """Whether its lease has run out: it is not in hand any more."""
+
+
+class Push:
+    """One push subscription, as a dispatcher sees it: a ``Worker``."""
+
+    takes_turns = False
+
+    def __init__(self, door: "QueueConnection", message: queue_pb2.Subscribe) -> None:
+        self._door = door
+        self._hub = door.hub
+        self.topic, self.group, self.start = place_of(message)
+        self._prefetch = min(max(message.prefetch, 1), PREFETCH_MAX)
+        self.visibility_ms = visibility_ms(message.visibility_timeout_ms)
+        self.settles = message.ack_mode == AUTO
+        self.consumer = door.next_name()
+        self._by_offset: dict[int, _Pushed] = {}
+        self._by_lease: dict[int, _Pushed] = {}
+        self._in_hand = 0
+        self._late: dict[int, int] = {}
+        """Offsets that were acknowledged late, and until when that matters; oldest first."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    # ── coming and going ──────────────────────────────────────────────────────────────────────
+
+    def begin(self) -> None:
+        """Stand in the circle; the group is there."""
+        self._hub.counters.workers_connected += 1
+        self._hub.counters.subscribed_total += 1
+        self._hub.dispatchers.join(self.topic, self.group, self)
+
+    def end(self) -> None:
+        """The connection ended: what is in hand goes to others."""
+        self._hub.counters.workers_connected -= 1
+        self._hub.dispatchers.rest(self.topic, self.group, self.consumer)
+        held = [held.leases[-1] for held in self._by_offset.values() if not held.is_lapsed]
+        self._forget_all()
+        if held:
+            # They count as delivered: one of them may be what the client died of.
+            self._hub.dispatchers.return_leases(
+                self.topic, self.group, held, reason=b"connection ended", is_failure=False
+            )
+
+    def topic_deleted(self, topic: bytes) -> None:
+        """What was pushed is no more, and its offsets will be those of others."""
+        if topic == self.topic:
+            self._forget_all()
+
+    def _forget_all(self) -> None:
+        self._by_offset.clear()
+        self._by_lease.clear()
+        self._late.clear()
+        self._in_hand = 0
+        self._stop_timer()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # ── a worker ──────────────────────────────────────────────────────────────────────────────
+
+    def room(self) -> int:
+        """How many messages may be pushed now."""
+        return 0 if self._door.is_full() else self._prefetch - self._in_hand
+
+    def ask(self) -> None:
+        """There may be room again."""
+        self._hub.dispatchers.deal(self.topic, self.group)
+
+    def idle(self) -> None:
+        """There is nothing: wait."""
+
+    def limited(self, _retry_ms: int) -> None:
+        """There will be something in time; the dispatcher knows when."""
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+        """The disk refused: the client must know that nothing comes, and come back."""
+        fault = storage_fault(reason, detail)
+        self._door.send(encode.error(fault.code, fault.text))
+        self._door.close(reason, detail)
+
+    def work(self, jobs: list[Job]) -> None:
+        """Push messages, except those that are done."""
+        if not self.settles:
+            jobs = self._without_late(jobs) if self._late else jobs
+            self._track(jobs)
+        self._hub.counters.messages_out_total[1] += len(jobs)
+        self._door.send(encode.pushed(items_of(jobs)))
+
+    def _without_late(self, jobs: list[Job]) -> list[Job]:
+        """Settle those that were acknowledged already, when their lease was over."""
+        now_ms = self._hub.steady_ms()
+        late = self._late
+        while late and next(iter(late.values())) <= now_ms:
+            del late[next(iter(late))]
+        done = [job.lease for job in jobs if job.message.offset in late]
+        if done:
+            self._hub.dispatchers.settle_leases(self.topic, self.group, done)
+        return [job for job in jobs if job.message.offset not in late]
+
+    def _track(self, jobs: list[Job]) -> None:
+        until_ms = self._hub.steady_ms() + self.visibility_ms
+        look_ms = until_ms - self.visibility_ms // 3
+        by_offset, by_lease = self._by_offset, self._by_lease
+        for job in jobs:
+            offset, lease = job.message.offset, job.lease
+            pushed = _Pushed(offset, lease, look_ms, until_ms)
+            known = by_offset.get(offset)
+            if known is not None:
+                self._untrack(known)
+                self._remember(pushed, known.leases)
+            by_offset[offset] = by_lease[lease] = pushed
+        self._in_hand += len(jobs)
+        self._watch()
+
+    def _remember(self, pushed: _Pushed, leases: list[int]) -> None:
+        """It was pushed under other leases before."""
+        pushed.leases[:0] = leases[1 - ALIASES_MAX :]
+        self._by_lease.update(dict.fromkeys(pushed.leases, pushed))
+
+    def _untrack(self, pushed: _Pushed) -> None:
+        """It is not with the client any more, or under another lease."""
+        del self._by_offset[pushed.offset]
+        for lease in pushed.leases:
+            del self._by_lease[lease]
+        self._in_hand -= not pushed.is_lapsed
+
+    # ── from the client ───────────────────────────────────────────────────────────────────────
+
+    def read(self, call: Call) -> None:
+        """Take what a client may say on such a connection; anything else says nothing."""
+        message: Any = call.message
+        match call.kind:
+            case "ack_many":
+                self.acknowledge(message.lease_ids[:LEASES_MAX])
+            case "nack":
+                self.refuse([message.lease_id], delay_ms(message.delay_ms), reason_of(message))
+            case "nack_many":
+                leases, pause_ms = message.lease_ids[:LEASES_MAX], delay_ms(message.delay_ms)
+                self.refuse(leases, pause_ms, reason_of(message))
+            case "extend":
+                self.extend(message.lease_ids[:LEASES_MAX], message.visibility_timeout_ms)
+            case "ping":
+                self._door.outbox.send(encode.ok_run(1, [call.request_id]))
+
+    def acknowledge(self, leases: Iterable[int]) -> None:
+        """Messages are done with, whatever lease of theirs is named; others do no harm."""
+        ended, others = self._ended(leases)
+        now_ms = self._hub.steady_ms()
+        for pushed in ended:
+            if pushed.is_lapsed or pushed.until_ms - now_ms < LATE_MS:
+                self._note_late(pushed.offset, now_ms)
+        for offset in self._offsets(others):
+            self._note_late(offset, now_ms)
+        done = [pushed.leases[-1] for pushed in ended]
+        self._hub.dispatchers.settle_leases(self.topic, self.group, done + others)
+        if ended:
+            self.ask()
+
+    def _offsets(self, leases: list[int]) -> list[int]:
+        """The messages of leases that came by a connection before this one.
+
+        They may be on their way to us already: a lease may have ended while the broker was away.
+        """
+        group = self._hub.broker.groups.get(self.topic, self.group) if leases else None
+        if group is None:
+            return []
+        found = (group.leases.get(lease, group.lapsed.find(lease)) for lease in leases)
+        return [offset for offset in found if offset is not None]
+
+    def _note_late(self, offset: int, now_ms: int) -> None:
+        self._late.pop(offset, None)
+        self._late[offset] = now_ms + LATE_MS
+        if len(self._late) > LATE_MAX:
+            del self._late[next(iter(self._late))]
+
+    def refuse(self, leases: Iterable[int], pause_ms: int = 0, reason: bytes = b"") -> None:
+        """Messages are to be handed out again."""
+        ended, others = self._ended(leases)
+        back = [pushed.leases[-1] for pushed in ended] + others
+        dispatchers = self._hub.dispatchers
+        dispatchers.return_leases(self.topic, self.group, back, delay_ms=pause_ms, reason=reason)
+        if ended:
+            self.ask()
+
+    def extend(self, leases: Iterable[int], asked_ms: int) -> None:
+        """The client wants more time than it would be given."""
+        found = {self._by_lease[lease]: None for lease in leases if lease in self._by_lease}
+        held = [pushed for pushed in found if not pushed.is_lapsed]
+        if held:
+            self._extend(held, visibility_ms(asked_ms))
+            self._stop_timer()  # something may be due earlier now
+            self._watch()
+
+    def _ended(self, leases: Iterable[int]) -> tuple[list[_Pushed], list[int]]:
+        """The messages of some leases, which are tracked no longer; and leases we know nothing of.
+
+        They may be from a connection before this one, and live: leases outlast a broker's crash.
+        """
+        ended: list[_Pushed] = []
+        others: list[int] = []
+        for lease in leases:
+            pushed = self._by_lease.get(lease)
+            if pushed is None:
+                others.append(lease)
+            else:
+                self._untrack(pushed)
+                ended.append(pushed)
+        return ended, others
+
+    # ── time ──────────────────────────────────────────────────────────────────────────────────
+
+    def _watch(self) -> None:
+        """See that what the client has is looked at in time; a little late will do."""
+        if self._timer is None and self._by_offset:
+            next_ms = min([pushed.look_ms for pushed in self._by_offset.values()])
+            grain_ms = max(self.visibility_ms // LOOKS_PER_VISIBILITY, 1)
+            pause_ms = max(next_ms - self._hub.steady_ms(), grain_ms)
+            self._timer = self._hub.loop.call_later(pause_ms / 1000, self._look)
+
+    def _look(self) -> None:
+        """Time has passed: extend leases, let go of those that were extended often enough."""
+        self._timer = None
+        if self._hub.stalls.is_catching_up:  # what settles these may not have been read yet
+            self._timer = self._hub.loop.call_later(SETTLE_S, self._look)
+            return
+        now_ms, in_hand = self._hub.steady_ms(), self._in_hand
+        due = [pushed for pushed in self._by_offset.values() if pushed.look_ms <= now_ms]
+        stuck = [pushed for pushed in due if pushed.refreshes == REFRESHES_MAX]
+        self._refresh([pushed for pushed in due if pushed.refreshes < REFRESHES_MAX])
+        for pushed in stuck:
+            self._let_lapse(pushed, now_ms)
+        self._watch()
+        if self._in_hand < in_hand:
+            self.ask()
+
+    def _refresh(self, pushed: list[_Pushed]) -> None:
+        """Extend leases by as much again; those that are over were settled elsewhere."""
+        group = self._hub.broker.groups.get(self.topic, self.group)
+        known = group.leases if group else {}
+        for one in pushed:
+            if one.leases[-1] in known:
+                one.refreshes += 1
+            else:
+                self._untrack(one)
+        alive = [one for one in pushed if one.leases[-1] in known]
+        if alive:
+            self._extend(alive, self.visibility_ms + self.visibility_ms // 3)
+
+    def _extend(self, pushed: list[_Pushed], extent_ms: int) -> None:
+        leases = [one.leases[-1] for one in pushed]
+        self._hub.dispatchers.extend_leases(self.topic, self.group, leases, extent_ms)
+        until_ms = self._hub.steady_ms() + extent_ms
+        for one in pushed:
+            one.until_ms = until_ms
+            is_last = one.refreshes == REFRESHES_MAX
+            one.look_ms = until_ms if is_last else until_ms - self.visibility_ms // 3
+
+    def _let_lapse(self, pushed: _Pushed, now_ms: int) -> None:
+        """Its lease is over: it takes no place any more; after a while it is nobody's."""
+        if pushed.is_lapsed:
+            self._untrack(pushed)
+            return
+        pushed.is_lapsed = True
+        self._in_hand -= 1
+        pushed.look_ms = pushed.until_ms = now_ms + self.visibility_ms

@@ -1,0 +1,163 @@
+"""Stage, CommitStage, AbortStage, ListSinks, ForgetSink: tables on their way to topics.
+
+Names and numbers are looked at here; what is done about them is that of ``staging/sinks``.
+"""
+
+from typing import TYPE_CHECKING
+
+from penstock.doors.queue.faults import BAD_REQUEST, LIMIT, Fault, too_many
+from penstock.doors.queue.replies import Slot
+from penstock.limits import KIB, SINK_NOTE_BYTES_MAX, STAGED_PARTS_MAX
+from penstock.model.stages import Stage, part_fault, part_name_fault, sink_fault
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.queue import encode
+from penstock.wire.queue._generated import queue_pb2
+from penstock.wire.queue._generated.queue_pb2 import (
+    AbortStage,
+    CommitStage,
+    ForgetSink,
+    ListSinks,
+    Response,
+    StageCommitted,
+)
+
+if TYPE_CHECKING:
+    from penstock.doors.queue.connection import QueueConnection
+    from penstock.staging.sinks import Committed, SinkView
+
+
+PAGE_MAX = 500
+NOTES_BYTES_MAX = 256 * KIB
+"""Sinks of one response, and their notes; the one that exceeds this is the last."""
+
+_ANY_PART = b"part"
+"""Stands for those that are named."""
+
+
+def stage(door: "QueueConnection", message: queue_pb2.Stage, slot: Slot) -> None:
+    """Put a block of rows on disk."""
+    sinks = door.hub.sinks
+    place = Stage(message.sink.encode(), message.epoch, message.part.encode())
+    if _is_refused(slot, part_fault(place)):
+        return
+
+    def begin() -> None:
+        slot.is_stored_later()
+        sinks.stage(place, message.number, message.block, slot)
+
+    if sinks.stages.is_full:
+        door.when_stored(begin)
+    else:
+        begin()
+
+
+def commit_stage(door: "QueueConnection", message: CommitStage, slot: Slot) -> None:
+    """Publish what was staged."""
+    sink, epoch = message.sink.encode(), message.epoch
+    fault = too_many(message.parts, STAGED_PARTS_MAX, "parts")
+    if fault is None and len(message.note) > SINK_NOTE_BYTES_MAX:
+        fault = Fault(LIMIT, f"a note may have {SINK_NOTE_BYTES_MAX} bytes at most")
+    if fault is not None:
+        slot.fail(fault)
+        return
+    parts = [(part.part.encode(), part.blocks) for part in message.parts]
+    if not _is_refused(slot, _names_fault(sink, epoch, [part for part, _ in parts])):
+        door.hub.sinks.commit(sink, epoch, parts, message.note, _Waiter(slot))
+
+
+class _Waiter:
+    """Answers a CommitStage."""
+
+    __slots__ = ("_slot",)
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
+
+    def committed(self, committed: "Committed") -> None:
+        """It is done, or takes longer than a request may."""
+        answer = StageCommitted(
+            epoch=committed.epoch,
+            is_repetition=committed.is_repetition,
+            messages=committed.messages,
+            is_under_way=committed.is_under_way,
+        )
+        self._slot.respond(Response(stage_committed=answer))
+
+    def fail(self, fault: Fault) -> None:
+        """It is refused."""
+        self._slot.fail(fault)
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+        """The disk refused."""
+        self._slot.close(reason, detail)
+
+
+def abort_stage(door: "QueueConnection", message: AbortStage, slot: Slot) -> None:
+    """Let go of what was staged."""
+    sink, parts = message.sink.encode(), [part.encode() for part in message.parts]
+    fault = too_many(parts, STAGED_PARTS_MAX, "parts")
+    if fault is not None:
+        slot.fail(fault)
+    elif not _is_refused(slot, _names_fault(sink, message.epoch, parts)):
+        door.hub.sinks.abort(sink, message.epoch, parts)
+        slot.ok()
+
+
+def forget_sink(door: "QueueConnection", message: ForgetSink, slot: Slot) -> None:
+    """Let a sink be as if it had never been."""
+    sink = message.name.encode()
+    if not _is_refused(slot, sink_fault(sink)):
+        door.hub.sinks.forget(sink, slot)
+
+
+def _names_fault(sink: bytes, epoch: int, parts: list[bytes]) -> str:
+    fault = part_fault(Stage(sink, epoch, _ANY_PART))
+    return fault or next(filter(None, map(part_name_fault, parts)), "")
+
+
+def _is_refused(slot: Slot, fault: str) -> bool:
+    if fault:
+        slot.fail(Fault(BAD_REQUEST, fault))
+    return bool(fault)
+
+
+# ── what there is ─────────────────────────────────────────────────────────────────────────────
+
+
+def list_sinks(door: "QueueConnection", message: ListSinks, slot: Slot) -> None:
+    """Describe sinks, by name. There may be many, which a thread brings into order."""
+    sinks, count = door.hub.sinks, min(message.max, PAGE_MAX) or PAGE_MAX
+    names = {message.name.encode()} if message.name else sinks.names()
+    after, request_id = message.after.encode(), slot.request_id
+
+    def job() -> list[bytes]:
+        return sorted(name for name in names if name > after)[: count + 1]
+
+    def frames(found: list[bytes]) -> bytes:
+        page = queue_pb2.Sinks()
+        left = NOTES_BYTES_MAX
+        for name in found[:count]:
+            view = sinks.view(name)
+            if view is not None:
+                page.sinks.append(_described(view))
+                left -= len(view.state.note)
+            if left < 0:
+                break
+        page.more = bool(page.sinks) and page.sinks[-1].name.encode() < found[-1]
+        return encode.response(Response(sinks=page, request_id=request_id))
+
+    door.disk_reads.run(slot, job, frames)
+
+
+def _described(view: "SinkView") -> queue_pb2.Sink:
+    state = view.state
+    return queue_pb2.Sink(
+        name=view.name.decode(),
+        epoch=max(state.epoch, 0),
+        note=state.note,
+        messages=state.messages,
+        committed_ms=state.committed_ms,
+        is_committing=state.committing is not None,
+        staged_bytes=view.staged_bytes,
+        staged_parts=view.staged_parts,
+    )

@@ -1,0 +1,473 @@
+"""One Redis client's connection, between its machine and the commands.
+
+**What runs when.** Pipelined commands run one behind the other, answered or not. Any other command
+waits until all before it are answered, and what is behind it waits until it is: so a client always
+reads what it wrote. What has been read and may not run yet is **held**, and nothing more is read
+meanwhile. While a command blocks with nothing behind it the socket is still read: only so can it be
+seen that the client has left.
+
+**Others have their turn.** A chunk may hold tens of thousands of commands. Those that do not fit
+into ``TURN_S`` are held for the next turn of the loop.
+
+**Answers are read, or no more are made.** A command that is not pipelined waits until the client
+has read most of the answers before it: so it may ask for any number of large ones at once. A client
+that reads none at all while commands of it wait is closed.
+
+**Reads** wait, in a cluster, for the quorum's word that this node is current (``confirming``).
+
+**Limited clients.** Before the password, and in RESP 2 while subscribed (unless history is
+replayed), few commands are allowed. One flag says that a client is limited; only then is looked at
+why.
+
+There is no time-out for silence, as in Redis: subscribers may have nothing to say for years. TCP's
+own keep-alive finds the dead.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+from penstock.doors.resp.calls import NEXT, Call, MuteCall, Spec
+from penstock.doors.resp.commands import COMMANDS
+from penstock.doors.resp.confirming import Reads
+from penstock.doors.resp.faults import command_fault, not_while_subscribed
+from penstock.doors.resp.outbox import RespOutbox
+from penstock.doors.resp.registry import Registry
+from penstock.doors.resp.replies import Replies
+from penstock.doors.resp.subscriptions import Subscriptions
+from penstock.limits import KIB
+from penstock.net.connection import Connection
+from penstock.net.turns import TURN_S
+from penstock.node.hub import Hub
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.resp.events import Command, Event, Violation
+from penstock.wire.resp.names import topic_of
+from penstock.wire.resp.server import ServerMachine
+
+if TYPE_CHECKING:
+    from penstock.doors.resp.transactions import Transaction
+
+
+INLINE_BYTES_MAX = 64 * KIB
+"""A line typed by hand; as in Redis."""
+
+COMMAND_OVERHEAD_BYTES_MAX = 64 * KIB
+"""What a command may have beside its largest argument: names, options."""
+
+
+UNREAD_S = 30.0
+"""How long a client may take to read anything while commands of it wait for room."""
+
+KEEP_ALIVE_S = 300
+"""Silence after which TCP asks whether the peer is there; as in Redis."""
+
+ALLOWED_WHILE_SUBSCRIBED = frozenset(
+    {
+        b"SUBSCRIBE",
+        b"UNSUBSCRIBE",
+        b"PSUBSCRIBE",
+        b"PUNSUBSCRIBE",
+        b"SSUBSCRIBE",
+        b"SUNSUBSCRIBE",
+        b"PING",
+        b"QUIT",
+        b"RESET",
+    }
+)
+
+
+class RespConnection(Connection):
+    """One client's connection."""
+
+    __slots__ = (
+        "_closing",
+        "_has_spoken",
+        "_held",
+        "_is_blocked",
+        "_is_going_on",
+        "_is_limited",
+        "_stranger_since",
+        "_unread",
+        "accepted_at",
+        "client_name",
+        "client_number",
+        "hub",
+        "is_authenticated",
+        "last_command",
+        "library",
+        "mutes",
+        "number",
+        "protocol",
+        "reads",
+        "registry",
+        "replies",
+        "subscriptions",
+        "transaction",
+        "unblock",
+    )
+
+    outbox: RespOutbox
+    commands = COMMANDS
+
+    def __init__(self, hub: Hub, transport: asyncio.Transport, accepted_at: float) -> None:
+        machine = _machine(hub)
+        outbox = RespOutbox(hub, transport, self.close)
+        super().__init__(hub, transport, machine, outbox, accepted_at)
+        self.hub = hub
+        self.accepted_at = accepted_at
+        self.number = hub.next_connection()
+        """Unique for ever; groups know it by this."""
+        self.registry = Registry.of(hub)
+        self.client_number = self.registry.next_number()
+        """What CLIENT ID tells."""
+        self.last_command = b""
+        """For CLIENT LIST: its name, ``client|list``."""
+        self.mutes = 0
+        """Whose answers it does not want: ``calls.NEXT``, ``ALL``; 0: it wants them."""
+        self.unblock: Callable[[bool], None] | None = None
+        """Ends its waiting for something to come, while it does; whether with an error."""
+        self.protocol: Literal[2, 3] = 2
+        self.client_name = b""
+        self.library = {b"LIB-NAME": b"", b"LIB-VER": b""}
+        """What the client's library says of itself."""
+        self.replies = Replies(outbox.send, self._answered)
+        self.subscriptions = Subscriptions(self)
+        self.reads = Reads(self)
+        self._held: list[Event] = []
+        """Commands that were read and may not run yet."""
+        self._is_blocked = False
+        """Whether the command that runs must be answered before anything behind it."""
+        self._is_going_on = False
+        """Whether held commands have a turn to come."""
+        self._has_spoken = False
+        self._unread = 0, 0.0
+        """Bytes that the client had yet to read when it was last looked at, and since when."""
+        self._closing: dict[Callable[[], None], None] = {}
+        self._stranger_since = accepted_at
+        """Since when it has had the time to say the password."""
+        self.is_authenticated = not hub.config.resp.password
+        machine.is_trusted = self.is_authenticated
+        self._is_limited = not self.is_authenticated
+        self.transaction: Transaction | None = None
+        """What was queued since it said MULTI; None if it did not."""
+        hub.counters.clients_connected += 1
+        _keep_alive(transport)
+        self.file(accepted_at + hub.limits.connect_timeout_s)
+
+    @property
+    def name(self) -> bytes:
+        """The name it gave itself."""
+        return self.client_name
+
+    @property
+    def local(self) -> str:
+        """Where it reached us."""
+        host, port, *_ = self._transport.get_extra_info("sockname")
+        return f"{host}:{port}"
+
+    @property
+    def spoke_at(self) -> float:
+        """When its last command came."""
+        return self._last_packet_at
+
+    # ── from the socket ───────────────────────────────────────────────────────────────────────
+
+    def handle(self, events: list[Any], now_ms: int) -> None:
+        """Run commands, until one must be waited for."""
+        self._has_spoken = True
+        if self._held or self._is_blocked:
+            self._hold(events)
+            return
+        position = 0
+        monotonic = self._hub.monotonic
+        turn_ends_at = monotonic() + TURN_S
+        while position < len(events) and self.reason is None:
+            if position and monotonic() > turn_ends_at:
+                self._hold(events[position:])
+                self._go_on_soon()
+                return
+            event = events[position]
+            if self.mutes:
+                event = self._split(events, position)
+            spec = self._spec(event)
+            is_pipelined = spec is not None and spec.is_pipelined
+            if not is_pipelined:
+                if self.replies.is_waiting or self.outbox.is_crowded:
+                    self._hold(events[position:])
+                    return
+                event = self._split(events, position)
+                is_looking = spec is not None and self._is_looking(spec)
+                if is_looking and not self.reads.may_run(events[-1]):
+                    self._hold(events[position:])
+                    return
+            position += 1
+            self._run(event, spec, now_ms)
+            if event is self.reads.last:
+                self.reads.passed()
+            if not is_pipelined and self.replies.is_waiting:
+                self._is_blocked = True
+                self._hold(events[position:])
+                return
+
+    def _is_looking(self, spec: Spec) -> bool:
+        """Whether a command must see all that was acknowledged before.
+
+        Where that may not be on disk yet, so must all that look at a topic in order to change it.
+        """
+        if self.transaction is not None:
+            return False
+        names_topic = any(spec.keys) or "write" in spec.flags or spec.subcommands is not None
+        return spec.is_read or (names_topic and self.hub.pipeline.is_unsettled)
+
+    def _split(self, events: list[Event], position: int) -> Event:
+        """Make single commands of a run, in its place; the first of them."""
+        event = events[position]
+        if type(event) is Command and event.more:
+            singles = _singles(event)
+            if event is self.reads.last:
+                self.reads.last = singles[-1]
+            events[position : position + 1] = singles
+        return events[position]
+
+    def _spec(self, event: Event) -> Spec | None:
+        if type(event) is not Command:
+            return None
+        name = event.args[0]
+        return COMMANDS.get(name) or COMMANDS.get(name.upper())
+
+    def _run(self, event: Event, spec: Spec | None, now_ms: int) -> None:
+        if isinstance(event, Violation):
+            self.send(event.error + b"\r\n")
+            self.close(event.reason, event.detail)
+            return
+        args = event.args
+        tails = [args[-1], *event.more]
+        call = (
+            self._mute_call(args, tails, now_ms) if self.mutes else Call(self, args, tails, now_ms)
+        )
+        self.replies.open(call)
+        self.registry.commands_total += len(tails)
+        chosen = spec.chosen(args) if spec else None
+        if chosen is None or not chosen.fits(len(args)):
+            self._refuse(call, command_fault(args, spec))
+            return
+        self.last_command = args[0] if chosen is spec else b"|".join(args[:2])
+        if self._is_limited or self.transaction is not None or self.reads.last is not None:
+            self._begin_or_queue(call, chosen)
+        else:
+            self.begin(call, chosen)
+
+    def _begin_or_queue(self, call: Call, spec: Spec) -> None:
+        """Run a command, unless it is refused or waits for EXEC."""
+        if refusal := self._refusal(call.args, spec):
+            self._refuse(call, refusal)
+        elif self.transaction is not None and self.transaction.queues(call.args[0]):
+            self.transaction.add(spec, call)
+        else:
+            self.begin(call, spec)
+
+    def _mute_call(self, args: list[bytes], tails: list[bytes], now_ms: int) -> Call:
+        """A command that is not answered."""
+        if self.mutes == NEXT:
+            self.mutes = 0
+        return MuteCall(self, args, tails, now_ms)
+
+    def begin(self, call: Call, spec: Spec) -> None:
+        """Run a command that may run."""
+        if self.registry.monitors:
+            self.registry.show(call)
+        if spec.keys[0]:
+            call.args = _with_topics(call.args, spec.keys)
+        spec.handler(call)
+
+    def _refuse(self, call: Call, fault: str) -> None:
+        """A command cannot be run, nor the transaction that it should be part of."""
+        if self.transaction is not None:
+            self.transaction.is_broken = True
+        call.fail(fault)
+
+    # ── waiting ───────────────────────────────────────────────────────────────────────────────
+
+    def is_waiting(self) -> bool:
+        """Whether commands are held."""
+        return bool(self._held)
+
+    def _hold(self, events: list[Event]) -> None:
+        if events:
+            self._held += events
+            self.pause_reading()
+
+    def _answered(self) -> None:
+        """All that ran is answered."""
+        if self._is_blocked or self._held:
+            self._go_on_soon()
+
+    def resume_writing(self) -> None:
+        """The client has caught up: there is room for more answers."""
+        super().resume_writing()
+        self.go_on_if_held()
+
+    def go_on_if_held(self) -> None:
+        """What commands waited for has happened."""
+        if self._held:
+            self._go_on_soon()
+
+    def _go_on_soon(self) -> None:
+        """Go on, but not from here: others may be at work above us."""
+        if not self._is_going_on:
+            self._is_going_on = True
+            self._hub.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_going_on = False
+        if self.reads.is_asking or (self._is_blocked and self.replies.is_waiting):
+            return
+        self._is_blocked = False
+        held, self._held = self._held, []
+        self.handle_later(held)
+
+    # ── who it is, and what it may do ─────────────────────────────────────────────────────────
+
+    def authenticate(self) -> None:
+        """The client knows the password."""
+        self.is_authenticated = True
+        self._machine.is_trusted = True
+        self.limit()
+        self._hub.loop.call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        """Commands behind AUTH were judged by the limits for strangers: judge them anew."""
+        if self.reason is None:
+            events = self._machine.receive(b"")
+            self.handle_later(events)
+
+    def forget_authentication(self) -> None:
+        """Be the stranger of the beginning again."""
+        self.end_transaction()
+        if self.is_authenticated:
+            self._stranger_since = self._hub.monotonic()
+        self.is_authenticated = not self._hub.config.resp.password
+        self._machine.is_trusted = self.is_authenticated
+        self.limit()
+
+    def end_transaction(self) -> None:
+        """Nothing is queued any more."""
+        if self.transaction is not None:
+            self._hub.incomplete.forget(self.transaction)
+            self.transaction = None
+
+    def limit(self) -> None:
+        """Work out whether all commands are allowed; to be called when that may have changed."""
+        self._is_limited = not self.is_authenticated or self._is_listening_only
+
+    @property
+    def _is_listening_only(self) -> bool:
+        """Whether it is subscribed in strict RESP 2: whatever arrives might be a message."""
+        is_strict = not self._hub.config.resp.replay
+        return is_strict and self.protocol == 2 and self.subscriptions.count > 0
+
+    def _refusal(self, args: list[bytes], spec: Spec) -> str:
+        """Why a command is not carried out; empty if it is."""
+        refusal = self._limitation(args, spec) if self._is_limited else ""
+        return refusal or (self.reads.refusal() if spec.is_read else "")
+
+    def _limitation(self, args: list[bytes], spec: Spec) -> str:
+        if not self.is_authenticated:
+            return "" if "no_auth" in spec.flags else "NOAUTH Authentication required."
+        if args[0].upper() in ALLOWED_WHILE_SUBSCRIBED:
+            return ""
+        return not_while_subscribed(args, COMMANDS[args[0].upper()])
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────
+
+    def deadline(self) -> tuple[float, DisconnectReason]:
+        """The connect time-out, until the client has spoken and said the password.
+
+        Whatever else it says gives it no more time: else it could stay, and guess, for ever.
+        """
+        if self._has_spoken and self.is_authenticated:
+            return float("inf"), DisconnectReason.IDLE_TIMEOUT
+        timeout_s = self._hub.limits.connect_timeout_s
+        return self._stranger_since + timeout_s, DisconnectReason.CONNECT_TIMEOUT
+
+    def overdue(self, now: float) -> float | None:
+        """Enforce the deadline; close, too, a client that reads nothing and wants more."""
+        if self.reason is None and self.outbox.is_crowded and self._held:
+            unread, since = self._unread
+            waiting = self._transport.get_write_buffer_size()
+            if waiting != unread:
+                self._unread = waiting, now
+            elif now - since > UNREAD_S:
+                self.close(DisconnectReason.SLOW_READER, f"{waiting} bytes of answers unread")
+        return super().overdue(now)
+
+    @contextmanager
+    def blocked(self, unblock: Callable[[bool], None]) -> Iterator[None]:
+        """A command waits for something to come; ``unblock`` ends that, with an error or not."""
+        self.unblock = unblock
+        try:
+            yield
+        finally:
+            self.unblock = None
+
+    def forgive(self, stalled_s: float) -> None:
+        """The broker stood still: neither silence nor unread answers count."""
+        super().forgive(stalled_s)
+        self._stranger_since += stalled_s
+        self._unread = self._unread[0], self._unread[1] + stalled_s
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Call back when the connection ends, unless ``off_close`` comes first."""
+        self._closing[callback] = None
+
+    def off_close(self, callback: Callable[[], None]) -> None:
+        """Undo ``on_close``."""
+        self._closing.pop(callback, None)
+
+    def let_go(self) -> None:
+        """Unsubscribe; let whoever still works for this client know that it is gone."""
+        self._hub.counters.clients_connected -= 1
+        self.subscriptions.clear()
+        self.registry.monitors.pop(self, None)
+        self.end_transaction()
+        closing, self._closing = self._closing, {}
+        for callback in closing:
+            callback()
+
+
+def _machine(hub: Hub) -> ServerMachine:
+    bytes_max = hub.limits.frame_bytes_max
+    return ServerMachine(
+        bulk_bytes_max=bytes_max,
+        inline_bytes_max=min(INLINE_BYTES_MAX, bytes_max),
+        command_bytes_max=bytes_max + COMMAND_OVERHEAD_BYTES_MAX,
+    )
+
+
+def _keep_alive(transport: asyncio.Transport) -> None:
+    opened = transport.get_extra_info("socket")
+    if opened is not None:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)
+
+
+def _with_topics(args: list[bytes], keys: tuple[int, int, int]) -> list[bytes]:
+    """The arguments of a command, topics in the place of the names of streams."""
+    first, last, step = keys
+    if first == last:
+        name = args[first]
+        topic = topic_of(name)
+        return args if topic is name else [*args[:first], topic, *args[first + 1 :]]
+    places = range(first, last + 1 if last >= 0 else len(args) + 1 + last, step)
+    topics = {place: topic_of(args[place]) for place in places}
+    if all(args[place] == topic for place, topic in topics.items()):
+        return args
+    return [topics.get(place, argument) for place, argument in enumerate(args)]
+
+
+def _singles(run: Command) -> list[Event]:
+    """The commands of a run, one by one."""
+    head = run.args[:-1]
+    return [Command(run.args, []), *(Command([*head, tail], []) for tail in run.more)]

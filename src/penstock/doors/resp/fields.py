@@ -1,0 +1,167 @@
+"""The fields of a stream entry as a message, and a message as fields.
+
+A stream entry is a list of names and values; a message has one payload. Every reader of every
+protocol shall make sense of an entry, and whoever reads the stream shall get back what was added,
+byte for byte and in order. So:
+
+=============================  ====================================================================
+the field ``payload`` alone    is the payload: a plain message
+``payload`` and others         its value is the payload, the others are headers
+no ``payload``                 the payload is a JSON object of the fields (flag FIELDS)
+=============================  ====================================================================
+
+What JSON cannot hold (bytes that are not UTF-8, a name that occurs twice) is kept in the headers
+as well, exactly; the JSON then has question marks for all bytes of such a text that are not plain
+ASCII, and the last of the equal names. (A replacement character, or an escape, for each byte of a
+compressed picture would make the message several times as large, and nobody the wiser.)
+
+``payload`` among others is written first when it is read. If it stood elsewhere, or occurred more
+than once, an empty header of that name marks the place of the one that became the payload.
+
+A message from another protocol reads as ``payload`` and its headers; a signed one has ``key_id``
+and ``signature`` as well, and ``signed_ms`` and ``nonce`` if its signature covers them.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.model.message import FLAG_FIELDS, Extras, Signature
+
+PAYLOAD = b"payload"
+"""The field that is the payload of the message."""
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+_MARK = (PAYLOAD, b"")
+
+REPLACEMENT = "\ufffd"
+_PLAIN = bytes(byte if 0x20 <= byte < 0x7F else ord("?") for byte in range(256))
+"""Every byte as plain ASCII."""
+
+_AS_IS = bytes(range(0x20, 0x7F)).replace(b'"', b"").replace(b"\\", b"")
+"""Bytes that stand for themselves in a JSON string."""
+
+_to_json = msgspec.json.Encoder().encode
+_from_json = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class Content(NamedTuple):
+    """What a run of entries that differ in their last value alone comes to."""
+
+    payloads: list[bytes]
+    extras: list[Extras | None] | None
+    """None if no message has any."""
+    is_fields: bool
+
+
+def contents(fields: Sequence[bytes], last_values: list[bytes]) -> Content:
+    """The messages of entries with the same fields but for the last value.
+
+    ``fields`` has names and values in turn; what it has as the last value does not matter.
+    """
+    names, values = fields[::2], fields[1::2]
+    if PAYLOAD not in names:
+        return _json_contents(names, values, last_values)
+    if len(names) == 1:
+        return Content(last_values, None, is_fields=False)
+    return _payload_contents(names, values, last_values)
+
+
+def fields_of(payload: bytes, flags: int, extras: Extras | None) -> list[bytes]:
+    """The fields that a message reads as: names and values in turn."""
+    if flags & FLAG_FIELDS:
+        if extras is not None and extras.headers:
+            return list(chain.from_iterable(extras.headers))
+        pairs = _from_json(payload).items()
+        return [text.encode() for pair in pairs for text in pair]
+    if extras is None:
+        return [PAYLOAD, payload]
+    signed = _signature_fields(extras.signature) if extras.signature else []
+    return _unmarked(payload, extras.headers) + signed
+
+
+# ── with a payload ────────────────────────────────────────────────────────────────────────────
+
+
+def _payload_contents(
+    names: Sequence[bytes], values: Sequence[bytes], last_values: list[bytes]
+) -> Content:
+    place = names.index(PAYLOAD)
+    before = list(zip(names[:-1], values[:-1], strict=True))
+    if place or PAYLOAD in names[1:]:
+        before[place : place + 1] = [_MARK]
+    else:
+        del before[0]
+    if place == len(names) - 1:
+        extras: list[Extras | None] = [Extras(headers=tuple(before))] * len(last_values)
+        return Content(last_values, extras, is_fields=False)
+    return Content(
+        [values[place]] * len(last_values),
+        [Extras(headers=(*before, (names[-1], value))) for value in last_values],
+        is_fields=False,
+    )
+
+
+def _unmarked(payload: bytes, headers: Headers) -> list[bytes]:
+    """Payload and headers as fields; the payload goes where the first header of its name says."""
+    fields = list(headers)
+    place = next((n for n, (name, _) in enumerate(fields) if name == PAYLOAD), None)
+    if place is not None and fields[place] == _MARK:
+        fields[place] = (PAYLOAD, payload)
+    else:
+        fields.insert(0, (PAYLOAD, payload))
+    return list(chain.from_iterable(fields))
+
+
+# ── without ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _texts(values: list[bytes]) -> Iterable[bytes]:
+    """Values as JSON strings; those that JSON holds as they are, which most do, at little cost."""
+    if not b"".join(values).translate(None, _AS_IS):
+        return [b'"%b"' % value for value in values]
+    return [_to_json(value.decode()) for value in values]
+
+
+def _json_contents(
+    names: Sequence[bytes], values: Sequence[bytes], last_values: list[bytes]
+) -> Content:
+    before = list(zip(names[:-1], values[:-1], strict=True))
+    try:
+        head = _json_head({n.decode(): v.decode() for n, v in before}, names[-1].decode())
+        payloads = [b"%b%b}" % (head, text) for text in _texts(last_values)]
+    except UnicodeDecodeError:
+        is_exact = False
+    else:
+        is_exact = len(set(names)) == len(names)
+    if is_exact:
+        return Content(payloads, None, is_fields=True)
+    head = _json_head({_shown(n): _shown(v) for n, v in before}, _shown(names[-1]))
+    payloads = [b"%b%b}" % (head, _to_json(_shown(value))) for value in last_values]
+    headers = [(*before, (names[-1], value)) for value in last_values]
+    return Content(payloads, [Extras(found) for found in headers], is_fields=True)
+
+
+def _json_head(before: dict[str, str], name: str) -> bytes:
+    """The JSON object up to where the value of the last name goes."""
+    before.pop(name, None)
+    members = [b"%b:%b," % (_to_json(other), _to_json(value)) for other, value in before.items()]
+    return b"{%b%b:" % (b"".join(members), _to_json(name))
+
+
+def _shown(text: bytes) -> str:
+    """What JSON can show of a text: all of it, or its plain ASCII if it is not UTF-8."""
+    shown = text.decode(errors="replace")
+    return text.translate(_PLAIN).decode() if REPLACEMENT in shown else shown
+
+
+def _signature_fields(signature: Signature) -> list[bytes]:
+    fields = [b"key_id", b"%d" % signature.key_id]
+    fields += [b"signature", signature.signature.hex().encode()]
+    if signature.version > 1:
+        fields += [b"signed_ms", b"%d" % signature.signed_ms]
+        fields += [b"nonce", signature.nonce.hex().encode()]
+    return fields

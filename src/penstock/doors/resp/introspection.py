@@ -1,0 +1,257 @@
+"""COMMAND and INFO: what the broker understands, and how it is.
+
+Libraries ask for both, but look at little of the answers: which commands there are, how many
+arguments they take, which version of Redis to expect. The summary of a command is the first line of
+its handler's documentation.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from penstock import __version__
+from penstock.doors.resp.calls import OK, Call, Commands, Spec
+from penstock.doors.resp.greeting import REDIS_VERSION
+from penstock.doors.resp.registry import Registry
+from penstock.node.hub import Hub
+from penstock.wire.resp import encode, glob
+
+STATM = Path("/proc/self/statm")
+"""Where Linux tells how many pages a process has in memory."""
+
+
+def _command(call: Call) -> None:
+    """What is known of every command."""
+    known = call.connection.commands.items()
+    call.reply(encode.array([_details(call, name, spec) for name, spec in known]))
+
+
+def _count(call: Call) -> None:
+    """How many commands there are."""
+    call.value(len(call.connection.commands))
+
+
+def _list(call: Call) -> None:
+    """Names of all commands: COMMAND LIST [FILTERBY PATTERN pattern]."""
+    names = [name for name, _ in _flat(call.connection.commands)]
+    match call.args[2:]:
+        case []:
+            call.value(names)
+        case [by, kind, pattern] if (by.upper(), kind.upper()) == (b"FILTERBY", b"PATTERN"):
+            if fault := call.connection.subscriptions.size_fault([pattern]):
+                call.fail(f"ERR {fault}")
+                return
+            matches = glob.compile(pattern.lower())
+            call.value([name for name in names if matches(name)])
+        case _:
+            call.fail("ERR syntax error")
+
+
+def _info_of(call: Call) -> None:
+    """What is known of some commands; without names, of all."""
+    if len(call.args) == 2:
+        _command(call)
+        return
+    found = []
+    for name in call.args[2:]:
+        spec = _find(call.connection.commands, name)
+        known = spec and _details(call, name, spec)
+        found.append(known or encode.null(call.connection.protocol))
+    call.reply(encode.array(found))
+
+
+def _docs(call: Call) -> None:
+    """What commands are for; without names, all of them."""
+    asked = call.args[2:] or call.connection.commands
+    specs = {name: _find(call.connection.commands, name) for name in asked}
+    call.value({name.lower(): _doc(name, spec) for name, spec in specs.items() if spec})
+
+
+def _find(commands: Commands, name: bytes) -> Spec | None:
+    """Find a command, or a subcommand: ``client|id``."""
+    first, _, second = name.upper().partition(b"|")
+    spec = commands.get(first)
+    if spec is None or not second:
+        return spec
+    return spec.subcommands.get(second) if spec.subcommands else None
+
+
+def _flat(commands: Commands, prefix: bytes = b"") -> Iterator[tuple[bytes, Spec]]:
+    """All commands by the names that COMMAND gives them, subcommands behind their containers."""
+    for name, spec in commands.items():
+        yield prefix + name.lower(), spec
+        yield from _flat(spec.subcommands or {}, name.lower() + b"|")
+
+
+def _details(call: Call, name: bytes, spec: Spec, prefix: bytes = b"") -> bytes:
+    """The ten elements that Redis gives: we have nothing to say of the last but subcommands."""
+    protocol = call.connection.protocol
+    full_name = prefix + name.lower()
+    subcommands = spec.subcommands or {}
+    nothing = encode.array([])
+    return encode.array(
+        [
+            encode.bulk(full_name, protocol),
+            encode.integer(spec.arity),
+            encode.array([encode.simple(flag) for flag in spec.flags]),
+            *map(encode.integer, spec.keys),
+            nothing,
+            nothing,
+            nothing,
+            encode.array(
+                [_details(call, sub, of, full_name + b"|") for sub, of in subcommands.items()]
+            ),
+        ]
+    )
+
+
+def _doc(name: bytes, spec: Spec) -> dict[encode.Value, encode.Value]:
+    summary = (spec.handler.__doc__ or "").partition("\n")[0]
+    doc: dict[encode.Value, encode.Value] = {
+        "summary": summary,
+        "since": "1.0.0",
+        "group": _group(name, spec),
+    }
+    if spec.subcommands:
+        named = _flat(spec.subcommands, name.lower() + b"|")
+        doc["subcommands"] = {full: _doc(full, of) for full, of in named}
+    return doc
+
+
+def _group(name: bytes, spec: Spec) -> str:
+    if name.upper().startswith(b"X"):
+        return "stream"
+    return "pubsub" if "pubsub" in spec.flags else "connection"
+
+
+# ── INFO ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _info(call: Call) -> None:
+    """Figures about the broker: INFO [section …]."""
+    asked = {name.decode(errors="replace").lower() for name in call.args[1:]}
+    everything = not asked or not asked.isdisjoint({"default", "all", "everything"})
+    parts = [
+        _section(name, figures(call.connection.hub))
+        for name, figures in SECTIONS.items()
+        if everything or name.lower() in asked
+    ]
+    text = "\r\n".join(parts).encode()
+    if call.connection.protocol == 3:
+        call.reply(b"=%d\r\ntxt:%b\r\n" % (len(text) + 4, text))  # a string that says it is text
+    else:
+        call.value(text)
+
+
+def _section(name: str, figures: dict[str, Any]) -> str:
+    lines = [f"# {name}", *(f"{key}:{value}" for key, value in figures.items())]
+    return "".join(f"{line}\r\n" for line in lines)
+
+
+def _server(hub: Hub) -> dict[str, Any]:
+    return {
+        "redis_version": REDIS_VERSION,
+        "penstock_version": __version__,
+        "redis_mode": "standalone",
+        "arch_bits": 64,
+        "process_id": os.getpid(),
+        "server_time_usec": hub.wall_ms() * 1000,
+    }
+
+
+def _clients(hub: Hub) -> dict[str, Any]:
+    return {
+        "connected_clients": hub.counters.clients_connected,
+        "maxclients": hub.limits.clients_max,
+        "blocked_clients": sum(getattr(one, "unblock", None) is not None for one in hub.clients),
+        "monitor_clients": len(Registry.of(hub).monitors),
+        "pubsub_clients": sum(
+            bool(one.subscriptions.count) for one in hub.clients if hasattr(one, "subscriptions")
+        ),
+    }
+
+
+def _memory(_hub: Hub) -> dict[str, Any]:
+    used = _resident_bytes()
+    return {"used_memory": used, "used_memory_human": f"{used / 2**20:.2f}M", "maxmemory": 0}
+
+
+def _resident_bytes() -> int:
+    """What the process has in memory; 0 where the system does not tell."""
+    try:
+        pages = int(STATM.read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _persistence(hub: Hub) -> dict[str, Any]:
+    size = hub.store.size()
+    return {
+        "loading": 0,
+        "aof_enabled": 1,
+        "aof_last_write_status": "err" if hub.pipeline.failure else "ok",
+        "penstock_durability": hub.config.durability,
+        "penstock_journal_bytes": size.bytes_used,
+        "penstock_journal_messages": size.messages,
+    }
+
+
+def _stats(hub: Hub) -> dict[str, Any]:
+    counters = hub.counters
+    return {
+        "total_connections_received": sum(counters.connections_total.values()),
+        "total_commands_processed": Registry.of(hub).commands_total,
+        "total_net_input_bytes": counters.bytes_in_total,
+        "total_net_output_bytes": counters.bytes_out_total,
+        "pubsub_channels": hub.broker.routes.subscription_count,
+        "pubsub_patterns": hub.broker.routes.pattern_count,
+        "penstock_messages_in": sum(counters.messages_in_total),
+        "penstock_messages_out": sum(counters.messages_out_total),
+        "penstock_messages_dropped": sum(counters.drops.values()),
+    }
+
+
+def _replication(_hub: Hub) -> dict[str, Any]:
+    return {"role": "master", "connected_slaves": 0}
+
+
+def _keyspace(_hub: Hub) -> dict[str, Any]:
+    return {}  # topics are not counted: there may be millions, and /topics lists them
+
+
+SECTIONS: dict[str, Callable[[Hub], dict[str, Any]]] = {
+    "Server": _server,
+    "Clients": _clients,
+    "Memory": _memory,
+    "Persistence": _persistence,
+    "Stats": _stats,
+    "Replication": _replication,
+    "Keyspace": _keyspace,
+}
+
+_FLAGS = ("loading", "stale")
+
+
+def _monitor(call: Call) -> None:
+    """Show every command that is run from now on, without passwords."""
+    call.reply(OK)
+    call.connection.registry.monitors[call.connection] = None
+
+
+COMMANDS = {
+    b"MONITOR": Spec(_monitor, 1, flags=("admin", "noscript", "loading", "stale")),
+    b"COMMAND": Spec(
+        _command,
+        -1,
+        flags=_FLAGS,
+        subcommands={
+            b"COUNT": Spec(_count, 2, flags=_FLAGS),
+            b"LIST": Spec(_list, -2, flags=_FLAGS),
+            b"INFO": Spec(_info_of, -2, flags=_FLAGS),
+            b"DOCS": Spec(_docs, -2, flags=_FLAGS),
+        },
+    ),
+    b"INFO": Spec(_info, -1, flags=_FLAGS),
+}

@@ -1,0 +1,183 @@
+"""Commands on keys that make sense for topics: DEL, EXISTS, TYPE, EXPIRE and their kin.
+
+A topic is the only kind of key, and its type is ``stream``. To delete one takes its messages,
+groups and settings with it. What Redis calls the expiry of a key is the age limit of a topic here:
+entries older than that go, the topic stays.
+
+Whoever may not remove messages may do none of it: see ``trust.gate``. FLUSHALL and FLUSHDB would
+take everything from everybody; they are refused unless the configuration allows them.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+
+from penstock.core.commands import TopicConfigured
+from penstock.doors.resp.calls import OK, Call, Commands, Spec
+from penstock.doors.resp.stream_faults import StreamFault
+from penstock.doors.resp.stream_lines import Lines
+from penstock.doors.resp.stream_options import integer
+from penstock.doors.resp.stream_reading import exists
+from penstock.doors.resp.stream_steps import off_loop, outcome_of, stepwise
+from penstock.node.hub import Hub
+from penstock.obs.log import printable
+from penstock.wire.resp import encode
+
+GONE = "UNBLOCKED the stream key no longer exists"
+
+
+def _check_removal(hub: Hub, topic: bytes) -> None:
+    """Raise StreamFault if clients may not remove messages of a topic."""
+    if topic.startswith(b"$"):
+        raise StreamFault(f"ERR topic_reserved: topic {printable(topic)}")
+    refusal = hub.gate.admit_removal(topic)
+    if refusal is not None:
+        raise StreamFault(f"ERR {refusal.text}")
+
+
+def _is_there(hub: Hub, topic: bytes) -> bool:
+    return exists(hub, topic) or hub.broker.topics.get(topic) is not None
+
+
+async def _delete(call: Call) -> bytes:
+    """Delete topics, their messages, groups and settings: DEL key …."""
+    hub = call.connection.hub
+    topics = [topic for topic in dict.fromkeys(call.args[1:]) if _is_there(hub, topic)]
+    for topic in topics:
+        _check_removal(hub, topic)
+    await _delete_all(hub, topics)
+    return encode.integer(len(topics))
+
+
+async def _delete_all(hub: Hub, topics: Iterable[bytes]) -> None:
+    for topic in topics:
+        groups = list(hub.broker.groups.by_topic.get(topic, ()))
+        await outcome_of(hub, partial(hub.dispatchers.delete_topic, topic))
+        for group in groups:
+            Lines.of(hub).fail(topic, group, StreamFault(GONE))
+
+
+def _exists(call: Call) -> None:
+    """How many of these topics there are: EXISTS key …."""
+    hub = call.connection.hub
+    call.value(sum(_is_there(hub, topic) for topic in call.args[1:]))
+
+
+def _type(call: Call) -> None:
+    """Say what a key is: a stream, or none."""
+    is_there = _is_there(call.connection.hub, call.args[1])
+    call.reply(encode.simple("stream" if is_there else "none"))
+
+
+# ── age limits ────────────────────────────────────────────────────────────────────────────────
+
+
+async def _expire(call: Call) -> bytes:
+    """Limit the age of a topic's entries: EXPIRE key seconds."""
+    return await _limit_age(call, 1_000)
+
+
+async def _pexpire(call: Call) -> bytes:
+    """Limit the age of a topic's entries: PEXPIRE key milliseconds."""
+    return await _limit_age(call, 1)
+
+
+async def _limit_age(call: Call, unit_ms: int) -> bytes:
+    hub, topic = call.connection.hub, call.args[1]
+    age_ms = integer(call.args[2]) * unit_ms
+    if not 0 < age_ms < 2**53:
+        name = call.args[0].decode(errors="replace").lower()
+        raise StreamFault(f"ERR invalid expire time in '{name}' command")
+    if len(call.args) > 3:
+        raise StreamFault("ERR The options of EXPIRE are not supported: an age limit is just set")
+    return await _configure_age(hub, topic, age_ms)
+
+
+async def _persist(call: Call) -> bytes:
+    """Lift the age limit of a topic."""
+    hub, topic = call.connection.hub, call.args[1]
+    return await _configure_age(hub, topic, 0) if _age_ms(hub, topic) else encode.integer(0)
+
+
+async def _configure_age(hub: Hub, topic: bytes, age_ms: int) -> bytes:
+    if not _is_there(hub, topic):
+        return encode.integer(0)
+    _check_removal(hub, topic)
+    command = TopicConfigured(topic, max_age_ms=age_ms)
+    await outcome_of(hub, lambda outlet: hub.dispatchers.configure_topic(command, outlet))
+    return encode.integer(1)
+
+
+def _age_ms(hub: Hub, topic: bytes) -> int:
+    settings = hub.broker.topics.get(topic)
+    return settings.max_age_ms if settings else 0
+
+
+def _ttl(call: Call) -> None:
+    """The age limit of a topic in seconds; -1: it has none, -2: there is no such topic."""
+    _tell_age(call, 1_000)
+
+
+def _pttl(call: Call) -> None:
+    """The age limit of a topic in milliseconds; -1: it has none, -2: there is no such topic."""
+    _tell_age(call, 1)
+
+
+def _tell_age(call: Call, unit_ms: int) -> None:
+    hub, topic = call.connection.hub, call.args[1]
+    if not _is_there(hub, topic):
+        call.value(-2)
+        return
+    age_ms = _age_ms(hub, topic)
+    call.value(-(-age_ms // unit_ms) if age_ms else -1)
+
+
+# ── all of them ───────────────────────────────────────────────────────────────────────────────
+
+
+async def _flush(call: Call) -> bytes:
+    """Delete all topics, if the configuration allows it: FLUSHALL [ASYNC | SYNC]."""
+    hub = call.connection.hub
+    if not hub.config.resp.allow_flush:
+        raise StreamFault(
+            "ERR FLUSHALL and FLUSHDB delete the topics of all protocols, and are not allowed here;"
+            " an administrator may set resp.allow_flush, or use DEL"
+        )
+    if len(call.args) > 2 or (call.args[1:] and call.args[1].upper() not in {b"ASYNC", b"SYNC"}):
+        raise StreamFault("ERR syntax error")
+    stored = await off_loop(hub, lambda: [info.name for info in hub.store.topics()])
+    known = dict.fromkeys([*stored, *hub.broker.groups.by_topic, *hub.broker.topics.by_name])
+    await _delete_all(hub, [topic for topic in known if _may_go(hub, topic)])
+    return OK
+
+
+def _may_go(hub: Hub, topic: bytes) -> bool:
+    try:
+        _check_removal(hub, topic)
+    except StreamFault:
+        return False
+    return True
+
+
+def _time(call: Call) -> None:
+    """The broker's clock: seconds, and microseconds beside them."""
+    seconds, rest_ms = divmod(call.connection.hub.wall_ms(), 1_000)
+    call.value([b"%d" % seconds, b"%d" % (rest_ms * 1_000)])
+
+
+WRITES = ("write",)
+READS = ("readonly", "fast")
+
+COMMANDS: Commands = {
+    b"DEL": Spec(stepwise(_delete), -2, flags=WRITES, keys=(1, -1, 1)),
+    b"UNLINK": Spec(stepwise(_delete), -2, flags=("write", "fast"), keys=(1, -1, 1)),
+    b"EXISTS": Spec(_exists, -2, flags=READS, keys=(1, -1, 1)),
+    b"TYPE": Spec(_type, 2, flags=READS, keys=(1, 1, 1)),
+    b"EXPIRE": Spec(stepwise(_expire), -3, flags=("write", "fast"), keys=(1, 1, 1)),
+    b"PEXPIRE": Spec(stepwise(_pexpire), -3, flags=("write", "fast"), keys=(1, 1, 1)),
+    b"PERSIST": Spec(stepwise(_persist), 2, flags=("write", "fast"), keys=(1, 1, 1)),
+    b"TTL": Spec(_ttl, 2, flags=READS, keys=(1, 1, 1)),
+    b"PTTL": Spec(_pttl, 2, flags=READS, keys=(1, 1, 1)),
+    b"FLUSHALL": Spec(stepwise(_flush), -1, flags=WRITES),
+    b"FLUSHDB": Spec(stepwise(_flush), -1, flags=WRITES),
+    b"TIME": Spec(_time, 1, flags=("loading", "stale", "fast")),
+}

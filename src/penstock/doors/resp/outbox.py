@@ -1,0 +1,57 @@
+"""What waits to be written to one Redis client.
+
+Three things beyond the plain outbox. A single answer is never too large for it. Whoever replays the
+journal is told when there is room again. And the confirmation that a subscription has ended must
+come behind its last message, though live messages otherwise leave after whatever must arrive.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from penstock.net.outbox import Outbox
+from penstock.node.hub import Hub
+from penstock.obs.reasons import DisconnectReason
+
+
+class RespOutbox(Outbox):
+    """The outgoing half of a RESP connection."""
+
+    __slots__ = ("when_resumed",)
+
+    def __init__(
+        self,
+        hub: Hub,
+        transport: asyncio.Transport,
+        give_up: Callable[[DisconnectReason, str], None],
+    ) -> None:
+        super().__init__(hub, transport, give_up)
+        self.when_resumed: Callable[[], None] | None = None
+
+    def resume(self) -> None:
+        """The client has caught up."""
+        super().resume()
+        if self.when_resumed is not None:
+            self.when_resumed()
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much is unread that no more should be asked for."""
+        budget = self._hub.budget
+        if budget.is_tight and self.counted and budget.room(self.counted) <= 0:
+            return self._is_paused or self._squeeze()
+        return self._is_paused and self._out_bytes > self._hub.limits.outbound_bytes_max // 2
+
+    def _is_beyond_bound(self) -> bool:
+        """An answer may be as large as the bound by itself: only what is before it counts."""
+        last_bytes = len(self._out[-1]) if self._out else 0
+        return self._out_bytes - last_bytes > self._hub.limits.outbound_bytes_max
+
+    def settle_live(self) -> None:
+        """Let what is sent from now on come behind the live messages that wait.
+
+        They cannot be dropped any more then, so of a slow reader's only half the bound is kept.
+        """
+        excess = self._live_bytes - self._hub.limits.outbound_bytes_max // 2
+        if excess > 0:
+            self._drop_oldest(excess)
+        self.take_live()

@@ -1,0 +1,434 @@
+"""The verbs of work queues: PUSH, PULL, ACK.
+
+::
+
+    PUSH queue job                              the job's number in its queue, from 1, once stored
+    PULL queue [COUNT n] [BLOCK ms] [WITHACK]   jobs, or null if there are none
+    PULL topic GROUP group …                    messages of a group of any topic
+    ACK sequence                                OK, once that is stored
+
+A queue is a topic and its workers are a group, both by names that are not said. With ``GROUP`` the
+topic is the one that is named, without a prefix, and the group begins with its oldest message.
+
+A PULL stands in the same circle as the workers of the binary protocol until it has got something or
+its time is over. A job is done when it leaves, unless the client asks for ``WITHACK``: then each
+job comes with its sequence and is done when the client says so; what it has not acknowledged when
+its connection ends goes to others.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.access.envelopes import unsigned_refusal
+from penstock.dispatch.dispatcher import Job
+from penstock.dispatch.queue_names import PREFIX, WORKERS
+from penstock.doors.resp.calls import OK, Call, Commands, Spec
+from penstock.doors.resp.confirming import confirm
+from penstock.doors.resp.faults import publish_fault
+from penstock.doors.resp.stream_faults import UNBLOCKED, not_stored
+from penstock.limits import GROUP_BYTES_MAX
+from penstock.model.topic import topic_fault
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.resp import encode
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from penstock.doors.resp.connection import RespConnection
+
+
+COUNT_MAX = 1_024
+"""Jobs that one PULL may ask for."""
+
+PENDING_MAX = 100_000
+"""Jobs of a queue that may be without an ACK before a PULL gets no more that need one: as with
+streams, no lease ever ends for them, and all are in memory."""
+
+ON_ITS_WAY_MS = 30_000
+"""How long a job is nobody else's that is about to be sent, and done with that."""
+
+BLOCK_MS_MAX = 365 * 24 * 3600 * 1000
+"""Longest time that a PULL may wait, short of for ever."""
+
+_NOT_AN_INTEGER = "ERR value is not an integer or out of range"
+
+
+# ── PUSH ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _push(call: Call) -> None:
+    """Give a job to a queue: PUSH queue job. Answers with its number, once it is stored."""
+    hub, topic, jobs = call.connection.hub, PREFIX + call.args[1], call.tails
+    refusal = unsigned_refusal(hub, topic, len(jobs))
+    if refusal is not None:
+        call.fail(publish_fault(refusal))
+        return
+    hub.counters.messages_in_total[1] += len(jobs)
+    hub.pipeline.publish(topic, jobs, call.now_ms, qos=1, retain=False)
+    hub.pipeline.tell_offsets(topic, len(jobs), _Pushed(call), call.now_ms)
+
+
+class _Pushed:
+    """Waits for pushed jobs to be on disk."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def stored(self, offset: int, _now_ms: int) -> None:
+        """They are: the first at this offset."""
+        if not self._call.closed:
+            numbers = range(offset + 1, offset + 1 + len(self._call.tails))
+            self._call.reply(b"".join(map(encode.integer, numbers)))
+
+    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
+        """The disk refused them."""
+        if not self._call.closed:
+            self._call.fail(not_stored(reason.value))
+
+
+# ── PULL ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Source(NamedTuple):
+    """What is pulled from."""
+
+    topic: bytes
+    group: bytes
+
+
+class _Options(NamedTuple):
+    at_most: int = 1
+    block_ms: int | None = None
+    with_ack: bool = False
+    group: bytes | None = None
+
+
+def _pull(call: Call) -> None:
+    """Take jobs of a queue: PULL queue [GROUP group] [COUNT n] [BLOCK ms] [WITHACK]."""
+    options = _parsed(call.args[2:])
+    if isinstance(options, str):
+        call.fail(options)
+        return
+    if not call.may_block:
+        options = options._replace(block_ms=None)
+    hub = call.connection.hub
+    source = _Source(PREFIX + call.args[1], WORKERS)
+    if options.group is not None:
+        source = _Source(call.args[1], options.group)
+    fault = topic_fault(source.topic, hub.limits.topic_bytes_max, hub.limits.topic_levels_max)
+    refusal = hub.gate.admit_group(*source)
+    if refusal is not None:
+        call.fail(f"NOPERM {refusal.text}")
+        return
+    if fault and options.group is not None:
+        call.fail(f"ERR {DisconnectReason.TOPIC_INVALID.value}: {fault}")
+        return
+    group = hub.broker.groups.get(*source)
+    if options.with_ack and group is not None and len(group.pending) >= PENDING_MAX:
+        call.fail(f"ERR {len(group.pending)} jobs of this queue wait for an ACK, give some first")
+        return
+    if not hub.dispatchers.may_have(*source):
+        call.fail("ERR There are too many groups, delete some that nobody needs")
+        return
+    _Puller(call, source, options).start()
+
+
+def _parsed(arguments: list[bytes]) -> _Options | str:
+    """The options of a PULL, or what is wrong with them."""
+    options = _Options()
+    words = iter(arguments)
+    for word in words:
+        name = word.upper()
+        if name == b"WITHACK":
+            options = options._replace(with_ack=True)
+        elif name == b"GROUP":
+            group = next(words, b"")
+            if not 0 < len(group) <= GROUP_BYTES_MAX:
+                return f"ERR GROUP is a name of 1 to {GROUP_BYTES_MAX} bytes"
+            options = options._replace(group=group)
+        elif name == b"COUNT":
+            count = _integer(next(words, b""), 1, COUNT_MAX)
+            if count is None:
+                return f"ERR COUNT is a number from 1 to {COUNT_MAX}"
+            options = options._replace(at_most=count)
+        elif name == b"BLOCK":
+            block_ms = _integer(next(words, b""), 0, BLOCK_MS_MAX)
+            if block_ms is None:
+                return "ERR timeout is not an integer or out of range"
+            options = options._replace(block_ms=block_ms)
+        else:
+            return "ERR syntax error"
+    return options
+
+
+def _integer(text: bytes, low: int, high: int) -> int | None:
+    try:
+        number = int(text)
+    except ValueError:
+        return None
+    return number if low <= number <= high else None
+
+
+class _Puller:
+    """One PULL: a worker that takes jobs once."""
+
+    takes_turns = True
+
+    def __init__(self, call: Call, source: _Source, options: _Options) -> None:
+        self._call = call
+        self._source = source
+        self._options = options
+        self._hub = call.connection.hub
+        self._pulls = pulls_of(call.connection)
+        self.consumer = self._pulls.next_name()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_answered = False
+
+    def start(self) -> None:
+        """Stand in the circle."""
+        self._call.connection.on_close(self._leave)
+        if self._options.block_ms is not None:
+            self._call.connection.unblock = self._unblock
+        if self._options.block_ms:
+            delay_s = self._options.block_ms / 1000
+            self._timer = self._hub.loop.call_later(delay_s, self._give_up)
+        self._hub.dispatchers.join(*self._source, self)
+
+    def room(self) -> int:
+        """As many as were asked for, once."""
+        return 0 if self._is_answered else self._options.at_most
+
+    @property
+    def visibility_ms(self) -> int:
+        """A job is its own until the connection ends, or while it is on its way."""
+        return 0 if self._options.with_ack else ON_ITS_WAY_MS
+
+    @property
+    def settles(self) -> bool:
+        """Without WITHACK a job is done when it leaves."""
+        return not self._options.with_ack
+
+    def work(self, jobs: list[Job]) -> None:
+        """Answer with jobs."""
+        messages = [job.message for job in jobs]
+        self._hub.counters.messages_out_total[1] += len(messages)
+        if self._options.with_ack:
+            self._pulls.keep(self._source, self.consumer, jobs)
+            self._finish([[message.sequence, message.payload] for message in messages])
+        else:
+            self._finish([message.payload for message in messages])
+        self._rest()
+
+    def _rest(self) -> None:
+        self._hub.dispatchers.rest(*self._source, self.consumer)
+
+    def idle(self) -> None:
+        """There is nothing: say so, unless the client would rather wait."""
+        if self._options.block_ms is None:
+            self._give_up()
+
+    def limited(self, _retry_ms: int) -> None:
+        """There is something, but not yet: nothing, for who does not wait."""
+        self.idle()
+
+    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
+        """The disk refused to hand anything out."""
+        if not self._is_answered:
+            self._is_answered = True
+            self._unhook()
+            self._rest()
+            if not self._call.closed:
+                self._call.fail(f"ERR {reason.value}: nothing was pulled, try again later")
+
+    def _give_up(self) -> None:
+        """Its time is over; but what is on its way to it is still taken."""
+        if self._is_answered or self._hub.dispatchers.is_serving(*self._source, self.consumer):
+            return
+        self._is_answered = True
+        self._unhook()
+        self._rest()
+        confirm(self._call, self._answer_with_nothing)
+
+    def _answer_with_nothing(self, refusal: str) -> None:
+        if refusal:
+            self._call.fail(refusal)
+        else:
+            self._call.reply(encode.null_array(self._call.connection.protocol))
+
+    def _unblock(self, is_error: bool) -> None:
+        """It is to wait no longer."""
+        if not is_error:
+            self._give_up()
+        elif not self._hub.dispatchers.is_serving(*self._source, self.consumer):
+            self._is_answered = True
+            self._unhook()
+            self._rest()
+            self._call.fail(UNBLOCKED)
+
+    def _leave(self) -> None:
+        """The connection ended."""
+        if not self._is_answered:
+            self._is_answered = True
+            self._unhook()
+            self._hub.dispatchers.leave(*self._source, self.consumer)
+
+    def _finish(self, answer: "encode.Value") -> None:
+        self._is_answered = True
+        self._unhook()
+        if not self._call.closed:
+            self._call.value(answer)
+
+    def _unhook(self) -> None:
+        self._call.connection.off_close(self._leave)
+        self._call.connection.unblock = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+# ── ACK ───────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Acked:
+    """Answers a run of ACKs once the disk has them all."""
+
+    __slots__ = ("_answer", "_call", "_reason", "_waits")
+
+    def __init__(self, call: Call, answer: bytes) -> None:
+        self._call = call
+        self._answer = answer
+        self._reason: DisconnectReason | None = None
+        self._waits = 1
+
+    def wait(self) -> None:
+        """There is one thing more to wait for."""
+        self._waits += 1
+
+    def done(self, reason: DisconnectReason | None = None) -> None:
+        """One of them is done with, or the disk refused it."""
+        self._waits -= 1
+        self._reason = self._reason or reason
+        if self._waits or self._call.closed:
+            return
+        if self._reason is None:
+            self._call.reply(self._answer)
+        else:
+            self._call.fail(f"ERR {self._reason.value}: not stored, acknowledge again later")
+
+
+class _Job(NamedTuple):
+    """A job with a client: where it is from, its lease, and the PULL that brought it there.
+
+    The lease, not the offset, says which job is done: offsets begin anew if the topic is deleted.
+    """
+
+    sequence: int
+    source: _Source
+    lease: int
+    consumer: bytes
+
+
+class _Settling:
+    """Jobs of one queue that the client is done with, on their way to the disk."""
+
+    __slots__ = ("_acked", "_jobs", "_pulls")
+
+    def __init__(self, pulls: "_Pulls", jobs: list[_Job], acked: _Acked) -> None:
+        self._pulls = pulls
+        self._jobs = jobs
+        self._acked = acked
+        acked.wait()
+
+    def outcome(self, _value: object) -> None:
+        """It is stored."""
+        self._pulls.settled(self._jobs)
+        self._acked.done()
+
+    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
+        """The disk refused: they are with the client still."""
+        self._pulls.hold(self._jobs)
+        self._acked.done(reason)
+
+
+class _Pulls:
+    """Jobs that one connection has pulled and must acknowledge."""
+
+    def __init__(self, connection: "RespConnection") -> None:
+        self._connection = connection
+        self._hub = connection.hub
+        self._count = 0
+        self._jobs: dict[int, list[_Job]] = {}
+        """By sequence: one message may be with the client on account of several groups."""
+        self._left: dict[tuple[_Source, bytes], int] = {}
+        """How many are left of each PULL, by its name. On disk; their ACK may be on its way."""
+        connection.on_close(self._return_all)
+
+    def next_name(self) -> bytes:
+        """A name for a PULL that none had before."""
+        self._count += 1
+        return b"pull#%d#%d" % (self._count, self._connection.number)
+
+    def keep(self, source: _Source, consumer: bytes, jobs: list[Job]) -> None:
+        """Jobs are with the client."""
+        self._left[source, consumer] = len(jobs)
+        self.hold([_Job(job.message.sequence, source, job.lease, consumer) for job in jobs])
+
+    def hold(self, jobs: list[_Job]) -> None:
+        """These may be acknowledged."""
+        for job in jobs:
+            self._jobs.setdefault(job.sequence, []).append(job)
+
+    def settle(self, sequences: list[int], acked: _Acked) -> None:
+        """The client is done with jobs; a number we know nothing of does no harm."""
+        jobs_of: dict[_Source, list[_Job]] = {}
+        for sequence in sequences:
+            for job in self._jobs.pop(sequence, ()):
+                jobs_of.setdefault(job.source, []).append(job)
+        for source, jobs in jobs_of.items():
+            settling = _Settling(self, jobs, acked)
+            self._hub.dispatchers.settle_leases(*source, [job.lease for job in jobs], settling)
+
+    def settled(self, jobs: list[_Job]) -> None:
+        """The disk has it: a PULL that is done with all of its jobs is nobody any more."""
+        for job in jobs:
+            pull = (job.source, job.consumer)
+            if pull in self._left:  # else the connection has ended
+                self._left[pull] -= 1
+                if not self._left[pull]:
+                    del self._left[pull]
+                    self._leave(*pull)
+
+    def _return_all(self) -> None:
+        del self._hub.dispatchers.holders[self._connection]
+        for pull in self._left:
+            self._leave(*pull)
+        self._left = {}
+
+    def _leave(self, source: _Source, consumer: bytes) -> None:
+        self._hub.dispatchers.leave(*source, consumer)
+
+
+def pulls_of(connection: "RespConnection") -> _Pulls:
+    """What this connection has pulled; made on first use."""
+    holders = connection.hub.dispatchers.holders
+    if connection not in holders:
+        holders[connection] = _Pulls(connection)
+    pulls: _Pulls = holders[connection]
+    return pulls
+
+
+def _ack(call: Call) -> None:
+    """Be done with a job that was pulled WITHACK: ACK sequence."""
+    sequences = [_integer(tail, 0, (1 << 64) - 1) for tail in call.tails]
+    answers = [OK if s is not None else encode.error(_NOT_AN_INTEGER) for s in sequences]
+    acked = _Acked(call, b"".join(answers))
+    known = [sequence for sequence in sequences if sequence is not None]
+    pulls_of(call.connection).settle(known, acked)
+    acked.done()
+
+
+COMMANDS: Commands = {
+    b"PUSH": Spec(_push, 3, is_pipelined=True, flags=("write", "fast"), keys=(1, 1, 1)),
+    b"PULL": Spec(_pull, -2, flags=("write", "blocking"), keys=(1, 1, 1)),
+    b"ACK": Spec(_ack, 2, is_pipelined=True, flags=("fast",)),
+}

@@ -1,0 +1,94 @@
+"""What the RESP connections of one broker share: their numbers, and who watches commands.
+
+``CLIENT ID`` counts from 1 in each life of the broker, as in Redis. (Numbers that are unique for
+ever, as connections have them otherwise, exceed what JavaScript can hold.)
+
+**MONITOR.** A monitor gets a line for each command that is run, before it is run. Passwords are
+never shown, long arguments are cut. Lines are live messages of the outbox: a monitor that reads too
+slowly loses the oldest ones, counted, and holds up nobody.
+"""
+
+from itertools import count
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from penstock.node.hub import Hub
+
+if TYPE_CHECKING:
+    from penstock.doors.resp.calls import Call
+    from penstock.doors.resp.connection import RespConnection
+
+
+SHOWN_BYTES_MAX = 256
+SHOWN_ARGUMENTS_MAX = 32
+"""How much of an argument, and how many of them, a monitor is shown."""
+
+SHOWN_RUN_MAX = 1_024
+"""Commands of one run that monitors are shown; a line says how many more there were."""
+
+HIDDEN = b'"(redacted)"'
+
+_ESCAPES = {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t", 7: "\\a", 8: "\\b"}
+_ESCAPES |= {ord('"'): '\\"', ord("\\"): "\\\\"}
+_SHOWN = [
+    _ESCAPES.get(byte) or (chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}")
+    for byte in range(256)
+]
+"""Every byte as a monitor is shown it."""
+
+
+class Registry:
+    """One for all RESP connections of a broker."""
+
+    __slots__ = ("_numbers", "commands_total", "monitors")
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+        self.commands_total = 0
+        """Commands that were run, or refused."""
+        self.monitors: dict[RespConnection, None] = {}
+
+    @staticmethod
+    def of(hub: Hub) -> "Registry":
+        """That of a broker."""
+        found = _of_hubs.get(hub)
+        if found is None:
+            found = _of_hubs[hub] = Registry()
+        return found
+
+    def next_number(self) -> int:
+        """A number that no connection had since the broker started."""
+        return next(self._numbers)
+
+    def show(self, call: "Call") -> None:
+        """Show monitors a command, or a run of them, that is about to be run."""
+        seconds, rest_ms = divmod(call.now_ms, 1_000)
+        head = f"+{seconds}.{rest_ms:03}000 [0 {call.connection.peer}] ".encode()
+        shown = [head + _line([*call.args[:-1], tail]) for tail in call.tails[:SHOWN_RUN_MAX]]
+        more = len(call.tails) - len(shown)
+        if more:
+            shown.append(head + _quoted(b"and %d more like it" % more))
+        frames = b"".join([line + b"\r\n" for line in shown])
+        for monitor in self.monitors:
+            monitor.outbox.send_live(len(shown), frames)
+
+
+def _line(args: list[bytes]) -> bytes:
+    name = args[0].upper()
+    secret = len(args)
+    if name == b"AUTH":
+        secret = 1
+    elif name == b"HELLO":
+        secret = next((n for n, word in enumerate(args) if word.upper() == b"AUTH"), secret) + 1
+    words = [_quoted(word) if n < secret else HIDDEN for n, word in enumerate(args)]
+    if len(words) > SHOWN_ARGUMENTS_MAX:
+        words[SHOWN_ARGUMENTS_MAX:] = [b"..."]
+    return b" ".join(words)
+
+
+def _quoted(word: bytes) -> bytes:
+    shown = "".join([_SHOWN[byte] for byte in word[:SHOWN_BYTES_MAX]])
+    return f'"{shown}{"..." if len(word) > SHOWN_BYTES_MAX else ""}"'.encode()
+
+
+_of_hubs: WeakKeyDictionary[Hub, Registry] = WeakKeyDictionary()

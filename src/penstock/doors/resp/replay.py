@@ -1,0 +1,179 @@
+"""What the journal holds of a topic, sent before the topic goes live: no gap, nothing twice.
+
+A subscriber of an exact topic first gets what retention has left of it. The journal is read off the
+loop, in lots, as fast as the client reads. Meanwhile the subscription stands in the routes already
+(PUBLISH counts it), but its outlet leaves out what comes live of the topic: all of that reaches the
+journal, and the replay will find it there.
+
+**The seam.** The end is reached when all messages that are *settled* were sent: on disk, and
+delivered to whoever was live (``Pipeline.settled_sequence``). A topic's messages are in order of
+sequence, so that is so as soon as one beyond that mark is met, or nothing more is on disk. Of the
+rest, those that live subscribers have had already are still in the line to the disk, and the
+pipeline gives them (``unsettled``); the others are yet to be delivered, and will be. Looking at the
+mark, taking those and going live happens in one turn of the loop, so nothing can slip between.
+
+A topic that grows faster than a client reads stays in replay for ever: it loses nothing, where a
+live subscriber would see the oldest messages dropped.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.errors import StorageError
+from penstock.limits import KIB
+from penstock.model.message import Message
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.resp import encode
+
+if TYPE_CHECKING:
+    from penstock.doors.resp.connection import RespConnection
+
+
+READ_MESSAGES_MAX = 1_024
+READ_BYTES_MAX = 512 * KIB
+"""What is read from the journal at a time, and waits here if the client is slow."""
+
+SENT_TOGETHER_MAX = 64
+"""Messages sent between two looks at whether there is room for more."""
+
+REMAINDER_MESSAGES_MAX = 32
+"""So few fresh messages are read at once, on the loop: another round would find others."""
+
+
+class Replays:
+    """The replays of one connection, one after the other."""
+
+    __slots__ = ("_connection", "topics")
+
+    def __init__(self, connection: "RespConnection") -> None:
+        self._connection = connection
+        self.topics: dict[bytes, Replay] = {}
+        """Topics that are not live yet; the first is being replayed."""
+
+    def begin(self, topic: bytes) -> None:
+        """Replay a topic when those before it are done, but not in this turn."""
+        replay = self.topics[topic] = Replay(self._connection, topic, self._done)
+        if len(self.topics) == 1:
+            self._connection.hub.loop.call_soon(replay.go_on)
+
+    def stop(self, topic: bytes) -> None:
+        """Forget a topic, whether it was replayed or not."""
+        replay = self.topics.pop(topic, None)
+        if replay is not None:
+            replay.is_stopped = True
+            self._go_on_later()
+
+    def resume(self) -> None:
+        """The client has caught up."""
+        if self.topics:
+            next(iter(self.topics.values())).go_on()
+
+    def _done(self, topic: bytes) -> None:
+        del self.topics[topic]
+        self._go_on_later()
+
+    def _go_on_later(self) -> None:
+        if self.topics:
+            self._connection.hub.loop.call_soon(self.resume)
+
+
+class Replay:
+    """One topic's replay; ``done`` is called in the turn in which it must go live."""
+
+    __slots__ = (
+        "_connection",
+        "_done",
+        "_is_reading",
+        "_offset",
+        "_topic",
+        "_unsent",
+        "is_stopped",
+    )
+
+    def __init__(
+        self, connection: "RespConnection", topic: bytes, done: Callable[[bytes], None]
+    ) -> None:
+        self._connection = connection
+        self._topic = topic
+        self._done = done
+        self._offset = 0
+        """What is read next."""
+        self._unsent: deque[Message] = deque()
+        self._is_reading = False
+        self.is_stopped = False
+
+    def go_on(self) -> None:
+        """Send what there is room for; read more, or go live."""
+        outbox = self._connection.outbox
+        while not (self.is_stopped or self._is_reading or outbox.is_full()):
+            if self._unsent:
+                if not self._send_settled():
+                    self._go_live()
+            elif self._remaining():
+                self._read()
+            else:
+                self._go_live()
+
+    def _remaining(self) -> int:
+        info = self._connection.hub.store.topic(self._topic)
+        return info.next_offset - self._offset if info else 0
+
+    def _read(self) -> None:
+        if self._offset and self._remaining() <= REMAINDER_MESSAGES_MAX:
+            self._take(self._read_lot())
+            return
+        self._is_reading = True
+        self._connection.hub.run_off_loop(self._read_lot, self._found, self._unreadable)
+
+    def _read_lot(self) -> tuple[int, list[Message]]:
+        """In whatever thread: read on; return where to go on, and what was found."""
+        found = self._connection.hub.store.read_topic(
+            self._topic, self._offset, READ_MESSAGES_MAX, READ_BYTES_MAX
+        )
+        return max(found.next_offset, found.first_offset), list(found.messages())
+
+    def _found(self, lot: tuple[int, list[Message]]) -> None:
+        self._is_reading = False
+        self._take(lot)
+        self.go_on()
+
+    def _take(self, lot: tuple[int, list[Message]]) -> None:
+        self._offset = lot[0]
+        self._unsent.extend(lot[1])
+
+    def _unreadable(self, error: StorageError) -> None:
+        if not self.is_stopped:
+            self._connection.close(DisconnectReason.STORAGE_FAILED, error.message)
+
+    def _send_settled(self) -> bool:
+        """Send some that are settled; False if none of those that were read is."""
+        settled = self._connection.hub.pipeline.settled_sequence
+        payloads: list[bytes] = []
+        unsent = self._unsent
+        while unsent and len(payloads) < SENT_TOGETHER_MAX and unsent[0].sequence < settled:
+            payloads.append(unsent.popleft().payload)
+        self._send(payloads)
+        return bool(payloads)
+
+    def _send(self, payloads: list[bytes]) -> None:
+        connection = self._connection
+        if payloads:
+            connection.hub.counters.messages_out_total[0] += len(payloads)
+            connection.send(encode.messages(self._topic, payloads, connection.protocol))
+
+    def _go_live(self) -> None:
+        """The seam; see the module. Too much in the line is waited for, and read from the disk."""
+        connection, pipeline = self._connection, self._connection.hub.pipeline
+        payloads = pipeline.unsettled(self._topic)
+        if sum(map(len, payloads)) > connection.hub.limits.outbound_bytes_max // 2:
+            self._is_reading = True
+            pipeline.when_committed(self._committed)
+            return
+        self._send(payloads)
+        self.is_stopped = True
+        self._done(self._topic)
+
+    def _committed(self) -> None:
+        self._is_reading = False
+        self.go_on()

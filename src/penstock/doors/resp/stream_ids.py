@@ -1,0 +1,120 @@
+"""Ids of stream entries: ``<time in ms>-<offset>``.
+
+Redis orders ids by both parts, and so do we. As long as the times of a topic ascend, that is the
+order of offsets, and every id stands for one place among them. Where a clock was set back the
+offsets go on ascending and the times do not; an id that an entry really has is then found by its
+offset (``store.search.offset_of_entry`` has the rules). Finding a place means reading: those who
+want to know it ask ``Place.resolve`` off the loop.
+
+Redis begins with 0-0, which is no entry's. Our first entry has the offset 0, and is to be found
+behind 0-0 all the same: whoever reads from 0-0 on reads everything.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from penstock.doors.resp.stream_faults import StreamFault
+from penstock.store.search import offset_of_entry
+from penstock.store.store import Store
+
+NUMBER_MAX = 2**64 - 1
+"""The greatest number that either part of an id may have."""
+
+_ID_LENGTH_AT = len(b"*2\r\n$")
+"""Where an encoded entry has the length of its id."""
+
+INVALID = "ERR Invalid stream ID specified as stream command argument"
+
+
+class EntryId(NamedTuple):
+    """An id as a client wrote it."""
+
+    time_ms: int
+    offset: int
+
+
+class Place(NamedTuple):
+    """Where a range begins or ends: an offset, or if there is a time, what an id stands for."""
+
+    number: int
+    time_ms: int | None = None
+    is_behind: bool = False
+    """Whether the place behind the entry is meant."""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether ``number`` is the offset, and nothing has to be read to know it."""
+        return self.time_ms is None
+
+    def resolve(self, store: Store, topic: bytes) -> int:
+        """The offset that is meant. Reads, unless it is fixed: not to be called on the loop."""
+        if self.time_ms is None:
+            return self.number
+        return offset_of_entry(store, topic, self.time_ms, self.number, is_behind=self.is_behind)
+
+
+BEGINNING = Place(0)
+END = Place(NUMBER_MAX)
+
+
+def entry_id(time_ms: int, offset: int) -> bytes:
+    """The id of an entry."""
+    return b"%d-%d" % (time_ms, offset)
+
+
+def id_of(entry: bytes) -> bytes:
+    """The id of an entry that is encoded for clients."""
+    start = entry.index(b"\r\n", _ID_LENGTH_AT) + 2
+    return entry[start : start + int(entry[_ID_LENGTH_AT : start - 2])]
+
+
+def entry_ids(texts: Iterable[bytes]) -> list[EntryId]:
+    """The ids of single entries; a time alone is that of its first, as in Redis."""
+    return [EntryId(time_ms, offset or 0) for time_ms, offset in map(_numbers, texts)]
+
+
+def start(text: bytes) -> Place:
+    """Where a range begins: ``-``, an id, ``(`` and the id before it."""
+    if text in (b"-", b"+"):
+        return BEGINNING if text == b"-" else END
+    if text.startswith(b"("):
+        return after(text[1:])
+    time_ms, offset = _numbers(text)
+    return Place(offset, time_ms) if offset else _at(time_ms)
+
+
+def range_end(text: bytes) -> Place:
+    """Where a range ends: the place behind its last entry."""
+    if text in (b"-", b"+"):
+        return BEGINNING if text == b"-" else END
+    is_exclusive = text.startswith(b"(")
+    time_ms, offset = _numbers(text[is_exclusive:])
+    if offset is None:
+        return Place(0, time_ms + 1)
+    return Place(offset, time_ms, is_behind=not is_exclusive)
+
+
+def after(text: bytes) -> Place:
+    """The place behind an entry that was read already; everything is behind 0 and 0-0."""
+    time_ms, offset = _numbers(text)
+    if offset is None or not (time_ms or offset):
+        return _at(time_ms)
+    return Place(offset, time_ms, is_behind=True)
+
+
+def _at(time_ms: int) -> Place:
+    """The place of a time; that of 0 is before everything, also what is there no more."""
+    return Place(0, time_ms) if time_ms else BEGINNING
+
+
+def _numbers(text: bytes) -> tuple[int, int | None]:
+    """Time and offset of an id; no offset if it has the time alone. Raises StreamFault."""
+    time_text, dash, offset_text = text.partition(b"-")
+    time_ms = _number(time_text)
+    return time_ms, _number(offset_text) if dash else None
+
+
+def _number(digits: bytes) -> int:
+    if not digits.isdigit() or len(digits) > 20 or (number := int(digits)) > NUMBER_MAX:
+        raise StreamFault(INVALID)
+    return number

@@ -1,0 +1,251 @@
+"""XINFO: what there is to know about a stream, its groups and their consumers.
+
+The fields are those of Redis 7.0. Three of them say little here: a topic has no radix tree, and
+which entry was the last to be deleted is not remembered.
+"""
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from penstock.core.groups import Group
+from penstock.doors.resp.calls import Call, Spec
+from penstock.doors.resp.stream_faults import StreamFault, no_group_of_key
+from penstock.doors.resp.stream_options import integer
+from penstock.doors.resp.stream_pending import delivered
+from penstock.doors.resp.stream_reading import (
+    entries_back_from,
+    entries_from,
+    exists,
+    ids_at,
+    too_large,
+    topic_info,
+)
+from penstock.doors.resp.stream_steps import encoded_off_loop, stepwise
+from penstock.node.hub import Hub
+from penstock.store.store import TopicInfo
+from penstock.wire.resp import encode
+from penstock.wire.resp.encode import Protocol, Value
+
+Pairs: TypeAlias = list[tuple[str, bytes]]
+"""Names, and values that are encoded already: entries come so."""
+
+FULL_COUNT = 10
+"""Entries, and pending entries of each list, that XINFO STREAM FULL shows if it is not told."""
+
+NO_ID = b"0-0"
+
+HELP = (
+    "XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "CONSUMERS <key> <groupname>",
+    "    Show consumers of <groupname>.",
+    "GROUPS <key>",
+    "    Show the stream consumer groups.",
+    "STREAM <key> [FULL [COUNT <count>]]",
+    "    Show information about the stream.",
+    "HELP",
+    "    Print this help.",
+)
+
+
+def _check_exists(hub: Hub, topic: bytes) -> None:
+    if not exists(hub, topic):
+        raise StreamFault("ERR no such key")
+
+
+def _mapping(pairs: Pairs, protocol: Protocol) -> bytes:
+    return encode.mapping(
+        [(encode.value(name, protocol), value) for name, value in pairs], protocol
+    )
+
+
+# ── XINFO STREAM ──────────────────────────────────────────────────────────────────────────────
+
+
+async def _stream(call: Call) -> bytes:
+    hub, topic, protocol = call.connection.hub, call.args[2], call.connection.protocol
+    count_max = _full_count(call.args)
+    _check_exists(hub, topic)
+    groups = hub.broker.groups.by_topic.get(topic, {})
+    pairs = await _overview(hub, topic, protocol)
+    if count_max is None:
+        pairs.append(("groups", encode.integer(len(groups))))
+        pairs += await _ends(hub, topic, protocol)
+        return _mapping(pairs, protocol)
+    pairs.append(("entries", encode.array(await _entries(hub, topic, count_max))))
+    described = [await _full_group(hub, group, count_max) for _, group in sorted(groups.items())]
+    pairs.append(("groups", await encoded_off_loop(hub, described, protocol)))
+    return _mapping(pairs, protocol)
+
+
+def _full_count(args: list[bytes]) -> int | None:
+    """How many entries the full form shows, 0 for all; None if it was not asked for."""
+    options = [option.upper() for option in args[3:]]
+    if not options:
+        return None
+    if options == [b"FULL"]:
+        return FULL_COUNT
+    if len(options) == 3 and options[:2] == [b"FULL", b"COUNT"]:
+        count = integer(options[2])
+        return count if count >= 0 else FULL_COUNT
+    raise StreamFault(
+        "ERR unknown subcommand or wrong number of arguments for 'STREAM'. Try XINFO HELP."
+    )
+
+
+async def _overview(hub: Hub, topic: bytes, protocol: Protocol) -> Pairs:
+    info = topic_info(hub, topic)
+    first = NO_ID
+    last = NO_ID
+    if info is not None and info.count:
+        names = await ids_at(hub, topic, (info.first_offset, info.next_offset - 1))
+        first = names[info.first_offset]
+        last = names[info.next_offset - 1]
+    values: dict[str, Value] = {
+        "length": info.count if info else 0,
+        "radix-tree-keys": 1 if info and info.count else 0,
+        "radix-tree-nodes": 2 if info and info.count else 1,
+        "last-generated-id": last,
+        "max-deleted-entry-id": NO_ID,
+        "entries-added": info.next_offset if info else 0,
+        "recorded-first-entry-id": first,
+    }
+    return [(name, encode.value(value, protocol)) for name, value in values.items()]
+
+
+async def _ends(hub: Hub, topic: bytes, protocol: Protocol) -> Pairs:
+    """The first and the last entry that are there."""
+    info = topic_info(hub, topic)
+    if info is None:
+        return [("first-entry", encode.null(protocol)), ("last-entry", encode.null(protocol))]
+    bounds = info.first_offset, info.next_offset
+    first = await entries_from(hub, topic, *bounds, count=1)
+    last = await entries_back_from(hub, info, *bounds, count=1)
+    return [
+        (name, found.entries[0][1] if found.entries else encode.null(protocol))
+        for name, found in (("first-entry", first), ("last-entry", last))
+    ]
+
+
+async def _entries(hub: Hub, topic: bytes, count_max: int) -> list[bytes]:
+    info = topic_info(hub, topic)
+    if info is None:
+        return []
+    bounds = info.first_offset, info.next_offset
+    found = await entries_from(hub, topic, *bounds, count=count_max or None)
+    if not found.is_whole:
+        raise too_large(hub)
+    return [data for _, data in found.entries]
+
+
+async def _full_group(hub: Hub, group: Group, count_max: int) -> Value:
+    """A group with its consumers, and for both some of what is pending."""
+    delivered_ones = list(delivered(group))
+    listed = _first_of(delivered_ones, count_max)
+    held = {name: _first_of(c.pending, count_max) for name, c in sorted(group.consumers.items())}
+    wanted = {*listed, *(offset for offsets in held.values() for offset in offsets)}
+    names = await ids_at(hub, group.topic, wanted)
+    pending: list[Value] = [
+        [names[offset], found.consumer or b"", found.taken_ms, found.deliveries]
+        for offset in listed
+        if (found := group.pending.get(offset))
+    ]
+    consumers: list[Value] = [
+        {
+            "name": name,
+            "seen-time": group.consumers[name].seen_ms,
+            "pel-count": len(group.consumers[name].pending),
+            "pending": [
+                [names[offset], found.taken_ms, found.deliveries]
+                for offset in offsets
+                if (found := group.pending.get(offset))
+            ],
+        }
+        for name, offsets in held.items()
+        if name in group.consumers
+    ]
+    return {
+        "name": group.name,
+        **await _progress(hub, group),
+        "pel-count": len(delivered_ones),
+        "pending": pending,
+        "consumers": consumers,
+    }
+
+
+def _first_of(offsets: Iterable[int], count_max: int) -> list[int]:
+    return sorted(offsets)[: count_max or None]
+
+
+async def _progress(hub: Hub, group: Group) -> dict[Value, Value]:
+    """How far a group has come."""
+    last = group.next - 1
+    names = await ids_at(hub, group.topic, [last] if last >= 0 else [])
+    info = topic_info(hub, group.topic)
+    return {
+        "last-delivered-id": names.get(last, NO_ID),
+        "entries-read": group.next + group.ahead,
+        "lag": _lag(info, group),
+    }
+
+
+def _lag(info: TopicInfo | None, group: Group) -> int | None:
+    """How many entries the group has yet to hand out; None if some of them may be deleted."""
+    if info is None or group.next >= info.next_offset:
+        return 0
+    following = max(group.next, info.first_offset)
+    return None if info.deleted else max(info.next_offset - following - group.ahead, 0)
+
+
+# ── XINFO GROUPS, XINFO CONSUMERS ─────────────────────────────────────────────────────────────
+
+
+async def _groups(call: Call) -> bytes:
+    hub, topic, protocol = call.connection.hub, call.args[2], call.connection.protocol
+    _check_exists(hub, topic)
+    described: list[Value] = [
+        {
+            "name": name,
+            "consumers": len(group.consumers),
+            "pending": sum(1 for _ in delivered(group)),
+            **await _progress(hub, group),
+        }
+        for name, group in sorted(hub.broker.groups.by_topic.get(topic, {}).items())
+    ]
+    return await encoded_off_loop(hub, described, protocol)
+
+
+async def _consumers(call: Call) -> bytes:
+    hub, (topic, name) = call.connection.hub, call.args[2:4]
+    _check_exists(hub, topic)
+    group = hub.broker.groups.get(topic, name)
+    if group is None:
+        raise no_group_of_key(topic, name)
+    described: list[Value] = [
+        {
+            "name": consumer_name,
+            "pending": len(consumer.pending),
+            "idle": max(call.now_ms - consumer.seen_ms, 0),
+        }
+        for consumer_name, consumer in sorted(group.consumers.items())
+    ]
+    return await encoded_off_loop(hub, described, call.connection.protocol)
+
+
+def _help(call: Call) -> None:
+    call.reply(encode.array([encode.simple(line) for line in HELP]))
+
+
+READS = ("readonly",)
+
+COMMANDS = {
+    b"XINFO": Spec(
+        _help,
+        -2,
+        subcommands={
+            b"STREAM": Spec(stepwise(_stream), -3, flags=READS, keys=(2, 2, 1)),
+            b"GROUPS": Spec(stepwise(_groups), 3, flags=READS, keys=(2, 2, 1)),
+            b"CONSUMERS": Spec(stepwise(_consumers), 4, flags=READS, keys=(2, 2, 1)),
+            b"HELP": Spec(_help, 2, flags=("loading", "stale")),
+        },
+    ),
+}

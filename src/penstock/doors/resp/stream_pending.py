@@ -1,0 +1,230 @@
+"""Entries that were delivered and not acknowledged: XPENDING, XCLAIM, XAUTOCLAIM.
+
+Who has what is the broker's state; whether an entry still exists, and the time in its id, only the
+journal knows. An entry that is gone cannot be claimed: it is settled instead, as there is nothing
+left that anybody could do about it.
+
+In a group that clients of other protocols use as well, entries may be pending without a consumer by
+name: under a lease, or given back. They are shown under the empty name, and can be claimed. What
+waits for its time (it is delayed, or to be repeated later) cannot; what was never delivered is not
+pending as Redis means it, and is not shown.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from penstock.core.commands import Claimed, GroupMoved, Settled
+from penstock.core.groups import Group
+from penstock.core.groups import Pending as PendingEntry
+from penstock.dispatch.unacked import ranges_of
+from penstock.doors.resp.calls import Call, Spec
+from penstock.doors.resp.stream_faults import no_group
+from penstock.doors.resp.stream_groups import check_consumer, check_group, check_pending
+from penstock.doors.resp.stream_ids import entry_id, id_of
+from penstock.doors.resp.stream_options import (
+    Claim,
+    Pending,
+    autoclaim_options,
+    claim_options,
+    pending_options,
+)
+from penstock.doors.resp.stream_reading import entries_at, ids_at, offset_of, too_large
+from penstock.doors.resp.stream_steps import encoded_off_loop, stepwise, submitted
+from penstock.node.hub import Hub
+from penstock.wire.resp import encode
+
+NAMELESS = b""
+"""Stands for whoever has an entry that no consumer has."""
+
+ATTEMPTS = 10
+"""Pending entries that XAUTOCLAIM looks at for each that it may claim; as in Redis."""
+
+
+def _group(call: Call) -> Group:
+    topic, name = call.args[1:3]
+    group = call.connection.hub.broker.groups.get(topic, name)
+    if group is None:
+        raise no_group(topic, name)
+    check_group(call.connection.hub, topic, name)
+    return group
+
+
+def delivered(group: Group) -> Iterator[int]:
+    """The entries of a group that are pending as Redis means it, in no order."""
+    return (
+        offset
+        for offset, found in group.pending.items()
+        if found.deliveries or found.consumer is not None
+    )
+
+
+# ── XPENDING ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def _pending(call: Call) -> bytes:
+    group, options = _group(call), pending_options(call.args)
+    if options is None:
+        return encode.value(await _summary(call, group), call.connection.protocol)
+    hub, now_ms = call.connection.hub, call.now_ms
+    start = await offset_of(hub, group.topic, options.start)
+    end = await offset_of(hub, group.topic, options.end)
+    listed = dict(islice(_listed(group, options, start, end, now_ms), options.count_max))
+    names = await ids_at(hub, group.topic, listed)
+    rows: list[encode.Value] = [
+        [names[offset], found.consumer or NAMELESS, _idle_ms(found, now_ms), found.deliveries]
+        for offset, found in listed.items()
+    ]
+    return await encoded_off_loop(hub, rows, call.connection.protocol)
+
+
+async def _summary(call: Call, group: Group) -> encode.Value:
+    """How many entries are pending, the first and the last, and how many each consumer has."""
+    pending = list(delivered(group))
+    if not pending:
+        return [0, None, None, None]
+    first, last = min(pending), max(pending)
+    held = {name: len(consumer.pending) for name, consumer in group.consumers.items()}
+    held[NAMELESS] = len(pending) - sum(held.values())
+    counts: list[encode.Value] = [
+        [name, b"%d" % count] for name, count in sorted(held.items()) if count
+    ]
+    names = await ids_at(call.connection.hub, group.topic, (first, last))
+    return [len(pending), names[first], names[last], counts]
+
+
+def _listed(
+    group: Group, options: Pending, start: int, end: int, now_ms: int
+) -> Iterator[tuple[int, PendingEntry]]:
+    """Pending entries that the long form asks for, ascending."""
+    offsets: Iterable[int] = delivered(group)
+    if options.consumer == NAMELESS:
+        offsets = (offset for offset in offsets if not group.pending[offset].consumer)
+    elif options.consumer is not None:
+        consumer = group.consumers.get(options.consumer)
+        offsets = consumer.pending if consumer else ()
+    for offset in sorted(offset for offset in offsets if start <= offset < end):
+        found = group.pending[offset]
+        if _idle_ms(found, now_ms) >= options.min_idle_ms:
+            yield offset, found
+
+
+def _idle_ms(pending: PendingEntry, now_ms: int) -> int:
+    return max(now_ms - pending.taken_ms, 0)
+
+
+# ── XCLAIM ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _claim(call: Call) -> bytes:
+    group, options = _group(call), claim_options(call.args, call.now_ms)
+    hub = call.connection.hub
+    check_consumer(group, call.args[3])
+    if options.forces:
+        check_pending(group)
+    wanted = {entry.offset: entry_id(*entry) for entry in options.ids}
+    found = await entries_at(hub, group.topic, wanted)
+    if not found.is_whole:
+        raise too_large(hub)
+    entries = dict(found.entries)
+    await _settle_gone(hub, group, [offset for offset in wanted if offset not in entries])
+    if options.last is not None:
+        following = await offset_of(hub, group.topic, options.last)
+        if following > group.next:
+            await submitted(hub, GroupMoved(group.topic, group.name, following))
+    present = [
+        offset
+        for offset, name in wanted.items()
+        if offset in entries and id_of(entries[offset]) == name and offset not in group.waiting
+    ]
+    claimed = await _claim_present(call, group, options, present)
+    return await _claimed_reply(call, group, claimed, entries, ids_only=options.ids_only)
+
+
+async def _settle_gone(hub: Hub, group: Group, offsets: list[int]) -> None:
+    """Entries that do not exist any more cannot be pending, either."""
+    gone = sorted({offset for offset in offsets if offset in group.pending})
+    if gone:
+        await submitted(hub, Settled(group.topic, group.name, ranges_of(gone)))
+
+
+async def _claim_present(call: Call, group: Group, options: Claim, offsets: list[int]) -> list[int]:
+    """Take over entries that exist; return those that were."""
+    if not offsets:
+        return []
+    command = Claimed(
+        group.topic,
+        group.name,
+        consumer=call.args[3],
+        offsets=offsets,
+        min_idle_ms=options.min_idle_ms,
+        now_ms=call.now_ms,
+        taken_ms=options.taken_ms,
+        deliveries=options.deliveries,
+        counts=not options.ids_only,
+        forces=options.forces,
+    )
+    claimed = await submitted(call.connection.hub, command)
+    if claimed is None:
+        raise no_group(group.topic, group.name)
+    assert isinstance(claimed, list)
+    return claimed
+
+
+async def _claimed_reply(
+    call: Call, group: Group, claimed: list[int], entries: dict[int, bytes], *, ids_only: bool
+) -> bytes:
+    if not ids_only:
+        return encode.array([entries[offset] for offset in claimed])
+    names = await ids_at(call.connection.hub, group.topic, claimed)
+    protocol = call.connection.protocol
+    return encode.array([encode.bulk(names[offset], protocol) for offset in claimed])
+
+
+# ── XAUTOCLAIM ────────────────────────────────────────────────────────────────────────────────
+
+
+async def _autoclaim(call: Call) -> bytes:
+    options, group = autoclaim_options(call.args), _group(call)
+    hub, now_ms, protocol = call.connection.hub, call.now_ms, call.connection.protocol
+    check_consumer(group, call.args[3])
+    start = await offset_of(hub, group.topic, options.start)
+    offsets = sorted(o for o in delivered(group) if o >= start and o not in group.waiting)
+    window = offsets[: options.count_max * ATTEMPTS]
+    idle = [o for o in window if _idle_ms(group.pending[o], now_ms) >= options.min_idle_ms]
+    wanted = idle[: options.count_max]
+    found = await entries_at(hub, group.topic, wanted)
+    entries = dict(found.entries)
+    # Where the scan stopped: at the bound on the reply, with enough, or at the end of the window.
+    if not found.is_whole:
+        wanted = [offset for offset in wanted if offset < found.end]
+    is_cut = not found.is_whole or len(wanted) < len(idle)
+    last = wanted[-1] if is_cut else next(reversed(window), start)
+    following = next((offset for offset in offsets if offset > last), None)
+    gone = [offset for offset in wanted if offset not in entries]
+    await _settle_gone(hub, group, gone)
+    claim = Claim([], options.min_idle_ms, now_ms, None, False, options.ids_only, None)
+    claimed = await _claim_present(call, group, claim, list(entries))
+    reply = await _claimed_reply(call, group, claimed, entries, ids_only=options.ids_only)
+    cursor = await _cursor(hub, group, last, following)
+    lost: encode.Value = [entry_id(0, offset) for offset in gone]
+    return encode.array([encode.bulk(cursor, protocol), reply, encode.value(lost, protocol)])
+
+
+async def _cursor(hub: Hub, group: Group, last: int, following: int | None) -> bytes:
+    """The id from which to go on, at ``following``; 0-0 at the end.
+
+    That entry may be gone, and its time with it. The time of one that was seen before serves as
+    well: with the offset it stands for the same place.
+    """
+    if following is None:
+        return b"0-0"
+    found = await ids_at(hub, group.topic, (last, following))
+    time_ms = max(int(name.partition(b"-")[0]) for name in found.values())
+    return entry_id(time_ms, following)
+
+
+COMMANDS = {
+    b"XPENDING": Spec(stepwise(_pending), -3, flags=("readonly",), keys=(1, 1, 1)),
+    b"XCLAIM": Spec(stepwise(_claim), -6, flags=("write", "fast"), keys=(1, 1, 1)),
+    b"XAUTOCLAIM": Spec(stepwise(_autoclaim), -6, flags=("write", "fast"), keys=(1, 1, 1)),
+}

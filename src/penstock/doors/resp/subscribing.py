@@ -1,0 +1,183 @@
+"""SUBSCRIBE and its kin, and PUBSUB, which tells who listens to what.
+
+Each name is confirmed by itself. Many names are taken in slices, so that one client with thousands
+of them does not keep the others waiting.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.doors.resp.calls import Call, Spec, container
+from penstock.doors.resp.faults import extra_argument
+from penstock.model.topic import has_wildcard
+from penstock.wire.resp import encode, glob
+from penstock.wire.resp.names import name_of, topic_of
+
+SLICE = 128
+"""Names taken in one turn of the loop; a pattern takes a tenth of a millisecond."""
+
+
+def _subscribe(call: Call) -> None:
+    """Listen to channels: SUBSCRIBE channel …."""
+    subscriptions = call.connection.subscriptions
+    names = call.args[1:]
+    if fault := subscriptions.channel_fault(names):
+        call.fail(f"ERR {fault}")
+        return
+    _Slices(call, b"subscribe", names, subscriptions.subscribe).go_on()
+
+
+def _psubscribe(call: Call) -> None:
+    """Listen to all channels that match: PSUBSCRIBE pattern …."""
+    subscriptions = call.connection.subscriptions
+    patterns = call.args[1:]
+    if fault := subscriptions.pattern_fault(patterns):
+        call.fail(f"ERR {fault}")
+        return
+    _Slices(call, b"psubscribe", patterns, subscriptions.subscribe_pattern).go_on()
+
+
+def _unsubscribe(call: Call) -> None:
+    """Listen no more to some channels, or all."""
+    subscriptions = call.connection.subscriptions
+    names = call.args[1:] or list(subscriptions.channels)
+    _Slices(call, b"unsubscribe", names, subscriptions.unsubscribe).go_on()
+
+
+def _punsubscribe(call: Call) -> None:
+    """Listen no more to some patterns, or all."""
+    subscriptions = call.connection.subscriptions
+    patterns = call.args[1:] or list(subscriptions.patterns)
+    _Slices(call, b"punsubscribe", patterns, subscriptions.unsubscribe_pattern).go_on()
+
+
+def _ssubscribe(call: Call) -> None:
+    """Listen to shard channels, which are topics like all others: SSUBSCRIBE channel …."""
+    subscriptions = call.connection.subscriptions
+    names = call.args[1:]
+    if fault := subscriptions.shard_fault(names):
+        call.fail(f"ERR {fault}")
+        return
+    _Slices(call, b"ssubscribe", names, subscriptions.subscribe_shard).go_on()
+
+
+def _sunsubscribe(call: Call) -> None:
+    """Listen no more to some shard channels, or all."""
+    subscriptions = call.connection.subscriptions
+    names = call.args[1:] or list(subscriptions.shards)
+    _Slices(call, b"sunsubscribe", names, subscriptions.unsubscribe_shard).go_on()
+
+
+class _Slices:
+    """One such command, carried out over as many turns as it takes."""
+
+    def __init__(
+        self, call: Call, kind: bytes, names: list[bytes], change: Callable[[bytes], None]
+    ) -> None:
+        self._call = call
+        self._kind = kind
+        self._names = names
+        self._change = change
+        self._confirmed: list[bytes] = []
+        self._position = 0
+
+    def go_on(self) -> None:
+        """Take the next slice; confirm all when the last is done."""
+        call = self._call
+        if call.closed:
+            return
+        names = self._names[self._position : self._position + SLICE]
+        for name in names:
+            self._change(name)
+            self._confirm(name)
+        self._count(len(names))
+        self._position += SLICE
+        if self._position < len(self._names):
+            call.connection.hub.loop.call_soon(self.go_on)
+            return
+        if not self._names:
+            self._confirm(None)
+        call.connection.limit()
+        call.reply(b"".join(self._confirmed))
+
+    def _count(self, count: int) -> None:
+        counters = self._call.connection.hub.counters
+        if self._kind.endswith(b"unsubscribe"):
+            counters.unsubscribed_total += count
+        else:
+            counters.subscribed_total += count
+
+    def _confirm(self, name: bytes | None) -> None:
+        connection = self._call.connection
+        protocol = connection.protocol
+        parts = encode.bulk(self._kind, protocol), encode.bulk(name, protocol)
+        subscriptions, shards = connection.subscriptions, len(connection.subscriptions.shards)
+        is_shard = self._kind in {b"ssubscribe", b"sunsubscribe"}
+        count = encode.integer(shards if is_shard else subscriptions.count - shards)
+        self._confirmed.append(encode.push([*parts, count], protocol))
+
+
+# ── PUBSUB ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _channels(call: Call) -> None:
+    """Topics that somebody listens to by name: PUBSUB CHANNELS [pattern]."""
+    if len(call.args) > 3:
+        call.fail(extra_argument(call.args))
+        return
+    hub = call.connection.hub
+    if fault := call.connection.subscriptions.size_fault(call.args[2:]):
+        call.fail(f"ERR {fault}")
+        return
+    matches = glob.compile(call.args[2]) if len(call.args) > 2 else None
+    names: dict[bytes, None] = {}
+    for routes in (hub.broker.routes, hub.feed.routes):
+        for topic in routes.filters():
+            name = name_of(topic)
+            is_asked = not has_wildcard(topic) and (matches is None or matches(name))
+            if is_asked and _count(call, topic):
+                names[name] = None
+    call.value(list(names))
+
+
+def _numsub(call: Call) -> None:
+    """How many listen to each by name: PUBSUB NUMSUB [channel …]."""
+    counted: list[Any] = []
+    for name in call.args[2:]:
+        counted += name, _count(call, topic_of(name))
+    call.value(counted)
+
+
+def _count(call: Call, topic: bytes) -> int:
+    """Subscribers of a topic by its name, of all protocols, that are connected."""
+    hub = call.connection.hub
+    sessions = hub.broker.routes.audience(topic)
+    connected = [True for subscriber in sessions if subscriber.outlet is not None]
+    return len(connected) + len(hub.feed.routes.audience(topic))
+
+
+def _numpat(call: Call) -> None:
+    """How many patterns somebody listens to."""
+    call.value(call.connection.hub.broker.routes.pattern_count)
+
+
+_PUBSUB_FLAGS = ("pubsub", "loading", "stale")
+_SUBSCRIBING = ("pubsub", "noscript", "loading", "stale")
+
+COMMANDS = {
+    b"SUBSCRIBE": Spec(_subscribe, -2, flags=_SUBSCRIBING),
+    b"UNSUBSCRIBE": Spec(_unsubscribe, -1, flags=_SUBSCRIBING),
+    b"PSUBSCRIBE": Spec(_psubscribe, -2, flags=_SUBSCRIBING),
+    b"PUNSUBSCRIBE": Spec(_punsubscribe, -1, flags=_SUBSCRIBING),
+    b"SSUBSCRIBE": Spec(_ssubscribe, -2, flags=_SUBSCRIBING),
+    b"SUNSUBSCRIBE": Spec(_sunsubscribe, -1, flags=_SUBSCRIBING),
+    b"PUBSUB": container(
+        {
+            b"SHARDCHANNELS": Spec(_channels, -2, flags=_PUBSUB_FLAGS),
+            b"SHARDNUMSUB": Spec(_numsub, -2, flags=_PUBSUB_FLAGS),
+            b"CHANNELS": Spec(_channels, -2, flags=_PUBSUB_FLAGS),
+            b"NUMSUB": Spec(_numsub, -2, flags=_PUBSUB_FLAGS),
+            b"NUMPAT": Spec(_numpat, 2, flags=_PUBSUB_FLAGS),
+        }
+    ),
+}

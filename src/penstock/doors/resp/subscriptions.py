@@ -1,0 +1,279 @@
+"""What one connection subscribes to, and how messages reach it.
+
+Subscriptions join the broker's routes as live subscribers, beside MQTT's sessions. Each has an
+outlet, which says how its messages look: all channels of a connection share one (a topic is only
+one of them), each pattern and each wildcard filter has its own. So whoever subscribes to ``a`` and
+``a*`` gets both forms, as in Redis, and PUBLISH counts what will really be sent.
+
+A channel is a topic (``wire.resp.names``). A name that is a well-formed filter of MQTT with a
+wildcard, ``a/#``, is that filter: its messages come under their own names. As in MQTT, neither
+filters nor patterns that begin with a wildcard see topics that begin with ``$``.
+"""
+
+from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from penstock.access.admission import CAPTURED
+from penstock.core.effects import Delivery
+from penstock.delivery.live import Live
+from penstock.doors.resp.replay import Replays
+from penstock.model.topic import filter_fault, has_wildcard
+from penstock.obs.log import printable
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.resp import encode, glob
+from penstock.wire.resp.names import name_of, topic_of
+
+if TYPE_CHECKING:
+    from penstock.doors.resp.connection import RespConnection
+
+
+PATTERN_COST_MAX = 65_536
+"""What all patterns of all clients may cost together (``glob.cost``): each topic that is new to the
+route cache is held against every one of them, which then takes twenty milliseconds at worst."""
+
+
+class _Outlet:
+    """A live subscriber, as the routes know them; its messages are those of a wildcard filter."""
+
+    __slots__ = ("_connection", "outlet")
+
+    def __init__(self, connection: "RespConnection") -> None:
+        self._connection = connection
+        self.outlet = self
+        """Where the hub finds whom to tell; sessions of MQTT have theirs only while connected."""
+
+    def forward(self, live: Live) -> None:
+        """Send live messages; all subscribers of one protocol share the bytes."""
+        connection = self._connection
+        connection.outbox.send_live(live.count, live.as_resp(connection.protocol))
+
+    def deliver(self, deliveries: list[Delivery]) -> None:
+        """Send messages that waited for the disk."""
+        for topic, run in groupby(deliveries, itemgetter(0)):
+            self.take(topic, [delivery[1] or b"" for delivery in run])
+
+    def take(self, topic: bytes, payloads: list[bytes]) -> None:
+        """Send live messages of one topic."""
+        connection = self._connection
+        frames = encode.messages(topic, payloads, connection.protocol)
+        connection.outbox.send_live(len(payloads), frames)
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+        """End the connection."""
+        self._connection.close(reason, detail)
+
+
+class _PatternOutlet(_Outlet):
+    """The messages of one pattern."""
+
+    __slots__ = ("_pattern",)
+
+    def __init__(self, connection: "RespConnection", pattern: bytes) -> None:
+        super().__init__(connection)
+        self._pattern = pattern
+
+    def forward(self, live: Live) -> None:
+        """Send live messages."""
+        for run in live.runs:
+            self.take(run.topic, run.payloads)
+
+    def take(self, topic: bytes, payloads: list[bytes]) -> None:
+        """Send live messages of one topic."""
+        connection = self._connection
+        frames = encode.pattern_messages(self._pattern, topic, payloads, connection.protocol)
+        connection.outbox.send_live(len(payloads), frames)
+
+
+class _ShardOutlet(_Outlet):
+    """The messages of all shard channels: a shard channel is the topic of its name, too."""
+
+    __slots__ = ()
+
+    def forward(self, live: Live) -> None:
+        """Send live messages."""
+        for run in live.runs:
+            self.take(run.topic, run.payloads)
+
+    def take(self, topic: bytes, payloads: list[bytes]) -> None:
+        """Send live messages of one topic."""
+        connection = self._connection
+        frames = encode.shard_messages(topic, payloads, connection.protocol)
+        connection.outbox.send_live(len(payloads), frames)
+
+
+class _ChannelsOutlet(_Outlet):
+    """The messages of all channels. What comes live of a topic being replayed is left out."""
+
+    __slots__ = ("replays",)
+
+    def __init__(self, connection: "RespConnection") -> None:
+        super().__init__(connection)
+        self.replays = Replays(connection)
+
+    def forward(self, live: Live) -> None:
+        """Send live messages."""
+        if not self.replays.topics:
+            super().forward(live)
+            return
+        for run in live.runs:
+            self.take(run.topic, run.payloads)
+
+    def take(self, topic: bytes, payloads: list[bytes]) -> None:
+        """Send live messages of one topic."""
+        if topic not in self.replays.topics:
+            super().take(topic, payloads)
+
+
+class Subscriptions:
+    """The channels and patterns of one connection."""
+
+    __slots__ = ("_connection", "_own", "_routes", "_shard", "channels", "patterns", "shards")
+
+    def __init__(self, connection: "RespConnection") -> None:
+        self._connection = connection
+        self._routes: Any = connection.hub.broker.routes
+        """Sessions subscribe there, for one; outlets of ours are enough like them."""
+        self._own: _ChannelsOutlet | None = None
+        self.channels: dict[bytes, _Outlet] = {}
+        """By name, a topic or a wildcard filter, in the order of subscribing."""
+        self.patterns: dict[bytes, _PatternOutlet] = {}
+        self.shards: dict[bytes, bytes] = {}
+        """Topics of shard channels by name."""
+        self._shard = _ShardOutlet(connection)
+
+    @property
+    def count(self) -> int:
+        """How many there are, whatever their kind."""
+        return len(self.channels) + len(self.patterns) + len(self.shards)
+
+    # ── may it? ───────────────────────────────────────────────────────────────────────────────
+
+    def channel_fault(self, names: list[bytes]) -> str:
+        """Say why these channels cannot be subscribed to; empty if they can."""
+        limits = self._connection.hub.limits
+        for name in names:
+            topic = _filter_of(name)
+            fault = filter_fault(topic, limits.topic_bytes_max, limits.topic_levels_max)
+            if fault:
+                return f"invalid channel '{printable(name)}': {fault}"
+        return self._count_fault(names, self.channels)
+
+    def pattern_fault(self, patterns: list[bytes]) -> str:
+        """Say why these patterns cannot be subscribed to; empty if they can."""
+        if fault := self.size_fault(patterns):
+            return fault
+        new = set(patterns).difference(self.patterns)
+        if self._routes.pattern_cost + sum(map(glob.cost, new)) > PATTERN_COST_MAX:
+            return "too many patterns, of all clients together; those with '?' or '[' count as more"
+        return self._count_fault(patterns, self.patterns)
+
+    def size_fault(self, patterns: list[bytes]) -> str:
+        """Say whether one of these patterns is too long; no topic is as long as that."""
+        bytes_max = self._connection.hub.limits.topic_bytes_max
+        if any(len(pattern) > bytes_max for pattern in patterns):
+            return f"invalid pattern: longer than {bytes_max} bytes"
+        return ""
+
+    def _count_fault(self, names: Iterable[bytes], known: Iterable[bytes]) -> str:
+        count_max = self._connection.hub.limits.subscriptions_max
+        count = self.count + len(set(names).difference(known))
+        return "" if count <= count_max else f"too many subscriptions: at most {count_max}"
+
+    # ── subscribing ───────────────────────────────────────────────────────────────────────────
+
+    def subscribe(self, name: bytes) -> None:
+        """Add a channel; it goes live now, or when what the journal holds of it was replayed."""
+        if name in self.channels:
+            return
+        topic = _filter_of(name)
+        outlet = _Outlet(self._connection) if has_wildcard(topic) else self._channels_outlet()
+        self.channels[name] = outlet
+        if outlet is self._own and self._is_replayed(topic):
+            self._own.replays.begin(topic)
+        self._routes.subscribe(topic, outlet, 0)
+
+    def _channels_outlet(self) -> _ChannelsOutlet:
+        if self._own is None:
+            self._own = _ChannelsOutlet(self._connection)
+            self._connection.outbox.when_resumed = self._own.replays.resume
+        return self._own
+
+    def _is_replayed(self, topic: bytes) -> bool:
+        """Whether the journal is read first: if it is to be, and if it gets all there is."""
+        hub = self._connection.hub
+        return hub.config.resp.replay and bool(hub.policy(topic) & CAPTURED)
+
+    def unsubscribe(self, name: bytes) -> None:
+        """Remove a channel, if it is there."""
+        outlet = self.channels.pop(name, None)
+        if outlet is None:
+            return
+        topic = _filter_of(name)
+        self._routes.unsubscribe(topic, outlet)
+        self._connection.outbox.settle_live()
+        if self._own is not None:
+            self._own.replays.stop(topic)
+
+    def subscribe_pattern(self, pattern: bytes) -> None:
+        """Add a pattern."""
+        if pattern not in self.patterns:
+            outlet = self.patterns[pattern] = _PatternOutlet(self._connection, pattern)
+            matches, cost = glob.compile(pattern), glob.cost(pattern)
+            self._routes.subscribe_pattern(
+                pattern, lambda topic: matches(name_of(topic)), outlet, cost
+            )
+
+    def unsubscribe_pattern(self, pattern: bytes) -> None:
+        """Remove a pattern, if it is there."""
+        outlet = self.patterns.pop(pattern, None)
+        if outlet is not None:
+            self._routes.unsubscribe_pattern(pattern, outlet)
+            self._connection.outbox.settle_live()
+
+    def shard_fault(self, names: list[bytes]) -> str:
+        """Say why these shard channels cannot be subscribed to; empty if they can."""
+        limits = self._connection.hub.limits
+        for name in names:
+            fault = filter_fault(topic_of(name), limits.topic_bytes_max, limits.topic_levels_max)
+            if fault:
+                return f"invalid channel '{printable(name)}': {fault}"
+        return self._count_fault(names, self.shards)
+
+    def subscribe_shard(self, name: bytes) -> None:
+        """Add a shard channel."""
+        if name not in self.shards:
+            topic = self.shards[name] = topic_of(name)
+            self._routes.subscribe(topic, self._shard, 0)
+
+    def unsubscribe_shard(self, name: bytes) -> None:
+        """Remove a shard channel, if it is there."""
+        topic = self.shards.pop(name, None)
+        if topic is not None:
+            self._routes.unsubscribe(topic, self._shard)
+            self._connection.outbox.settle_live()
+
+    def clear(self) -> None:
+        """Remove all of them."""
+        for name in list(self.shards):
+            self.unsubscribe_shard(name)
+        for name in list(self.channels):
+            self.unsubscribe(name)
+        for pattern in list(self.patterns):
+            self.unsubscribe_pattern(pattern)
+
+
+def _filter_of(name: bytes) -> bytes:
+    """The topic, or the filter of MQTT, that a channel of this name is."""
+    topic = topic_of(name)
+    is_filter = topic != name and has_wildcard(name) and not filter_fault(name)
+    return name if is_filter and _is_utf8(name) else topic
+
+
+def _is_utf8(name: bytes) -> bool:
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

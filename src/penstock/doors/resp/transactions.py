@@ -1,0 +1,222 @@
+"""MULTI and EXEC: commands are queued, then run one behind the other.
+
+As in Redis there is no rollback: a command that fails leaves the others done. What is wrong with a
+command by itself (there is none of the name, it has too many arguments) is said at once, and EXEC
+then runs nothing. Unlike in Redis, others may have their turn between two commands of a
+transaction: those that wait for the disk would hold up everybody.
+
+Commands begin as they would outside: pipelined ones without waiting for the answers before them, so
+that a transaction of many XADDs is one commit, all others when those are there. No command blocks:
+XREAD and PULL answer what there is.
+
+WATCH is refused: it makes EXEC depend on keys that did not change, and there are none.
+"""
+
+from typing import TYPE_CHECKING
+
+from penstock.doors.resp.calls import OK, Call, Commands, Spec
+from penstock.doors.resp.confirming import confirm
+from penstock.limits import MIB
+from penstock.net.turns import TURN_S
+from penstock.obs.reasons import DisconnectReason
+from penstock.wire.resp import encode
+
+if TYPE_CHECKING:
+    from penstock.doors.resp.connection import RespConnection
+
+
+AT_ONCE = frozenset({b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"QUIT", b"RESET"})
+"""What is not queued."""
+
+QUEUED_MAX = 10_000
+QUEUED_BYTES_MAX = 32 * MIB
+"""What one transaction may hold before EXEC: commands, and bytes of their arguments."""
+
+QUEUED = encode.simple("QUEUED")
+
+
+class Transaction:
+    """What a connection has queued since MULTI.
+
+    It is held in memory until EXEC, as an incomplete packet is until its last byte, and counts as
+    one against what all connections may hold together.
+    """
+
+    __slots__ = ("_bytes", "_connection", "is_broken", "queue")
+
+    def __init__(self, connection: "RespConnection") -> None:
+        self._connection = connection
+        self.queue: list[tuple[Spec, list[bytes]]] = []
+        self.is_broken = False
+        """Whether something was wrong with a command: EXEC will run none."""
+        self._bytes = 0
+
+    @staticmethod
+    def queues(name: bytes) -> bool:
+        """Whether a command waits for EXEC."""
+        return name.upper() not in AT_ONCE
+
+    def add(self, spec: Spec, call: Call) -> None:
+        """Queue a command, or a run of them, and say so."""
+        head = call.args[:-1]
+        self._bytes += sum(map(len, head)) * len(call.tails) + sum(map(len, call.tails))
+        count = len(self.queue) + len(call.tails)
+        if count > QUEUED_MAX or self._bytes > QUEUED_BYTES_MAX:
+            self.is_broken = True
+            self.queue.clear()
+            self._bytes = 0
+            bound = f"{QUEUED_MAX} commands, {QUEUED_BYTES_MAX} bytes"
+            call.fail(f"ERR The transaction is too large: it may have {bound}")
+            return
+        if not self.is_broken:
+            self.queue += [(spec, [*head, tail]) for tail in call.tails]
+        call.reply(QUEUED * len(call.tails))
+        self._connection.hub.incomplete.note(self, self._bytes)
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+        """All connections together hold too much, and this one was silent for longest."""
+        self._connection.close(reason, detail)
+
+
+class _QueuedCall(Call):
+    """A command of a transaction: its answer goes into that of EXEC."""
+
+    __slots__ = ("_execution", "_number")
+    may_block = False
+
+    def __init__(
+        self, connection: "RespConnection", args: list[bytes], execution: "_Execution", number: int
+    ) -> None:
+        super().__init__(connection, args, args[-1:], execution.now_ms)
+        self._execution = execution
+        self._number = number
+
+    def reply(self, data: bytes) -> None:
+        """Note the answer."""
+        self._execution.answered(self._number, data)
+
+
+class _Execution:
+    """An EXEC under way."""
+
+    def __init__(self, call: Call, queue: list[tuple[Spec, list[bytes]]]) -> None:
+        self._call = call
+        self.now_ms = call.now_ms
+        self._queue = queue
+        self._answers: list[bytes] = [b""] * len(queue)
+        self._position = 0
+        self._waits = 0
+        """Commands that have begun and are not answered."""
+        self._is_running = False
+        self._confirmed = -1
+        """The last command for which the disk was waited for."""
+
+    def go_on(self) -> None:
+        """Run what may run; answer when all is done."""
+        if self._call.closed or self._is_running:
+            return
+        self._is_running = True
+        connection = self._call.connection
+        ends_at = connection.hub.monotonic() + TURN_S
+        while self._position < len(self._queue):
+            spec, args = self._queue[self._position]
+            if not spec.is_pipelined and (self._waits or self._confirms()):
+                break
+            if connection.hub.monotonic() > ends_at:
+                connection.hub.loop.call_soon(self.go_on)
+                break
+            self._waits += 1
+            queued = _QueuedCall(connection, args, self, self._position)
+            self._position += 1
+            connection.begin(queued, spec)
+            if self._waits and not spec.is_pipelined:
+                break
+        self._is_running = False
+        if self._position == len(self._queue) and not self._waits and not self._call.closed:
+            self._call.reply(encode.array(self._answers))
+
+    def _confirms(self) -> bool:
+        """Whether what was acknowledged must reach the disk before the next command looks at it."""
+        if self._confirmed == self._position or not self._call.connection.hub.pipeline.is_unsettled:
+            return False
+        self._confirmed = self._position
+        confirm(self._call, self._go_on_soon)
+        return True
+
+    def _go_on_soon(self, _refusal: str) -> None:
+        self._call.connection.hub.loop.call_soon(self.go_on)
+
+    def answered(self, number: int, data: bytes) -> None:
+        """One of the commands is answered."""
+        self._answers[number] = data
+        self._waits -= 1
+        if not self._waits:
+            self.go_on()
+
+
+def _multi(call: Call) -> None:
+    """Begin a transaction: commands are queued until EXEC."""
+    if call.connection.transaction is not None:
+        call.fail("ERR MULTI calls can not be nested")
+        return
+    call.connection.transaction = Transaction(call.connection)
+    call.reply(OK)
+
+
+def _exec(call: Call) -> None:
+    """Run the commands that were queued since MULTI."""
+    transaction = call.connection.transaction
+    if transaction is None:
+        call.fail("ERR EXEC without MULTI")
+        return
+    call.connection.end_transaction()
+    if transaction.is_broken:
+        call.fail("EXECABORT Transaction discarded because of previous errors.")
+    elif any(spec.is_read for spec, _ in transaction.queue):
+        confirm(call, lambda refusal: _execute(call, transaction, refusal))
+    else:
+        _execute(call, transaction, "")
+
+
+def _execute(call: Call, transaction: Transaction, refusal: str) -> None:
+    """Run what was queued, unless reads of it would be out of date."""
+    if refusal:
+        call.fail(refusal)
+    else:
+        _Execution(call, transaction.queue).go_on()
+
+
+def _discard(call: Call) -> None:
+    """Forget the commands that were queued since MULTI."""
+    if call.connection.transaction is None:
+        call.fail("ERR DISCARD without MULTI")
+        return
+    call.connection.end_transaction()
+    call.reply(OK)
+
+
+def _watch(call: Call) -> None:
+    """Refused: there are no keys that could change."""
+    if call.connection.transaction is not None:
+        call.fail("ERR WATCH inside MULTI is not allowed")
+        return
+    call.fail(
+        "ERR WATCH is not supported: Penstock has no keys to watch. Use MULTI and EXEC without it,"
+        " or a consumer group where each message must have one taker"
+    )
+
+
+def _unwatch(call: Call) -> None:
+    """Nothing is ever watched: accepted."""
+    call.reply(OK)
+
+
+_FLAGS = ("noscript", "loading", "stale", "fast")
+
+COMMANDS: Commands = {
+    b"MULTI": Spec(_multi, 1, flags=_FLAGS),
+    b"EXEC": Spec(_exec, 1, flags=("noscript", "loading", "stale")),
+    b"DISCARD": Spec(_discard, 1, flags=_FLAGS),
+    b"WATCH": Spec(_watch, -2, flags=_FLAGS, keys=(1, -1, 1)),
+    b"UNWATCH": Spec(_unwatch, 1, flags=_FLAGS),
+}

@@ -1,0 +1,1 @@
+"""The broker as a node: housekeeping, administration, its place in the cluster."""

@@ -1,0 +1,156 @@
+"""Digests of this node's state and log at an entry, to be compared with those of other nodes.
+
+State can only be compared at the same entry, and goes on changing. So at the very moment at which
+the entry is applied the process is **forked**, as Redis does to save: the child has the state of
+that moment, makes the digests while the broker goes on, says them through a pipe and is gone. It
+does nothing else; above all it touches neither sockets nor the store.
+
+The log is compared by its bytes, which are the same on all nodes; a thread reads them.
+"""
+
+import asyncio
+import os
+import warnings
+from hashlib import blake2b
+
+import msgspec
+
+from penstock.core.broker import Broker
+from penstock.core.digest import DIGEST_BYTES, digests_of
+from penstock.errors import PenstockError, Refused
+from penstock.limits import MIB
+from penstock.node.hub import Hub
+from penstock.store.store import LogStore
+
+WAIT_S = 5.0
+"""How long to wait for an entry to be applied."""
+
+CHILD_S = 60.0
+"""How long the digests of a state may take."""
+
+LOG_BYTES_AT_ONCE = 4 * MIB
+
+FILES_MAX = 1 << 20
+"""Files that the broker may have open."""
+
+
+class NodeDigests(msgspec.Struct, frozen=True, kw_only=True):
+    """What one node has at an entry."""
+
+    node_id: int
+    index: int
+    state: dict[str, str]
+    """The digest of each part of the state, hexadecimal."""
+    log_first: int
+    log: str
+    """The digest of the entries from ``log_first`` on."""
+
+
+class Digests:
+    """Makes the digests of one node, one request after another."""
+
+    def __init__(self, hub: Hub, store: LogStore) -> None:
+        self._hub = hub
+        self._store = store
+        self._turn = asyncio.Lock()
+
+    async def at(self, index: int, log_first: int) -> NodeDigests:
+        """Make those of an entry; of the last one, if it is 0. Refused if that is not possible."""
+        async with self._turn:
+            child, index = await self._begin(index)
+            state = await child.result()
+        first = max(log_first, self._store.first_index)
+        log = await asyncio.to_thread(_log_digest, self._store, first, index)
+        node_id = self._hub.cluster.node_id
+        return NodeDigests(node_id=node_id, index=index, state=state, log_first=first, log=log)
+
+    async def _begin(self, index: int) -> tuple["_Child", int]:
+        applied = self._hub.cluster.status().applied
+        if index in {0, applied}:
+            return _Child(self._hub.broker), applied
+        if index < applied:
+            raise Refused(
+                f"entry {applied} is applied already, and the state at entry {index} is gone",
+                "ask for a later entry",
+            )
+        return await self._begin_later(index), index
+
+    async def _begin_later(self, index: int) -> "_Child":
+        begun: asyncio.Future[_Child] = self._hub.loop.create_future()
+
+        def begin() -> None:
+            begun.set_result(_Child(self._hub.broker))
+
+        self._hub.cluster.at_index(index, begin)
+        try:
+            async with asyncio.timeout(WAIT_S):
+                return await begun
+        except TimeoutError:
+            self._hub.cluster.off_index(index, begin)
+            raise Refused(
+                f"entry {index} was not applied within {WAIT_S:g} s", "ask for an earlier one"
+            ) from None
+
+
+def _log_digest(store: LogStore, first: int, last: int) -> str:
+    digest = blake2b(digest_size=DIGEST_BYTES)
+    try:
+        while first <= last:
+            for entry in store.log_entries(first, last + 1, LOG_BYTES_AT_ONCE):
+                digest.update(msgspec.msgpack.encode((entry.index, entry.kind, entry.data)))
+                first = entry.index + 1
+    except LookupError as error:
+        raise Refused(f"the log is gone in part: {error}", "ask again") from error
+    return digest.hexdigest()
+
+
+class _Child:
+    """A process that makes the digests of the state as it is now."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._pipe, write = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # threads: the child needs no lock
+            self._pid = os.fork()
+        if not self._pid:
+            _tell(broker, write)
+        os.close(write)
+
+    async def result(self) -> dict[str, str]:
+        """What the child has found out."""
+        loop = asyncio.get_running_loop()
+        data, over = bytearray(), loop.create_future()
+
+        def read() -> None:
+            found = os.read(self._pipe, 65_536)
+            data.extend(found)
+            if not found and not over.done():
+                over.set_result(None)
+
+        loop.add_reader(self._pipe, read)
+        try:
+            async with asyncio.timeout(CHILD_S):
+                await over
+            return msgspec.json.decode(data, type=dict[str, str])
+        except (TimeoutError, msgspec.DecodeError) as error:
+            raise PenstockError(
+                "the digests of the state could not be made", "ask again"
+            ) from error
+        finally:
+            loop.remove_reader(self._pipe)
+            os.close(self._pipe)
+            await asyncio.to_thread(self._end)
+
+    def _end(self) -> None:
+        os.kill(self._pid, 9)  # it has ended, or takes too long
+        os.waitpid(self._pid, 0)
+
+
+def _tell(broker: Broker, write: int) -> None:
+    """In the child: work, say it, and end without any of the ways in which a process ends."""
+    try:
+        os.closerange(3, write)
+        os.closerange(write + 1, FILES_MAX)  # else what the broker closes would stay open
+        os.write(write, msgspec.json.encode(digests_of(broker)))
+    finally:
+        os._exit(0)

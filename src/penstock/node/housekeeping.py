@@ -1,0 +1,249 @@
+"""What a broker must do of itself: end what nobody is there to end.
+
+Sessions expire, durable subscribers are forgotten, connections end with the broker that had them.
+All of that is journaled like what clients ask for. In a cluster each of it is done by one node:
+
+=================================================  ============================================
+connections of an earlier life of this node        this node, when it has started and caught up
+those of a node that died, or was removed          the leader, when ``present`` says so
+sessions that are away for too long                the leader
+durable subscribers that were not seen for long    the leader; who has one connected sees to it
+                                                   that it is seen
+groups, dead letters, sinks                        the leader (``Dispatchers.led``, ``Sinks.led``)
+=================================================  ============================================
+
+A leader that is one no longer stops; the next begins with what it finds. Two that take themselves
+for the leader do no harm: all commands say what they found, and are void if that has changed. Only
+a will may be published twice then.
+
+**Late news.** What this node has sent to the journal may be applied when nobody waits for it any
+more: its last life had sent it, or the client was told that there is no quorum. A session that is
+opened so has no connection, and is ended at once.
+"""
+
+from itertools import islice
+
+from penstock.core.commands import Closed, Expired, Forgotten, Progressed
+from penstock.core.session import Session
+from penstock.errors import PenstockError
+from penstock.node.connection_ids import NO_NODE, node_of
+from penstock.node.hub import Hub
+
+FORGET_AT_ONCE = 256
+"""Durable subscribers looked at per turn."""
+
+SEEN_GRACE_MS = 60_000
+"""How much longer the leader waits before it forgets a subscriber that may be connected elsewhere:
+by then the node that has it has said so."""
+
+
+class Housekeeping:
+    """The housekeeping of one node."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._broker = hub.broker
+        self._first_connection = 0
+        """All numbers of connections of this life are greater."""
+        self._left: dict[bytes, int] = {}
+        """Sessions that were connected when the last life ended, by their connection.
+
+        Not told by their numbers: those grow with the clock, which may have been set back.
+        """
+        self._expiring: dict[bytes, int] = {}
+        """Sessions whose ``Expired`` is in the line, by the last connection they had."""
+        self._forgetting: dict[bytes, int] = {}
+        """Durable subscribers whose ``Forgotten`` is in the line, by when they were last seen."""
+        self._ending: dict[bytes, int] = {}
+        """Sessions whose ``Closed`` is in the line, by their connection."""
+        self._is_buried = False
+        """Whether what this node's last life has left was looked for."""
+        self._is_asking = False
+        """Whether we wait to be as far as the others, to look for it."""
+        self._is_leading = False
+        self._present: frozenset[int] | None = None
+        """The nodes that were there when it was last looked for what others have left."""
+
+    # ── coming to power ───────────────────────────────────────────────────────────────────────
+
+    def start(self) -> None:
+        """Before the first client: end what the last life of this node has left."""
+        self._first_connection = self._hub.next_connection()
+        orphans = (s for s in self._broker.orphans() if self._is_own(s.connection))
+        self._left = {session.client_id: session.connection for session in orphans}
+        own = self._hub.cluster.node_id
+        self._hub.dispatchers.return_workers(lambda node: node == own)
+        self.led()
+
+    def bury_own(self) -> None:
+        """End the sessions whose connections ended with this node's last life; wills are due.
+
+        Not before we know what the others know: if we were away for long, the leader has ended them
+        and published their wills, and our journal does not say so yet.
+        """
+        self._is_asking = True
+        self._hub.cluster.read_barrier(self._caught_up)
+
+    def _caught_up(self, error: PenstockError | None) -> None:
+        self._is_asking = False
+        if error is not None:
+            return  # no quorum: asked again at the next turn
+        self._is_buried = True
+        for session in self._broker.orphans():
+            if self._left.get(session.client_id) == session.connection:
+                self._end(session)
+        self._left = {}
+        self._look_for_absent()
+
+    def led(self) -> None:
+        """Another node leads, or none, or we do."""
+        is_leading = self._hub.cluster.is_leader
+        if is_leading == self._is_leading:
+            return
+        self._is_leading = is_leading
+        self._expiring, self._forgetting = {}, {}
+        self._present = None
+        self._hub.dispatchers.led(is_leader=is_leading)
+        self._hub.sinks.led(is_leader=is_leading)
+        if not is_leading:
+            for client in list(self._hub.clients):
+                client.leadership_lost()
+
+    # ── while it runs ─────────────────────────────────────────────────────────────────────────
+
+    def turn(self) -> None:
+        """Do what time asks for."""
+        if not self._is_buried and not self._is_asking:
+            self.bury_own()
+        if self._is_leading:
+            self._expire_sessions()
+            self._forget_subscribers()
+            self._look_for_absent()
+        else:
+            self._refresh_subscribers()
+
+    def _expire_sessions(self) -> None:
+        """Sessions are in the order in which they left: look at the first ones only."""
+        due_ms = self._hub.steady_ms() - self._hub.limits.session_expiry_s * 1000
+        expiring = {}
+        for client_id, session in list(self._broker.away.items()):
+            if session.away_since_ms > due_ms:
+                break
+            expiring[client_id] = session.connection
+            if self._expiring.get(client_id) != session.connection:
+                expired = Expired(client_id, session.connection)
+                self._hub.pipeline.submit(expired, None, durable=True)
+        self._expiring = expiring
+
+    # ── durable subscribers ───────────────────────────────────────────────────────────────────
+
+    def _forget_subscribers(self) -> None:
+        """Who was seen longest ago stands first; who is connected is seen."""
+        grace_ms = SEEN_GRACE_MS if self._hub.cluster.is_clustered else 0
+        due_ms = self._subscribers_due_ms()
+        forgetting = {}
+        for subscriber in list(islice(self._broker.subscribers.by_id.values(), FORGET_AT_ONCE)):
+            client_id, seen_ms = subscriber.client_id, subscriber.seen_ms
+            if seen_ms > due_ms:
+                break
+            is_here = client_id in self._hub.identities
+            if not is_here and seen_ms > due_ms - grace_ms:
+                continue
+            forgetting[client_id] = seen_ms
+            if self._forgetting.get(client_id) == seen_ms:
+                continue
+            if is_here:
+                self._see(client_id)
+            else:
+                self._hub.pipeline.submit(Forgotten(client_id, seen_ms), None, durable=True)
+        self._forgetting = forgetting
+
+    def _subscribers_due_ms(self) -> int:
+        """Who was seen last before this has been away for too long.
+
+        By the steady clock or the wall clock, whichever is behind. The latter may jump by years
+        when the network comes up, either way, and what was acknowledged would come again.
+        """
+        now_ms = min(self._hub.steady_ms(), self._hub.wall_ms())
+        return now_ms - self._hub.limits.subscriber_expiry_s * 1000
+
+    def _refresh_subscribers(self) -> None:
+        """Have the leader know that subscribers are here, before it forgets them."""
+        due_ms = self._subscribers_due_ms()
+        forgetting = {}
+        for client_id in self._hub.identities:
+            subscriber = self._broker.subscribers.by_id.get(client_id)
+            if subscriber is not None and subscriber.seen_ms <= due_ms:
+                forgetting[client_id] = subscriber.seen_ms
+                if self._forgetting.get(client_id) != subscriber.seen_ms:
+                    self._see(client_id)
+        self._forgetting = forgetting
+
+    def _see(self, client_id: bytes) -> None:
+        seen = Progressed(client_id, b"", [], self._hub.wall_ms())
+        self._hub.pipeline.submit(seen, None, durable=True)
+
+    # ── the dead ──────────────────────────────────────────────────────────────────────────────
+
+    def is_left_to_us(self, node: int) -> bool:
+        """Whether we must end what a node has left: it is our last life's, or it is gone."""
+        cluster = self._hub.cluster
+        if node == cluster.node_id or not self._is_leading:
+            return node == cluster.node_id
+        return node == NO_NODE or node not in cluster.present()
+
+    def _look_for_absent(self) -> None:
+        """If a node is gone, or we lead only since now, look for what it has left behind.
+
+        What comes of it later is ended when it comes: ``opened_for_nobody``,
+        ``Dispatchers.group_changed``.
+        """
+        present = self._hub.cluster.present()
+        if present == self._present or not self._is_leading:
+            return
+        self._present = present
+        self._ending = {c: n for c, n in self._ending.items() if self._is_open(c, n)}
+        others = (s for s in self._broker.orphans() if not self._is_own(s.connection))
+        for session in others:
+            if self.is_left_to_us(node_of(session.connection)):
+                self._end(session)
+        own = self._hub.cluster.node_id
+        self._hub.dispatchers.return_workers(lambda node: node != own and self.is_left_to_us(node))
+
+    def _is_own(self, connection: int) -> bool:
+        return node_of(connection) == self._hub.cluster.node_id
+
+    def _is_open(self, client_id: bytes, connection: int) -> bool:
+        session = self._broker.sessions.get(client_id)
+        return session is not None and session.connected and session.connection == connection
+
+    def _end(self, session: Session) -> None:
+        """End a session that has no connection, once; its will is due."""
+        if self._ending.get(session.client_id) == session.connection:
+            return
+        self._ending[session.client_id] = session.connection
+        if session.will is not None:
+            self._hub.publish_will(session.will)
+        self._close(session.client_id, session.connection)
+
+    def _close(self, client_id: bytes, connection: int) -> None:
+        closed = Closed(client_id, connection, self._hub.steady_ms())
+        self._hub.pipeline.submit(closed, None, durable=True)
+
+    def inherit(self, session: Session) -> int:
+        """A client comes to us that was another node's: see to its will, tell its connection."""
+        if session.will is not None and self._ending.get(session.client_id) != session.connection:
+            self._hub.publish_will(session.will)
+        return session.connection
+
+    def opened_for_nobody(self, client_id: bytes, connection: int) -> None:
+        """A session was opened that is another node's, or ours and too late."""
+        session = self._broker.sessions.get(client_id)
+        if session is None or not self._is_open(client_id, connection):
+            return  # not any more
+        if not self.is_left_to_us(node_of(connection)):
+            return
+        if self._is_own(connection) and connection > self._first_connection:
+            self._close(client_id, connection)  # its client was told that it is not connected
+        elif self._is_buried or not self._is_own(connection):
+            self._end(session)

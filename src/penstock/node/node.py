@@ -1,0 +1,192 @@
+"""The broker as a node: its replica, and the way to other nodes.
+
+A broker that listens for nobody is a node, too: the only one. Its replica has the same code to run
+and nobody to ask.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from penstock.clock import Clock
+from penstock.cluster.figures import TransportFigures
+from penstock.cluster.frames import Frame
+from penstock.cluster.handshake import Identity
+from penstock.cluster.replica import Replica
+from penstock.cluster.security import PeerSecurity, TlsFiles
+from penstock.cluster.snapshot_receiver import SnapshotReceiver
+from penstock.cluster.snapshot_sender import SnapshotSender
+from penstock.cluster.snapshots import Snapshots
+from penstock.cluster.start import identity_of
+from penstock.cluster.transport import Transport
+from penstock.config.address import parse_listen
+from penstock.config.cluster import cluster_secret
+from penstock.config.digest import settings_digest
+from penstock.config.schema import Cluster, Config
+from penstock.raft.types import Message, NodeId
+from penstock.store.batch import Batch
+from penstock.store.store import LogStore
+
+LONE_PAUSE_S = 0.001
+
+HAND_OVER_S = 1.0
+"""How long a node that stops waits for another to lead."""
+
+
+class Host(Protocol):
+    """The broker's side of it: the hub."""
+
+    def steady_ms(self) -> int:
+        """Its time."""
+
+    def set_cluster_time(self, now_ms: int) -> None:
+        """It is so late at the leader."""
+
+    def pass_on(self, topic: bytes, payloads: list[bytes]) -> None:
+        """Messages that another node passes on."""
+
+    def is_late(self, batch: Batch) -> bool:
+        """Whether a batch holds what a client has repeated at another node by now. Any thread."""
+
+
+class _Nobody:
+    """The way to other nodes where there are none."""
+
+    def __init__(self) -> None:
+        self.figures = TransportFigures()
+
+    def send(self, to: NodeId, frame: Frame) -> None:
+        """Drop it."""
+
+    def set_members(self, members: object) -> None:
+        """There is only this one."""
+
+
+class Node:
+    """What a server starts and stops."""
+
+    def __init__(
+        self,
+        config: Config,
+        store: LogStore,
+        clock: Clock,
+        arrived: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``arrived`` is called when a copy of another node's store is here, to be installed."""
+        settings = config.cluster
+        self._settings = settings
+        self._clock = clock
+        self._member = identity_of(settings, config.listen[0])
+        self._digest = settings_digest(config)
+        self._host: Host | None = None
+        self.transport = self._make_transport() if settings.peer_listen else None
+        self.replica = Replica(
+            store=store,
+            settings=settings,
+            identity=self._member,
+            peers=self.transport or _Nobody(),
+            clock=clock,
+            roll=secrets.randbelow,
+            now_ms=self._now_ms,
+            timed=self._timed,
+            live=self._live,
+            is_late=self._is_late,
+        )
+        if self.transport is not None:
+            self.transport.snapshots = self._make_snapshots(Path(config.data), store, arrived)
+
+    def _make_transport(self) -> Transport:
+        return Transport(
+            identity=self._identity,
+            security=security_of(self._settings),
+            inbox=self,
+            roll=secrets.randbelow,
+        )
+
+    def _make_snapshots(
+        self, data: Path, store: LogStore, arrived: Callable[[], None]
+    ) -> Snapshots:
+        transport = self.transport
+        assert transport is not None
+        sender = SnapshotSender(
+            copy=store.copy,
+            dialer=transport.dialer,
+            rate_bytes=self._settings.snapshot_rate_bytes,
+            report=lambda node, is_ok: self.replica.report_snapshot(node, is_ok=is_ok),
+            figures=transport.figures,
+        )
+        receiver = SnapshotReceiver(
+            data=data, wants=self._wants, arrived=arrived, figures=transport.figures
+        )
+        return Snapshots(sender, receiver)
+
+    def _wants(self, _sender: NodeId, message: Message) -> bool:
+        """Whether a snapshot is of use: it is from the leader of now, and has what we lack."""
+        meta, replica = message.snapshot, self.replica
+        is_newer = meta is not None and meta.index > replica.applied_index
+        return is_newer and message.term >= replica.term
+
+    def _identity(self) -> Identity:
+        replica = self.replica
+        address, settings = self._member.peer_addr, self._digest
+        return Identity(replica.node_id, replica.life, replica.cluster_id, address, settings)
+
+    # ── beginning and end ─────────────────────────────────────────────────────────────────────
+
+    def serve(self, host: Host) -> None:
+        """Have the broker hear what other nodes say."""
+        self._host = host
+
+    async def start(self) -> None:
+        """Listen for other nodes; where there are none, wait until we lead, which takes no time."""
+        if self.transport is not None:
+            await self.transport.start(parse_listen(self._settings.peer_listen))
+        while self.replica.is_lone and not self.replica.is_leader:  # noqa: ASYNC110 - one write
+            await asyncio.sleep(LONE_PAUSE_S)
+
+    async def hand_over(self) -> None:
+        """Let another node lead before this one stops, and wait for it a little."""
+        self.replica.hand_over()
+        deadline = self._clock.monotonic() + HAND_OVER_S
+        while self.replica.is_leader and not self.replica.is_lone:
+            if self._clock.monotonic() > deadline:
+                return
+            await asyncio.sleep(LONE_PAUSE_S)
+
+    async def stop(self) -> None:
+        """Say nothing more, and listen to nobody."""
+        if self.transport is not None:
+            await self.transport.stop()
+
+    # ── what the transport tells, and what the replica asks ───────────────────────────────────
+
+    def received(self, sender: NodeId, frame: Frame) -> None:
+        """See ``Inbox``."""
+        self.replica.received(sender, frame)
+
+    def unreachable(self, node: NodeId) -> None:
+        """See ``Inbox``."""
+        self.replica.unreachable(node)
+
+    def _now_ms(self) -> int:
+        return self._host.steady_ms() if self._host else 0
+
+    def _timed(self, now_ms: int) -> None:
+        if self._host:
+            self._host.set_cluster_time(now_ms)
+
+    def _is_late(self, batch: Batch) -> bool:
+        return self._host is not None and self._host.is_late(batch)
+
+    def _live(self, topic: bytes, payloads: Sequence[bytes]) -> None:
+        if self._host:
+            self._host.pass_on(topic, list(payloads))
+
+
+def security_of(settings: Cluster) -> PeerSecurity:
+    """What nodes prove to each other, as configured; raises ConfigError."""
+    files = (settings.tls_cert, settings.tls_key, settings.tls_ca)
+    tls = TlsFiles(*map(Path, files)) if any(files) else None
+    return PeerSecurity(cluster_secret(settings), tls)

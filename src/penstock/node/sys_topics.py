@@ -1,0 +1,52 @@
+"""The broker's own figures under ``$SYS``, for those who look with nothing but an MQTT client.
+
+Published to live subscribers as QoS 0 at a fixed interval, and kept as retained values so that a
+new subscriber sees them at once. They are true only while the broker runs: none is journaled.
+"""
+
+from collections.abc import Callable, Iterator
+
+from penstock.core.retained import RetainedMessage
+from penstock.delivery.live import Live
+from penstock.node.hub import Hub
+
+
+class SysTopics:
+    """Publishes what the counters say."""
+
+    def __init__(self, hub: Hub, version: str, uptime_s: Callable[[], float]) -> None:
+        self._hub = hub
+        self._version = version
+        self._uptime_s = uptime_s
+        self._last: dict[bytes, bytes] = {}
+
+    def publish(self) -> None:
+        """Publish every value that changed since the last time."""
+        for name, value in self._values():
+            topic, payload = b"$SYS/broker/" + name.encode(), str(value).encode()
+            if self._last.get(topic) != payload:
+                self._last[topic] = payload
+                self._publish(topic, payload)
+
+    def _publish(self, topic: bytes, payload: bytes) -> None:
+        hub = self._hub
+        now_ms = hub.clock.wall_ms()
+        hub.broker.retained.set_ephemeral(RetainedMessage(topic, payload, 0, now_ms, 0))
+        hub.forward(hub.broker.routes.resolve(topic).targets, Live.of(topic, [payload]))
+
+    def _values(self) -> Iterator[tuple[str, object]]:
+        hub, counters, broker = self._hub, self._hub.counters, self._hub.broker
+        yield "version", f"penstock {self._version}"
+        yield "uptime", int(self._uptime_s())
+        yield "clients/connected", counters.clients_connected
+        yield "clients/disconnected", len(broker.away)
+        yield "clients/total", counters.clients_connected + len(broker.away)
+        yield "messages/received", sum(counters.messages_in_total)
+        yield "messages/sent", sum(counters.messages_out_total)
+        yield "messages/dropped", sum(counters.drops.values())
+        yield "messages/queued", broker.queued_count
+        yield "bytes/received", counters.bytes_in_total
+        yield "bytes/sent", counters.bytes_out_total
+        yield "subscriptions/count", broker.routes.subscription_count
+        yield "retained/count", broker.retained.count
+        yield "journal/sequence", hub.store.next_sequence - 1

@@ -1,0 +1,1 @@
+"""Reading the journal for clients: the feed of commits, cursors, changed topics."""

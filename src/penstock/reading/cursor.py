@@ -1,0 +1,217 @@
+"""Reading one topic of the journal for one subscriber, from an offset on, for ever.
+
+A cursor is in one of two states. **Behind**, it reads the journal off the loop, a lot at a time,
+and sends what it finds. **Live**, it is told of every commit and sends straight from memory.
+Offsets carry it over: it knows which one it sends next, so a commit it has read from disk already
+is passed over, and one that it has not seen sends it back to reading. There is no gap and no
+repetition at the seam, whatever the timing, and nothing is kept per message. A subscriber that
+reads too slowly makes its cursor fall behind; it catches up when the outbox has room again.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from typing import Protocol
+
+from penstock.core.progress import Progress
+from penstock.errors import StorageError
+from penstock.limits import KIB
+from penstock.node.hub import Hub
+from penstock.reading.feed import Part, Stretch, shifted
+from penstock.store.store import TopicRange, TopicSlice
+
+READ_MESSAGES_MAX = 1_024
+READ_BYTES_MAX = 512 * KIB
+"""What is read from the journal at a time; as much again may wait in the outbox."""
+
+
+class Sink(Protocol):
+    """Where a cursor's messages go."""
+
+    def is_full(self) -> bool:
+        """Whether nothing more should be sent for now; ``Cursor.resume`` when that has changed."""
+        ...
+
+    def take(self, stretch: Stretch) -> None:
+        """Send messages."""
+        ...
+
+    def missed(self, topic: bytes, count: int) -> None:
+        """Retention removed so many messages before they could be sent."""
+        ...
+
+    def unreadable(self, error: StorageError) -> None:
+        """The journal cannot be read."""
+        ...
+
+
+class Cursor:
+    """``progress`` says which messages to leave out.
+
+    ``caught_up`` is called once, when all has been sent that was there at the start.
+    """
+
+    __slots__ = (
+        "_caught_up",
+        "_end",
+        "_history_end",
+        "_hub",
+        "_is_closed",
+        "_is_live",
+        "_is_reading",
+        "_progress",
+        "_sink",
+        "_tells_missed",
+        "offset",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        hub: Hub,
+        topic: bytes,
+        sink: Sink,
+        progress: Progress | None,
+        caught_up: Callable[[], None],
+    ) -> None:
+        self._hub = hub
+        self.topic = topic
+        self._sink = sink
+        self._progress = progress
+        self._caught_up: Callable[[], None] | None = caught_up
+        self.offset = progress.mark if progress else 0
+        """What is sent next."""
+        self._tells_missed = progress is not None
+        """Whether a removed message would be missed: not by one who comes for the first time."""
+        self._history_end = 0
+        self._end = 0
+        """One past the last message that we were told of."""
+        self._is_live = False
+        self._is_reading = False
+        self._is_closed = False
+
+    def start(self) -> None:
+        """Begin to read; the caller sees to it that ``feed`` is called from now on."""
+        info = self._hub.store.topic(self.topic)
+        self._history_end = info.next_offset if info else 0
+        self._read()
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._is_closed = True
+
+    def renewed(self) -> "Cursor":
+        """End, and give one that takes over: the topic was deleted, and its offsets begin anew."""
+        self.close()
+        caught_up, self._caught_up = self._caught_up, None
+        return Cursor(self._hub, self.topic, self._sink, None, caught_up or (lambda: None))
+
+    def resume(self) -> None:
+        """The sink has room again."""
+        self._read()
+
+    # ── live ──────────────────────────────────────────────────────────────────────────────────
+
+    def feed(self, part: Part) -> None:
+        """Messages were committed: send them, if all before them were sent."""
+        self._end = part.first_offset + part.count
+        if not self._is_live or self._is_closed:
+            return
+        if part.first_offset > self.offset:
+            self._fall_behind()
+            return
+        for stretch in part.stretches(self.offset):  # without what was read from disk before
+            if self._sink.is_full():
+                self._fall_behind()
+                return
+            self._sink.take(stretch)
+            self.offset = stretch.offset + len(stretch.payloads)
+
+    def _fall_behind(self) -> None:
+        self._is_live = False
+        self._read()
+
+    # ── behind ────────────────────────────────────────────────────────────────────────────────
+
+    def _read(self) -> None:
+        if self._is_live or self._is_reading or self._is_closed or self._sink.is_full():
+            return  # asked for twice, it may be due no more
+        self._is_reading = True
+        read, topic, offset = self._hub.store.read_topic, self.topic, self.offset
+        bytes_max = self._hub.budget.lot(READ_BYTES_MAX)
+        self._hub.run_off_loop(
+            lambda: read(topic, offset, READ_MESSAGES_MAX, bytes_max),
+            self._found,
+            self._unreadable,
+        )
+
+    def _found(self, found: TopicRange) -> None:
+        self._is_reading = False
+        if self._is_closed:
+            return
+        if found.first_offset > self.offset:
+            self._note_missed(found.first_offset)
+        for part in found.slices:
+            self._send_slice(part)
+        advanced = found.next_offset > self.offset
+        self.offset = max(self.offset, found.next_offset)
+        self._tells_missed = True
+        is_in_history = advanced and self.offset < self._history_end
+        # All that was there at the start is sent, and all that we were told of since: whatever
+        # comes now we shall be told of. One more look would only delay what comes meanwhile.
+        self._is_live = not is_in_history and self.offset >= self._end
+        if not self._is_live:
+            self._hub.loop.call_soon(self._read)
+        if not is_in_history:
+            self._tell_caught_up()
+
+    def _tell_caught_up(self) -> None:
+        caught_up, self._caught_up = self._caught_up, None
+        if caught_up is not None:
+            caught_up()
+
+    def _note_missed(self, first_offset: int) -> None:
+        if self._tells_missed:
+            missing = [(self.offset, first_offset)]
+            if self._progress is not None:
+                missing = list(self._progress.missing(self.offset, first_offset))
+            count = sum(end - start for start, end in missing)
+            if count:
+                self._sink.missed(self.topic, count)
+        self.offset = first_offset
+
+    def _send_slice(self, part: TopicSlice) -> None:
+        """Send what was read, without what the subscriber has acknowledged."""
+        payloads = _payloads(part)
+        for number, count, sequence in _runs(part):
+            first = part.first_offset + number
+            wanted: Iterable[tuple[int, int]] = ((first, first + count),)
+            if self._progress is not None:
+                wanted = self._progress.missing(first, first + count)
+            for start, end in wanted:
+                self._send_part(part, payloads, start, end, sequence + start - first)
+
+    def _send_part(
+        self, part: TopicSlice, payloads: list[bytes], low: int, high: int, sequence: int
+    ) -> None:
+        number, end = low - part.first_offset, high - part.first_offset
+        extras = shifted(part.extras, number, end)
+        self._sink.take(Stretch(self.topic, low, sequence, payloads[number:end], extras))
+
+    def _unreadable(self, error: StorageError) -> None:
+        self._is_reading = False
+        if not self._is_closed:
+            self._sink.unreadable(error)
+
+
+def _payloads(part: TopicSlice) -> list[bytes]:
+    bounds = memoryview(part.bounds).cast("I").tolist()
+    base, blob = bounds[0], part.blob
+    return [blob[start - base : end - base] for start, end in pairwise(bounds)]
+
+
+def _runs(part: TopicSlice) -> Iterator[tuple[int, int, int]]:
+    """Stretches with sequences in a row: number of the first, how many, its sequence."""
+    starts = [*memoryview(part.run_starts).cast("I"), part.count]
+    positions = memoryview(part.run_positions).cast("I")
+    for (start, end), position in zip(pairwise(starts), positions, strict=True):
+        yield start, end - start, part.base_sequence + position

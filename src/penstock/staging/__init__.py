@@ -1,0 +1,1 @@
+"""Staged commits: how the Spark sink's rows become messages exactly once."""

@@ -1,0 +1,1 @@
+"""Harnesses that several folders of unit tests share: parts of a broker on virtual time."""
