@@ -44,18 +44,18 @@ from penstock.net.detect import Protocol
 from penstock.net.http import BODY_BYTES_MAX, KEEP_ALIVE_S, HttpDoor
 from penstock.net.listener import Door, Listener
 from penstock.node.client_list import away_clients, connected_clients
-from penstock.node.cluster_admin import ClusterBook
+from penstock.node.cluster_admin import NodeClusterAdmin
 from penstock.node.housekeeping import Housekeeping
 from penstock.node.hub import Hub, LiveSubscriber, peer_of
-from penstock.node.key_admin import KeyBook
+from penstock.node.key_admin import NodeKeyAdmin
 from penstock.node.node import Node
-from penstock.node.queue_admin import QueueBook
+from penstock.node.queue_admin import NodeQueueAdmin
 from penstock.node.sys_topics import SysTopics
-from penstock.node.topic_admin import TopicBook
+from penstock.node.topic_publisher import NodeTopicPublisher
 from penstock.obs.client_view import ClientView
 from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
-from penstock.obs.progress import Progress
+from penstock.obs.progress import ProgressLog
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.reading.confirming import confirmed
 from penstock.retention.scan import RetentionScan
@@ -181,16 +181,16 @@ class Server:
         self.node.serve(self.hub)
         self._whole.on_removed = self._removed_on_writer
         timeout_s = self.config.limits.connect_timeout_s
-        self.queues = QueueBook(self.hub)
-        topics = TopicBook(self.hub)
+        self.queues = NodeQueueAdmin(self.hub)
+        topics = NodeTopicPublisher(self.hub)
         self._http = HttpDoor(
             create_app(
                 self,
-                KeyBook(self.hub),
+                NodeKeyAdmin(self.hub),
                 self.config.admin.token,
                 self.queues,
-                ClusterBook(self.hub, self._whole),
-                topic_book=topics,
+                NodeClusterAdmin(self.hub, self._whole),
+                publisher=topics,
                 hosts=self.config.admin.hosts,
             ),
             self._http_closed,
@@ -553,7 +553,7 @@ def recover(store: Store, broker: Broker) -> None:
     broker.begin_recovery()
     nobody = Effects()
     erasing: list[Trimmed | Erased] = []
-    for entry in Progress("replaying entries after the checkpoint").each(store.replay()):
+    for entry in ProgressLog("replaying entries after the checkpoint").each(store.replay()):
         broker.begin(entry.index, entry.base_sequence)
         for command in _commands(entry):
             broker.apply(command, None, nobody)
@@ -570,7 +570,7 @@ def _load_rows(store: Store, broker: Broker) -> None:
     """Take the state from the checkpoint, telling how far that is if it takes long."""
 
     def rows(table: str) -> Iterator[tuple[bytes, bytes]]:
-        return Progress(f"loading {table}").each(store.rows(table))
+        return ProgressLog(f"loading {table}").each(store.rows(table))
 
     for _key, row in rows("sessions"):
         broker.load_session(row)

@@ -4,7 +4,7 @@ They tell two questions apart that are often mixed up. *Health* is "does the eve
 answer is yes whenever there is one, and a supervisor restarts the broker when there is none.
 *Ready* is "should new work come here?": no while the storage is full or failing, the broker is
 stopping or a node sees no leader, and a restart would not help. ``/topics`` is in
-:mod:`penstock.admin.topics`, ``/status`` and ``/clients`` in :mod:`penstock.admin.overview`. What
+:mod:`penstock.admin.topics`, ``/status`` and ``/clients`` in :mod:`penstock.admin.status`. What
 changes anything is for administrators:
 :mod:`~penstock.admin.keys`, :mod:`~penstock.admin.queues`,
 :mod:`~penstock.admin.groups`, :mod:`~penstock.admin.dead_letters` and
@@ -20,14 +20,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from penstock.admin import cluster, dead_letters, groups, keys, metrics, overview, queues, topics
-from penstock.admin.exchange import JsonLine, Misdirected, Refusal, check_parameters, number
+from penstock.admin import cluster, dead_letters, groups, keys, metrics, queues, status, topics
+from penstock.admin.pages import JsonLine, Misdirected, RequestRefused, check_parameters, number
 from penstock.admin.survey import SERIES_DEFAULT, SERIES_MAX
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from penstock.admin.view import ClusterBook, KeyBook, QueueBook, TopicBook, View
+    from penstock.admin.view import BrokerView, ClusterAdmin, KeyAdmin, QueueAdmin, TopicPublisher
 
 
 NO_STORE = {"cache-control": "no-store"}
@@ -35,22 +35,20 @@ NO_STORE = {"cache-control": "no-store"}
 
 
 def create_app(
-    view: "View",
-    key_book: "KeyBook | None" = None,
+    view: "BrokerView",
+    key_admin: "KeyAdmin | None" = None,
     token: str = "",
-    queue_book: "QueueBook | None" = None,
-    cluster_book: "ClusterBook | None" = None,
+    queue_admin: "QueueAdmin | None" = None,
+    cluster_admin: "ClusterAdmin | None" = None,
     *,
-    topic_book: "TopicBook | None" = None,
+    publisher: "TopicPublisher | None" = None,
     hosts: Collection[str] = (),
 ) -> Starlette:
     """Return the ASGI application that answers for ``view``.
 
-    With a ``topic_book`` messages can be published. ``hosts`` are the names, beside addresses and
-    localhost, by which the pages may be asked.
-    With a ``key_book`` there is ``/keys``, with a ``queue_book`` there are ``/queues``, ``/groups``
-    and ``/dlq``, with a ``cluster_book`` there is ``/cluster``: for those who present
-    ``token``, or for everybody on this machine if it is empty.
+    Pages whose part is None are left out. ``token`` is that of the administrators; without one,
+    everybody on this machine is an administrator. ``hosts`` are the names that the Host header may
+    have, besides addresses and localhost.
     """
     surveying = asyncio.Lock()
 
@@ -83,21 +81,21 @@ def create_app(
             Route("/ready", ready),
             Route("/metrics", metrics_page),
             Route("/metrics/", metrics_page),
-            *overview.routes(view, token),
-            *topics.routes(view, topic_book),
-            *(keys.routes(key_book, token) if key_book else []),
-            *(_queue_routes(queue_book, token) if queue_book else []),
-            *(cluster.routes(cluster_book, token) if cluster_book else []),
+            *status.routes(view, token),
+            *topics.routes(view, publisher),
+            *(keys.routes(key_admin, token) if key_admin else []),
+            *(_queue_routes(queue_admin, token) if queue_admin else []),
+            *(cluster.routes(cluster_admin, token) if cluster_admin else []),
         ],
-        exception_handlers={HTTPException: _refusal},
+        exception_handlers={HTTPException: _error_response},
     )
     app.state.hosts = frozenset(host.lower() for host in hosts)
     return app
 
 
-def _queue_routes(book: "QueueBook", token: str) -> list[Route]:
+def _queue_routes(admin: "QueueAdmin", token: str) -> list[Route]:
     parts = (queues, groups, dead_letters)
-    return [route for part in parts for route in part.routes(book, token)]
+    return [route for part in parts for route in part.routes(admin, token)]
 
 
 def _index_line(version: str, server: tuple[str, int | None] | None) -> str:
@@ -110,10 +108,10 @@ def _index_line(version: str, server: tuple[str, int | None] | None) -> str:
     )
 
 
-async def _refusal(_request: "Request", refused: Exception) -> Response:
+async def _error_response(_request: "Request", refused: Exception) -> Response:
     """Answer 404, 405 and every refusal of ours in the form of all other answers."""
     assert isinstance(refused, HTTPException)
-    advice = {"advice": refused.advice} if isinstance(refused, Refusal) else {}
+    advice = {"advice": refused.advice} if isinstance(refused, RequestRefused) else {}
     leader = {"leader_addr": refused.leader_addr} if isinstance(refused, Misdirected) else {}
     content = {"error": refused.detail, **advice, **leader}
     return JsonLine(content, refused.status_code, headers=refused.headers)

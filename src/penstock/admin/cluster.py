@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 from starlette.routing import Route
 
-from penstock.admin.exchange import Refusal, administrators_page, kept, number, read_body
+from penstock.admin.pages import RequestRefused, administrators_page, kept, number, read_body
 from penstock.cluster.frames import Member
 from penstock.cluster.status import ClusterStatus, diagnosis
 from penstock.config.address import parse_listen
@@ -22,7 +22,7 @@ from penstock.obs.log import get_logger
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from penstock.admin.view import ClusterBook
+    from penstock.admin.view import ClusterAdmin
 
 
 _NodeId = Annotated[int, Meta(ge=1, le=NODE_ID_MAX)]
@@ -36,7 +36,7 @@ INDEX_MAX = (1 << 63) - 1
 _log = get_logger("cluster")
 
 
-class _Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _MemberRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A node and where it is reached."""
 
     id: _NodeId
@@ -44,21 +44,21 @@ class _Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     client_addr: _Address = ""
 
 
-class _Nodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _InitRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Those that a cluster begins with; none: only the node that is asked."""
 
-    nodes: Annotated[list[_Node], Meta(max_length=MEMBERS_MAX)] = []
+    nodes: Annotated[list[_MemberRequest], Meta(max_length=MEMBERS_MAX)] = []
 
 
-class _Leader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _TransferRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who is to lead."""
 
     to: _NodeId
 
 
-def routes(book: "ClusterBook", token: str) -> list[Route]:
+def routes(admin: "ClusterAdmin", token: str) -> list[Route]:
     """The pages of one node; ``token`` is the administrators', empty if there is none."""
-    pages = _Pages(book)
+    pages = _ClusterPages(admin)
     return [
         administrators_page("/cluster", "GET", token, pages.show),
         administrators_page("/cluster/digests", "GET", token, pages.digests, _DIGESTS),
@@ -69,9 +69,9 @@ def routes(book: "ClusterBook", token: str) -> list[Route]:
     ]
 
 
-class _Pages:
-    def __init__(self, book: "ClusterBook") -> None:
-        self._book = book
+class _ClusterPages:
+    def __init__(self, admin: "ClusterAdmin") -> None:
+        self._admin = admin
 
     async def show(self, _request: "Request") -> Any:
         return self._shown()
@@ -79,36 +79,36 @@ class _Pages:
     async def digests(self, request: "Request") -> Any:
         index = number(request, "index", 0, INDEX_MAX)
         log_first = number(request, "log_first", 1, INDEX_MAX)
-        return msgspec.to_builtins(await kept(self._book.digests(index, log_first), 409))
+        return msgspec.to_builtins(await kept(self._admin.digests(index, log_first), 409))
 
     async def init(self, request: "Request") -> Any:
-        wanted = await read_body(request, _Nodes)
+        wanted = await read_body(request, _InitRequest)
         members = [_member(node) for node in wanted.nodes]
-        await kept(self._book.bootstrap(members), 409)
+        await kept(self._admin.bootstrap(members), 409)
         _log.info("cluster_initialised", nodes=[member.id for member in members])
         return self._shown()
 
     async def add(self, request: "Request") -> Any:
-        member = _member(await read_body(request, _Node))
-        await kept(self._book.add(member), 409)
+        member = _member(await read_body(request, _MemberRequest))
+        await kept(self._admin.add(member), 409)
         _log.info("node_added", node=member.id, peer=member.peer_addr)
         return self._shown()
 
     async def remove(self, request: "Request") -> Any:
         node_id = _node_id(request)
-        await kept(self._book.remove(node_id), 409)
+        await kept(self._admin.remove(node_id), 409)
         _log.info("node_removed", node=node_id)
         return self._shown()
 
     async def transfer(self, request: "Request") -> Any:
-        wanted = await read_body(request, _Leader)
-        await kept(self._book.transfer(wanted.to), 409)
+        wanted = await read_body(request, _TransferRequest)
+        await kept(self._admin.transfer(wanted.to), 409)
         _log.info("leadership_transferred", to=wanted.to)
         return self._shown()
 
     def _shown(self) -> dict[str, Any]:
-        own = self._book.own()
-        return document(self._book.status()) | {
+        own = self._admin.own()
+        return document(self._admin.status()) | {
             "peer_addr": own.peer_addr,
             "client_addr": own.client_addr,
         }
@@ -121,12 +121,14 @@ def document(status: ClusterStatus) -> dict[str, Any]:
     return {"diagnosis": diagnosis(status), "is_leader": status.is_leader, **shown}
 
 
-def _member(node: _Node) -> Member:
+def _member(node: _MemberRequest) -> Member:
     for address in (node.peer_addr, node.client_addr):
         if address:
             _check_address(address)
     if not node.peer_addr:
-        raise Refusal(400, f"node {node.id} has no peer_addr", "say where other nodes reach it")
+        raise RequestRefused(
+            400, f"node {node.id} has no peer_addr", "say where other nodes reach it"
+        )
     return Member(node.id, node.peer_addr, node.client_addr)
 
 
@@ -134,11 +136,11 @@ def _check_address(text: str) -> None:
     try:
         parse_listen(text)
     except ValueError as error:
-        raise Refusal(400, str(error), 'write host:port, as in "10.0.0.1:7700"') from None
+        raise RequestRefused(400, str(error), 'write host:port, as in "10.0.0.1:7700"') from None
 
 
 def _node_id(request: "Request") -> int:
     text = request.query_params.get("id", "")
     if not (text.isascii() and text.isdecimal() and 0 < int(text) <= NODE_ID_MAX):
-        raise Refusal(400, "no such node", "name it by its number, as in ?id=3")
+        raise RequestRefused(400, "no such node", "name it by its number, as in ?id=3")
     return int(text)

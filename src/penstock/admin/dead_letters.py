@@ -16,8 +16,9 @@ from msgspec import Meta
 from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 
-from penstock.admin.exchange import (
-    Refusal,
+from penstock.admin.groups import known_group, names
+from penstock.admin.pages import (
+    RequestRefused,
     administrators_page,
     in_turns,
     kept,
@@ -28,7 +29,6 @@ from penstock.admin.exchange import (
     text_of,
     time_of,
 )
-from penstock.admin.groups import known_group, names
 from penstock.admin.queues import is_topic
 from penstock.limits import KIB, MIB
 from penstock.model.dead_letters import PREFIX, dead_letter_topic, origin
@@ -37,7 +37,7 @@ from penstock.obs.log import get_logger
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from penstock.admin.view import QueueBook
+    from penstock.admin.view import QueueAdmin
     from penstock.model.message import Message
 
 
@@ -62,7 +62,7 @@ _HEADER_PREFIX = b"dlq-"
 _log = get_logger("queues")
 
 
-class _Redrive(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _RedriveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whose letters to send back, and how many of them."""
 
     topic: str
@@ -70,30 +70,30 @@ class _Redrive(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max: Annotated[int, Meta(ge=1, le=REDRIVEN_MAX)] = REDRIVEN_MAX
 
 
-def routes(book: "QueueBook", token: str) -> list[Route]:
+def routes(admin: "QueueAdmin", token: str) -> list[Route]:
     """The pages of one broker; ``token`` is the administrators', empty if there is none."""
-    pages = _Pages(book)
+    pages = _DeadLetterPages(admin)
     return [
-        reading_page("/dlq", token, book, pages.show_all, ("after", "limit")),
+        reading_page("/dlq", token, admin, pages.show_all, ("after", "limit")),
         administrators_page("/dlq", "DELETE", token, pages.drop, ("topic", "group")),
-        reading_page("/dlq/letters", token, book, pages.show_letters, _LETTERS),
+        reading_page("/dlq/letters", token, admin, pages.show_letters, _LETTERS),
         administrators_page("/dlq/redrive", "POST", token, pages.redrive),
     ]
 
 
-class _Pages:
+class _DeadLetterPages:
     """Answers the requests. Whoever gets here may do everything."""
 
-    def __init__(self, book: "QueueBook") -> None:
-        self._book = book
+    def __init__(self, admin: "QueueAdmin") -> None:
+        self._admin = admin
 
     async def show_all(self, request: "Request") -> dict[str, Any]:
         after = request.query_params.get("after", "").encode()
         limit = number(request, "limit", LISTED_DEFAULT, LISTED_MAX)
         names = [
-            name for name in self._book.topics.by_name if name.startswith(PREFIX) and name > after
+            name for name in self._admin.topics.by_name if name.startswith(PREFIX) and name > after
         ]
-        counts = await in_turns(names, self._book.letter_count)
+        counts = await in_turns(names, self._admin.letter_count)
         found = {name: count for name, count in zip(names, counts, strict=True) if count}
         page = nsmallest(limit, found)
         shown = [self._describe(name, found[name]) for name in page]
@@ -110,13 +110,13 @@ class _Pages:
 
     async def show_letters(self, request: "Request") -> dict[str, Any]:
         letters = self._letters_topic(*names(request))
-        count = self._book.letter_count(letters)
-        first = self._book.first_letter(letters)
+        count = self._admin.letter_count(letters)
+        first = self._admin.first_letter(letters)
         offset = max(number(request, "offset", first, 2**63 - 1), first)
         limit = number(request, "limit", LETTERS_DEFAULT, LETTERS_MAX)
         shown = []
         if count:
-            store = self._book.store
+            store = self._admin.store
             found = await run_in_threadpool(
                 store.read_topic, letters, offset, limit, READ_BYTES_MAX
             )
@@ -124,12 +124,12 @@ class _Pages:
         return {"letters_topic": text_of(letters), "letters": count, "shown": shown}
 
     async def redrive(self, request: "Request") -> dict[str, Any]:
-        wanted = await read_body(request, _Redrive)
+        wanted = await read_body(request, _RedriveRequest)
         letters = self._letters_topic(wanted.topic, wanted.group)
-        before = self._book.letter_count(letters)
+        before = self._admin.letter_count(letters)
         topic, group = wanted.topic.encode(), wanted.group.encode()
-        redriven = await kept(self._book.redrive(topic, group, wanted.max), 409)
-        left = self._book.letter_count(letters)
+        redriven = await kept(self._admin.redrive(topic, group, wanted.max), 409)
+        left = self._admin.letter_count(letters)
         _check_moved(letters, redriven, before, left)
         _log.info("letters_redriven", topic=wanted.topic, group=wanted.group, letters=redriven)
         return {"redriven": redriven, "left": left}
@@ -137,24 +137,24 @@ class _Pages:
     async def drop(self, request: "Request") -> dict[str, Any]:
         topic, group = names(request)
         letters = self._letters_topic(topic, group)
-        before = self._book.letter_count(letters)
-        dropped = await kept(self._book.drop(topic.encode(), group.encode()))
-        _check_moved(letters, dropped, before, self._book.letter_count(letters))
+        before = self._admin.letter_count(letters)
+        dropped = await kept(self._admin.drop(topic.encode(), group.encode()))
+        _check_moved(letters, dropped, before, self._admin.letter_count(letters))
         _log.info("letters_dropped", topic=topic, group=group, letters=dropped)
         return {"dropped": dropped}
 
     def _letters_topic(self, topic: str, group: str) -> bytes:
         """Return where a group's letters are; they may outlast the group and its topic."""
         letters = dead_letter_topic(topic.encode(), group.encode())
-        if not is_topic(self._book, letters):
-            known_group(self._book, topic, group)
+        if not is_topic(self._admin, letters):
+            known_group(self._admin, topic, group)
         return letters
 
 
 def _check_moved(letters: bytes, moved: int, before: int, left: int) -> None:
     """Say so if nothing happened to letters that are there: somebody else has them in hand."""
     if not moved and before and left >= before:
-        raise Refusal(
+        raise RequestRefused(
             409,
             f"the letters of {text_of(letters)!r} are being sent back already",
             "ask again when that has ended",

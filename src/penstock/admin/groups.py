@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Meta
 from starlette.routing import Route
 
-from penstock.admin.exchange import (
-    Refusal,
+from penstock.admin.pages import (
+    RequestRefused,
     administrators_page,
     in_turns,
     kept,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from penstock.admin.view import QueueBook
+    from penstock.admin.view import QueueAdmin
 
 
 LISTED_DEFAULT, LISTED_MAX = 100, 1_000
@@ -53,7 +53,7 @@ _LISTING = ("topic", "group", "after_topic", "after_group", "limit")
 _log = get_logger("queues")
 
 
-class _Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _GroupRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What makes, moves or steers a group."""
 
     topic: str
@@ -67,11 +67,11 @@ class _Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backoff_max_s: Seconds | None = None
 
 
-def routes(book: "QueueBook", token: str) -> list[Route]:
+def routes(admin: "QueueAdmin", token: str) -> list[Route]:
     """The pages of one broker; ``token`` is the administrators', empty if there is none."""
-    pages = _Pages(book)
+    pages = _GroupPages(admin)
     return [
-        reading_page("/groups", token, book, pages.show_all, _LISTING),
+        reading_page("/groups", token, admin, pages.show_all, _LISTING),
         administrators_page("/groups", "PUT", token, pages.put),
         administrators_page("/groups", "DELETE", token, pages.delete, ("topic", "group")),
     ]
@@ -81,19 +81,19 @@ def names(request: "Request") -> tuple[str, str]:
     """Return the topic and the group that a request's query names."""
     topic, group = request.query_params.get("topic"), request.query_params.get("group")
     if topic is None or group is None:
-        raise Refusal(400, "which group is meant?", "name it: ?topic=TOPIC&group=GROUP")
+        raise RequestRefused(400, "which group is meant?", "name it: ?topic=TOPIC&group=GROUP")
     return topic, group
 
 
-class _Pages:
+class _GroupPages:
     """Answers the requests. Whoever gets here may do everything."""
 
-    def __init__(self, book: "QueueBook") -> None:
-        self._book = book
+    def __init__(self, admin: "QueueAdmin") -> None:
+        self._admin = admin
 
     async def show_all(self, request: "Request") -> dict[str, Any]:
         if "group" in request.query_params:
-            group = known_group(self._book, *names(request))
+            group = known_group(self._admin, *names(request))
             return {"groups": [self._describe(group)], "more": False}
         asked = request.query_params
         after = (asked.get("after_topic", "").encode(), asked.get("after_group", "").encode())
@@ -106,55 +106,55 @@ class _Pages:
 
     def _candidates(self, topic: str | None) -> "Iterable[Group]":
         if topic is not None:
-            name = known_topic(self._book, topic)
-            return self._book.groups.by_topic.get(name, {}).values()
-        return (group for group in self._book.groups if not group.topic.startswith(b"$"))
+            name = known_topic(self._admin, topic)
+            return self._admin.groups.by_topic.get(name, {}).values()
+        return (group for group in self._admin.groups if not group.topic.startswith(b"$"))
 
     async def put(self, request: "Request") -> dict[str, Any]:
-        wanted = await read_body(request, _Wanted)
+        wanted = await read_body(request, _GroupRequest)
         start = _place("start", "earliest" if wanted.start is None else wanted.start)
         seek = None if wanted.seek is None else _place("seek", wanted.seek)
         topic, group = self._lawful(wanted, is_there=seek is not None)
-        if await kept(self._book.make_group(topic, group, *start)):
+        if await kept(self._admin.make_group(topic, group, *start)):
             _log.info("group_made", topic=wanted.topic, group=wanted.group)
         await self._configure(topic, group, wanted)
         if seek is not None:
-            await kept(self._book.move_group(topic, group, *seek))
+            await kept(self._admin.move_group(topic, group, *seek))
             _log.info("group_moved", topic=wanted.topic, group=wanted.group, to=wanted.seek)
-        return self._describe(known_group(self._book, wanted.topic, wanted.group))
+        return self._describe(known_group(self._admin, wanted.topic, wanted.group))
 
-    def _lawful(self, wanted: _Wanted, *, is_there: bool) -> tuple[bytes, bytes]:
+    def _lawful(self, wanted: _GroupRequest, *, is_there: bool) -> tuple[bytes, bytes]:
         """Return topic and group if the group can be as wanted: before anything of it is done."""
         topic, name = wanted.topic.encode(), wanted.group.encode()
         if is_there:
-            known_group(self._book, wanted.topic, wanted.group)
-        elif not is_topic(self._book, topic):
+            known_group(self._admin, wanted.topic, wanted.group)
+        elif not is_topic(self._admin, topic):
             lawful_topic(wanted.topic)
-        group = self._book.groups.get(topic, name)
+        group = self._admin.groups.get(topic, name)
         if group is None:
-            _check_new(wanted.group, self._book.groups.count)
+            _check_new(wanted.group, self._admin.groups.count)
         _check_pauses(wanted, group)
         return topic, name
 
-    async def _configure(self, topic: bytes, group: bytes, wanted: _Wanted) -> None:
+    async def _configure(self, topic: bytes, group: bytes, wanted: _GroupRequest) -> None:
         pause_ms, longest_ms = _milliseconds(wanted.backoff_s), _milliseconds(wanted.backoff_max_s)
         settings = (wanted.max_deliveries, pause_ms, longest_ms)
         if settings != (None, None, None):
-            await kept(self._book.configure_group(GroupConfigured(topic, group, *settings)))
+            await kept(self._admin.configure_group(GroupConfigured(topic, group, *settings)))
             _log.info("group_configured", topic=wanted.topic, group=wanted.group)
 
     async def delete(self, request: "Request") -> dict[str, Any]:
         topic, name = names(request)
-        group = known_group(self._book, topic, name)
-        consumers = self._book.consumers(group.topic, group.name)
+        group = known_group(self._admin, topic, name)
+        consumers = self._admin.consumers(group.topic, group.name)
         if consumers:
-            raise Refusal(
+            raise RequestRefused(
                 409,
                 f"the group {name!r} of {topic!r} has consumers now: {consumers}",
                 "stop them first; they would make it anew, from the beginning",
             )
         deleted = self._describe(group)
-        await kept(self._book.delete_group(group.topic, group.name))
+        await kept(self._admin.delete_group(group.topic, group.name))
         _log.info("group_deleted", topic=topic, group=name)
         return deleted
 
@@ -163,13 +163,13 @@ class _Pages:
             "topic": text_of(group.topic),
             "group": text_of(group.name),
             "position": group.oldest_unsettled,
-            "lag": self._book.lag(group),
+            "lag": self._admin.lag(group),
             "in_flight": group.in_hand,
             "returned": group.returned_count,
             "delayed": len(group.waiting),
             "dead_letters": group.dead_letters,
             "redeliveries": group.redeliveries,
-            "consumers": self._book.consumers(group.topic, group.name),
+            "consumers": self._admin.consumers(group.topic, group.name),
             "max_deliveries": group.max_deliveries,
             "backoff_s": group.backoff_ms / 1000,
             "backoff_max_s": group.backoff_max_ms / 1000,
@@ -178,11 +178,11 @@ class _Pages:
         }
 
 
-def known_group(book: "QueueBook", topic: str, name: str) -> Group:
+def known_group(admin: "QueueAdmin", topic: str, name: str) -> Group:
     """Return a group if there is such a group."""
-    group = book.groups.get(known_topic(book, topic), name.encode())
+    group = admin.groups.get(known_topic(admin, topic), name.encode())
     if group is None:
-        raise Refusal(
+        raise RequestRefused(
             404,
             f"there is no group {name!r} of the topic {topic!r}",
             "penstock groups list shows all groups; penstock groups create makes one",
@@ -193,12 +193,14 @@ def known_group(book: "QueueBook", topic: str, name: str) -> Group:
 def _check_new(name: str, count: int) -> None:
     """Refuse what every protocol would refuse."""
     if len(name.encode()) > GROUP_BYTES_MAX:
-        raise Refusal(400, f"longer than {GROUP_BYTES_MAX} bytes: {name!r}", "choose another name")
+        raise RequestRefused(
+            400, f"longer than {GROUP_BYTES_MAX} bytes: {name!r}", "choose another name"
+        )
     if count >= GROUPS_MAX:
-        raise Refusal(409, f"there are {GROUPS_MAX} groups", "delete some that nobody needs")
+        raise RequestRefused(409, f"there are {GROUPS_MAX} groups", "delete some that nobody needs")
 
 
-def _check_pauses(wanted: _Wanted, group: Group | None) -> None:
+def _check_pauses(wanted: _GroupRequest, group: Group | None) -> None:
     """Refuse a longest pause below the first one: what is not wanted stays as the group has it."""
     first_s, longest_s = wanted.backoff_s, wanted.backoff_max_s
     if first_s is None:
@@ -206,7 +208,7 @@ def _check_pauses(wanted: _Wanted, group: Group | None) -> None:
     if longest_s is None:
         longest_s = group.backoff_max_ms / 1000 if group and group.is_backoff_chosen else 0
     if 0 < longest_s < first_s:
-        raise Refusal(
+        raise RequestRefused(
             400,
             f"the longest pause, {with_unit(longest_s, 's')}, is less than the first one,"
             f" {with_unit(first_s, 's')}",
@@ -219,7 +221,7 @@ def _milliseconds(seconds: float | None) -> int | None:
 
 
 def _place(field: str, place: int | str) -> tuple[str, int]:
-    """Return where a group is to begin, as a ``QueueBook`` takes it."""
+    """Return where a group is to begin, as a ``QueueAdmin`` takes it."""
     if isinstance(place, int):
         return "offset", place
     if place in ("earliest", "latest"):
@@ -229,7 +231,7 @@ def _place(field: str, place: int | str) -> tuple[str, int]:
         aware = time if time.tzinfo else time.replace(tzinfo=UTC)
         return "time", max(round(aware.timestamp() * 1000), 0)
     except (ValueError, OverflowError):
-        raise Refusal(
+        raise RequestRefused(
             400,
             f"{field} is no place in a topic: {place!r}",
             'send "earliest", "latest", an offset as a number, or a time as in'

@@ -1,7 +1,7 @@
 """``/keys``: the keys that devices sign with, listed and changed while the broker runs.
 
 The one part of the pages that changes something, and only for administrators
-(:func:`~penstock.admin.exchange.check_administrator`). A change is durable, and in force for the
+(:func:`~penstock.admin.pages.check_administrator`). A change is durable, and in force for the
 next frame, when the answer arrives.
 
 Changes are made one after the other: an id that was chosen for a key stays free until the key is
@@ -17,8 +17,8 @@ from msgspec import Meta
 from msgspec.structs import replace
 from starlette.routing import Route
 
-from penstock.admin.exchange import (
-    Refusal,
+from penstock.admin.pages import (
+    RequestRefused,
     administrators_page,
     kept,
     read_body,
@@ -32,7 +32,7 @@ from penstock.trust.keys import KEYS_MAX, Key, key_fault, rotate
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from penstock.admin.view import KeyBook
+    from penstock.admin.view import KeyAdmin
 
 
 _YEAR_S = 365 * 24 * 3600
@@ -48,7 +48,7 @@ _STATES = {
 _log = get_logger("keys")
 
 
-class _Addition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _AddRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What registers a key; without ``key_id`` the broker chooses one."""
 
     device: str
@@ -58,40 +58,40 @@ class _Addition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expires_s: _Seconds | None = None
 
 
-class _Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _RotateRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What replaces a device's key by a new one."""
 
     public_key: str
     overlap_s: _Seconds
 
 
-def routes(book: "KeyBook", token: str) -> list[Route]:
+def routes(admin: "KeyAdmin", token: str) -> list[Route]:
     """The pages of one broker; ``token`` is the administrators', empty if there is none."""
-    dispatcher = _Dispatcher(book)
+    pages = _KeyPages(admin)
     return [
-        reading_page("/keys", token, book, dispatcher.show_all),
-        administrators_page("/keys", "POST", token, dispatcher.add),
-        administrators_page("/keys/{key_id:int}/revoke", "POST", token, dispatcher.revoke),
-        administrators_page("/keys/{key_id:int}/enable", "POST", token, dispatcher.enable),
-        administrators_page("/keys/{key_id:int}/rotate", "POST", token, dispatcher.rotate),
+        reading_page("/keys", token, admin, pages.show_all),
+        administrators_page("/keys", "POST", token, pages.add),
+        administrators_page("/keys/{key_id:int}/revoke", "POST", token, pages.revoke),
+        administrators_page("/keys/{key_id:int}/enable", "POST", token, pages.enable),
+        administrators_page("/keys/{key_id:int}/rotate", "POST", token, pages.rotate),
     ]
 
 
-class _Dispatcher:
+class _KeyPages:
     """Answers the requests. Whoever gets here may do everything."""
 
-    def __init__(self, book: "KeyBook") -> None:
-        self._book = book
+    def __init__(self, admin: "KeyAdmin") -> None:
+        self._admin = admin
         self._one_at_a_time = asyncio.Lock()
 
     async def show_all(self, _request: "Request") -> dict[str, Any]:
-        now_ms = self._book.wall_ms()
+        now_ms = self._admin.wall_ms()
         return {"keys": [_show(key, now_ms) for key in self._keys()]}
 
     async def add(self, request: "Request") -> dict[str, Any]:
-        wanted = await read_body(request, _Addition)
+        wanted = await read_body(request, _AddRequest)
         async with self._one_at_a_time:
-            now_ms = self._book.wall_ms()
+            now_ms = self._admin.wall_ms()
             key = Key(
                 id=self._free_id(wanted.key_id),
                 public_key=_public_key(wanted.public_key),
@@ -106,7 +106,7 @@ class _Dispatcher:
 
     async def revoke(self, request: "Request") -> dict[str, Any]:
         async with self._one_at_a_time:
-            key, now_ms = self._known(request), self._book.wall_ms()
+            key, now_ms = self._known(request), self._admin.wall_ms()
             if not key.revoked_ms:
                 key = replace(key, revoked_ms=now_ms)
                 await self._store("key_revoked", key)
@@ -114,7 +114,7 @@ class _Dispatcher:
 
     async def enable(self, request: "Request") -> dict[str, Any]:
         async with self._one_at_a_time:
-            key, now_ms = self._known(request), self._book.wall_ms()
+            key, now_ms = self._known(request), self._admin.wall_ms()
             enabled = replace(key, revoked_ms=0)
             _check_lasting(enabled, now_ms)
             if key.revoked_ms:
@@ -122,9 +122,9 @@ class _Dispatcher:
         return _show(enabled, now_ms)
 
     async def rotate(self, request: "Request") -> dict[str, Any]:
-        wanted = await read_body(request, _Rotation)
+        wanted = await read_body(request, _RotateRequest)
         async with self._one_at_a_time:
-            old, now_ms = self._known(request), self._book.wall_ms()
+            old, now_ms = self._known(request), self._admin.wall_ms()
             _check_rotatable(old, now_ms)
             public_key, new_id = _public_key(wanted.public_key), self._free_id(None)
             new, ending = rotate(old, new_id, public_key, now_ms, wanted.overlap_s * 1000)
@@ -134,45 +134,51 @@ class _Dispatcher:
         return {"key": _show(new, now_ms), "previous": _show(ending, now_ms)}
 
     def _keys(self) -> list[Key]:
-        return self._book.keys()
+        return self._admin.keys()
 
     def _known(self, request: "Request") -> Key:
         key_id = request.path_params["key_id"]
         for key in self._keys():
             if key.id == key_id:
                 return key
-        raise Refusal(404, f"there is no key {key_id}", "penstock keys list shows all keys")
+        raise RequestRefused(404, f"there is no key {key_id}", "penstock keys list shows all keys")
 
     def _free_id(self, wanted: int | None) -> int:
         if wanted is None:
-            return self._book.next_key_id()
+            return self._admin.next_key_id()
         if any(key.id == wanted for key in self._keys()):
-            raise Refusal(409, f"there is a key {wanted} already", "leave the id to the broker")
+            raise RequestRefused(
+                409, f"there is a key {wanted} already", "leave the id to the broker"
+            )
         return wanted
 
     def _check_new(self, key: Key) -> None:
         if fault := key_fault(key):
-            raise Refusal(400, f"this key cannot be registered: {fault}", "nothing was changed")
+            raise RequestRefused(
+                400, f"this key cannot be registered: {fault}", "nothing was changed"
+            )
         others = self._keys()
         if len(others) >= KEYS_MAX:
-            raise Refusal(409, f"there are {KEYS_MAX} keys already", "that is all there may be")
+            raise RequestRefused(
+                409, f"there are {KEYS_MAX} keys already", "that is all there may be"
+            )
         for other in others:
             if other.public_key == key.public_key:
-                raise Refusal(
+                raise RequestRefused(
                     409,
                     f"this public key is registered already, as key {other.id}",
                     "make a new pair for each key; one that was revoked can be enabled again",
                 )
 
     async def _store(self, event: str, key: Key) -> None:
-        await kept(self._book.store_key(key))
+        await kept(self._admin.store_key(key))
         _log.info(event, key_id=key.id, device=key.device)
 
 
 def _check_lasting(key: Key, now_ms: int) -> None:
     """A key whose time is over stays out of force, revoked or not; an answer must not hide that."""
     if key.fault(now_ms) is not None:
-        raise Refusal(
+        raise RequestRefused(
             409,
             f"key {key.id} has expired, at {time_of(key.expires_ms)}, and cannot be enabled",
             f"give the device a new one: penstock keys new {key.device}",
@@ -182,13 +188,13 @@ def _check_lasting(key: Key, now_ms: int) -> None:
 def _check_rotatable(old: Key, now_ms: int) -> None:
     """Only a key in force can be followed by another; else nothing would overlap."""
     if old.successor:
-        raise Refusal(
+        raise RequestRefused(
             409,
             f"key {old.id} has a successor already, key {old.successor}",
             f"penstock keys rotate {old.successor}",
         )
     if old.fault(now_ms) is not None:
-        raise Refusal(
+        raise RequestRefused(
             409,
             f"key {old.id} is not in force any more",
             f"give the device a new one: penstock keys new {old.device}",
@@ -199,7 +205,7 @@ def _public_key(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError:
-        raise Refusal(
+        raise RequestRefused(
             400, "the public key is not in hexadecimal", "send its 32 bytes as 64 digits"
         ) from None
 

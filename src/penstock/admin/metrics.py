@@ -2,12 +2,13 @@
 
 Counting happens elsewhere, in plain integers (``obs.counters``); nothing here is touched until
 somebody asks. A scrape walks the table, reads each number and lets ``prometheus_client`` write the
-text (:mod:`penstock.admin.metrics_form`). Two brokers in one process do not see each other, and a
+text (:mod:`penstock.admin.exposition`). Two brokers in one process do not see each other, and a
 metric cannot be forgotten in a second place. Every label value that can occur is always there, with
 0 if need be, so that a rate over a first event is not lost. What concerns queues has a table of its
 own (:mod:`penstock.admin.metrics_queues`), and so has the cluster
 (:mod:`penstock.admin.metrics_cluster`). Behind ours come the same figures under the names of
-MetricMQ (:mod:`penstock.admin.metrics_seed`) and HermesMQ (:mod:`penstock.admin.metrics_hermesmq`).
+MetricMQ (:mod:`~penstock.admin.metrics_metricmq`) and HermesMQ
+(:mod:`~penstock.admin.metrics_hermesmq`).
 
 Names follow the Prometheus conventions: prefix, subject, unit last, ``_total`` for what only grows.
 """
@@ -21,8 +22,7 @@ from enum import Enum
 from prometheus_client import ProcessCollector
 from starlette.concurrency import run_in_threadpool
 
-from penstock.admin.metrics_cluster import CLUSTER
-from penstock.admin.metrics_form import (
+from penstock.admin.exposition import (
     Metric,
     Scrape,
     counted,
@@ -30,11 +30,12 @@ from penstock.admin.metrics_form import (
     families,
     read_stored,
 )
+from penstock.admin.metrics_cluster import CLUSTER
 from penstock.admin.metrics_hermesmq import HERMESMQ
+from penstock.admin.metrics_metricmq import METRICMQ, PER_TOPIC
 from penstock.admin.metrics_queues import QUEUES
-from penstock.admin.metrics_seed import PER_TOPIC, SEED
 from penstock.admin.survey import SERIES_DEFAULT, Survey
-from penstock.admin.view import View
+from penstock.admin.view import BrokerView
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.trust.faults import SignatureFault
 
@@ -304,13 +305,13 @@ METRICS: tuple[Metric, ...] = (
 )
 
 
-_ALWAYS = (*METRICS, *QUEUES, *CLUSTER, *SEED, *HERMESMQ)
+_ALWAYS = (*METRICS, *QUEUES, *CLUSTER, *METRICMQ, *HERMESMQ)
 
 
 # ── The exposition ────────────────────────────────────────────────────────────────────────────
 
 
-def render(view: View) -> bytes:
+def render(view: BrokerView) -> bytes:
     """Return all metrics in the Prometheus text format, at once; for tests and small programs."""
     stored = read_stored(view, with_topics=False)
     survey = Survey(view.queues)
@@ -320,7 +321,7 @@ def render(view: View) -> bytes:
 
 
 async def render_off_loop(
-    view: View,
+    view: BrokerView,
     surveying: asyncio.Lock,
     *,
     with_topics: bool = False,
@@ -405,7 +406,7 @@ def markdown() -> str:
         metrics=_metrics_table(METRICS),
         queues=_metrics_table(QUEUES),
         cluster=_metrics_table(CLUSTER),
-        seed=_metrics_table(SEED),
+        seed=_metrics_table(METRICMQ),
         per_topic=_metrics_table(PER_TOPIC),
         hermesmq=_metrics_table(HERMESMQ),
         disconnects=_table(("reason", "meaning"), _reasons(DisconnectReason)),

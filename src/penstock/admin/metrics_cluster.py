@@ -7,7 +7,7 @@ there is no such series on the others.
 
 from collections.abc import Callable, Mapping
 
-from penstock.admin.metrics_form import Metric, Scrape
+from penstock.admin.exposition import Metric, Scrape
 from penstock.cluster.status import ClusterStatus, MemberStatus
 
 

@@ -6,7 +6,7 @@ cluster of one: the node 1, which leads, in the first term, and whose own word i
 
 from collections.abc import Callable
 
-from penstock.admin.metrics_form import Metric, Scrape
+from penstock.admin.exposition import Metric, Scrape
 from penstock.cluster.status import ClusterStatus
 
 

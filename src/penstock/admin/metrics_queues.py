@@ -4,7 +4,7 @@ Sums are over what a scrape looks at (:mod:`penstock.admin.survey`). Topics of d
 among them: nobody works on those, and what is in them is counted on its own.
 """
 
-from penstock.admin.metrics_form import Metric, counted
+from penstock.admin.exposition import Metric, counted
 from penstock.admin.survey import GROUPS_MAX, SERIES_DEFAULT, TOPICS_MAX
 
 QUEUES: tuple[Metric, ...] = (

@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Meta
 from starlette.routing import Route
 
-from penstock.admin.exchange import (
-    Refusal,
+from penstock.admin.pages import (
+    RequestRefused,
     administrators_page,
     in_turns,
     kept,
@@ -35,7 +35,7 @@ from penstock.obs.log import get_logger
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from penstock.admin.view import QueueBook
+    from penstock.admin.view import QueueAdmin
 
 
 LISTED_DEFAULT, LISTED_MAX = 100, 1_000
@@ -65,22 +65,22 @@ class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep: bool | None = None
 
 
-def routes(book: "QueueBook", token: str) -> list[Route]:
+def routes(admin: "QueueAdmin", token: str) -> list[Route]:
     """The pages of one broker; ``token`` is the administrators', empty if there is none."""
-    pages = _Pages(book)
+    pages = _QueuePages(admin)
     return [
-        reading_page("/queues", token, book, pages.show_all, ("prefix", "after", "limit")),
-        reading_page("/queues/{topic:path}", token, book, pages.show),
+        reading_page("/queues", token, admin, pages.show_all, ("prefix", "after", "limit")),
+        reading_page("/queues/{topic:path}", token, admin, pages.show),
         administrators_page("/queues/{topic:path}", "PUT", token, pages.configure),
         administrators_page("/queues/{topic:path}", "DELETE", token, pages.delete),
     ]
 
 
-class _Pages:
+class _QueuePages:
     """Answers the requests. Whoever gets here may do everything."""
 
-    def __init__(self, book: "QueueBook") -> None:
-        self._book = book
+    def __init__(self, admin: "QueueAdmin") -> None:
+        self._admin = admin
 
     async def show_all(self, request: "Request") -> dict[str, Any]:
         prefix = request.query_params.get("prefix", "").encode()
@@ -88,46 +88,46 @@ class _Pages:
         limit = number(request, "limit", LISTED_DEFAULT, LISTED_MAX)
         listed = {
             name
-            for name in chain(self._book.topics.by_name, self._book.groups.by_topic)
+            for name in chain(self._admin.topics.by_name, self._admin.groups.by_topic)
             if name > after and name.startswith(prefix) and _is_shown(name, prefix)
         }
         page = nsmallest(limit, listed)
-        shown = await in_turns(page, lambda name: _describe(self._book, name))
+        shown = await in_turns(page, lambda name: _describe(self._admin, name))
         return {"queues": shown, "more": len(listed) > len(page)}
 
     async def show(self, request: "Request") -> dict[str, Any]:
-        return _describe(self._book, known_topic(self._book, request.path_params["topic"]))
+        return _describe(self._admin, known_topic(self._admin, request.path_params["topic"]))
 
     async def configure(self, request: "Request") -> dict[str, Any]:
         wanted = await read_body(request, _Settings)
         topic = lawful_topic(request.path_params["topic"])
-        await kept(self._book.configure_topic(_command(topic, wanted)))
+        await kept(self._admin.configure_topic(_command(topic, wanted)))
         _log.info("queue_configured", topic=text_of(topic), **_given(wanted))
-        return _describe(self._book, topic)
+        return _describe(self._admin, topic)
 
     async def delete(self, request: "Request") -> dict[str, Any]:
         topic = lawful_topic(request.path_params["topic"])
-        known_topic(self._book, request.path_params["topic"])
-        deleted = _describe(self._book, topic)
-        await kept(self._book.delete_topic(topic))
+        known_topic(self._admin, request.path_params["topic"])
+        deleted = _describe(self._admin, topic)
+        await kept(self._admin.delete_topic(topic))
         _log.info("queue_deleted", topic=text_of(topic), messages=deleted["messages"])
         return deleted
 
 
-def is_topic(book: "QueueBook", topic: bytes) -> bool:
+def is_topic(admin: "QueueAdmin", topic: bytes) -> bool:
     """Tell whether there is such a topic: made, worked on, or with messages."""
     return (
-        book.topics.get(topic) is not None
-        or topic in book.groups.by_topic
-        or book.store.topic(topic) is not None
+        admin.topics.get(topic) is not None
+        or topic in admin.groups.by_topic
+        or admin.store.topic(topic) is not None
     )
 
 
-def known_topic(book: "QueueBook", name: str) -> bytes:
+def known_topic(admin: "QueueAdmin", name: str) -> bytes:
     """Return a topic's name if there is such a topic."""
     topic = name.encode()
-    if not is_topic(book, topic):
-        raise Refusal(
+    if not is_topic(admin, topic):
+        raise RequestRefused(
             404,
             f"there is no topic {name!r}",
             "penstock queue list shows those that are worked on; penstock queue create makes one",
@@ -147,7 +147,9 @@ def lawful_topic(name: str) -> bytes:
     if not fault and topic.startswith(b"$") and not topic.startswith(PREFIX):
         fault = "names that begin with $ are the broker's own"
     if fault:
-        raise Refusal(400, f"the topic {name!r} cannot be steered: {fault}", "choose another name")
+        raise RequestRefused(
+            400, f"the topic {name!r} cannot be steered: {fault}", "choose another name"
+        )
     return topic
 
 
@@ -169,15 +171,15 @@ def _command(topic: bytes, wanted: _Settings) -> TopicConfigured:
     )
 
 
-def _describe(book: "QueueBook", name: bytes) -> dict[str, Any]:
-    info = book.store.topic(name)
-    settings = book.topics.get(name) or _UNSTEERED
+def _describe(admin: "QueueAdmin", name: bytes) -> dict[str, Any]:
+    info = admin.store.topic(name)
+    settings = admin.topics.get(name) or _UNSTEERED
     return {
         "topic": text_of(name),
-        "messages": book.messages(name),
+        "messages": admin.messages(name),
         "stored": info.count if info else 0,
         "bytes": info.bytes if info else 0,
-        "first_offset": book.first_offset(name),
+        "first_offset": admin.first_offset(name),
         "end_offset": info.next_offset if info else 0,
         "rate_per_s": settings.rate_milli / 1000,
         "burst": settings.burst,
@@ -185,5 +187,5 @@ def _describe(book: "QueueBook", name: bytes) -> dict[str, Any]:
         "max_age_s": settings.max_age_ms / 1000,
         "max_bytes": settings.max_bytes,
         "keep": settings.keep,
-        "groups": len(book.groups.by_topic.get(name, {})),
+        "groups": len(admin.groups.by_topic.get(name, {})),
     }

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from heapq import nlargest
 from itertools import chain, islice
 
-from penstock.admin.exchange import text_of
+from penstock.admin.pages import text_of
 from penstock.admin.view import QueueView
 from penstock.core.groups import Group
 

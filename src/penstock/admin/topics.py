@@ -9,7 +9,7 @@ and answered when it is on disk. Only web pages may not (``check_no_web_page``):
 post for any of them.
 
 A request must name an address, ``localhost`` or a configured name as its host;
-:mod:`penstock.admin.exchange` says why.
+:mod:`penstock.admin.pages` says why.
 """
 
 from itertools import islice
@@ -19,9 +19,9 @@ from urllib.parse import quote
 from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 
-from penstock.admin.exchange import (
+from penstock.admin.pages import (
     JsonLine,
-    Refusal,
+    RequestRefused,
     check_current,
     check_host,
     check_no_web_page,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from penstock.admin.view import TopicBook, View
+    from penstock.admin.view import BrokerView, TopicPublisher
     from penstock.model.message import Extras, Message
     from penstock.store.store import Store, TopicInfo
 
@@ -63,8 +63,8 @@ BYTES_MAX = 4 * MIB
 _ADVICE = "publish to another topic; one that demands signatures takes them by MQTT or binary"
 
 
-def routes(view: "View", book: "TopicBook | None" = None) -> list[Route]:
-    """The two pages, and with a ``book`` the way to publish."""
+def routes(view: "BrokerView", publisher: "TopicPublisher | None" = None) -> list[Route]:
+    """The two pages, and with a ``publisher`` the way to publish."""
 
     def page(path: str, read: "_Read", *parameters: str) -> Route:
         async def answer(request: "Request") -> "Response":
@@ -79,26 +79,28 @@ def routes(view: "View", book: "TopicBook | None" = None) -> list[Route]:
         check_host(request)
         check_no_web_page(request)
         check_parameters(request, ("retain",))
-        assert book is not None
-        return JsonLine(await _publish(request, book, view.store))
+        assert publisher is not None
+        return JsonLine(await _publish(request, publisher, view.store))
 
     pages = [
         page("/topics", _topics, "prefix", "limit"),
         page("/topics/{topic:path}", _messages, "offset", "limit"),
     ]
-    if book is not None:
+    if publisher is not None:
         pages.append(Route("/topics/{topic:path}", publish, methods=["POST"]))
     return pages
 
 
-async def _publish(request: "Request", book: "TopicBook", store: "Store") -> dict[str, Any]:
+async def _publish(
+    request: "Request", publisher: "TopicPublisher", store: "Store"
+) -> dict[str, Any]:
     """Journal the body as it is; answer when it is on disk."""
     name: str = request.path_params["topic"]
     topic = name.encode()
-    if refusal := book.refusal(topic):
+    if refusal := publisher.refusal(topic):
         raise _refused(topic, *refusal)
-    payload = await _payload(request, book.payload_bytes_max)
-    offset = await kept(book.publish(topic, payload, retain=flag(request, "retain")))
+    payload = await _payload(request, publisher.payload_bytes_max)
+    offset = await kept(publisher.publish(topic, payload, retain=flag(request, "retain")))
     found = await run_in_threadpool(store.read_topic, topic, offset, 1, BYTES_MAX)
     stored = next((message for message in found.messages() if message.offset == offset), None)
     if stored is None:  # removed meanwhile, by retention or by somebody
@@ -107,14 +109,16 @@ async def _publish(request: "Request", book: "TopicBook", store: "Store") -> dic
     return {"topic": name, "offset": offset, "sequence": stored.sequence, "time": time}
 
 
-def _refused(topic: bytes, reason: DisconnectReason, text: str) -> Refusal:
+def _refused(topic: bytes, reason: DisconnectReason, text: str) -> RequestRefused:
     """The answer to a message that may not be published to a topic, with what would help."""
     if not topic:
-        return Refusal(400, "no topic is named", "add it to the path, as in POST /topics/plant/a")
+        return RequestRefused(
+            400, "no topic is named", "add it to the path, as in POST /topics/plant/a"
+        )
     if reason is DisconnectReason.TOPIC_INVALID:
         advice = _escaped(topic) or "publish to another topic"
-        return Refusal(400, text, advice)
-    return Refusal(403, text, _ADVICE)
+        return RequestRefused(400, text, advice)
+    return RequestRefused(403, text, _ADVICE)
 
 
 def _escaped(name: bytes) -> str:
@@ -133,7 +137,7 @@ async def _payload(request: "Request", bytes_max: int) -> bytes:
     async for chunk in request.stream():
         body += chunk
         if len(body) > bytes_max:
-            raise Refusal(413, "the message is too large", f"send {bytes_max} bytes at most")
+            raise RequestRefused(413, "the message is too large", f"send {bytes_max} bytes at most")
     return bytes(body)
 
 
@@ -148,7 +152,7 @@ def _messages(request: "Request", store: "Store") -> dict[str, Any]:
     info = store.topic(name.encode())
     if info is None:
         advice = _escaped(name.encode()) or "GET /topics lists the topics that there are"
-        raise Refusal(404, f"nothing is journaled for the topic {name!r}", advice)
+        raise RequestRefused(404, f"nothing is journaled for the topic {name!r}", advice)
     limit = number(request, "limit", MESSAGES_DEFAULT, MESSAGES_MAX)
     last = max(info.first_offset, info.next_offset - limit)
     offset = number(request, "offset", last, 2**63)

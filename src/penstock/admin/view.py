@@ -1,12 +1,11 @@
-"""What the administration pages may know of a running broker, and what they may change.
+"""What the HTTP pages can read from a running broker, and what they can change.
 
-A ``View`` is read only. The keys of devices can be changed too, through a ``KeyBook``; topics,
-groups and dead letters through a ``QueueBook``; who takes part through a ``ClusterBook``. Messages
-are published through a ``TopicBook``.
+``BrokerView`` is read-only. Changes go through ``KeyAdmin`` (device keys), ``QueueAdmin`` (topics,
+groups, dead letters), ``ClusterAdmin`` (membership) and ``TopicPublisher`` (messages). The package
+``node`` implements them.
 
-What a ``View`` tells is in memory, and to be asked for on the event loop; the answer comes at once.
-``store``, ``journal`` and ``queue_pending`` may need the disk, and may be asked in any thread: do
-so in one that nobody else waits for.
+A ``BrokerView`` answers from memory, on the event loop. Only ``store``, ``journal`` and
+``queue_pending`` may read the disk: call them in a worker thread.
 """
 
 from collections.abc import Sequence
@@ -82,7 +81,7 @@ class QueueView(Protocol):
         """How many messages a dead-letter topic has from there on."""
 
 
-class View(Confirmed, Protocol):
+class BrokerView(Confirmed, Protocol):
     """A running broker, as the pages see it."""
 
     @property
@@ -163,7 +162,7 @@ class View(Confirmed, Protocol):
         """Whether new work is welcome; if not, why (storage full or failing, shutting down)."""
 
 
-class ClusterBook(Protocol):
+class ClusterAdmin(Protocol):
     """The cluster, as the pages see and change it. What is refused is a ``PenstockError``."""
 
     def own(self) -> Member:
@@ -191,7 +190,7 @@ class ClusterBook(Protocol):
         """
 
 
-class TopicBook(Protocol):
+class TopicPublisher(Protocol):
     """The topics, for whoever publishes to them."""
 
     @property
@@ -205,7 +204,7 @@ class TopicBook(Protocol):
         """Publish with QoS 1; return the offset once it is on disk."""
 
 
-class KeyBook(Confirmed, Protocol):
+class KeyAdmin(Confirmed, Protocol):
     """The keys that devices sign with, as the pages see and change them."""
 
     def keys(self) -> list[Key]:
@@ -221,7 +220,7 @@ class KeyBook(Confirmed, Protocol):
         """Register a key or replace the one of its id; durable and in force when it returns."""
 
 
-class QueueBook(QueueView, Confirmed, Protocol):
+class QueueAdmin(QueueView, Confirmed, Protocol):
     """The same, to be changed; whatever is awaited is durable and in force when it returns."""
 
     async def configure_topic(self, command: TopicConfigured) -> None:

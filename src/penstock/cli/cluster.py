@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from penstock.cli.administration import (
-    Administration,
-    NotNow,
-    administered,
+from penstock.cli.admin_client import (
+    AdminClient,
+    Unavailable,
+    admin_options,
     confirm,
     duration,
     json_option,
-    say,
+    print_result,
     yes_option,
 )
 from penstock.cli.cluster_try import try_cluster
 from penstock.cli.columns import columns
 from penstock.cli.connection import CONTEXT
-from penstock.cli.lazy import Group
+from penstock.cli.lazy import CommandGroup
 from penstock.cluster.status import ClusterStatus, MemberStatus, NodeState, diagnosis, tolerance
 from penstock.config.address import Address, parse_listen
 from penstock.errors import PenstockError
@@ -64,7 +64,7 @@ _timeout_option = click.option(
 _node_argument = click.argument("node", type=click.IntRange(1, 65_535), metavar="NODE")
 
 
-@click.group(cls=Group, context_settings=CONTEXT)
+@click.group(cls=CommandGroup, context_settings=CONTEXT)
 def cluster() -> None:
     """Begin, join, look at and change a cluster.
 
@@ -81,8 +81,8 @@ cluster.add_command(try_cluster)
 
 @cluster.command(context_settings=CONTEXT)
 @json_option
-@administered
-def status(*, as_json: bool, broker: Administration) -> None:
+@admin_options
+def status(*, as_json: bool, broker: AdminClient) -> None:
     """Show who takes part, who leads and who is behind.
 
     With a sentence on whether all is well, and what to do if not.
@@ -90,12 +90,14 @@ def status(*, as_json: bool, broker: Administration) -> None:
     _show(broker, as_json=as_json)
 
 
-def _show(broker: Administration, *, as_json: bool) -> None:
+def _show(broker: AdminClient, *, as_json: bool) -> None:
     own = _status_of(broker)
     found = _seen_from(broker, own)
     is_cut_off = own.state is NodeState.MEMBER and not own.leader and bool(found.leader)
     text = f"{_table(found)}\n\n{_cut_off(own)}" if is_cut_off else _table(found)
-    say({**_document(found), "asked": own.node_id, "is_cut_off": is_cut_off}, text, as_json=as_json)
+    print_result(
+        {**_document(found), "asked": own.node_id, "is_cut_off": is_cut_off}, text, as_json=as_json
+    )
 
 
 def _cut_off(own: ClusterStatus) -> str:
@@ -111,11 +113,11 @@ def _document(found: ClusterStatus) -> dict[str, Any]:
     return {"diagnosis": diagnosis(found), **shown}
 
 
-def _seen(broker: Administration) -> ClusterStatus:
+def _seen(broker: AdminClient) -> ClusterStatus:
     return _seen_from(broker, _status_of(broker))
 
 
-def _seen_from(broker: Administration, own: ClusterStatus) -> ClusterStatus:
+def _seen_from(broker: AdminClient, own: ClusterStatus) -> ClusterStatus:
     """How the cluster is: as the leader says; without one, as the node that is asked sees it."""
     if own.state is not NodeState.MEMBER or own.is_leader:
         return own
@@ -128,11 +130,11 @@ def _seen_from(broker: Administration, own: ClusterStatus) -> ClusterStatus:
     return _probed(broker, own)
 
 
-def _status_of(broker: Administration) -> ClusterStatus:
+def _status_of(broker: AdminClient) -> ClusterStatus:
     return msgspec.convert(broker.get("/cluster"), ClusterStatus)
 
 
-def _probed(broker: Administration, own: ClusterStatus) -> ClusterStatus:
+def _probed(broker: AdminClient, own: ClusterStatus) -> ClusterStatus:
     """Ask every other node ourselves: one may know a leader, and all may be up though cut off.
 
     Whether a node answers us says nothing of whether nodes hear of each other: that stays as the
@@ -152,7 +154,7 @@ def _probed(broker: Administration, own: ClusterStatus) -> ClusterStatus:
     return msgspec.structs.replace(own, members=tuple(members))
 
 
-def _told(broker: Administration, address: str) -> ClusterStatus | None:
+def _told(broker: AdminClient, address: str) -> ClusterStatus | None:
     """How a node sees the cluster, if it answers."""
     try:
         return _status_of(broker.at(parse_listen(address), PROBE_S))
@@ -219,8 +221,8 @@ def _answer(answers: bool | None) -> str:
 
 @cluster.command(context_settings=CONTEXT)
 @json_option
-@administered
-def compare(*, as_json: bool, broker: Administration) -> None:
+@admin_options
+def compare(*, as_json: bool, broker: AdminClient) -> None:
     """Check whether all nodes have the same state and log.
 
     Each node makes digests of its state (sessions, groups, keys, …) at the same entry, and of the
@@ -229,7 +231,7 @@ def compare(*, as_json: bool, broker: Administration) -> None:
     from penstock.cli.cluster_compare import compared  # noqa: PLC0415 - seldom needed
 
     found = compared(broker, _seen(broker))
-    say(msgspec.to_builtins(found), found.table(), as_json=as_json)
+    print_result(msgspec.to_builtins(found), found.table(), as_json=as_json)
     raise SystemExit(not found.is_equal)
 
 
@@ -267,8 +269,8 @@ def _node(text: str) -> dict[str, Any]:
     " that is asked included. Without any, the cluster begins with the one that is asked.",
 )
 @json_option
-@administered
-def init(*, nodes: list[dict[str, Any]], as_json: bool, broker: Administration) -> None:
+@admin_options
+def init(*, nodes: list[dict[str, Any]], as_json: bool, broker: AdminClient) -> None:
     """Begin a cluster of one node, or of those named.
 
     Once, at one of them. To do it again changes nothing.
@@ -292,8 +294,8 @@ def init(*, nodes: list[dict[str, Any]], as_json: bool, broker: Administration) 
 )
 @_timeout_option
 @json_option
-@administered
-def join(*, existing: str, timeout_s: float, as_json: bool, broker: Administration) -> None:
+@admin_options
+def join(*, existing: str, timeout_s: float, as_json: bool, broker: AdminClient) -> None:
     """Have a new node join a cluster, and wait until it has caught up.
 
     The node that is asked (-h, -p, --server) is the new one. It learns first, and has a vote once
@@ -352,7 +354,7 @@ def _check_disk(node: int, there: ClusterStatus) -> None:
         )
 
 
-def _follow(leader: Administration, node: int, timeout_s: float) -> None:
+def _follow(leader: AdminClient, node: int, timeout_s: float) -> None:
     """Tell how far a node is, until it has a vote."""
     watch = _Watch(leader, node)
     if not _await(watch.has_vote, timeout_s):
@@ -375,7 +377,7 @@ def _mending(node: int) -> str:
 class _Watch:
     """Looks how far a new node is, and tells what has changed since the last look."""
 
-    def __init__(self, leader: Administration, node: int) -> None:
+    def __init__(self, leader: AdminClient, node: int) -> None:
         self._leader = leader
         self._node = node
         self._told = ""
@@ -431,8 +433,8 @@ def _progress(text: str, *, is_last: bool = False) -> None:
 @_node_argument
 @yes_option
 @json_option
-@administered
-def remove(node: int, *, is_sure: bool, as_json: bool, broker: Administration) -> None:
+@admin_options
+def remove(node: int, *, is_sure: bool, as_json: bool, broker: AdminClient) -> None:
     """Remove NODE from the cluster.
 
     Its data are of no use to the cluster any more, and its number is not to be given again. If it
@@ -448,14 +450,14 @@ def remove(node: int, *, is_sure: bool, as_json: bool, broker: Administration) -
     loss = f"the nodes that are left, {left}, survive the loss of {tolerance(left)}"
     confirm(f"Remove node {node}, for good? ({loss})", is_sure=is_sure)
     _patiently(lambda: broker.delete("/cluster/members", id=node))
-    say({"removed": node}, f"removed node {node}: stop it now", as_json=as_json)
+    print_result({"removed": node}, f"removed node {node}: stop it now", as_json=as_json)
 
 
 @cluster.command(context_settings=CONTEXT)
 @_node_argument
 @json_option
-@administered
-def transfer(node: int, *, as_json: bool, broker: Administration) -> None:
+@admin_options
+def transfer(node: int, *, as_json: bool, broker: AdminClient) -> None:
     """Have NODE lead, as before a restart of the one that does.
 
     Clients notice a short delay at most.
@@ -466,7 +468,7 @@ def transfer(node: int, *, as_json: bool, broker: Administration) -> None:
             f"node {node} does not lead after {ELECTION_S:g} s",
             "is it up, and not behind? penstock cluster status tells",
         )
-    say({"leader": node}, f"node {node} leads", as_json=as_json)
+    print_result({"leader": node}, f"node {node} leads", as_json=as_json)
 
 
 @cluster.command(context_settings=CONTEXT)
@@ -494,7 +496,7 @@ def recover(directory: Path, *, is_understood: bool, as_json: bool) -> None:
 
     if not is_understood:
         found = remains_of(directory)
-        say(msgspec.to_builtins(found), _remains(found), as_json=as_json)
+        print_result(msgspec.to_builtins(found), _remains(found), as_json=as_json)
         raise PenstockError(
             "nothing was changed: messages that only the lost nodes had would be lost for good",
             "give --i-understand-that-acknowledged-messages-may-be-lost to go on",
@@ -507,7 +509,7 @@ def recover(directory: Path, *, is_understood: bool, as_json: bool) -> None:
         " it as before, and have new nodes join it (penstock cluster join). Never start the lost"
         " nodes again with their old directories."
     )
-    say(document, text, as_json=as_json)
+    print_result(document, text, as_json=as_json)
 
 
 def _remains(found: "Remains") -> str:
@@ -528,7 +530,7 @@ def _patiently(ask: Callable[[], Any]) -> None:
     while True:
         try:
             ask()
-        except NotNow:
+        except Unavailable:
             if time.monotonic() >= deadline:
                 raise
             time.sleep(LOOK_S)

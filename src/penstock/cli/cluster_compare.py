@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.cli.administration import Administration
+from penstock.cli.admin_client import AdminClient
 from penstock.cli.columns import columns
 from penstock.cluster.status import ClusterStatus
 from penstock.config.address import parse_listen
@@ -56,11 +56,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return [_digest(node, part)[:12] for node in self.nodes]
 
 
-def compared(broker: Administration, status: ClusterStatus) -> Comparison:
+def compared(broker: AdminClient, status: ClusterStatus) -> Comparison:
     """Ask all members of a cluster for what they have. Raises a PenstockError."""
     addresses = {m.id: m.client_addr for m in status.members if m.client_addr}
     with ThreadPoolExecutor(max(len(addresses), 1)) as threads:
-        asked = _Asked(broker, addresses, threads.map)
+        asked = _NodeDigests(broker, addresses, threads.map)
         for ahead in AHEAD:
             if (found := asked.at_entry(ahead)) is not None:
                 return _judged(found, {m.id for m in status.members})
@@ -70,11 +70,11 @@ def compared(broker: Administration, status: ClusterStatus) -> Comparison:
     )
 
 
-class _Asked:
+class _NodeDigests:
     """The nodes, asked all at once."""
 
     def __init__(
-        self, broker: Administration, addresses: dict[int, str], each: Callable[..., Any]
+        self, broker: AdminClient, addresses: dict[int, str], each: Callable[..., Any]
     ) -> None:
         self._broker = broker
         self._addresses = addresses
@@ -105,7 +105,7 @@ class _Asked:
             return None
         return answer
 
-    def _at(self, node: int) -> Administration:
+    def _at(self, node: int) -> AdminClient:
         return self._broker.at(parse_listen(self._addresses[node]))
 
 

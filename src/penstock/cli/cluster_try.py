@@ -27,7 +27,7 @@ from typing import Final
 import click
 import msgspec
 
-from penstock.cli.administration import Administration
+from penstock.cli.admin_client import AdminClient
 from penstock.cli.columns import columns
 from penstock.cli.connection import CONTEXT
 from penstock.cluster.status import ClusterStatus
@@ -54,7 +54,7 @@ PORTS_FILE: Final = "ports.json"
 _PR_SET_PDEATHSIG: Final = 1
 
 
-class _Node(msgspec.Struct):
+class _LocalNode(msgspec.Struct):
     """One node, and where it is reached."""
 
     number: int
@@ -142,14 +142,14 @@ def _program() -> str:
     return shlex.quote(sys.argv[0])
 
 
-def _nodes(directory: Path, port: int) -> list[_Node]:
+def _nodes(directory: Path, port: int) -> list[_LocalNode]:
     """The nodes that the directory has, or new ones."""
     file = directory / PORTS_FILE
     if file.exists():
-        return msgspec.json.decode(file.read_bytes(), type=list[_Node])
+        return msgspec.json.decode(file.read_bytes(), type=list[_LocalNode])
     ports = _client_ports(port)
     pairs = zip(NODES, ports, _free_ports(len(NODES)), strict=True)
-    made = [_Node(number, client, peer) for number, client, peer in pairs]
+    made = [_LocalNode(number, client, peer) for number, client, peer in pairs]
     file.write_bytes(msgspec.json.encode(made))
     return made
 
@@ -188,7 +188,7 @@ def _free_ports(count: int) -> list[int]:
 class _Running:
     """The processes of three nodes."""
 
-    def __init__(self, nodes: list[_Node], directory: Path) -> None:
+    def __init__(self, nodes: list[_LocalNode], directory: Path) -> None:
         self._nodes = nodes
         self._directory = directory
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -206,7 +206,7 @@ class _Running:
         self._at(self._nodes[0]).post("/cluster/init", nodes=members)
         self._until(deadline, lambda: all(self._is_ready(node) for node in self._nodes))
 
-    def _started(self, node: _Node) -> "subprocess.Popen[bytes]":
+    def _started(self, node: _LocalNode) -> "subprocess.Popen[bytes]":
         with self._log(node).open("ab") as log:
             return subprocess.Popen(  # noqa: S603 - our own program
                 self._command(node),
@@ -217,13 +217,13 @@ class _Running:
                 preexec_fn=_stop_with_parent,  # noqa: PLW1509 - no other thread runs yet
             )
 
-    def _command(self, node: _Node) -> list[str]:
+    def _command(self, node: _LocalNode) -> list[str]:
         words = [sys.executable, "-m", "penstock", "serve", "--node-id", str(node.number)]
         words += ["--listen", node.address, "--http-listen", ""]
         words += ["--peer-listen", node.peer_address]
         return [*words, "--data", str(self._directory / f"node{node.number}")]
 
-    def _log(self, node: _Node) -> Path:
+    def _log(self, node: _LocalNode) -> Path:
         return self._directory / f"node{node.number}.log"
 
     def _until(self, deadline: float, is_so: Callable[[], bool]) -> None:
@@ -242,17 +242,17 @@ class _Running:
                 said = self._log(node).read_text(errors="replace").strip().splitlines()[-3:]
                 raise PenstockError(f"node {node.number} did not start", "\n  ".join(said))
 
-    def _at(self, node: _Node) -> Administration:
-        return Administration(Address(HOST, node.port), os.environ.get("PENSTOCK_ADMIN_TOKEN", ""))
+    def _at(self, node: _LocalNode) -> AdminClient:
+        return AdminClient(Address(HOST, node.port), os.environ.get("PENSTOCK_ADMIN_TOKEN", ""))
 
-    def _answers(self, node: _Node) -> bool:
+    def _answers(self, node: _LocalNode) -> bool:
         return self._status(node) is not None
 
-    def _is_ready(self, node: _Node) -> bool:
+    def _is_ready(self, node: _LocalNode) -> bool:
         status = self._status(node)
         return status is not None and bool(status.leader) and len(status.members) == len(NODES)
 
-    def _status(self, node: _Node) -> ClusterStatus | None:
+    def _status(self, node: _LocalNode) -> ClusterStatus | None:
         try:
             return msgspec.convert(self._at(node).get("/cluster"), ClusterStatus)
         except PenstockError:

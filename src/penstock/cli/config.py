@@ -7,9 +7,9 @@ import click
 import msgspec
 
 from penstock.cli.columns import columns
-from penstock.cli.lazy import Group
+from penstock.cli.lazy import CommandGroup
 from penstock.cli.options import LISTED_ADVICE, configured, load_or_advise
-from penstock.config.keys import KEYS, Key, closest
+from penstock.config.keys import KEYS, ConfigKey, closest
 from penstock.config.load import Loaded
 from penstock.config.problems import ConfigProblemsError, Problem, did_you_mean
 from penstock.config.reference import example_toml, type_of
@@ -20,7 +20,7 @@ from penstock.errors import ConfigError
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Check and explain the configuration."""
 
@@ -89,7 +89,7 @@ def explain(name: str | None, as_json: bool, loaded: Loaded) -> None:
         print(_page(_known(name), loaded))
 
 
-def _known(name: str) -> Key:
+def _known(name: str) -> ConfigKey:
     if name not in KEYS:
         names = [*KEYS, *filter(None, SECTIONS)]
         advice = did_you_mean(closest(name, names)) or LISTED_ADVICE
@@ -97,13 +97,13 @@ def _known(name: str) -> Key:
     return KEYS[name]
 
 
-def _table(keys: list[Key], loaded: Loaded) -> str:
+def _table(keys: list[ConfigKey], loaded: Loaded) -> str:
     return columns(
         [(key.name, encode(key, _shown(key, loaded)), loaded.sources[key.name]) for key in keys]
     )
 
 
-def _facts(key: Key, loaded: Loaded) -> dict[str, Any]:
+def _facts(key: ConfigKey, loaded: Loaded) -> dict[str, Any]:
     return {
         "key": key.name,
         "text": key.text,
@@ -118,7 +118,7 @@ def _facts(key: Key, loaded: Loaded) -> dict[str, Any]:
     }
 
 
-def _page(key: Key, loaded: Loaded) -> str:
+def _page(key: ConfigKey, loaded: Loaded) -> str:
     rows = [
         ("type", type_of(key)),
         ("default", encode(key, key.default)),
@@ -131,7 +131,7 @@ def _page(key: Key, loaded: Loaded) -> str:
     return f"{key.name}\n  {key.text}\n\n" + columns([(f"  {k}", v) for k, v in rows if v])
 
 
-def _shown(key: Key, loaded: Loaded) -> Any:
+def _shown(key: ConfigKey, loaded: Loaded) -> Any:
     """The value in force; of a secret only whether there is one."""
     value = loaded.value(key.name)
     return "(hidden)" if key.form == "secret" and value else value

@@ -9,20 +9,19 @@ from typing import Any
 
 import click
 
-from penstock.cli.administration import (
-    Administration,
-    administered,
-    amount,
+from penstock.cli.admin_client import (
+    AdminClient,
+    admin_options,
     confirm,
+    format_time,
     json_option,
-    moment,
-    say,
+    print_result,
     stale_option,
     yes_option,
 )
-from penstock.cli.columns import columns
+from penstock.cli.columns import columns, counted
 from penstock.cli.connection import CONTEXT
-from penstock.cli.lazy import Group
+from penstock.cli.lazy import CommandGroup
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
@@ -33,23 +32,23 @@ PREVIEW_CHARACTERS = 60
 """How much of a payload a table shows."""
 
 
-@click.group(cls=Group, context_settings=CONTEXT)
+@click.group(cls=CommandGroup, context_settings=CONTEXT)
 def dlq() -> None:
     """Look at dead letters, send them back or drop them."""
 
 
 @dlq.command(name="list", context_settings=CONTEXT | {"allow_extra_args": True})
 @json_option
-@administered
+@admin_options
 @stale_option
 @click.pass_context
-def list_letters(context: click.Context, as_json: bool, broker: Administration) -> None:
+def list_letters(context: click.Context, as_json: bool, broker: AdminClient) -> None:
     """List the groups that have dead letters, and how many."""
     if context.args:
         names = " ".join(context.args) if len(context.args) > 1 else f"{context.args[0]} GROUP"
         raise click.UsageError(f"list takes no names; for its letters: penstock dlq show {names}")
     found = list(broker.pages("/dlq", "dead_letters", after={"after": "letters_topic"}))
-    say(found, _table(found), as_json=as_json)
+    print_result(found, _table(found), as_json=as_json)
 
 
 def _table(found: list[dict[str, Any]]) -> str:
@@ -76,7 +75,7 @@ def _table(found: list[dict[str, Any]]) -> str:
 )
 @click.option("--offset", type=click.IntRange(0), help="Where to begin; else with the oldest.")
 @json_option
-@administered
+@admin_options
 @stale_option
 def show(
     topic: str,
@@ -85,7 +84,7 @@ def show(
     count: int,
     offset: int | None,
     as_json: bool,
-    broker: Administration,
+    broker: AdminClient,
 ) -> None:
     """Show dead letters of GROUP of TOPIC and why they failed.
 
@@ -93,7 +92,7 @@ def show(
     """
     query = {"topic": topic, "group": group, "limit": count, "offset": offset}
     found = broker.get("/dlq/letters", **query)
-    say(found, _letters(found), as_json=as_json)
+    print_result(found, _letters(found), as_json=as_json)
 
 
 def _letters(found: dict[str, Any]) -> str:
@@ -108,7 +107,7 @@ def _letters(found: dict[str, Any]) -> str:
 def _row(letter: dict[str, Any]) -> tuple[str, ...]:
     return (
         str(letter["offset"]),
-        moment(letter["time"]),
+        format_time(letter["time"]),
         str(letter["attempts"]),
         printable(letter["reason"], PREVIEW_CHARACTERS) or "-",
         printable(letter.get("payload", "(not text)"), PREVIEW_CHARACTERS),
@@ -120,9 +119,9 @@ def _row(letter: dict[str, Any]) -> tuple[str, ...]:
 @click.argument("group")
 @click.option("-n", "--max", "most", type=click.IntRange(1), help="No more than so many.")
 @json_option
-@administered
+@admin_options
 def redrive(
-    topic: str, group: str, *, most: int | None, as_json: bool, broker: Administration
+    topic: str, group: str, *, most: int | None, as_json: bool, broker: AdminClient
 ) -> None:
     """Send dead letters of GROUP back to the end of TOPIC.
 
@@ -131,11 +130,13 @@ def redrive(
     there = _count(broker, topic, group)
     sent, left = _redrive(broker, topic, group, min(there, most or there))
     outcome = {"topic": topic, "group": group, "redriven": sent, "left": left}
-    text = f"sent {amount(sent, 'letter')} back to {printable(topic)}; {left:,} left"
-    say(outcome, text if there else "there are no dead letters to send back", as_json=as_json)
+    text = f"sent {counted(sent, 'letter')} back to {printable(topic)}; {left:,} left"
+    print_result(
+        outcome, text if there else "there are no dead letters to send back", as_json=as_json
+    )
 
 
-def _redrive(broker: Administration, topic: str, group: str, total: int) -> tuple[int, int]:
+def _redrive(broker: AdminClient, topic: str, group: str, total: int) -> tuple[int, int]:
     """Send letters back, step by step; return how many, and how many are left."""
     sent = left = 0
     while sent < total:
@@ -143,7 +144,7 @@ def _redrive(broker: Administration, topic: str, group: str, total: int) -> tupl
         try:
             answer = broker.post("/dlq/redrive", topic=topic, group=group, max=count)
         except PenstockError as error:
-            so_far = f"sent {amount(sent, 'letter')} back, then {error.message}"
+            so_far = f"sent {counted(sent, 'letter')} back, then {error.message}"
             raise PenstockError(so_far, error.advice) from error
         sent, left = sent + answer["redriven"], answer["left"]
         _tell_progress(sent, total)
@@ -152,7 +153,7 @@ def _redrive(broker: Administration, topic: str, group: str, total: int) -> tupl
     return sent, left
 
 
-def _count(broker: Administration, topic: str, group: str) -> int:
+def _count(broker: AdminClient, topic: str, group: str) -> int:
     return int(broker.get("/dlq/letters", topic=topic, group=group, limit=0)["letters"])
 
 
@@ -167,12 +168,12 @@ def _tell_progress(sent: int, total: int) -> None:
 @click.argument("group")
 @yes_option
 @json_option
-@administered
-def drop(topic: str, group: str, *, is_sure: bool, as_json: bool, broker: Administration) -> None:
+@admin_options
+def drop(topic: str, group: str, *, is_sure: bool, as_json: bool, broker: AdminClient) -> None:
     """Be done with all dead letters of GROUP of TOPIC, for good."""
     there = _count(broker, topic, group)
     if there:
         name = f"{printable(group)} of {printable(topic)}"
-        confirm(f"Drop {amount(there, 'dead letter')} of {name}?", is_sure=is_sure)
+        confirm(f"Drop {counted(there, 'dead letter')} of {name}?", is_sure=is_sure)
     dropped = broker.delete("/dlq", topic=topic, group=group)
-    say(dropped, f"dropped {amount(dropped['dropped'], 'dead letter')}", as_json=as_json)
+    print_result(dropped, f"dropped {counted(dropped['dropped'], 'dead letter')}", as_json=as_json)

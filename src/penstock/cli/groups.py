@@ -9,20 +9,19 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from penstock.cli.administration import (
-    Administration,
-    administered,
-    amount,
+from penstock.cli.admin_client import (
+    AdminClient,
+    admin_options,
     confirm,
     duration,
     json_option,
-    say,
+    print_result,
     stale_option,
     yes_option,
 )
-from penstock.cli.columns import columns
+from penstock.cli.columns import columns, counted
 from penstock.cli.connection import CONTEXT
-from penstock.cli.lazy import Group
+from penstock.cli.lazy import CommandGroup
 from penstock.config.units import with_unit
 from penstock.obs.log import printable
 
@@ -31,7 +30,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _PLACE = "earliest|latest|OFFSET|TIME"
 
 
-@click.group(cls=Group, context_settings=CONTEXT)
+@click.group(cls=CommandGroup, context_settings=CONTEXT)
 def groups() -> None:
     """Inspect and configure consumer groups."""
 
@@ -100,9 +99,9 @@ def _fields(settings: dict[str, Any]) -> dict[str, Any]:
     "--each", "is_each", is_flag=True, help="Give every topic of a reader a line of its own."
 )
 @json_option
-@administered
+@admin_options
 @stale_option
-def list_groups(topic: str | None, *, is_each: bool, as_json: bool, broker: Administration) -> None:
+def list_groups(topic: str | None, *, is_each: bool, as_json: bool, broker: AdminClient) -> None:
     """List the groups of TOPIC, or of all topics.
 
     A reader, such as a Spark query, has a group on every topic it reads. Those are one line, with
@@ -110,7 +109,7 @@ def list_groups(topic: str | None, *, is_each: bool, as_json: bool, broker: Admi
     """
     after = {"after_topic": "topic", "after_group": "group"}
     found = list(broker.pages("/groups", "groups", after=after, topic=topic))
-    say(found, _table(found if is_each else _summed(found)), as_json=as_json)
+    print_result(found, _table(found if is_each else _summed(found)), as_json=as_json)
 
 
 _SUMS: Final = ("lag", "in_flight", "returned", "delayed", "dead_letters")
@@ -150,15 +149,15 @@ def _row(found: dict[str, Any]) -> tuple[str, ...]:
 @groups.command(context_settings=CONTEXT)
 @_named
 @json_option
-@administered
+@admin_options
 @stale_option
-def show(topic: str, group: str, as_json: bool, broker: Administration) -> None:
+def show(topic: str, group: str, as_json: bool, broker: AdminClient) -> None:
     """Show how far GROUP of TOPIC is, and how it repeats."""
     found = _find(broker, topic, group)
-    say(found, _facts(found), as_json=as_json)
+    print_result(found, _facts(found), as_json=as_json)
 
 
-def _find(broker: Administration, topic: str, group: str) -> dict[str, Any]:
+def _find(broker: AdminClient, topic: str, group: str) -> dict[str, Any]:
     found: dict[str, Any] = broker.get("/groups", topic=topic, group=group)["groups"][0]
     return found
 
@@ -204,14 +203,14 @@ def _backoff(found: dict[str, Any]) -> str:
 @_start_option
 @_settings_options
 @json_option
-@administered
+@admin_options
 def create(
     topic: str,
     group: str,
     *,
     start: int | str | None,
     as_json: bool,
-    broker: Administration,
+    broker: AdminClient,
     **settings: Any,
 ) -> None:
     """Make GROUP of TOPIC before its first consumer comes.
@@ -220,16 +219,16 @@ def create(
     its settings are updated.
     """
     made = broker.put("/groups", topic=topic, group=group, start=start, **_fields(settings))
-    say(made, _facts(made), as_json=as_json)
+    print_result(made, _facts(made), as_json=as_json)
 
 
 @groups.command(name="set", context_settings=CONTEXT)
 @_named
 @_settings_options
 @json_option
-@administered
+@admin_options
 def set_group(
-    topic: str, group: str, *, as_json: bool, broker: Administration, **settings: Any
+    topic: str, group: str, *, as_json: bool, broker: AdminClient, **settings: Any
 ) -> None:
     """Change settings of GROUP of TOPIC.
 
@@ -239,7 +238,7 @@ def set_group(
         raise click.UsageError("nothing to change: give --max-deliveries or --backoff")
     _find(broker, topic, group)  # refused if there is none: a slip must not make one
     changed = broker.put("/groups", topic=topic, group=group, **_fields(settings))
-    say(changed, _facts(changed), as_json=as_json)
+    print_result(changed, _facts(changed), as_json=as_json)
 
 
 @groups.command(context_settings=CONTEXT)
@@ -247,7 +246,7 @@ def set_group(
 @click.argument("place", metavar=_PLACE, callback=_place)
 @yes_option
 @json_option
-@administered
+@admin_options
 def seek(
     topic: str,
     group: str,
@@ -255,7 +254,7 @@ def seek(
     place: int | str,
     is_sure: bool,
     as_json: bool,
-    broker: Administration,
+    broker: AdminClient,
 ) -> None:
     """Have GROUP of TOPIC go on from another place.
 
@@ -266,22 +265,22 @@ def seek(
     question = f"Move {printable(group)} of {printable(topic)} from {found['position']} to {place}?"
     confirm(question, is_sure=is_sure)
     moved = broker.put("/groups", topic=topic, group=group, seek=place)
-    say(moved, _facts(moved), as_json=as_json)
+    print_result(moved, _facts(moved), as_json=as_json)
 
 
 @groups.command(context_settings=CONTEXT)
 @_named
 @yes_option
 @json_option
-@administered
-def delete(topic: str, group: str, *, is_sure: bool, as_json: bool, broker: Administration) -> None:
+@admin_options
+def delete(topic: str, group: str, *, is_sure: bool, as_json: bool, broker: AdminClient) -> None:
     """Forget GROUP of TOPIC and how far it was.
 
     Messages and dead letters stay.
     """
     found = _find(broker, topic, group)
     name = f"{printable(group)} of {printable(topic)}"
-    behind = amount(found["lag"], "message")
+    behind = counted(found["lag"], "message")
     confirm(f"Delete {name}, which is behind by {behind}?", is_sure=is_sure)
     deleted = broker.delete("/groups", topic=topic, group=group)
-    say(deleted, f"deleted {name}", as_json=as_json)
+    print_result(deleted, f"deleted {name}", as_json=as_json)

@@ -17,19 +17,19 @@ from typing import Any, Final
 
 import click
 
-from penstock.cli.administration import (
-    Administration,
-    administered,
+from penstock.cli.admin_client import (
+    AdminClient,
+    admin_options,
     duration,
+    format_time,
     json_option,
-    moment,
-    say,
+    print_result,
     stale_option,
 )
 from penstock.cli.columns import columns
 from penstock.cli.connection import CONTEXT
 from penstock.cli.key_files import DeviceKey, KeyFiles
-from penstock.cli.lazy import Group
+from penstock.cli.lazy import CommandGroup
 from penstock.config.units import with_unit
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
@@ -80,13 +80,13 @@ _ACTIVE: Final = "active"
 _REVOKED: Final = "revoked"
 
 
-@click.group(cls=Group, context_settings=CONTEXT)
+@click.group(cls=CommandGroup, context_settings=CONTEXT)
 def keys() -> None:
     """Make, register, revoke and replace the keys that devices sign with."""
 
 
 def _expiry(key: dict[str, Any]) -> str:
-    return f"expires: {moment(key['expires'])}"
+    return f"expires: {format_time(key['expires'])}"
 
 
 # ── New keys ──────────────────────────────────────────────────────────────────────────────────
@@ -101,7 +101,7 @@ def _expiry(key: dict[str, Any]) -> str:
 @_secret_option
 @click.option("--offline", is_flag=True, help="Ask no broker; print how to register it later.")
 @json_option
-@administered
+@admin_options
 def new(
     device: str,
     *,
@@ -112,7 +112,7 @@ def new(
     print_secret: bool,
     offline: bool,
     as_json: bool,
-    broker: Administration,
+    broker: AdminClient,
 ) -> None:
     """Make a key for DEVICE (esp32_device unless given) and register it.
 
@@ -130,11 +130,11 @@ def new(
             "/keys", device=device, topics=topics, public_key=public_key, expires_s=expires
         )
     key = DeviceKey(device, made["id"], topics, *pair)
-    until = _after_registration(expires) if offline else moment(made["expires"])
+    until = _after_registration(expires) if offline else format_time(made["expires"])
     wrote = _hand_out(files, key, until, as_json=as_json, print_secret=print_secret)
     if offline:
         wrote += f"\nNot registered yet. To register it:\n  {made['register']}"
-    say(made | {"files": files.names}, wrote, as_json=as_json)
+    print_result(made | {"files": files.names}, wrote, as_json=as_json)
 
 
 def _new_pair() -> KeyPair:
@@ -224,7 +224,7 @@ def _listed(paths: Iterable[Path]) -> str:
 @click.option("--id", "key_id", type=click.IntRange(1, KEY_ID_MAX), help="An id of your choice.")
 @_expires_option
 @json_option
-@administered
+@admin_options
 def add(
     device: str,
     *,
@@ -233,7 +233,7 @@ def add(
     key_id: int | None,
     expires: int | None,
     as_json: bool,
-    broker: Administration,
+    broker: AdminClient,
 ) -> None:
     """Register the key of DEVICE that was made elsewhere."""
     key = broker.post(
@@ -244,7 +244,7 @@ def add(
         key_id=key_id,
         expires_s=expires,
     )
-    say(key, f"registered key {key['id']} of {device} ({_expiry(key)})", as_json=as_json)
+    print_result(key, f"registered key {key['id']} of {device} ({_expiry(key)})", as_json=as_json)
 
 
 # ── Keys that are there ───────────────────────────────────────────────────────────────────────
@@ -252,12 +252,12 @@ def add(
 
 @keys.command(name="list", context_settings=CONTEXT)
 @json_option
-@administered
+@admin_options
 @stale_option
-def list_keys(as_json: bool, broker: Administration) -> None:
+def list_keys(as_json: bool, broker: AdminClient) -> None:
     """List all keys, those that are not in force any more too."""
     found = broker.get("/keys")["keys"]
-    say(found, _table(found), as_json=as_json)
+    print_result(found, _table(found), as_json=as_json)
 
 
 def _table(found: list[dict[str, Any]]) -> str:
@@ -271,15 +271,15 @@ def _table(found: list[dict[str, Any]]) -> str:
 def _row(key: dict[str, Any], *, is_followed: bool) -> tuple[str, ...]:
     state = f"{key['state']}, then {key['successor']}" if is_followed else key["state"]
     topics = printable(key["topics"], 400)
-    return str(key["id"]), key["device"], state, moment(key["expires"]), topics
+    return str(key["id"]), key["device"], state, format_time(key["expires"]), topics
 
 
 @keys.command(context_settings=CONTEXT)
 @_key_argument
 @click.option("--all", "is_all", is_flag=True, help="Revoke every active key of DEVICE.")
 @json_option
-@administered
-def revoke(key: str, *, is_all: bool, as_json: bool, broker: Administration) -> None:
+@admin_options
+def revoke(key: str, *, is_all: bool, as_json: bool, broker: AdminClient) -> None:
     """Refuse what is signed with a key from now on.
 
     Name the key by its ID, or by its DEVICE if only one of the device's keys is active. With --all,
@@ -287,26 +287,28 @@ def revoke(key: str, *, is_all: bool, as_json: bool, broker: Administration) -> 
     """
     if is_all:
         told = [_changed(broker, key_id, "revoke") for key_id in _active_ids(broker, key)]
-        say(told, "\n".join(map(_outcome, told)) or f"no key of {key} is active", as_json=as_json)
+        print_result(
+            told, "\n".join(map(_outcome, told)) or f"no key of {key} is active", as_json=as_json
+        )
     else:
         changed = _changed(broker, _key_id(broker, key, _ACTIVE, "or revoke all: --all"), "revoke")
-        say(changed, _outcome(changed), as_json=as_json)
+        print_result(changed, _outcome(changed), as_json=as_json)
 
 
 @keys.command(context_settings=CONTEXT)
 @_key_argument
 @json_option
-@administered
-def enable(key: str, as_json: bool, broker: Administration) -> None:
+@admin_options
+def enable(key: str, as_json: bool, broker: AdminClient) -> None:
     """Put a revoked key back in force.
 
     Name the key by its ID, or by its DEVICE if only one of the device's keys is revoked.
     """
     changed = _changed(broker, _key_id(broker, key, _REVOKED), "enable")
-    say(changed, _outcome(changed), as_json=as_json)
+    print_result(changed, _outcome(changed), as_json=as_json)
 
 
-def _changed(broker: Administration, key_id: int, change: str) -> dict[str, Any]:
+def _changed(broker: AdminClient, key_id: int, change: str) -> dict[str, Any]:
     told: dict[str, Any] = broker.post(f"/keys/{key_id}/{change}")
     return told
 
@@ -330,7 +332,7 @@ def _outcome(key: dict[str, Any]) -> str:
 @_force_option
 @_secret_option
 @json_option
-@administered
+@admin_options
 def rotate(
     key: str,
     *,
@@ -340,7 +342,7 @@ def rotate(
     force: bool,
     print_secret: bool,
     as_json: bool,
-    broker: Administration,
+    broker: AdminClient,
 ) -> None:
     """Give a device a new key.
 
@@ -358,29 +360,29 @@ def rotate(
         outcome = broker.post(path, public_key=pair.public_key.hex(), overlap_s=overlap)
         made = outcome["key"]
         fresh = DeviceKey(made["device"], made["id"], made["topics"], *pair)
-        until = moment(made["expires"])
+        until = format_time(made["expires"])
         wrote = _hand_out(files, fresh, until, as_json=as_json, print_secret=print_secret)
         outcome["files"] = files.names
         if not as_json:
             click.echo(wrote)
-    say(outcome, _succession(outcome["key"], outcome["previous"]), as_json=as_json)
+    print_result(outcome, _succession(outcome["key"], outcome["previous"]), as_json=as_json)
 
 
 def _succession(new_key: dict[str, Any], previous: dict[str, Any]) -> str:
     return (
         f"key {new_key['id']} of {new_key['device']} is valid now ({_expiry(new_key)}),"
-        f" key {previous['id']} until {moment(previous['expires'])}"
+        f" key {previous['id']} until {format_time(previous['expires'])}"
     )
 
 
-def _keys_of(broker: Administration, device: str) -> list[dict[str, Any]]:
+def _keys_of(broker: AdminClient, device: str) -> list[dict[str, Any]]:
     found = [known for known in broker.get("/keys")["keys"] if known["device"] == device]
     if not found:
         raise PenstockError(f"device {device} has no key", "penstock keys list shows all keys")
     return found
 
 
-def _key_id(broker: Administration, key: str, state: str, alternative: str = "") -> int:
+def _key_id(broker: AdminClient, key: str, state: str, alternative: str = "") -> int:
     """The id that was given, or that of the only key of a device in a state.
 
     A device whose one key is in another state means that key: the broker says what is to be said.
@@ -403,14 +405,14 @@ def _is_id(key: str) -> bool:
     return key.isascii() and key.isdecimal()
 
 
-def _active_ids(broker: Administration, device: str) -> list[int]:
+def _active_ids(broker: AdminClient, device: str) -> list[int]:
     """The ids of all keys that a device can sign with."""
     if _is_id(device):
         raise click.UsageError("--all needs a DEVICE, not an ID")
     return [known["id"] for known in _keys_of(broker, device) if known["state"] == _ACTIVE]
 
 
-def _latest_id(broker: Administration, key: str) -> int:
+def _latest_id(broker: AdminClient, key: str) -> int:
     """The id that was given, or that of a device's one active key that has not been replaced."""
     if _is_id(key):
         return int(key)
@@ -425,7 +427,7 @@ def _latest_id(broker: Administration, key: str) -> int:
     )
 
 
-def _device_of(broker: Administration, key_id: int) -> str:
+def _device_of(broker: AdminClient, key_id: int) -> str:
     """Look up whose key it is: the files are named after the device, and checked for first."""
     for key in broker.get("/keys")["keys"]:
         if key["id"] == key_id:

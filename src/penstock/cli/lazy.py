@@ -32,7 +32,7 @@ SYNONYMS: Final = {
 """What other tools call it; offered where there is such a command and nothing is spelled alike."""
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A group that offers the commands whose names are like one that it does not have."""
 
     def resolve_command(
@@ -55,7 +55,7 @@ def _unknown(name: str, commands: list[str]) -> str:
     return f"No such command {name!r}.{hint}"
 
 
-class LazyGroup(Group):
+class LazyGroup(CommandGroup):
     """A group whose commands stand in a table: name → where it is, and what ``--help`` says."""
 
     def __init__(self, *arguments: Any, table: Mapping[str, tuple[str, str]], **more: Any) -> None:

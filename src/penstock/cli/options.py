@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from penstock.config.keys import KEYS, Key
+from penstock.config.keys import KEYS, ConfigKey
 from penstock.config.load import FILE_VARIABLE, Loaded, load
 from penstock.config.problems import ConfigProblemsError, Problem
 
@@ -84,7 +84,7 @@ _set_option = click.option(
 )
 
 
-def _option(key: Key) -> Callable[[_Command], _Command]:
+def _option(key: ConfigKey) -> Callable[[_Command], _Command]:
     """Make the option for a key. None, or an empty tuple, then stands for "not given"."""
     if key.kind == "boolean":
         return click.option(f"{key.flag}/--no-{key.flag[2:]}", default=None, help=key.text)

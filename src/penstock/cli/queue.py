@@ -14,21 +14,20 @@ from urllib.parse import quote
 import click
 import msgspec
 
-from penstock.cli.administration import (
-    Administration,
-    administered,
-    amount,
+from penstock.cli.admin_client import (
+    AdminClient,
+    admin_options,
     confirm,
     duration,
+    format_time,
     json_option,
-    moment,
-    say,
+    print_result,
     stale_option,
     yes_option,
 )
-from penstock.cli.columns import columns
+from penstock.cli.columns import columns, counted
 from penstock.cli.connection import CONTEXT, queue_client
-from penstock.cli.lazy import Group
+from penstock.cli.lazy import CommandGroup
 from penstock.cli.lines import READ_BYTES, in_lines
 from penstock.config.units import with_unit, without_unit
 from penstock.errors import PenstockError
@@ -40,7 +39,7 @@ PREVIEW_CHARACTERS = 60
 """How much of a payload a table shows."""
 
 
-@click.group(cls=Group, context_settings=CONTEXT)
+@click.group(cls=CommandGroup, context_settings=CONTEXT)
 def queue() -> None:
     """Inspect and configure work queues, and push jobs."""
 
@@ -55,15 +54,15 @@ def _path(topic: str) -> str:
 @queue.command(name="list", context_settings=CONTEXT)
 @click.option("--prefix", metavar="TEXT", help="Only those whose names begin so.")
 @json_option
-@administered
+@admin_options
 @stale_option
-def list_queues(prefix: str | None, as_json: bool, broker: Administration) -> None:
+def list_queues(prefix: str | None, as_json: bool, broker: AdminClient) -> None:
     """List topics that were made or steered, or have groups."""
     found = list(_all_queues(broker, prefix))
-    say(found, _table(found), as_json=as_json)
+    print_result(found, _table(found), as_json=as_json)
 
 
-def _all_queues(broker: Administration, prefix: str | None) -> Iterator[dict[str, Any]]:
+def _all_queues(broker: AdminClient, prefix: str | None) -> Iterator[dict[str, Any]]:
     return broker.pages("/queues", "queues", after={"after": "topic"}, prefix=prefix)
 
 
@@ -90,7 +89,7 @@ def _limits(found: dict[str, Any]) -> str:
     """Say how much is kept, and whether also what is done."""
     limits = []
     if found["max_messages"]:
-        limits.append(amount(found["max_messages"], "message"))
+        limits.append(counted(found["max_messages"], "message"))
     if found["max_age_s"]:
         limits.append(with_unit(found["max_age_s"], "s"))
     if found["max_bytes"]:
@@ -103,12 +102,12 @@ def _limits(found: dict[str, Any]) -> str:
 @queue.command(context_settings=CONTEXT)
 @click.argument("topic")
 @json_option
-@administered
+@admin_options
 @stale_option
-def show(topic: str, as_json: bool, broker: Administration) -> None:
+def show(topic: str, as_json: bool, broker: AdminClient) -> None:
     """Show TOPIC: what it holds and how it is steered."""
     found = broker.get(_path(topic))
-    say(found, _facts(found), as_json=as_json)
+    print_result(found, _facts(found), as_json=as_json)
 
 
 def _facts(found: dict[str, Any]) -> str:
@@ -198,23 +197,23 @@ def _fields(settings: dict[str, Any]) -> dict[str, Any]:
 @click.argument("topic")
 @_settings_options
 @json_option
-@administered
-def create(topic: str, as_json: bool, broker: Administration, **settings: Any) -> None:
+@admin_options
+def create(topic: str, as_json: bool, broker: AdminClient, **settings: Any) -> None:
     """Create TOPIC, or update the settings of an existing one.
 
     A topic is made by the first message, too. What is not given is without limit. A new topic lets
     go of messages that every group has done; one that other protocols filled keeps them.
     """
     made = broker.put(_path(topic), **_fields(settings))
-    say(made, _facts(made), as_json=as_json)
+    print_result(made, _facts(made), as_json=as_json)
 
 
 @queue.command(name="set", context_settings=CONTEXT)
 @click.argument("topic")
 @_settings_options
 @json_option
-@administered
-def set_queue(topic: str, as_json: bool, broker: Administration, **settings: Any) -> None:
+@admin_options
+def set_queue(topic: str, as_json: bool, broker: AdminClient, **settings: Any) -> None:
     """Change settings of TOPIC.
 
     It must be there. What is not given stays as it is.
@@ -223,22 +222,22 @@ def set_queue(topic: str, as_json: bool, broker: Administration, **settings: Any
         raise click.UsageError("nothing to change: give --rate, --max-age or another setting")
     broker.get(_path(topic))  # refused if there is none: a slip must not make one
     changed = broker.put(_path(topic), **_fields(settings))
-    say(changed, _facts(changed), as_json=as_json)
+    print_result(changed, _facts(changed), as_json=as_json)
 
 
 @queue.command(context_settings=CONTEXT)
 @click.argument("topic")
 @yes_option
 @json_option
-@administered
-def delete(topic: str, is_sure: bool, as_json: bool, broker: Administration) -> None:
+@admin_options
+def delete(topic: str, is_sure: bool, as_json: bool, broker: AdminClient) -> None:
     """Delete TOPIC, its messages, its groups and its settings."""
     found = broker.get(_path(topic))
-    holds = f"{amount(found['messages'], 'message')} and {amount(found['groups'], 'group')}"
+    holds = f"{counted(found['messages'], 'message')} and {counted(found['groups'], 'group')}"
     confirm(f"Delete {printable(topic)} with {holds}?", is_sure=is_sure)
     deleted = broker.delete(_path(topic))
-    gone = amount(deleted["messages"], "message")
-    say(deleted, f"deleted {printable(topic)} with {gone}", as_json=as_json)
+    gone = counted(deleted["messages"], "message")
+    print_result(deleted, f"deleted {printable(topic)} with {gone}", as_json=as_json)
 
 
 # ── Messages ──────────────────────────────────────────────────────────────────────────────────
@@ -270,13 +269,13 @@ def _headers(
     help="A header; may be repeated.",
 )
 @json_option
-@administered
+@admin_options
 def push(
     topic: str,
     payloads: tuple[str, ...],
     *,
     as_json: bool,
-    broker: Administration,
+    broker: AdminClient,
     **settings: Any,
 ) -> None:
     """Put messages into TOPIC: each PAYLOAD is one.
@@ -292,8 +291,8 @@ def push(
     offsets = _push(broker, topic, batches, settings)
     last = offsets[-1] if offsets else None
     outcome = {"topic": topic, "pushed": len(offsets), "last_offset": last}
-    pushed = amount(len(offsets), "message")
-    say(outcome, f"pushed {pushed} to {printable(topic)}", as_json=as_json)
+    pushed = counted(len(offsets), "message")
+    print_result(outcome, f"pushed {pushed} to {printable(topic)}", as_json=as_json)
 
 
 def _standard_input() -> Iterator[bytes]:
@@ -302,7 +301,7 @@ def _standard_input() -> Iterator[bytes]:
 
 
 def _push(
-    broker: Administration,
+    broker: AdminClient,
     topic: str,
     batches: Iterable[list[bytes]],
     settings: dict[str, Any],
@@ -314,7 +313,7 @@ def _push(
             offsets += [result.offset for result in results if result.offset is not None]
             error = next((result.error for result in results if result.error), None)
             if error is not None:
-                raise PenstockError(f"stored {amount(len(offsets), 'message')}, then: {error}")
+                raise PenstockError(f"stored {counted(len(offsets), 'message')}, then: {error}")
     return offsets
 
 
@@ -331,11 +330,9 @@ def _push(
 )
 @click.option("--offset", type=click.IntRange(0), help="Where to begin; else the last are shown.")
 @json_option
-@administered
+@admin_options
 @stale_option
-def peek(
-    topic: str, *, count: int, offset: int | None, as_json: bool, broker: Administration
-) -> None:
+def peek(topic: str, *, count: int, offset: int | None, as_json: bool, broker: AdminClient) -> None:
     """Show messages of TOPIC, and take none.
 
     They stay what they are to those who work on it.
@@ -347,7 +344,7 @@ def peek(
         first = max(found.end_offset - count, found.first_offset) if offset is None else offset
         records = list(client.messages(topic, first, min(first + count, found.end_offset)))
     shown = [_record(record) for record in records]
-    say(shown, _record_table(shown), as_json=as_json)
+    print_result(shown, _record_table(shown), as_json=as_json)
 
 
 def _record(record: Any) -> dict[str, Any]:
@@ -385,7 +382,7 @@ def _record_table(shown: list[dict[str, Any]]) -> str:
 def _record_row(record: dict[str, Any], rare: list[str]) -> tuple[str, ...]:
     return (
         str(record["offset"]),
-        moment(record["time"]),
+        format_time(record["time"]),
         str(record["priority"]),
         record["content_type"],
         *(_RARE_FIELDS[field][1](record[field]) if field in record else "-" for field in rare),
@@ -398,8 +395,8 @@ def _header_line(headers: list[list[str]]) -> str:
 
 
 _RARE_FIELDS: dict[str, tuple[str, Callable[[Any], str]]] = {
-    "not_before": ("NOT BEFORE", moment),
-    "not_after": ("NOT AFTER", moment),
+    "not_before": ("NOT BEFORE", format_time),
+    "not_after": ("NOT AFTER", format_time),
     "headers": ("HEADERS", _header_line),
 }
 """Field of a message → the column that it has, and how it is shown there."""

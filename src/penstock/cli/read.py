@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from penstock.cli.administration import json_option, say, stale_flag
+from penstock.cli.admin_client import json_option, print_result, stale_flag
 from penstock.cli.columns import columns
 from penstock.cli.connection import (
     CONTEXT,
@@ -17,7 +17,7 @@ from penstock.cli.connection import (
     queue_client,
 )
 from penstock.cli.interrupts import discard_output
-from penstock.cli.journal import Journal, Place, place_options
+from penstock.cli.journal_reader import JournalReader, StartPosition, start_options
 from penstock.cli.message_lines import record_json, record_text
 from penstock.config.address import Address
 from penstock.core.subscriptions import SubscriptionTrie
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.command(context_settings=CONTEXT)
 @click.argument("filters", nargs=-1, required=True, metavar="FILTER...", callback=checked_filters)
 @connection_options
-@place_options
+@start_options
 @click.option("--last", type=click.IntRange(min=1), metavar="COUNT", help="The last of each topic.")
 @click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after COUNT messages.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object per message.")
@@ -60,7 +60,7 @@ def read(
     is_empty = True
     try:
         with queue_client(Address(host, port), stale_reads=is_stale_fine) as client:
-            held = Journal(client, filters, Place(begin or 0, since, last)).held()
+            held = JournalReader(client, filters, StartPosition(begin or 0, since, last)).held()
             for record in islice(held, count):
                 is_empty = False
                 click.echo(show(record))
@@ -91,7 +91,7 @@ def topics(wanted: str, *, host: str, port: int, as_json: bool, is_stale_fine: b
     """
     with queue_client(Address(host, port), stale_reads=is_stale_fine) as client:
         found = _matching(client.topics(_beginning(wanted)), wanted)
-    say(list(map(msgspec.structs.asdict, found)), _table(found, wanted), as_json=as_json)
+    print_result(list(map(msgspec.structs.asdict, found)), _table(found, wanted), as_json=as_json)
 
 
 def _is_filter(wanted: str) -> bool:

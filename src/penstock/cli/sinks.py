@@ -9,19 +9,18 @@ from typing import Any
 import click
 import msgspec
 
-from penstock.cli.administration import (
-    Administration,
-    administered,
-    amount,
+from penstock.cli.admin_client import (
+    AdminClient,
+    admin_options,
     confirm,
+    format_time,
     json_option,
-    moment,
-    say,
+    print_result,
     yes_option,
 )
-from penstock.cli.columns import columns
+from penstock.cli.columns import columns, counted
 from penstock.cli.connection import CONTEXT, queue_client
-from penstock.cli.lazy import Group
+from penstock.cli.lazy import CommandGroup
 from penstock.client.queue.values import Sink
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
@@ -31,11 +30,11 @@ NOTE_CHARACTERS = 60
 """How much of a name and a note a table shows."""
 
 
-@click.group(cls=Group, invoke_without_command=True, context_settings=CONTEXT)
+@click.group(cls=CommandGroup, invoke_without_command=True, context_settings=CONTEXT)
 @json_option
-@administered
+@admin_options
 @click.pass_context
-def sinks(context: click.Context, *, as_json: bool, broker: Administration) -> None:
+def sinks(context: click.Context, *, as_json: bool, broker: AdminClient) -> None:
     """List sinks: what they have published, and what they have staged.
 
     Or forget one.
@@ -44,7 +43,7 @@ def sinks(context: click.Context, *, as_json: bool, broker: Administration) -> N
     if context.invoked_subcommand is None:
         with queue_client(broker.server) as client:
             found = client.sinks()
-        say([_document(sink) for sink in found], _table(found), as_json=as_json)
+        print_result([_document(sink) for sink in found], _table(found), as_json=as_json)
 
 
 def _document(sink: Sink) -> dict[str, Any]:
@@ -67,12 +66,12 @@ def _table(found: list[Sink]) -> str:
 
 def _row(sink: Sink) -> tuple[str, ...]:
     epoch = "-" if sink.epoch is None else str(sink.epoch)
-    staged = f"{sink.staged_bytes:,} B in {amount(sink.staged_parts, 'part')}"
+    staged = f"{sink.staged_bytes:,} B in {counted(sink.staged_parts, 'part')}"
     return (
         printable(sink.name, NAME_CHARACTERS),
         f"{epoch}, next is on its way" if sink.is_committing else epoch,
         f"{sink.messages:,}",
-        moment(_time(sink)),
+        format_time(_time(sink)),
         staged if sink.staged_parts else "-",
         printable(sink.note, NOTE_CHARACTERS) or "-",
     )
@@ -82,7 +81,7 @@ def _row(sink: Sink) -> tuple[str, ...]:
 @click.argument("name")
 @yes_option
 @click.pass_obj
-def forget(broker: Administration, name: str, *, is_sure: bool) -> None:
+def forget(broker: AdminClient, name: str, *, is_sure: bool) -> None:
     """Forget sink NAME and whatever it has staged.
 
     Messages that it has published stay. A writer that repeats an epoch under this name publishes
@@ -92,7 +91,7 @@ def forget(broker: Administration, name: str, *, is_sure: bool) -> None:
         found = client.sinks(name)
         if not found:
             raise PenstockError(f"there is no sink {name!r}", "penstock spark sinks lists them")
-        published = amount(found[0].messages, "message")
+        published = counted(found[0].messages, "message")
         question = f"Forget {printable(name)}, which has published {published}?"
         confirm(question, is_sure=is_sure)
         client.forget_sink(name)

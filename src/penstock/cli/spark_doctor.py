@@ -3,7 +3,7 @@
 import click
 import msgspec
 
-from penstock.cli.administration import json_option, say
+from penstock.cli.admin_client import json_option, print_result
 from penstock.cli.columns import columns
 from penstock.spark.doctor import Finding, examine
 
@@ -21,7 +21,7 @@ def doctor(context: click.Context, *, servers: str | None, start: bool, as_json:
     Exit status 1 where something is missing.
     """
     found = list(examine(servers, start=start))
-    say(msgspec.to_builtins(found), _text(found), as_json=as_json)
+    print_result(msgspec.to_builtins(found), _text(found), as_json=as_json)
     if any(finding.state == "missing" for finding in found):
         context.exit(1)
 

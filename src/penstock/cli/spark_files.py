@@ -9,7 +9,8 @@ from typing import Final
 
 import click
 
-from penstock.cli.administration import amount, json_option, say
+from penstock.cli.admin_client import json_option, print_result
+from penstock.cli.columns import counted
 from penstock.cli.connection import CONTEXT
 from penstock.spark.archived.layout import root_of
 from penstock.spark.archived.snapshot import Part, chosen, take
@@ -38,7 +39,7 @@ def files(path: str, topics: tuple[str, ...], as_sql: bool, as_json: bool) -> No
         raise click.UsageError("give --sql or --json")
     found = chosen(take(root_of(path)).parts, topics or None)
     paths = [part.path for part in found]
-    say(paths, _sql(paths) if as_sql else "\n".join(paths), as_json=as_json)
+    print_result(paths, _sql(paths) if as_sql else "\n".join(paths), as_json=as_json)
     if not as_sql and not as_json:
         click.echo(_summary(found), err=True)
 
@@ -50,4 +51,4 @@ def _sql(paths: list[str]) -> str:
 
 
 def _summary(found: list[Part]) -> str:
-    return f"{amount(len(found), 'file')}, {sum(part.size for part in found):,} bytes"
+    return f"{counted(len(found), 'file')}, {sum(part.size for part in found):,} bytes"

@@ -24,7 +24,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from penstock.cli.administration import say
+from penstock.cli.admin_client import print_result
 from penstock.cli.spark_output import JavaOutput
 from penstock.spark.options import source_options
 from penstock.spark.pipelines import progress, watch
@@ -132,7 +132,7 @@ def _conclude(done: Any, *, as_json: bool) -> None:
     """Say how it went. A verdict that is bad is exit status 1, and needs no further words."""
     if not isinstance(done, Outcome):
         return
-    say(done.document, done.text, as_json=as_json)
+    print_result(done.document, done.text, as_json=as_json)
     if not done.is_ok:
         click.get_current_context().exit(1)
 

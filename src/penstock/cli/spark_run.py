@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from penstock.cli.administration import duration, json_option, say
+from penstock.cli.admin_client import duration, json_option, print_result
 from penstock.cli.columns import columns
 from penstock.cli.lazy import LazyGroup
 from penstock.errors import ConfigError
@@ -51,7 +51,7 @@ def run(context: click.Context, *, is_list: bool, as_json: bool) -> None:
         shown = columns(
             [("NAME", "WHAT IT DOES"), *((each["name"], each["help"]) for each in found)]
         )
-        say(found, shown, as_json=as_json)
+        print_result(found, shown, as_json=as_json)
     elif is_list:
         raise click.UsageError("--list takes no NAME")
 

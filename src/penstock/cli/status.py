@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from penstock.cli.administration import Administration, administered, json_option, say
+from penstock.cli.admin_client import AdminClient, admin_options, json_option, print_result
 from penstock.cli.columns import columns, counted
 from penstock.cli.connection import CONTEXT
 from penstock.cluster.status import NodeState
@@ -18,14 +18,14 @@ ASK_TIMEOUT_S = 5.0
 
 @click.command(context_settings=CONTEXT)
 @json_option
-@administered
-def status(as_json: bool, broker: Administration) -> None:
+@admin_options
+def status(as_json: bool, broker: AdminClient) -> None:
     """Tell how the broker is: ready or not, its clients, and what its journal holds.
 
     The exit status is 0 if it answers. `penstock cluster status` tells of all nodes.
     """
     found = broker.get("/status")
-    say(found, columns(_facts(found)), as_json=as_json)
+    print_result(found, columns(_facts(found)), as_json=as_json)
 
 
 def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
@@ -65,7 +65,7 @@ def unreadiness(server: Address) -> str:
     MQTT 3.1.1 cannot carry the reason why a connection is closed, so it is asked for by HTTP.
     """
     try:
-        found = Administration(server, "", ASK_TIMEOUT_S).get("/status")
+        found = AdminClient(server, "", ASK_TIMEOUT_S).get("/status")
     except PenstockError:
         return ""
     is_told = isinstance(found, dict) and found.get("ready") is False
@@ -86,11 +86,11 @@ def _span(seconds: float) -> str:
 @click.option("--away", is_flag=True, help="List sessions whose clients are not connected.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
 @json_option
-@administered
-def clients(prefix: str, *, away: bool, limit: int, as_json: bool, broker: Administration) -> None:
+@admin_options
+def clients(prefix: str, *, away: bool, limit: int, as_json: bool, broker: AdminClient) -> None:
     """List who is connected to this node, or those whose client ids begin with PREFIX."""
     page = broker.get("/clients", prefix=prefix, limit=limit, away="true" if away else None)
-    say(page["clients"], _table(page, away=away), as_json=as_json)
+    print_result(page["clients"], _table(page, away=away), as_json=as_json)
 
 
 def _table(page: dict[str, Any], *, away: bool) -> str:

@@ -5,12 +5,12 @@ from pathlib import Path
 import click
 import msgspec
 
-from penstock.cli.lazy import Group
+from penstock.cli.lazy import CommandGroup
 from penstock.config.schema import Config
 from penstock.store.verify import VerifyReport, verify
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def store() -> None:
     """Look after a data directory."""
 

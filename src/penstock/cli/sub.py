@@ -40,7 +40,7 @@ from penstock.cli.connection import (
     queue_client,
 )
 from penstock.cli.interrupts import discard_output, signals_as_input, watchable
-from penstock.cli.journal import Journal, Place, place_options
+from penstock.cli.journal_reader import JournalReader, StartPosition, start_options
 from penstock.cli.message_lines import delivery_json, delivery_text, record_json, record_text
 from penstock.client import (
     Backoff,
@@ -95,7 +95,7 @@ _Show: TypeAlias = Callable[[Delivery], bytes]
     "Keep a session under this name at the broker, so that nothing published with QoS 1 or 2 is"
     " missed between runs. Without it, a run sees only what arrives meanwhile."
 )
-@place_options
+@start_options
 @click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after COUNT messages.")
 @click.option(
     "--timeout",
@@ -143,7 +143,13 @@ def sub(
             listening.run(delivery_json if as_json else delivery_text)
         else:
             _check_place(wanted, client_id, begin, since)
-            _follow(Address(host, port), wanted, Place(begin or 0, since), output, as_json=as_json)
+            _follow(
+                Address(host, port),
+                wanted,
+                StartPosition(begin or 0, since),
+                output,
+                as_json=as_json,
+            )
     except BrokenPipeError:
         discard_output()
         return
@@ -286,14 +292,19 @@ def _check_place(
 
 
 def _follow(
-    server: Address, filters: tuple[str, ...], place: Place, output: _Output, *, as_json: bool
+    server: Address,
+    filters: tuple[str, ...],
+    place: StartPosition,
+    output: _Output,
+    *,
+    as_json: bool,
 ) -> None:
     """Print what there is, then what comes, until there is enough."""
     show = record_json if as_json else record_text
     with queue_client(server) as client, _signals_as_interrupts():
         absence = _Absence(output)
         client.when_lost(absence.begin)
-        journal = Journal(client, filters, place)
+        journal = JournalReader(client, filters, place)
         output.note(f"reading {', '.join(filters)}")
         records = journal.held()
         while not output.is_done and monotonic() < output.deadline:

@@ -11,11 +11,11 @@ from typing import Final
 
 from penstock.config.address import Address, parse_listen
 from penstock.config.cluster import CLUSTER_KEYS, cluster_faults
-from penstock.config.problems import Fault
+from penstock.config.problems import ConfigFault
 from penstock.config.schema import Config
 
 
-def cross_faults(config: Config, unknown: AbstractSet[str] = frozenset()) -> Iterator[Fault]:
+def cross_faults(config: Config, unknown: AbstractSet[str] = frozenset()) -> Iterator[ConfigFault]:
     """Everything about ``config`` that contradicts itself; each fault names its key.
 
     ``unknown`` names the keys whose values could not be read.
@@ -30,28 +30,30 @@ def _addresses(config: Config, key: str) -> list[Address]:
     return [parse_listen(text) for text in texts]
 
 
-def _listener_faults(config: Config) -> Iterator[Fault]:
+def _listener_faults(config: Config) -> Iterator[ConfigFault]:
     """Two listeners cannot share an address, and none at all would be a broker nobody reaches."""
     taken: set[Address] = set()
     for key in ("listen", "http_listen"):
         for address in _addresses(config, key):
             if address in taken:
-                yield Fault(f"{address} is listed twice", "remove one, or change its port", key)
+                yield ConfigFault(
+                    f"{address} is listed twice", "remove one, or change its port", key
+                )
             if address.port:  # port 0 is a different port each time
                 taken.add(address)
     if not config.listen and not config.http_listen:
-        yield Fault(
+        yield ConfigFault(
             "there is no address to listen on", 'write listen = ["127.0.0.1:1883"]', "listen"
         )
 
 
-def _exposure_faults(config: Config, *, key: str) -> Iterator[Fault]:
+def _exposure_faults(config: Config, *, key: str) -> Iterator[ConfigFault]:
     """Safe by default: with no credentials, everyone who reaches a listener may do everything."""
     if config.allow_anonymous:
         return
     for address in _addresses(config, key):
         if not address.is_loopback:
-            yield Fault(
+            yield ConfigFault(
                 f"{address} can be reached from other machines, and nobody is asked who they are",
                 "add allow_anonymous = true (flag --allow-anonymous) if that is meant,"
                 f" or listen on 127.0.0.1:{address.port}",
@@ -59,27 +61,27 @@ def _exposure_faults(config: Config, *, key: str) -> Iterator[Fault]:
             )
 
 
-def _connect_faults(config: Config) -> Iterator[Fault]:
+def _connect_faults(config: Config) -> Iterator[ConfigFault]:
     """What is let in as the first packet must fit through the bound on all packets."""
     if config.limits.connect_bytes_max > config.limits.packet_bytes_max:
-        yield Fault(
+        yield ConfigFault(
             "is above limits.packet_bytes_max",
             "lower it, or raise the other",
             "limits.connect_bytes_max",
         )
 
 
-def _packet_faults(config: Config) -> Iterator[Fault]:
+def _packet_faults(config: Config) -> Iterator[ConfigFault]:
     """What is let in must fit through the bound on what goes out."""
     if config.limits.packet_bytes_max > config.limits.outbound_bytes_max:
-        yield Fault(
+        yield ConfigFault(
             "is above limits.outbound_bytes_max, so the largest messages could never be delivered",
             "lower it, or raise the other",
             "limits.packet_bytes_max",
         )
 
 
-_RULES: Final[list[tuple[AbstractSet[str], Callable[[Config], Iterator[Fault]]]]] = [
+_RULES: Final[list[tuple[AbstractSet[str], Callable[[Config], Iterator[ConfigFault]]]]] = [
     ({"listen", "http_listen"}, _listener_faults),
     ({"listen", "allow_anonymous"}, partial(_exposure_faults, key="listen")),
     ({"http_listen", "allow_anonymous"}, partial(_exposure_faults, key="http_listen")),

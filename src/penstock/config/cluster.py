@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from penstock.config.address import Address, parse_listen
-from penstock.config.problems import Fault
+from penstock.config.problems import ConfigFault
 from penstock.config.schema import Cluster, Config
 from penstock.errors import ConfigError
 
@@ -80,7 +80,7 @@ def _secret_error(cluster: Cluster, what: str, advice: str) -> ConfigError:
 # ── rules between keys ────────────────────────────────────────────────────────────────────────
 
 
-def cluster_faults(config: Config) -> Iterator[Fault]:
+def cluster_faults(config: Config) -> Iterator[ConfigFault]:
     """What keeps a node from working with others; nothing is asked of a broker that is alone."""
     if not config.cluster.peer_listen:
         yield from _lone_faults(config.cluster)
@@ -90,46 +90,48 @@ def cluster_faults(config: Config) -> Iterator[Fault]:
     yield from _address_faults(config)
 
 
-def _lone_faults(cluster: Cluster) -> Iterator[Fault]:
+def _lone_faults(cluster: Cluster) -> Iterator[ConfigFault]:
     """Half a node is a slip: it would start, and wait for nobody."""
     for key in ("node_id", "advertise_peer", "advertise"):
         if getattr(cluster, key):
-            yield Fault(
+            yield ConfigFault(
                 "means nothing without cluster.peer_listen",
                 'add peer_listen = "HOST:7700" under [cluster] (flag --peer-listen), or remove it',
                 f"cluster.{key}",
             )
 
 
-def _identity_faults(config: Config) -> Iterator[Fault]:
+def _identity_faults(config: Config) -> Iterator[ConfigFault]:
     if not config.cluster.node_id:
-        yield Fault(
+        yield ConfigFault(
             "is missing: every node of a cluster has a number of its own",
             "write node_id = 1 under [cluster] (flag --node-id 1), and another on each other node",
             "cluster.node_id",
         )
     if config.durability != "sync":
-        yield Fault(
+        yield ConfigFault(
             "a node of a cluster must not acknowledge before its disk has the message",
             'write durability = "sync", or run it alone (without cluster.peer_listen)',
             "durability",
         )
 
 
-def _credential_faults(cluster: Cluster) -> Iterator[Fault]:
+def _credential_faults(cluster: Cluster) -> Iterator[ConfigFault]:
     files = {name: getattr(cluster, name) for name in ("tls_cert", "tls_key", "tls_ca")}
     for name, file in files.items():
         if not file and any(files.values()):
-            yield Fault(
+            yield ConfigFault(
                 "is missing: TLS needs tls_cert, tls_key and tls_ca",
                 "give all three, or none",
                 f"cluster.{name}",
             )
     if cluster.secret and cluster.secret_file:
-        yield Fault("is given beside cluster.secret", "keep one of them", "cluster.secret_file")
+        yield ConfigFault(
+            "is given beside cluster.secret", "keep one of them", "cluster.secret_file"
+        )
     is_guarded = bool(cluster.secret or cluster.secret_file or any(files.values()))
     if not is_guarded and not parse_listen(cluster.peer_listen).is_loopback:
-        yield Fault(
+        yield ConfigFault(
             f"{cluster.peer_listen} can be reached from other machines, and nodes could not tell"
             " each other from strangers",
             "give all nodes the same secret: --cluster-secret-file FILE, or"
@@ -138,12 +140,12 @@ def _credential_faults(cluster: Cluster) -> Iterator[Fault]:
         )
 
 
-def _address_faults(config: Config) -> Iterator[Fault]:
+def _address_faults(config: Config) -> Iterator[ConfigFault]:
     own, peer = parse_listen(config.cluster.peer_listen), advertised_peer(config)
     if own in map(parse_listen, (*config.listen, *config.http_listen)):
-        yield Fault(f"{own} is listed twice", "change its port", "cluster.peer_listen")
+        yield ConfigFault(f"{own} is listed twice", "change its port", "cluster.peer_listen")
     if not peer.port:
-        yield Fault(
+        yield ConfigFault(
             "port 0 is another one after each start, and other nodes would not find this one",
             'choose one, as in "127.0.0.1:7700"',
             "cluster.advertise_peer" if config.cluster.advertise_peer else "cluster.peer_listen",
@@ -167,8 +169,8 @@ def _is_wildcard(address: Address) -> bool:
         return False
 
 
-def _told_fault(address: Address, key: str, flag: str) -> Fault:
-    return Fault(
+def _told_fault(address: Address, key: str, flag: str) -> ConfigFault:
+    return ConfigFault(
         f"{address} would be told to others, who would find themselves there",
         f"say how this machine is reached from theirs: {flag} HOST:{address.port}",
         key,

@@ -1,4 +1,4 @@
-"""The schema as a flat table: one :class:`Key` per thing that can be set.
+"""The schema as a flat table: one :class:`ConfigKey` per thing that can be set.
 
 Loader, explanations, reference page and command-line options all go through ``KEYS``; none of them
 looks at the structs. The order is that of the declaration.
@@ -27,7 +27,7 @@ _KINDS: dict[Any, Kind] = {
 }
 
 
-class Key(msgspec.Struct, frozen=True, kw_only=True):
+class ConfigKey(msgspec.Struct, frozen=True, kw_only=True):
     """Everything there is to know about one key."""
 
     name: str
@@ -65,9 +65,9 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
         return ENVIRONMENT_PREFIX + self.name.upper().replace(".", "_")
 
 
-def _key(section: str, field: FieldInfo) -> Key:
+def _key(section: str, field: FieldInfo) -> ConfigKey:
     base, meta = get_args(field.type)
-    return Key(
+    return ConfigKey(
         name=f"{section}.{field.name}" if section else field.name,
         kind=_kind(base),
         text=meta.description,
@@ -99,24 +99,24 @@ def _kind(base: Any) -> Kind:
     return _KINDS[get_origin(base) or base]
 
 
-def _keys_of(section: str, struct: type[msgspec.Struct]) -> list[Key]:
+def _keys_of(section: str, struct: type[msgspec.Struct]) -> list[ConfigKey]:
     fields = msgspec.structs.fields(struct)
     return [_key(section, field) for field in fields if field.name not in SECTIONS]
 
 
-KEYS: dict[str, Key] = {
+KEYS: dict[str, ConfigKey] = {
     key.name: key for section, struct in SECTIONS.items() for key in _keys_of(section, struct)
 }
 """All keys by name, in the order in which the reference lists them."""
 
 
-def _rule_keys(section: str, struct: type[msgspec.Struct]) -> dict[str, Key]:
+def _rule_keys(section: str, struct: type[msgspec.Struct]) -> dict[str, ConfigKey]:
     rules = next(field for field in msgspec.structs.fields(struct) if field.name == "rules")
     rule: type[msgspec.Struct] = _item(get_args(rules.type)[0])
     return {key.leaf: key for key in _keys_of(f"{section}.rules", rule)}
 
 
-RULE_KEYS: dict[str, dict[str, Key]] = {
+RULE_KEYS: dict[str, dict[str, ConfigKey]] = {
     key.name: _rule_keys(key.section, SECTIONS[key.section])
     for key in KEYS.values()
     if key.kind == "rules"

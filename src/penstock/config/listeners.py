@@ -12,17 +12,17 @@ from penstock.config.address import Address, parse_listen
 from penstock.config.schema import HTTP_LISTEN, LISTEN, Config
 
 
-class Wanted(NamedTuple):
+class ListenAddress(NamedTuple):
     """An address to listen on; without a ``required`` one the broker does not start."""
 
     address: Address
     is_required: bool
 
 
-def wanted(config: Config) -> list[Wanted]:
+def wanted(config: Config) -> list[ListenAddress]:
     """Return the addresses to listen on, in the order of the configuration."""
     is_usual = config.listen == LISTEN
     is_usual_http = is_usual and config.http_listen == HTTP_LISTEN
     listen = [(text, not is_usual or text == LISTEN[0]) for text in config.listen]
     http = [(text, not is_usual_http) for text in config.http_listen]
-    return [Wanted(parse_listen(text), is_required) for text, is_required in listen + http]
+    return [ListenAddress(parse_listen(text), is_required) for text, is_required in listen + http]

@@ -22,8 +22,8 @@ from penstock.config.keys import ENVIRONMENT_PREFIX, KEYS, closest
 from penstock.config.lines import key_lines
 from penstock.config.problems import (
     DEFAULT,
+    ConfigFault,
     ConfigProblemsError,
-    Fault,
     Origin,
     Problem,
     did_you_mean,
@@ -105,7 +105,7 @@ def _decoded(layer: _Layer) -> dict[str, Any]:
     for name, raw in layer.values.items():
         try:
             values[name] = decode(KEYS[name], raw)
-        except* Fault as group:
+        except* ConfigFault as group:
             layer.unknown.add(name)
             for fault in faults_in(group):
                 fault.key = fault.key or name
@@ -113,7 +113,7 @@ def _decoded(layer: _Layer) -> dict[str, Any]:
     return values
 
 
-def _located(fault: Fault, origin: Origin) -> Problem:
+def _located(fault: ConfigFault, origin: Origin) -> Problem:
     return Problem(origin, fault.key, fault.what, fault.advice)
 
 

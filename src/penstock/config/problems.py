@@ -29,7 +29,7 @@ class Origin(msgspec.Struct, frozen=True):
 DEFAULT = Origin("default")
 
 
-class Fault(Exception):  # noqa: N818 - internal: a problem before it is known where it stands
+class ConfigFault(Exception):  # noqa: N818 - internal: a problem before it is known where it stands
     """A value cannot be used; ``advice`` says what to write instead."""
 
     def __init__(self, what: str, advice: str = "", key: str = "") -> None:
@@ -40,9 +40,9 @@ class Fault(Exception):  # noqa: N818 - internal: a problem before it is known w
         """The key at fault, where it is not plain from who raises."""
 
 
-def faults_in(group: BaseExceptionGroup[Fault]) -> list[Fault]:
+def faults_in(group: BaseExceptionGroup[ConfigFault]) -> list[ConfigFault]:
     """The faults of a group, however deep, in order."""
-    found: list[Fault] = []
+    found: list[ConfigFault] = []
     for member in group.exceptions:
         found += faults_in(member) if isinstance(member, BaseExceptionGroup) else [member]
     return found

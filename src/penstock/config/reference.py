@@ -9,7 +9,7 @@ from textwrap import dedent, wrap
 
 import msgspec
 
-from penstock.config.keys import KEYS, RULE_KEYS, Key
+from penstock.config.keys import KEYS, RULE_KEYS, ConfigKey
 from penstock.config.schema import SECTIONS
 from penstock.config.values import encode, range_of
 
@@ -20,7 +20,7 @@ _NUMBER_TYPES = {"s": "duration", "ms": "duration", "bytes": "size", "": "whole 
 _TEXT_TYPES = {"filter": "topic filter", "secret": "secret text", "address": "address"}
 
 
-def type_of(key: Key) -> str:
+def type_of(key: ConfigKey) -> str:
     """Say in a few words what may be written for a key."""
     match key.kind:
         case "integer" | "number":
@@ -57,7 +57,7 @@ def _heading(section: str, summary: str) -> str:
     return f"## `[{section}]`\n\n{summary}\n\n"
 
 
-def _table(keys: list[Key]) -> str:
+def _table(keys: list[ConfigKey]) -> str:
     rows = ["| key | type | default | range | meaning |", "|---|---|---|---|---|"]
     for key in keys:
         cells = (f"`{key.leaf}`", type_of(key), _default(key), range_of(key), _meaning(key))
@@ -65,12 +65,12 @@ def _table(keys: list[Key]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def _default(key: Key) -> str:
+def _default(key: ConfigKey) -> str:
     """All keys have a default, save the filter of a rule, without which it would be no rule."""
     return "required" if key.default is msgspec.NODEFAULT else f"`{encode(key, key.default)}`"
 
 
-def _meaning(key: Key) -> str:
+def _meaning(key: ConfigKey) -> str:
     return f"{key.text} Flag `{key.flag}`." if key.flag else key.text
 
 
@@ -91,7 +91,7 @@ def example_toml() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _example_key(key: Key) -> Iterator[str]:
+def _example_key(key: ConfigKey) -> Iterator[str]:
     yield from _comment(key.text)
     if key.kind == "rules":
         yield from _EXAMPLE_RULES[key.name].splitlines()

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from penstock.config.address import parse_listen
-from penstock.config.keys import RULE_KEYS, Key, Kind, closest
-from penstock.config.problems import Fault, did_you_mean, faults_in
+from penstock.config.keys import RULE_KEYS, ConfigKey, Kind, closest
+from penstock.config.problems import ConfigFault, did_you_mean, faults_in
 from penstock.config.units import with_unit, without_unit
 from penstock.model.topic import filter_fault
 
@@ -24,55 +24,55 @@ _Value = TypeVar("_Value")
 _BOOLEANS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
-def decode(key: Key, raw: Any) -> Any:
+def decode(key: ConfigKey, raw: Any) -> Any:
     """Turn what was given for ``key`` into its value.
 
-    Raises :class:`Fault`, or a group of them for a list, where several items may be wrong.
+    Raises :class:`ConfigFault`, or a group of them for a list, where several items may be wrong.
     """
     return _DECODERS[key.kind](key, raw)
 
 
-def _boolean(_key: Key, raw: Any) -> bool:
+def _boolean(_key: ConfigKey, raw: Any) -> bool:
     value = _BOOLEANS.get(raw.strip().lower()) if isinstance(raw, str) else raw
     if not isinstance(value, bool):
-        raise Fault(f"must be true or false, not {_shown(raw)}")
+        raise ConfigFault(f"must be true or false, not {_shown(raw)}")
     return value
 
 
-def _number(key: Key, raw: Any) -> float:
+def _number(key: ConfigKey, raw: Any) -> float:
     try:
         value = without_unit(raw, key.unit) if isinstance(raw, str) else raw
     except ValueError as error:
-        raise Fault(f"{error}, not {_shown(raw)}") from None
+        raise ConfigFault(f"{error}, not {_shown(raw)}") from None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Fault(f"must be a number, not {_shown(raw)}")
+        raise ConfigFault(f"must be a number, not {_shown(raw)}")
     assert key.low is not None
     assert key.high is not None
     if not key.low <= value <= key.high:  # written so that nan fails too
-        raise Fault(f"must be {range_of(key)}, not {_shown(raw)}")
+        raise ConfigFault(f"must be {range_of(key)}, not {_shown(raw)}")
     return value
 
 
-def _integer(key: Key, raw: Any) -> int:
+def _integer(key: ConfigKey, raw: Any) -> int:
     value = _number(key, raw)
     if value != int(value):
         units = {"s": " of seconds", "ms": " of milliseconds", "bytes": " of bytes", "": ""}
-        raise Fault(f"must be a whole number{units[key.unit]}, not {_shown(raw)}")
+        raise ConfigFault(f"must be a whole number{units[key.unit]}, not {_shown(raw)}")
     return int(value)
 
 
-def _float(key: Key, raw: Any) -> float:
+def _float(key: ConfigKey, raw: Any) -> float:
     return float(_number(key, raw))
 
 
-def _text(key: Key, raw: Any) -> str:
+def _text(key: ConfigKey, raw: Any) -> str:
     if not isinstance(raw, str):
         shown = "what is there" if key.form == "secret" else _shown(raw)
-        raise Fault(f"must be text in quotes, not {shown}")
+        raise ConfigFault(f"must be text in quotes, not {shown}")
     if raw:
         _FORMS[key.form](raw)
     elif key.default != "":
-        raise Fault("must not be empty")
+        raise ConfigFault("must not be empty")
     return raw
 
 
@@ -80,20 +80,20 @@ def _address(text: str) -> None:
     try:
         parse_listen(text)
     except ValueError as error:
-        raise Fault(str(error)) from None
+        raise ConfigFault(str(error)) from None
 
 
 def _filter(text: str) -> None:
     # Only what the wire allows is checked: the limits on topics are configuration themselves.
     fault = filter_fault(text.encode("utf-8", "surrogateescape"), 65_535, 65_535)
     if fault:
-        raise Fault(f"{_shown(text)} is not a topic filter: {fault}")
+        raise ConfigFault(f"{_shown(text)} is not a topic filter: {fault}")
 
 
 def _secret(text: str) -> None:
     # It travels in a header of HTTP, and is all that keeps strangers out. It is never shown.
     if not (16 <= len(text) <= 256 and text.isascii() and text.isprintable() and " " not in text):
-        raise Fault("must have 16 to 256 letters, digits and signs of ASCII, without spaces")
+        raise ConfigFault("must have 16 to 256 letters, digits and signs of ASCII, without spaces")
 
 
 _FORMS: Final[dict[str, Callable[[str], None]]] = {
@@ -104,22 +104,24 @@ _FORMS: Final[dict[str, Callable[[str], None]]] = {
 }
 
 
-def _choice(key: Key, raw: Any) -> str | int:
+def _choice(key: ConfigKey, raw: Any) -> str | int:
     # A number among the choices may come as text, from the environment or a flag.
     choices = {str(choice): choice for choice in key.choices}
     if not isinstance(raw, bool) and (found := choices.get(str(raw))) is not None:
         return found
     guess = closest(raw, list(choices)) if isinstance(raw, str) else ""
     *others, last = choices
-    raise Fault(f"must be {', '.join(others)} or {last}, not {_shown(raw)}", did_you_mean(guess))
+    raise ConfigFault(
+        f"must be {', '.join(others)} or {last}, not {_shown(raw)}", did_you_mean(guess)
+    )
 
 
-def _choices(key: Key, raw: Any) -> tuple[str | int, ...]:
+def _choices(key: ConfigKey, raw: Any) -> tuple[str | int, ...]:
     raw = _parted(raw)
     if not isinstance(raw, list | tuple):
-        raise Fault(f"must be a list, not {_shown(raw)}")
+        raise ConfigFault(f"must be a list, not {_shown(raw)}")
     if not raw and key.default:
-        raise Fault("must not be empty")
+        raise ConfigFault("must not be empty")
     return tuple(_each(raw, lambda _index, item: _choice(key, item)))
 
 
@@ -130,27 +132,27 @@ def _parted(raw: Any) -> Any:
     return [part.strip() for part in raw.split(",") if part.strip()]
 
 
-def _list(key: Key, raw: Any) -> tuple[str, ...]:
+def _list(key: ConfigKey, raw: Any) -> tuple[str, ...]:
     raw = _parted(raw)
     if not isinstance(raw, list | tuple) or not all(isinstance(item, str) for item in raw):
-        raise Fault(f"must be a list of texts, not {_shown(raw)}")
+        raise ConfigFault(f"must be a list of texts, not {_shown(raw)}")
     return tuple(_each(raw, lambda _index, item: _text(key, item)))
 
 
-def _rules(key: Key, raw: Any) -> tuple[dict[str, Any], ...]:
+def _rules(key: ConfigKey, raw: Any) -> tuple[dict[str, Any], ...]:
     """Decode every rule to the keys it sets; the loader fills in the rest."""
     if isinstance(raw, str):
         raw = _toml_array(key, raw)
     if not isinstance(raw, list | tuple) or not all(isinstance(rule, dict) for rule in raw):
-        raise Fault("must be an array of tables", f"write [[{key.name}]] above each rule")
+        raise ConfigFault("must be an array of tables", f"write [[{key.name}]] above each rule")
     return tuple(_each(raw, lambda index, rule: _rule(f"{key.name}[{index}]", key, rule)))
 
 
-def _toml_array(key: Key, text: str) -> Any:
+def _toml_array(key: ConfigKey, text: str) -> Any:
     try:
         return tomllib.loads(f"rules = {text}")["rules"]
     except tomllib.TOMLDecodeError:
-        raise Fault(
+        raise ConfigFault(
             "must be an array of rules", f"write it as in {_RULE_EXAMPLES[key.name]}"
         ) from None
 
@@ -161,38 +163,38 @@ _RULE_EXAMPLES: Final = {
 }
 
 
-def _rule(name: str, key: Key, rule: dict[str, Any]) -> dict[str, Any]:
+def _rule(name: str, key: ConfigKey, rule: dict[str, Any]) -> dict[str, Any]:
     if "filter" not in rule:
-        raise Fault("a rule needs a filter", 'add filter = "some/topic/#"', key=name)
+        raise ConfigFault("a rule needs a filter", 'add filter = "some/topic/#"', key=name)
     keys = RULE_KEYS[key.name]
     values = _each(rule.items(), lambda _index, item: _rule_value(f"{name}.{item[0]}", keys, *item))
     return dict(zip(rule, values, strict=True))
 
 
-def _rule_value(name: str, keys: dict[str, Key], leaf: str, raw: Any) -> Any:
+def _rule_value(name: str, keys: dict[str, ConfigKey], leaf: str, raw: Any) -> Any:
     if leaf not in keys:
-        raise Fault("no such key", did_you_mean(closest(leaf, list(keys))), key=name)
+        raise ConfigFault("no such key", did_you_mean(closest(leaf, list(keys))), key=name)
     try:
         return decode(keys[leaf], raw)
-    except Fault as fault:
-        raise Fault(fault.what, fault.advice, key=name) from None
+    except ConfigFault as fault:
+        raise ConfigFault(fault.what, fault.advice, key=name) from None
 
 
 def _each(items: Iterable[_Item], decoder: Callable[[int, _Item], _Value]) -> list[_Value]:
     """Decode all items and raise all their faults together, not only the first."""
     values: list[_Value] = []
-    faults: list[Fault] = []
+    faults: list[ConfigFault] = []
     for index, item in enumerate(items):
         try:
             values.append(decoder(index, item))
-        except* Fault as group:
+        except* ConfigFault as group:
             faults.extend(faults_in(group))
     if faults:
         raise ExceptionGroup("faults", faults)
     return values
 
 
-_DECODERS: Final[dict[Kind, Callable[[Key, Any], Any]]] = {
+_DECODERS: Final[dict[Kind, Callable[[ConfigKey, Any], Any]]] = {
     "boolean": _boolean,
     "integer": _integer,
     "number": _float,
@@ -204,7 +206,7 @@ _DECODERS: Final[dict[Kind, Callable[[Key, Any], Any]]] = {
 }
 
 
-def encode(key: Key, value: Any) -> str:
+def encode(key: ConfigKey, value: Any) -> str:
     """Write a value as TOML, quantities with their unit; ``decode`` reads it back."""
     if key.kind == "rules":
         return "[" + ", ".join(_encode_rule(key, rule) for rule in value) + "]"
@@ -215,13 +217,13 @@ def encode(key: Key, value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _encode_rule(key: Key, rule: msgspec.Struct) -> str:
+def _encode_rule(key: ConfigKey, rule: msgspec.Struct) -> str:
     leaves = RULE_KEYS[key.name].items()
     pairs = (f"{leaf} = {encode(inner, getattr(rule, leaf))}" for leaf, inner in leaves)
     return "{" + ", ".join(pairs) + "}"
 
 
-def range_of(key: Key) -> str:
+def range_of(key: ConfigKey) -> str:
     """Say the range of a number in words: "1KiB to 64MiB"; empty for all other kinds."""
     if key.low is None or key.high is None:
         return ""

@@ -25,8 +25,8 @@ def check_leads(consensus: Consensus) -> None:
     raise NotLeader(consensus.leader, consensus.leader_addr)
 
 
-class ClusterBook:
-    """The book of one node; see ``admin.view.ClusterBook``."""
+class NodeClusterAdmin:
+    """Implements ``admin.view.ClusterAdmin`` for one node."""
 
     def __init__(self, hub: Hub, store: LogStore) -> None:
         self._hub = hub

@@ -8,8 +8,8 @@ from penstock.reading.confirming import confirmed
 from penstock.trust.keys import KEY_ID_MAX, Key
 
 
-class KeyBook:
-    """Keys of devices; see ``admin.view.KeyBook``."""
+class NodeKeyAdmin:
+    """Implements ``admin.view.KeyAdmin``."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub

@@ -15,8 +15,8 @@ from penstock.reading.confirming import confirmed
 from penstock.store.store import Store
 
 
-class QueueBook:
-    """The book of one broker; see ``admin.view.QueueBook``."""
+class NodeQueueAdmin:
+    """Implements ``admin.view.QueueAdmin``."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub

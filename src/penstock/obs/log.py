@@ -57,7 +57,7 @@ def configure(
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]
         ),
-        logger_factory=lambda name: _Lines(name, stream),
+        logger_factory=lambda name: _StreamLogger(name, stream),
         cache_logger_on_first_use=False,
     )
 
@@ -142,7 +142,7 @@ def _plain(value: object) -> object:
     return printable(text, VALUE_CHARACTERS_MAX)
 
 
-class _Lines:
+class _StreamLogger:
     """Writes the lines of one part of the broker; a stream that is gone takes none."""
 
     def __init__(self, name: str, stream: TextIO) -> None:

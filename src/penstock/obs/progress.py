@@ -15,7 +15,7 @@ T = TypeVar("T")
 _log = get_logger("progress")
 
 
-class Progress:
+class ProgressLog:
     """Logs how far one thing has come; nothing at all if it is done soon."""
 
     def __init__(self, doing: str, clock: Callable[[], float] = perf_counter) -> None:

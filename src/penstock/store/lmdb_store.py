@@ -30,7 +30,7 @@ import msgspec
 from penstock.errors import StorageError
 from penstock.limits import MAP_BYTES_INITIAL
 from penstock.model.message import Message
-from penstock.obs.progress import Progress
+from penstock.obs.progress import ProgressLog
 from penstock.store.batch import Batch
 from penstock.store.copying import copy_in_process
 from penstock.store.deletions import (
@@ -486,7 +486,7 @@ class LmdbStore:
         The index is left to the commits that follow, unless there is more than lives usually leave
         behind: a start is not the time to write.
         """
-        progress, last = Progress("reading the end of the journal"), self._reader.last_index()
+        progress, last = ProgressLog("reading the end of the journal"), self._reader.last_index()
         for entry in self._reader.entries_after(self._marks.flushed_index):
             if not self._is_committed(entry.index):
                 break  # it may still be replaced

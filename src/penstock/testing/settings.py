@@ -16,7 +16,7 @@ from typing import Any
 from penstock import limits
 from penstock.config import Config, load
 from penstock.config.keys import KEYS
-from penstock.config.problems import Fault
+from penstock.config.problems import ConfigFault
 from penstock.config.schema import SECTIONS
 from penstock.config.values import decode
 from penstock.errors import ConfigError
@@ -72,5 +72,5 @@ def _flat(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _give_way(flags: dict[str, Any], larger: str, smaller: str) -> None:
-    with contextlib.suppress(Fault):  # the loader will say it, with all the rest
+    with contextlib.suppress(ConfigFault):  # the loader will say it, with all the rest
         flags[smaller] = min(decode(KEYS[larger], flags[larger]), KEYS[smaller].default)

@@ -28,8 +28,8 @@ class Current:
 class Api:
     """The application of a broker's books, asked without a socket."""
 
-    def __init__(self, view, key_book=None, token="", queue_book=None, cluster_book=None):
-        self.app = create_app(view, key_book, token, queue_book, cluster_book)
+    def __init__(self, view, key_admin=None, token="", queue_admin=None, cluster_admin=None):
+        self.app = create_app(view, key_admin, token, queue_admin, cluster_admin)
 
     async def ask_soon(self, method, path, body=None, client="127.0.0.1", **headers):
         sent = []

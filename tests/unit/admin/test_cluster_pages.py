@@ -10,7 +10,7 @@ from tests.cluster.fixed_node import LEADER_ADDR, Node
 from penstock.cluster.frames import Member
 from penstock.cluster.status import NodeState
 from penstock.errors import ClusterError, NoQuorum
-from penstock.node.cluster_admin import ClusterBook
+from penstock.node.cluster_admin import NodeClusterAdmin
 
 TOKEN = "correct-horse-battery"
 
@@ -24,7 +24,7 @@ class Asked:
     def __call__(self, method, path, body=None, **headers):
         async def ask():
             hub = SimpleNamespace(cluster=self.node, loop=asyncio.get_running_loop())
-            api = Api(self.view, token=self.token, cluster_book=ClusterBook(hub, None))
+            api = Api(self.view, token=self.token, cluster_admin=NodeClusterAdmin(hub, None))
             return await api.ask_soon(method, path, body, **headers)
 
         return asyncio.run(ask())

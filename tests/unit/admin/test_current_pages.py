@@ -17,7 +17,7 @@ def api(view):
     for book in books:
         book.unconfirmed = NoQuorum("cut off", "ask with ?stale=true")
     view, keys, queues = books
-    return Api(view, key_book=keys, queue_book=queues)
+    return Api(view, key_admin=keys, queue_admin=queues)
 
 
 @pytest.mark.parametrize("path", READ)

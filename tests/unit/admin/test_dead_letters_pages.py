@@ -18,7 +18,7 @@ def book():
 
 @pytest.fixture
 def api(view, book):
-    return Api(view, queue_book=book)
+    return Api(view, queue_admin=book)
 
 
 def bury(book, topic, group, *payloads, **options):

@@ -8,7 +8,7 @@ from asking import Api
 from queue_bench import Book
 
 from penstock.admin import groups
-from penstock.admin.exchange import SHOWN_AT_ONCE
+from penstock.admin.pages import SHOWN_AT_ONCE
 from penstock.core.commands import (
     GroupCommitted,
     GroupConfigured,
@@ -34,7 +34,7 @@ def book():
 
 @pytest.fixture
 def api(view, book):
-    return Api(view, queue_book=book)
+    return Api(view, queue_admin=book)
 
 
 def lease(book, count, now_ms=1_000):

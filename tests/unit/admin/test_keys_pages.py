@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from asking import Api, Current
 
-from penstock.admin import exchange
+from penstock.admin import pages
 from penstock.errors import StorageFull
 from penstock.obs.log import Throttle, ThrottledLogger
 from penstock.trust import keys as trust_keys
@@ -266,7 +266,7 @@ def logged(monkeypatch):
     """What the log would hold; a broker's clock that stands still."""
     lines = []
     logger = SimpleNamespace(log=lambda _level, event, **values: lines.append((event, values)))
-    monkeypatch.setattr(exchange, "_log", ThrottledLogger(logger, Throttle(2), lambda: 0.0))
+    monkeypatch.setattr(pages, "_log", ThrottledLogger(logger, Throttle(2), lambda: 0.0))
     return lines
 
 

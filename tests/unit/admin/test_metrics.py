@@ -9,8 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.admin.metrics import METRICS, markdown, render, render_off_loop
 from penstock.admin.metrics_hermesmq import HERMESMQ
+from penstock.admin.metrics_metricmq import METRICMQ, PER_TOPIC
 from penstock.admin.metrics_queues import QUEUES
-from penstock.admin.metrics_seed import PER_TOPIC, SEED
 from penstock.core.commands import GroupMade
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.trust.faults import SignatureFault
@@ -200,7 +200,7 @@ def test_the_page_explains_every_metric_and_every_reason():
     page = markdown()
     for metric in OURS:
         assert f"| `{metric.name}` | {metric.kind} |" in page
-    for metric in [*SEED, *PER_TOPIC, *HERMESMQ]:
+    for metric in [*METRICMQ, *PER_TOPIC, *HERMESMQ]:
         assert f"| `{metric.name}` | {metric.kind} |" in page
     for reason in [*DisconnectReason, *DropReason, *SignatureFault]:
         assert re.search(rf"^\| `{reason.value}` \| \w.+\. \|$", page, re.MULTILINE)

@@ -17,7 +17,7 @@ def book():
 
 @pytest.fixture
 def api(view, book):
-    return Api(view, queue_book=book)
+    return Api(view, queue_admin=book)
 
 
 def make(book, *topics, **settings):
@@ -200,7 +200,7 @@ def test_only_administrators_are_answered(view, book, asked, token, *, who, stat
     book.store.have(b"mail", 3)
     book.apply(GroupMade(b"mail", b"send", 3))
     book.bury(b"mail", b"send", b"x")
-    answer = Api(view, token=token, queue_book=book).ask(*asked, **who)
+    answer = Api(view, token=token, queue_admin=book).ask(*asked, **who)
     assert answer.status == status
     assert book.groups.get(b"mail", b"send").next == 3
     assert book.letter_count(b"$dlq/mail/send") == 1

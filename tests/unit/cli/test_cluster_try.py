@@ -11,7 +11,7 @@ from penstock.cli import cluster_try as module
 from penstock.cluster.status import ClusterStatus
 from penstock.store.directory import lock_directory
 
-NODES = [module._Node(number, 1882 + number, 7700 + number) for number in module.NODES]
+NODES = [module._LocalNode(number, 1882 + number, 7700 + number) for number in module.NODES]
 
 
 def test_the_directory_is_kept_while_a_node_that_was_started_again_uses_it(capsys):

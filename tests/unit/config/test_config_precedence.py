@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.config import Config, RetentionRule, SigningRule, load
-from penstock.config.keys import KEYS, RULE_KEYS, Key
+from penstock.config.keys import KEYS, RULE_KEYS, ConfigKey
 from penstock.config.values import encode
 from penstock.limits import KIB, MIB
 
@@ -32,7 +32,7 @@ COMPANY = {  # variables without which a key would mean nothing, and be refused
 }
 
 
-def numbers(key: Key):
+def numbers(key: ConfigKey):
     low, high = NARROWER.get(key.name, (key.low, key.high))
     if key.kind == "integer":
         return st.integers(low, high)
@@ -42,12 +42,12 @@ def numbers(key: Key):
 RULES = {"retention.rules": RetentionRule, "signing.rules": SigningRule}
 
 
-def rules(key: Key):
+def rules(key: ConfigKey):
     leaves = {leaf: values_of(inner) for leaf, inner in RULE_KEYS[key.name].items()}
     return st.builds(RULES[key.name], **leaves)
 
 
-def values_of(key: Key):
+def values_of(key: ConfigKey):
     match key.kind:
         case "boolean":
             return st.booleans()
@@ -67,7 +67,7 @@ def values_of(key: Key):
             return numbers(key)
 
 
-def as_text(key: Key, value) -> str:
+def as_text(key: ConfigKey, value) -> str:
     """Write a value for a variable or a flag: as in the file, without the file's quotes."""
     if key.kind in {"list", "choices"}:
         return ",".join(map(str, value))
@@ -75,7 +75,7 @@ def as_text(key: Key, value) -> str:
     return tomllib.loads(f"x = {written}")["x"] if written.startswith('"') else written
 
 
-def as_file(key: Key, value) -> str:
+def as_file(key: ConfigKey, value) -> str:
     header = f"[{key.section}]\n" if key.section else ""
     return f"{header}{key.leaf} = {encode(key, value)}\n"
 

@@ -6,8 +6,8 @@ from tests.cluster.fixed_node import LEADER_ADDR, Node
 
 from penstock.core.commands import GroupConfigured, TopicConfigured
 from penstock.errors import NoQuorum, NotLeader
-from penstock.node.key_admin import KeyBook
-from penstock.node.queue_admin import QueueBook
+from penstock.node.key_admin import NodeKeyAdmin
+from penstock.node.queue_admin import NodeQueueAdmin
 from penstock.trust.keys import Key
 
 pytestmark = pytest.mark.asyncio
@@ -26,7 +26,7 @@ CHANGES = {
 async def test_only_the_leader_is_changed(change):
     bench = Bench()
     bench.hub.cluster = Node(leader=2)
-    books = QueueBook(bench.hub), KeyBook(bench.hub)
+    books = NodeQueueAdmin(bench.hub), NodeKeyAdmin(bench.hub)
     with pytest.raises(NotLeader) as caught:
         await change(*books)
     assert caught.value.leader_addr == LEADER_ADDR

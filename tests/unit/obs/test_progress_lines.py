@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.obs import progress
-from penstock.obs.progress import Progress
+from penstock.obs.progress import ProgressLog
 from penstock.store.batch import Batch
 from penstock.store.lmdb_store import LmdbStore
 
@@ -24,7 +24,7 @@ def logged(monkeypatch) -> Lines:
 
 def test_nothing_is_said_in_the_first_moments_and_then_now_and_again(logged):
     now = [100.0]
-    going = Progress("counting", lambda: now[0])
+    going = ProgressLog("counting", lambda: now[0])
     for number in range(100):
         now[0] = 100.0 + number / 10
         going.reached(number, 100)
@@ -37,7 +37,7 @@ def test_nothing_is_said_in_the_first_moments_and_then_now_and_again(logged):
 
 def test_items_are_counted_on_their_way(monkeypatch, logged):
     monkeypatch.setattr(progress, "FIRST_AFTER_S", 0.0)
-    assert list(Progress("loading").each("abc")) == ["a", "b", "c"]
+    assert list(ProgressLog("loading").each("abc")) == ["a", "b", "c"]
     assert [line["done"] for line in logged] == [0]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from penstock.cli.administration import duration
+from penstock.cli.admin_client import duration
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:  # a plain `penstock sub` does not load protobuf
@@ -27,7 +27,7 @@ MERGED_MAX: Final = 256
 """Topics that are read side by side, in the order of their messages: one answer each is in hand."""
 
 
-class Place:
+class StartPosition:
     """Where to begin in each topic: at an offset, at a time, or with the last messages."""
 
     def __init__(
@@ -54,7 +54,7 @@ def _offset(_context: click.Context, _parameter: click.Parameter, text: str | No
     return int(text)
 
 
-def place_options(command: _Command) -> _Command:
+def start_options(command: _Command) -> _Command:
     """Give a command ``--from`` and ``--since``."""
     since = click.option(
         "--since",
@@ -72,10 +72,12 @@ def place_options(command: _Command) -> _Command:
     return begin(since(command))
 
 
-class Journal:
+class JournalReader:
     """The messages of all topics that match some filters, from a place on."""
 
-    def __init__(self, client: "QueueClient", filters: tuple[str, ...], place: Place) -> None:
+    def __init__(
+        self, client: "QueueClient", filters: tuple[str, ...], place: StartPosition
+    ) -> None:
         self._client = client
         self._filters = filters
         self._place = place

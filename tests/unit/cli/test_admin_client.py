@@ -4,13 +4,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from penstock.cli.administration import Administration, confirm, duration
+from penstock.cli.admin_client import AdminClient, confirm, duration
 from penstock.cli.lines import in_lines
 from penstock.config.address import Address
 from penstock.errors import PenstockError
 
 
-class Pages(Administration):
+class Pages(AdminClient):
     """A broker whose pages are given."""
 
     def __init__(self, *pages):

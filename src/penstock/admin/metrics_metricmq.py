@@ -18,7 +18,7 @@ not be given thousands. Labels are whatever clients chose, hence escaped.
 
 from collections.abc import Mapping
 
-from penstock.admin.metrics_form import (
+from penstock.admin.exposition import (
     TOPICS_COUNTED_MAX,
     TOPICS_SHOWN_MAX,
     Metric,
@@ -53,7 +53,7 @@ def _errors(scrape: Scrape) -> int:
     return scrape.counters.refused_total + ended
 
 
-SEED: tuple[Metric, ...] = (
+METRICMQ: tuple[Metric, ...] = (
     Metric(
         "metricmq_messages_published_total",
         "counter",

@@ -7,8 +7,8 @@ from penstock.node.hub import Hub
 from penstock.obs.reasons import DisconnectReason
 
 
-class TopicBook:
-    """The topics of one broker, for whoever publishes to them; see ``admin.view.TopicBook``."""
+class NodeTopicPublisher:
+    """Publishes for the HTTP pages; see ``admin.view.TopicPublisher``."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub

@@ -60,7 +60,7 @@ class JsonLine(JSONResponse):
         return super().render(content) + b"\n"
 
 
-class Refusal(HTTPException):
+class RequestRefused(HTTPException):
     """A request that is not granted; ``advice`` says what would be."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Refusal(HTTPException):
         self.advice = advice
 
 
-class Misdirected(Refusal):
+class Misdirected(RequestRefused):
     """A request for the leader that was sent to another node; it says where the leader is."""
 
     def __init__(self, error: NotLeader) -> None:
@@ -104,23 +104,23 @@ def administrators_page(
 def reading_page(
     path: str,
     token: str,
-    book: "Confirmed",
+    admin: "Confirmed",
     answer: "Callable[[Request], Awaitable[Any]]",
     parameters: "Sequence[str]" = (),
 ) -> Route:
     """Make a page that shows administrators what the cluster has agreed upon."""
 
     async def current(request: "Request") -> Any:
-        await check_current(request, book)
+        await check_current(request, admin)
         return await answer(request)
 
     return administrators_page(path, "GET", token, current, (*parameters, "stale"))
 
 
-async def check_current(request: "Request", book: "Confirmed") -> None:
+async def check_current(request: "Request", admin: "Confirmed") -> None:
     """Wait until what is shown is current, unless the client is content with what is here."""
     if not flag(request, "stale"):
-        await kept(book.confirmed())
+        await kept(admin.confirmed())
 
 
 def check_host(request: "Request") -> None:
@@ -137,7 +137,7 @@ def check_host(request: "Request") -> None:
         ip_address(host[1:-1] if host.startswith("[") and host.endswith("]") else host)
     except ValueError:
         if host.lower() not in {"localhost", *request.app.state.hosts}:
-            raise Refusal(
+            raise RequestRefused(
                 403,
                 f"this broker is not asked by the name {printable(host)}",
                 "ask by address or as localhost, or add the name to admin.hosts at the broker",
@@ -147,7 +147,7 @@ def check_host(request: "Request") -> None:
 def check_no_web_page(request: "Request") -> None:
     """Refuse what a browser sends on behalf of a page, wherever that is from."""
     if "origin" in request.headers:
-        raise Refusal(
+        raise RequestRefused(
             403,
             "requests of web pages are not taken",
             "use the penstock command, or a program that sends no Origin header",
@@ -173,7 +173,7 @@ def _check_administrator(request: "Request", token: str) -> None:
     if token:
         _check_token(request, token)
     elif not _is_loopback(request):
-        raise Refusal(
+        raise RequestRefused(
             403,
             "only for those on the broker's own machine, since no token is configured",
             "set admin.token (PENSTOCK_ADMIN_TOKEN) at the broker and present it",
@@ -187,7 +187,7 @@ def _check_token(request: "Request", token: str) -> None:
     given = presented.encode("utf-8", "surrogateescape")
     # Compared in constant time: how long it takes must not tell how much of it was right.
     if not hmac.compare_digest(given, f"Bearer {token}".encode()):
-        raise Refusal(
+        raise RequestRefused(
             401,
             f"the administrator's token is {'wrong' if presented else 'missing'}",
             "send it as Authorization: Bearer TOKEN (the penstock command: --token)",
@@ -218,7 +218,7 @@ def check_parameters(request: "Request", known: "Sequence[str]") -> None:
     unknown = [name for name in request.query_params if name not in known]
     if unknown:
         advice = f"this page takes {', '.join(known)}" if known else "this page takes no parameters"
-        raise Refusal(400, f"unknown parameter {printable(unknown[0])}", advice)
+        raise RequestRefused(400, f"unknown parameter {printable(unknown[0])}", advice)
 
 
 def number(request: "Request", name: str, default: int, maximum: int) -> int:
@@ -245,12 +245,14 @@ async def read_body(request: "Request", kind: type[_Body]) -> _Body:
     async for chunk in request.stream():
         body += chunk
         if len(body) > BODY_BYTES_MAX:
-            raise Refusal(413, "the request's body is too large", f"send {BODY_BYTES_MAX} at most")
+            raise RequestRefused(
+                413, "the request's body is too large", f"send {BODY_BYTES_MAX} at most"
+            )
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
         fields = ", ".join(field.name for field in msgspec.structs.fields(kind))  # type: ignore[arg-type]
-        raise Refusal(
+        raise RequestRefused(
             400, f"the request's body cannot be used: {error}", f"send JSON with {fields}"
         ) from None
 
@@ -265,9 +267,9 @@ async def kept(change: "Awaitable[_Value]", status: int = 503) -> _Value:
     except NotLeader as error:
         raise Misdirected(error) from error
     except (StorageError, NoQuorum) as error:
-        raise Refusal(503, error.message, error.advice or "try again") from error
+        raise RequestRefused(503, error.message, error.advice or "try again") from error
     except PenstockError as error:
-        raise Refusal(status, error.message, error.advice or "try again") from error
+        raise RequestRefused(status, error.message, error.advice or "try again") from error
 
 
 # ── what is answered ──────────────────────────────────────────────────────────────────────────

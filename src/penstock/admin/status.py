@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 
-from penstock.admin.exchange import (
+from penstock.admin.pages import (
     JsonLine,
     administrators_page,
     flag,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from penstock.admin.view import View
+    from penstock.admin.view import BrokerView
     from penstock.obs.client_view import ClientView
 
 
@@ -29,7 +29,7 @@ LISTED_DEFAULT, LISTED_MAX = 100, 1_000
 """Clients in one answer."""
 
 
-def routes(view: "View", token: str) -> list[Route]:
+def routes(view: "BrokerView", token: str) -> list[Route]:
     """The two pages; ``token`` is the administrators', empty if there is none."""
 
     async def status(_request: "Request") -> "Response":
@@ -48,7 +48,7 @@ def routes(view: "View", token: str) -> list[Route]:
     ]
 
 
-async def _status(view: "View") -> dict[str, Any]:
+async def _status(view: "BrokerView") -> dict[str, Any]:
     is_ready, why_not = view.ready()
     connected, away = view.sessions()
     cluster = view.cluster()

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.admin import metrics_form
+from penstock.admin import exposition
+from penstock.admin.exposition import coarser
 from penstock.admin.metrics import render, render_off_loop
-from penstock.admin.metrics_form import coarser
-from penstock.admin.metrics_seed import LATENCY_S_BOUNDS, PER_TOPIC, SEED
+from penstock.admin.metrics_metricmq import LATENCY_S_BOUNDS, METRICMQ, PER_TOPIC
 from penstock.obs.counters import Histogram
 from penstock.obs.reasons import DisconnectReason
 from penstock.trust.faults import SignatureFault
@@ -41,14 +41,14 @@ def topic_samples(view):
 
 
 def test_the_names_are_those_of_its_broker_and_of_its_dashboards():
-    assert {metric.name for metric in SEED} == {
+    assert {metric.name for metric in METRICMQ} == {
         f"metricmq_{name}" for name in (REAL + PROMISED).split()
     }
 
 
 def test_every_name_is_served(view):
     shown = {series[0] for series in samples(view)}
-    for metric in SEED:
+    for metric in METRICMQ:
         assert metric.name + ("_bucket" if metric.kind == "histogram" else "") in shown
 
 
@@ -191,8 +191,8 @@ def test_a_filter_that_is_no_text_does_not_break_the_page(view):
 def test_topics_with_series_are_bounded_and_the_rest_counted_up_to_a_bound(
     view, monkeypatch, more, left_out
 ):
-    monkeypatch.setattr(metrics_form, "TOPICS_SHOWN_MAX", 3)
-    monkeypatch.setattr(metrics_form, "TOPICS_COUNTED_MAX", 5)
+    monkeypatch.setattr(exposition, "TOPICS_SHOWN_MAX", 3)
+    monkeypatch.setattr(exposition, "TOPICS_COUNTED_MAX", 5)
     view.store.counts = {b"t%d" % number: 1 for number in range(3 + more)}
     shown = topic_samples(view)
     assert sum(series[0] == "metricmq_topic_messages_total" for series in shown) == 3

@@ -3,7 +3,7 @@
 A table of metrics is a tuple of ``Metric`` rows; each says how to read its number from a
 ``Scrape``. A scrape has three sides:
 
-* **what is stored** (``Stored``) may need the disk, so a worker thread reads it, first;
+* **what is stored** (``StoredFigures``) may need the disk, so a worker thread reads it, first;
 * **what is in memory** belongs to the event loop, which reads it in one go, without waiting; but
   groups can be many, so what is to be known of them is gathered before, in slices (``Survey``).
 
@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from penstock.admin.survey import Survey
-from penstock.admin.view import JournalView, View
+from penstock.admin.view import BrokerView, JournalView
 from penstock.obs.counters import Counters, Histogram
 
 TOPICS_SHOWN_MAX = 1_000
@@ -39,7 +39,7 @@ Reading = float | Mapping[str, float] | Mapping[tuple[str, ...], float] | Histog
 """A number; or one number per value of the label (or values of the labels); or a histogram."""
 
 
-class Stored(NamedTuple):
+class StoredFigures(NamedTuple):
     """What a worker thread has read; ``topics`` only if it was asked for."""
 
     journal: JournalView
@@ -52,8 +52,8 @@ class Stored(NamedTuple):
 class Scrape(NamedTuple):
     """What the rows of a table read from, on the event loop."""
 
-    view: View
-    stored: Stored
+    view: BrokerView
+    stored: StoredFigures
     survey: Survey
 
     @property
@@ -84,12 +84,12 @@ def counted(name: str, kind: Kind, slot: str, text: str) -> Metric:
 # ── taking ────────────────────────────────────────────────────────────────────────────────────
 
 
-def read_stored(view: View, *, with_topics: bool) -> Stored:
+def read_stored(view: BrokerView, *, with_topics: bool) -> StoredFigures:
     """Read what may need the disk; for a worker thread."""
     topics = view.store.topics() if with_topics else iter(())
     shown = {info.name: info.next_offset for info in islice(topics, TOPICS_SHOWN_MAX)}
     left_out = sum(1 for _ in islice(topics, TOPICS_COUNTED_MAX))
-    return Stored(view.journal(), view.queue_pending(), shown, left_out)
+    return StoredFigures(view.journal(), view.queue_pending(), shown, left_out)
 
 
 def coarser(histogram: Histogram, bounds: tuple[float, ...]) -> Histogram:

@@ -31,7 +31,7 @@ TOKEN_VARIABLE = "PENSTOCK_ADMIN_TOKEN"  # noqa: S105 - the name of the variable
 """The variable that sets the broker's own ``admin.token`` too."""
 
 
-def administered(command: Callable[..., Any]) -> Callable[..., Any]:
+def admin_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command ``-h``, ``-p``, ``--server`` and ``--token``; it is called with ``broker``."""
 
     @wraps(command)
@@ -43,7 +43,7 @@ def administered(command: Callable[..., Any]) -> Callable[..., Any]:
         token: str,
         **parameters: Any,
     ) -> Any:
-        broker = Administration(server or Address(host, port), token)
+        broker = AdminClient(server or Address(host, port), token)
         return command(*arguments, broker=broker, **parameters)
 
     return connection_options(_server_option(_token_option(with_broker)))
@@ -76,11 +76,11 @@ _token_option = click.option(
 )
 
 
-class NotNow(Refused):
-    """The broker cannot do it at the moment, whatever is asked: its disk is full, nobody leads."""
+class Unavailable(Refused):
+    """The broker cannot serve the request now: its disk is full, or there is no leader."""
 
 
-class Administration:
+class AdminClient:
     """The administration pages of one broker, or of the one that leads its cluster.
 
     A node that does not lead answers with where the leader is, and that is asked from then on.
@@ -94,9 +94,9 @@ class Administration:
         """Whether lists may be what the node has, however old."""
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
 
-    def at(self, server: Address, timeout_s: float = TIMEOUT_S) -> "Administration":
+    def at(self, server: Address, timeout_s: float = TIMEOUT_S) -> "AdminClient":
         """The pages of another node, asked by the same administrator."""
-        return Administration(server, self._token, timeout_s)
+        return AdminClient(server, self._token, timeout_s)
 
     def get(self, path: str, **query: Any) -> Any:
         """Return the document of a page."""
@@ -175,7 +175,7 @@ class Administration:
                 f"what answers at {self.server} is not a Penstock broker (status {status})",
                 "say where the broker is: -h HOST -p PORT",
             ) from None
-        kind = NotNow if status == http.HTTPStatus.SERVICE_UNAVAILABLE else Refused
+        kind = Unavailable if status == http.HTTPStatus.SERVICE_UNAVAILABLE else Refused
         raise kind(f"the broker at {self.server} refused: {error}", advice)
 
 
@@ -205,11 +205,11 @@ yes_option = click.option(
 
 
 def stale_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command that only reads ``--stale``; to be put below ``administered``."""
+    """Give a command that only reads ``--stale``; to be put below ``admin_options``."""
 
     @wraps(command)
     def with_choice(
-        *arguments: Any, is_stale_fine: bool, broker: Administration, **parameters: Any
+        *arguments: Any, is_stale_fine: bool, broker: AdminClient, **parameters: Any
     ) -> Any:
         broker.is_stale_fine = is_stale_fine
         return command(*arguments, broker=broker, **parameters)
@@ -225,18 +225,13 @@ stale_flag = click.option(
 )
 
 
-def say(document: Any, text: str, *, as_json: bool) -> None:
+def print_result(document: Any, text: str, *, as_json: bool) -> None:
     """Print a document for programs, or what it means for people."""
     shown = msgspec.json.format(msgspec.json.encode(document), indent=2) if as_json else text
     click.echo(shown)
 
 
-def amount(count: int, noun: str) -> str:
-    """Write how many of something there are."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
-def moment(time: str | None) -> str:
+def format_time(time: str | None) -> str:
     """Write a time of the broker's, or that there is none, for people."""
     return "never" if time is None else f"{time[:10]} {time[11:19]} UTC"
 
