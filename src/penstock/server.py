@@ -202,7 +202,7 @@ class Server:
         self.hub.producing = Producing(self.hub)
         self.hub.sinks = Sinks(self.hub, self._whole)
         self.hub.housekeeping = Housekeeping(self.hub)
-        self.hub.on_led = self.hub.housekeeping.led
+        self.node.replica.on_leadership(self.hub.housekeeping.led)
         self.hub.feed.on_extras = partial(offer_envelopes, self.hub)
         self.hub.feed.on_extras_failed = partial(forget_signatures, self.hub)
         self._listener = Listener(self.hub, self._doors())

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.cluster.consensus import Leadership
 from penstock.cluster.line import Line
 from penstock.cluster.reads import Then
 from penstock.commit.produce import Producing
@@ -87,7 +88,7 @@ class Cluster:
         self.leader = number
         self.term += 1
         for node in self.nodes.values():
-            node.hub.pipeline.led()
+            node.hub.housekeeping.led(node.leadership)
 
     async def close(self) -> None:
         for node in self.nodes.values():
@@ -134,7 +135,6 @@ class Node:
         self.hub.producing = Producing(self.hub)
         self.hub.sinks = Sinks(self.hub, self.store)
         self.hub.housekeeping = Housekeeping(self.hub)
-        self.hub.on_led = self.hub.housekeeping.led
 
     def start(self) -> None:
         self.hub.housekeeping.start()
@@ -171,6 +171,10 @@ class Node:
     @property
     def leader(self) -> int:
         return self.cluster.leader
+
+    @property
+    def leadership(self) -> Leadership:
+        return Leadership(self.leader, self.term, self.is_leader)
 
     is_writable = True
 

@@ -64,7 +64,6 @@ class RecordingLine:
         self.commits: list[tuple[Batch, Commit]] = []
         self.foreigners: list[tuple[Batch, Commit]] = []
         self.refusals: list[tuple[Batch, PenstockError]] = []
-        self.led_count = 0
         self.answers: dict[int, asyncio.Future[Commit]] = {}
 
     def committed(self, batch: Batch, commit: Commit) -> None:
@@ -83,9 +82,6 @@ class RecordingLine:
         answer = self.answers.pop(id(batch), None)
         if answer is not None and not answer.done():
             answer.set_exception(error)
-
-    def led(self) -> None:
-        self.led_count += 1
 
     def when_readable(self, act: Callable[[], None]) -> None:
         act()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 
+from penstock.cluster.consensus import Leadership
 from penstock.cluster.frames import Member
 from penstock.cluster.status import ClusterStatus, MemberStatus, NodeState
 from penstock.errors import ClusterError, StorageError
@@ -31,6 +32,11 @@ class LoneNode:
 
     def present(self):
         return frozenset({_LONE_ID})
+
+    leadership = Leadership(_LONE_ID, 1, is_leader=True)
+
+    def on_leadership(self, listener):
+        """It never changes."""
 
     def broadcast(self, topic, payloads):
         pass

@@ -1,11 +1,13 @@
 """Several nodes agree on one journal, whoever leads and whatever gets lost."""
 
 import asyncio
+import itertools
 from collections.abc import Iterator, Sequence
 
 import msgspec
 import pytest
 
+from penstock.cluster.consensus import Leadership
 from penstock.cluster.frames import Forward, ForwardRefused, Frame, Member, RaftFrame
 from penstock.cluster.record import encode_record, genesis_record
 from penstock.cluster.status import MemberStatus
@@ -61,6 +63,22 @@ async def test_what_one_node_writes_all_apply_in_one_order(bench: Bench) -> None
     await bench.settled(nodes, written)
     assert all(node.stored() == written for node in nodes)
     await until(lambda: log_of(nodes[0]) == log_of(nodes[1]) == log_of(nodes[2]))
+
+
+async def test_a_listener_hears_of_each_change_of_leadership_once(bench: Bench) -> None:
+    nodes = await bench.cluster(3)
+    old = await bench.leader()
+    heard = {node.id: list[Leadership]() for node in nodes}
+    for node in nodes:
+        node.replica.on_leadership(heard[node.id].append)
+    new = others(nodes, old)[0]
+    old.replica.transfer(new.id, lambda _error: None)
+    await until(lambda: new.replica.is_leader and old.replica.leader == new.id)
+    for node in nodes:
+        seen = heard[node.id]
+        assert all(before != after for before, after in itertools.pairwise(seen))
+        assert seen[-1] == node.replica.leadership
+        assert [one.is_leader for one in seen].count(True) == (node is new)
 
 
 async def test_batches_of_several_nodes_share_an_entry_and_each_learns_its_own_place(

@@ -7,7 +7,7 @@ What takes time calls ``then``, once, on the event loop: with None if it is done
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from penstock.cluster.frames import Member
 from penstock.cluster.status import ClusterStatus
@@ -15,6 +15,17 @@ from penstock.errors import PenstockError
 from penstock.raft.types import NodeId
 
 Then: TypeAlias = Callable[[PenstockError | None], None]
+
+
+class Leadership(NamedTuple):
+    """Who leads the cluster, as one node knows it."""
+
+    leader: NodeId  # 0: none known
+    term: int
+    is_leader: bool  # this node leads, and has applied everything from earlier terms
+
+
+LeadershipListener: TypeAlias = Callable[[Leadership], None]
 
 
 class Consensus(Protocol):
@@ -47,6 +58,12 @@ class Consensus(Protocol):
     @property
     def term(self) -> int:
         """The term of Raft."""
+
+    @property
+    def leadership(self) -> Leadership: ...
+
+    def on_leadership(self, listener: LeadershipListener) -> None:
+        """Call ``listener`` once per change of leadership, in the order of registration."""
 
     def own(self) -> Member:
         """Say who this node is and where it is reached."""

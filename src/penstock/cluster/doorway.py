@@ -150,7 +150,6 @@ class Doorway:
     # ── What connections tell ─────────────────────────────────────────────────────────────────
 
     def opened(self, link: Link, session: Session) -> None:
-        """See ``LinkOwner``."""
         self._strangers.discard(link)
         for other in list(self._nodes.values()):
             self._part(other, session)
@@ -168,15 +167,12 @@ class Doorway:
             other.close(PeerReason.REPLACED, f"node {old.node_id} has connected again")
 
     def received(self, link: Link, payload: bytes) -> None:
-        """See ``LinkOwner``."""
         self._guests.received(link, payload)
 
     def writable(self, link: Link) -> None:
-        """See ``LinkOwner``."""
         self._guests.writable(link)
 
     def ended(self, link: Link, fault: PeerFault) -> None:
-        """See ``LinkOwner``."""
         self._strangers.discard(link)
         session = link.session
         if session is not None and self._nodes.get((session.node_id, session.purpose)) is link:

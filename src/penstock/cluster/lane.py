@@ -184,7 +184,6 @@ class Lane:
     # ── What the connection tells ─────────────────────────────────────────────────────────────
 
     def opened(self, link: Link, session: Session) -> None:
-        """See ``LinkOwner``."""
         self._dialer.check_certificate(link, self.node)
         self._link = link
         self._is_open = True
@@ -198,11 +197,9 @@ class Lane:
         raise PeerFault(PeerReason.MALFORMED_FRAME, "a frame came over a connection that we made")
 
     def writable(self, _link: Link) -> None:
-        """See ``LinkOwner``."""
         self._flush()
 
     def ended(self, _link: Link, fault: PeerFault) -> None:
-        """See ``LinkOwner``."""
         self._link = None
         self._is_open = False
         if self._over is not None and not self._over.done():

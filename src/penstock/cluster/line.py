@@ -29,9 +29,6 @@ class Line(Protocol):
         were told that nothing is known of it.
         """
 
-    def led(self) -> None:
-        """Who leads has changed, or whether anybody does."""
-
     def when_readable(self, act: Callable[[], None]) -> None:
         """Call back once everything that was acknowledged so far is in the log, and can be read.
 

@@ -72,7 +72,6 @@ class Link(asyncio.Protocol):
     # ── asyncio's side ────────────────────────────────────────────────────────────────────────
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See ``asyncio.Protocol``."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
         if self.is_over:
             self._transport.abort()
@@ -84,7 +83,6 @@ class Link(asyncio.Protocol):
             self.send([self._handshake.hello])
 
     def data_received(self, data: bytes) -> None:
-        """See ``asyncio.Protocol``."""
         if self.is_over:
             return
         self._reader.append(data)
@@ -98,17 +96,14 @@ class Link(asyncio.Protocol):
             self._fail(fault)
 
     def pause_writing(self) -> None:
-        """See ``asyncio.Protocol``."""
         self.is_paused = True
 
     def resume_writing(self) -> None:
-        """See ``asyncio.Protocol``."""
         self.is_paused = False
         if self.session is not None and not self.is_over:
             self._owner.writable(self)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """See ``asyncio.Protocol``."""
         text = f"the connection was lost: {error}" if error else "the other node closed"
         self.close(PeerReason.CONNECTION_LOST, text)
 

@@ -57,11 +57,9 @@ class StoreLog:
         return min(first, recent[0].index if recent else self._last + 1)
 
     def last_index(self) -> int:
-        """See ``LogView``."""
         return self._last
 
     def term(self, index: int) -> int:
-        """See ``LogView``."""
         if index > self._last:
             raise Unavailable(f"the log ends with entry {self._last}")
         if index < self.first_index() - 1:
@@ -69,7 +67,6 @@ class StoreLog:
         return term_of(self._record.terms, index)
 
     def entries(self, low: int, high: int, bytes_max: int) -> tuple[Entry, ...]:
-        """See ``LogView``."""
         if high > self._last + 1:
             raise Unavailable(f"the log ends with entry {self._last}")
         if low < self.first_index():

@@ -21,6 +21,7 @@ from typing import Protocol
 
 from penstock.cluster.applying import commit_of, parts
 from penstock.cluster.batches import Batches
+from penstock.cluster.consensus import Leadership, LeadershipListener
 from penstock.cluster.ending import end_process
 from penstock.cluster.engine import Engine
 from penstock.cluster.figures import TransportFigures
@@ -148,6 +149,8 @@ class Replica:
         self._is_removed = False
         self._is_closed = False
         self._leaderless_at: float | None = clock.monotonic()
+        self._leadership = Leadership(NO_NODE, 0, is_leader=False)
+        self._leadership_listeners: list[LeadershipListener] = []
         self._moments = Moments()
         self.at_index, self.off_index = self._moments.wait, self._moments.forget
         self._kept_log = KeptLog(settings.log_kept_entries, settings.log_kept_bytes)
@@ -170,7 +173,6 @@ class Replica:
 
     @property
     def node_id(self) -> NodeId:
-        """The id of this node."""
         return self.record.node_id
 
     @property
@@ -195,17 +197,14 @@ class Replica:
 
     @property
     def is_initialised(self) -> bool:
-        """Whether this node is in a cluster."""
         return self.raw is not None
 
     @property
     def is_listening(self) -> bool:
-        """Whether other nodes can reach this one."""
         return bool(self._settings.peer_listen)
 
     @property
     def is_removed(self) -> bool:
-        """Whether it was, and is no longer."""
         return self._is_removed
 
     @property
@@ -242,8 +241,22 @@ class Replica:
         return self.record.term
 
     @property
+    def leadership(self) -> Leadership:
+        return Leadership(self.leader, self.term, self.is_leader)
+
+    def on_leadership(self, listener: LeadershipListener) -> None:
+        self._leadership_listeners.append(listener)
+
+    def _announce_leadership(self) -> None:
+        leadership = self.leadership
+        if leadership == self._leadership or self._is_closed:
+            return
+        self._leadership = leadership
+        for listener in self._leadership_listeners:
+            listener(leadership)
+
+    @property
     def applied_index(self) -> int:
-        """The last entry that was applied here."""
         return self.record.folded
 
     @property
@@ -266,12 +279,10 @@ class Replica:
         return self._presence.heard_s(node)
 
     def own(self) -> Member:
-        """Say who this node is, and where it is reached."""
         return self._own_member
 
     @property
     def figures(self) -> TransportFigures:
-        """What went to other nodes, and came from them."""
         return self._peers.figures
 
     def present(self) -> frozenset[NodeId]:
@@ -279,14 +290,12 @@ class Replica:
         return self._presence.present(self.record.members, self.node_id, is_leader=self.is_leader)
 
     def status(self) -> ClusterStatus:
-        """How things stand, for people and metrics."""
         self._engine.catch_up()
         return status_of(self, self._settings)
 
     # ── Beginning and end ─────────────────────────────────────────────────────────────────────
 
     def begin(self, line: Line) -> None:
-        """See ``Log``."""
         self._line = line
         self._engine.disk.start()
         if self.record.is_initialised:
@@ -309,7 +318,6 @@ class Replica:
         self._peers.set_members(self.record.members)
 
     def close(self) -> None:
-        """See ``Log``."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -320,7 +328,6 @@ class Replica:
         self._members.hand_over()
 
     def run_on_writer(self, job: Callable[[], None]) -> None:
-        """See ``Log``."""
         if not self._is_closed:
             self._engine.disk.run(job)
 
@@ -340,7 +347,6 @@ class Replica:
         self._newcomers.bootstrap(genesis, then)
 
     def meet(self, members: Mapping[NodeId, Member]) -> None:
-        """See ``newcomers.Host``."""
         self._peers.set_members(members)
 
     def begin_with(self, record: RaftRecord) -> None:
@@ -389,7 +395,6 @@ class Replica:
         )
 
     def refused(self, batch: Batch, error: PenstockError) -> None:
-        """See ``batches.Host``."""
         if not self._is_closed:
             self._line.refused(batch, error)
 
@@ -422,7 +427,6 @@ class Replica:
         self._moments.reached(entry.index)
 
     def rows_written(self, batch: Batch, written: Written) -> None:
-        """See ``Owner``."""
         own = self._batches.own
         if own is not None and own.batch is batch:
             self._batches.own = None
@@ -451,25 +455,20 @@ class Replica:
     # ── What the engine tells ─────────────────────────────────────────────────────────────────
 
     def wake(self) -> None:
-        """See what is to be done, soon."""
         self._engine.wake()
 
     def apply_change(self, entry: Entry) -> None:
-        """See ``Owner``."""
         self._members.apply(entry)
 
     def applied(self, index: int) -> None:
-        """See ``Owner``."""
         self._members.applied(index)
         self._reads.applied(index)
 
     def answered(self, state: ReadState) -> None:
-        """See ``Owner``."""
         self._reads.answered(state, self.applied_index)
 
     def settled(self) -> None:
-        """See ``Owner``."""
-        self._line.led()
+        self._announce_leadership()
 
     # ── Others ────────────────────────────────────────────────────────────────────────────────
 
@@ -552,7 +551,6 @@ class Replica:
             self._live(frame.topic, frame.payloads)
 
     def send(self, to: NodeId, frame: Frame) -> None:
-        """Send a frame, or not."""
         self._peers.send(to, frame)
 
     def _told_removed(self, sender: NodeId, _frame: Frame) -> None:
@@ -570,10 +568,9 @@ class Replica:
         self._reads.fail(error)
         if self._batches.own is not None:
             self._loop.call_soon(self._batches.refuse, self._batches.own, error)
-        self._line.led()
+        self._announce_leadership()
 
     def when_written(self, then: Then) -> None:
-        """See ``members.Host``."""
         self._engine.work.thens.append(then)
 
     def conf_changed(self) -> None:
@@ -582,7 +579,6 @@ class Replica:
         self._batches.conf_changed()
 
     def roles_changed(self, state: SoftState) -> None:
-        """See ``Owner``."""
         if state.role is Role.CANDIDATE or state.lead not in {NO_NODE, self.node_id}:
             self.counts.elections += 1
         is_lost = state.lead == NO_NODE and self._leaderless_at is None
@@ -598,7 +594,7 @@ class Replica:
         tell("role", role=state.role.name.lower(), term=self.term, leader=state.lead)
         self._members.led()
         self._batches.bring()
-        self._line.led()
+        self._announce_leadership()
 
     # ── Reads ─────────────────────────────────────────────────────────────────────────────────
 

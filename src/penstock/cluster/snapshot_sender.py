@@ -180,7 +180,6 @@ class _Call:
             self.link.close(PeerReason.NODE_STOPPED, "the snapshot is over")
 
     def opened(self, link: Link, _session: Session) -> None:
-        """See ``LinkOwner``."""
         self._dialer.check_certificate(link, self._node)
         self.is_open = True
         self._changed.set()
@@ -195,11 +194,9 @@ class _Call:
         self._changed.set()
 
     def writable(self, _link: Link) -> None:
-        """See ``LinkOwner``."""
         self._changed.set()
 
     def ended(self, _link: Link, fault: PeerFault) -> None:
-        """See ``LinkOwner``."""
         self._fault = fault
         self._changed.set()
 

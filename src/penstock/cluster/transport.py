@@ -252,7 +252,6 @@ class Transport:
     # ── What the doorway tells ────────────────────────────────────────────────────────────────
 
     def admit(self, hello: Hello) -> None:
-        """See ``Guests``."""
         node = hello.node_id
         self._compare_settings(hello)
         if not self._admits(node):
@@ -316,7 +315,6 @@ class Transport:
                 self._lane(node, purpose)
 
     def received(self, link: Link, payload: bytes) -> None:
-        """See ``Guests``."""
         session = link.session
         assert session is not None
         figures = self._touch(session.node_id)
@@ -333,7 +331,6 @@ class Transport:
         """See ``Guests``: what is sent there is one short answer."""
 
     def ended(self, link: Link, fault: PeerFault) -> None:
-        """See ``Guests``."""
         session = link.session
         if session is None:
             self._count(fault, peer=link.peer)

@@ -89,7 +89,6 @@ class Pipeline:
         execute: Callable[[Effects], None],
         refuse: Callable[[Any, DisconnectReason], None],
         pass_on: Callable[[bytes, list[bytes]], None] = lambda _topic, _payloads: None,
-        on_led: Callable[[], None] = lambda: None,
         durability: str = "sync",
         durability_interval_ms: int = 100,
         capture_interval_ms: int = 20,
@@ -106,7 +105,6 @@ class Pipeline:
         self._refuse = refuse
         self._pass_on = pass_on
         """Gives live messages of other nodes' clients to ours."""
-        self._on_led = on_led
         self._applies_first = durability == "interval"
         self._durability_interval_s = durability_interval_ms / 1000
         self._capture_interval_s = capture_interval_ms / 1000
@@ -503,11 +501,6 @@ class Pipeline:
         self._apply([(command, None, True) for command in commands_of(batch)])
         if batch.producers:
             note_producers(self._broker.producers, batch, commit)
-
-    def led(self) -> None:
-        """See ``Line``."""
-        if not self._is_closed:
-            self._on_led()
 
     def _go_on(self) -> None:
         """After a commit: tell who waited for it, and begin the next if there is reason to."""

@@ -23,6 +23,7 @@ opened so has no connection, and is ended at once.
 
 from itertools import islice
 
+from penstock.cluster.consensus import Leadership
 from penstock.core.commands import Closed, Expired, Forgotten, Progressed
 from penstock.core.session import Session
 from penstock.errors import PenstockError
@@ -73,7 +74,7 @@ class Housekeeping:
         self._left = {session.client_id: session.connection for session in orphans}
         own = self._hub.cluster.node_id
         self._hub.dispatchers.return_workers(lambda node: node == own)
-        self.led()
+        self.led(self._hub.cluster.leadership)
 
     def bury_own(self) -> None:
         """End the sessions whose connections ended with this node's last life; wills are due.
@@ -95,9 +96,9 @@ class Housekeeping:
         self._left = {}
         self._look_for_absent()
 
-    def led(self) -> None:
-        """Another node leads, or none, or we do."""
-        is_leading = self._hub.cluster.is_leader
+    def led(self, leadership: Leadership) -> None:
+        """Take up or drop the leader's work."""
+        is_leading = leadership.is_leader
         if is_leading == self._is_leading:
             return
         self._is_leading = is_leading

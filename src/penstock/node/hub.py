@@ -262,8 +262,6 @@ class Hub:
         self.gate = _gate(config, broker, max(clock.wall_ms(), signed_until_ms + 1))
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="penstock-read")
         self._searchers = ThreadPoolExecutor(SEARCHERS, thread_name_prefix="penstock-search")
-        self.on_led: Callable[[], None] = lambda: None
-        """Who is told that another node leads, or none."""
         self.pipeline = self._make_pipeline(log)
         self._controls = self._make_controls()
         self.on_group_changed: list[Callable[[bytes, bytes], None]] = []
@@ -314,7 +312,6 @@ class Hub:
             execute=self.execute,
             refuse=self._refuse,
             pass_on=self.pass_on,
-            on_led=self._led,
             durability=config.durability,
             durability_interval_ms=config.durability_interval_ms,
             capture_interval_ms=journal.capture_interval_ms,
@@ -403,9 +400,6 @@ class Hub:
             outlet = session.outlet
             if outlet is not None:
                 outlet.forward(live)
-
-    def _led(self) -> None:
-        self.on_led()
 
     def pass_on(self, topic: bytes, payloads: list[bytes]) -> None:
         """Give live messages that came to another node to whoever is connected to this one."""
