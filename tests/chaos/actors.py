@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from penstock.client import AsyncPublisher, AsyncQueueClient, AsyncSubscriber, Backoff, Job, Message
-from penstock.client.edge.inbox import QUEUE_PREFIX
+from penstock.client.binary.inbox import QUEUE_PREFIX
 from penstock.errors import PenstockError
 from tests.chaos.history import Delivery, Grant, History, Op, now
 from tests.chaos.resp import RespClient, RespError

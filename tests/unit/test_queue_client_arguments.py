@@ -17,7 +17,7 @@ from penstock.client import (
 from penstock.client.errors import queue_refused
 from penstock.client.queue import plans, requests
 from penstock.client.queue.producer import Producer, batches
-from penstock.client.queue.session import Session
+from penstock.client.queue.session import QueueSession
 from penstock.errors import PenstockError
 
 
@@ -80,7 +80,7 @@ WRONG_VALUES = [
     (lambda: requests.delete_topic(""), "topic must not be empty"),
     (lambda: requests.find_topic(""), "name must not be empty"),
     (lambda: requests.redrive("t", "g", -1), "max must be from 0"),
-    (lambda: Session(0), "timeout_s must be more than 0 seconds"),
+    (lambda: QueueSession(0), "timeout_s must be more than 0 seconds"),
 ]
 
 WRONG_TYPES = [

@@ -8,8 +8,8 @@ from penstock.client.queue import plans, requests
 from penstock.client.queue.plans import Begin, Pause
 from penstock.client.queue.producer import BATCH_BYTES_MAX, BATCH_MAX, Producer, batches
 from penstock.client.queue.push import PushSession
-from penstock.client.queue.route import Route
-from penstock.client.queue.session import Call
+from penstock.client.queue.server_pool import ServerPool
+from penstock.client.queue.session import QueueCall
 from penstock.errors import LocalProtocolError
 from penstock.wire.queue import encode
 from penstock.wire.queue.server import ServerMachine
@@ -25,84 +25,84 @@ def named_leader(address):
 
 
 def test_the_next_address_follows_the_last_and_then_the_first_again():
-    route = Route(["a:1", "b:2"])
+    pool = ServerPool(["a:1", "b:2"])
     visited = []
     for _ in range(3):
-        visited.append(str(route.address))
-        route.failed(LOST, 0.0)
+        visited.append(str(pool.address))
+        pool.failed(LOST, 0.0)
     assert visited == ["a:1", "b:2", "a:1"]
 
 
-def next_after(route, error):
-    route.failed(error, 0.0)
-    return str(route.address)
+def next_after(pool, error):
+    pool.failed(error, 0.0)
+    return str(pool.address)
 
 
 def test_the_leader_that_was_named_is_next_whether_we_know_it_or_not():
-    route = Route(["a:1", "b:2", "c:3"])
-    assert next_after(route, named_leader("c:3")) == "c:3"
-    assert next_after(route, named_leader("elsewhere:9")) == "elsewhere:9"
-    assert next_after(route, named_leader("b:2")) == "b:2"
-    assert next_after(route, LOST) == "c:3"
+    pool = ServerPool(["a:1", "b:2", "c:3"])
+    assert next_after(pool, named_leader("c:3")) == "c:3"
+    assert next_after(pool, named_leader("elsewhere:9")) == "elsewhere:9"
+    assert next_after(pool, named_leader("b:2")) == "b:2"
+    assert next_after(pool, LOST) == "c:3"
 
 
 @pytest.mark.parametrize("address", ["", "nowhere", "a:b", "x:99999"])
 def test_a_leader_that_is_no_address_is_not_looked_for(address):
-    assert next_after(Route(["a:1", "b:2"]), named_leader(address)) == "b:2"
+    assert next_after(ServerPool(["a:1", "b:2"]), named_leader(address)) == "b:2"
 
 
 def test_a_leader_that_cannot_be_reached_where_it_is_named_is_looked_for_among_our_own():
-    route = Route(["a:1", "b:2", "c:3"])
+    pool = ServerPool(["a:1", "b:2", "c:3"])
     inside = named_leader("inside:9")
-    assert next_after(route, inside) == "inside:9"
-    assert next_after(route, LOST) == "b:2"
-    assert next_after(route, inside) == "c:3", "it was tried in vain just now"
-    assert next_after(route, inside) == "inside:9", "it may be back"
+    assert next_after(pool, inside) == "inside:9"
+    assert next_after(pool, LOST) == "b:2"
+    assert next_after(pool, inside) == "c:3", "it was tried in vain just now"
+    assert next_after(pool, inside) == "inside:9", "it may be back"
 
 
 def test_whoever_knows_one_node_finds_the_leader_again_and_again():
-    route = Route(["a:1"])
-    assert next_after(route, named_leader("b:2")) == "b:2"
-    assert next_after(route, LOST) == "a:1"
-    assert next_after(route, named_leader("c:3")) == "c:3"
+    pool = ServerPool(["a:1"])
+    assert next_after(pool, named_leader("b:2")) == "b:2"
+    assert next_after(pool, LOST) == "a:1"
+    assert next_after(pool, named_leader("c:3")) == "c:3"
 
 
 def test_nodes_may_be_one_text_with_commas():
-    route = Route("a:1, b:2")
-    assert [str(route.address), next_after(route, LOST)] == ["a:1", "b:2"]
+    pool = ServerPool("a:1, b:2")
+    assert [str(pool.address), next_after(pool, LOST)] == ["a:1", "b:2"]
     with pytest.raises(ArgumentError, match="not a list"):
-        Route("a:1")
+        ServerPool("a:1")
 
 
 def test_pauses_double_up_to_half_a_second_and_are_short_again_after_an_answer():
-    route = Route(["a:1"])
-    assert [route.failed(LOST, 0.0) for _ in range(6)] == [0.05, 0.1, 0.2, 0.4, 0.5, 0.5]
-    route.succeeded()
-    assert route.failed(LOST, 0.0) == 0.05
+    pool = ServerPool(["a:1"])
+    assert [pool.failed(LOST, 0.0) for _ in range(6)] == [0.05, 0.1, 0.2, 0.4, 0.5, 0.5]
+    pool.succeeded()
+    assert pool.failed(LOST, 0.0) == 0.05
 
 
 def test_there_is_no_pause_before_the_way_to_the_leader_that_a_node_names():
-    route = Route(["a:1", "b:2"])
-    assert route.failed(LOST, 0.0) == 0.05
-    assert route.failed(named_leader("c:3"), 0.0) == 0.0
-    assert str(route.address) == "c:3"
-    assert route.failed(LOST, 0.0) == 0.2, "it goes on where it was"
+    pool = ServerPool(["a:1", "b:2"])
+    assert pool.failed(LOST, 0.0) == 0.05
+    assert pool.failed(named_leader("c:3"), 0.0) == 0.0
+    assert str(pool.address) == "c:3"
+    assert pool.failed(LOST, 0.0) == 0.2, "it goes on where it was"
 
 
 def test_nodes_that_name_each_other_do_not_keep_a_client_running():
-    route = Route(["a:1", "b:2"])
-    pauses = [route.failed(named_leader(name), 0.0) for name in ("b:2", "a:1", "b:2", "a:1")]
+    pool = ServerPool(["a:1", "b:2"])
+    pauses = [pool.failed(named_leader(name), 0.0) for name in ("b:2", "a:1", "b:2", "a:1")]
     assert pauses == [0.0, 0.1, 0.2, 0.4]
 
 
 def test_chance_makes_a_pause_up_to_half_shorter():
-    assert Route(["a:1"]).failed(LOST, 0.5) == pytest.approx(0.0375)
+    assert ServerPool(["a:1"]).failed(LOST, 0.5) == pytest.approx(0.0375)
 
 
 @pytest.mark.parametrize("nodes", [[], ["a"], ["a:b"], [":1"], ["a:1", "a:99999"]])
 def test_what_is_no_address_is_refused(nodes):
     with pytest.raises(LocalProtocolError):
-        Route(nodes)
+        ServerPool(nodes)
 
 
 # ── Numbers and batches ───────────────────────────────────────────────────────────────────────
@@ -176,13 +176,13 @@ class Player:
             case Pause(seconds, until):
                 self.now += max(0.0, min(seconds, until - self.now))
                 return self.now
-            case Call():
+            case QueueCall():
                 self.now += 1.0  # every answer takes a second
                 return next(self._answers)
 
     @property
     def polls(self):
-        return [step.request.poll.wait_ms for step in self.steps if isinstance(step, Call)]
+        return [step.request.poll.wait_ms for step in self.steps if isinstance(step, QueueCall)]
 
 
 def limited(retry_after_ms):

@@ -12,7 +12,7 @@ from penstock.client import (
 )
 from penstock.client.errors import NoQuorumError, QueueRefusedError, RefusedError, queue_refused
 from penstock.client.queue import requests
-from penstock.client.queue.session import Session
+from penstock.client.queue.session import QueueSession
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2 as wire
 from penstock.wire.queue.events import Call, ProduceRun
@@ -23,7 +23,7 @@ TIMEOUT_S = 10.0
 
 @pytest.fixture
 def session():
-    made = Session(TIMEOUT_S)
+    made = QueueSession(TIMEOUT_S)
     made.connected(0.0)
     return made
 
@@ -305,7 +305,7 @@ def test_answer_to_a_ping_is_a_sign_of_life_and_nothing_else(session):
 
 
 def test_large_request_on_a_slow_line_gets_its_time():
-    session = answered_once(Session(1_000.0))
+    session = answered_once(QueueSession(1_000.0))
     produce(session, bytes(1 << 20), now=100.0)
     session.data_to_send(100.0)
     session.tick(101.0)

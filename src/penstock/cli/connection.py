@@ -11,7 +11,7 @@ import click
 
 from penstock.client import connect
 from penstock.client.dial import dial
-from penstock.client.session import name_fault
+from penstock.client.mqtt.session import name_fault
 from penstock.config.address import Address
 from penstock.model.topic import has_wildcard
 from penstock.wire.resp.names import topic_of

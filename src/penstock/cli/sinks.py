@@ -21,7 +21,7 @@ from penstock.cli.admin_client import (
 from penstock.cli.columns import columns, counted
 from penstock.cli.connection import CONTEXT, queue_client
 from penstock.cli.lazy import CommandGroup
-from penstock.client.queue.values import Sink
+from penstock.client.queue.values import SinkStatus
 from penstock.errors import PenstockError
 from penstock.obs.log import printable
 
@@ -46,25 +46,25 @@ def sinks(context: click.Context, *, as_json: bool, broker: AdminClient) -> None
         print_result([_document(sink) for sink in found], _table(found), as_json=as_json)
 
 
-def _document(sink: Sink) -> dict[str, Any]:
+def _document(sink: SinkStatus) -> dict[str, Any]:
     fields = msgspec.structs.asdict(sink)
     return {**fields, "note": sink.note.decode("utf-8", "replace"), "committed": _time(sink)}
 
 
-def _time(sink: Sink) -> str | None:
+def _time(sink: SinkStatus) -> str | None:
     if not sink.committed_ms:
         return None
     return datetime.fromtimestamp(sink.committed_ms / 1000, UTC).isoformat(timespec="seconds")
 
 
-def _table(found: list[Sink]) -> str:
+def _table(found: list[SinkStatus]) -> str:
     if not found:
         return "there are no sinks; df.write.format('penstock') makes one"
     head = ("SINK", "EPOCH", "MESSAGES", "COMMITTED", "STAGED", "NOTE")
     return columns([head, *map(_row, found)])
 
 
-def _row(sink: Sink) -> tuple[str, ...]:
+def _row(sink: SinkStatus) -> tuple[str, ...]:
     epoch = "-" if sink.epoch is None else str(sink.epoch)
     staged = f"{sink.staged_bytes:,} B in {counted(sink.staged_parts, 'part')}"
     return (

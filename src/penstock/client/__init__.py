@@ -9,14 +9,8 @@
 ...     for delivery in client.messages():
 ...         print(delivery.topic, delivery.payload)
 
-==============  ================================================================================
-``session``     the conversation: what to send, what happened; no socket, no clock
-``keep_alive``  when to ping, and when to give up; time is a parameter
-``blocking``    a socket and a clock around the two: :class:`Client`
-==============  ================================================================================
-
 **The binary protocol**, blocking and asynchronous: ``Publisher``, ``Subscriber``,
-``QueueProducer``, ``Worker``, and the same with ``Async`` in front; see ``edge``.
+``QueueProducer``, ``Worker``, and the same with ``Async`` in front; see ``binary``.
 
 **Work queues**, blocking and asynchronous, when ``connect`` is given a *list* of addresses; see
 ``queue``:
@@ -35,9 +29,7 @@ them, so that a producer on a small machine starts fast.
 
 from typing import TYPE_CHECKING, Any, overload
 
-from penstock.client.blocking import Client
-from penstock.client.blocking import connect as connect_to_mqtt
-from penstock.client.edge import (
+from penstock.client.binary import (
     Backoff,
     Lost,
     Message,
@@ -67,11 +59,13 @@ from penstock.client.errors import (
     TakenOverError,
     UnreachableError,
 )
-from penstock.client.session import Delivery
+from penstock.client.mqtt.client import Client
+from penstock.client.mqtt.client import connect as connect_to_mqtt
+from penstock.client.mqtt.session import Delivery
 from penstock.wire.mqtt.events import Will
 
 if TYPE_CHECKING:
-    from penstock.client.edge import (
+    from penstock.client.binary import (
         AsyncPublisher,
         AsyncQueueProducer,
         AsyncSubscriber,
@@ -174,7 +168,7 @@ def connect(
 ) -> "Client | QueueClient":
     """Open a connection, to be used in a ``with`` statement.
 
-    To a **host**: for MQTT, see ``blocking.connect``. To a **list of addresses** such as
+    To a **host**: for MQTT, see ``mqtt.client.connect``. To a **list of addresses** such as
     ``["127.0.0.1:1883"]``: for work queues, see ``QueueClient``. Name some nodes of a cluster; the
     client finds the one that leads. ``timeout_s`` is then how long a call may take, lost
     connections and elections included. With a ``producer_id`` the broker recognises what this
@@ -234,7 +228,7 @@ def __getattr__(name: str) -> Any:
 
     if name in queue.__all__:
         return getattr(queue, name)
-    from penstock.client.edge import asynchronous  # noqa: PLC0415 - see above
+    from penstock.client.binary import asynchronous  # noqa: PLC0415 - see above
 
     return getattr(asynchronous, name)
 

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from penstock.client.errors import BrokerProtocolError, ClientError
-from penstock.client.queue.session import Call
+from penstock.client.queue.session import QueueCall
 from penstock.limits import KIB, MIB
 from penstock.spark.broker import client_of, is_passing, patiently
 from penstock.spark.columns import Answers, batches
@@ -100,7 +100,7 @@ class _Asked(NamedTuple):
     """A question that is under way: a piece of a range."""
 
     piece: Range
-    pending: Call[Fetched]
+    pending: QueueCall[Fetched]
 
 
 class _Reading:

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from penstock.client import SigningKey
-from penstock.client.edge.inbox import Inbox
-from penstock.client.edge.receipts import Receipts
-from penstock.client.edge.session import Lost
+from penstock.client.binary.ack_tracker import AckTracker
+from penstock.client.binary.inbox import MessageInbox
+from penstock.client.binary.session import Lost
 from penstock.errors import ConfigError
 from penstock.trust.signatures import key_pair
 from penstock.wire.binary.events import Received
@@ -20,14 +20,14 @@ def received(sequence, topic=b"t", payload=b"x", signature=None):
     return Received(topic, payload, sequence, signature)
 
 
-def inbox_of(*happenings, **options):
-    receipts = Receipts()
-    inbox = Inbox(receipts, **options)
-    for happening in happenings:
-        if not isinstance(happening, Lost):
-            receipts.arrived(happening.sequence)
-        inbox.add(happening)
-    return inbox, receipts
+def inbox_of(*events, **options):
+    acks = AckTracker()
+    inbox = MessageInbox(acks, **options)
+    for event in events:
+        if not isinstance(event, Lost):
+            acks.arrived(event.sequence)
+        inbox.add(event)
+    return inbox, acks
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -51,7 +51,7 @@ def test_version_2_notices_bytes_moved_from_topic_to_payload():
 
 def test_what_must_be_verified_and_is_not_is_withheld_reported_and_not_acknowledged():
     reported = []
-    inbox, receipts = inbox_of(
+    inbox, acks = inbox_of(
         received(1),
         received(2, signature=KEYS[2].sign(b"t", b"tampered")),
         received(3, signature=SigningKey(8, bytes(32)).sign(b"t", b"x")),  # no key of ours
@@ -63,7 +63,7 @@ def test_what_must_be_verified_and_is_not_is_withheld_reported_and_not_acknowled
     assert inbox.give().sequence == 4
     inbox.settle()
     assert (inbox.withheld, [message.sequence for message in reported]) == (3, [1, 2, 3])
-    assert receipts.take() == [4]
+    assert acks.take() == [4]
 
 
 @pytest.mark.parametrize("form", ["digits", "path", "text of a path"])
@@ -119,32 +119,32 @@ def test_reports_go_to_the_log_unless_somebody_wants_them(caplog):
 
 
 def test_coming_back_acknowledges_and_leaving_does_not():
-    inbox, receipts = inbox_of(received(1), received(2), received(3))
+    inbox, acks = inbox_of(received(1), received(2), received(3))
     inbox.give()
     inbox.settle()
     inbox.give()
     inbox.leave()
     inbox.settle()
-    assert receipts.take() == [1]
+    assert acks.take() == [1]
     inbox.give().ack()
     inbox.settle()
-    assert receipts.take() == [3]
+    assert acks.take() == [3]
 
 
 def test_without_auto_ack_only_ack_acknowledges():
-    inbox, receipts = inbox_of(received(1), received(2), auto_ack=False)
+    inbox, acks = inbox_of(received(1), received(2), auto_ack=False)
     inbox.give()
     inbox.settle()
     inbox.give().ack()
-    assert receipts.take() == [2]
+    assert acks.take() == [2]
 
 
 def test_a_lost_connection_takes_waiting_jobs_along_but_no_messages():
     """The broker deals the jobs anew: to another, or to us, who must then take them."""
-    inbox, receipts = inbox_of(received(1, b"q:a"), received(2, b"q:a"), received(3))
+    inbox, acks = inbox_of(received(1, b"q:a"), received(2, b"q:a"), received(3))
     job = inbox.give()
     inbox.connection_lost()
-    assert [receipts.arrived(sequence) for sequence in (1, 2, 3)] == [False, True, False]
+    assert [acks.arrived(sequence) for sequence in (1, 2, 3)] == [False, True, False]
     assert (job.sequence, inbox.give().sequence, inbox.give()) == (1, 3, None)
 
 

@@ -17,7 +17,7 @@ from penstock.client import (
     ConnectionLostError,
     UnreachableError,
 )
-from penstock.client.edge.inbox import ARRIVED_MAX
+from penstock.client.binary.inbox import ARRIVED_MAX
 from penstock.errors import LocalProtocolError
 from penstock.wire.binary import encode
 from penstock.wire.binary.client import ping

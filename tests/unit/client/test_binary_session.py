@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.client.edge.receipts import CONFIRM_EVERY
-from penstock.client.edge.session import Lost, Session
-from penstock.client.edge.signing import SigningKey
+from penstock.client.binary.ack_tracker import CONFIRM_EVERY
+from penstock.client.binary.session import BinarySession, Lost
+from penstock.client.binary.signing import SigningKey
 from penstock.client.errors import BrokerProtocolError, RefusedError, TakenOverError
 from penstock.errors import LocalProtocolError
 from penstock.wire.binary import encode
@@ -22,7 +22,7 @@ def heard(session):
 
 
 def opened(client_id="c"):
-    session = Session(client_id)
+    session = BinarySession(client_id)
     session.connected()
     return session
 
@@ -139,7 +139,7 @@ def test_a_new_connection_resumes_then_acknowledges_then_repeats_what_was_not_an
     session.publish("t", b"lost")
     session.data_to_send()
     session.receive(encode.message(b"a", b"", 9) + encode.acks([1, 2, 3]))
-    session.receipts.handled(9)
+    session.acks.handled(9)
     session.publish("t", b"never sent")
     session.connected()
     events = heard(session)
@@ -151,7 +151,7 @@ def test_a_new_connection_resumes_then_acknowledges_then_repeats_what_was_not_an
 
 
 def test_a_subscription_that_waits_for_its_connection_is_sent_once():
-    session = Session("c")
+    session = BinarySession("c")
     session.subscribe("t")
     session.follow("u")
     session.connected()
@@ -169,12 +169,12 @@ def test_unsubscribe_is_done_by_the_end_of_the_connection():
 
 def test_acknowledgements_are_sent_again_until_a_pong_confirms_them():
     session = opened()
-    session.receipts.handled(5)
+    session.acks.handled(5)
     assert heard(session) == [Acks([5])]
     session.connected()
     session.barrier()
     assert heard(session) == [Acks([5]), Ping(1)]
-    session.receipts.handled(6)
+    session.acks.handled(6)
     session.data_to_send()
     session.receive(encode.pongs(1))  # of the PING before 6 was acknowledged
     session.connected()
@@ -188,7 +188,7 @@ def test_a_repetition_is_not_given_out_and_acknowledged_again_if_it_was_handled(
     session.connected()
     assert session.receive(message) == []
     assert heard(session) == []  # still in hand
-    session.receipts.handled(5)
+    session.acks.handled(5)
     assert heard(session) == [Acks([5])]
     assert session.receive(message) == []
     assert heard(session) == [Acks([5])]
@@ -198,16 +198,16 @@ def test_messages_that_the_journal_does_not_keep_are_never_repetitions_nor_ackno
     session = opened()
     message = encode.message(b"t", b"", 0)
     assert len(session.receive(message + message)) == 2
-    session.receipts.handled(0)
+    session.acks.handled(0)
     assert session.data_to_send() == b""
 
 
 def test_many_acknowledgements_ask_for_confirmation_by_themselves_once():
     session = opened()
     for sequence in range(1, CONFIRM_EVERY + 2):
-        session.receipts.handled(sequence)
+        session.acks.handled(sequence)
     assert [type(event) for event in heard(session)] == [Acks, Ping]
-    session.receipts.handled(CONFIRM_EVERY + 2)
+    session.acks.handled(CONFIRM_EVERY + 2)
     assert heard(session) == [Acks([CONFIRM_EVERY + 2])]
     session.receive(encode.pongs(1))
     session.connected()
@@ -215,7 +215,7 @@ def test_many_acknowledgements_ask_for_confirmation_by_themselves_once():
 
 
 def test_a_publish_that_is_repeated_is_signed_anew():
-    session = Session(sign=SigningKey(7, bytes(32)).sign)
+    session = BinarySession(sign=SigningKey(7, bytes(32)).sign)
     session.connected()
     session.publish("t", b"x")
     (first,) = heard(session)
@@ -296,9 +296,9 @@ class Cable:
 
     def down(self, share):
         size = int(len(self.downward) * share)
-        happenings = self.session.receive(bytes(self.downward[:size]))
+        events = self.session.receive(bytes(self.downward[:size]))
         del self.downward[:size]
-        self.given += [happening.sequence for happening in happenings]
+        self.given += [event.sequence for event in events]
 
     def settle(self):
         """Let a quiet network bring everything home."""
@@ -323,7 +323,7 @@ steps = st.one_of(
 def test_over_a_bad_network_each_message_is_given_out_once_and_each_request_gets_its_own_answer(
     script,
 ):
-    cable = Cable(Session("c"), Disk())
+    cable = Cable(BinarySession("c"), Disk())
     cable.session.follow("t")
     requests, handled = [], 0
     for step, argument in script:
@@ -338,14 +338,14 @@ def test_over_a_bad_network_each_message_is_given_out_once_and_each_request_gets
                 cable.down(argument)
             case "handle":
                 for sequence in cable.given[handled : handled + argument]:
-                    cable.session.receipts.handled(sequence)
+                    cable.session.acks.handled(sequence)
                 handled = min(handled + argument, len(cable.given))
             case "cut":
                 cable.reconnect()
     cable.reconnect()
     cable.settle()
     for sequence in cable.given[handled:]:
-        cable.session.receipts.handled(sequence)
+        cable.session.acks.handled(sequence)
     cable.settle()
     stored = range(1, len(cable.disk.messages) + 1)
     assert sorted(cable.given) == list(stored), "each message once, none left out"

@@ -280,7 +280,7 @@ def test_idle_client_pings():
 def test_answer_that_came_while_the_caller_was_busy_is_an_answer(monkeypatch):
     """The ping goes out in one call, and when the next one is made its time is long over."""
     ahead_s = 0
-    monkeypatch.setattr("penstock.client.blocking.monotonic", lambda: monotonic() + ahead_s)
+    monkeypatch.setattr("penstock.client.mqtt.client.monotonic", lambda: monotonic() + ahead_s)
     with impostor(WELCOME, encode.PINGRESP) as address:
         client = connect(*address, keep_alive=60, timeout_s=10)
         ahead_s = 40
@@ -293,7 +293,7 @@ def test_answer_that_came_while_the_caller_was_busy_is_an_answer(monkeypatch):
 
 def test_broker_that_did_not_answer_while_the_caller_was_busy_is_lost(monkeypatch):
     ahead_s = 0
-    monkeypatch.setattr("penstock.client.blocking.monotonic", lambda: monotonic() + ahead_s)
+    monkeypatch.setattr("penstock.client.mqtt.client.monotonic", lambda: monotonic() + ahead_s)
     with impostor(WELCOME, then_close=False) as address:
         client = connect(*address, keep_alive=60, timeout_s=10)
         ahead_s = 40

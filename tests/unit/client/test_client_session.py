@@ -5,7 +5,14 @@ from tests.wire.pair import byte_by_byte, whole
 from tests.wire.vectors import feed
 
 from penstock.client.errors import BrokerProtocolError, RefusedError
-from penstock.client.session import Connected, Delivery, Pong, Session, Subscribed, name_fault
+from penstock.client.mqtt.session import (
+    Connected,
+    Delivery,
+    MqttSession,
+    PingAnswered,
+    SubscribeAnswered,
+    name_fault,
+)
 from penstock.errors import LocalProtocolError, Refused, RemoteProtocolError
 from penstock.wire.mqtt import PacketType, ServerMachine, encode
 from penstock.wire.mqtt.events import Will
@@ -15,7 +22,7 @@ class Cable:
     """A session, and a server machine that hears what it says."""
 
     def __init__(self, cut=whole):
-        self.session = Session()
+        self.session = MqttSession()
         self.server = ServerMachine()
         self._cut = cut
 
@@ -79,7 +86,7 @@ def test_connect_carries_everything_it_was_given():
 )
 def test_refusal_is_put_into_words(code, words):
     with pytest.raises(RefusedError, match=words) as caught:
-        Session().receive(encode.connack(False, code))
+        MqttSession().receive(encode.connack(False, code))
     assert isinstance(caught.value, Refused)
     assert caught.value.advice
     assert "\n" not in str(caught.value)
@@ -87,7 +94,7 @@ def test_refusal_is_put_into_words(code, words):
 
 def test_an_answer_that_is_not_mqtt_is_an_error_of_theirs():
     with pytest.raises(BrokerProtocolError, match="not MQTT") as caught:
-        Session().receive(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        MqttSession().receive(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     assert isinstance(caught.value, RemoteProtocolError)
 
 
@@ -162,7 +169,9 @@ def test_qos_3_is_refused_before_it_is_sent(cable):
 def test_subscribe_gets_its_codes(cable):
     packet_id = cable.session.subscribe([("a/+", 1), ("b", 2)])
     assert len(cable.heard()) == 1
-    assert cable.says(encode.suback(packet_id, [1, 0x80])) == [Subscribed(packet_id, [1, 0x80])]
+    assert cable.says(encode.suback(packet_id, [1, 0x80])) == [
+        SubscribeAnswered(packet_id, [1, 0x80])
+    ]
     assert cable.session.unconfirmed == 0
 
 
@@ -215,7 +224,7 @@ def test_delivery_on_a_topic_that_is_not_utf_8_is_an_error_of_theirs(cable):
 def test_ping_and_goodbye(cable):
     cable.session.ping()
     assert cable.heard() == [["pingreq"]]
-    assert cable.says(encode.PINGRESP) == [Pong()]
+    assert cable.says(encode.PINGRESP) == [PingAnswered()]
     cable.session.disconnect()
     assert cable.heard() == [["disconnect"]]
 

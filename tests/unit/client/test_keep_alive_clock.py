@@ -2,7 +2,7 @@
 
 from math import inf
 
-from penstock.client.keep_alive import KeepAlive
+from penstock.client.mqtt.keep_alive import KeepAlive
 
 
 def test_ping_is_due_after_half_the_interval_and_once():

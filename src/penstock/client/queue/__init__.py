@@ -21,13 +21,13 @@ broker dies are acknowledged to the one that comes back (``push``).
 ``values``          what goes in and comes out
 ``checks``          whether arguments are allowed
 ``columns``         messages in bulk
-``requests``        every request as a ``Call``: what is asked, how the answer is read
+``requests``        every request as a ``QueueCall``: what is asked, how the answer is read
 ``session``         the conversation, over any number of connections; no socket, no clock
 ``frames``          bytes to responses
 ``plans``           operations of more than one request, as generators
 ``producer``        numbers, and batches
-``route``           which address next, and when
-``lines``           what all connections have in common
+``server_pool``     which address next, and when
+``sockets``         what all connections have in common
 ``link``            a socket and a thread around a session; ``blocking`` has the client
 ``async_link``      a transport around a session; ``asynchronous`` has the client
 ``push``            a subscription's conversation; no socket, no clock

@@ -1,4 +1,4 @@
-"""The asynchronous driver: a transport, a task and a clock around ``Session``, for one loop.
+"""The asynchronous driver: a transport, a task and a clock around ``QueueSession``, for one loop.
 
 What was asked in one turn of the loop leaves at its end in one write. Answers are dealt with as the
 transport brings them. A task exists only while there is no connection and somebody wants one, and
@@ -13,24 +13,24 @@ from typing import Any, TypeVar, cast
 from penstock.client.dial import unreachable
 from penstock.client.errors import ClientError, ConnectionLostError
 from penstock.client.queue.heartbeat import LOOK_S
-from penstock.client.queue.lines import (
+from penstock.client.queue.plans import Begin, Pause, Plan
+from penstock.client.queue.server_pool import ServerPool
+from penstock.client.queue.session import QueueCall, QueueSession
+from penstock.client.queue.sockets import (
     broker_silent,
     connect_timeout_s,
     connection_lost,
     keep_alive,
 )
-from penstock.client.queue.plans import Begin, Pause, Plan
-from penstock.client.queue.route import Route
-from penstock.client.queue.session import Call, Session
 
 T = TypeVar("T")
 
 
-class AsyncLink(asyncio.Protocol):
+class AsyncQueueLink(asyncio.Protocol):
     """One client's connection, or the next one; for one loop."""
 
-    def __init__(self, route: Route, session: Session) -> None:
-        self._route = route
+    def __init__(self, pool: ServerPool, session: QueueSession) -> None:
+        self._pool = pool
         self._session = session
         self._transport: asyncio.Transport | None = None
         self._is_open = False
@@ -75,12 +75,12 @@ class AsyncLink(asyncio.Protocol):
 
     # ── Asking ────────────────────────────────────────────────────────────────────────────────
 
-    async def call(self, call: Call[T]) -> T:
+    async def call(self, call: QueueCall[T]) -> T:
         """Ask, and wait for the answer."""
         self.begin(call)
         return await self.wait(call)
 
-    def begin(self, call: Call[Any]) -> None:
+    def begin(self, call: QueueCall[Any]) -> None:
         """Ask."""
         if not self._is_open:
             raise _closed()
@@ -89,7 +89,7 @@ class AsyncLink(asyncio.Protocol):
             self._is_sending = True
             self._loop.call_soon(self._send)
 
-    async def wait(self, call: Call[T]) -> T:
+    async def wait(self, call: QueueCall[T]) -> T:
         """Wait for the answer."""
         if not call.is_done:
             future = self._loop.create_future()
@@ -112,16 +112,16 @@ class AsyncLink(asyncio.Protocol):
             except ClientError as failure:
                 error = failure
 
-    async def _do(self, step: Call[Any] | Begin | Pause) -> Any:
+    async def _do(self, step: QueueCall[Any] | Begin | Pause) -> Any:
         match step:
             case Begin(call):
                 return self.begin(call)
             case Pause(seconds, until):
                 await asyncio.sleep(max(0.0, min(seconds, until - self._loop.time())))
                 return self._loop.time()
-            case Call(number=0):
+            case QueueCall(number=0):
                 return await self.call(step)
-            case Call():
+            case QueueCall():
                 return await self.wait(step)
 
     def _look(self) -> None:
@@ -159,7 +159,7 @@ class AsyncLink(asyncio.Protocol):
             if self._transport is not None:
                 self._transport.abort()
         else:
-            self._route.succeeded()
+            self._pool.succeeded()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send what waits for a connection."""
@@ -179,7 +179,7 @@ class AsyncLink(asyncio.Protocol):
 
     def _fail(self, error: ClientError) -> None:
         self._session.disconnected(error)
-        self._pause_s = self._route.failed(error, random())  # noqa: S311 - no secret
+        self._pause_s = self._pool.failed(error, random())  # noqa: S311 - no secret
 
     def _want_connection(self) -> None:
         if self._is_open and self._task is None:
@@ -198,7 +198,7 @@ class AsyncLink(asyncio.Protocol):
             self._task = None
 
     async def _dial(self) -> None:
-        address = self._route.address
+        address = self._pool.address
         timeout_s = connect_timeout_s(self._session.timeout_s)
         try:
             async with asyncio.timeout(timeout_s):

@@ -14,13 +14,12 @@ from random import random
 from types import TracebackType
 from typing import Self
 
+from penstock.client.binary.inbox import log
+from penstock.client.binary.manager import LINGER_S, READ_BYTES
 from penstock.client.dial import unreachable
-from penstock.client.edge.course import LINGER_S, READ_BYTES
-from penstock.client.edge.inbox import log
 from penstock.client.errors import ClientError
 from penstock.client.handlers import as_awaitable
 from penstock.client.queue.heartbeat import LOOK_S
-from penstock.client.queue.lines import CONNECT_MAX_S, connection_lost, keep_alive
 from penstock.client.queue.push import PushSession
 from penstock.client.queue.reports import (
     OnError,
@@ -31,7 +30,8 @@ from penstock.client.queue.reports import (
     report_failure,
     report_trouble,
 )
-from penstock.client.queue.route import Route
+from penstock.client.queue.server_pool import ServerPool
+from penstock.client.queue.sockets import CONNECT_MAX_S, connection_lost, keep_alive
 from penstock.client.queue.values import Job
 
 
@@ -40,13 +40,13 @@ class AsyncSubscription:
 
     def __init__(
         self,
-        route: Route,
+        pool: ServerPool,
         session: PushSession,
         handler: Callable[[Job], Awaitable[object]],
         concurrency: int,
         on_error: OnError | None,
     ) -> None:
-        self._route = route
+        self._pool = pool
         self._session = session
         self._handler = handler
         self._on_error = on_error
@@ -161,7 +161,7 @@ class AsyncSubscription:
                 if is_final(error):
                     self._end = error
                     return
-                await asyncio.sleep(self._route.failed(error, random()))  # noqa: S311 - no secret
+                await asyncio.sleep(self._pool.failed(error, random()))  # noqa: S311 - no secret
 
     async def _converse(self) -> None:
         """Read until the connection is over."""
@@ -192,11 +192,11 @@ class AsyncSubscription:
             raise connection_lost()
         jobs = self._session.receive(data, self._loop.time())
         if jobs:
-            self._route.succeeded()
+            self._pool.succeeded()
         self._arrived += jobs
 
     async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        address = self._route.address
+        address = self._pool.address
         try:
             async with asyncio.timeout(CONNECT_MAX_S):
                 return await asyncio.open_connection(address.host, address.port, limit=READ_BYTES)

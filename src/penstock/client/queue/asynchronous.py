@@ -1,4 +1,4 @@
-"""The asynchronous client of work queues: the same as ``blocking``, in terms of an ``AsyncLink``.
+"""The asynchronous client of work queues: ``blocking`` over an ``AsyncQueueLink``.
 
 Any number of tasks of one loop may use one client. A task that is cancelled while it waits takes
 nothing back: a message that it was producing is stored all the same, or is not.
@@ -11,26 +11,26 @@ from typing import Self, TypeVar, Unpack
 
 from penstock.client.handlers import check_async_handler, check_callback
 from penstock.client.queue import plans, requests, staging
-from penstock.client.queue.async_link import AsyncLink
+from penstock.client.queue.async_link import AsyncQueueLink
 from penstock.client.queue.async_subscription import AsyncSubscription
 from penstock.client.queue.columns import Record, Slice
 from penstock.client.queue.plans import Reading
 from penstock.client.queue.producer import Producer, as_bytes
 from penstock.client.queue.push import PushSession
 from penstock.client.queue.reports import OnError
-from penstock.client.queue.route import PUSH_BACKOFF, Route
-from penstock.client.queue.session import Call, Session
+from penstock.client.queue.server_pool import PUSH_BACKOFF, ServerPool
+from penstock.client.queue.session import QueueCall, QueueSession
 from penstock.client.queue.values import (
+    DeviceKey,
     Group,
     GroupSettings,
     Item,
     Job,
-    Key,
     LeaseSettings,
     MessageSettings,
     PollSettings,
     Result,
-    Sink,
+    SinkStatus,
     StageCommitted,
     Start,
     Stats,
@@ -64,7 +64,9 @@ class AsyncQueueClient:
     ) -> None:
         self._nodes = nodes
         self._producer = Producer(producer_id)
-        self._link = AsyncLink(Route(nodes), Session(timeout_s, stale_reads=stale_reads))
+        self._link = AsyncQueueLink(
+            ServerPool(nodes), QueueSession(timeout_s, stale_reads=stale_reads)
+        )
 
     @property
     def producer_id(self) -> str:
@@ -174,8 +176,8 @@ class AsyncQueueClient:
         check_async_handler(handler)
         check_callback("on_error", on_error)
         session = PushSession(requests.subscribe(topic, group, concurrency, **settings))
-        route = Route(self._nodes, PUSH_BACKOFF)
-        return AsyncSubscription(route, session, handler, concurrency, on_error)
+        pool = ServerPool(self._nodes, PUSH_BACKOFF)
+        return AsyncSubscription(pool, session, handler, concurrency, on_error)
 
     async def ack(self, jobs: Job | Iterable[Job]) -> None:
         """Say that jobs are done. Late is not too late, as long as nobody else was given the job.
@@ -385,7 +387,7 @@ class AsyncQueueClient:
         max_bytes: int = 0,
         *,
         columns: int = ALL,
-    ) -> Call[Fetched]:
+    ) -> QueueCall[Fetched]:
         """Ask as ``fetch_raw`` does, and do not wait: ``finish`` gives the answer.
 
         So the next answer is under way while this one is worked on.
@@ -397,7 +399,7 @@ class AsyncQueueClient:
         self._link.begin(call)
         return call
 
-    async def finish(self, pending: Call[T]) -> T:
+    async def finish(self, pending: QueueCall[T]) -> T:
         """Wait for the answer to what was begun; raises what it failed with.
 
         >>> await client.finish(client.begin_fetch("mail", 0)).next_offset  # doctest: +SKIP
@@ -439,7 +441,7 @@ class AsyncQueueClient:
         """
         return await self._link.call(requests.locate(topic, times_ms, measures))
 
-    async def keys(self) -> list[Key]:
+    async def keys(self) -> list[DeviceKey]:
         """The keys that devices sign with, also those that are over: the public halves.
 
         >>> {key.id: key.public_key for key in await client.keys()}  # doctest: +SKIP
@@ -478,7 +480,7 @@ class AsyncQueueClient:
 
     def begin_stage(
         self, sink: str, epoch: int, part: str, number: int, block: bytes
-    ) -> Call[None]:
+    ) -> QueueCall[None]:
         """The same, not waiting: give what comes back to ``finish``.
 
         >>> pending = client.begin_stage("job/7", 0, "0-0-1f", 1, block)  # doctest: +SKIP
@@ -509,7 +511,7 @@ class AsyncQueueClient:
         """
         await self._link.call(staging.abort_stage(sink, epoch, parts))
 
-    async def sinks(self, name: str | None = None) -> list[Sink]:
+    async def sinks(self, name: str | None = None) -> list[SinkStatus]:
         """All sinks, or just this one; none if there is no such.
 
         >>> {sink.name: sink.epoch for sink in await client.sinks()}  # doctest: +SKIP

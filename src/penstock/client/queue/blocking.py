@@ -1,4 +1,4 @@
-"""The blocking client of work queues: what an application calls, in terms of a ``Link``.
+"""The blocking client of work queues: its calls, over a ``BlockingQueueLink``.
 
 Any number of threads may use one client: their requests share a connection and do not wait for each
 other. Whatever waits, waits through lost connections too, for ``timeout_s`` at most.
@@ -13,25 +13,25 @@ from penstock.client.errors import ClientError
 from penstock.client.handlers import check_blocking_handler, check_callback
 from penstock.client.queue import plans, requests, staging
 from penstock.client.queue.columns import Record, Slice
-from penstock.client.queue.link import Link
+from penstock.client.queue.link import BlockingQueueLink
 from penstock.client.queue.plans import Reading
 from penstock.client.queue.producer import Producer, as_bytes
 from penstock.client.queue.push import PushSession
 from penstock.client.queue.reports import OnError
-from penstock.client.queue.route import PUSH_BACKOFF, Route
-from penstock.client.queue.session import Call, Session
+from penstock.client.queue.server_pool import PUSH_BACKOFF, ServerPool
+from penstock.client.queue.session import QueueCall, QueueSession
 from penstock.client.queue.subscription import Subscription
 from penstock.client.queue.values import (
+    DeviceKey,
     Group,
     GroupSettings,
     Item,
     Job,
-    Key,
     LeaseSettings,
     MessageSettings,
     PollSettings,
     Result,
-    Sink,
+    SinkStatus,
     StageCommitted,
     Start,
     Stats,
@@ -65,7 +65,9 @@ class QueueClient:
     ) -> None:
         self._nodes = nodes
         self._producer = Producer(producer_id)
-        self._link = Link(Route(nodes), Session(timeout_s, stale_reads=stale_reads))
+        self._link = BlockingQueueLink(
+            ServerPool(nodes), QueueSession(timeout_s, stale_reads=stale_reads)
+        )
 
     @property
     def producer_id(self) -> str:
@@ -182,8 +184,8 @@ class QueueClient:
         check_blocking_handler(handler)
         check_callback("on_error", on_error)
         session = PushSession(requests.subscribe(topic, group, concurrency, **settings))
-        route = Route(self._nodes, PUSH_BACKOFF)
-        return Subscription(route, session, handler, concurrency, on_error)
+        pool = ServerPool(self._nodes, PUSH_BACKOFF)
+        return Subscription(pool, session, handler, concurrency, on_error)
 
     def ack(self, jobs: Job | Iterable[Job]) -> None:
         """Say that jobs are done. Late is not too late, as long as nobody else was given the job.
@@ -383,7 +385,7 @@ class QueueClient:
         max_bytes: int = 0,
         *,
         columns: int = ALL,
-    ) -> Call[Fetched]:
+    ) -> QueueCall[Fetched]:
         """Ask as ``fetch_raw`` does, and do not wait: ``finish`` gives the answer.
 
         So the next answer is under way while this one is worked on.
@@ -395,7 +397,7 @@ class QueueClient:
         self._link.begin(call)
         return call
 
-    def finish(self, pending: Call[T]) -> T:
+    def finish(self, pending: QueueCall[T]) -> T:
         """Wait for the answer to what was begun; raises what it failed with.
 
         >>> client.finish(client.begin_fetch("mail", 0)).next_offset  # doctest: +SKIP
@@ -437,7 +439,7 @@ class QueueClient:
         """
         return self._link.call(requests.locate(topic, times_ms, measures))
 
-    def keys(self) -> list[Key]:
+    def keys(self) -> list[DeviceKey]:
         """The keys that devices sign with, also those that are over: the public halves.
 
         >>> {key.id: key.public_key for key in client.keys()}  # doctest: +SKIP
@@ -474,7 +476,7 @@ class QueueClient:
 
     def begin_stage(
         self, sink: str, epoch: int, part: str, number: int, block: bytes
-    ) -> Call[None]:
+    ) -> QueueCall[None]:
         """The same, not waiting: give what comes back to ``finish``.
 
         >>> pending = client.begin_stage("job/7", 0, "0-0-1f", 1, block)  # doctest: +SKIP
@@ -505,7 +507,7 @@ class QueueClient:
         """
         self._link.call(staging.abort_stage(sink, epoch, parts))
 
-    def sinks(self, name: str | None = None) -> list[Sink]:
+    def sinks(self, name: str | None = None) -> list[SinkStatus]:
         """All sinks, or just this one; none if there is no such.
 
         >>> {sink.name: sink.epoch for sink in client.sinks()}  # doctest: +SKIP

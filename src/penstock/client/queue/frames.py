@@ -6,7 +6,7 @@ from penstock.wire.queue.client import ClientMachine
 from penstock.wire.queue.events import Violation
 
 
-class FrameReader:
+class ResponseReader:
     """Cuts what one connection brings into responses."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The blocking driver: a socket, a thread and a clock around ``Session``, for many threads.
+"""The blocking driver: a socket, a thread and a clock around ``QueueSession``, for many threads.
 
 Whoever asks also sends, and takes along what others have asked meanwhile. One thread of the client
 reads, wakes those who were answered, and makes the connection again when it breaks. It sleeps while
@@ -19,19 +19,19 @@ from random import random
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from penstock.client.binary.manager import LINGER_S, READ_BYTES
 from penstock.client.dial import dial
-from penstock.client.edge.course import LINGER_S, READ_BYTES
 from penstock.client.errors import ClientError, ConnectionLostError
 from penstock.client.queue.heartbeat import LOOK_S
-from penstock.client.queue.lines import (
+from penstock.client.queue.plans import Begin, Pause, Plan
+from penstock.client.queue.server_pool import ServerPool
+from penstock.client.queue.session import QueueCall, QueueSession
+from penstock.client.queue.sockets import (
     broker_silent,
     connect_timeout_s,
     connection_lost,
     keep_watch,
 )
-from penstock.client.queue.plans import Begin, Pause, Plan
-from penstock.client.queue.route import Route
-from penstock.client.queue.session import Call, Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Link:
+class BlockingQueueLink:
     """One client's connection, or the next one; for any number of threads."""
 
-    def __init__(self, route: Route, session: Session) -> None:
-        self._route = route
+    def __init__(self, pool: ServerPool, session: QueueSession) -> None:
+        self._pool = pool
         self._session = session
         self._lock = threading.Lock()
         self._sending = threading.Lock()
@@ -67,7 +67,7 @@ class Link:
                 self._dial()
                 break
             except ClientError as error:
-                pause_s = self._route.failed(error, random())  # noqa: S311 - no secret
+                pause_s = self._pool.failed(error, random())  # noqa: S311 - no secret
                 if monotonic() + pause_s >= deadline:
                     raise
                 sleep(pause_s)
@@ -85,12 +85,12 @@ class Link:
 
     # ── Asking ────────────────────────────────────────────────────────────────────────────────
 
-    def call(self, call: Call[T]) -> T:
+    def call(self, call: QueueCall[T]) -> T:
         """Ask, and wait for the answer."""
         self.begin(call)
         return self.wait(call)
 
-    def begin(self, call: Call[Any]) -> None:
+    def begin(self, call: QueueCall[Any]) -> None:
         """Ask."""
         with self._lock:
             if self._closed.is_set():
@@ -100,7 +100,7 @@ class Link:
                 self._wanted.notify_all()
         self._send()
 
-    def wait(self, call: Call[T]) -> T:
+    def wait(self, call: QueueCall[T]) -> T:
         """Wait for the answer."""
         arrived = threading.Lock()
         arrived.acquire()
@@ -127,7 +127,7 @@ class Link:
             except ClientError as failure:
                 error = failure
 
-    def _do(self, step: Call[Any] | Begin | Pause) -> Any:
+    def _do(self, step: QueueCall[Any] | Begin | Pause) -> Any:
         match step:
             case Begin(call):
                 return self.begin(call)
@@ -135,9 +135,9 @@ class Link:
                 now = monotonic()
                 self._closed.wait(max(0.0, min(seconds, until - now)))
                 return monotonic()
-            case Call(number=0):
+            case QueueCall(number=0):
                 return self.call(step)
-            case Call():
+            case QueueCall():
                 return self.wait(step)
 
     def _look(self) -> None:
@@ -192,7 +192,7 @@ class Link:
             self._send()
 
     def _dial(self) -> None:
-        address = self._route.address
+        address = self._pool.address
         connection = dial(address.host, address.port, connect_timeout_s(self._session.timeout_s))
         keep_watch(connection, self._session.timeout_s)
         with self._lock:
@@ -212,13 +212,13 @@ class Link:
                 raise broker_silent() if self._is_silent else connection_lost()
             with self._lock:
                 self._session.receive(data, monotonic())
-            self._route.succeeded()
+            self._pool.succeeded()
 
     def _lose(self, error: ClientError) -> None:
         self._hang_up(error)
         if self.when_lost is not None and not self._closed.is_set():
             self.when_lost(error)
-        self._closed.wait(self._route.failed(error, random()))  # noqa: S311 - no secret
+        self._closed.wait(self._pool.failed(error, random()))  # noqa: S311 - no secret
 
     def _hang_up(self, error: ClientError) -> None:
         """Close the socket when nobody is sending on it: the system may give its number again."""

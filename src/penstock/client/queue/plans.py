@@ -21,12 +21,12 @@ from penstock.client.queue import requests
 from penstock.client.queue.checks import wrong_type
 from penstock.client.queue.columns import Slice
 from penstock.client.queue.producer import Producer, batches
-from penstock.client.queue.session import Call
+from penstock.client.queue.session import QueueCall
 from penstock.client.queue.values import (
+    DeviceKey,
     Group,
     Item,
     Job,
-    Key,
     MessageSettings,
     PollSettings,
     Result,
@@ -56,7 +56,7 @@ JOBS_FORM: Final = "a Job, as poll gives them, or several"
 class Begin(NamedTuple):
     """Ask, and do not wait."""
 
-    call: Call[Any]
+    call: QueueCall[Any]
 
 
 class Pause(NamedTuple):
@@ -66,7 +66,7 @@ class Pause(NamedTuple):
     until: float = inf
 
 
-Plan: TypeAlias = Generator[Call[Any] | Begin | Pause, Any, T]
+Plan: TypeAlias = Generator[QueueCall[Any] | Begin | Pause, Any, T]
 
 
 def poll(topic: str, group: str, wait_s: float, settings: PollSettings) -> Plan[list[Job]]:
@@ -95,7 +95,7 @@ def produce_many(
 ) -> Plan[list[Result]]:
     """Produce in batches, some of them under way at once; a result for each message."""
     results: list[Result] = []
-    under_way: deque[tuple[Call[list[Result]], int]] = deque()
+    under_way: deque[tuple[QueueCall[list[Result]], int]] = deque()
     for batch in batches(items, settings):
         count = len(batch.payloads)
         first = producer.take(topic, seq, count)
@@ -112,7 +112,7 @@ def produce_many(
     return results
 
 
-def _results(call: Call[list[Result]], count: int) -> Plan[list[Result]]:
+def _results(call: QueueCall[list[Result]], count: int) -> Plan[list[Result]]:
     try:
         results: list[Result] = yield call
     except ClientError as error:
@@ -121,7 +121,7 @@ def _results(call: Call[list[Result]], count: int) -> Plan[list[Result]]:
 
 
 def settle(
-    jobs: Job | Iterable[Job], make: Callable[[str, str, list[int]], Call[list[int]]]
+    jobs: Job | Iterable[Job], make: Callable[[str, str, list[int]], QueueCall[list[int]]]
 ) -> Plan[None]:
     """Say something of leases: requests for each group of each topic, all at once.
 
@@ -184,9 +184,9 @@ def first_letter(letters: str) -> Plan[int]:
     return next((group.position for group in found if group.name == REDRIVE.decode()), 0)
 
 
-def keys() -> Plan[list[Key]]:
+def keys() -> Plan[list[DeviceKey]]:
     """All pages of the list of keys."""
-    found: list[Key] = []
+    found: list[DeviceKey] = []
     more = True
     while more:
         page, more = yield requests.list_keys(found[-1].id if found else 0)
@@ -204,7 +204,7 @@ class Reading:
         self._end_offset = end_offset
         self._incarnation: int | None = None
 
-    def next_call(self) -> Call[Fetched]:
+    def next_call(self) -> QueueCall[Fetched]:
         """What to ask for now."""
         return requests.fetch(
             self._topic, self._offset, self._end_offset or 0, FETCH_MESSAGES_MAX, FETCH_BYTES_MAX

@@ -66,17 +66,17 @@ def _explained(is_named: bool) -> LocalProtocolError:
     )
 
 
-class Batch(msgspec.Struct):
+class ProduceBatch(msgspec.Struct):
     """Messages that have everything but the payload in common."""
 
     settings: MessageSettings
     payloads: list[bytes]
 
 
-def batches(items: Iterable[bytes | Item], settings: MessageSettings) -> Iterator[Batch]:
+def batches(items: Iterable[bytes | Item], settings: MessageSettings) -> Iterator[ProduceBatch]:
     """Cut a line of messages, in their order, into batches as large as can be."""
     check_items(items)
-    batch, size = Batch(settings, []), 0
+    batch, size = ProduceBatch(settings, []), 0
     for item in items:
         payload, own = (item.payload, _own(item)) if isinstance(item, Item) else (item, settings)
         payload = as_bytes(payload)
@@ -84,7 +84,7 @@ def batches(items: Iterable[bytes | Item], settings: MessageSettings) -> Iterato
         is_full = len(batch.payloads) == BATCH_MAX or size > BATCH_BYTES_MAX
         if batch.payloads and (is_full or own != batch.settings):
             yield batch
-            batch, size = Batch(own, []), len(payload)
+            batch, size = ProduceBatch(own, []), len(payload)
         batch.settings = own
         batch.payloads.append(payload)
     if batch.payloads:

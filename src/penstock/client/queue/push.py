@@ -25,10 +25,10 @@ from typing import TypeAlias
 
 from penstock.client.errors import BadRequestError, BrokerProtocolError, ClientError
 from penstock.client.queue import requests
-from penstock.client.queue.frames import FrameReader
+from penstock.client.queue.frames import ResponseReader
 from penstock.client.queue.heartbeat import PUSH_PACE, Heartbeat, ping
-from penstock.client.queue.lines import broker_silent
 from penstock.client.queue.session import refusal
+from penstock.client.queue.sockets import broker_silent
 from penstock.client.queue.values import Job
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated.queue_pb2 import Error, Request, Response
@@ -53,7 +53,7 @@ class PushSession:
         self.settles = subscribe.subscribe.ack_mode == "manual"
         """Whether a job must be acknowledged; else it is done when it was handed out."""
         self.visibility_s = subscribe.subscribe.visibility_timeout_ms / 1000
-        self._reader = FrameReader()
+        self._reader = ResponseReader()
         self._farewell: ClientError | None = None
         self._begins = False
         self._heartbeat = Heartbeat(PUSH_PACE)
@@ -75,7 +75,7 @@ class PushSession:
 
     def connected(self, now: float) -> None:
         """Begin on a fresh connection."""
-        self._reader = FrameReader()
+        self._reader = ResponseReader()
         self._farewell = None
         self._begins = self._is_first_ping_due = True
         self._heartbeat.is_known = True  # the first ping is answered in any case

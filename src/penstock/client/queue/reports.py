@@ -14,7 +14,7 @@ subscription, is logged, and raised to whoever waits.
 from collections.abc import Callable
 from typing import TypeAlias
 
-from penstock.client.edge.inbox import log
+from penstock.client.binary.inbox import log
 from penstock.client.errors import ClientError, NotLeaderError, QueueRefusedError
 from penstock.client.handlers import HandlerMismatchError
 from penstock.client.queue.values import Job

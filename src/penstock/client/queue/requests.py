@@ -1,4 +1,4 @@
-"""Every request of the protocol as a ``Call``: what is asked, and how the answer is read.
+"""Every request of the protocol as a ``QueueCall``: what is asked, and how the answer is read.
 
 One function per request, named as in ``queue.proto``. Nothing here talks to anybody: the drivers
 ask, so this is all that the blocking and the asynchronous client know of the wire. Arguments are
@@ -25,14 +25,14 @@ from penstock.client.queue.checks import (
     wrong_type,
 )
 from penstock.client.queue.columns import CONTENT_TYPES
-from penstock.client.queue.session import Call, refusal
+from penstock.client.queue.session import QueueCall, refusal
 from penstock.client.queue.values import (
     AckMode,
     ContentType,
+    DeviceKey,
     Group,
     Headers,
     Job,
-    Key,
     LeaseSettings,
     MessageSettings,
     PollSettings,
@@ -51,18 +51,18 @@ _NUMBER_OF_TYPE: Final = {name: number for number, name in enumerate(CONTENT_TYP
 _ENDS: Final = {"earliest": wire.EARLIEST, "latest": wire.LATEST}
 
 
-def _ok(request: wire.Request) -> Call[None]:
+def _ok(request: wire.Request) -> QueueCall[None]:
     """A request that is answered by nothing but that it was done."""
-    return Call(request, "ok", _nothing)
+    return QueueCall(request, "ok", _nothing)
 
 
 def _nothing(_answer: wire.Ok) -> None:
     pass
 
 
-def _of_leases(request: wire.Request) -> Call[list[int]]:
+def _of_leases(request: wire.Request) -> QueueCall[list[int]]:
     """A request about leases, answered with those that were over."""
-    return Call(request, "ok", lambda answer: list(answer.lapsed))
+    return QueueCall(request, "ok", lambda answer: list(answer.lapsed))
 
 
 def _place(topic: str, group: str) -> dict[str, Any]:
@@ -84,14 +84,14 @@ def _start(start: Start) -> dict[str, Any]:
 
 def produce(
     topic: str, payload: bytes, producer_id: str, seq: int, **settings: Unpack[MessageSettings]
-) -> Call[int]:
+) -> QueueCall[int]:
     """One message; its offset is the answer."""
     request = wire.Request()
     asked = request.produce
     asked.topic, asked.payload, asked.producer_id, asked.seq = topic, payload, producer_id, seq
     if settings:
         _describe(asked, **settings)
-    return Call(request, "produced", _offset)
+    return QueueCall(request, "produced", _offset)
 
 
 def produce_many(
@@ -100,14 +100,14 @@ def produce_many(
     producer_id: str,
     seq: int,
     **settings: Unpack[MessageSettings],
-) -> Call[list[Result]]:
+) -> QueueCall[list[Result]]:
     """Messages with seqs in a row from ``seq``; a result for each is the answer."""
     request = wire.Request()
     asked = request.produce_many
     asked.topic, asked.producer_id, asked.seq = topic, producer_id, seq
     asked.payloads.extend(payloads)
     _describe(asked, **settings)
-    return Call(request, "produced_many", lambda answer: _results(answer, len(payloads)))
+    return QueueCall(request, "produced_many", lambda answer: _results(answer, len(payloads)))
 
 
 def _describe(
@@ -152,11 +152,11 @@ def _results(answer: wire.ProducedMany, produced: int) -> list[Result]:
 
 def poll(
     topic: str, group: str, wait_s: float, **settings: Unpack[PollSettings]
-) -> Call[list[Job]]:
+) -> QueueCall[list[Job]]:
     """Lease what is there, or wait for something; not repeated when that would lose messages."""
     wait_ms = milliseconds("wait_s", wait_s)
     asked = wire.Poll(**_place(topic, group), wait_ms=wait_ms, **_of_poll(**settings))
-    return Call(
+    return QueueCall(
         wire.Request(poll=asked),
         "polled",
         lambda answer: jobs_of(answer, topic, group),
@@ -212,7 +212,7 @@ def jobs_of(answer: wire.Polled, topic: str, group: str) -> list[Job]:
     ]
 
 
-def ack_many(topic: str, group: str, lease_ids: Iterable[int]) -> Call[list[int]]:
+def ack_many(topic: str, group: str, lease_ids: Iterable[int]) -> QueueCall[list[int]]:
     """These are done."""
     asked = wire.AckMany(**_place(topic, group), lease_ids=lease_ids)
     return _of_leases(wire.Request(ack_many=asked))
@@ -220,7 +220,7 @@ def ack_many(topic: str, group: str, lease_ids: Iterable[int]) -> Call[list[int]
 
 def nack_many(
     topic: str, group: str, lease_ids: Iterable[int], delay_s: float = 0.0, reason: str = ""
-) -> Call[list[int]]:
+) -> QueueCall[list[int]]:
     """These are to be handed out again."""
     asked = wire.NackMany(
         **_place(topic, group),
@@ -233,7 +233,7 @@ def nack_many(
 
 def extend(
     topic: str, group: str, lease_ids: Iterable[int], visibility_s: float
-) -> Call[list[int]]:
+) -> QueueCall[list[int]]:
     """These leases run for so much time from now on."""
     asked = wire.Extend(
         **_place(topic, group),
@@ -243,7 +243,7 @@ def extend(
     return _of_leases(wire.Request(extend=asked))
 
 
-def commit(topic: str, group: str, offset: int) -> Call[None]:
+def commit(topic: str, group: str, offset: int) -> QueueCall[None]:
     """Everything below the offset is done."""
     asked = wire.Commit(**_place(topic, group), offset=count("offset", offset, most=U64_MAX))
     return _ok(wire.Request(commit=asked))
@@ -261,7 +261,7 @@ def configure_topic(
     max_age_s: float | None = None,
     max_bytes: int | None = None,
     keep: bool | None = None,
-) -> Call[None]:
+) -> QueueCall[None]:
     """Make the topic if need be, and change what is given, in one step."""
     asked = wire.ConfigureTopic(topic=name("topic", topic))
     if rate_per_sec is not None:
@@ -279,12 +279,12 @@ def configure_topic(
     return _ok(wire.Request(configure_topic=asked))
 
 
-def delete_topic(topic: str) -> Call[None]:
+def delete_topic(topic: str) -> QueueCall[None]:
     """Remove messages, groups and settings."""
     return _ok(wire.Request(delete_topic=wire.DeleteTopic(topic=name("topic", topic))))
 
 
-def set_rate_limit(topic: str, rate_per_sec: float, burst: int) -> Call[None]:
+def set_rate_limit(topic: str, rate_per_sec: float, burst: int) -> QueueCall[None]:
     """Both parts of the rate at once."""
     asked = wire.SetRateLimit(
         topic=name("topic", topic),
@@ -294,7 +294,9 @@ def set_rate_limit(topic: str, rate_per_sec: float, burst: int) -> Call[None]:
     return _ok(wire.Request(set_rate_limit=asked))
 
 
-def set_retention(topic: str, max_messages: int, max_age_s: float, max_bytes: int) -> Call[None]:
+def set_retention(
+    topic: str, max_messages: int, max_age_s: float, max_bytes: int
+) -> QueueCall[None]:
     """All limits at once; 0 is none, and all 0 the default."""
     asked = wire.SetRetention(
         topic=name("topic", topic),
@@ -307,13 +309,13 @@ def set_retention(topic: str, max_messages: int, max_age_s: float, max_bytes: in
 
 def create_group(
     topic: str, group: str, start: Start, *, seek: bool = False, reader: bool = False
-) -> Call[None]:
+) -> QueueCall[None]:
     """Make a group that begins there; ``seek`` moves one that exists."""
     asked = wire.CreateGroup(**_place(topic, group), seek=seek, reader=reader, **_start(start))
     return _ok(wire.Request(create_group=asked))
 
 
-def delete_group(topic: str, group: str) -> Call[None]:
+def delete_group(topic: str, group: str) -> QueueCall[None]:
     """Forget a group."""
     return _ok(wire.Request(delete_group=wire.DeleteGroup(**_place(topic, group))))
 
@@ -325,7 +327,7 @@ def configure_group(
     max_deliveries: int | None = None,
     backoff_s: float | None = None,
     backoff_max_s: float | None = None,
-) -> Call[None]:
+) -> QueueCall[None]:
     """Make the group if need be, and change what is given, in one step."""
     asked = wire.ConfigureGroup(**_place(topic, group))
     if max_deliveries is not None:
@@ -342,36 +344,36 @@ def configure_group(
     return _ok(wire.Request(configure_group=asked))
 
 
-def redrive(topic: str, group: str, max: int) -> Call[int]:  # noqa: A002 - as in ``poll``
+def redrive(topic: str, group: str, max: int) -> QueueCall[int]:  # noqa: A002 - as in ``poll``
     """Dead letters go back; done twice, a ``max`` would be passed."""
     asked = wire.Redrive(**_place(topic, group), max=count("max", max))
-    return Call(wire.Request(redrive=asked), "redriven", lambda a: a.count, repeats=max == 0)
+    return QueueCall(wire.Request(redrive=asked), "redriven", lambda a: a.count, repeats=max == 0)
 
 
-def list_topics(prefix: str, after: str = "") -> Call[tuple[list[Topic], bool]]:
+def list_topics(prefix: str, after: str = "") -> QueueCall[tuple[list[Topic], bool]]:
     """A page of topics, and whether there are more."""
     return _topics(wire.ListTopics(prefix=text("prefix", prefix), after=after))
 
 
-def find_topic(topic: str) -> Call[tuple[list[Topic], bool]]:
+def find_topic(topic: str) -> QueueCall[tuple[list[Topic], bool]]:
     """The same of just this one."""
     return _topics(wire.ListTopics(name=name("name", topic)))
 
 
-def _topics(asked: wire.ListTopics) -> Call[tuple[list[Topic], bool]]:
-    return Call(
+def _topics(asked: wire.ListTopics) -> QueueCall[tuple[list[Topic], bool]]:
+    return QueueCall(
         wire.Request(list_topics=asked),
         "topics",
         lambda answer: ([_copied(Topic, one) for one in answer.topics], answer.more),
     )
 
 
-def list_groups(topic: str, after: Group | None) -> Call[tuple[list[Group], bool]]:
+def list_groups(topic: str, after: Group | None) -> QueueCall[tuple[list[Group], bool]]:
     """A page of groups, and whether there are more."""
     asked = wire.ListGroups(topic=text("topic", topic))
     if after is not None:
         asked.after_topic, asked.after_group = after.topic, after.name
-    return Call(
+    return QueueCall(
         wire.Request(list_groups=asked),
         "groups",
         lambda answer: ([_copied(Group, one) for one in answer.groups], answer.more),
@@ -386,7 +388,7 @@ def fetch(
     max_bytes: int,
     *,
     columns: int = 0,
-) -> Call[wire.Fetched]:
+) -> QueueCall[wire.Fetched]:
     """Messages as columns; with a mask of ``columns``, as the journal has them."""
     asked = wire.Fetch(
         topic=name("topic", topic),
@@ -396,7 +398,7 @@ def fetch(
         max_bytes=count("max_bytes", max_bytes, most=U64_MAX),
         columns=count("columns", columns),
     )
-    return Call(wire.Request(fetch=asked), "fetched", _itself)
+    return QueueCall(wire.Request(fetch=asked), "fetched", _itself)
 
 
 def _itself(answer: T) -> T:
@@ -405,7 +407,7 @@ def _itself(answer: T) -> T:
 
 def locate(
     topic: str, times_ms: Iterable[int], measures: Iterable[tuple[int, int]]
-) -> Call[wire.Located]:
+) -> QueueCall[wire.Located]:
     """Which offsets times have, and how far bytes reach."""
     asked = wire.Locate(topic=name("topic", topic))
     asked.times_ms.extend([count("times_ms", time_ms, most=U64_MAX) for time_ms in times_ms])
@@ -414,7 +416,7 @@ def locate(
             offset=count("measures", offset, most=U64_MAX),
             bytes=count("measures", size, most=U64_MAX),
         )
-    return Call(wire.Request(locate=asked), "located", _itself)
+    return QueueCall(wire.Request(locate=asked), "located", _itself)
 
 
 def changes(
@@ -423,7 +425,7 @@ def changes(
     wait_s: float,
     max: int,  # noqa: A002 - its name in the protocol
     after: str,
-) -> Call[wire.Changed]:
+) -> QueueCall[wire.Changed]:
     """Which topics there are, or which have changed; waits for the first."""
     if isinstance(filters, str):
         raise wrong_type("filters", "a list, or the like, of texts", filters)
@@ -434,28 +436,30 @@ def changes(
         max=count("max", max),
         after=text("after", after),
     )
-    return Call(wire.Request(changes=asked), "changed", _itself, grace_s=wait_s)
+    return QueueCall(wire.Request(changes=asked), "changed", _itself, grace_s=wait_s)
 
 
-def list_keys(after: int = 0) -> Call[tuple[list[Key], bool]]:
+def list_keys(after: int = 0) -> QueueCall[tuple[list[DeviceKey], bool]]:
     """A page of keys, and whether there are more."""
-    return Call(
+    return QueueCall(
         wire.Request(list_keys=wire.ListKeys(after=after)),
         "keys",
-        lambda answer: ([_copied(Key, one) for one in answer.keys], answer.more),
+        lambda answer: ([_copied(DeviceKey, one) for one in answer.keys], answer.more),
     )
 
 
-def bootstrap(nodes: Mapping[int, str]) -> Call[None]:
+def bootstrap(nodes: Mapping[int, str]) -> QueueCall[None]:
     """Begin a cluster of these nodes."""
     named = [wire.Node(id=number, peer_addr=address) for number, address in nodes.items()]
     request = wire.Request(bootstrap=wire.Bootstrap(nodes=named))
-    return Call(request, "ok", lambda _ok: None)
+    return QueueCall(request, "ok", lambda _ok: None)
 
 
-def stats() -> Call[Stats]:
+def stats() -> QueueCall[Stats]:
     """What the broker says of itself."""
-    return Call(wire.Request(stats=wire.Stats()), "stats", lambda answer: _copied(Stats, answer))
+    return QueueCall(
+        wire.Request(stats=wire.Stats()), "stats", lambda answer: _copied(Stats, answer)
+    )
 
 
 def _copied(kind: type[T], answer: Any) -> T:

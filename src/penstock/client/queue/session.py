@@ -41,7 +41,7 @@ from penstock.client.errors import (
     queue_refused,
 )
 from penstock.client.queue.checks import check_timeout
-from penstock.client.queue.frames import FrameReader
+from penstock.client.queue.frames import ResponseReader
 from penstock.client.queue.heartbeat import CALL_PACE, Heartbeat, ping
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated.queue_pb2 import Error, Request, Response
@@ -49,7 +49,7 @@ from penstock.wire.queue._generated.queue_pb2 import Error, Request, Response
 T = TypeVar("T")
 
 
-class Call(Generic[T]):
+class QueueCall(Generic[T]):
     """Something that the broker answers once.
 
     ``expects`` names the kind of answer, and ``read`` makes the result of it.
@@ -125,7 +125,7 @@ class Call(Generic[T]):
             self.when_done()
 
 
-class Session:
+class QueueSession:
     """See the module."""
 
     def __init__(self, timeout_s: float, *, stale_reads: bool = False) -> None:
@@ -133,7 +133,7 @@ class Session:
         self.timeout_s = timeout_s
         self._stale_reads = stale_reads
         self._patience_s = timeout_s / 2
-        self._reader = FrameReader()
+        self._reader = ResponseReader()
         self._last_number = 0
         self._heard_at = 0.0
         self._heartbeat = Heartbeat(CALL_PACE)
@@ -141,9 +141,9 @@ class Session:
         """A ping that is to be sent."""
         self._trouble: ClientError | None = None
         """What was wrong with the last connection; None once the broker has answered."""
-        self._waiting: list[Call[Any]] = []
+        self._waiting: list[QueueCall[Any]] = []
         """Calls that were not sent yet, on this connection."""
-        self._in_flight: dict[int, Call[Any]] = {}
+        self._in_flight: dict[int, QueueCall[Any]] = {}
 
     @property
     def is_wanting(self) -> bool:
@@ -162,7 +162,7 @@ class Session:
 
     # ── Calls ─────────────────────────────────────────────────────────────────────────────────
 
-    def ask(self, call: Call[Any], now: float) -> None:
+    def ask(self, call: QueueCall[Any], now: float) -> None:
         """Send this with the next bytes."""
         self._last_number += 1
         call.number = call.request.request_id = self._last_number
@@ -213,7 +213,7 @@ class Session:
 
     def connected(self, now: float) -> None:
         """Begin on a fresh connection."""
-        self._reader = FrameReader()
+        self._reader = ResponseReader()
         self._heard_at = now
         self._heartbeat.heard(now)
         self._ping = b""
@@ -268,7 +268,7 @@ class Session:
         if moved is not None:
             raise moved
 
-    def _call_of(self, response: Response) -> Call[Any] | None:
+    def _call_of(self, response: Response) -> QueueCall[Any] | None:
         """Whom this answers, if that is still known."""
         number = response.request_id
         if number:
@@ -291,7 +291,7 @@ def _lost_for_good() -> ConnectionLostError:
     )
 
 
-def _is_elsewhere(error: Error, call: Call[Any]) -> bool:
+def _is_elsewhere(error: Error, call: QueueCall[Any]) -> bool:
     """Whether to ask another node, or this one again: nothing was done, or it may be done twice."""
     if error.code == NotLeaderError.code:
         return True

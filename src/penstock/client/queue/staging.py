@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from penstock.client.queue.checks import U32_MAX, count, name, wrong_type
 from penstock.client.queue.plans import Plan
-from penstock.client.queue.session import Call
-from penstock.client.queue.values import Sink, StageCommitted
+from penstock.client.queue.session import QueueCall
+from penstock.client.queue.values import SinkStatus, StageCommitted
 from penstock.limits import SINK_EPOCH_MAX
 from penstock.wire.queue._generated import queue_pb2 as wire
 
@@ -16,7 +16,7 @@ COMMIT_WAIT_S = 10.0
 """How long the broker may take to say that a commit is still under way, at the most."""
 
 
-def stage(sink: str, epoch: int, part: str, number: int, block: bytes) -> Call[None]:
+def stage(sink: str, epoch: int, part: str, number: int, block: bytes) -> QueueCall[None]:
     """A block of rows; sent again, it is stored once."""
     if not isinstance(block, bytes):
         raise wrong_type("block", "the bytes of a StagedBlock", block)
@@ -27,7 +27,7 @@ def stage(sink: str, epoch: int, part: str, number: int, block: bytes) -> Call[N
         number=count("number", number),
         block=block,
     )
-    return Call(wire.Request(stage=asked), "ok", _nothing)
+    return QueueCall(wire.Request(stage=asked), "ok", _nothing)
 
 
 def commit_stage(
@@ -40,7 +40,7 @@ def commit_stage(
     is_first = True
     while True:
         request = wire.Request(commit_stage=asked)
-        answer: wire.StageCommitted = yield Call(
+        answer: wire.StageCommitted = yield QueueCall(
             request, "stage_committed", _itself, grace_s=COMMIT_WAIT_S
         )
         if not answer.is_under_way:
@@ -49,33 +49,35 @@ def commit_stage(
         is_first = False
 
 
-def abort_stage(sink: str, epoch: int, parts: Sequence[str]) -> Call[None]:
+def abort_stage(sink: str, epoch: int, parts: Sequence[str]) -> QueueCall[None]:
     """Let go of parts; without any, of all of the epoch."""
     asked = wire.AbortStage(sink=name("sink", sink), epoch=_epoch(epoch))
     asked.parts.extend([name("part", part) for part in parts])
-    return Call(wire.Request(abort_stage=asked), "ok", _nothing)
+    return QueueCall(wire.Request(abort_stage=asked), "ok", _nothing)
 
 
-def forget_sink(sink: str) -> Call[None]:
+def forget_sink(sink: str) -> QueueCall[None]:
     """Let the sink be as if it had never been."""
-    return Call(wire.Request(forget_sink=wire.ForgetSink(name=name("name", sink))), "ok", _nothing)
+    return QueueCall(
+        wire.Request(forget_sink=wire.ForgetSink(name=name("name", sink))), "ok", _nothing
+    )
 
 
-def sinks(sink: str | None) -> Plan[list[Sink]]:
+def sinks(sink: str | None) -> Plan[list[SinkStatus]]:
     """All pages of a list of sinks."""
     asked = wire.ListSinks(name="" if sink is None else name("name", sink))
-    found: list[Sink] = []
+    found: list[SinkStatus] = []
     more = True
     while more:
         asked.after = found[-1].name if found else ""
-        page: wire.Sinks = yield Call(wire.Request(list_sinks=asked), "sinks", _all_itself)
+        page: wire.Sinks = yield QueueCall(wire.Request(list_sinks=asked), "sinks", _all_itself)
         found += map(_sink, page.sinks)
         more = page.more
     return found
 
 
-def _sink(answer: wire.Sink) -> Sink:
-    return Sink(
+def _sink(answer: wire.Sink) -> SinkStatus:
+    return SinkStatus(
         answer.name,
         answer.epoch if answer.committed_ms else None,
         answer.note,

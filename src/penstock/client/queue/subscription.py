@@ -34,13 +34,12 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
+from penstock.client.binary.inbox import log
+from penstock.client.binary.manager import LINGER_S, READ_BYTES
 from penstock.client.dial import dial
-from penstock.client.edge.course import LINGER_S, READ_BYTES
-from penstock.client.edge.inbox import log
 from penstock.client.errors import ClientError
 from penstock.client.handlers import check_result
 from penstock.client.queue.heartbeat import LOOK_S
-from penstock.client.queue.lines import CONNECT_MAX_S, connection_lost, keep_watch
 from penstock.client.queue.push import PushSession
 from penstock.client.queue.reports import (
     OnError,
@@ -51,7 +50,8 @@ from penstock.client.queue.reports import (
     report_failure,
     report_trouble,
 )
-from penstock.client.queue.route import Route
+from penstock.client.queue.server_pool import ServerPool
+from penstock.client.queue.sockets import CONNECT_MAX_S, connection_lost, keep_watch
 from penstock.client.queue.values import Job
 
 
@@ -60,13 +60,13 @@ class Subscription:
 
     def __init__(
         self,
-        route: Route,
+        pool: ServerPool,
         session: PushSession,
         handler: Callable[[Job], object],
         concurrency: int,
         on_error: OnError | None,
     ) -> None:
-        self._route = route
+        self._pool = pool
         self._session = session
         self._handler = handler
         self._on_error = on_error
@@ -176,11 +176,11 @@ class Subscription:
                 if is_final(error):
                     self._end = error
                     self._closing.set()
-                self._closing.wait(self._route.failed(error, random()))  # noqa: S311 - no secret
+                self._closing.wait(self._pool.failed(error, random()))  # noqa: S311 - no secret
 
     def _converse(self) -> None:
         """Read until the connection is over, or nobody wants more."""
-        address = self._route.address
+        address = self._pool.address
         connection = dial(address.host, address.port, CONNECT_MAX_S)
         keep_watch(connection, 2 * CONNECT_MAX_S)
         with self._lock:
@@ -211,7 +211,7 @@ class Subscription:
         with self._lock:
             jobs = self._session.receive(data, monotonic())
         if jobs:
-            self._route.succeeded()
+            self._pool.succeeded()
         for job in jobs:
             self._jobs.put(job)
         self._session.check()

@@ -172,7 +172,7 @@ class Group(msgspec.Struct, frozen=True):
     """Where it was made, or moved to the last time."""
 
 
-class Key(msgspec.Struct, frozen=True):
+class DeviceKey(msgspec.Struct, frozen=True):
     """What a device signs with: the public half, and for how long it is good.
 
     Whose it is, and what it may sign, the broker tells administrators only (``penstock keys``).
@@ -198,7 +198,7 @@ class StageCommitted(msgspec.Struct, frozen=True):
     """Of this epoch, as it was committed; 0 if later ones were since."""
 
 
-class Sink(msgspec.Struct, frozen=True):
+class SinkStatus(msgspec.Struct, frozen=True):
     """A sink and how far it is."""
 
     name: str

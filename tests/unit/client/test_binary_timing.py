@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from penstock.client import Backoff
-from penstock.client.edge.pace import Retry, Watch
+from penstock.client.binary.timing import PingTimer, Retry
 
 
 def test_pauses_double_up_to_the_longest_and_are_at_most_half_shorter():
@@ -24,7 +24,7 @@ def test_attempts_go_on_until_it_is_time_to_give_up_and_start_anew_after_a_succe
 
 
 def test_a_ping_is_due_when_nothing_was_sent_or_nothing_was_heard_for_an_interval():
-    watch = Watch(60, now=0)
+    watch = PingTimer(60, now=0)
     watch.heard(50)
     assert (watch.next_at, watch.ping_due(59), watch.ping_due(60)) == (60, False, True)
     assert not watch.ping_due(60)
@@ -34,7 +34,7 @@ def test_a_ping_is_due_when_nothing_was_sent_or_nothing_was_heard_for_an_interva
 
 
 def test_a_connection_is_lost_after_three_intervals_without_any_byte():
-    watch = Watch(60, now=0)
+    watch = PingTimer(60, now=0)
     assert watch.ping_due(60)
     watch.sent(100)
     assert watch.ping_due(120)
@@ -44,7 +44,7 @@ def test_a_connection_is_lost_after_three_intervals_without_any_byte():
 
 
 def test_whoever_did_not_listen_cannot_say_that_the_broker_was_silent():
-    watch = Watch(60, now=0)
+    watch = PingTimer(60, now=0)
     assert not watch.is_lost(100_000)
     assert watch.ping_due(100_000)
     assert (watch.is_lost(100_119), watch.is_lost(100_120)) == (False, True)
@@ -52,5 +52,5 @@ def test_whoever_did_not_listen_cannot_say_that_the_broker_was_silent():
 
 @pytest.mark.parametrize("now", [0, 1e9])
 def test_without_an_interval_there_are_no_pings(now):
-    watch = Watch(0, now=0)
+    watch = PingTimer(0, now=0)
     assert (watch.next_at, watch.ping_due(now), watch.is_lost(now)) == (inf, False, False)

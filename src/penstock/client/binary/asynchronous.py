@@ -1,4 +1,4 @@
-"""The asynchronous clients: the same as ``blocking``, in terms of an ``AsyncLink``.
+"""The asynchronous clients: the same as ``blocking``, in terms of an ``AsyncBinaryLink``.
 
 Several tasks may publish through one publisher at a time. A subscriber is for one task that
 receives; ``Message.ack`` may be called by any, in the same loop.
@@ -11,15 +11,15 @@ from math import inf
 from types import TracebackType
 from typing import Self, Unpack
 
-from penstock.client.edge.async_link import AsyncLink
-from penstock.client.edge.course import Course
-from penstock.client.edge.inbox import QUEUE_PREFIX, Message
-from penstock.client.edge.jobs import Failures
-from penstock.client.edge.settings import (
+from penstock.client.binary.async_link import AsyncBinaryLink
+from penstock.client.binary.inbox import QUEUE_PREFIX, Message
+from penstock.client.binary.jobs import FailedJobs
+from penstock.client.binary.manager import ConnectionManager
+from penstock.client.binary.settings import (
     PublisherKeywords,
     SubscriberKeywords,
-    publisher_course,
-    subscriber_course,
+    publisher_manager,
+    subscriber_manager,
 )
 from penstock.client.handlers import (
     HandlerMismatchError,
@@ -33,11 +33,11 @@ from penstock.errors import PenstockError
 class _AsyncClient:
     """Beginning and end, for all of them."""
 
-    def __init__(self, course: Course) -> None:
-        self._course = course
-        self._session = course.session
-        self._inbox = course.inbox
-        self._link = AsyncLink(course)
+    def __init__(self, manager: ConnectionManager) -> None:
+        self._manager = manager
+        self._session = manager.session
+        self._inbox = manager.inbox
+        self._link = AsyncBinaryLink(manager)
 
     async def open(self) -> Self:
         """Connect; the ``async with`` statement does so."""
@@ -70,7 +70,7 @@ class AsyncPublisher(_AsyncClient):
     """``Publisher`` for a loop: confirmed by the broker's disk, *at least once*."""
 
     def __init__(self, **keywords: Unpack[PublisherKeywords]) -> None:
-        super().__init__(publisher_course(keywords))
+        super().__init__(publisher_manager(keywords))
 
     async def publish(self, topic: str, payload: bytes) -> None:
         """Publish; returns when the broker's disk has it. ``RefusedError``: it will not."""
@@ -83,8 +83,8 @@ class AsyncPublisher(_AsyncClient):
         requests = []
         for payload in payloads:
             requests.append(self._session.try_publish(topic, payload))
-            if self._course.is_crowded:
-                await self._link.until(lambda: self._course.has_room)
+            if self._manager.is_crowded:
+                await self._link.until(lambda: self._manager.has_room)
         await self._link.until(lambda: all(request.is_done for request in reversed(requests)))
         return [request.refusal for request in requests]
 
@@ -111,7 +111,7 @@ class AsyncSubscriber(_AsyncClient):
     def __init__(
         self, client_id: str, *topics: str, **keywords: Unpack[SubscriberKeywords]
     ) -> None:
-        super().__init__(subscriber_course(client_id, topics, keywords))
+        super().__init__(subscriber_manager(client_id, topics, keywords))
 
     @property
     def lost(self) -> int:
@@ -137,7 +137,7 @@ class AsyncSubscriber(_AsyncClient):
         With ``auto_ack`` the call says that the one before has been dealt with.
         """
         self._inbox.settle()
-        if not self._inbox or self._session.receipts.is_ample:
+        if not self._inbox or self._session.acks.is_ample:
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if timeout_s == inf else timeout_s):
                     await self._link.until(lambda: bool(self._inbox))
@@ -176,12 +176,12 @@ class AsyncWorker(AsyncSubscriber):
 
     def __init__(self, queue: str, client_id: str, **keywords: Unpack[SubscriberKeywords]) -> None:
         super().__init__(client_id, QUEUE_PREFIX + queue, **keywords)
-        self._failures = Failures(self._inbox)
+        self._failed_jobs = FailedJobs(self._inbox)
 
     @property
     def failed(self) -> int:
         """Jobs whose handler raised."""
-        return self._failures.count
+        return self._failed_jobs.count
 
     async def run(
         self,
@@ -202,7 +202,7 @@ class AsyncWorker(AsyncSubscriber):
                 self._inbox.leave()
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, it is about this job
-                self._failures.add(job, error, on_failure)
+                self._failed_jobs.add(job, error, on_failure)
             except BaseException:
                 self._inbox.leave()
                 raise

@@ -15,7 +15,7 @@ another one that does not lead: nodes that take each other for the leader must n
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.client.edge.pace import Backoff
+from penstock.client.binary.timing import Backoff
 from penstock.client.errors import ArgumentError, NotLeaderError
 from penstock.config.address import Address, parse_listen
 from penstock.errors import LocalProtocolError
@@ -36,7 +36,7 @@ def addresses_of(nodes: str | Sequence[str]) -> Sequence[str]:
     return [part.strip() for part in nodes.split(",")]
 
 
-class Route:
+class ServerPool:
     """One client's way through a list of addresses."""
 
     def __init__(self, nodes: str | Sequence[str], backoff: Backoff = CALL_BACKOFF) -> None:

@@ -1,4 +1,4 @@
-"""The blocking clients: what an application calls, in terms of a ``Link`` and its ``Course``.
+"""The blocking clients, over a ``BlockingBinaryLink``.
 
 Whatever waits, waits through lost connections too. Each client is for one thread. The keywords are
 those of ``settings``.
@@ -10,16 +10,16 @@ from time import monotonic
 from types import TracebackType
 from typing import Self, Unpack
 
-from penstock.client.edge.course import ACKNOWLEDGE_DELAY_S, Course
-from penstock.client.edge.inbox import QUEUE_PREFIX, Message
-from penstock.client.edge.jobs import Failures
-from penstock.client.edge.link import Link
-from penstock.client.edge.session import Request
-from penstock.client.edge.settings import (
+from penstock.client.binary.inbox import QUEUE_PREFIX, Message
+from penstock.client.binary.jobs import FailedJobs
+from penstock.client.binary.link import BlockingBinaryLink
+from penstock.client.binary.manager import ACKNOWLEDGE_DELAY_S, ConnectionManager
+from penstock.client.binary.session import Request
+from penstock.client.binary.settings import (
     PublisherKeywords,
     SubscriberKeywords,
-    publisher_course,
-    subscriber_course,
+    publisher_manager,
+    subscriber_manager,
 )
 from penstock.client.handlers import (
     HandlerMismatchError,
@@ -33,11 +33,11 @@ from penstock.errors import PenstockError
 class _Client:
     """Beginning and end, for all of them."""
 
-    def __init__(self, course: Course) -> None:
-        self._course = course
-        self._session = course.session
-        self._inbox = course.inbox
-        self._link = Link(course)
+    def __init__(self, manager: ConnectionManager) -> None:
+        self._manager = manager
+        self._session = manager.session
+        self._inbox = manager.inbox
+        self._link = BlockingBinaryLink(manager)
 
     def open(self) -> Self:
         """Connect; the ``with`` statement does so."""
@@ -78,7 +78,7 @@ class Publisher(_Client):
     """
 
     def __init__(self, **keywords: Unpack[PublisherKeywords]) -> None:
-        super().__init__(publisher_course(keywords))
+        super().__init__(publisher_manager(keywords))
 
     def publish(self, topic: str, payload: bytes) -> None:
         """Publish; returns when the broker's disk has it. ``RefusedError``: it will not."""
@@ -89,8 +89,8 @@ class Publisher(_Client):
         requests = []
         for payload in payloads:
             requests.append(self._session.try_publish(topic, payload))
-            if self._course.is_crowded:
-                self._link.run_until(lambda: self._course.has_room)
+            if self._manager.is_crowded:
+                self._link.run_until(lambda: self._manager.has_room)
         self._link.run_until(lambda: not self._session.unanswered)
         return [request.refusal for request in requests]
 
@@ -122,7 +122,7 @@ class Subscriber(_Client):
     def __init__(
         self, client_id: str, *topics: str, **keywords: Unpack[SubscriberKeywords]
     ) -> None:
-        super().__init__(subscriber_course(client_id, topics, keywords))
+        super().__init__(subscriber_manager(client_id, topics, keywords))
         self._acknowledge_at = 0.0
 
     @property
@@ -150,7 +150,7 @@ class Subscriber(_Client):
         """
         self._inbox.settle()
         now = monotonic()
-        if not self._inbox or now >= self._acknowledge_at or self._session.receipts.is_ample:
+        if not self._inbox or now >= self._acknowledge_at or self._session.acks.is_ample:
             self._link.run_until(lambda: bool(self._inbox), now + timeout_s)
             self._acknowledge_at = monotonic() + ACKNOWLEDGE_DELAY_S
         return self._inbox.give()
@@ -195,12 +195,12 @@ class Worker(Subscriber):
 
     def __init__(self, queue: str, client_id: str, **keywords: Unpack[SubscriberKeywords]) -> None:
         super().__init__(client_id, QUEUE_PREFIX + queue, **keywords)
-        self._failures = Failures(self._inbox)
+        self._failed_jobs = FailedJobs(self._inbox)
 
     @property
     def failed(self) -> int:
         """Jobs whose handler raised."""
-        return self._failures.count
+        return self._failed_jobs.count
 
     def run(
         self,
@@ -221,7 +221,7 @@ class Worker(Subscriber):
                 self._inbox.leave()
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, it is about this job
-                self._failures.add(job, error, on_failure)
+                self._failed_jobs.add(job, error, on_failure)
             except BaseException:
                 self._inbox.leave()
                 raise

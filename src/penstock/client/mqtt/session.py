@@ -49,14 +49,14 @@ class Connected(msgspec.Struct, frozen=True):
     session_present: bool
 
 
-class Subscribed(msgspec.Struct, frozen=True):
+class SubscribeAnswered(msgspec.Struct, frozen=True):
     """SUBACK: per filter the QoS granted, or 0x80."""
 
     packet_id: int
     return_codes: list[int]
 
 
-class Pong(msgspec.Struct, frozen=True):
+class PingAnswered(msgspec.Struct, frozen=True):
     """The broker answered a ping."""
 
 
@@ -71,7 +71,7 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     packet_id: int
 
 
-Happening: TypeAlias = Connected | Subscribed | Pong | Delivery
+SessionEvent: TypeAlias = Connected | SubscribeAnswered | PingAnswered | Delivery
 
 
 def name_fault(name: str, *, is_filter: bool = False) -> str:
@@ -90,7 +90,7 @@ def _checked(name: str, *, is_filter: bool = False) -> bytes:
     return name.encode()
 
 
-class Session:
+class MqttSession:
     """One connection's worth of conversation; see the module."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Session:
         self._unreleased: set[int] = set()
         self._last_packet_id = 0
         self._last_topic: tuple[str | None, bytes] = (None, b"")
-        self._handlers: dict[type, Callable[[Any], Iterable[Happening]]] = {
+        self._handlers: dict[type, Callable[[Any], Iterable[SessionEvent]]] = {
             ConnAck: self._on_connack,
             Acks: self._on_acks,
             Publish: self._on_publish,
@@ -154,7 +154,7 @@ class Session:
             self._outgoing += (head, payload)
 
     def subscribe(self, requests: Iterable[tuple[str, int]]) -> int:
-        """Subscribe; return the packet id that ``Subscribed`` will carry."""
+        """Subscribe; return the packet id that ``SubscribeAnswered`` will carry."""
         checked = [(_checked(name, is_filter=True), qos) for name, qos in requests]
         packet_id = self._new_packet_id(PacketType.SUBACK)
         self._outgoing.append(encode.subscribe(packet_id, checked))
@@ -168,7 +168,7 @@ class Session:
                 self._outgoing.append(encode.acks(_ACKNOWLEDGED_BY[qos], packet_ids))
 
     def ping(self) -> None:
-        """Show that we are there; ``Pong`` follows."""
+        """Show that we are there; ``PingAnswered`` follows."""
         self.pings_unanswered += 1
         self._outgoing.append(encode.PINGREQ)
 
@@ -184,28 +184,28 @@ class Session:
         self._outgoing.clear()
         return data
 
-    def receive(self, data: bytes) -> list[Happening]:
+    def receive(self, data: bytes) -> list[SessionEvent]:
         """Take what the broker sent; tell what happened."""
         events = self._machine.receive(data)
         return list(chain.from_iterable(self._handlers[type(event)](event) for event in events))
 
     # ── What the broker says ──────────────────────────────────────────────────────────────────
 
-    def _on_connack(self, event: ConnAck) -> Iterable[Happening]:
+    def _on_connack(self, event: ConnAck) -> Iterable[SessionEvent]:
         if event.return_code:
             raise connect_refused(event.return_code)
         return (Connected(event.session_present),)
 
-    def _on_pingresp(self, _event: PingResp) -> Iterable[Happening]:
+    def _on_pingresp(self, _event: PingResp) -> Iterable[SessionEvent]:
         self.pings_unanswered = max(0, self.pings_unanswered - 1)
-        return (Pong(),)
+        return (PingAnswered(),)
 
-    def _on_violation(self, event: Violation) -> Iterable[Happening]:
+    def _on_violation(self, event: Violation) -> Iterable[SessionEvent]:
         raise BrokerProtocolError(
             f"the answer is not MQTT 3.1.1 ({event.detail})", "is this the address of a broker?"
         )
 
-    def _on_publish(self, event: Publish) -> Iterable[Happening]:
+    def _on_publish(self, event: Publish) -> Iterable[SessionEvent]:
         if event.qos == 2:
             if event.packet_id in self._unreleased:
                 return ()  # [MQTT-4.3.3-2]: the one taken, or still to be taken, is answered
@@ -217,11 +217,11 @@ class Session:
             Delivery(topic, event.payload, event.qos, event.retain, event.dup, event.packet_id),
         )
 
-    def _on_suback(self, event: SubAck) -> Iterable[Happening]:
+    def _on_suback(self, event: SubAck) -> Iterable[SessionEvent]:
         self._awaited.pop(event.packet_id, None)
-        return (Subscribed(event.packet_id, event.return_codes),)
+        return (SubscribeAnswered(event.packet_id, event.return_codes),)
 
-    def _on_acks(self, event: Acks) -> Iterable[Happening]:
+    def _on_acks(self, event: Acks) -> Iterable[SessionEvent]:
         match event.kind:
             case PacketType.PUBACK | PacketType.PUBCOMP:
                 self._confirm(event)

@@ -1,4 +1,4 @@
-"""The blocking client: a socket and a clock around ``Session`` and ``KeepAlive``.
+"""The blocking client: a socket and a clock around ``MqttSession`` and ``KeepAlive``.
 
 Everything that waits is one loop, ``_run_until``: send what there is to send, stop if what was
 asked for is there, else sleep in ``poll`` until the socket, the clock or the caller's own file
@@ -33,8 +33,14 @@ from penstock.client.errors import (
     ConnectionLostError,
     ReplyTimeoutError,
 )
-from penstock.client.keep_alive import KeepAlive
-from penstock.client.session import Connected, Delivery, Happening, Session, Subscribed
+from penstock.client.mqtt.keep_alive import KeepAlive
+from penstock.client.mqtt.session import (
+    Connected,
+    Delivery,
+    MqttSession,
+    SessionEvent,
+    SubscribeAnswered,
+)
 from penstock.limits import KIB
 from penstock.wire.mqtt.events import Will
 
@@ -75,7 +81,7 @@ def connect(
     the broker between connections. ``keep_alive`` is in seconds, 0 for none. ``timeout_s`` is how
     long the broker may be silent when an answer is due, here and later.
     """
-    session = Session()
+    session = MqttSession()
     session.connect(
         client_id,
         clean_session=clean_session,
@@ -97,7 +103,7 @@ class Client:
     """A connection to a broker, for one thread; made by ``connect``."""
 
     def __init__(
-        self, connection: socket.socket, session: Session, keep_alive: int, timeout_s: float
+        self, connection: socket.socket, session: MqttSession, keep_alive: int, timeout_s: float
     ) -> None:
         connection.setblocking(False)
         self.session_present = False
@@ -334,11 +340,11 @@ class Client:
         for happening in self._session.receive(data):
             self._note(happening)
 
-    def _note(self, happening: Happening) -> None:
+    def _note(self, happening: SessionEvent) -> None:
         match happening:
             case Delivery():
                 self._arrived.append(happening)
-            case Subscribed(packet_id, return_codes):
+            case SubscribeAnswered(packet_id, return_codes):
                 self._granted[packet_id] = return_codes
             case Connected(session_present):
                 self._welcome, self.session_present = True, session_present

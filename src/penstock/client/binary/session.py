@@ -13,7 +13,7 @@ of a broker that is about to hang up.
 **What survives a connection**, and what begins the next one, in this order:
 
 1. SUBSCRIBE for each topic: the broker resumes where its acknowledgements end;
-2. the acknowledgements that are not confirmed (``receipts``);
+2. the acknowledgements that are not confirmed (``acks``);
 3. requests that were not answered, in their order, then those made since.
 
 So a publish whose ACK was lost is sent twice: publishing is *at least once*. Signed ones are signed
@@ -31,7 +31,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from penstock.client.edge.receipts import Receipts
+from penstock.client.binary.ack_tracker import AckTracker
 from penstock.client.errors import BrokerProtocolError, RefusedError, TakenOverError
 from penstock.client.payload import check_payload
 from penstock.errors import LocalProtocolError, PenstockError
@@ -100,7 +100,7 @@ class Lost(msgspec.Struct, frozen=True):
     count: int
 
 
-Happening: TypeAlias = Received | Lost
+SessionEvent: TypeAlias = Received | Lost
 
 # ── The broker's texts ────────────────────────────────────────────────────────────────────────
 
@@ -140,11 +140,11 @@ def _not_a_broker(detail: str) -> BrokerProtocolError:
     )
 
 
-class Session:
+class BinarySession:
     """See the module. With a ``client_id`` the broker remembers what was acknowledged."""
 
     def __init__(self, client_id: str = "", sign: Signer | None = None) -> None:
-        self.receipts = Receipts()
+        self.acks = AckTracker()
         self.farewell = ""
         """What the broker said before it hung up, if anything."""
         self.unanswered_bytes = 0
@@ -159,7 +159,7 @@ class Session:
         """Requests that were not sent yet, on this connection."""
         self._in_flight: deque[Request] = deque()
         self._confirming: Request | None = None
-        self._handlers: dict[type, Callable[[Any], Iterable[Happening]]] = {
+        self._handlers: dict[type, Callable[[Any], Iterable[SessionEvent]]] = {
             Acked: self._on_acked,
             Failed: self._on_failed,
             Pong: self._on_pong,
@@ -238,7 +238,7 @@ class Session:
         """Begin on a fresh connection: resume subscriptions, and do again what was not answered."""
         self._machine = ClientMachine()
         self.farewell = ""
-        self.receipts.connection_lost()
+        self.acks.connection_lost()
         unanswered = [*self._in_flight, *self._waiting]
         self._in_flight.clear()
         self._waiting.clear()
@@ -258,10 +258,10 @@ class Session:
 
     def data_to_send(self) -> bytes:
         """Hand over what must be sent next, on a connection that is open."""
-        acknowledgements = self.receipts.take()
+        acknowledgements = self.acks.take()
         if acknowledgements:
             self._outgoing.append(encode.acks(acknowledgements))
-        if self.receipts.is_confirmation_due and self._confirming is None:
+        if self.acks.is_confirmation_due and self._confirming is None:
             self._confirming = self.barrier()
         while self._waiting:
             self._send(self._waiting.popleft())
@@ -270,20 +270,20 @@ class Session:
         return data
 
     def _send(self, request: Request) -> None:
-        request.mark = self.receipts.mark
+        request.mark = self.acks.mark
         self._outgoing.append(request.frame)
         self._in_flight.append(request)
 
-    def receive(self, data: bytes) -> list[Happening]:
+    def receive(self, data: bytes) -> list[SessionEvent]:
         """Take what the broker sent; tell what happened."""
-        happenings: list[Happening] = []
+        events: list[SessionEvent] = []
         for event in self._machine.receive(data):
-            happenings += self._handlers[type(event)](event)
-        return happenings
+            events += self._handlers[type(event)](event)
+        return events
 
     # ── What the broker says ──────────────────────────────────────────────────────────────────
 
-    def _on_acked(self, event: Acked) -> Iterable[Happening]:
+    def _on_acked(self, event: Acked) -> Iterable[SessionEvent]:
         for sequence in event.sequences:
             request = self._first_in_line("an ACK")
             if request.kind is Kind.PING or request.sequence != sequence:
@@ -291,20 +291,20 @@ class Session:
             self._finish(request)
         return ()
 
-    def _on_pong(self, _event: Pong) -> Iterable[Happening]:
+    def _on_pong(self, _event: Pong) -> Iterable[SessionEvent]:
         request = self._first_in_line("a PONG")
         if request.kind is not Kind.PING:
             raise _not_a_broker("a PONG out of turn")
-        self.receipts.confirm(request.mark)
+        self.acks.confirm(request.mark)
         if request is self._confirming:
             self._confirming = None
         self._finish(request)
         return ()
 
-    def _on_received(self, event: Received) -> Iterable[Happening]:
-        return (event,) if self.receipts.arrived(event.sequence) else ()
+    def _on_received(self, event: Received) -> Iterable[SessionEvent]:
+        return (event,) if self.acks.arrived(event.sequence) else ()
 
-    def _on_failed(self, event: Failed) -> Iterable[Happening]:
+    def _on_failed(self, event: Failed) -> Iterable[SessionEvent]:
         text = event.text
         if notice := _LOST.fullmatch(text):
             return (Lost(notice[2], int(notice[1])),)
@@ -319,7 +319,7 @@ class Session:
             self._refuse(self._in_flight.popleft(), _refused(text))
         return ()
 
-    def _on_violation(self, event: Violation) -> Iterable[Happening]:
+    def _on_violation(self, event: Violation) -> Iterable[SessionEvent]:
         raise _not_a_broker(event.detail)
 
     def _first_in_line(self, answer: str) -> Request:

@@ -39,7 +39,7 @@ RECENT_MAX: Final = 16_384
 """Confirmed messages still remembered."""
 
 
-class Receipts:
+class AckTracker:
     """See the module. Sequence 0 is that of messages which the journal does not keep."""
 
     def __init__(self) -> None:

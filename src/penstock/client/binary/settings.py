@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from typing import Any, Final, TypedDict
 
-from penstock.client.edge.course import Course, Options
-from penstock.client.edge.inbox import Inbox, Message
-from penstock.client.edge.pace import Backoff
-from penstock.client.edge.session import Lost, Session
-from penstock.client.edge.signing import PublicKey, SigningKey, signer
+from penstock.client.binary.inbox import Message, MessageInbox
+from penstock.client.binary.manager import ConnectionManager, Options
+from penstock.client.binary.session import BinarySession, Lost
+from penstock.client.binary.signing import PublicKey, SigningKey, signer
+from penstock.client.binary.timing import Backoff
 from penstock.errors import LocalProtocolError
 
 PUBLISHER_BACKOFF: Final = Backoff(give_up_s=60.0)
@@ -59,16 +59,16 @@ class SubscriberKeywords(ConnectionKeywords, total=False):
     on_withheld: Callable[[Message], None] | None
 
 
-def publisher_course(keywords: PublisherKeywords) -> Course:
+def publisher_manager(keywords: PublisherKeywords) -> ConnectionManager:
     """Prepare a client that publishes."""
     given: dict[str, Any] = {"backoff": PUBLISHER_BACKOFF, **keywords}
-    session = Session(sign=signer(given.pop("signing_key", None)))
-    return Course(session, Inbox(session.receipts), Options(**given))
+    session = BinarySession(sign=signer(given.pop("signing_key", None)))
+    return ConnectionManager(session, MessageInbox(session.acks), Options(**given))
 
 
-def subscriber_course(
+def subscriber_manager(
     client_id: str, topics: Iterable[str], keywords: SubscriberKeywords
-) -> Course:
+) -> ConnectionManager:
     """Prepare a client that receives."""
     if not client_id:
         raise LocalProtocolError(
@@ -76,8 +76,10 @@ def subscriber_course(
         )
     given: dict[str, Any] = {"backoff": SUBSCRIBER_BACKOFF, **keywords}
     of_inbox = SubscriberKeywords.__annotations__.keys() - ConnectionKeywords.__annotations__.keys()
-    session = Session(client_id)
-    inbox = Inbox(session.receipts, **{name: given.pop(name) for name in of_inbox & given.keys()})
+    session = BinarySession(client_id)
+    inbox = MessageInbox(
+        session.acks, **{name: given.pop(name) for name in of_inbox & given.keys()}
+    )
     for topic in topics:
         session.follow(topic)
-    return Course(session, inbox, Options(**given))
+    return ConnectionManager(session, inbox, Options(**given))

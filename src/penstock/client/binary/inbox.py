@@ -1,11 +1,11 @@
-"""What a subscriber has been sent: verified, in order, handed out one at a time.
+"""Messages that a subscriber was sent: verified, in order, handed out one at a time.
 
-``Inbox`` stands between the session and the application. It withholds what must be verified and is
-not, turns the rest into ``Message``, and acknowledges: by itself when the application comes back
-for the next one (``auto_ack``), else when ``Message.ack`` is called. To come back says that the one
-before has been dealt with; a loop that was left by an exception does not come back.
+``MessageInbox`` stands between the session and the application. It verifies signatures, withholds
+what must be verified and is not, and acknowledges: with ``auto_ack`` when the application asks for
+the next message, else when ``Message.ack`` is called. A loop that an exception ended does not ask
+for the next one, so the message that failed stays unacknowledged.
 
-What is withheld stays unacknowledged, so the broker keeps it for a subscriber with the right key.
+A withheld message stays unacknowledged: the broker keeps it for a subscriber with the right key.
 """
 
 import logging
@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from penstock.client.edge.receipts import Receipts
-from penstock.client.edge.session import Happening, Lost
-from penstock.client.edge.signing import PublicKey, is_verified, public_keys
+from penstock.client.binary.ack_tracker import AckTracker
+from penstock.client.binary.session import Lost, SessionEvent
+from penstock.client.binary.signing import PublicKey, is_verified, public_keys
 from penstock.wire.binary.events import Received
 
 ARRIVED_MAX: Final = 1_024
@@ -30,9 +30,9 @@ log: Final = logging.getLogger("penstock.client")
 class Message:
     """A message, or a job. ``sequence`` is the broker's, 0 if the journal does not keep it."""
 
-    __slots__ = ("_receipts", "payload", "sequence", "signature", "topic", "verified")
+    __slots__ = ("_acks", "payload", "sequence", "signature", "topic", "verified")
 
-    def __init__(self, received: Received, verified: bool | None, receipts: Receipts) -> None:
+    def __init__(self, received: Received, verified: bool | None, acks: AckTracker) -> None:
         self.topic = received.topic.decode(errors="surrogateescape")
         self.payload = received.payload
         self.sequence = received.sequence
@@ -40,14 +40,14 @@ class Message:
         self.verified = verified
         """True: signed by a key of our ring. False: signed otherwise. None: not signed, or no
         ring to look it up in."""
-        self._receipts = receipts
+        self._acks = acks
 
     def __repr__(self) -> str:
         return f"Message({self.topic!r}, {self.payload[:40]!r}, sequence={self.sequence})"
 
     def ack(self) -> None:
         """Say that it was dealt with; it leaves with the next acknowledgements, or ``flush``."""
-        self._receipts.handled(self.sequence)
+        self._acks.handled(self.sequence)
 
 
 def report_lost(lost: Lost) -> None:
@@ -60,12 +60,12 @@ def report_withheld(message: Message) -> None:
     log.warning("withheld, as not verified: %r", message)
 
 
-class Inbox:
+class MessageInbox:
     """See the module."""
 
     def __init__(
         self,
-        receipts: Receipts,
+        acks: AckTracker,
         *,
         auto_ack: bool = True,
         keyring: Mapping[int, PublicKey] | None = None,
@@ -77,7 +77,7 @@ class Inbox:
         """Messages that retention removed before they could be read."""
         self.withheld = 0
         """Messages that had to be verified and could not be."""
-        self._receipts = receipts
+        self._acks = acks
         self._auto_ack = auto_ack
         self._keyring = None if keyring is None else public_keys(keyring)
         self._require_signature = require_signature
@@ -89,13 +89,13 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._arrived)
 
-    def add(self, happening: Happening) -> None:
+    def add(self, event: SessionEvent) -> None:
         """Take what the session told."""
-        if isinstance(happening, Lost):
-            self.lost += happening.count
-            self._on_lost(happening)
+        if isinstance(event, Lost):
+            self.lost += event.count
+            self._on_lost(event)
             return
-        message = Message(happening, self._verdict(happening), self._receipts)
+        message = Message(event, self._verdict(event), self._acks)
         if self._require_signature and not message.verified:
             self.withheld += 1
             self._on_withheld(message)
@@ -131,7 +131,7 @@ class Inbox:
         kept: deque[Message] = deque()
         for message in self._arrived:
             if message.topic.startswith(QUEUE_PREFIX):
-                self._receipts.given_back(message.sequence)
+                self._acks.given_back(message.sequence)
             else:
                 kept.append(message)
         self._arrived = kept

@@ -1,15 +1,15 @@
-"""When to ping, when to give a connection up, when to try again. Time and chance are parameters.
+"""When to ping, when to give a connection up, when to retry. Time and chance are parameters.
 
-**Ping.** The broker hangs up on a client that sends nothing for some minutes; and a connection on
-which nothing arrives may be dead without anybody having said so. ``Watch`` therefore pings after an
-interval in which nothing was sent, or nothing was heard. A ping that nothing follows for two more
-intervals was sent into the void. Silence counts only behind a ping: a program that was busy
-elsewhere for an hour has not listened, which says nothing about the broker.
+**Ping.** The broker closes connections that are idle for minutes, and a connection on which nothing
+arrives may be dead. ``PingTimer`` pings after an interval in which nothing was sent or nothing was
+received. If nothing follows a ping for two more intervals, the connection is dead. Silence counts
+only after a ping: a program that was busy for an hour has not read, which says nothing about the
+broker.
 
-**Again.** The pause before each attempt is twice the one before, up to a longest, and by chance
-up to half of it shorter: many clients that lost one broker should not all come back at once. An
-attempt has succeeded when the broker has said something other than farewell, not when a socket
-could be opened: a broker that accepts and hangs up is not to be tried in a tight loop.
+**Retry.** The pause doubles with each attempt, up to a limit, with jitter of up to half of it:
+clients that lost one broker should not all return at once. An attempt has succeeded when the broker
+has sent something other than a farewell, not when the socket opened: a broker that accepts and
+closes must not be retried in a tight loop.
 """
 
 from math import inf
@@ -58,7 +58,7 @@ class Retry:
         self._since = None
 
 
-class Watch:
+class PingTimer:
     """Watches one connection; ``interval_s`` 0 switches it off."""
 
     def __init__(self, interval_s: float, now: float) -> None:

@@ -8,17 +8,17 @@ failed the worker would wait for ever. It leaves before, with an error, and its 
 from collections.abc import Callable
 from typing import Final
 
-from penstock.client.edge.inbox import Inbox, Message, log
+from penstock.client.binary.inbox import Message, MessageInbox, log
 from penstock.client.errors import FailedJobsError
 
 FAILED_MAX: Final = 32
 """Half of the jobs that the broker gives a worker ahead."""
 
 
-class Failures:
+class FailedJobs:
     """What failed in the hands of one worker."""
 
-    def __init__(self, inbox: Inbox) -> None:
+    def __init__(self, inbox: MessageInbox) -> None:
         self.count = 0
         self._inbox = inbox
 

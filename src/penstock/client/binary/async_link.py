@@ -1,4 +1,4 @@
-"""The asynchronous driver: streams, a task and a clock around ``Course``.
+"""The asynchronous driver: streams, a task and a clock around ``ConnectionManager``.
 
 One task per client reads, pings and comes back, for as long as the client is open. Whoever waits,
 waits for a request to be answered (``answered``) or for anything to happen (``until``). Wishes that
@@ -17,18 +17,23 @@ from contextlib import suppress
 from math import inf
 from random import random
 
+from penstock.client.binary.inbox import ARRIVED_MAX, log
+from penstock.client.binary.manager import (
+    ACKNOWLEDGE_DELAY_S,
+    LINGER_S,
+    READ_BYTES,
+    ConnectionManager,
+)
+from penstock.client.binary.session import Request
 from penstock.client.dial import unreachable
-from penstock.client.edge.course import ACKNOWLEDGE_DELAY_S, LINGER_S, READ_BYTES, Course
-from penstock.client.edge.inbox import ARRIVED_MAX, log
-from penstock.client.edge.session import Request
 from penstock.client.errors import ClientError, ConnectionLostError
 
 
-class AsyncLink:
+class AsyncBinaryLink:
     """One client's connection, or the next one; for one loop."""
 
-    def __init__(self, course: Course) -> None:
-        self._course = course
+    def __init__(self, manager: ConnectionManager) -> None:
+        self._manager = manager
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._task: asyncio.Task[None] | None = None
         self._waiting: set[asyncio.Future[None]] = set()
@@ -40,7 +45,7 @@ class AsyncLink:
         self._failure: Exception | None = ConnectionLostError(
             "the client is not open", "use it in an `async with` statement"
         )
-        course.session.receipts.tell(lambda: self.nudge(ACKNOWLEDGE_DELAY_S))
+        manager.session.acks.tell(lambda: self.nudge(ACKNOWLEDGE_DELAY_S))
 
     # ── Beginning and end ─────────────────────────────────────────────────────────────────────
 
@@ -52,11 +57,11 @@ class AsyncLink:
 
     async def close(self) -> None:
         """Bring the last acknowledgements home, if the broker is there, and hang up."""
-        if self._failure is None and not self._course.session.receipts.is_settled:
-            self._course.is_leaving = True
+        if self._failure is None and not self._manager.session.acks.is_settled:
+            self._manager.is_leaving = True
             try:
                 async with asyncio.timeout(LINGER_S):
-                    await self.answered(self._course.session.barrier())
+                    await self.answered(self._manager.session.barrier())
             except (ClientError, TimeoutError):
                 log.warning("closed without the broker's word on the last acknowledgements")
         await self.abandon()
@@ -129,20 +134,20 @@ class AsyncLink:
     async def _converse(self) -> None:
         """Move bytes both ways until the connection is lost."""
         loop = asyncio.get_running_loop()
-        while not self._course.is_silent(loop.time()):
+        while not self._manager.is_silent(loop.time()):
             self._send()
             data = await self._read()
             if data is None:
                 continue
             if not data:
                 return
-            self._course.heard(data, loop.time())
+            self._manager.heard(data, loop.time())
             self._announce()
 
     async def _read(self) -> bytes | None:
         """Wait for bytes; None when it is time to look again."""
         assert self._streams is not None
-        next_at = self._course.next_at
+        next_at = self._manager.next_at
         try:
             async with asyncio.timeout_at(None if next_at == inf else next_at) as limit:
                 if self._is_listening:
@@ -156,35 +161,35 @@ class AsyncLink:
 
     @property
     def _is_listening(self) -> bool:
-        is_full = len(self._course.inbox) >= ARRIVED_MAX
-        return not is_full or bool(self._waiting) or self._course.awaits_sign
+        is_full = len(self._manager.inbox) >= ARRIVED_MAX
+        return not is_full or bool(self._waiting) or self._manager.awaits_sign
 
     async def _come_back(self) -> None:
         """Try again, at growing intervals, until there is a connection."""
         loop = asyncio.get_running_loop()
         self._hang_up()
         while self._streams is None:
-            again_at = self._course.ended(loop.time(), random())  # noqa: S311 - no secret
+            again_at = self._manager.ended(loop.time(), random())  # noqa: S311 - no secret
             await asyncio.sleep(again_at - loop.time())
             with suppress(ClientError):
                 await self._dial()
 
     async def _dial(self) -> None:
-        options = self._course.options
+        options = self._manager.options
         host, port, timeout_s = options.host, options.port, options.connect_timeout_s
         try:
             async with asyncio.timeout(timeout_s):
                 self._streams = await asyncio.open_connection(host, port, limit=READ_BYTES)
         except OSError as error:
             raise unreachable(error, host, port, timeout_s) from error
-        self._course.opened(asyncio.get_running_loop().time())
+        self._manager.opened(asyncio.get_running_loop().time())
 
     def _send(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._streams is not None:
-            data = self._course.turn(asyncio.get_running_loop().time())
+            data = self._manager.turn(asyncio.get_running_loop().time())
             if data:
                 self._streams[1].write(data)
 

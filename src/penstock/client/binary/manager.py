@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from penstock.client.edge.inbox import Inbox, log
-from penstock.client.edge.pace import Backoff, Retry, Watch
-from penstock.client.edge.session import Happening, Session
+from penstock.client.binary.inbox import MessageInbox, log
+from penstock.client.binary.session import BinarySession, SessionEvent
+from penstock.client.binary.timing import Backoff, PingTimer, Retry
 from penstock.client.errors import ConnectionLostError
 
 READ_BYTES: Final = 256 * 1024
@@ -43,17 +43,17 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     connect_timeout_s: float = 10.0
 
 
-class Course:
+class ConnectionManager:
     """One client's way; see the module."""
 
-    def __init__(self, session: Session, inbox: Inbox, options: Options) -> None:
+    def __init__(self, session: BinarySession, inbox: MessageInbox, options: Options) -> None:
         self.session = session
         self.inbox = inbox
         self.options = options
         self.is_leaving = False
         """Whether nobody wants messages any more."""
         self._retry = Retry(options.backoff)
-        self._watch = Watch(0, 0)
+        self._watch = PingTimer(0, 0)
 
     @property
     def next_at(self) -> float:
@@ -77,7 +77,7 @@ class Course:
 
     def opened(self, now: float) -> None:
         """A connection was made."""
-        self._watch = Watch(self.options.keep_alive_s, now)
+        self._watch = PingTimer(self.options.keep_alive_s, now)
         self.session.connected()
 
     def turn(self, now: float) -> bytes:
@@ -105,17 +105,17 @@ class Course:
         what came in the same piece would not come again.
         """
         self._watch.heard(now)
-        happenings = self.session.receive(data)
+        events = self.session.receive(data)
         if not self.session.farewell:
             self._retry.succeeded()
         if not self.is_leaving:
-            self._add(happenings)
+            self._add(events)
 
-    def _add(self, happenings: list[Happening]) -> None:
+    def _add(self, events: list[SessionEvent]) -> None:
         raised: Exception | None = None
-        for happening in happenings:
+        for event in events:
             try:
-                self.inbox.add(happening)
+                self.inbox.add(event)
             except Exception as error:  # noqa: BLE001 - of the application; see ``heard``
                 raised = raised or error
         if raised is not None:

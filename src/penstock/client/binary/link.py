@@ -1,4 +1,4 @@
-"""The blocking driver: a socket and a clock around ``Course``.
+"""The blocking driver: a socket and a clock around ``ConnectionManager``.
 
 Everything that waits is one loop, ``run_until``: send what there is to send, stop if what was asked
 for is there, else sleep until the socket or the clock has something. A connection that breaks is
@@ -13,17 +13,17 @@ from random import random
 from socket import socket
 from time import monotonic, sleep
 
+from penstock.client.binary.inbox import log
+from penstock.client.binary.manager import LINGER_S, READ_BYTES, ConnectionManager
 from penstock.client.dial import dial
-from penstock.client.edge.course import LINGER_S, READ_BYTES, Course
-from penstock.client.edge.inbox import log
 from penstock.client.errors import ClientError, ConnectionLostError
 
 
-class Link:
+class BlockingBinaryLink:
     """One client's connection, or the next one; for one thread."""
 
-    def __init__(self, course: Course) -> None:
-        self._course = course
+    def __init__(self, manager: ConnectionManager) -> None:
+        self._manager = manager
         self._socket: socket | None = None
         self._outgoing = bytearray()
         self._again_at = 0.0
@@ -40,10 +40,10 @@ class Link:
 
     def close(self) -> None:
         """Bring the last acknowledgements home, if the broker is there, and hang up."""
-        if self._failure is None and not self._course.session.receipts.is_settled:
-            self._course.is_leaving = True
+        if self._failure is None and not self._manager.session.acks.is_settled:
+            self._manager.is_leaving = True
             try:
-                barrier = self._course.session.barrier()
+                barrier = self._manager.session.barrier()
                 if not self.run_until(lambda: barrier.is_done, monotonic() + LINGER_S):
                     log.warning("closed without the broker's word on the last acknowledgements")
             except ClientError as error:
@@ -87,7 +87,7 @@ class Link:
     def _lose(self) -> None:
         self._hang_up()
         try:
-            self._again_at = self._course.ended(monotonic(), random())  # noqa: S311 - no secret
+            self._again_at = self._manager.ended(monotonic(), random())  # noqa: S311 - no secret
         except ClientError as error:
             self._fail(error)
 
@@ -112,29 +112,29 @@ class Link:
                 self._lose()
 
     def _dial(self) -> None:
-        options = self._course.options
+        options = self._manager.options
         self._socket = dial(options.host, options.port, options.connect_timeout_s)
         self._socket.setblocking(False)
         self._outgoing.clear()
-        self._course.opened(monotonic())
+        self._manager.opened(monotonic())
 
     # ── Bytes ─────────────────────────────────────────────────────────────────────────────────
 
     def _sleep(self, connection: socket, deadline: float) -> None:
         poll = select.poll()
         poll.register(connection, select.POLLIN | (select.POLLOUT if self._outgoing else 0))
-        until = min(deadline, self._course.next_at)
+        until = min(deadline, self._manager.next_at)
         poll.poll(None if until == inf else max(0, ceil((until - monotonic()) * 1000)))
 
     def _send(self, connection: socket) -> None:
         now = monotonic()
-        if self._course.is_silent(now):
+        if self._manager.is_silent(now):
             self._read(
                 connection
             )  # the caller may have been away: the answer is here, and nobody looked
-            if self._course.is_silent(now):
+            if self._manager.is_silent(now):
                 raise TimeoutError
-        self._outgoing += self._course.turn(now)
+        self._outgoing += self._manager.turn(now)
         if self._outgoing:
             try:
                 del self._outgoing[: connection.send(self._outgoing)]
@@ -148,4 +148,4 @@ class Link:
             return
         if not data:
             raise ConnectionResetError
-        self._course.heard(data, monotonic())
+        self._manager.heard(data, monotonic())

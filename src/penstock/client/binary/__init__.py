@@ -1,6 +1,6 @@
 """Clients of the binary protocol: publishers, exactly-once subscribers, queues; signed or not.
 
->>> from penstock.client.edge import Publisher, Subscriber
+>>> from penstock.client.binary import Publisher, Subscriber
 >>> with Publisher(port=1883) as publisher:  # doctest: +SKIP
 ...     publisher.publish("pump/7/pressure", b"4.2")  # returns once the broker's disk has it
 >>> with Subscriber("billing", "pump/7/pressure", port=1883) as subscriber:  # doctest: +SKIP
@@ -20,10 +20,10 @@ application notices a pause. Only what cannot get better by trying again is rais
 
 =================  =============================================================================
 ``session``        the conversation, over any number of connections; no socket, no clock
-``receipts``       which messages are in hand, handled, acknowledged, confirmed
+``ack_tracker``    which messages are in hand, handled, acknowledged, confirmed
 ``inbox``          verifying, withholding and handing out
-``pace``           when to ping, when to give up, when to try again; time is a parameter
-``course``         all of these from connection to connection: what both drivers do alike
+``timing``         when to ping, when to give up, when to try again; time is a parameter
+``manager``        all of these from connection to connection: what both drivers do alike
 ``link``           a socket around it; ``blocking`` has the clients
 ``async_link``     streams around it; ``asynchronous`` has the clients
 ``signing``        key files, signing, local verification
@@ -33,14 +33,14 @@ application notices a pause. Only what cannot get better by trying again is rais
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.client.edge.blocking import Publisher, QueueProducer, Subscriber, Worker
-from penstock.client.edge.inbox import Message
-from penstock.client.edge.pace import Backoff
-from penstock.client.edge.session import Lost
-from penstock.client.edge.signing import SigningKey
+from penstock.client.binary.blocking import Publisher, QueueProducer, Subscriber, Worker
+from penstock.client.binary.inbox import Message
+from penstock.client.binary.session import Lost
+from penstock.client.binary.signing import SigningKey
+from penstock.client.binary.timing import Backoff
 
 if TYPE_CHECKING:
-    from penstock.client.edge.asynchronous import (
+    from penstock.client.binary.asynchronous import (
         AsyncPublisher,
         AsyncQueueProducer,
         AsyncSubscriber,
@@ -67,6 +67,6 @@ def __getattr__(name: str) -> Any:
     """Load asyncio for those who ask for it: a blocking program starts without."""
     if not name.startswith("Async"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from penstock.client.edge import asynchronous  # noqa: PLC0415 - see above
+    from penstock.client.binary import asynchronous  # noqa: PLC0415 - see above
 
     return getattr(asynchronous, name)
