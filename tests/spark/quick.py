@@ -20,8 +20,8 @@ from pathlib import Path
 import pyspark
 
 from penstock.spark.cache import cache_directory
-from penstock.spark.home import lean_home
 from penstock.spark.java import search
+from penstock.spark.spark_home import linked_home
 
 __all__ = ["MASTER", "Archive", "prepare", "quick"]
 
@@ -56,7 +56,7 @@ class Archive:
     """
 
     def __init__(self, *, is_wanted: bool = False) -> None:
-        what = f"{search().java} {lean_home()} {pyspark.__version__}"
+        what = f"{search().java} {linked_home()} {pyspark.__version__}"
         self._path = cache_directory() / f"classes-{sha256(what.encode()).hexdigest()[:16]}.jsa"
         self._fresh = self._path.with_suffix(f".{os.getpid()}")
         self._is_wanted = is_wanted and not self._path.exists()

@@ -12,8 +12,8 @@ from penstock.client import connect
 from penstock.client.queue.blocking import QueueClient
 from penstock.errors import ConfigError
 from penstock.spark import history
+from penstock.spark.offsets import OffsetRange
 from penstock.spark.pipelines import archive, audit, compaction, replay
-from penstock.spark.pipelines.verdict import Span
 from penstock.testing import Broker
 from tests.signing.kit import ask, now_ms, publish_signed, register
 from tests.unit.spark.readers import fill, remove, trickle
@@ -71,7 +71,7 @@ def test_history_is_one_table_of_archive_and_broker(
     assert numbers(rest, "s/1") == [*upto(6), *upto(10)[8:]]
     report = audit.audit(spark, tmp_path / "a", servers=servers)
     assert report.is_ok  # what the read has told of is known to be lost
-    assert report.lost == [Span("s/1", report.lost[0].incarnation, 6, 8)]
+    assert report.lost == [OffsetRange("s/1", report.lost[0].incarnation, 6, 8)]
 
 
 def test_an_audit_asks_the_broker_what_was_deleted_and_what_waits(

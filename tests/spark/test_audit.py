@@ -7,11 +7,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.spark.archived.snapshot import take
+from penstock.spark.offsets import OffsetRange
 from penstock.spark.pipelines import audit, compaction
-from penstock.spark.pipelines.verdict import Double, Forged, Span
+from penstock.spark.pipelines.audit_report import Double, Forged
 from penstock.trust.signatures import key_pair
 from tests.spark.archives import Archive, row, rows
-from tests.unit.spark.test_audit_verdict import signed
+from tests.unit.spark.test_audit_report import signed
 
 KEYS = {7: key_pair(b"s" * 32).public_key}
 
@@ -64,11 +65,15 @@ def test_planted_faults_are_listed_and_told_losses_are_not(
         }
     )
     report = audit.audit(spark, made.root, keys=KEYS)
-    assert report.holes == [Span("a", 1, 2, 3), Span("a", 1, 9, 10), Span("c", 1, 0, 2)]
-    assert report.lost == [Span("a", 1, 5, 7)]
+    assert report.holes == [
+        OffsetRange("a", 1, 2, 3),
+        OffsetRange("a", 1, 9, 10),
+        OffsetRange("c", 1, 0, 2),
+    ]
+    assert report.lost == [OffsetRange("a", 1, 5, 7)]
     assert report.doubles == [Double("a", 1, 4, 2)]
     assert report.doubled == 1
-    assert report.strays == [Span("b", 1, 3, 4)]
+    assert report.strays == [OffsetRange("b", 1, 3, 4)]
     assert report.forged == [Forged("t/ü", 0, 7, "invalid")]
     assert (report.signed, report.valid) == (2, 1)
     outcome = audit.run(spark, path=str(made.root), no_signatures=True)
@@ -91,4 +96,4 @@ def test_files_cut_short_or_gone_are_named_and_their_rows_are_holes(
         Path(parts[1].path),
         Path(parts[3].path),
     ]
-    assert report.holes == [Span("a", 1, 2, 4), Span("a", 1, 6, 8)]
+    assert report.holes == [OffsetRange("a", 1, 2, 4), OffsetRange("a", 1, 6, 8)]

@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 from penstock.client import connect
 from penstock.spark.archived.snapshot import take
-from penstock.spark.cluster import Cluster
+from penstock.spark.cluster import SparkCluster
 from tests.spark.quick import prepare, quick
 
 ROOT = Path(__file__).parents[2]
@@ -70,7 +70,7 @@ def test_two_workers_archive_a_topic_and_copy_it_exactly_once_though_one_is_lost
 def _copy_and_lose_a_worker(servers, tmp_path):
     prepare()
     flags = quick()["spark.driver.extraJavaOptions"]
-    with Cluster(workers=2, memory="512m", java_options=flags) as cluster:
+    with SparkCluster(workers=2, memory="512m", java_options=flags) as cluster:
         assert _archived(cluster, servers, tmp_path.with_name("archive")) == ROWS
         arguments = [cluster.url, servers, str(tmp_path), str(ROWS // PARTS)]
         command = [sys.executable, "-c", DRIVER, *arguments]

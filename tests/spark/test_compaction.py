@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from penstock.errors import ConfigError, StorageDamaged
 from penstock.spark.archived import manifest as manifests
 from penstock.spark.archived.layout import topic_key
-from penstock.spark.archived.manifest import Overtaken
+from penstock.spark.archived.manifest import ManifestConflict
 from penstock.spark.archived.snapshot import take
 from penstock.spark.pipelines import archive, compaction, upkeep
 from tests.spark.archives import BEGIN, Archive, expected, rows
@@ -58,7 +58,7 @@ def test_each_step_of_a_compaction_may_be_the_last(spark: SparkSession, made: Ar
     assert made.found() == expected(TOPICS, 0, 5)
     assert len(take(made.root).parts) < len(work.parts)
     assert compaction.sweep(made.root) == 0
-    with pytest.raises(Overtaken):
+    with pytest.raises(ManifestConflict):
         compaction.conclude(work, files, at_ms=1000)
 
     assert compaction.vacuum(made.root, 1000) == 0

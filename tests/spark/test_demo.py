@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.spark.demo.story import Story
+from penstock.spark.demo.results import DemoResults
 from tests.spark.quick import Archive, prepare
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -40,8 +40,8 @@ def out(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def story(out) -> Story:
-    return msgspec.json.decode((out / "story.json").read_bytes(), type=Story)
+def story(out) -> DemoResults:
+    return msgspec.json.decode((out / "story.json").read_bytes(), type=DemoResults)
 
 
 def test_a_demo_with_a_kill_loses_nothing_and_doubles_nothing(story):

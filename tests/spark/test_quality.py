@@ -46,7 +46,7 @@ def test_what_cannot_be_read_is_set_aside_as_it_was(spark):
     expected.add(b'{"t": 1.5}')
     messages = several(spark, b'{"t": 1}', b"\xff", b"{", b'{"t": "x"}', b"{}")
     found = quarantine.faulty(messages, {"pump": expected})
-    sent = quarantine.letters(found, "bad").collect()
+    sent = quarantine.quarantine_messages(found, "bad").collect()
     assert [(row.topic, row.payload) for row in sent] == [
         ("bad", b"\xff"),
         ("bad", b"{"),
@@ -65,6 +65,6 @@ def test_what_cannot_be_read_is_set_aside_as_it_was(spark):
 
 def test_a_payload_too_long_for_the_sink_is_set_aside_in_part(spark):
     found = quarantine.faulty(several(spark, b"[" * 2_000_000))
-    [sent] = quarantine.letters(found, "bad").collect()
+    [sent] = quarantine.quarantine_messages(found, "bad").collect()
     assert len(sent.payload) == quarantine.COPIED_BYTES_MAX
     assert bytes(sent.headers[3].value) == b"2000000"

@@ -5,9 +5,9 @@ import threading
 import pytest
 
 from penstock.errors import ConfigError
+from penstock.spark.pipelines.monitor import monitor
 from penstock.spark.pipelines.rollup import quantile_name, readings, windows
 from penstock.spark.pipelines.streams import start
-from penstock.spark.pipelines.watch import watch
 from tests.spark.messages import at, frame, message, stream
 
 
@@ -106,7 +106,7 @@ def test_a_window_is_written_once_when_the_watermark_has_passed_it(spark, tmp_pa
     writer = found.writeStream.format("memory")
     more = {"checkpoint": str(tmp_path / "c"), "trigger": "available-now"}
     query, shown = start(writer, name="rolled", **more), Shown()
-    watch([query], shown, threading.Event())
+    monitor([query], shown, threading.Event())
     told = rows(
         spark.table("rolled").selectExpr("count", "max", "unix_seconds(start) s"),
         "s",

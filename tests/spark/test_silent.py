@@ -5,7 +5,7 @@ import json
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.spark.pipelines.presence import Limits
+from penstock.spark.pipelines.presence import PresenceTimeouts
 from penstock.spark.pipelines.silent import alerts, events, sightings
 from penstock.spark.pipelines.streams import without_heartbeats, without_own
 from tests.spark.messages import at, frame, message, stream
@@ -47,7 +47,7 @@ def test_alerts_come_out_of_a_stream_each_once(spark, tmp_path):
         [message("a", 201, {"n": 3}), message("beat", 210, b"")],
     ]
     sighted = sightings(stream(spark, tmp_path, *batches), seq="$.n", heartbeat="beat")
-    found = alerts(events(sighted, Limits(60_000, 86_400_000)), "alerts")
+    found = alerts(events(sighted, PresenceTimeouts(60_000, 86_400_000)), "alerts")
     writer = found.writeStream.queryName("told").format("memory").outputMode("append")
     writer = writer.option("checkpointLocation", str(tmp_path / "c"))
     query = writer.trigger(availableNow=True).start()
@@ -71,4 +71,4 @@ def test_alerts_come_out_of_a_stream_each_once(spark, tmp_path):
 def test_to_be_forgotten_before_being_silent_is_refused(spark):
     messages = frame(spark, message("a", 0, b""))
     with pytest.raises(ConfigError, match="silent before"):
-        events(sightings(messages), Limits(1000, 1000))
+        events(sightings(messages), PresenceTimeouts(1000, 1000))

@@ -6,7 +6,7 @@ import threading
 import click
 
 from penstock.errors import PenstockError
-from penstock.spark.cluster import Cluster
+from penstock.spark.cluster import SparkCluster
 
 LOOK_S = 1.0
 """How often it is looked whether all of them still run."""
@@ -25,7 +25,7 @@ def cluster(workers: int, cores: int, memory: str) -> None:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with Cluster(workers, cores=cores, memory=memory) as running:
+    with SparkCluster(workers, cores=cores, memory=memory) as running:
         click.echo(f"--master {running.url}")
         while not stop.wait(LOOK_S):
             if not running.is_alive():

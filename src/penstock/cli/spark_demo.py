@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from penstock.spark.demo.story import Story
+    from penstock.spark.demo.results import DemoResults
 
 
 class _Narrator:
@@ -82,7 +82,7 @@ def demo(
             import_module(needed)
     from rich.console import Console  # noqa: PLC0415 - of the extra
 
-    from penstock.spark.demo.show import Settings, play, write  # noqa: PLC0415 - the same
+    from penstock.spark.demo.run import Settings, run_demo, write_report  # noqa: PLC0415 - the same
 
     settings = Settings(
         out=out, minutes=minutes, devices=devices, seed=seed, keep=keep, with_kill=not no_kill
@@ -91,9 +91,9 @@ def demo(
     # Asked to end, it ends its children first; the default would leave a broker and Spark behind.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     with _Narrator(console) as narrator:
-        story = play(settings, narrator)
+        story = run_demo(settings, narrator)
         narrator.step("Drawing", "the same numbers as a page, as a picture and as JSON")
-        paths = write(story, out)
+        paths = write_report(story, out)
     console.print(_verdict(story))
     for path in paths:
         console.print(f"  {path}", soft_wrap=True, markup=False)
@@ -103,7 +103,7 @@ def demo(
         context.exit(1)
 
 
-def _verdict(story: "Story") -> "Table":
+def _verdict(story: "DemoResults") -> "Table":
     from rich.table import Table  # noqa: PLC0415 - of the extra
 
     good = "[green]Nothing was lost, nothing came twice."

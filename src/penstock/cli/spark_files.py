@@ -13,7 +13,7 @@ from penstock.cli.admin_client import json_option, print_result
 from penstock.cli.columns import counted
 from penstock.cli.connection import CONTEXT
 from penstock.spark.archived.layout import root_of
-from penstock.spark.archived.snapshot import Part, chosen, take
+from penstock.spark.archived.snapshot import ArchiveFile, chosen, take
 
 _QUOTE: Final = "'"
 
@@ -50,5 +50,5 @@ def _sql(paths: list[str]) -> str:
     return f"[{', '.join(quoted)}]"
 
 
-def _summary(found: list[Part]) -> str:
+def _summary(found: list[ArchiveFile]) -> str:
     return f"{counted(len(found), 'file')}, {sum(part.size for part in found):,} bytes"

@@ -27,9 +27,9 @@ from pyspark.sql import SparkSession
 from penstock.cli.admin_client import print_result
 from penstock.cli.spark_output import JavaOutput
 from penstock.spark.options import source_options
-from penstock.spark.pipelines import progress, watch
+from penstock.spark.pipelines import monitor, progress
+from penstock.spark.pipelines.registry import FollowUp, JobOutcome, PipelineJob
 from penstock.spark.pipelines.streams import trigger_of
-from penstock.spark.pipelines.table import Job, Outcome, Sequel
 from penstock.spark.session import session
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -38,7 +38,7 @@ _OPTIONS: Final = "SPARK_SUBMIT_OPTS"
 
 
 def execute(
-    found: Job,
+    found: PipelineJob,
     options: dict[str, Any],
     *,
     master: str | None,
@@ -56,7 +56,7 @@ def execute(
                 java.write = display.note
             told = {"say": display.say} if found.says else {}
             done = _explained(found.name, found.run, spark, **options, **told)
-            if done is not None and not isinstance(done, Outcome):
+            if done is not None and not isinstance(done, JobOutcome):
                 java.write(f"{found.name} is running; Ctrl-C ends it after the current batch")
                 done = _followed(found, done, display)
     finally:
@@ -65,7 +65,7 @@ def execute(
     _conclude(done, as_json=as_json)
 
 
-def _check(found: Job, options: dict[str, Any]) -> None:
+def _check(found: PipelineJob, options: dict[str, Any]) -> None:
     """Refuse options before a session is started: those of all jobs, then the job's own."""
     if options.get("trigger"):
         trigger_of(options["trigger"])
@@ -86,7 +86,7 @@ _NAMES: Final = {
 
 
 def _started(
-    found: Job, java: JavaOutput, settings: dict[str, str], where: dict[str, str]
+    found: PipelineJob, java: JavaOutput, settings: dict[str, str], where: dict[str, str]
 ) -> SparkSession:
     """Start Spark, and say so before and after: it takes its time.
 
@@ -106,15 +106,15 @@ def _started(
     return spark
 
 
-def _followed(found: Job, begun: Any, display: watch.Display) -> Outcome | None:
+def _followed(found: PipelineJob, begun: Any, display: monitor.Display) -> JobOutcome | None:
     """Wait for the queries of a job; then, unless it was told to end, do what follows."""
-    sequel = begun if isinstance(begun, Sequel) else None
+    sequel = begun if isinstance(begun, FollowUp) else None
     queries = [sequel.query] if sequel else begun if isinstance(begun, list) else [begun]
     stop = _stopped_by_signals()
-    watch.watch(queries, display, stop)
+    monitor.monitor(queries, display, stop)
     if sequel is None or stop.is_set():
         return None
-    outcome: Outcome = _explained(found.name, sequel.then)
+    outcome: JobOutcome = _explained(found.name, sequel.then)
     return outcome
 
 
@@ -123,14 +123,14 @@ def _explained(name: str, run: Callable[..., Any], *given: Any, **options: Any) 
     try:
         return run(*given, **options)
     except (PySparkException, Py4JJavaError) as error:
-        raise watch.failure(name, error) from error
+        raise monitor.failure(name, error) from error
     except OSError as error:  # a directory that is not there, or not ours to write to
-        raise watch.JobFailedError(f"{name} failed: {error}") from error
+        raise monitor.JobFailedError(f"{name} failed: {error}") from error
 
 
 def _conclude(done: Any, *, as_json: bool) -> None:
     """Say how it went. A verdict that is bad is exit status 1, and needs no further words."""
-    if not isinstance(done, Outcome):
+    if not isinstance(done, JobOutcome):
         return
     print_result(done.document, done.text, as_json=as_json)
     if not done.is_ok:

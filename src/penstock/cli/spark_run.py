@@ -1,6 +1,6 @@
 """``penstock spark run``: a pipeline by its name, locally or on a cluster.
 
-The commands are made from the table of jobs (:mod:`penstock.spark.pipelines.table`): a flag per
+The commands are made from the table of jobs (:mod:`penstock.spark.pipelines.registry`): a flag per
 option. To list them imports no Spark; to run one is in :mod:`penstock.cli.spark_job`.
 """
 
@@ -15,7 +15,7 @@ from penstock.cli.admin_client import duration, json_option, print_result
 from penstock.cli.columns import columns
 from penstock.cli.lazy import LazyGroup
 from penstock.errors import ConfigError
-from penstock.spark.pipelines.table import JOBS, Job, Option, job
+from penstock.spark.pipelines.registry import JOBS, Option, PipelineJob, job
 from penstock.spark.requirements import INSTALL
 
 _TYPES: Final[dict[str, Any]] = {"integer": int, "number": float}
@@ -59,7 +59,7 @@ def run(context: click.Context, *, is_list: bool, as_json: bool) -> None:
 # ── From a job to a command ───────────────────────────────────────────────────────────────────
 
 
-def command_of(found: Job) -> click.Command:
+def command_of(found: PipelineJob) -> click.Command:
     """Make the command that runs a job."""
 
     def callback(

@@ -10,20 +10,20 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from penstock.spark.history import FilesPart, LivePart, live_rows, plan, rows_of
-from penstock.spark.loss import report
-from penstock.spark.offsets import Cut, Range
+from penstock.spark.data_loss import report_losses
+from penstock.spark.history import FilesPartition, LivePartition, live_rows, plan, rows_of
+from penstock.spark.offsets import OffsetRange, Partitioning
 from penstock.spark.options import SourceOptions
-from penstock.spark.plain import plain_error, plain_rows
 from penstock.spark.planning import clamp, split
 from penstock.spark.reading import read_ranges
-from penstock.spark.watch import Watch, resolve, tell_missing
+from penstock.spark.topic_watch import TopicWatch, resolve_offsets, warn_missing_topics
+from penstock.spark.tracebacks import hide_traceback, hide_traceback_of_rows
 
 
-class Part(InputPartition):
+class RangePartition(InputPartition):
     """What one task reads."""
 
-    def __init__(self, ranges: Sequence[Range]) -> None:
+    def __init__(self, ranges: Sequence[OffsetRange]) -> None:
         super().__init__(None)
         self.ranges = tuple(ranges)
 
@@ -35,43 +35,43 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._schema = schema
 
-    @plain_error
+    @hide_traceback
     def partitions(self) -> Sequence[InputPartition]:
         """Settle the ranges, and cut them."""
         options = self._options
-        cut = cut_of(options)
+        cut = partitioning_of(options)
         if options.archive is not None:
             return plan(options, cut)
-        return [Part(part) for part in split(plan_ranges(options), cut)]
+        return [RangePartition(part) for part in split(plan_ranges(options), cut)]
 
-    @plain_rows
+    @hide_traceback_of_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a partition; Spark makes an empty one of its own where there is none."""
-        if isinstance(partition, FilesPart):
+        if isinstance(partition, FilesPartition):
             return rows_of(self._options, partition, self._schema)
-        if isinstance(partition, LivePart):
+        if isinstance(partition, LivePartition):
             return live_rows(self._options, partition, self._schema)
-        ranges = partition.ranges if isinstance(partition, Part) else ()
+        ranges = partition.ranges if isinstance(partition, RangePartition) else ()
         return read_ranges(self._options, ranges, self._schema)
 
 
-def plan_ranges(options: SourceOptions) -> list[Range]:
+def plan_ranges(options: SourceOptions) -> list[OffsetRange]:
     """The ranges that options mean right now, without what is gone, which is reported."""
-    watch = Watch(options)
+    watch = TopicWatch(options)
     watch.look()
-    tell_missing(options, watch.topics)
-    begins = resolve(options, options.start, watch.topics)
-    ends = resolve(options, options.end, watch.topics)
+    warn_missing_topics(options, watch.topics)
+    begins = resolve_offsets(options, options.start, watch.topics)
+    ends = resolve_offsets(options, options.end, watch.topics)
     asked = [
-        Range(name, topic.incarnation, begins[name], ends[name])
+        OffsetRange(name, topic.incarnation, begins[name], ends[name])
         for name, topic in sorted(watch.topics.items())
         if begins[name] < ends[name]
     ]
     ranges, losses = clamp(asked, watch.topics)
-    report(options, losses)
+    report_losses(options, losses)
     return ranges
 
 
-def cut_of(options: SourceOptions) -> Cut:
+def partitioning_of(options: SourceOptions) -> Partitioning:
     """What decides on the number of partitions, as of now."""
-    return Cut(os.cpu_count() or 1, options.min_partitions, options.max_partition_rows)
+    return Partitioning(os.cpu_count() or 1, options.min_partitions, options.max_partition_rows)

@@ -73,7 +73,7 @@ class _Headers(NamedTuple):
     """Names and values of each row together."""
 
 
-class _Piece(NamedTuple):
+class _RowColumns(NamedTuple):
     """Columns of some rows, in the order of their topics."""
 
     topics: list[str]
@@ -122,7 +122,7 @@ class Blocks:
 
     # ── Columns ───────────────────────────────────────────────────────────────────────────────
 
-    def _columns(self, rows: pa.RecordBatch) -> _Piece:
+    def _columns(self, rows: pa.RecordBatch) -> _RowColumns:
         """The columns of a message, checked, whatever the table has of them."""
         layout, count = self._layout, rows.num_rows
         topics, codes = self._topics(rows)
@@ -133,7 +133,7 @@ class Blocks:
                 "has no payload",
                 "a message always has one: filter such rows out, or coalesce(payload, X'')",
             )
-        piece = _Piece(
+        piece = _RowColumns(
             topics=topics,
             topic_codes=codes,
             payloads=payloads,
@@ -226,7 +226,7 @@ class Blocks:
             )
         return headers
 
-    def _check_sizes(self, piece: _Piece) -> None:
+    def _check_sizes(self, piece: _RowColumns) -> None:
         """What is too large for the broker, or for a block."""
         headers, has_time = piece.headers, piece.times_ms >= 0
         if headers is not None:  # a time is a header too
@@ -252,13 +252,13 @@ class Blocks:
         return RowError(f"row {self.rows + index} of this task {what}", advice)
 
     @staticmethod
-    def _in_order(piece: _Piece) -> _Piece:
+    def _in_order(piece: _RowColumns) -> _RowColumns:
         """Sort by topic. Codes count up as topics appear, so often there is nothing to do."""
         codes = piece.topic_codes
         if not (np.diff(codes) < 0).any():
             return piece
         order = np.argsort(codes, kind="stable")
-        return _Piece(
+        return _RowColumns(
             topics=piece.topics,
             topic_codes=codes[order],
             payloads=piece.payloads.take(pa.array(order)),
@@ -324,7 +324,7 @@ def _differ(headers: _Headers) -> Flags:
 # ── Blocks ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _blocks(piece: _Piece) -> Iterator[bytes]:
+def _blocks(piece: _RowColumns) -> Iterator[bytes]:
     """Cut a piece into blocks, each as full as can be."""
     fresh = _fresh(piece)
     lot_costs = _lot_costs(piece)
@@ -351,7 +351,7 @@ def _blocks(piece: _Piece) -> Iterator[bytes]:
         begin = end
 
 
-def _fresh(piece: _Piece) -> Flags:
+def _fresh(piece: _RowColumns) -> Flags:
     """Where lots begin."""
     fresh = np.ones(len(piece.topic_codes), np.bool_)
     fresh[1:] = False
@@ -361,17 +361,17 @@ def _fresh(piece: _Piece) -> Flags:
     return fresh if piece.headers is None else fresh | _differ(piece.headers)
 
 
-def _row_costs(piece: _Piece) -> Numbers:
+def _row_costs(piece: _RowColumns) -> Numbers:
     return piece.payload_bytes + PAYLOAD_COST + np.where(piece.times_ms >= 0, TIME_COST, 0)
 
 
-def _header_bytes(piece: _Piece) -> Numbers:
+def _header_bytes(piece: _RowColumns) -> Numbers:
     """What the headers of each row take when it is a message: a lot has them once."""
     times: Numbers = np.where(piece.times_ms >= 0, TIME_HEADER_BYTES, 0)
     return times if piece.headers is None else times + piece.headers.bytes
 
 
-def _lot_costs(piece: _Piece) -> Numbers:
+def _lot_costs(piece: _RowColumns) -> Numbers:
     """What each row would cost beyond that if a lot began with it."""
     lengths = np.array([len(topic.encode()) for topic in piece.topics], np.int64)
     costs: Numbers = LOT_COST + lengths[piece.topic_codes]
@@ -383,7 +383,7 @@ def _lot_costs(piece: _Piece) -> Numbers:
 class _Maker:
     """Makes blocks of a piece. Columns are taken as lists, a block at a time: lots cut those."""
 
-    def __init__(self, piece: _Piece) -> None:
+    def __init__(self, piece: _RowColumns) -> None:
         self._piece = piece
         self._has_times = bool((piece.times_ms >= 0).any())
 

@@ -6,7 +6,7 @@ inherited is not used.
 
 Spark does not ask again when a reader fails: the query ends. So whatever we ask is asked again when
 the broker is away. A call of the client already comes back over lost connections for ``CALL_S``;
-``patiently`` makes several such calls. By default that is two minutes: a broker may be restarted
+``with_retries`` makes several such calls. By default that is two minutes: a broker may be restarted
 under a running query. Two minutes without a word look like a program that hangs, to somebody whose
 broker was never started or who mistyped its port: so whoever waits for a connection is told early.
 """
@@ -27,7 +27,7 @@ from penstock.client.errors import (
     UnreachableError,
 )
 from penstock.client.queue.blocking import QueueClient
-from penstock.spark.options import Patience
+from penstock.spark.options import RetryPolicy
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -46,7 +46,7 @@ _clients: dict[tuple[int, tuple[str, ...]], QueueClient] = {}
 _lock = threading.Lock()
 
 
-def client_of(servers: tuple[str, ...]) -> QueueClient:
+def client_for(servers: tuple[str, ...]) -> QueueClient:
     """The connection of this process to these servers; any number of threads may use it."""
     key = (os.getpid(), servers)
     with _lock:
@@ -70,26 +70,26 @@ def _say_that_we_wait(servers: tuple[str, ...]) -> None:
     _LOG.warning("no broker answers at %s, waiting for one: is it started?", ", ".join(servers))
 
 
-def patiently(patience: Patience, ask: Callable[[], T]) -> T:
+def with_retries(patience: RetryPolicy, ask: Callable[[], T]) -> T:
     """Ask, and ask again for as long as the trouble may pass by itself."""
     for _ in range(patience.retries):
         try:
             return ask()
         except ClientError as error:
-            if not is_passing(error):
+            if not is_transient(error):
                 raise
             time.sleep(patience.pause_s)
     return ask()
 
 
-def is_passing(error: ClientError) -> bool:
+def is_transient(error: ClientError) -> bool:
     """Whether it may be otherwise in a while, with nobody changing anything."""
     if isinstance(error, QueueRefusedError):
         return not error.is_final
     return isinstance(error, UnreachableError | ConnectionLostError | ReplyTimeoutError)
 
 
-def for_all(ask: Callable[[S], T], items: Iterable[S]) -> list[T]:
+def map_concurrently(ask: Callable[[S], T], items: Iterable[S]) -> list[T]:
     """Ask about each, some at a time; answers are in the order of the items."""
     asked = list(items)
     if len(asked) == 1:

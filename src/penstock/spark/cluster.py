@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Final, Self
 
 from penstock.errors import PenstockError
-from penstock.spark.home import lean_home
 from penstock.spark.java import ensure_java
+from penstock.spark.spark_home import linked_home
 
 START_S_MAX: Final = 90.0
 """How long a master or a worker may take to come up, on a busy machine."""
@@ -38,7 +38,7 @@ _LISTENS: Final = re.compile(rb"Starting Spark master at (spark://\S+)")
 _JOINED: Final = re.compile(rb"Successfully registered with master (spark://\S+)")
 
 
-class Cluster:
+class SparkCluster:
     """A master and its workers, from ``with`` to its end; ``url`` is what sessions are given.
 
     ``java_options`` are for the master's and the workers' own JVMs. Executors get theirs from the
@@ -102,7 +102,7 @@ class Cluster:
         """What Spark's processes are started with; Python is this one, on every worker."""
         environ = dict(os.environ)
         ensure_java(environ)
-        environ.setdefault("SPARK_HOME", str(lean_home()))
+        environ.setdefault("SPARK_HOME", str(linked_home()))
         environ.setdefault("PYSPARK_PYTHON", sys.executable)
         environ.setdefault("SPARK_DAEMON_MEMORY", "300m")
         options = (environ.get("SPARK_DAEMON_JAVA_OPTS", ""), self._java_options)

@@ -61,7 +61,7 @@ HEADERS_TYPE: Final = pa.list_(
 )
 
 
-class Answers:
+class FetchedColumns:
     """What the broker sent, of one topic or of several; methods make columns of it."""
 
     def __init__(self, parts: Sequence[tuple[str, Fetched]], rows_max: int) -> None:
@@ -409,27 +409,29 @@ def _unfit(detail: str) -> BrokerProtocolError:
     )
 
 
-MAKERS: Final[Mapping[str, Callable[[Answers], pa.Array]]] = {
-    "topic": Answers.topics,
-    "offset": Answers.offsets,
-    "sequence": Answers.sequences,
-    "timestamp": Answers.timestamps,
-    "payload": Answers.payloads,
-    "content_type": Answers.content_types,
-    "priority": Answers.priorities,
-    "producer": Answers.producers,
-    "producer_seq": Answers.producer_seqs,
-    "signer": Answers.signers,
-    "signature_verdict": Answers.verdicts,
-    "headers": Answers.headers,
-    "signature": Answers.signatures,
-    "incarnation": Answers.incarnations,
+MAKERS: Final[Mapping[str, Callable[[FetchedColumns], pa.Array]]] = {
+    "topic": FetchedColumns.topics,
+    "offset": FetchedColumns.offsets,
+    "sequence": FetchedColumns.sequences,
+    "timestamp": FetchedColumns.timestamps,
+    "payload": FetchedColumns.payloads,
+    "content_type": FetchedColumns.content_types,
+    "priority": FetchedColumns.priorities,
+    "producer": FetchedColumns.producers,
+    "producer_seq": FetchedColumns.producer_seqs,
+    "signer": FetchedColumns.signers,
+    "signature_verdict": FetchedColumns.verdicts,
+    "headers": FetchedColumns.headers,
+    "signature": FetchedColumns.signatures,
+    "incarnation": FetchedColumns.incarnations,
 }
 """How each column is made; the names are those of ``schema``."""
 
 
 def batches(
-    answers: Answers, schema: pa.Schema, verdicts: Callable[[Answers], pa.Array] = Answers.verdicts
+    answers: FetchedColumns,
+    schema: pa.Schema,
+    verdicts: Callable[[FetchedColumns], pa.Array] = FetchedColumns.verdicts,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of answers, the columns of a schema; ``verdicts`` judges signatures."""
     if not answers.rows:

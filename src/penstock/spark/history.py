@@ -9,8 +9,8 @@ The archive is read as far as it goes, and the broker gives the rest, each offse
 Retention goes on while a query is planned and while it runs. That is why the border is the end of
 the archive and not the oldest offset of the broker: what is in files stays. The rest may still go
 from the broker before it is read. A task that finds it gone looks at the archive again, which has
-grown meanwhile, and reads it from there (``Fallback``). What neither has is lost, and treated as
-any loss is (``failOnDataLoss``).
+grown meanwhile, and reads it from there (``ArchiveFallback``). What neither has is lost, and
+treated as any loss is (``failOnDataLoss``).
 
 A topic that was deleted and made anew has its present incarnation read; one that is gone from the
 broker has the last one that was archived. (``archive.read`` has all of them.) If the broker ends
@@ -39,20 +39,19 @@ from pyspark.sql.datasource import InputPartition
 
 from penstock.errors import StorageDamaged
 from penstock.limits import MIB
+from penstock.spark.archived.checkpoint_check import last_planned_batch
 from penstock.spark.archived.layout import day_of, key_of, root_of, topic_key
-from penstock.spark.archived.lineage import noted
 from penstock.spark.archived.proofs import verdict_of
-from penstock.spark.archived.snapshot import Archived, chosen, position, take
-from penstock.spark.archived.snapshot import Part as FilePart
-from penstock.spark.broker import client_of, for_all, patiently
+from penstock.spark.archived.snapshot import ArchivedTopic, ArchiveFile, chosen, position, take
+from penstock.spark.broker import client_for, map_concurrently, with_retries
 from penstock.spark.columns import BATCH_ROWS_MAX
+from penstock.spark.data_loss import report_losses
 from penstock.spark.filters import names_matching
-from penstock.spark.loss import report
-from penstock.spark.offsets import Cut, Range
-from penstock.spark.options import Places, SourceOptions
-from penstock.spark.planning import Loss, Seen, split
+from penstock.spark.offsets import OffsetRange, Partitioning
+from penstock.spark.options import OffsetSpecs, SourceOptions
+from penstock.spark.planning import Loss, TopicState, split
 from penstock.spark.reading import read_ranges
-from penstock.spark.watch import Watch, locate, resolve
+from penstock.spark.topic_watch import TopicWatch, locate, resolve_offsets
 
 PART_BYTES: Final = 64 * MIB
 """Bytes of files that one task reads: two seconds or so."""
@@ -60,7 +59,7 @@ PART_BYTES: Final = 64 * MIB
 _KEYS: Final = ("topic", "incarnation", "offset", "timestamp")
 
 
-class Stored(NamedTuple):
+class ArchivedRange(NamedTuple):
     """Offsets ``begin … end - 1`` of a topic that are read from files, of some times (ms)."""
 
     topic: str
@@ -71,27 +70,27 @@ class Stored(NamedTuple):
     until_ms: int | None = None
 
 
-class Divided(NamedTuple):
+class ReadSplit(NamedTuple):
     """What is read of a topic, and from where; any of it may be nothing."""
 
-    stored: Stored | None
-    live: tuple[Range, ...] = ()
+    stored: ArchivedRange | None
+    live: tuple[OffsetRange, ...] = ()
     losses: tuple[Loss, ...] = ()
 
 
-class FilesPart(InputPartition):
+class FilesPartition(InputPartition):
     """What one task reads of an archive: some files, and which rows of them."""
 
-    def __init__(self, paths: Sequence[str], wanted: Sequence[Stored]) -> None:
+    def __init__(self, paths: Sequence[str], wanted: Sequence[ArchivedRange]) -> None:
         super().__init__(None)
         self.paths = tuple(paths)
         self.wanted = tuple(wanted)
 
 
-class LivePart(InputPartition):
+class LivePartition(InputPartition):
     """What one task reads from the broker, and which times were asked for of these topics."""
 
-    def __init__(self, ranges: Sequence[Range], asked: Sequence[Stored]) -> None:
+    def __init__(self, ranges: Sequence[OffsetRange], asked: Sequence[ArchivedRange]) -> None:
         super().__init__(None)
         self.ranges = tuple(ranges)
         self.asked = tuple(asked)
@@ -101,29 +100,29 @@ class LivePart(InputPartition):
 
 
 def merged(
-    seen: Mapping[str, Seen], archived: Mapping[str, Archived]
-) -> dict[str, tuple[Seen, Archived | None]]:
+    seen: Mapping[str, TopicState], archived: Mapping[str, ArchivedTopic]
+) -> dict[str, tuple[TopicState, ArchivedTopic | None]]:
     """Return each topic as broker and archive have it together.
 
     One that the broker does not have ends where the archive does.
     """
-    both: dict[str, tuple[Seen, Archived | None]] = {}
+    both: dict[str, tuple[TopicState, ArchivedTopic | None]] = {}
     for name in sorted(seen.keys() | archived.keys()):
         stored, live = archived.get(name), seen.get(name)
         if live is None:
             assert stored is not None
-            live = Seen(stored.incarnation, stored.next, stored.next)
+            live = TopicState(stored.incarnation, stored.next, stored.next)
         is_same = stored is not None and stored.incarnation == live.incarnation
         both[name] = (live, stored if is_same else None)
     return both
 
 
-def first_of(live: Seen, stored: Archived | None) -> int:
+def first_of(live: TopicState, stored: ArchivedTopic | None) -> int:
     """Return the oldest offset that one of both has."""
     return live.first if stored is None else min(live.first, stored.first)
 
 
-def divide(asked: Stored, live: Seen, stored: Archived | None) -> Divided:
+def divide(asked: ArchivedRange, live: TopicState, stored: ArchivedTopic | None) -> ReadSplit:
     """Take what the archive has from there, and the rest from the broker."""
     begin, end = asked.begin, max(asked.begin, asked.end)
     low, high = _in_files(live, stored) or (begin, begin)
@@ -132,14 +131,14 @@ def divide(asked: Stored, live: Seen, stored: Archived | None) -> Divided:
     rests = [(b, e) for b, e in ((begin, low), (high, end)) if b < e]
     gone = [(b, min(e, live.first)) for b, e in rests if b < live.first]
     left = [(max(b, live.first), e) for b, e in rests if e > live.first]
-    return Divided(
+    return ReadSplit(
         asked._replace(begin=low, end=high) if low < high else None,
-        tuple(Range(asked.topic, asked.incarnation, *span) for span in left),
+        tuple(OffsetRange(asked.topic, asked.incarnation, *span) for span in left),
         tuple(Loss(asked.topic, asked.incarnation, *span, "removed") for span in gone),
     )
 
 
-def _in_files(live: Seen, stored: Archived | None) -> tuple[int, int] | None:
+def _in_files(live: TopicState, stored: ArchivedTopic | None) -> tuple[int, int] | None:
     """Return which offsets the archive is believed to have, as the broker has them."""
     if stored is None:
         return None
@@ -150,7 +149,7 @@ def _in_files(live: Seen, stored: Archived | None) -> tuple[int, int] | None:
 # ── Planning ──────────────────────────────────────────────────────────────────────────────────
 
 
-class Shelf:
+class ArchiveView:
     """The archive as it was looked at last; it grows while we work."""
 
     def __init__(self, options: SourceOptions) -> None:
@@ -174,7 +173,7 @@ class Shelf:
             self._look()
         return self.archived != before
 
-    def matching(self) -> dict[str, Archived]:
+    def matching(self) -> dict[str, ArchivedTopic]:
         """Return the topics that are asked for."""
         names = names_matching(self.archived, self._options.filters)
         pattern = self._options.pattern
@@ -188,14 +187,16 @@ class Shelf:
 
     def _is_growing(self) -> bool:
         """Tell whether a batch is noted in the checkpoint that is not in the archive yet."""
-        return noted(self._root / self.snapshot.manifest.checkpoint) > self.snapshot.batch
+        return (
+            last_planned_batch(self._root / self.snapshot.manifest.checkpoint) > self.snapshot.batch
+        )
 
 
-def plan(options: SourceOptions, cut: Cut) -> list[InputPartition]:
+def plan(options: SourceOptions, cut: Partitioning) -> list[InputPartition]:
     """Settle what is read from files, and what from the broker; what is lost is reported."""
     # The archive is looked at first: if it is ahead of the broker, the broker was cut back.
-    shelf = Shelf(options)
-    watch = Watch(options)
+    shelf = ArchiveView(options)
+    watch = TopicWatch(options)
     watch.look()
     asked = list(_asked(options, merged(watch.topics, shelf.matching()), watch.topics))
     divided = _divided(asked, watch, shelf)
@@ -203,26 +204,28 @@ def plan(options: SourceOptions, cut: Cut) -> list[InputPartition]:
         if not any(each.losses for each in divided) or not shelf.more():
             break
         divided = _divided(asked, watch, shelf)
-    report(options, [loss for each in divided for loss in each.losses])
+    report_losses(options, [loss for each in divided for loss in each.losses])
     stored = [each.stored for each in divided if each.stored is not None]
     live = split([one for each in divided for one in each.live], cut)
     by_topic = {each.topic: each for each in asked}
     return [
-        *files_parts(shelf.snapshot.parts, stored),
-        *(LivePart(part, [by_topic[one.topic] for one in part]) for part in live),
+        *files_partitions(shelf.snapshot.parts, stored),
+        *(LivePartition(part, [by_topic[one.topic] for one in part]) for part in live),
     ]
 
 
-def _divided(asked: Iterable[Stored], watch: Watch, shelf: Shelf) -> list[Divided]:
+def _divided(
+    asked: Iterable[ArchivedRange], watch: TopicWatch, shelf: ArchiveView
+) -> list[ReadSplit]:
     topics = merged(watch.topics, shelf.matching())
     return [divide(each, *topics[each.topic]) for each in asked]
 
 
 def _asked(
     options: SourceOptions,
-    topics: Mapping[str, tuple[Seen, Archived | None]],
+    topics: Mapping[str, tuple[TopicState, ArchivedTopic | None]],
     known: Collection[str],
-) -> Iterator[Stored]:
+) -> Iterator[ArchivedRange]:
     """Tell what the options mean, for each topic; ``known`` are those that the broker has."""
     whole = {
         name: live._replace(first=first_of(live, stored)) for name, (live, stored) in topics.items()
@@ -235,7 +238,7 @@ def _asked(
         end = ends[name].offset
         if begin < end:
             times = (begins[name].time_ms, ends[name].time_ms)
-            yield Stored(name, live.incarnation, begin, end, *times)
+            yield ArchivedRange(name, live.incarnation, begin, end, *times)
 
 
 class _Resolved(NamedTuple):
@@ -247,7 +250,10 @@ class _Resolved(NamedTuple):
 
 
 def _resolved(
-    options: SourceOptions, places: Places, whole: Mapping[str, Seen], known: Collection[str]
+    options: SourceOptions,
+    places: OffsetSpecs,
+    whole: Mapping[str, TopicState],
+    known: Collection[str],
 ) -> dict[str, _Resolved]:
     """Return where places are.
 
@@ -264,36 +270,38 @@ def _resolved(
 
     timed = [name for name in whole if places.of(name).kind == "time"]
     others = {name: topic for name, topic in whole.items() if name not in set(timed)}
-    plain = resolve(options, places, others)
+    plain = resolve_offsets(options, places, others)
     return {
         **{name: _Resolved(offset) for name, offset in plain.items()},
-        **dict(zip(timed, for_all(ask, timed), strict=True)),
+        **dict(zip(timed, map_concurrently(ask, timed), strict=True)),
     }
 
 
-def files_parts(parts: Sequence[FilePart], stored: Sequence[Stored]) -> list[FilesPart]:
+def files_partitions(
+    parts: Sequence[ArchiveFile], stored: Sequence[ArchivedRange]
+) -> list[FilesPartition]:
     """Deal files to tasks, with the ranges that may be in them."""
     if not stored:
         return []
-    by_key: dict[str, list[Stored]] = {}
+    by_key: dict[str, list[ArchivedRange]] = {}
     for each in stored:
         by_key.setdefault(topic_key(each.topic), []).append(each)
-    found: list[FilesPart] = []
+    found: list[FilesPartition] = []
     paths: list[str] = []
-    wanted: dict[Stored, None] = {}
+    wanted: dict[ArchivedRange, None] = {}
     size = 0
     for part in chosen(parts, [each.topic for each in stored], *_days(stored)):
         if paths and size + part.size > PART_BYTES:
-            found.append(FilesPart(paths, list(wanted)))
+            found.append(FilesPartition(paths, list(wanted)))
             paths, wanted, size = [], {}, 0
         key = key_of(part.path)
         paths.append(part.path)
         wanted.update(dict.fromkeys(stored if key is None else by_key[key]))
         size += part.size
-    return [*found, FilesPart(paths, list(wanted))] if paths else found
+    return [*found, FilesPartition(paths, list(wanted))] if paths else found
 
 
-def _days(stored: Sequence[Stored]) -> tuple[date | None, date | None]:
+def _days(stored: Sequence[ArchivedRange]) -> tuple[date | None, date | None]:
     """Return the first and the last day that any range has rows of; None is without a limit."""
     sinces = [each.since_ms for each in stored if each.since_ms is not None]
     untils = [each.until_ms for each in stored if each.until_ms is not None]
@@ -309,13 +317,15 @@ def _day(time_ms: int | None) -> date | None:
 # ── Reading, in tasks ─────────────────────────────────────────────────────────────────────────
 
 
-def rows_of(options: SourceOptions, part: FilesPart, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def rows_of(
+    options: SourceOptions, part: FilesPartition, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     """Read the wanted rows of some files, as the columns of a schema."""
     needed = {*_KEYS, *schema.names}
     keys: dict[int, bytes] | None = None
     if options.verifies and "signature_verdict" in needed:
         needed |= {"payload", "signature"}
-        listed = patiently(options.patience, lambda: client_of(options.servers).keys())
+        listed = with_retries(options.patience, lambda: client_for(options.servers).keys())
         keys = {key.id: key.public_key for key in listed}
     wanted = {each.topic: each for each in part.wanted}
     for path in part.paths:
@@ -326,7 +336,7 @@ def rows_of(options: SourceOptions, part: FilesPart, schema: pa.Schema) -> Itera
 
 
 def _batches(
-    path: str, columns: list[str], wanted: Mapping[str, Stored]
+    path: str, columns: list[str], wanted: Mapping[str, ArchivedRange]
 ) -> Iterator[pa.RecordBatch]:
     try:
         with pq.ParquetFile(path) as file:
@@ -343,7 +353,7 @@ def _batches(
         ) from None
 
 
-def _may_have(file: pq.ParquetFile, group: int, wanted: Mapping[str, Stored]) -> bool:
+def _may_have(file: pq.ParquetFile, group: int, wanted: Mapping[str, ArchivedRange]) -> bool:
     """Tell by its statistics whether a row group may have rows that are wanted."""
     limits = _limits(file.metadata.row_group(group))
     low_topic, high_topic = limits.get("topic", (None, None))
@@ -372,7 +382,7 @@ def _limits(group: Any) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def _mask(batch: pa.RecordBatch, wanted: Mapping[str, Stored]) -> pa.Array:
+def _mask(batch: pa.RecordBatch, wanted: Mapping[str, ArchivedRange]) -> pa.Array:
     """Tell which rows are wanted; a loop over the topics of a batch, not over its rows."""
     topics = batch.column("topic").dictionary_encode()
     ranges = [wanted.get(name) for name in topics.dictionary.to_pylist()]
@@ -419,21 +429,23 @@ def _verdicts(batch: pa.RecordBatch, keys: Mapping[int, bytes] | None) -> pa.Arr
 
 
 def live_rows(
-    options: SourceOptions, part: LivePart, schema: pa.Schema
+    options: SourceOptions, part: LivePartition, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Read ranges from the broker, and from the archive what the broker has lost meanwhile."""
-    fallback = Fallback(options, part.asked, schema)
+    fallback = ArchiveFallback(options, part.asked, schema)
     return read_ranges(options, part.ranges, schema, fallback.rows)
 
 
-class Fallback:
+class ArchiveFallback:
     """Reads from the archive what the broker was to give, and has not any more."""
 
-    def __init__(self, options: SourceOptions, asked: Iterable[Stored], schema: pa.Schema) -> None:
+    def __init__(
+        self, options: SourceOptions, asked: Iterable[ArchivedRange], schema: pa.Schema
+    ) -> None:
         self._options = options
         self._asked = {each.topic: each for each in asked}
         self._schema = schema
-        self._shelf: Shelf | None = None
+        self._shelf: ArchiveView | None = None
 
     def rows(self, loss: Loss) -> Iterator[pa.RecordBatch]:
         """Read these offsets from files; those that are not there either are reported."""
@@ -441,10 +453,10 @@ class Fallback:
         begin, end = self._span(loss)
         if begin < end:
             wanted = self._asked[loss.topic]._replace(begin=begin, end=end)
-            for part in files_parts(self._opened().snapshot.parts, [wanted]):
+            for part in files_partitions(self._opened().snapshot.parts, [wanted]):
                 yield from rows_of(self._options, part, self._schema)
         gaps = [(loss.begin, begin), (end, loss.end)]
-        report(self._options, [loss._replace(begin=b, end=e) for b, e in gaps if b < e])
+        report_losses(self._options, [loss._replace(begin=b, end=e) for b, e in gaps if b < e])
 
     def _span(self, loss: Loss) -> tuple[int, int]:
         """Return which of the offsets are in the archive, after a second look if it must be."""
@@ -461,9 +473,9 @@ class Fallback:
         begin = min(max(loss.begin, stored.first), last)
         return begin, max(min(last, stored.next), begin)
 
-    def _opened(self) -> Shelf:
+    def _opened(self) -> ArchiveView:
         if self._shelf is None:
-            self._shelf = Shelf(self._options)
+            self._shelf = ArchiveView(self._options)
         return self._shelf
 
 

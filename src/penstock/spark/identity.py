@@ -17,27 +17,27 @@ QUERY_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_PROPERTY: Final = "streaming.sql.batchId"
 
 
-class Task(NamedTuple):
+class TaskAttempt(NamedTuple):
     """One attempt at one partition."""
 
     partition: int
     attempt: int
 
 
-class Batch(NamedTuple):
+class MicroBatch(NamedTuple):
     """One micro-batch; the same after a restart from the same checkpoint."""
 
     query: str
     epoch: int
 
 
-def this_task() -> Task:
+def this_task() -> TaskAttempt:
     """The task that we are in."""
     context = _context()
-    return Task(context.partitionId(), context.attemptNumber())
+    return TaskAttempt(context.partitionId(), context.attemptNumber())
 
 
-def batch_of_task() -> Batch:
+def batch_of_task() -> MicroBatch:
     """The micro-batch that our task belongs to."""
     context = _context()
     query, number = (context.getLocalProperty(name) for name in (QUERY_PROPERTY, BATCH_PROPERTY))
@@ -47,7 +47,7 @@ def batch_of_task() -> Batch:
             f" {QUERY_PROPERTY} is {query!r}, {BATCH_PROPERTY} is {number!r}",
             "the sink needs the Spark that penstock-mq[spark] installs, and a streaming query",
         )
-    return Batch(str(query), int(number))
+    return MicroBatch(str(query), int(number))
 
 
 def query_of_task() -> str:

@@ -30,7 +30,7 @@ from penstock.errors import PenstockError
 VERSION: Final = 1
 
 
-class Spot(NamedTuple):
+class TopicPosition(NamedTuple):
     """A place in a topic."""
 
     incarnation: int
@@ -40,7 +40,7 @@ class Spot(NamedTuple):
     """The offset with which the reading began."""
 
 
-class Cut(msgspec.Struct, frozen=True):
+class Partitioning(msgspec.Struct, frozen=True):
     """What decides into how many partitions a range is cut."""
 
     cores: int = 1
@@ -48,17 +48,17 @@ class Cut(msgspec.Struct, frozen=True):
     max_rows: int | None = None
 
 
-class Position(msgspec.Struct, frozen=True):
+class StreamPosition(msgspec.Struct, frozen=True):
     """Where a stream is in all of its topics."""
 
-    topics: Mapping[str, Spot]
-    cut: Cut = Cut()
+    topics: Mapping[str, TopicPosition]
+    cut: Partitioning = Partitioning()
     is_initial: bool = False
     gone: Mapping[str, int] = {}
     """Where topics ended that have gone since the batch before, as far as we know."""
 
 
-class Range(NamedTuple):
+class OffsetRange(NamedTuple):
     """Offsets ``begin … end - 1`` of one incarnation of a topic."""
 
     topic: str
@@ -67,7 +67,7 @@ class Range(NamedTuple):
     end: int
 
 
-def encode(position: Position) -> dict[str, Any]:
+def encode(position: StreamPosition) -> dict[str, Any]:
     """As Spark keeps it."""
     cut = position.cut
     offset: dict[str, Any] = {"initial": True} if position.is_initial else {}
@@ -83,7 +83,7 @@ def encode(position: Position) -> dict[str, Any]:
     return offset
 
 
-def decode(offset: Mapping[str, Any]) -> Position:
+def decode(offset: Mapping[str, Any]) -> StreamPosition:
     """From what Spark has kept."""
     if offset.get("v") != VERSION:
         raise PenstockError(
@@ -91,25 +91,27 @@ def decode(offset: Mapping[str, Any]) -> Position:
             "go on with that version, or begin with a new checkpoint",
         )
     plan = offset["plan"]
-    return Position(
-        {name: Spot(*spot) for name, spot in offset["topics"].items()},
-        Cut(plan.get("cores", 1), plan.get("minPartitions"), plan.get("maxRecordsPerPartition")),
+    return StreamPosition(
+        {name: TopicPosition(*spot) for name, spot in offset["topics"].items()},
+        Partitioning(
+            plan.get("cores", 1), plan.get("minPartitions"), plan.get("maxRecordsPerPartition")
+        ),
         is_initial=bool(offset.get("initial")),
         gone=offset.get("gone", {}),
     )
 
 
-def ranges_between(start: Position, end: Position) -> list[Range]:
+def ranges_between(start: StreamPosition, end: StreamPosition) -> list[OffsetRange]:
     """What a batch reads, topic by topic in the order of their names."""
     ranges = []
     for name, spot in sorted(end.topics.items()):
         begin = _begin(None if start.is_initial else start.topics.get(name), spot)
         if begin < spot.next:
-            ranges.append(Range(name, spot.incarnation, begin, spot.next))
+            ranges.append(OffsetRange(name, spot.incarnation, begin, spot.next))
     return ranges
 
 
-def _begin(before: Spot | None, end: Spot) -> int:
+def _begin(before: TopicPosition | None, end: TopicPosition) -> int:
     """Where the batch before ended; where the reading of the topic began if there was none."""
     if before is None or before.incarnation != end.incarnation:
         return end.first

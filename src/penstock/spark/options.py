@@ -28,7 +28,7 @@ Given: TypeAlias = Mapping[str, str]
 """Options as they were given, by their names in small letters."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class OffsetSpec(msgspec.Struct, frozen=True):
     """Where to begin or to end in a topic: at one of its ends, at an offset, or at a time."""
 
     kind: Literal["earliest", "latest", "offset", "time"]
@@ -38,22 +38,22 @@ class Place(msgspec.Struct, frozen=True):
 LOSS_TOPIC: Final = "penstock/spark/loss"
 """Where losses are told, unless another topic is given."""
 
-EARLIEST: Final = Place("earliest")
-LATEST: Final = Place("latest")
+EARLIEST: Final = OffsetSpec("earliest")
+LATEST: Final = OffsetSpec("latest")
 
 
-class Places(msgspec.Struct, frozen=True):
+class OffsetSpecs(msgspec.Struct, frozen=True):
     """The same for many topics: for some by name, and for all others."""
 
-    others: Place
-    named: dict[str, Place] = {}
+    others: OffsetSpec
+    named: dict[str, OffsetSpec] = {}
 
-    def of(self, topic: str) -> Place:
+    def of(self, topic: str) -> OffsetSpec:
         """That of one topic."""
         return self.named.get(topic, self.others)
 
 
-class Patience(msgspec.Struct, frozen=True):
+class RetryPolicy(msgspec.Struct, frozen=True):
     """How often something is asked again when the broker is away, and after which pause."""
 
     retries: int = 3
@@ -70,8 +70,8 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What names must match as a whole, besides."""
     reader: str | None = None
     """Under which the broker knows a stream: a group of this name on every topic."""
-    start: Places = Places(EARLIEST)
-    end: Places = Places(LATEST)
+    start: OffsetSpecs = OffsetSpecs(EARLIEST)
+    end: OffsetSpecs = OffsetSpecs(LATEST)
     max_rows: int | None = None
     min_rows: int | None = None
     max_delay_s: float = 900.0
@@ -83,7 +83,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[str, ...] = DEFAULT_COLUMNS
     verifies: bool = False
     poll_s: float = 0.5
-    patience: Patience = Patience()
+    patience: RetryPolicy = RetryPolicy()
     archive: str | None = None
 
     @property
@@ -207,7 +207,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         columns=_columns(given),
         verifies=boolean(given, "verifySignatures"),
         poll_s=read_option(given, "pollTimeoutMs", count_of, 500) / 1000,
-        patience=Patience(
+        patience=RetryPolicy(
             read_option(given, "fetchOffset.numRetries", count_of, 3),
             read_option(given, "fetchOffset.retryIntervalMs", count_of, 1000) / 1000,
         ),
@@ -360,42 +360,42 @@ def _json(text: str) -> object:
 # ── Places ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _places(given: Given, which: str, default: Place) -> Places:
+def _places(given: Given, which: str, default: OffsetSpec) -> OffsetSpecs:
     """Where to begin, or to end: by offsets, or a time, or times by topic."""
     names = (f"{which}Offsets", f"{which}Timestamp", f"{which}OffsetsByTimestamp")
     ways = [name for name in names if name.lower() in given]
     if len(ways) > 1:
         raise option_error(ways[0], f"contradicts {ways[1]}", "give one of them")
-    places = Places(default)
+    places = OffsetSpecs(default)
     places = read_option(given, names[0], lambda text: _offsets(text, which, default), places)
     places = read_option(
-        given, names[1], lambda text: Places(Place("time", _milliseconds(text))), places
+        given, names[1], lambda text: OffsetSpecs(OffsetSpec("time", _milliseconds(text))), places
     )
     return read_option(given, names[2], lambda text: _times(text, default), places)
 
 
-def _offsets(text: str, which: str, default: Place) -> Places:
+def _offsets(text: str, which: str, default: OffsetSpec) -> OffsetSpecs:
     word = text.lower()
     if word == "latest":
-        return Places(LATEST)
+        return OffsetSpecs(LATEST)
     if word == "earliest" and which == "starting":
-        return Places(EARLIEST)
+        return OffsetSpecs(EARLIEST)
     if not text.startswith("{"):
         words = "earliest, latest" if which == "starting" else "latest"
         raise ValueError(f'write {words}, or offsets as JSON: {{"pump/1": 17}}')
-    return Places(default, {topic: _offset(value) for topic, value in _by_topic(text).items()})
+    return OffsetSpecs(default, {topic: _offset(value) for topic, value in _by_topic(text).items()})
 
 
-def _offset(value: object) -> Place:
+def _offset(value: object) -> OffsetSpec:
     if type(value) is not int or value < -2:
         raise ValueError("an offset is a whole number; -1 is latest, -2 earliest")
     ends = {-1: LATEST, -2: EARLIEST}
-    return ends.get(value) or Place("offset", value)
+    return ends.get(value) or OffsetSpec("offset", value)
 
 
-def _times(text: str, default: Place) -> Places:
+def _times(text: str, default: OffsetSpec) -> OffsetSpecs:
     times = {topic: _milliseconds(str(value)) for topic, value in _by_topic(text).items()}
-    return Places(default, {topic: Place("time", time) for topic, time in times.items()})
+    return OffsetSpecs(default, {topic: OffsetSpec("time", time) for topic, time in times.items()})
 
 
 def _by_topic(text: str) -> dict[str, object]:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from penstock.spark.offsets import Cut, Position, Range, Spot
+from penstock.spark.offsets import OffsetRange, Partitioning, StreamPosition, TopicPosition
 
 ROWS_PER_TASK: Final = 50_000
 """Less than this is not worth a task of its own: Spark needs some milliseconds to start one."""
@@ -29,7 +29,7 @@ ROWS_PER_RANGE: Final = 500
 """What it costs to turn to another topic, in rows: a question more for the broker."""
 
 
-class Seen(NamedTuple):
+class TopicState(NamedTuple):
     """A topic as the broker has it."""
 
     incarnation: int
@@ -54,7 +54,7 @@ class Loss(NamedTuple):
 # ── How far ───────────────────────────────────────────────────────────────────────────────────
 
 
-def lag_of(start: Position, seen: Mapping[str, Seen]) -> dict[str, int]:
+def lag_of(start: StreamPosition, seen: Mapping[str, TopicState]) -> dict[str, int]:
     """How many offsets wait in each topic that has some."""
     lags = {}
     for name, topic in seen.items():
@@ -64,7 +64,7 @@ def lag_of(start: Position, seen: Mapping[str, Seen]) -> dict[str, int]:
     return lags
 
 
-def next_of(spot: Spot | None, topic: Seen) -> int:
+def next_of(spot: TopicPosition | None, topic: TopicState) -> int:
     """What is read next of a topic: its oldest if it is new to us, or made anew."""
     if spot is None or spot.incarnation != topic.incarnation:
         return topic.first
@@ -72,19 +72,18 @@ def next_of(spot: Spot | None, topic: Seen) -> int:
 
 
 def advance(
-    start: Position,
-    seen: Mapping[str, Seen],
+    start: StreamPosition,
+    seen: Mapping[str, TopicState],
     takes: Mapping[str, int],
-    cut: Cut,
-    resting: Mapping[str, Spot] | None = None,
-) -> Position:
+    cut: Partitioning,
+    resting: Mapping[str, TopicPosition] | None = None,
+) -> StreamPosition:
     """Where a batch ends that takes so many offsets of each topic.
 
-    Topics that the broker does not have any more leave the position; ``vanished`` tells what was
-    lost with them. Those that are not subscribed to any more (``resting``) stay where they are: if
-    they are again some day, they go on there, and are not read a second time. A topic that ends
-    before the place where we are was cut back (a disk that lost its last writes, a copy that was
-    restored): we go back with it.
+    Topics that the broker no longer has leave the position; ``lost_with_topics`` reports what was
+    lost with them. Topics that are no longer subscribed to (``resting``) keep their position: if
+    they are subscribed to again, reading resumes there. If a topic now ends before our position,
+    the broker was restored from an older copy, and we move back with it.
     """
     spots = dict(resting or {})
     for name, topic in seen.items():
@@ -92,8 +91,10 @@ def advance(
         begin = next_of(spot, topic)
         is_known = spot is not None and spot.incarnation == topic.incarnation
         first = spot.first if spot is not None and is_known else topic.first
-        spots[name] = Spot(topic.incarnation, min(begin + takes.get(name, 0), topic.end), first)
-    return Position(spots, cut)
+        spots[name] = TopicPosition(
+            topic.incarnation, min(begin + takes.get(name, 0), topic.end), first
+        )
+    return StreamPosition(spots, cut)
 
 
 def share(lags: Mapping[str, int], total: int, turn: int = 0) -> dict[str, int]:
@@ -149,7 +150,7 @@ def _in_turn(least: Mapping[str, int], total: int, turn: int) -> dict[str, int]:
 # ── Partitions ────────────────────────────────────────────────────────────────────────────────
 
 
-def partition_count(ranges: Sequence[Range], cut: Cut) -> int:
+def partition_count(ranges: Sequence[OffsetRange], cut: Partitioning) -> int:
     """Into how many partitions ranges are cut."""
     rows = sum(one.end - one.begin for one in ranges)
     cost = rows + ROWS_PER_RANGE * len(ranges)
@@ -159,25 +160,25 @@ def partition_count(ranges: Sequence[Range], cut: Cut) -> int:
     return max(1, min(count, rows))
 
 
-def split(ranges: Sequence[Range], cut: Cut) -> list[list[Range]]:
+def split(ranges: Sequence[OffsetRange], cut: Partitioning) -> list[list[OffsetRange]]:
     """Cut ranges into partitions of as many rows each, to within one."""
     rows = sum(one.end - one.begin for one in ranges)
     if not rows:
         return []
     count = partition_count(ranges, cut)
     edges = [rows * place // count for place in range(count + 1)]
-    pieces = _pieces(ranges)
+    pieces = _RangeCutter(ranges)
     return [list(pieces.take(end - start)) for start, end in pairwise(edges)]
 
 
-class _pieces:  # noqa: N801 - used as a function is
+class _RangeCutter:
     """Ranges one behind the other, from which rows are taken at the front."""
 
-    def __init__(self, ranges: Sequence[Range]) -> None:
+    def __init__(self, ranges: Sequence[OffsetRange]) -> None:
         self._rest = iter(ranges)
-        self._current: Range | None = None
+        self._current: OffsetRange | None = None
 
-    def take(self, rows: int) -> Iterator[Range]:
+    def take(self, rows: int) -> Iterator[OffsetRange]:
         while rows:
             current = self._current or next(self._rest)
             middle = min(current.begin + rows, current.end)
@@ -189,7 +190,9 @@ class _pieces:  # noqa: N801 - used as a function is
 # ── Loss ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def clamp(ranges: Sequence[Range], has: Mapping[str, Seen]) -> tuple[list[Range], list[Loss]]:
+def clamp(
+    ranges: Sequence[OffsetRange], has: Mapping[str, TopicState]
+) -> tuple[list[OffsetRange], list[Loss]]:
     """What of ranges the broker still has, and what it has not."""
     left, losses = [], []
     for one in ranges:
@@ -209,7 +212,9 @@ def clamp(ranges: Sequence[Range], has: Mapping[str, Seen]) -> tuple[list[Range]
     return left, losses
 
 
-def with_gone(start: Position, end: Position, last: Mapping[str, Seen]) -> Position:
+def with_deleted_ends(
+    start: StreamPosition, end: StreamPosition, last: Mapping[str, TopicState]
+) -> StreamPosition:
     """Note in the end of a batch where topics ended that have gone since its start.
 
     ``last`` is how we have seen topics at last, before they went. It belongs into the log: if the
@@ -221,10 +226,10 @@ def with_gone(start: Position, end: Position, last: Mapping[str, Seen]) -> Posit
         has_gone = now is None or now.incarnation != spot.incarnation
         if has_gone and known is not None and known.incarnation == spot.incarnation:
             gone[name] = known.end
-    return Position(end.topics, end.cut, end.is_initial, gone)
+    return StreamPosition(end.topics, end.cut, end.is_initial, gone)
 
 
-def vanished(start: Position, end: Position) -> list[Loss]:
+def lost_with_topics(start: StreamPosition, end: StreamPosition) -> list[Loss]:
     """What was lost with topics that are not in the end any more, are others now, or go back.
 
     The end says where they ended when they were seen last: if all of that was read, nothing was

@@ -19,13 +19,13 @@ import pyarrow as pa
 from penstock.client.errors import BrokerProtocolError, ClientError
 from penstock.client.queue.session import QueueCall
 from penstock.limits import KIB, MIB
-from penstock.spark.broker import client_of, is_passing, patiently
-from penstock.spark.columns import Answers, batches
-from penstock.spark.loss import report
-from penstock.spark.offsets import Range
+from penstock.spark.broker import client_for, is_transient, with_retries
+from penstock.spark.columns import FetchedColumns, batches
+from penstock.spark.data_loss import report_losses
+from penstock.spark.offsets import OffsetRange
 from penstock.spark.options import SourceOptions
 from penstock.spark.planning import Loss
-from penstock.spark.verdicts import Verifier
+from penstock.spark.signatures import Verifier
 from penstock.wire.queue._generated.queue_pb2 import Fetched
 
 UNDER_WAY_MAX: Final = 4
@@ -53,7 +53,7 @@ Instead: TypeAlias = Callable[[Loss], Iterator[pa.RecordBatch]]
 
 def read_ranges(
     options: SourceOptions,
-    ranges: Iterable[Range],
+    ranges: Iterable[OffsetRange],
     schema: pa.Schema,
     instead: Instead | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -61,13 +61,13 @@ def read_ranges(
 
     What is found to be lost is reported, unless there is somebody to ask instead.
     """
-    reading = _Reading(options, ranges)
-    verdicts = Verifier(reading.client).verdicts if options.verifies else Answers.verdicts
+    reading = _FetchPipeline(options, ranges)
+    verdicts = Verifier(reading.client).verdicts if options.verifies else FetchedColumns.verdicts
     for parts in _gathered(reading.answers()):
         if not isinstance(parts, Loss):
-            yield from batches(Answers(parts, ANSWER_ROWS_MAX), schema, verdicts)
+            yield from batches(FetchedColumns(parts, ANSWER_ROWS_MAX), schema, verdicts)
         elif instead is None:
-            report(options, [parts])
+            report_losses(options, [parts])
         else:
             yield from instead(parts)
 
@@ -96,22 +96,22 @@ def _gathered(
         yield held
 
 
-class _Asked(NamedTuple):
+class _PendingFetch(NamedTuple):
     """A question that is under way: a piece of a range."""
 
-    piece: Range
+    piece: OffsetRange
     pending: QueueCall[Fetched]
 
 
-class _Reading:
+class _FetchPipeline:
     """One task's questions, and the answers in the order of the ranges."""
 
-    def __init__(self, options: SourceOptions, ranges: Iterable[Range]) -> None:
+    def __init__(self, options: SourceOptions, ranges: Iterable[OffsetRange]) -> None:
         self._options = options
         self._waiting = deque(ranges)
-        self._asked: deque[_Asked] = deque()
+        self._asked: deque[_PendingFetch] = deque()
         self._piece_rows = PIECE_ROWS
-        self.client = patiently(options.patience, lambda: client_of(options.servers))
+        self.client = with_retries(options.patience, lambda: client_for(options.servers))
 
     def answers(self) -> Iterator[tuple[str, Fetched] | Loss]:
         """Topics and what came of them, and before it what is found to be lost."""
@@ -129,7 +129,7 @@ class _Reading:
             if fetched.incarnation == piece.incarnation and fetched.slices:
                 yield piece.topic, fetched
 
-    def _next_piece(self) -> Range:
+    def _next_piece(self) -> OffsetRange:
         """Cut a piece off what waits."""
         first = self._waiting.popleft()
         end = min(first.begin + self._piece_rows, first.end)
@@ -137,14 +137,14 @@ class _Reading:
             self._waiting.appendleft(first._replace(begin=end))
         return first._replace(end=end)
 
-    def _learn(self, piece: Range, rest: Range | None, fetched: Fetched) -> None:
+    def _learn(self, piece: OffsetRange, rest: OffsetRange | None, fetched: Fetched) -> None:
         """Ask for what an answer held if it could not hold all, and for more if it was small."""
         if rest is not None:
             self._piece_rows = max(1, rest.begin - piece.begin)
         elif payload_bytes(fetched) < SMALL_BYTES:
             self._piece_rows = min(2 * self._piece_rows, ANSWER_ROWS_MAX)
 
-    def _ask(self, piece: Range) -> _Asked:
+    def _ask(self, piece: OffsetRange) -> _PendingFetch:
         pending = self.client.begin_fetch(
             piece.topic,
             piece.begin,
@@ -152,16 +152,16 @@ class _Reading:
             max_messages=ANSWER_ROWS_MAX,
             columns=self._options.mask,
         )
-        return _Asked(piece, pending)
+        return _PendingFetch(piece, pending)
 
-    def _answer(self, asked: _Asked) -> tuple[Range, Fetched]:
+    def _answer(self, asked: _PendingFetch) -> tuple[OffsetRange, Fetched]:
         """Wait for an answer; ask again if the broker was away for too long."""
         try:
             return asked.piece, self.client.finish(asked.pending)
         except ClientError as error:
-            if not is_passing(error):
+            if not is_transient(error):
                 raise
-        return asked.piece, patiently(
+        return asked.piece, with_retries(
             self._options.patience, lambda: self.client.finish(self._ask(asked.piece).pending)
         )
 
@@ -175,7 +175,7 @@ def payload_bytes(fetched: Fetched) -> int:
     return size
 
 
-def lost(rest: Range, fetched: Fetched) -> Loss | None:
+def lost(rest: OffsetRange, fetched: Fetched) -> Loss | None:
     """What an answer shows to be lost of a range.
 
     What is missing below the first offset of the topic was removed by retention. What is missing
@@ -192,7 +192,7 @@ def lost(rest: Range, fetched: Fetched) -> Loss | None:
     return None
 
 
-def rest_of(rest: Range, fetched: Fetched) -> Range | None:
+def rest_of(rest: OffsetRange, fetched: Fetched) -> OffsetRange | None:
     """What is left of a range after an answer; None if nothing is."""
     if fetched.incarnation != rest.incarnation or fetched.end_offset <= rest.begin:
         return None

@@ -14,7 +14,7 @@ Three have a say about a setting: whoever calls :func:`session`, then whoever se
 The environment is prepared before the JVM starts, and only what nobody has set:
 ``PYSPARK_PYTHON`` is this interpreter, or Spark would look for the data source in whatever
 ``python3`` the path has; ``JAVA_HOME`` as :mod:`penstock.spark.java` finds it; ``SPARK_HOME`` as
-:mod:`penstock.spark.home` makes it. Importing this module does nothing.
+:mod:`penstock.spark.spark_home` makes it. Importing this module does nothing.
 """
 
 import os
@@ -26,9 +26,9 @@ from typing import Final
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from penstock.spark.defaults import given_by_files, log_flag
-from penstock.spark.home import lean_home
 from penstock.spark.java import ensure_java
+from penstock.spark.spark_defaults import log_flag, settings_from_files
+from penstock.spark.spark_home import linked_home
 
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -58,7 +58,7 @@ def session(
         return _built(asked)
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:  # noqa: SLF001 - no other way to tell
         return _built({"spark.app.name": name, **choose(asked, _given_to_the_running())})
-    given = given_by_files(os.environ)
+    given = settings_from_files(os.environ)
     chosen = choose(asked, given)
     options = log_flag({**given, **chosen}.get(_JAVA_OPTIONS, ""), os.environ)
     _prepare({**given, **chosen})
@@ -108,4 +108,4 @@ def _prepare(settings: Mapping[str, str]) -> None:
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     if master.startswith(("local", "spark:")):
-        os.environ.setdefault("SPARK_HOME", str(lean_home()))
+        os.environ.setdefault("SPARK_HOME", str(linked_home()))

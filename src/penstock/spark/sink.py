@@ -42,13 +42,13 @@ from penstock.client.queue.blocking import QueueClient
 from penstock.client.queue.values import StageCommitted
 from penstock.errors import ConfigError, PenstockError
 from penstock.spark.blocks import Blocks
-from penstock.spark.broker import CALL_S, client_of, patiently
+from penstock.spark.broker import CALL_S, client_for, with_retries
 from penstock.spark.identity import batch_of_task, query_of_task, this_task
-from penstock.spark.options import Patience
-from penstock.spark.plain import plain_error
-from penstock.spark.sink_options import Job, SinkOptions, job_of, read_options
+from penstock.spark.options import RetryPolicy
+from penstock.spark.sink_options import BatchJob, SinkOptions, job_of, read_options
 from penstock.spark.sink_schema import Layout, layout_of
-from penstock.spark.staging import Part, Place, stage
+from penstock.spark.staging import SinkEpoch, StagedPart, stage
+from penstock.spark.tracebacks import hide_traceback
 
 log: Final = logging.getLogger("penstock.spark")
 
@@ -65,7 +65,7 @@ _STREAM_ADVICE: Final = (
 class Staged(WriterCommitMessage):
     """What a task tells the driver: which part it was, and of what."""
 
-    place: Place
+    place: SinkEpoch
     partition: int
     part: str
     blocks: int
@@ -99,7 +99,7 @@ def _check_append(overwrite: bool, instead: str) -> None:
 def last_epoch(servers: Sequence[str] | str, sink: str) -> tuple[int | None, bytes]:
     """The last epoch of a sink that was published, None if none was, and the note it came with."""
     addresses = servers.split(",") if isinstance(servers, str) else servers
-    found = client_of(tuple(addresses)).sinks(sink)
+    found = client_for(tuple(addresses)).sinks(sink)
     return (found[0].epoch, found[0].note) if found else (None, b"")
 
 
@@ -109,18 +109,18 @@ class _Sink:
     def __init__(self, options: SinkOptions, layout: Layout) -> None:
         self.options = options
         self._layout = layout
-        self._patience = Patience(retries=max(ceil(options.timeout_s / CALL_S), 1) - 1)
+        self._patience = RetryPolicy(retries=max(ceil(options.timeout_s / CALL_S), 1) - 1)
 
     def client(self) -> QueueClient:
         """Our connection in this process."""
-        return client_of(self.options.servers)
+        return client_for(self.options.servers)
 
-    def stage(self, place: Place, batches: Iterable[RecordBatch], query: str = "") -> Staged:
+    def stage(self, place: SinkEpoch, batches: Iterable[RecordBatch], query: str = "") -> Staged:
         """Stage all rows of this task; returns when the broker's disk has them."""
         task = this_task()
-        part = Part(place, f"{task.partition}-{task.attempt}-{token_hex(4)}")
+        part = StagedPart(place, f"{task.partition}-{task.attempt}-{token_hex(4)}")
         rows = Blocks(self._layout, self.options.topic, self.options.content_type)
-        client = patiently(self._patience, self.client)
+        client = with_retries(self._patience, self.client)
         try:
             count = stage(client, self._patience, part, _blocks(rows, batches))
         except BaseException:
@@ -142,7 +142,7 @@ class _Sink:
             if staged.blocks
         ]
         began = monotonic()
-        done = patiently(
+        done = with_retries(
             self._patience, lambda: self.client().commit_stage(*place, parts, note=note)
         )
         if not done.is_repetition:
@@ -157,7 +157,7 @@ class _Sink:
             )
         return done
 
-    def abort(self, places: Iterable[Place]) -> None:
+    def abort(self, places: Iterable[SinkEpoch]) -> None:
         """Drop what was staged. If it was published after all, the broker leaves it as it is.
 
         Spark does this when the query fails, and that is what its user should be told, not that
@@ -169,13 +169,13 @@ class _Sink:
             except ClientError as error:
                 log.warning("%s stays staged for now: %s", _words(place), error)
 
-    def check_query(self, place: Place, query: bytes) -> None:
+    def check_query(self, place: SinkEpoch, query: bytes) -> None:
         """Refuse to take another query's epochs for ours: a new checkpoint begins at 0 again.
 
         Each commit leaves the query's id with the sink. Without this check, the batches of a query
         that was given the sink of another one would count as published, and be lost in silence.
         """
-        found = patiently(self._patience, lambda: self.client().sinks(place.sink))
+        found = with_retries(self._patience, lambda: self.client().sinks(place.sink))
         if found and found[0].note != query:
             raise PenstockError(
                 f"sink {place.sink} has epochs up to {found[0].epoch} by another query, or by this"
@@ -197,7 +197,7 @@ def _all_staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
     return staged
 
 
-def _check_order(place: Place, done: StageCommitted, advice: str) -> None:
+def _check_order(place: SinkEpoch, done: StageCommitted, advice: str) -> None:
     """Refuse to take an epoch for published only because a later one is."""
     if done.epoch > place.epoch:
         raise PenstockError(
@@ -207,7 +207,7 @@ def _check_order(place: Place, done: StageCommitted, advice: str) -> None:
         )
 
 
-def _words(place: Place) -> str:
+def _words(place: SinkEpoch) -> str:
     return f"epoch {place.epoch} of sink {place.sink}"
 
 
@@ -217,17 +217,17 @@ def _words(place: Place) -> str:
 class BatchWriter(DataSourceArrowWriter):
     """``df.write``: one epoch of the sink that is named after the job."""
 
-    def __init__(self, options: SinkOptions, layout: Layout, job: Job) -> None:
+    def __init__(self, options: SinkOptions, layout: Layout, job: BatchJob) -> None:
         self._sink = _Sink(options, layout)
         self._job = job
-        self._place = Place(job.sink, job.epoch)
+        self._place = SinkEpoch(job.sink, job.epoch)
 
-    @plain_error
+    @hide_traceback
     def write(self, iterator: Iterator[RecordBatch]) -> Staged:
         """Stage the rows of one task."""
         return self._sink.stage(self._place, iterator, query_of_task())
 
-    @plain_error
+    @hide_traceback
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish the job's rows, unless that has been done.
 
@@ -260,14 +260,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions, layout: Layout) -> None:
         self._sink = _Sink(options, layout)
 
-    @plain_error
+    @hide_traceback
     def write(self, iterator: Iterator[RecordBatch]) -> Staged:
         """Stage the rows of one task."""
         batch = batch_of_task()
         sink = self._sink.options.sink or f"spark/{batch.query}"
-        return self._sink.stage(Place(sink, batch.epoch), iterator, batch.query)
+        return self._sink.stage(SinkEpoch(sink, batch.epoch), iterator, batch.query)
 
-    @plain_error
+    @hide_traceback
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish the batch, unless that was done in an earlier life of the driver."""
         staged = _all_staged(messages)

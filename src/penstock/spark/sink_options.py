@@ -45,7 +45,7 @@ class SinkOptions(msgspec.Struct, frozen=True):
     sink: str | None = None
 
 
-class Job(msgspec.Struct, frozen=True):
+class BatchJob(msgspec.Struct, frozen=True):
     """What a batch write is known by."""
 
     sink: str
@@ -71,7 +71,7 @@ def read_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
     )
 
 
-def job_of(options: Mapping[str, str]) -> Job:
+def job_of(options: Mapping[str, str]) -> BatchJob:
     """Read what a batch write is known by."""
     given = normal(options)
     job_id = given.get("jobid", "")
@@ -82,7 +82,7 @@ def job_of(options: Mapping[str, str]) -> Job:
             f' published under that name is published once. "{RANDOM}" gives one that is never'
             " used again: then a repetition publishes everything again",
         )
-    return Job(
+    return BatchJob(
         sink=read_option(given, "jobId", _job_sink, ""),
         epoch=read_option(given, "epoch", _epoch, 0),
         note=read_option(given, "note", _note, b""),

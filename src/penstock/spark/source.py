@@ -25,8 +25,8 @@ from penstock.spark.options import (
     option_error,
     source_options,
 )
-from penstock.spark.plain import plain_error
 from penstock.spark.schema import COLUMNS, struct_of
+from penstock.spark.tracebacks import hide_traceback
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,12 +40,12 @@ class DefaultSource(DataSource):
         """The name for ``format``."""
         return "penstock"
 
-    @plain_error
+    @hide_traceback
     def schema(self) -> StructType:
         """The columns that the options choose."""
         return struct_of(source_options(self.options).columns)
 
-    @plain_error
+    @hide_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
         """Read topics as they are now."""
         from penstock.spark.batch import BatchReader  # noqa: PLC0415 - see the module
@@ -54,7 +54,7 @@ class DefaultSource(DataSource):
         check_batch(self.options, options)
         return BatchReader(options, columns)
 
-    @plain_error
+    @hide_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         """Read topics as they grow."""
         from penstock.spark.stream import StreamReader  # noqa: PLC0415 - see the module
@@ -62,14 +62,14 @@ class DefaultSource(DataSource):
         check_stream(self.options)
         return StreamReader(*_told(self.options, schema))
 
-    @plain_error
+    @hide_traceback
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Publish a table."""
         from penstock.spark.sink import batch_writer  # noqa: PLC0415 - see the module
 
         return batch_writer(self.options, schema, overwrite)
 
-    @plain_error
+    @hide_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's
         """Publish a table as it grows."""
         from penstock.spark.sink import stream_writer  # noqa: PLC0415 - see the module

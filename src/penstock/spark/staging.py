@@ -11,36 +11,38 @@ from typing import Any, Final, NamedTuple
 
 from penstock.client.errors import ClientError
 from penstock.client.queue.blocking import QueueClient
-from penstock.spark.broker import patiently
-from penstock.spark.options import Patience
+from penstock.spark.broker import with_retries
+from penstock.spark.options import RetryPolicy
 
 WINDOW: Final = 8
 """Blocks under way at once: the broker commits those that came together in one go."""
 
 
-class Place(NamedTuple):
+class SinkEpoch(NamedTuple):
     """What is written is this epoch of this sink."""
 
     sink: str
     epoch: int
 
 
-class Part(NamedTuple):
+class StagedPart(NamedTuple):
     """What one attempt of one task writes."""
 
-    place: Place
+    place: SinkEpoch
     name: str
 
 
-class _Sent(NamedTuple):
+class _InFlightBlock(NamedTuple):
     number: int
     block: bytes
     pending: Any
 
 
-def stage(client: QueueClient, patience: Patience, part: Part, blocks: Iterable[bytes]) -> int:
+def stage(
+    client: QueueClient, patience: RetryPolicy, part: StagedPart, blocks: Iterable[bytes]
+) -> int:
     """Send blocks; tells how many there were once the broker's disk has all of them."""
-    line = _Line(client, patience, part)
+    line = _BlockWindow(client, patience, part)
     count = 0
     for count, block in enumerate(blocks, 1):
         line.send(count - 1, block)
@@ -48,19 +50,19 @@ def stage(client: QueueClient, patience: Patience, part: Part, blocks: Iterable[
     return count
 
 
-class _Line:
+class _BlockWindow:
     """The blocks that are not acknowledged yet, in order."""
 
-    def __init__(self, client: QueueClient, patience: Patience, part: Part) -> None:
+    def __init__(self, client: QueueClient, patience: RetryPolicy, part: StagedPart) -> None:
         self._client = client
         self._patience = patience
         self._names = (*part.place, part.name)
-        self._sent: deque[_Sent] = deque()
+        self._sent: deque[_InFlightBlock] = deque()
 
     def send(self, number: int, block: bytes) -> None:
         self.settle(WINDOW - 1)
         pending = self._client.begin_stage(*self._names, number, block)
-        self._sent.append(_Sent(number, block, pending))
+        self._sent.append(_InFlightBlock(number, block, pending))
 
     def settle(self, left: int) -> None:
         """Wait until no more than so many are under way."""
@@ -82,7 +84,7 @@ class _Line:
                 self._client.finish(sent.pending)
         while self._sent:
             number, block, _ = self._sent[0]
-            patiently(
+            with_retries(
                 self._patience,
                 lambda: self._client.stage(*self._names, number, block),  # noqa: B023
             )

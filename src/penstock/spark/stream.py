@@ -30,26 +30,32 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from penstock.client.errors import ClientError
-from penstock.spark.batch import Part, cut_of
-from penstock.spark.broker import client_of, for_all, patiently
-from penstock.spark.loss import report
-from penstock.spark.offsets import Position, Spot, decode, encode, ranges_between
+from penstock.spark.batch import RangePartition, partitioning_of
+from penstock.spark.broker import client_for, map_concurrently, with_retries
+from penstock.spark.data_loss import report_losses
+from penstock.spark.offsets import StreamPosition, TopicPosition, decode, encode, ranges_between
 from penstock.spark.options import SourceOptions
-from penstock.spark.plain import plain_error, plain_rows
 from penstock.spark.planning import (
-    Seen,
+    TopicState,
     advance,
     clamp,
     lag_of,
+    lost_with_topics,
     next_of,
     share,
     share_bytes,
     split,
-    vanished,
-    with_gone,
+    with_deleted_ends,
 )
 from penstock.spark.reading import read_ranges
-from penstock.spark.watch import SINGLE_MAX, Watch, current, resolve, tell_missing
+from penstock.spark.topic_watch import (
+    SINGLE_MAX,
+    TopicWatch,
+    current_states,
+    resolve_offsets,
+    warn_missing_topics,
+)
+from penstock.spark.tracebacks import hide_traceback, hide_traceback_of_rows
 
 _LOG = logging.getLogger("penstock.spark")
 
@@ -65,32 +71,33 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
-        self._watch = Watch(options)
+        self._watch = TopicWatch(options)
         self._initial: Offset | None = None
-        self._target: dict[str, Seen] | None = None
+        self._target: dict[str, TopicState] | None = None
         self._advanced_at = monotonic()
         self._grouped: set[tuple[str, int]] = set()
-        self._committed: dict[str, Spot] = {}
+        self._committed: dict[str, TopicPosition] = {}
 
     # ── Where to begin ────────────────────────────────────────────────────────────────────────
 
-    @plain_error
+    @hide_traceback
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Where the query begins; the same for as long as it runs, and pinned if it has a name."""
         if self._initial is None:
             self._watch.look()
             topics = dict(self._watch.topics)
             if not topics:  # else it has something to do, and takes in others as they are made
-                tell_missing(self._options, topics)
-            begins = resolve(self._options, self._options.start, topics)
+                warn_missing_topics(self._options, topics)
+            begins = resolve_offsets(self._options, self._options.start, topics)
             if self._options.reader is not None:
-                pinned = for_all(lambda name: self._pin(name, begins[name]), topics)
+                pinned = map_concurrently(lambda name: self._pin(name, begins[name]), topics)
                 begins = dict(zip(topics, pinned, strict=True))
             spots = {
-                name: Spot(topic.incarnation, begins[name], begins[name])
+                name: TopicPosition(topic.incarnation, begins[name], begins[name])
                 for name, topic in topics.items()
             }
-            self._initial = encode(Position(spots, cut_of(self._options), is_initial=True))
+            partitioning = partitioning_of(self._options)
+            self._initial = encode(StreamPosition(spots, partitioning, is_initial=True))
         return self._initial
 
     def _pin(self, topic: str, begin: int) -> int:
@@ -105,7 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is_exact = self._options.start.of(topic).kind == "offset"
 
         def ask() -> int:
-            client = client_of(self._options.servers)
+            client = client_for(self._options.servers)
             client.create_group(topic, reader, start=begin, reader=True)
             group = next(one for one in client.groups(topic) if one.name == reader)
             if not is_exact and group.position == group.start <= begin:
@@ -113,7 +120,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             client.seek(topic, reader, begin)
             return begin
 
-        begin = patiently(self._options.patience, ask)
+        begin = with_retries(self._options.patience, ask)
         self._grouped.add((topic, self._watch.topics[topic].incarnation))
         return begin
 
@@ -130,13 +137,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(options.min_rows)
         return ReadAllAvailable()
 
-    @plain_error
+    @hide_traceback
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Note where all topics end now; this run goes no further."""
         self._watch.look()
         self._target = dict(self._watch.topics)
 
-    @plain_error
+    @hide_traceback
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """Where the next batch ends; ``start`` itself if there is nothing to do.
 
@@ -160,10 +167,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Where the topics end, for the progress report: the difference is the lag."""
         seen = self._watch.topics
-        spots = {name: Spot(it.incarnation, it.end, it.first) for name, it in seen.items()}
-        return encode(Position(spots, cut_of(self._options)))
+        spots = {name: TopicPosition(it.incarnation, it.end, it.first) for name, it in seen.items()}
+        return encode(StreamPosition(spots, partitioning_of(self._options)))
 
-    def _end(self, start: Position, limit: ReadLimit) -> Position:
+    def _end(self, start: StreamPosition, limit: ReadLimit) -> StreamPosition:
         seen = self._available(start)
         lags = lag_of(start, seen)
         is_limited = not isinstance(limit, ReadAllAvailable)
@@ -171,15 +178,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             lags = {}
         elif is_limited:
             lags = self._within_bytes(start, seen, self._within_rows(start, lags, limit))
-        end = advance(start, seen, lags, cut_of(self._options), self._resting(start))
-        return with_gone(start, end, self._watch.gone)
+        end = advance(start, seen, lags, partitioning_of(self._options), self._resting(start))
+        return with_deleted_ends(start, end, self._watch.gone)
 
-    def _resting(self, start: Position) -> dict[str, Spot]:
+    def _resting(self, start: StreamPosition) -> dict[str, TopicPosition]:
         """Where we are in topics that an earlier run read, and this one is not to read."""
         unseen = start.topics.keys() - self._watch.topics.keys()
         return {name: start.topics[name] for name in unseen if not self._watch.wants(name)}
 
-    def _available(self, start: Position) -> dict[str, Seen]:
+    def _available(self, start: StreamPosition) -> dict[str, TopicState]:
         """What may be read: all there is, or what was there when an AvailableNow run began.
 
         A start of "latest" may be later than that, and is not to be taken for a topic cut back.
@@ -203,13 +210,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return rows < options.min_rows and waited_s < options.max_delay_s
 
     def _within_rows(
-        self, start: Position, lags: Mapping[str, int], limit: ReadLimit
+        self, start: StreamPosition, lags: Mapping[str, int], limit: ReadLimit
     ) -> dict[str, int]:
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_rows
         return dict(lags) if most is None else share(lags, most, _rows_read(start))
 
     def _within_bytes(
-        self, start: Position, seen: Mapping[str, Seen], takes: dict[str, int]
+        self, start: StreamPosition, seen: Mapping[str, TopicState], takes: dict[str, int]
     ) -> dict[str, int]:
         """Shorten to the bytes of a batch; how far they reach, the broker's index tells."""
         most = self._options.max_bytes
@@ -219,19 +226,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         sizes = {name: rows * means[name] for name, rows in takes.items()}
         shares = share_bytes(sizes, means, most, _rows_read(start))
         large = sorted(shares, key=lambda name: (-sizes[name], name))[:_TOPICS_MEASURED_MAX]
-        found = for_all(lambda name: self._reach(start, seen[name], name, shares[name]), large)
+        found = map_concurrently(
+            lambda name: self._reach(start, seen[name], name, shares[name]), large
+        )
         reaches = dict(zip(large, found, strict=True))
         return {
             name: min(takes[name], reaches.get(name) or max(1, size // max(1, means[name])))
             for name, size in shares.items()
         }
 
-    def _reach(self, start: Position, topic: Seen, name: str, size: int) -> int:
+    def _reach(self, start: StreamPosition, topic: TopicState, name: str, size: int) -> int:
         """How many offsets so many bytes reach."""
         begin = next_of(start.topics.get(name), topic)
-        found = patiently(
+        found = with_retries(
             self._options.patience,
-            lambda: client_of(self._options.servers).locate(
+            lambda: client_for(self._options.servers).locate(
                 name, times_ms=(), measures=[(begin, size)]
             ),
         )
@@ -239,26 +248,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ── What to read ──────────────────────────────────────────────────────────────────────────
 
-    @plain_error
+    @hide_traceback
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Cut a batch into tasks; what it should read and nobody has any more is reported."""
         begins, ends = decode(start), decode(end)
-        losses = [] if begins.is_initial else vanished(begins, ends)
+        losses = [] if begins.is_initial else lost_with_topics(begins, ends)
         asked = ranges_between(begins, ends)
-        has = current(self._options, sorted({one.topic for one in asked})) if asked else {}
+        has = current_states(self._options, sorted({one.topic for one in asked})) if asked else {}
         ranges, more = clamp(asked, has)
-        report(self._options, [*losses, *more])
-        return [Part(part) for part in split(ranges, ends.cut)]
+        report_losses(self._options, [*losses, *more])
+        return [RangePartition(part) for part in split(ranges, ends.cut)]
 
-    @plain_rows
+    @hide_traceback_of_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a partition, in a worker."""
-        ranges = partition.ranges if isinstance(partition, Part) else ()
+        ranges = partition.ranges if isinstance(partition, RangePartition) else ()
         return read_ranges(self._options, ranges, self._schema)
 
     # ── What to tell the broker ───────────────────────────────────────────────────────────────
 
-    @plain_error
+    @hide_traceback
     def commit(self, end: Offset) -> None:
         """Let the broker show how far we are; a broker that is away does not matter."""
         if self._options.reader is None:
@@ -269,14 +278,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._committed.get(name) != spot and self._watch.wants(name)
         }
         try:
-            for_all(lambda item: self._tell(*item), moved.items())
+            map_concurrently(lambda item: self._tell(*item), moved.items())
         except ClientError as error:
             _LOG.warning("the broker was not told how far %s is: %s", self._options.reader, error)
         else:
             self._committed |= moved
 
-    def _tell(self, topic: str, spot: Spot) -> None:
-        client, reader = client_of(self._options.servers), self._options.reader or ""
+    def _tell(self, topic: str, spot: TopicPosition) -> None:
+        client, reader = client_for(self._options.servers), self._options.reader or ""
         if (topic, spot.incarnation) not in self._grouped:
             client.create_group(topic, reader, start=spot.first, reader=True)
             self._grouped.add((topic, spot.incarnation))
@@ -286,11 +295,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing is held that would not end with the process."""
 
 
-def _mean(topic: Seen) -> float:
+def _mean(topic: TopicState) -> float:
     """Bytes of a message, about."""
     return topic.bytes / topic.messages if topic.messages else 0.0
 
 
-def _rows_read(position: Position) -> int:
+def _rows_read(position: StreamPosition) -> int:
     """How many rows a stream has read so far: by this, topics take turns."""
     return sum(spot.next - spot.first for spot in position.topics.values())

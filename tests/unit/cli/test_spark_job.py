@@ -13,7 +13,7 @@ from penstock.cli.spark_output import Sieve
 from penstock.cli.spark_run import command_of
 from penstock.errors import PenstockError
 from penstock.spark.pipelines.progress import LiveTable
-from penstock.spark.pipelines.table import job
+from penstock.spark.pipelines.registry import job
 
 WAIT_S = 60
 

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from penstock.cli import spark_run
 from penstock.cli.spark_run import command_of
 from penstock.errors import ConfigError
-from penstock.spark.pipelines import table
-from penstock.spark.pipelines.table import JOBS, Job, Option, job
+from penstock.spark.pipelines import registry
+from penstock.spark.pipelines.registry import JOBS, Option, PipelineJob, job
 
 
 def given(monkeypatch, options, *arguments):
@@ -25,7 +25,7 @@ def given(monkeypatch, options, *arguments):
             calls.append((options, more))
 
     monkeypatch.setattr(spark_run, "import_module", lambda name: Module)
-    command = command_of(Job("probe", options, lambda spark: None))
+    command = command_of(PipelineJob("probe", options, lambda spark: None))
     result = CliRunner().invoke(command, arguments, standalone_mode=False)
     if result.exception:
         raise result.exception
@@ -53,7 +53,7 @@ def test_an_option_that_repeats_arrives_as_a_tuple(monkeypatch):
 
 def test_a_required_option_is_demanded(monkeypatch):
     with pytest.raises(click.MissingParameter):
-        given(monkeypatch, (table.SUBSCRIBE,))
+        given(monkeypatch, (registry.SUBSCRIBE,))
 
 
 def test_settings_of_spark_and_the_master_are_passed_on(monkeypatch):
@@ -98,7 +98,7 @@ def test_without_spark_a_job_says_how_to_install_it(monkeypatch):
     def missing(name):
         raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
 
-    monkeypatch.setattr(table, "import_module", missing)
+    monkeypatch.setattr(registry, "import_module", missing)
     result = CliRunner().invoke(spark_run.run, ["needy"])
     assert isinstance(result.exception, ConfigError)
     assert "pip install -e '.[spark]'" in str(result.exception)

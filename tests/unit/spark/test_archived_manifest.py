@@ -10,13 +10,18 @@ import pytest
 from penstock.errors import ConfigError, StorageDamaged
 from penstock.spark.archived import layout, sink_log, snapshot
 from penstock.spark.archived import manifest as manifests
-from penstock.spark.archived.manifest import File, Manifest, Overtaken, Segment
-from penstock.spark.archived.sink_log import Entry, SinkLog
-from penstock.spark.archived.snapshot import Archived, Part
+from penstock.spark.archived.manifest import (
+    ArchiveSegment,
+    CompactedFile,
+    Manifest,
+    ManifestConflict,
+)
+from penstock.spark.archived.sink_log import SinkLog, SinkLogEntry
+from penstock.spark.archived.snapshot import ArchivedTopic, ArchiveFile
 
 
 def log_of(*names: str) -> SinkLog:
-    return SinkLog(len(names) - 1, tuple(Entry(name, 1) for name in names))
+    return SinkLog(len(names) - 1, tuple(SinkLogEntry(name, 1) for name in names))
 
 
 def write_log(root: Path, segment: str, *names: str) -> None:
@@ -34,7 +39,7 @@ def names(root: Path) -> list[str]:
 
 
 FIRST = Manifest(0, "topic,date", "checkpoint")
-MADE = (File("compacted/x/f", 9, 3),)
+MADE = (CompactedFile("compacted/x/f", 9, 3),)
 
 
 def conclude(
@@ -56,21 +61,21 @@ def test_an_archive_is_the_log_beyond_the_mark_and_what_compaction_made(tmp_path
 
 def test_a_batch_that_comes_during_compaction_stays_live() -> None:
     done = conclude(FIRST, FIRST, s0=log_of("a", "b"))
-    assert done.segments == (Segment("0", 2, "b"),)
+    assert done.segments == (ArchiveSegment("0", 2, "b"),)
     assert done.retired[0].paths == ("live/0/a", "live/0/b")
 
 
 def test_the_second_of_two_compactions_changes_nothing() -> None:
     faster = conclude(FIRST, FIRST, s0=log_of("a", "b"))
-    with pytest.raises(Overtaken):
+    with pytest.raises(ManifestConflict):
         conclude(faster, FIRST, s0=log_of("a", "b"))
 
 
 def test_a_compaction_that_merged_files_is_overtaken_by_one_that_did_too() -> None:
-    old = msgspec.structs.replace(FIRST, files=(File("compacted/o/f", 1, 1),))
+    old = msgspec.structs.replace(FIRST, files=(CompactedFile("compacted/o/f", 1, 1),))
     faster = conclude(old, old, merged=frozenset({"compacted/o/f"}))
     assert [file.path for file in faster.files] == ["compacted/x/f"]
-    with pytest.raises(Overtaken):
+    with pytest.raises(ManifestConflict):
         conclude(faster, old, merged=frozenset({"compacted/o/f"}))
 
 
@@ -80,13 +85,13 @@ def test_a_segment_rotated_away_during_compaction_keeps_its_last_batch() -> None
     assert [segment.name for segment in done.segments] == ["0", "1"]
     assert "live/0" not in done.retired[0].paths
     later = conclude(done, done, s0=log_of("a", "b", "c"), s1=log_of("d"))
-    assert later.segments == (Segment("1", 1, "d"),)
+    assert later.segments == (ArchiveSegment("1", 1, "d"),)
     assert later.retired[1].paths == ("live/0/c", "live/1/d", "live/0")
 
 
 def test_only_one_of_two_queries_begins_a_segment() -> None:
     rotated = manifests.rotated(FIRST, FIRST.current)
-    with pytest.raises(Overtaken):
+    with pytest.raises(ManifestConflict):
         manifests.rotated(rotated, FIRST.current)
 
 
@@ -123,7 +128,7 @@ def test_of_many_who_publish_the_same_number_one_succeeds(tmp_path: Path) -> Non
         try:
             manifests.publish(tmp_path, Manifest(1, "date", str(who)))
             outcomes.append(True)
-        except Overtaken:
+        except ManifestConflict:
             outcomes.append(False)
 
     threads = [threading.Thread(target=publish, args=(who,)) for who in range(8)]
@@ -169,7 +174,7 @@ def test_the_position_is_that_of_the_last_batch_in_the_log(tmp_path: Path) -> No
         (offsets / str(batch)).write_text(
             f'v1\n{{"batchWatermarkMs":0}}\n{{"v":1,"plan":{{}},"topics":{{"t":[7,{end},2]}}}}'
         )
-    assert snapshot.position(snapshot.take(tmp_path)) == {"t": Archived(7, 2, 20)}
+    assert snapshot.position(snapshot.take(tmp_path)) == {"t": ArchivedTopic(7, 2, 20)}
 
 
 def test_an_archive_without_batches_has_no_position(tmp_path: Path) -> None:
@@ -190,9 +195,9 @@ def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path) -> None:
 
 def test_files_are_left_out_by_their_directories_only() -> None:
     key = layout.topic_key("a/b")
-    mine = Part(f"/r/live/0/topic_key={key}/date=2026-01-02/f", 1)
-    other = Part("/r/live/0/topic_key=c-00000000/date=2026-01-02/f", 1)
-    plain = Part("/r/compacted/x/date=2026-01-03/f", 1)
+    mine = ArchiveFile(f"/r/live/0/topic_key={key}/date=2026-01-02/f", 1)
+    other = ArchiveFile("/r/live/0/topic_key=c-00000000/date=2026-01-02/f", 1)
+    plain = ArchiveFile("/r/compacted/x/date=2026-01-03/f", 1)
     parts = [mine, other, plain]
     assert snapshot.chosen(parts, ["a/b"]) == [mine, plain]
     assert snapshot.chosen(parts, since=date(2026, 1, 3)) == [plain]

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import StorageDamaged
 from penstock.spark.archived import sink_log
-from penstock.spark.archived.sink_log import EMPTY, Entry
+from penstock.spark.archived.sink_log import EMPTY, SinkLogEntry
 
 
 def line(path: str, action: str = "add") -> str:
@@ -61,7 +61,7 @@ def test_drafts_and_checksums_beside_the_log_are_passed_over(sink: Path) -> None
 def test_paths_are_decoded_once_and_begin_below_the_directory(sink: Path) -> None:
     put(sink, "0", "k=a%2520b/d%C3%BC%20x.parquet", uri="file:/else/where/live/0/live/0/")
     assert paths(sink) == ["k=a%20b/dü x.parquet"]
-    assert sink_log.read(sink).entries[0] == Entry("k=a%20b/dü x.parquet", 7)
+    assert sink_log.read(sink).entries[0] == SinkLogEntry("k=a%20b/dü x.parquet", 7)
 
 
 def test_a_batch_that_is_missing_is_damage_not_an_end(sink: Path) -> None:

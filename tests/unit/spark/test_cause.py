@@ -2,7 +2,7 @@
 
 from pyspark.errors import PySparkException
 
-from penstock.spark.pipelines.watch import CAUSE_CHARACTERS, cause, failure
+from penstock.spark.pipelines.monitor import CAUSE_CHARACTERS, cause, failure
 
 OF_THE_SOURCE = """\
 [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform \
@@ -59,7 +59,7 @@ def test_what_java_raised_is_said_without_who_called_it():
 
 OF_A_LOSS = """\
 [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform \
-planPartitions: penstock.spark.loss.LossError: offsets from 3 to 20 of 'pump/7' were removed by \
+planPartitions: penstock.spark.data_loss.LossError: offsets from 3 to 20 of 'pump/7' were removed by \
 retention before they were read
   to go on without them set failOnDataLoss=false: each loss is then told in the topic
  SQLSTATE: 38000

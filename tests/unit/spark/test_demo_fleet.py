@@ -14,10 +14,10 @@ from penstock.spark.demo.fleet import (
     JUMP_BY,
     REPEAT_EVERY,
     Door,
-    Fault,
-    Reading,
     Script,
     Sensor,
+    SensorFault,
+    SensorReading,
     make_fleet,
     secret_seed,
 )
@@ -26,7 +26,7 @@ from penstock.spark.demo.ledger import Ledger
 TICKS = 100
 
 
-def said(fault: Fault, seed: int = 1) -> list[tuple[int, Reading]]:
+def said(fault: SensorFault, seed: int = 1) -> list[tuple[int, SensorReading]]:
     script, sensor = Script(seed, TICKS), Sensor("sensor-001", Door.MQTT, fault)
     return [(tick, r) for tick in range(TICKS) for r in script.readings(sensor, tick)]
 
@@ -34,20 +34,20 @@ def said(fault: Fault, seed: int = 1) -> list[tuple[int, Reading]]:
 @pytest.mark.parametrize("devices", [DEVICES_MIN, 7, 24, 60])
 def test_a_fleet_has_every_fault_at_once_and_an_impostor_at_each_door(devices):
     fleet = make_fleet(devices)
-    assert {sensor.fault for sensor in fleet} == set(Fault)
-    impostors = [sensor for sensor in fleet if sensor.fault is Fault.IMPOSTOR]
+    assert {sensor.fault for sensor in fleet} == set(SensorFault)
+    impostors = [sensor for sensor in fleet if sensor.fault is SensorFault.IMPOSTOR]
     assert {sensor.door for sensor in impostors} == set(Door)
     assert len(fleet) - len(impostors) == devices
 
 
 def test_every_door_has_its_third_of_the_fleet():
-    doors = [sensor.door for sensor in make_fleet(30) if sensor.fault is not Fault.IMPOSTOR]
+    doors = [sensor.door for sensor in make_fleet(30) if sensor.fault is not SensorFault.IMPOSTOR]
     assert [doors.count(door) for door in Door] == [10, 10, 10]
 
 
 def test_a_third_of_a_large_fleet_at_least_is_steady():
     faults = [sensor.fault for sensor in make_fleet(120)]
-    assert faults.count(Fault.STEADY) >= 40
+    assert faults.count(SensorFault.STEADY) >= 40
 
 
 @pytest.mark.parametrize("devices", [0, DEVICES_MIN - 1, DEVICES_MAX + 1])
@@ -62,13 +62,13 @@ def test_names_and_topics_are_unique():
 
 
 def test_the_same_seed_says_the_same_and_another_does_not():
-    assert said(Fault.STEADY) == said(Fault.STEADY)
-    assert said(Fault.STEADY) != said(Fault.STEADY, seed=2)
+    assert said(SensorFault.STEADY) == said(SensorFault.STEADY)
+    assert said(SensorFault.STEADY) != said(SensorFault.STEADY, seed=2)
     assert secret_seed(1, "a") != secret_seed(2, "a") != secret_seed(2, "b")
 
 
 def test_a_steady_sensor_counts_without_a_gap_and_its_readings_are_json():
-    readings = [reading for _, reading in said(Fault.STEADY)]
+    readings = [reading for _, reading in said(SensorFault.STEADY)]
     assert [reading.seq for reading in readings] == list(range(TICKS))
     decoded = [json.loads(reading.payload) for reading in readings]
     assert [each["seq"] for each in decoded] == list(range(TICKS))
@@ -76,17 +76,17 @@ def test_a_steady_sensor_counts_without_a_gap_and_its_readings_are_json():
 
 
 def test_a_silent_sensor_comes_back_with_the_next_number():
-    spoken = said(Fault.SILENT)
+    spoken = said(SensorFault.SILENT)
     assert not [tick for tick, _ in spoken if 30 <= tick < 60]
     assert [reading.seq for _, reading in spoken] == list(range(TICKS - 30))
 
 
 def test_a_sensor_that_is_gone_stays_so():
-    assert [tick for tick, _ in said(Fault.GONE)] == list(range(60))
+    assert [tick for tick, _ in said(SensorFault.GONE)] == list(range(60))
 
 
 def test_a_repeated_reading_has_the_same_bytes():
-    spoken = said(Fault.REPEAT)
+    spoken = said(SensorFault.REPEAT)
     assert len(spoken) == TICKS + TICKS // REPEAT_EVERY
     (_, first), (_, second) = [pair for pair in spoken if pair[0] == REPEAT_EVERY - 1]
     assert first == second
@@ -94,17 +94,17 @@ def test_a_repeated_reading_has_the_same_bytes():
 
 def test_garbage_is_no_json_and_takes_no_readings_place():
     garbage = []
-    for tick, reading in said(Fault.GARBAGE):
+    for tick, reading in said(SensorFault.GARBAGE):
         try:
             json.loads(reading.payload)
         except ValueError:
             garbage.append(tick)
     assert garbage == list(range(GARBAGE_EVERY - 1, TICKS, GARBAGE_EVERY))
-    assert len(said(Fault.GARBAGE)) == TICKS + len(garbage)
+    assert len(said(SensorFault.GARBAGE)) == TICKS + len(garbage)
 
 
 def test_numbers_jump_once():
-    numbers = [reading.seq for _, reading in said(Fault.JUMP)]
+    numbers = [reading.seq for _, reading in said(SensorFault.JUMP)]
     steps = [after - before for before, after in pairwise(numbers)]
     assert steps.count(1) == TICKS - 2
     assert steps.count(1 + JUMP_BY) == 1
@@ -112,8 +112,8 @@ def test_numbers_jump_once():
 
 def test_a_ledger_adds_up_what_was_acknowledged_and_what_was_refused():
     ledger = Ledger()
-    ledger.acknowledged("a", [Reading(4, b"x"), Reading(5, b"y")], 0)
-    ledger.acknowledged("a", [Reading(3, b"x")], 2)
+    ledger.acknowledged("a", [SensorReading(4, b"x"), SensorReading(5, b"y")], 0)
+    ledger.acknowledged("a", [SensorReading(3, b"x")], 2)
     ledger.refused("a", 7)
     account = ledger.accounts["a"]
     assert (account.acknowledged, account.last_seq, account.refused) == (3, 5, 7)

@@ -4,15 +4,22 @@ import re
 import xml.etree.ElementTree as ET
 
 import pytest
-from demo_stories import full_story
+from demo_samples import full_story
 from matplotlib.image import imread
 
-from penstock.spark.demo.charts import Chart, nice_ticks
-from penstock.spark.demo.picture import png_report
-from penstock.spark.demo.report import html_report
-from penstock.spark.demo.story import Alert, Check, Line, Silence, Story, silences
+from penstock.spark.demo.html_report import html_report
+from penstock.spark.demo.png_report import png_report
+from penstock.spark.demo.results import (
+    Alert,
+    Check,
+    DemoResults,
+    SensorComparison,
+    Silence,
+    silences,
+)
+from penstock.spark.demo.svg_chart import Chart, nice_ticks
 
-EMPTY = Story(version="1", seed=0, devices=6, seconds=0.0, traffic={})
+EMPTY = DemoResults(version="1", seed=0, devices=6, seconds=0.0, traffic={})
 
 
 def drawings(page: str) -> list[ET.Element]:
@@ -66,7 +73,7 @@ def test_a_failed_check_is_said_first_and_marked():
 
 
 def test_a_device_whose_bytes_differ_is_marked():
-    line = Line("sensor-009", "resp", "steady", 5, 4, 0, is_same=False)
+    line = SensorComparison("sensor-009", "resp", "steady", 5, 4, 0, is_same=False)
     assert html_report(full_story(lines=[line])).count("✗ wrong") == 1
 
 
@@ -103,7 +110,7 @@ def test_the_kill_is_marked_in_every_drawing_and_nowhere_without_one():
 def test_names_from_topics_cannot_become_markup():
     name = "<script>alert('&')</script>"
     alerts = [Alert(name, "silent", 3.0), Alert(name, "gap", 4.0, name)]
-    line = Line(name, name, name, 1, 1, 0, is_same=True)
+    line = SensorComparison(name, name, name, 1, 1, 0, is_same=True)
     page = html_report(full_story(alerts=alerts, lines=[line], lag={name: [(0.0, 1)]}))
     assert "<script" not in page
     assert drawings(page)

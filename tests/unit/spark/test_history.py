@@ -13,11 +13,18 @@ from tests.spark.archives import ARROW, BEGIN, row
 from penstock.errors import StorageDamaged
 from penstock.spark import history
 from penstock.spark.archived.layout import topic_key
-from penstock.spark.archived.snapshot import Archived
-from penstock.spark.archived.snapshot import Part as FilePart
-from penstock.spark.history import FilesPart, Stored, divide, files_parts, merged, rows_of
+from penstock.spark.archived.snapshot import ArchivedTopic
+from penstock.spark.archived.snapshot import ArchiveFile as FilePart
+from penstock.spark.history import (
+    ArchivedRange,
+    FilesPartition,
+    divide,
+    files_partitions,
+    merged,
+    rows_of,
+)
 from penstock.spark.options import source_options
-from penstock.spark.planning import Seen
+from penstock.spark.planning import TopicState
 
 OPTIONS = source_options({"servers": "127.0.0.1:1", "subscribe": "#", "archive": "/a"})
 SCHEMA = pa.schema([("offset", pa.int64()), ("topic", pa.string())])
@@ -31,8 +38,8 @@ def test_every_offset_comes_from_one_place_or_is_lost(
     asked: tuple[int, int], live: tuple[int, int], stored: tuple[int, int] | None
 ) -> None:
     begin, end = asked[0], min(asked[1], live[1])
-    archived = None if stored is None else Archived(1, *stored)
-    divided = divide(Stored("t", 1, begin, end), Seen(1, *live), archived)
+    archived = None if stored is None else ArchivedTopic(1, *stored)
+    divided = divide(ArchivedRange("t", 1, begin, end), TopicState(1, *live), archived)
 
     def bits(span: tuple[int, ...]) -> list[int]:
         return list(range(span[0], span[1]))
@@ -48,13 +55,13 @@ def test_every_offset_comes_from_one_place_or_is_lost(
 
 
 def test_a_topic_gone_from_the_broker_ends_where_the_archive_does() -> None:
-    both = merged({}, {"t": Archived(3, 2, 9)})
-    assert both == {"t": (Seen(3, 9, 9), Archived(3, 2, 9))}
+    both = merged({}, {"t": ArchivedTopic(3, 2, 9)})
+    assert both == {"t": (TopicState(3, 9, 9), ArchivedTopic(3, 2, 9))}
 
 
 def test_another_incarnation_in_the_archive_is_not_mixed_in() -> None:
-    both = merged({"t": Seen(4, 0, 5)}, {"t": Archived(3, 2, 9)})
-    assert both == {"t": (Seen(4, 0, 5), None)}
+    both = merged({"t": TopicState(4, 0, 5)}, {"t": ArchivedTopic(3, 2, 9)})
+    assert both == {"t": (TopicState(4, 0, 5), None)}
 
 
 # ── Files
@@ -66,8 +73,8 @@ def write(path: Path, rows: list[dict[str, object]], group: int = 100) -> str:
     return str(path)
 
 
-def read(paths: list[str], *wanted: Stored) -> list[tuple[str, int]]:
-    batches = rows_of(OPTIONS, FilesPart(paths, wanted), SCHEMA)
+def read(paths: list[str], *wanted: ArchivedRange) -> list[tuple[str, int]]:
+    batches = rows_of(OPTIONS, FilesPartition(paths, wanted), SCHEMA)
     return [(r["topic"], r["offset"]) for batch in batches for r in batch.to_pylist()]
 
 
@@ -75,14 +82,14 @@ def test_only_the_wanted_rows_of_a_file_are_read(tmp_path: Path) -> None:
     rows = [row("a", n, n) for n in range(6)] + [row("b", n, 10 + n) for n in range(6)]
     rows += [row("a", n, 20 + n, incarnation=2) for n in range(6)] + [row("c", 1, 30)]
     path = write(tmp_path / "f", rows)
-    found = read([path], Stored("a", 1, 2, 4), Stored("b", 1, 5, 99))
+    found = read([path], ArchivedRange("a", 1, 2, 4), ArchivedRange("b", 1, 5, 99))
     assert found == [("a", 2), ("a", 3), ("b", 5)]
 
 
 def test_times_limit_what_is_read_to_the_millisecond(tmp_path: Path) -> None:
     path = write(tmp_path / "f", [row("a", n, n) for n in range(6)])
     begin_ms = int(BEGIN.timestamp() * 1000)
-    assert read([path], Stored("a", 1, 0, 6, begin_ms + 1001, begin_ms + 4000)) == [
+    assert read([path], ArchivedRange("a", 1, 0, 6, begin_ms + 1001, begin_ms + 4000)) == [
         ("a", 2),
         ("a", 3),
     ]
@@ -91,15 +98,15 @@ def test_times_limit_what_is_read_to_the_millisecond(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "groups"),
     [
-        (Stored("a", 1, 4, 5), [1]),
-        (Stored("b", 1, 0, 9), []),
-        (Stored("a", 1, 0, 9), [0, 1, 2]),
-        (Stored("a", 1, 0, 9, int(BEGIN.timestamp() * 1000) + 6000), [2]),
-        (Stored("a", 1, 0, 9, None, int(BEGIN.timestamp() * 1000) + 3000), [0]),
+        (ArchivedRange("a", 1, 4, 5), [1]),
+        (ArchivedRange("b", 1, 0, 9), []),
+        (ArchivedRange("a", 1, 0, 9), [0, 1, 2]),
+        (ArchivedRange("a", 1, 0, 9, int(BEGIN.timestamp() * 1000) + 6000), [2]),
+        (ArchivedRange("a", 1, 0, 9, None, int(BEGIN.timestamp() * 1000) + 3000), [0]),
     ],
 )
 def test_row_groups_without_wanted_rows_are_not_read(
-    tmp_path: Path, wanted: Stored, groups: list[int]
+    tmp_path: Path, wanted: ArchivedRange, groups: list[int]
 ) -> None:
     path = write(tmp_path / "f", [row("a", n, n) for n in range(9)], group=3)
     with pq.ParquetFile(path) as file:
@@ -115,7 +122,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, damage: str) -> Non
     else:
         path.write_bytes(path.read_bytes()[:50])
     with pytest.raises(StorageDamaged, match=str(path)):
-        read([str(path)], Stored("a", 1, 0, 1))
+        read([str(path)], ArchivedRange("a", 1, 0, 1))
 
 
 def test_files_are_dealt_by_size_with_the_ranges_they_may_have(
@@ -124,13 +131,13 @@ def test_files_are_dealt_by_size_with_the_ranges_they_may_have(
     monkeypatch.setattr(history, "PART_BYTES", 10)
     a, b = (f"/r/topic_key={topic_key(t)}/date=2026-01-0" for t in "ab")
     files = [FilePart(f"{a}1/f", 6), FilePart(f"{a}2/f", 6), FilePart(f"{b}2/f", 4)]
-    wanted = [Stored("a", 1, 0, 9), Stored("b", 1, 0, 9)]
-    dealt = files_parts(files, wanted)
+    wanted = [ArchivedRange("a", 1, 0, 9), ArchivedRange("b", 1, 0, 9)]
+    dealt = files_partitions(files, wanted)
     assert [(part.paths, part.wanted) for part in dealt] == [
         ((f"{a}1/f",), (wanted[0],)),
         ((f"{a}2/f", f"{b}2/f"), (wanted[0], wanted[1])),
     ]
-    assert files_parts(files, []) == []
+    assert files_partitions(files, []) == []
     since = int(datetime(2026, 1, 2, tzinfo=UTC).timestamp() * 1000)
-    late = files_parts(files, [wanted[0]._replace(since_ms=since)])
+    late = files_partitions(files, [wanted[0]._replace(since_ms=since)])
     assert [part.paths for part in late] == [(f"{a}2/f",)]

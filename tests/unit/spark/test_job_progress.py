@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.spark.pipelines.lateness import noted_watermark
+from penstock.spark.pipelines.lateness import checkpoint_watermark
 from penstock.spark.pipelines.progress import (
     JsonLines,
     LiveTable,
     PlainLines,
-    Tally,
+    QueryTotals,
     batch_of,
     display,
     lag_of,
@@ -111,7 +111,7 @@ def test_a_terminal_has_a_line_per_query_with_all_its_rows():
 
 
 def test_a_tally_keeps_the_speed_of_the_last_batch_that_had_rows():
-    tally = Tally()
+    tally = QueryTotals()
     tally.add(BATCHES[0])
     tally.add(msgspec.structs.replace(BATCHES[1], rows_per_s=1234.5))
     tally.add(BATCHES[2])
@@ -145,7 +145,7 @@ def test_rows_without_a_time_are_shown():
     figures = {"payloads": {"messages": 9, "bad": 0, "untimed": 4}}
     batch = batch_of({**RECORDED[0], "observedMetrics": figures})
     assert "untimed 4" in line(batch)
-    tally = Tally()
+    tally = QueryTotals()
     tally.add(batch)
     tally.add(batch)
     assert tally.cells()[6] == "8"
@@ -154,10 +154,10 @@ def test_rows_without_a_time_are_shown():
 def test_the_watermark_of_a_batch_is_in_the_checkpoint(tmp_path):
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "7").write_text('v1\n{"batchWatermarkMs":1700,"conf":{}}\n{}')
-    assert noted_watermark(str(tmp_path), 7) == 1700
-    assert noted_watermark(f"file://{tmp_path}", 7) == 1700
-    assert noted_watermark(str(tmp_path), 6) is None
-    assert noted_watermark("hdfs://nowhere/c", 7) is None
+    assert checkpoint_watermark(str(tmp_path), 7) == 1700
+    assert checkpoint_watermark(f"file://{tmp_path}", 7) == 1700
+    assert checkpoint_watermark(str(tmp_path), 6) is None
+    assert checkpoint_watermark("hdfs://nowhere/c", 7) is None
 
 
 def test_how_it_is_shown_depends_on_who_looks():

@@ -6,15 +6,15 @@ from hypothesis import strategies as st
 
 from penstock.spark.pipelines.presence import (
     UNNUMBERED,
+    DevicePresence,
     Event,
-    Limits,
-    Presence,
+    PresenceTimeouts,
     due_ms,
     elapsed,
     seen,
 )
 
-LIMITS = Limits(silent_ms=100, forget_ms=1000)
+LIMITS = PresenceTimeouts(silent_ms=100, forget_ms=1000)
 
 
 def heard(*readings, known=None):
@@ -22,27 +22,27 @@ def heard(*readings, known=None):
 
 
 def test_a_device_that_is_heard_in_time_is_no_news():
-    assert heard(0, 99, 198) == (Presence(198), [])
+    assert heard(0, 99, 198) == (DevicePresence(198), [])
 
 
 def test_a_device_that_is_not_heard_is_silent_once():
-    presence, told = elapsed(Presence(50), 150, LIMITS)
+    presence, told = elapsed(DevicePresence(50), 150, LIMITS)
     assert told == [Event("silent", 150, 50)]
     assert elapsed(presence, 500, LIMITS) == (presence, [])
 
 
 def test_a_device_is_not_silent_before_its_time():
-    assert elapsed(Presence(50), 149, LIMITS) == (Presence(50), [])
+    assert elapsed(DevicePresence(50), 149, LIMITS) == (DevicePresence(50), [])
 
 
 def test_a_device_that_comes_back_is_told_with_how_long_it_was_away():
-    known = Presence(50, is_silent=True)
-    assert heard(400, known=known) == (Presence(400), [Event("back", 400, 50)])
+    known = DevicePresence(50, is_silent=True)
+    assert heard(400, known=known) == (DevicePresence(400), [Event("back", 400, 50)])
 
 
 def test_a_device_that_was_told_silent_is_back_with_whatever_comes_next():
     """Also with what the broker took before it was overdue, and was read after."""
-    assert heard(120, known=Presence(50, is_silent=True))[1] == [Event("back", 120, 50)]
+    assert heard(120, known=DevicePresence(50, is_silent=True))[1] == [Event("back", 120, 50)]
 
 
 def test_a_silence_that_nobody_noticed_is_told_with_the_return():
@@ -52,36 +52,36 @@ def test_a_silence_that_nobody_noticed_is_told_with_the_return():
 
 
 def test_a_silent_device_is_forgotten_in_the_end_and_then_new():
-    assert elapsed(Presence(50, is_silent=True), 1050, LIMITS) == (None, [])
-    assert elapsed(Presence(50), 5000, LIMITS) == (None, [Event("silent", 150, 50)])
-    assert heard(9000) == (Presence(9000), [])
+    assert elapsed(DevicePresence(50, is_silent=True), 1050, LIMITS) == (None, [])
+    assert elapsed(DevicePresence(50), 5000, LIMITS) == (None, [Event("silent", 150, 50)])
+    assert heard(9000) == (DevicePresence(9000), [])
 
 
 def test_a_reading_that_is_older_than_what_is_known_changes_no_time():
-    assert heard(70, known=Presence(80)) == (Presence(80), [])
+    assert heard(70, known=DevicePresence(80)) == (DevicePresence(80), [])
 
 
 def test_numbers_that_are_missing_are_a_gap():
     presence, told = heard((0, 5), (1, 6), (2, 9))
     assert told == [Event("gap", 2, 1, 7, 8)]
-    assert presence == Presence(2, 9)
+    assert presence == DevicePresence(2, 9)
 
 
 def test_a_number_that_was_passed_is_a_repetition_and_no_news():
-    assert heard((0, 5), (1, 6), (2, 5), (3, 7)) == (Presence(3, 7), [])
+    assert heard((0, 5), (1, 6), (2, 5), (3, 7)) == (DevicePresence(3, 7), [])
 
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_device_that_begins_anew_has_no_gap(first):
-    assert heard((0, 500), (1, first), (2, first + 1)) == (Presence(2, first + 1), [])
+    assert heard((0, 500), (1, first), (2, first + 1)) == (DevicePresence(2, first + 1), [])
 
 
 def test_the_first_number_of_a_device_is_no_gap():
-    assert heard(0, (1, 5)) == (Presence(1, 5), [])
+    assert heard(0, (1, 5)) == (DevicePresence(1, 5), [])
 
 
 def test_readings_without_a_number_do_not_forget_the_last():
-    assert heard((0, 5), 1, (2, 7)) == (Presence(2, 7), [Event("gap", 2, 1, 6, 6)])
+    assert heard((0, 5), 1, (2, 7)) == (DevicePresence(2, 7), [Event("gap", 2, 1, 6, 6)])
 
 
 @given(
@@ -90,7 +90,7 @@ def test_readings_without_a_number_do_not_forget_the_last():
 )
 def test_however_time_is_looked_at_the_same_is_told(times, looks):
     """Whether a silence is noticed by a timer or by the message after it makes no difference."""
-    limits = Limits(100, 10_000)
+    limits = PresenceTimeouts(100, 10_000)
     at_once = seen(None, [(at, UNNUMBERED) for at in times], limits)[1]
     presence, told = None, []
     for at in times:
@@ -105,7 +105,7 @@ def test_however_time_is_looked_at_the_same_is_told(times, looks):
 
 @given(st.integers(0, 100), st.booleans())
 def test_nothing_happens_before_it_is_due(last_ms, is_silent):
-    presence = Presence(last_ms, is_silent=is_silent)
+    presence = DevicePresence(last_ms, is_silent=is_silent)
     due = due_ms(presence, LIMITS)
     assert elapsed(presence, due - 1, LIMITS) == (presence, [])
     assert elapsed(presence, due, LIMITS) != (presence, [])

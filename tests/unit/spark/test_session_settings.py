@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.spark.defaults import given_by_files, log_flag
 from penstock.spark.session import SETTINGS, choose
+from penstock.spark.spark_defaults import log_flag, settings_from_files
 
 ZONE = "spark.sql.session.timeZone"
 
@@ -55,7 +55,7 @@ def test_the_file_of_defaults_is_read_as_spark_reads_it(tmp_path):
         "odd",
     ]
     (tmp_path / "spark-defaults.conf").write_text("\n".join(lines))
-    given = given_by_files({"SPARK_CONF_DIR": str(tmp_path)})
+    given = settings_from_files({"SPARK_CONF_DIR": str(tmp_path)})
     assert given == {"spark.master": "local[7]", "spark.a": "b=c", "spark.d": "e f"}
 
 
@@ -63,14 +63,14 @@ def test_options_for_submitting_come_before_the_file(tmp_path):
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.master yarn\nspark.x file\n")
     text = '--master local[1] --conf "spark.x=a b" -c spark.y=1 --conf=spark.z=2 pyspark-shell'
-    given = given_by_files({"SPARK_HOME": str(tmp_path), "PYSPARK_SUBMIT_ARGS": text})
+    given = settings_from_files({"SPARK_HOME": str(tmp_path), "PYSPARK_SUBMIT_ARGS": text})
     assert given == {"spark.master": "local[1]", "spark.x": "a b", "spark.y": "1", "spark.z": "2"}
 
 
 def test_a_file_that_the_options_name_stands_for_the_usual_one(tmp_path):
     (tmp_path / "mine.conf").write_text("spark.x 1\n")
     text = f"--properties-file {tmp_path / 'mine.conf'} pyspark-shell"
-    assert given_by_files({"PYSPARK_SUBMIT_ARGS": text}) == {"spark.x": "1"}
+    assert settings_from_files({"PYSPARK_SUBMIT_ARGS": text}) == {"spark.x": "1"}
 
 
 def test_log_settings_are_ours_unless_somebody_has_others(tmp_path):

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 )
 
 from penstock.errors import ConfigError
-from penstock.spark.sink_options import Job, SinkOptions, job_of, read_options
+from penstock.spark.sink_options import BatchJob, SinkOptions, job_of, read_options
 from penstock.spark.sink_schema import Layout, layout_of
 
 HERE = {"servers": "127.0.0.1:1883"}
@@ -85,8 +85,8 @@ def test_a_sinks_name_must_fit_into_a_topics(name):
 
 
 def test_a_job_is_a_sink_of_its_own_with_one_epoch():
-    assert job_of({"jobId": "a"}) == Job("job/a", 0, b"")
-    seventh = Job("job/a", 7, "é".encode(), is_numbered=True)
+    assert job_of({"jobId": "a"}) == BatchJob("job/a", 0, b"")
+    seventh = BatchJob("job/a", 7, "é".encode(), is_numbered=True)
     assert job_of({"jobid": "a", "epoch": "7", "note": "é"}) == seventh
 
 

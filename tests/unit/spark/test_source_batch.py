@@ -10,9 +10,9 @@ from tests.signing.kit import now_ms, publish_signed, register
 from tests.unit.spark.readers import fill, payloads, read, remove, source, trickle
 
 from penstock.errors import ConfigError
-from penstock.spark.columns import Answers
-from penstock.spark.loss import LossError
-from penstock.spark.verdicts import Verifier
+from penstock.spark.columns import FetchedColumns
+from penstock.spark.data_loss import LossError
+from penstock.spark.signatures import Verifier
 
 
 def letters(client) -> list[dict]:
@@ -107,7 +107,7 @@ def test_a_signature_that_does_not_verify_is_told_and_so_is_one_of_nobody(broker
     record = bytearray(fetched.slices[0].signatures)
     record[80:84] = (signer.key_id + 7).to_bytes(4, "little")
     foreign.slices[0].signatures = bytes(record)
-    answers = Answers([("t", fetched), ("t", forged), ("u", fetched), ("t", foreign)], 9)
+    answers = FetchedColumns([("t", fetched), ("t", forged), ("u", fetched), ("t", foreign)], 9)
     verdicts = Verifier(client).verdicts(answers).to_pylist()
     assert verdicts == ["valid", "invalid", "invalid", "unknown_key"]
 

@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.client.errors import BrokerProtocolError
 from penstock.model.message import Signature
-from penstock.spark.columns import BATCH_ROWS_MAX, MAKERS, Answers, batches
+from penstock.spark.columns import BATCH_ROWS_MAX, MAKERS, FetchedColumns, batches
 from penstock.spark.schema import COLUMNS, struct_of
 from penstock.store.extras import pack_headers, pack_signatures
 from penstock.store.producers import pack_notes
@@ -177,7 +177,7 @@ def producer_of(model, number: int):
 def converted(fetched: Fetched, names=tuple(COLUMNS)) -> list[dict]:
     schema = pa.schema([SCHEMA.field(name) for name in names])
     found = []
-    for batch in batches(Answers([("t/ü", fetched)], 1_000_000), schema):
+    for batch in batches(FetchedColumns([("t/ü", fetched)], 1_000_000), schema):
         batch.validate(full=True)
         table = pa.table(batch)
         if "timestamp" in names:
@@ -204,7 +204,9 @@ def test_answers_of_several_topics_are_taken_together(sent):
     ]
     names = ("topic", "incarnation", "offset")
     schema = pa.schema([SCHEMA.field(name) for name in names])
-    found = [row for batch in batches(Answers(parts, 1000), schema) for row in batch.to_pylist()]
+    found = [
+        row for batch in batches(FetchedColumns(parts, 1000), schema) for row in batch.to_pylist()
+    ]
     assert found == [
         {"topic": topic, "incarnation": ord(topic), "offset": row["offset"]}
         for topic, models in sent
@@ -252,14 +254,14 @@ def plain(count: int, **changes) -> Slice:
 def test_a_large_answer_is_several_batches():
     rows = 2 * BATCH_ROWS_MAX + 5
     schema = pa.schema([SCHEMA.field("offset"), SCHEMA.field("payload")])
-    found = list(batches(Answers([("t", Fetched(slices=[plain(rows)]))], rows), schema))
+    found = list(batches(FetchedColumns([("t", Fetched(slices=[plain(rows)]))], rows), schema))
     assert [batch.num_rows for batch in found] == [BATCH_ROWS_MAX, BATCH_ROWS_MAX, 5]
     assert pa.Table.from_batches(found)["offset"].to_pylist() == list(range(rows))
 
 
 def test_payloads_of_one_slice_are_not_copied():
-    column = Answers([("t", Fetched(slices=[plain(100)]))], 100).payloads()
-    whole = Answers([("t", Fetched(slices=[plain(100)]))], 100)
+    column = FetchedColumns([("t", Fetched(slices=[plain(100)]))], 100).payloads()
+    whole = FetchedColumns([("t", Fetched(slices=[plain(100)]))], 100)
     assert column.buffers()[2].size == 100
     assert whole.offsets().buffers()[0] is None
 
@@ -294,7 +296,7 @@ def test_columns_that_do_not_fit_are_refused_before_arrow_reads_beyond_them(chan
 
 def test_a_count_that_nobody_asked_for_is_refused_before_anything_is_allocated():
     with pytest.raises(BrokerProtocolError, match="4000000000 rows in 1 answers"):
-        Answers([("t", Fetched(slices=[Slice(count=4_000_000_000)]))], 65_536)
+        FetchedColumns([("t", Fetched(slices=[Slice(count=4_000_000_000)]))], 65_536)
 
 
 def test_a_producer_that_covers_more_than_the_slice_is_cut():
@@ -306,7 +308,7 @@ def test_a_producer_that_covers_more_than_the_slice_is_cut():
         producer_name_ends=u32([1]),
         producer_names=b"p",
     )
-    answer = Answers([("t", Fetched(slices=[sent, plain(2)]))], 5)
+    answer = FetchedColumns([("t", Fetched(slices=[sent, plain(2)]))], 5)
     assert answer.producers().to_pylist()[:3] == [None, "p", "p"]
 
 
@@ -332,7 +334,7 @@ def test_rows_say_which_producer_numbered_them_whether_there_is_one_or_another(n
         )
         for name in names
     ]
-    assert Answers([("t", Fetched(slices=sent))], 4).producers().to_pylist() == expected
+    assert FetchedColumns([("t", Fetched(slices=sent))], 4).producers().to_pylist() == expected
 
 
 def test_an_empty_answer_is_no_batch():

@@ -14,7 +14,7 @@ from tests.unit.spark.readers import Stream, fill, source
 
 from penstock.client.queue.blocking import QueueClient
 from penstock.spark.options import source_options
-from penstock.spark.watch import Watch
+from penstock.spark.topic_watch import TopicWatch
 from penstock.testing import Broker
 
 TOPICS = [f"s/{number}" for number in range(7)]
@@ -147,7 +147,7 @@ def test_each_message_is_a_row_once_or_told_to_be_lost(broker, servers, client, 
     monkeypatch.setattr("penstock.doors.queue.changes.PAGE_MAX", 3)
     monkeypatch.setattr("penstock.reading.changes.TOPICS_MAX", 5)
     monkeypatch.setattr("penstock.doors.queue.fetch.RAW_BYTES_MAX", 8)
-    monkeypatch.setattr("penstock.spark.watch.SINGLE_MAX", 2)
+    monkeypatch.setattr("penstock.spark.topic_watch.SINGLE_MAX", 2)
     options = {"maxOffsetsPerTrigger": 20} if seed % 2 else {"maxBytesPerTrigger": 60}
     stream = Stream(
         servers,
@@ -180,7 +180,7 @@ def test_no_change_is_missed(broker, servers, client, monkeypatch, seed):
     monkeypatch.setattr("penstock.doors.queue.changes.PAGE_MAX", 3)
     monkeypatch.setattr("penstock.reading.changes.TOPICS_MAX", 5)
     options = source_options(dict(source(servers, subscribe="s/#").options))
-    watches = [Watch(options), Watch(options)]
+    watches = [TopicWatch(options), TopicWatch(options)]
     chance = random.Random(seed)
     counts: Counter[str] = Counter()
     for _ in range(STEPS):
@@ -195,6 +195,6 @@ def test_no_change_is_missed(broker, servers, client, monkeypatch, seed):
         for watch in watches:
             if chance.random() < 0.5:
                 watch.look()
-                fresh = Watch(options)
+                fresh = TopicWatch(options)
                 fresh.look()
                 assert watch.topics == fresh.topics

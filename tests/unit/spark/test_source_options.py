@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.spark.options import EARLIEST, LATEST, Patience, Place, source_options
+from penstock.spark.options import EARLIEST, LATEST, OffsetSpec, RetryPolicy, source_options
 from penstock.spark.schema import COLUMNS, DEFAULT_COLUMNS
 
 LEAST = {"servers": "127.0.0.1:1883", "subscribe": "pump/#"}
@@ -122,7 +122,12 @@ def test_without_more_everything_is_read():
 
 def test_offsets_are_words_or_numbers_by_topic():
     start = read(startingOffsets='{"a": 7, "b": -1, "c": -2}').start
-    assert [start.of(name) for name in "abcd"] == [Place("offset", 7), LATEST, EARLIEST, EARLIEST]
+    assert [start.of(name) for name in "abcd"] == [
+        OffsetSpec("offset", 7),
+        LATEST,
+        EARLIEST,
+        EARLIEST,
+    ]
     assert read(startingOffsets="Latest").start.of("a") == LATEST
     assert read(endingOffsets='{"a": 7}').end.of("b") == LATEST
 
@@ -142,9 +147,9 @@ def test_nothing_ends_at_the_beginning():
     "text", ["1767225600000", "2026-01-01T00:00:00Z", "2026-01-01", "2026-01-01T01:00:00+01:00"]
 )
 def test_times_are_milliseconds_or_iso_and_utc_without_a_zone(text):
-    assert read(startingTimestamp=text).start.of("t") == Place("time", 1767225600000)
+    assert read(startingTimestamp=text).start.of("t") == OffsetSpec("time", 1767225600000)
     by_topic = read(endingOffsetsByTimestamp=f'{{"a": "{text}"}}').end
-    assert by_topic.of("a") == Place("time", 1767225600000)
+    assert by_topic.of("a") == OffsetSpec("time", 1767225600000)
     assert by_topic.of("b") == LATEST
 
 
@@ -188,7 +193,7 @@ def test_a_delay_has_a_unit(text, seconds):
 
 def test_retries_are_kafkas():
     options = read(**{"fetchOffset.numRetries": "7", "fetchOffset.retryIntervalMs": "20"})
-    assert options.patience == Patience(7, 0.02)
+    assert options.patience == RetryPolicy(7, 0.02)
 
 
 def test_booleans_are_words():

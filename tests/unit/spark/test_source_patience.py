@@ -10,10 +10,10 @@ from penstock.client.errors import (
     ReplyTimeoutError,
     UnreachableError,
 )
-from penstock.spark.broker import for_all, patiently
-from penstock.spark.options import Patience
+from penstock.spark.broker import map_concurrently, with_retries
+from penstock.spark.options import RetryPolicy
 
-TWICE = Patience(retries=2, pause_s=0.0)
+TWICE = RetryPolicy(retries=2, pause_s=0.0)
 
 
 class Broker:
@@ -35,23 +35,23 @@ class Broker:
     "kind", [UnreachableError, ConnectionLostError, ReplyTimeoutError, BrokerFailedError]
 )
 def test_trouble_that_may_pass_is_waited_for(kind):
-    assert patiently(TWICE, Broker(kind("away"), 2).ask) == "answer"
+    assert with_retries(TWICE, Broker(kind("away"), 2).ask) == "answer"
 
 
 def test_but_not_for_ever():
     broker = Broker(UnreachableError("away"), 9)
     with pytest.raises(UnreachableError):
-        patiently(TWICE, broker.ask)
+        with_retries(TWICE, broker.ask)
     assert broker.asked == 3
 
 
 def test_what_would_be_refused_again_is_not_asked_again():
     broker = Broker(BadRequestError("no such thing"), 9)
     with pytest.raises(BadRequestError):
-        patiently(TWICE, broker.ask)
+        with_retries(TWICE, broker.ask)
     assert broker.asked == 1
 
 
 def test_answers_about_many_are_in_the_order_of_the_questions():
-    assert for_all(lambda number: number * 2, range(100)) == list(range(0, 200, 2))
-    assert for_all(str, []) == []
+    assert map_concurrently(lambda number: number * 2, range(100)) == list(range(0, 200, 2))
+    assert map_concurrently(str, []) == []

@@ -7,31 +7,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import PenstockError
-from penstock.spark.offsets import Cut, Position, Range, Spot, decode, encode, ranges_between
+from penstock.spark.offsets import (
+    OffsetRange,
+    Partitioning,
+    StreamPosition,
+    TopicPosition,
+    decode,
+    encode,
+    ranges_between,
+)
 from penstock.spark.planning import (
     Loss,
-    Seen,
+    TopicState,
     advance,
     clamp,
     lag_of,
+    lost_with_topics,
     partition_count,
     share,
     share_bytes,
     split,
-    vanished,
-    with_gone,
+    with_deleted_ends,
 )
 
 names = st.sampled_from([f"t/{number}" for number in range(12)])
-spots = st.builds(Spot, st.integers(1, 3), st.integers(0, 1000), st.integers(0, 1000))
+spots = st.builds(TopicPosition, st.integers(1, 3), st.integers(0, 1000), st.integers(0, 1000))
 cuts = st.builds(
-    Cut,
+    Partitioning,
     st.integers(1, 8),
     st.none() | st.integers(1, 20),
     st.none() | st.integers(1, 500),
 )
 ends = st.dictionaries(names, st.integers(0, 1000))
-positions = st.builds(Position, st.dictionaries(names, spots), cuts, st.booleans(), ends)
+positions = st.builds(StreamPosition, st.dictionaries(names, spots), cuts, st.booleans(), ends)
 
 
 # ── Offsets
@@ -46,12 +54,14 @@ def test_an_offset_comes_back_as_it_was(position):
 def test_the_same_position_is_always_the_same_text(position):
     backwards = dict(reversed(list(position.topics.items())))
     gone = dict(reversed(list(position.gone.items())))
-    other = Position(backwards, position.cut, position.is_initial, gone)
+    other = StreamPosition(backwards, position.cut, position.is_initial, gone)
     assert json.dumps(encode(other)) == json.dumps(encode(position))
 
 
 def test_an_offset_is_written_as_documented():
-    position = Position({"b": Spot(1, 20, 10), "a": Spot(2, 5, 0)}, Cut(2, None, 100))
+    position = StreamPosition(
+        {"b": TopicPosition(1, 20, 10), "a": TopicPosition(2, 5, 0)}, Partitioning(2, None, 100)
+    )
     assert json.dumps(encode(position)) == (
         '{"plan": {"cores": 2, "maxRecordsPerPartition": 100, "minPartitions": null}, '
         '"topics": {"a": [2, 5, 0], "b": [1, 20, 10]}, "v": 1}'
@@ -64,48 +74,62 @@ def test_an_offset_of_another_version_is_refused():
 
 
 def test_a_batch_begins_where_the_one_before_ended():
-    start, end = Position({"a": Spot(1, 10, 4)}), Position({"a": Spot(1, 30, 4)})
-    assert ranges_between(start, end) == [Range("a", 1, 10, 30)]
+    start, end = (
+        StreamPosition({"a": TopicPosition(1, 10, 4)}),
+        StreamPosition({"a": TopicPosition(1, 30, 4)}),
+    )
+    assert ranges_between(start, end) == [OffsetRange("a", 1, 10, 30)]
 
 
 def test_batch_0_begins_where_its_end_says_whatever_the_initial_offset_says():
     """On a repetition after a kill, ``initialOffset`` may say "latest" of another moment."""
-    moved = Position({"a": Spot(1, 25, 25)}, is_initial=True)
-    assert ranges_between(moved, Position({"a": Spot(1, 30, 4)})) == [Range("a", 1, 4, 30)]
+    moved = StreamPosition({"a": TopicPosition(1, 25, 25)}, is_initial=True)
+    assert ranges_between(moved, StreamPosition({"a": TopicPosition(1, 30, 4)})) == [
+        OffsetRange("a", 1, 4, 30)
+    ]
 
 
 def test_a_new_topic_begins_at_its_first_and_one_made_anew_as_well():
-    start = Position({"a": Spot(1, 10, 0)})
-    end = Position({"a": Spot(2, 8, 3), "b": Spot(1, 5, 2)})
-    assert ranges_between(start, end) == [Range("a", 2, 3, 8), Range("b", 1, 2, 5)]
+    start = StreamPosition({"a": TopicPosition(1, 10, 0)})
+    end = StreamPosition({"a": TopicPosition(2, 8, 3), "b": TopicPosition(1, 5, 2)})
+    assert ranges_between(start, end) == [OffsetRange("a", 2, 3, 8), OffsetRange("b", 1, 2, 5)]
 
 
 def test_what_goes_nowhere_is_no_range():
-    same = Position({"a": Spot(1, 10, 0)})
+    same = StreamPosition({"a": TopicPosition(1, 10, 0)})
     assert ranges_between(same, same) == []
-    assert ranges_between(same, Position({"a": Spot(1, 9, 0)})) == []
+    assert ranges_between(same, StreamPosition({"a": TopicPosition(1, 9, 0)})) == []
 
 
 # ── How far
 
 
 def test_lag_is_counted_from_where_we_are_or_from_the_first():
-    start = Position({"a": Spot(1, 10, 0), "b": Spot(1, 10, 0), "c": Spot(1, 10, 0)})
-    seen = {"a": Seen(1, 0, 15), "b": Seen(2, 3, 9), "c": Seen(1, 0, 10), "d": Seen(1, 0, 2)}
+    start = StreamPosition(
+        {"a": TopicPosition(1, 10, 0), "b": TopicPosition(1, 10, 0), "c": TopicPosition(1, 10, 0)}
+    )
+    seen = {
+        "a": TopicState(1, 0, 15),
+        "b": TopicState(2, 3, 9),
+        "c": TopicState(1, 0, 10),
+        "d": TopicState(1, 0, 2),
+    }
     assert lag_of(start, seen) == {"a": 5, "b": 6, "d": 2}
 
 
 def test_to_advance_is_to_take_and_to_keep_where_it_began():
-    start = Position({"a": Spot(1, 10, 4)})
-    seen = {"a": Seen(1, 0, 15), "b": Seen(7, 3, 9)}
-    assert advance(start, seen, {"a": 5, "b": 2}, Cut(3)) == Position(
-        {"a": Spot(1, 15, 4), "b": Spot(7, 5, 3)}, Cut(3)
+    start = StreamPosition({"a": TopicPosition(1, 10, 4)})
+    seen = {"a": TopicState(1, 0, 15), "b": TopicState(7, 3, 9)}
+    assert advance(start, seen, {"a": 5, "b": 2}, Partitioning(3)) == StreamPosition(
+        {"a": TopicPosition(1, 15, 4), "b": TopicPosition(7, 5, 3)}, Partitioning(3)
     )
 
 
 def test_a_topic_that_is_gone_leaves_and_one_that_was_cut_back_is_followed_back():
-    start = Position({"a": Spot(1, 10, 4), "b": Spot(1, 10, 4)})
-    assert advance(start, {"b": Seen(1, 0, 7)}, {}, Cut()).topics == {"b": Spot(1, 7, 4)}
+    start = StreamPosition({"a": TopicPosition(1, 10, 4), "b": TopicPosition(1, 10, 4)})
+    assert advance(start, {"b": TopicState(1, 0, 7)}, {}, Partitioning()).topics == {
+        "b": TopicPosition(1, 7, 4)
+    }
 
 
 lags = st.dictionaries(names, st.integers(1, 10_000), min_size=1)
@@ -169,7 +193,7 @@ def test_topics_whose_messages_do_not_fit_together_take_turns():
 
 ranges_lists = st.lists(
     st.builds(
-        lambda name, begin, rows: Range(name, 1, begin, begin + rows),
+        lambda name, begin, rows: OffsetRange(name, 1, begin, begin + rows),
         names,
         st.integers(0, 10**12),
         st.integers(1, 300),
@@ -213,49 +237,52 @@ def test_the_same_ranges_are_always_cut_alike(ranges, cut):
 
 
 def test_50_000_small_topics_are_as_many_tasks_as_there_are_cores():
-    ranges = [Range(f"t{number}", 1, 0, 2) for number in range(50_000)]
-    assert [len(part) for part in split(ranges, Cut(4))] == [12_500] * 4
+    ranges = [OffsetRange(f"t{number}", 1, 0, 2) for number in range(50_000)]
+    assert [len(part) for part in split(ranges, Partitioning(4))] == [12_500] * 4
 
 
 def test_a_large_topic_is_read_by_all_cores_and_a_small_one_by_one():
-    assert len(split([Range("t", 1, 0, 10_000_000)], Cut(4))) == 4
-    assert len(split([Range("t", 1, 0, 10_000)], Cut(4))) == 1
+    assert len(split([OffsetRange("t", 1, 0, 10_000_000)], Partitioning(4))) == 4
+    assert len(split([OffsetRange("t", 1, 0, 10_000)], Partitioning(4))) == 1
 
 
 def test_nothing_is_no_partition():
-    assert split([], Cut(4)) == []
+    assert split([], Partitioning(4)) == []
 
 
 # ── Loss
 
 
 def test_what_retention_has_removed_is_cut_off_and_told():
-    left, losses = clamp([Range("a", 1, 10, 30)], {"a": Seen(1, 17, 40)})
-    assert left == [Range("a", 1, 17, 30)]
+    left, losses = clamp([OffsetRange("a", 1, 10, 30)], {"a": TopicState(1, 17, 40)})
+    assert left == [OffsetRange("a", 1, 17, 30)]
     assert losses == [Loss("a", 1, 10, 17, "removed")]
 
 
 def test_a_range_that_is_gone_as_a_whole_is_told_as_a_whole():
-    left, losses = clamp([Range("a", 1, 10, 30)], {"a": Seen(1, 35, 40)})
+    left, losses = clamp([OffsetRange("a", 1, 10, 30)], {"a": TopicState(1, 35, 40)})
     assert (left, losses) == ([], [Loss("a", 1, 10, 30, "removed")])
 
 
 def test_a_topic_that_is_gone_or_another_is_told():
-    left, losses = clamp([Range("a", 1, 1, 3), Range("b", 1, 1, 3)], {"b": Seen(2, 0, 9)})
+    left, losses = clamp(
+        [OffsetRange("a", 1, 1, 3), OffsetRange("b", 1, 1, 3)], {"b": TopicState(2, 0, 9)}
+    )
     assert left == []
     assert losses == [Loss("a", 1, 1, 3, "deleted"), Loss("b", 1, 1, 3, "made anew")]
 
 
 def test_a_topic_that_came_back_shorter_is_told():
-    left, losses = clamp([Range("a", 1, 1, 9)], {"a": Seen(1, 0, 4)})
-    assert left == [Range("a", 1, 1, 4)]
+    left, losses = clamp([OffsetRange("a", 1, 1, 9)], {"a": TopicState(1, 0, 4)})
+    assert left == [OffsetRange("a", 1, 1, 4)]
     assert losses == [Loss("a", 1, 4, 9, "cut back")]
 
 
 @given(
     ranges_lists,
     st.dictionaries(
-        names, st.builds(Seen, st.integers(1, 2), st.integers(0, 10**12), st.integers(0, 10**12))
+        names,
+        st.builds(TopicState, st.integers(1, 2), st.integers(0, 10**12), st.integers(0, 10**12)),
     ),
 )
 def test_what_is_left_and_what_is_lost_are_all_there_was(ranges, has):
@@ -265,29 +292,37 @@ def test_what_is_left_and_what_is_lost_are_all_there_was(ranges, has):
 
 
 def test_what_was_read_to_its_end_is_not_lost_with_its_topic():
-    start, last = Position({"a": Spot(1, 10, 0)}), {"a": Seen(1, 0, 10)}
-    for end in (Position({}), Position({"a": Spot(2, 3, 0)})):
-        assert vanished(start, with_gone(start, end, last)) == []
+    start, last = StreamPosition({"a": TopicPosition(1, 10, 0)}), {"a": TopicState(1, 0, 10)}
+    for end in (StreamPosition({}), StreamPosition({"a": TopicPosition(2, 3, 0)})):
+        assert lost_with_topics(start, with_deleted_ends(start, end, last)) == []
 
 
 def test_what_was_not_read_is_lost_with_its_topic():
-    start = Position({"a": Spot(1, 10, 0)})
-    end = with_gone(start, Position({}), {"a": Seen(1, 0, 12)})
-    assert vanished(start, end) == [Loss("a", 1, 10, 12, "deleted")]
-    assert vanished(start, Position({"a": Spot(2, 3, 0)})) == [Loss("a", 1, 10, None, "made anew")]
+    start = StreamPosition({"a": TopicPosition(1, 10, 0)})
+    end = with_deleted_ends(start, StreamPosition({}), {"a": TopicState(1, 0, 12)})
+    assert lost_with_topics(start, end) == [Loss("a", 1, 10, 12, "deleted")]
+    assert lost_with_topics(start, StreamPosition({"a": TopicPosition(2, 3, 0)})) == [
+        Loss("a", 1, 10, None, "made anew")
+    ]
 
 
 def test_what_is_known_of_another_incarnation_says_nothing():
-    start = Position({"a": Spot(1, 10, 0)})
-    assert with_gone(start, Position({}), {"a": Seen(2, 0, 10)}).gone == {}
+    start = StreamPosition({"a": TopicPosition(1, 10, 0)})
+    assert with_deleted_ends(start, StreamPosition({}), {"a": TopicState(2, 0, 10)}).gone == {}
 
 
 def test_only_what_has_gone_is_noted():
-    start = Position({"a": Spot(1, 10, 0)})
-    end = Position({"a": Spot(1, 12, 0)})
-    assert with_gone(start, end, {"a": Seen(1, 0, 10), "b": Seen(5, 0, 10)}).gone == {}
+    start = StreamPosition({"a": TopicPosition(1, 10, 0)})
+    end = StreamPosition({"a": TopicPosition(1, 12, 0)})
+    assert (
+        with_deleted_ends(start, end, {"a": TopicState(1, 0, 10), "b": TopicState(5, 0, 10)}).gone
+        == {}
+    )
 
 
 def test_a_topic_that_goes_back_has_lost_its_end():
-    start, end = Position({"a": Spot(1, 10, 0)}), Position({"a": Spot(1, 7, 0)})
-    assert vanished(start, end) == [Loss("a", 1, 7, 10, "cut back")]
+    start, end = (
+        StreamPosition({"a": TopicPosition(1, 10, 0)}),
+        StreamPosition({"a": TopicPosition(1, 7, 0)}),
+    )
+    assert lost_with_topics(start, end) == [Loss("a", 1, 7, 10, "cut back")]

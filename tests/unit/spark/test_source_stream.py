@@ -10,7 +10,7 @@ from tests.unit.spark.readers import Stream, fill, payloads, remove, trickle
 
 from penstock.errors import ConfigError
 from penstock.spark import stream as stream_module
-from penstock.spark.loss import LossError
+from penstock.spark.data_loss import LossError
 
 
 def test_a_stream_reads_what_comes(servers, client):

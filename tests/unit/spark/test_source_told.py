@@ -63,13 +63,13 @@ def test_whoever_waits_for_a_broker_is_told_long_before_it_is_given_up(monkeypat
         bound.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(UnreachableError):
-            connections.client_of((address,))
+            connections.client_for((address,))
     assert told(caplog) == [f"no broker answers at {address}, waiting for one: is it started?"]
 
 
 def test_a_broker_that_answers_is_not_remarked_upon(servers, monkeypatch, caplog):
     monkeypatch.setattr(connections, "NOTICE_S", 0.5)
-    connections.client_of((servers,))
+    connections.client_for((servers,))
     timers = [one for one in threading.enumerate() if isinstance(one, threading.Timer)]
     for timer in timers:
         timer.join(5)

@@ -42,7 +42,7 @@ def test_a_pin_at_the_end_does_not_hold_for_who_begins_at_the_beginning(servers,
 def test_a_batch_that_was_planned_for_more_topics_is_read_whole_after_a_narrower_subscription(
     servers, client, monkeypatch
 ):
-    monkeypatch.setattr("penstock.spark.watch.SINGLE_MAX", 2)
+    monkeypatch.setattr("penstock.spark.topic_watch.SINGLE_MAX", 2)
     stream = Stream(servers, subscribe="s/#")
     for number in range(5):
         fill(client, f"s/{number}", 1)

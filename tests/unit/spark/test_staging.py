@@ -11,17 +11,17 @@ from penstock.errors import PenstockError
 from penstock.spark.identity import (
     BATCH_PROPERTY,
     QUERY_PROPERTY,
-    Batch,
-    Task,
+    MicroBatch,
+    TaskAttempt,
     batch_of_task,
     this_task,
 )
-from penstock.spark.options import Patience
-from penstock.spark.staging import Part, Place, stage
+from penstock.spark.options import RetryPolicy
+from penstock.spark.staging import SinkEpoch, StagedPart, stage
 from penstock.testing import Broker
 from penstock.wire.queue._generated.queue_pb2 import StagedBlock, StagedLot
 
-PLACE = Place("s", 0)
+PLACE = SinkEpoch("s", 0)
 QUERY = "0a1b2c3d-0000-4000-8000-000000000000"
 
 
@@ -43,7 +43,7 @@ def client(broker):
 
 
 def test_blocks_are_published_in_the_order_they_were_sent(client):
-    count = stage(client, Patience(), Part(PLACE, "0-0-a"), map(block, range(50)))
+    count = stage(client, RetryPolicy(), StagedPart(PLACE, "0-0-a"), map(block, range(50)))
     assert count == 50
     assert client.topic("t") is None
     client.commit_stage(*PLACE, [("0-0-a", count)])
@@ -52,7 +52,7 @@ def test_blocks_are_published_in_the_order_they_were_sent(client):
 
 
 def test_no_rows_are_no_blocks(client):
-    assert stage(client, Patience(), Part(PLACE, "0-0-a"), []) == 0
+    assert stage(client, RetryPolicy(), StagedPart(PLACE, "0-0-a"), []) == 0
 
 
 def test_a_broker_that_is_killed_meanwhile_has_each_block_once(broker, client):
@@ -75,7 +75,7 @@ def test_a_broker_that_is_killed_meanwhile_has_each_block_once(broker, client):
 
     killer = threading.Thread(target=kill)
     killer.start()
-    count = stage(client, Patience(3, 0.1), Part(PLACE, "0-0-a"), blocks())
+    count = stage(client, RetryPolicy(3, 0.1), StagedPart(PLACE, "0-0-a"), blocks())
     killer.join()
     client.commit_stage(*PLACE, [("0-0-a", count)])
     found = [record.payload for record in client.messages("t")]
@@ -94,7 +94,7 @@ def test_a_broker_that_is_away_for_longer_than_a_call_may_take_is_waited_for(bro
             yield block(number)
 
     with connect([f"{broker.host}:{broker.port}"], timeout_s=0.4) as client:
-        count = stage(client, Patience(30, 0.1), Part(PLACE, "0-0-a"), blocks())
+        count = stage(client, RetryPolicy(30, 0.1), StagedPart(PLACE, "0-0-a"), blocks())
         back.join()
         client.commit_stage(*PLACE, [("0-0-a", count)])
         found = [record.payload for record in client.messages("t")]
@@ -104,7 +104,7 @@ def test_a_broker_that_is_away_for_longer_than_a_call_may_take_is_waited_for(bro
 def test_what_the_broker_refuses_for_good_is_not_sent_again(client):
     blocks = [block(0), block(1, "no/#"), *map(block, range(2, 40))]
     with pytest.raises(QueueRefusedError, match="no/#"):
-        stage(client, Patience(10, 10), Part(PLACE, "0-0-a"), blocks)
+        stage(client, RetryPolicy(10, 10), StagedPart(PLACE, "0-0-a"), blocks)
 
 
 # ── Who sends ─────────────────────────────────────────────────────────────────────────────────
@@ -121,8 +121,8 @@ def context():
 
 
 def test_a_task_knows_its_partition_attempt_and_batch(context):
-    assert this_task() == Task(3, 1)
-    assert batch_of_task() == Batch(QUERY, 7)
+    assert this_task() == TaskAttempt(3, 1)
+    assert batch_of_task() == MicroBatch(QUERY, 7)
 
 
 @pytest.mark.parametrize("name", [QUERY_PROPERTY, BATCH_PROPERTY])

@@ -14,7 +14,7 @@ So a row counts exactly once: its file is in a log and not covered, or it is cov
 exactly one of ``files``. The step from one to the other is the step from one manifest to the next,
 and that is one ``link`` of a file system: manifests are numbered, and the next number is made by
 whoever is first. Who comes second reads again, and looks whether what it wants still makes sense
-(``Overtaken`` if not). Whoever dies before the link has changed nothing; after it, everything.
+(``ManifestConflict`` if not). A crash before the link changes nothing.
 
 A reader takes one manifest, then the logs. A log that has grown meanwhile has more rows, all of
 them beyond what is covered. A segment that came meanwhile is not seen, and all its rows are newer.
@@ -37,11 +37,11 @@ _KEPT: Final = 16  # older manifests, for who wants to see what happened
 _ATTEMPTS: Final = 5
 
 
-class Overtaken(PenstockError):  # noqa: N818 - reads as the state it names
+class ManifestConflict(PenstockError):  # noqa: N818 - reads as the state it names
     """Somebody else has changed the archive meanwhile. Nothing was changed; begin again."""
 
 
-class File(msgspec.Struct, frozen=True, gc=False):
+class CompactedFile(msgspec.Struct, frozen=True, gc=False):
     """A Parquet file that compaction made, its path below the archive's directory."""
 
     path: str
@@ -49,7 +49,7 @@ class File(msgspec.Struct, frozen=True, gc=False):
     rows: int
 
 
-class Segment(msgspec.Struct, frozen=True, gc=False):
+class ArchiveSegment(msgspec.Struct, frozen=True, gc=False):
     """A directory of the file sink, and how much of it compaction has taken."""
 
     name: str
@@ -70,13 +70,13 @@ class Manifest(msgspec.Struct, frozen=True):
     number: int
     partitioning: str
     checkpoint: str
-    segments: tuple[Segment, ...] = (Segment("0"),)
-    files: tuple[File, ...] = ()
+    segments: tuple[ArchiveSegment, ...] = (ArchiveSegment("0"),)
+    files: tuple[CompactedFile, ...] = ()
     retired: tuple[Retired, ...] = ()
     version: int = _VERSION
 
     @property
-    def current(self) -> Segment:
+    def current(self) -> ArchiveSegment:
         """The segment that is written to."""
         return self.segments[-1]
 
@@ -84,11 +84,11 @@ class Manifest(msgspec.Struct, frozen=True):
 # ── Steps, pure: from one manifest to the next ────────────────────────────────────────────────
 
 
-def rotated(manifest: Manifest, seen: Segment) -> Manifest:
+def rotated(manifest: Manifest, seen: ArchiveSegment) -> Manifest:
     """Have the file sink write to a new directory, after the one that was ``seen`` as current."""
     if manifest.current.name != seen.name:
-        raise Overtaken("another archiving query has begun in this archive")
-    fresh = Segment(str(int(seen.name) + 1))
+        raise ManifestConflict("another archiving query has begun in this archive")
+    fresh = ArchiveSegment(str(int(seen.name) + 1))
     return _next(manifest, segments=(*manifest.segments, fresh))
 
 
@@ -98,7 +98,7 @@ def compacted(
     *,
     logs: dict[str, SinkLog],
     merged: frozenset[str],
-    made: tuple[File, ...],
+    made: tuple[CompactedFile, ...],
     at_ms: int,
 ) -> Manifest:
     """Put ``made`` in the place of all entries of ``logs`` and of the files ``merged``.
@@ -108,7 +108,7 @@ def compacted(
     """
     now = {segment.name: segment for segment in manifest.segments}
     if manifest.files != taken.files or any(now.get(s.name) != s for s in taken.segments):
-        raise Overtaken("another compaction was faster")
+        raise ManifestConflict("another compaction was faster")
     segments = tuple(_covered(segment, logs.get(segment.name)) for segment in manifest.segments)
     old = [path for s in taken.segments if s.name in logs for path in _fresh(s, logs[s.name])]
     kept = tuple(file for file in manifest.files if file.path not in merged)
@@ -124,13 +124,13 @@ def compacted(
     )
 
 
-def _covered(segment: Segment, log: SinkLog | None) -> Segment:
+def _covered(segment: ArchiveSegment, log: SinkLog | None) -> ArchiveSegment:
     if log is None or not log.entries:
         return segment
-    return Segment(segment.name, len(log.entries), log.entries[-1].path)
+    return ArchiveSegment(segment.name, len(log.entries), log.entries[-1].path)
 
 
-def _fresh(segment: Segment, log: SinkLog) -> list[str]:
+def _fresh(segment: ArchiveSegment, log: SinkLog) -> list[str]:
     return [f"{LIVE}/{segment.name}/{entry.path}" for entry in log.entries[segment.covered :]]
 
 
@@ -170,7 +170,7 @@ def load(root: Path) -> Manifest:
             return _decode(root, numbers[-1])
         except FileNotFoundError:  # so many newer ones came meanwhile
             continue
-    raise Overtaken(f"the manifest of {root} changes faster than it can be read")
+    raise ManifestConflict(f"the manifest of {root} changes faster than it can be read")
 
 
 def create(root: Path, partitioning: str, checkpoint: str) -> Manifest:
@@ -178,7 +178,7 @@ def create(root: Path, partitioning: str, checkpoint: str) -> Manifest:
     if not _numbers(root):
         try:
             return publish(root, Manifest(0, partitioning, checkpoint))
-        except Overtaken:  # by somebody who made it at the same time
+        except ManifestConflict:  # by somebody who made it at the same time
             pass
     return load(root)
 
@@ -188,7 +188,7 @@ def publish(root: Path, manifest: Manifest) -> Manifest:
     path = _path(root, manifest.number)
     path.parent.mkdir(parents=True, exist_ok=True)
     if not write_once(path, msgspec.json.format(msgspec.json.encode(manifest), indent=1)):
-        raise Overtaken(f"manifest {manifest.number} of {root} was made by somebody else")
+        raise ManifestConflict(f"manifest {manifest.number} of {root} was made by somebody else")
     for number in _numbers(root)[:-_KEPT]:
         _path(root, number).unlink(missing_ok=True)
     return manifest

@@ -28,7 +28,7 @@ _INTERVAL: Final = 10  # of compactions, by Spark's default
 _ATTEMPTS: Final = 5
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class SinkLogEntry(msgspec.Struct, frozen=True, gc=False):
     """A file that a batch added: its path below the sink's directory, and its size."""
 
     path: str
@@ -39,10 +39,10 @@ class SinkLog(msgspec.Struct, frozen=True):
     """What a directory holds; ``batch`` is the last that is done, -1 before the first."""
 
     batch: int
-    entries: tuple[Entry, ...]
+    entries: tuple[SinkLogEntry, ...]
 
 
-class _Line(msgspec.Struct):
+class _LogLine(msgspec.Struct):
     path: str
     size: int
     action: str = "add"
@@ -50,7 +50,7 @@ class _Line(msgspec.Struct):
 
 EMPTY: Final = SinkLog(-1, ())
 
-_decode = msgspec.json.Decoder(_Line).decode
+_decode = msgspec.json.Decoder(_LogLine).decode
 
 
 def read(directory: Path) -> SinkLog:
@@ -102,7 +102,7 @@ def _number(name: str) -> int:
     return int(name.removesuffix(".compact"))
 
 
-def _parse(name: str, text: str, within: str) -> list[Entry]:
+def _parse(name: str, text: str, within: str) -> list[SinkLogEntry]:
     head, *lines = text.split("\n")
     if head != _HEAD:
         raise StorageDamaged(
@@ -115,7 +115,7 @@ def _parse(name: str, text: str, within: str) -> list[Entry]:
         raise StorageDamaged(f"{DIRECTORY}/{name} is damaged: {error}") from None
 
 
-def _entry(line: _Line, within: str) -> Entry:
+def _entry(line: _LogLine, within: str) -> SinkLogEntry:
     """Take the path from where the directory's own name ends: the archive may have been moved."""
     if line.action != "add":
         raise StorageDamaged(
@@ -124,7 +124,7 @@ def _entry(line: _Line, within: str) -> Entry:
     _, found, path = unquote(urlsplit(line.path, allow_fragments=False).path).rpartition(within)
     if not found:
         raise StorageDamaged(f"the sink's log names a file of another directory: {line.path}")
-    return Entry(path, line.size)
+    return SinkLogEntry(path, line.size)
 
 
 def seed(directory: Path, batch: int) -> None:

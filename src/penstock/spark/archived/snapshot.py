@@ -17,21 +17,21 @@ from penstock.errors import PenstockError, StorageDamaged
 from penstock.spark.archived import manifest as manifests
 from penstock.spark.archived import sink_log
 from penstock.spark.archived.layout import CHECKPOINT, LIVE, date_of, key_of, topic_key
-from penstock.spark.archived.manifest import Manifest, Segment
+from penstock.spark.archived.manifest import ArchiveSegment, Manifest
 from penstock.spark.archived.sink_log import SinkLog
 from penstock.spark.offsets import decode
 
 _ATTEMPTS: Final = 5
 
 
-class Part(msgspec.Struct, frozen=True, gc=False):
+class ArchiveFile(msgspec.Struct, frozen=True, gc=False):
     """A Parquet file of the archive, by its absolute path."""
 
     path: str
     size: int
 
 
-class Archived(msgspec.Struct, frozen=True, gc=False):
+class ArchivedTopic(msgspec.Struct, frozen=True, gc=False):
     """What is archived of a topic: of this incarnation, offsets from ``first`` up to ``next``.
 
     Offsets that the topic never had rows for, because they were deleted, are not there either.
@@ -48,7 +48,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     root: Path
     manifest: Manifest
     logs: dict[str, SinkLog]
-    parts: tuple[Part, ...]
+    parts: tuple[ArchiveFile, ...]
 
     @property
     def batch(self) -> int:
@@ -60,13 +60,13 @@ def take(root: Path) -> Snapshot:
     """Look which files are the archive now."""
     manifest = manifests.load(root)
     logs = {s.name: sink_log.read(root / LIVE / s.name) for s in manifest.segments}
-    parts = [Part(str(root / file.path), file.size) for file in manifest.files]
+    parts = [ArchiveFile(str(root / file.path), file.size) for file in manifest.files]
     for segment in manifest.segments:
         parts += _uncovered(root, segment, logs[segment.name])
     return Snapshot(root, manifest, logs, tuple(parts))
 
 
-def _uncovered(root: Path, segment: Segment, log: SinkLog) -> Iterator[Part]:
+def _uncovered(root: Path, segment: ArchiveSegment, log: SinkLog) -> Iterator[ArchiveFile]:
     count = segment.covered
     if count and (len(log.entries) < count or log.entries[count - 1].path != segment.last):
         raise StorageDamaged(
@@ -74,22 +74,22 @@ def _uncovered(root: Path, segment: Segment, log: SinkLog) -> Iterator[Part]:
             "Restore its _spark_metadata: without it rows would be missing, or there twice.",
         )
     for entry in log.entries[count:]:
-        yield Part(str(root / LIVE / segment.name / entry.path), entry.size)
+        yield ArchiveFile(str(root / LIVE / segment.name / entry.path), entry.size)
 
 
 def chosen(
-    parts: Collection[Part],
+    parts: Collection[ArchiveFile],
     topics: Collection[str] | None = None,
     since: date | None = None,
     until: date | None = None,
-) -> list[Part]:
+) -> list[ArchiveFile]:
     """Return the files that may have rows of these topics and days (both included).
 
     Directories tell; a file whose path does not say is always among them.
     """
     keys = None if topics is None else {topic_key(topic) for topic in topics}
 
-    def fits(part: Part) -> bool:
+    def fits(part: ArchiveFile) -> bool:
         key, day = key_of(part.path), date_of(part.path)
         if keys is not None and key is not None and key not in keys:
             return False
@@ -98,7 +98,7 @@ def chosen(
     return [part for part in parts if fits(part)]
 
 
-def position(snapshot: Snapshot) -> dict[str, Archived]:
+def position(snapshot: Snapshot) -> dict[str, ArchivedTopic]:
     """Tell how far each topic is archived in this snapshot."""
     if snapshot.batch < 0:
         return {}
@@ -114,9 +114,9 @@ def position(snapshot: Snapshot) -> dict[str, Archived]:
     return _archived(path, lines[-1])
 
 
-def _archived(path: Path, line: str) -> dict[str, Archived]:
+def _archived(path: Path, line: str) -> dict[str, ArchivedTopic]:
     try:
         spots = decode(msgspec.json.decode(line)).topics
-        return {name: Archived(of, first, end) for name, (of, end, first) in spots.items()}
+        return {name: ArchivedTopic(of, first, end) for name, (of, end, first) in spots.items()}
     except (msgspec.MsgspecError, PenstockError, AttributeError, KeyError, TypeError):
         raise StorageDamaged(f"{path} does not end with offsets of this source") from None

@@ -47,7 +47,7 @@ SETTINGS: Final = {
 }
 
 
-class Plan(msgspec.Struct, frozen=True):
+class DemoPlan(msgspec.Struct, frozen=True):
     """What a driver has to know; it finds it in a file."""
 
     servers: str
@@ -65,7 +65,7 @@ class Plan(msgspec.Struct, frozen=True):
         return f"{self.directory}/checkpoints/{name}"
 
 
-class Result(msgspec.Struct, frozen=True):
+class DemoAudit(msgspec.Struct, frozen=True):
     """What ``finish`` found."""
 
     is_good: bool
@@ -81,7 +81,7 @@ class Result(msgspec.Struct, frozen=True):
 class Driver:
     """A driver as a child process, with all that it starts in a group of its own."""
 
-    def __init__(self, plan: Plan, what: str) -> None:
+    def __init__(self, plan: DemoPlan, what: str) -> None:
         directory = Path(plan.directory)
         plan_path = directory / "plan.json"
         plan_path.write_bytes(msgspec.json.encode(plan))
@@ -135,10 +135,10 @@ class Driver:
 # ── Seen from inside ──────────────────────────────────────────────────────────────────────────
 
 
-def _live(plan: Plan) -> None:
+def _live(plan: DemoPlan) -> None:
     """Run the jobs until SIGTERM comes, or SIGKILL."""
+    from penstock.spark.pipelines.monitor import monitor  # noqa: PLC0415 - the same
     from penstock.spark.pipelines.progress import JsonLines  # noqa: PLC0415 - loads Spark
-    from penstock.spark.pipelines.watch import watch  # noqa: PLC0415 - the same
 
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
@@ -146,11 +146,11 @@ def _live(plan: Plan) -> None:
     jobs = _jobs(spark, plan, TRIGGER)
     Path(plan.directory, READY).touch()
     with Path(plan.directory, "progress.jsonl").open("a") as lines:
-        watch(jobs, JsonLines(lines), stop)
+        monitor(jobs, JsonLines(lines), stop)
     spark.stop()
 
 
-def _finish(plan: Plan) -> None:
+def _finish(plan: DemoPlan) -> None:
     """Bring all jobs up to the end of the journal, and prove that the archive is whole.
 
     However slow the machine was until now: what is told in the end does not depend on it.
@@ -169,12 +169,12 @@ def _session() -> Any:
     return session("penstock demo", settings=SETTINGS)
 
 
-def _jobs(spark: Any, plan: Plan, trigger: str) -> list[Any]:
+def _jobs(spark: Any, plan: DemoPlan, trigger: str) -> list[Any]:
     """Start all three, or let them go on where they were."""
     return [job for start in (_archive, _rollup, _silent) for job in start(spark, plan, trigger)]
 
 
-def _archive(spark: Any, plan: Plan, trigger: str) -> list[Any]:
+def _archive(spark: Any, plan: DemoPlan, trigger: str) -> list[Any]:
     from penstock.spark.pipelines import archive  # noqa: PLC0415 - loads Spark
 
     # Divided by date alone: by topic as well, every batch would write a file for each sensor.
@@ -190,7 +190,7 @@ def _archive(spark: Any, plan: Plan, trigger: str) -> list[Any]:
     return [query]
 
 
-def _rollup(spark: Any, plan: Plan, trigger: str) -> list[Any]:
+def _rollup(spark: Any, plan: DemoPlan, trigger: str) -> list[Any]:
     from penstock.spark.pipelines import rollup  # noqa: PLC0415 - loads Spark
 
     return rollup.run(
@@ -207,7 +207,7 @@ def _rollup(spark: Any, plan: Plan, trigger: str) -> list[Any]:
     )
 
 
-def _silent(spark: Any, plan: Plan, trigger: str) -> list[Any]:
+def _silent(spark: Any, plan: DemoPlan, trigger: str) -> list[Any]:
     from penstock.spark.pipelines import silent  # noqa: PLC0415 - loads Spark
 
     query = silent.run(
@@ -227,7 +227,7 @@ def _silent(spark: Any, plan: Plan, trigger: str) -> list[Any]:
     return [query]
 
 
-def _audited(spark: Any, plan: Plan) -> Result:
+def _audited(spark: Any, plan: DemoPlan) -> DemoAudit:
     from pyspark.sql import functions as f  # noqa: PLC0415 - loads Spark
 
     from penstock.spark.pipelines import archive, audit  # noqa: PLC0415 - the same
@@ -235,7 +235,7 @@ def _audited(spark: Any, plan: Plan) -> Result:
     outcome = audit.run(spark, path=plan.archive, servers=plan.servers, subscribe=FLEET_FILTER)
     rows = archive.read(spark, plan.archive).groupBy("topic")
     tallies = rows.agg(f.count("*"), f.sum(f.crc32("payload")))
-    return Result(
+    return DemoAudit(
         outcome.is_ok,
         outcome.text,
         outcome.document,
@@ -245,7 +245,7 @@ def _audited(spark: Any, plan: Plan) -> Result:
 
 def _main() -> None:
     what, path = sys.argv[1:]
-    plan = msgspec.json.decode(Path(path).read_bytes(), type=Plan)
+    plan = msgspec.json.decode(Path(path).read_bytes(), type=DemoPlan)
     {"live": _live, "finish": _finish}[what](plan)
 
 

@@ -46,7 +46,7 @@ class Door(StrEnum):
     RESP = "resp"
 
 
-class Fault(StrEnum):
+class SensorFault(StrEnum):
     """What is wrong with a sensor; see the module."""
 
     STEADY = "steady"
@@ -58,7 +58,13 @@ class Fault(StrEnum):
     IMPOSTOR = "impostor"
 
 
-_DEALT: Final = (Fault.SILENT, Fault.REPEAT, Fault.GARBAGE, Fault.JUMP, Fault.GONE)
+_DEALT: Final = (
+    SensorFault.SILENT,
+    SensorFault.REPEAT,
+    SensorFault.GARBAGE,
+    SensorFault.JUMP,
+    SensorFault.GONE,
+)
 
 REPEAT_EVERY: Final = 15
 GARBAGE_EVERY: Final = 12
@@ -70,7 +76,7 @@ class Sensor(msgspec.Struct, frozen=True):
 
     name: str
     door: Door
-    fault: Fault
+    fault: SensorFault
 
     @property
     def topic(self) -> str:
@@ -78,7 +84,7 @@ class Sensor(msgspec.Struct, frozen=True):
         return f"secure/fleet/{self.door}/{self.name}"
 
 
-class Reading(msgspec.Struct, frozen=True):
+class SensorReading(msgspec.Struct, frozen=True):
     """One message of a sensor."""
 
     seq: int
@@ -106,16 +112,16 @@ def make_fleet(devices: int) -> tuple[Sensor, ...]:
         Sensor(f"sensor-{number + 1:03}", doors[number % 3], _fault(number, devices))
         for number in range(devices)
     ]
-    return (*sensors, *(Sensor(f"impostor-{door}", door, Fault.IMPOSTOR) for door in doors))
+    return (*sensors, *(Sensor(f"impostor-{door}", door, SensorFault.IMPOSTOR) for door in doors))
 
 
-def _fault(number: int, devices: int) -> Fault:
+def _fault(number: int, devices: int) -> SensorFault:
     """Every fault once, and again for each further dozen; the last third is steady."""
     round_number, place = divmod(number, 12)
     is_first = round_number == 0
     if place < len(_DEALT) and (is_first or number < devices * 2 // 3):
         return _DEALT[place]
-    return Fault.STEADY
+    return SensorFault.STEADY
 
 
 def secret_seed(seed: int, name: str) -> bytes:
@@ -134,18 +140,18 @@ class Script:
         self._gone_at = ticks * 6 // 10
         self._jump_at = ticks // 2
 
-    def readings(self, sensor: Sensor, tick: int) -> list[Reading]:
+    def readings(self, sensor: Sensor, tick: int) -> list[SensorReading]:
         """Say what a sensor sends at a tick: mostly one reading, maybe none or two."""
         seq = self._seq(sensor, tick)
         if seq is None:
             return []
         chance = Random(f"{self._seed}/{sensor.name}/{tick}")  # noqa: S311 - a show, no secret
-        reading = Reading(seq, self._payload(sensor, tick, seq, chance))
+        reading = SensorReading(seq, self._payload(sensor, tick, seq, chance))
         match sensor.fault:
-            case Fault.REPEAT if tick % REPEAT_EVERY == REPEAT_EVERY - 1:
+            case SensorFault.REPEAT if tick % REPEAT_EVERY == REPEAT_EVERY - 1:
                 return [reading, reading]
-            case Fault.GARBAGE if tick % GARBAGE_EVERY == GARBAGE_EVERY - 1:
-                return [reading, Reading(seq, b"\xff\xfe garbage " + chance.randbytes(8))]
+            case SensorFault.GARBAGE if tick % GARBAGE_EVERY == GARBAGE_EVERY - 1:
+                return [reading, SensorReading(seq, b"\xff\xfe garbage " + chance.randbytes(8))]
             case _:
                 return [reading]
 
@@ -153,13 +159,13 @@ class Script:
         """Return its number, None where it is silent; numbers count what was said."""
         begin, end = self._silence
         match sensor.fault:
-            case Fault.GONE if tick >= self._gone_at:
+            case SensorFault.GONE if tick >= self._gone_at:
                 return None
-            case Fault.SILENT if begin <= tick < end:
+            case SensorFault.SILENT if begin <= tick < end:
                 return None
-            case Fault.SILENT if tick >= end:
+            case SensorFault.SILENT if tick >= end:
                 return tick - (end - begin)
-            case Fault.JUMP if tick >= self._jump_at:
+            case SensorFault.JUMP if tick >= self._jump_at:
                 return tick + JUMP_BY
             case _:
                 return tick

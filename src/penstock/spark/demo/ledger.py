@@ -16,7 +16,7 @@ from zlib import crc32
 
 import msgspec
 
-from penstock.spark.demo.fleet import Reading
+from penstock.spark.demo.fleet import SensorReading
 
 
 class Account(msgspec.Struct):
@@ -40,7 +40,7 @@ class Ledger:
         """Return a sensor's account, opened at its first word."""
         return self.accounts.setdefault(topic, Account())
 
-    def acknowledged(self, topic: str, readings: Iterable[Reading], second: int) -> None:
+    def acknowledged(self, topic: str, readings: Iterable[SensorReading], second: int) -> None:
         """The broker has these on its disk, and said so in that second of the show."""
         account = self.account(topic)
         for reading in readings:

@@ -30,6 +30,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.errors import ConfigError
 from penstock.spark.archived import manifest as manifests
 from penstock.spark.archived import sink_log
+from penstock.spark.archived.checkpoint_check import check_lineage
 from penstock.spark.archived.layout import (
     CHECKPOINT,
     COLUMNS,
@@ -42,12 +43,11 @@ from penstock.spark.archived.layout import (
     day_of,
     root_of,
 )
-from penstock.spark.archived.lineage import check_lineage
 from penstock.spark.archived.manifest import Manifest
 from penstock.spark.archived.snapshot import chosen, take
-from penstock.spark.pipelines import streams, table
+from penstock.spark.pipelines import registry, streams
+from penstock.spark.pipelines.registry import FollowUp, Option, PipelineJob
 from penstock.spark.pipelines.streams import from_topics
-from penstock.spark.pipelines.table import Job, Option, Sequel
 
 SEGMENT_ENTRIES_MAX: Final = 10_000
 """Files in the log of a segment above which the next start begins another: to write a log of so
@@ -154,7 +154,7 @@ def _rotate(root: Path, manifest: Manifest, batch: int) -> Manifest:
     sink_log.seed(fresh, batch)
     try:
         return manifests.publish(root, rotated)
-    except manifests.Overtaken:  # by a compaction: the segment is as good a moment later
+    except manifests.ManifestConflict:  # by a compaction: the segment is as good a moment later
         return manifests.publish(root, manifests.rotated(manifests.load(root), manifest.current))
 
 
@@ -243,7 +243,7 @@ def run(
     max_rows: int | None = None,
     ignore_loss: bool = False,
     compact: bool = False,
-) -> StreamingQuery | Sequel:
+) -> StreamingQuery | FollowUp:
     """Archive topics to Parquet, each message once, and go on where the last run ended.
 
     With --compact it also makes few files of many: at the end of a run that ends, and else every
@@ -274,24 +274,24 @@ def check(*, path: str, partition_by: str, checkpoint: str | None, **_: Any) -> 
 
 def _compacted(
     spark: SparkSession, path: str, query: StreamingQuery, trigger: str
-) -> StreamingQuery | Sequel:
+) -> StreamingQuery | FollowUp:
     from penstock.spark.pipelines import compaction, upkeep  # noqa: PLC0415 - they build upon this
 
     if trigger == "available-now":
-        return Sequel(query, lambda: compaction.run(spark, path=path))
+        return FollowUp(query, lambda: compaction.run(spark, path=path))
     upkeep.follow(spark, path, query)
     return query
 
 
 PATH: Final = Option("path", "The archive's directory.", metavar="DIR", is_required=True)
 
-JOB: Final = Job(
+JOB: Final = PipelineJob(
     "archive",
     (
-        table.SERVERS,
-        table.SUBSCRIBE,
+        registry.SERVERS,
+        registry.SUBSCRIBE,
         PATH,
-        table.READER,
+        registry.READER,
         Option(
             "trigger",
             "When to work: every so often (5m), continuous, or available-now (then end).",
@@ -325,7 +325,7 @@ JOB: Final = Job(
             choices=("earliest", "latest"),
         ),
         Option("max_rows", "Most rows of one batch.", "integer"),
-        table.IGNORE_LOSS,
+        registry.IGNORE_LOSS,
         Option("compact", "Make few files of many: at the end, or else every hour.", "flag"),
     ),
     run,

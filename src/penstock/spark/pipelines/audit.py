@@ -39,25 +39,23 @@ from penstock.model.columns import NUMBERS
 from penstock.model.topic import has_wildcard
 from penstock.spark.archived.layout import root_of
 from penstock.spark.archived.proofs import verdict_of
-from penstock.spark.archived.snapshot import Part, chosen, position, take
+from penstock.spark.archived.snapshot import ArchiveFile, chosen, position, take
 from penstock.spark.filters import filters_of, names_matching, topic_regex
+from penstock.spark.offsets import OffsetRange
 from penstock.spark.options import LOSS_TOPIC
 from penstock.spark.pipelines import archive
-from penstock.spark.pipelines.table import Job, Option, Outcome
-from penstock.spark.pipelines.verdict import (
+from penstock.spark.pipelines.audit_report import (
+    AuditReport,
     Counted,
     Double,
     Forged,
     Key,
-    Report,
-    Span,
     missing,
     suspects,
     text_of,
     without,
 )
-
-"""Where the source tells what it had to leave out."""
+from penstock.spark.pipelines.registry import JobOutcome, Option, PipelineJob
 
 LISTED_MAX: Final = 10_000
 """How many holes, and how many doubles, are listed; beyond, they are counted."""
@@ -80,7 +78,7 @@ def audit(
     keys: Mapping[int, bytes] | None = None,
     verify: bool = True,
     loss_topic: str = LOSS_TOPIC,
-) -> Report:
+) -> AuditReport:
     """Audit an archive, and the broker it came from if ``servers`` are given; or a broker alone.
 
     ``subscribe`` limits it to some topics. ``keys`` are public keys by their numbers; without them
@@ -124,7 +122,7 @@ def _audit_archive(
     client: QueueClient | None,
     filters: Collection[str],
     loss_topic: str,
-) -> tuple[Report, DataFrame]:
+) -> tuple[AuditReport, DataFrame]:
     """Hold the rows of an archive against its checkpoint, and against the broker."""
     snapshot = take(root)
     archived = position(snapshot)
@@ -135,7 +133,7 @@ def _audit_archive(
     rows = archive.files(spark, [part.path for part in good])
     if filters:
         rows = rows.where(f.col("topic").rlike(topic_regex(filters)))
-    report = Report(what=f"archive {root}", damaged=damaged)
+    report = AuditReport(what=f"archive {root}", damaged=damaged)
     expected = {(n, archived[n].incarnation): (archived[n].first, archived[n].next) for n in names}
     _compare(report, rows, expected)
     losses = _told(archive.files(spark, [part.path for part in good]), loss_topic)
@@ -148,7 +146,7 @@ def _audit_archive(
 
 def _audit_broker(
     spark: SparkSession, client: QueueClient, servers: str, filters: Collection[str]
-) -> tuple[Report, DataFrame]:
+) -> tuple[AuditReport, DataFrame]:
     """Count what the broker gives for all offsets from the first to the last it says to have.
 
     An offset without a message was deleted by somebody who meant to; there are no others to tell
@@ -158,7 +156,7 @@ def _audit_broker(
     expected: dict[Key, tuple[int, int]] = {
         (name, incarnation): (first, end) for name, (incarnation, first, end) in now.items()
     }
-    report = Report(what=f"broker {servers}")
+    report = AuditReport(what=f"broker {servers}")
     reader = spark.read.format("penstock").option("servers", servers)
     reader = reader.options(
         columns="topic,incarnation,offset,payload,signature",
@@ -193,7 +191,7 @@ def count(rows: DataFrame) -> DataFrame:
     )
 
 
-def _compare(report: Report, rows: DataFrame, expected: dict[Key, tuple[int, int]]) -> None:
+def _compare(report: AuditReport, rows: DataFrame, expected: dict[Key, tuple[int, int]]) -> None:
     """Count, and look closer where the figures do not match what is expected.
 
     Where nothing is expected and nothing is there, nothing is proved, and the report says so.
@@ -213,7 +211,7 @@ def _compare(report: Report, rows: DataFrame, expected: dict[Key, tuple[int, int
     odd = suspects(counted, expected)
     gaps = _gaps(report, rows, odd & seen.keys())
     for key in sorted(odd):
-        span, one_seen = Span(*key, *expected[key]), seen.get(key)
+        span, one_seen = OffsetRange(*key, *expected[key]), seen.get(key)
         report.holes += missing(span, gaps.get(key, []), one_seen)
         report.strays += _strays(span, one_seen)
     report.missing = sum(hole.end - hole.begin for hole in report.holes)
@@ -221,7 +219,7 @@ def _compare(report: Report, rows: DataFrame, expected: dict[Key, tuple[int, int
         report.doubles = _doubles(rows, odd)
 
 
-def _strays(expected: Span, seen: Counted | None) -> list[Span]:
+def _strays(expected: OffsetRange, seen: Counted | None) -> list[OffsetRange]:
     if seen is None:
         return []
     below = expected._replace(begin=seen.lowest, end=min(expected.begin, seen.highest + 1))
@@ -230,7 +228,7 @@ def _strays(expected: Span, seen: Counted | None) -> list[Span]:
 
 
 def _gaps(
-    report: Report, rows: DataFrame, odd: Collection[Key]
+    report: AuditReport, rows: DataFrame, odd: Collection[Key]
 ) -> dict[Key, list[tuple[int, int]]]:
     """List the stretches between two neighbouring offsets of these topics."""
     if not odd:
@@ -260,7 +258,7 @@ def _of(rows: DataFrame, keys: Collection[Key]) -> DataFrame:
 # ── What else is known: losses that were told, and the broker ─────────────────────────────────
 
 
-class _Letter(msgspec.Struct):
+class _LossMessage(msgspec.Struct):
     """A message of the loss topic; ``end`` is None where nobody knows how much there was."""
 
     topic: str
@@ -269,27 +267,27 @@ class _Letter(msgspec.Struct):
     end: int | None
 
 
-def _told(rows: DataFrame, loss_topic: str) -> list[Span]:
+def _told(rows: DataFrame, loss_topic: str) -> list[OffsetRange]:
     """Read the losses that are in the archive itself."""
     found = rows.where(f.col("topic") == loss_topic).select("payload").limit(LISTED_MAX).collect()
     return _spans(bytes(row["payload"]) for row in found)
 
 
-def _letters(client: QueueClient, loss_topic: str) -> list[Span]:
+def _letters(client: QueueClient, loss_topic: str) -> list[OffsetRange]:
     """Read the losses that the broker has."""
     return _spans(record.payload for record in islice(client.messages(loss_topic), LISTED_MAX))
 
 
-def _spans(payloads: Iterable[bytes]) -> list[Span]:
+def _spans(payloads: Iterable[bytes]) -> list[OffsetRange]:
     """Take what is of the form; anybody may have written to that topic."""
     spans = []
     for payload in payloads:
         try:
-            told = msgspec.json.decode(payload, type=_Letter)
+            told = msgspec.json.decode(payload, type=_LossMessage)
         except msgspec.MsgspecError:
             continue
         if told.end is not None:
-            spans.append(Span(told.topic, told.incarnation, told.begin, told.end))
+            spans.append(OffsetRange(told.topic, told.incarnation, told.begin, told.end))
     return spans
 
 
@@ -315,7 +313,7 @@ def _topics(
 
 
 def _ask(
-    report: Report,
+    report: AuditReport,
     client: QueueClient,
     expected: Mapping[Key, tuple[int, int]],
     filters: Collection[str],
@@ -331,13 +329,13 @@ def _ask(
         archived = last.get(name, first)
         report.waiting += max(0, end - max(archived, first))
         if archived < first:
-            report.holes.append(Span(name, incarnation, archived, first))
+            report.holes.append(OffsetRange(name, incarnation, archived, first))
         if end < archived:
-            report.ahead.append(Span(name, incarnation, end, archived))
+            report.ahead.append(OffsetRange(name, incarnation, end, archived))
     _excuse(report, client, now)
 
 
-def _excuse(report: Report, client: QueueClient, now: Mapping[str, Seen]) -> None:
+def _excuse(report: AuditReport, client: QueueClient, now: Mapping[str, Seen]) -> None:
     """Take away those holes of which the broker says that there is no such message any more."""
     for hole in list(report.holes):
         if _is(now, hole.topic, hole.incarnation) and hole.end > now[hole.topic][1]:
@@ -351,7 +349,7 @@ def _is(now: Mapping[str, Seen], name: str, incarnation: int) -> bool:
     return name in now and now[name][0] == incarnation
 
 
-def _present(client: QueueClient, span: Span) -> Iterator[Span]:
+def _present(client: QueueClient, span: OffsetRange) -> Iterator[OffsetRange]:
     """Ask the broker which messages of a range it has: numbers only."""
     begin = span.begin
     while begin < span.end:
@@ -367,7 +365,7 @@ def _present(client: QueueClient, span: Span) -> Iterator[Span]:
 # ── Files ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _examined(parts: Collection[Part]) -> tuple[list[Part], list[str]]:
+def _examined(parts: Collection[ArchiveFile]) -> tuple[list[ArchiveFile], list[str]]:
     """Divide files into those that can be read, and what is wrong with the others."""
     with ThreadPoolExecutor(8) as pool:
         faults = list(pool.map(_fault, parts))
@@ -375,7 +373,7 @@ def _examined(parts: Collection[Part]) -> tuple[list[Part], list[str]]:
     return good, [fault for fault in faults if fault]
 
 
-def _fault(part: Part) -> str:
+def _fault(part: ArchiveFile) -> str:
     path = Path(part.path)
     try:
         size = path.stat().st_size
@@ -442,7 +440,7 @@ def _judged(batch: pa.RecordBatch, keys: Mapping[int, bytes], room: int) -> list
     return lines + [(verdict, number, None, None, None) for verdict, number in numbers.items()]
 
 
-def _verify(report: Report, rows: DataFrame, keys: Mapping[int, bytes]) -> None:
+def _verify(report: AuditReport, rows: DataFrame, keys: Mapping[int, bytes]) -> None:
     """Verify every signature there is, and count."""
     signed = rows.select("topic", "offset", "payload", "signature").where("signature is not null")
     judged = signed.mapInArrow(judge_signatures(dict(keys)), _JUDGED)
@@ -484,7 +482,7 @@ def run(
     keys: str | None = None,
     no_signatures: bool = False,
     loss_topic: str = LOSS_TOPIC,
-) -> Outcome:
+) -> JobOutcome:
     """Prove that an archive has every offset exactly once, and that signatures verify.
 
     With --path alone by its own records, with --servers also by those of the broker; with --servers
@@ -502,7 +500,7 @@ def run(
         loss_topic=loss_topic,
     )
     document = {"ok": report.is_ok, "faults": report.faults(), **msgspec.to_builtins(report)}
-    return Outcome(text_of(report), document, is_ok=report.is_ok)
+    return JobOutcome(text_of(report), document, is_ok=report.is_ok)
 
 
 def check(*, path: str | None, servers: str | None, keys: str | None, **_: Any) -> None:
@@ -514,7 +512,7 @@ def check(*, path: str | None, servers: str | None, keys: str | None, **_: Any) 
         keys_from(keys)
 
 
-JOB: Final = Job(
+JOB: Final = PipelineJob(
     "audit",
     (
         Option("path", "The archive's directory; without it the broker is audited.", metavar="DIR"),

@@ -37,10 +37,10 @@ from penstock.errors import ConfigError, StorageDamaged
 from penstock.limits import MIB
 from penstock.spark.archived import manifest as manifests
 from penstock.spark.archived.layout import COMPACTED, DATE, KEY, KEY_SQL, PARTITIONINGS, root_of
-from penstock.spark.archived.manifest import File, Manifest, Overtaken
-from penstock.spark.archived.snapshot import Part, Snapshot, take
+from penstock.spark.archived.manifest import CompactedFile, Manifest, ManifestConflict
+from penstock.spark.archived.snapshot import ArchiveFile, Snapshot, take
 from penstock.spark.pipelines import archive
-from penstock.spark.pipelines.table import Job, Option, Outcome
+from penstock.spark.pipelines.registry import JobOutcome, Option, PipelineJob
 
 TARGET_BYTES: Final = 128 * MIB
 """How large files become; the size that Spark gives to one task."""
@@ -56,11 +56,11 @@ _ATTEMPTS: Final = 5
 Say = Callable[[Mapping[str, Any]], None]
 
 
-class Work(msgspec.Struct, frozen=True):
+class CompactionPlan(msgspec.Struct, frozen=True):
     """What one compaction takes: files to read, and which of them compaction made before."""
 
     snapshot: Snapshot
-    parts: tuple[Part, ...]
+    parts: tuple[ArchiveFile, ...]
     merged: frozenset[str]
     target_bytes: int = TARGET_BYTES
 
@@ -72,7 +72,7 @@ class Work(msgspec.Struct, frozen=True):
 
 def plan(
     snapshot: Snapshot, target_bytes: int = TARGET_BYTES, saved_min: int = SAVED_FILES_MIN
-) -> Work | None:
+) -> CompactionPlan | None:
     """Choose what to take; None if it would not make few enough files of many. Pure."""
     made = {str(snapshot.root / file.path): file for file in snapshot.manifest.files}
     live = [part for part in snapshot.parts if part.path not in made]
@@ -89,7 +89,7 @@ def plan(
     if len(parts) - len(directories) - size // target_bytes < saved_min:
         return None
     names = frozenset(made[part.path].path for part in merged)
-    return Work(snapshot, parts, names, target_bytes)
+    return CompactionPlan(snapshot, parts, names, target_bytes)
 
 
 def _directory(path: str) -> str:
@@ -97,7 +97,7 @@ def _directory(path: str) -> str:
     return "/".join(part for part in path.split("/")[:-1] if "=" in part)
 
 
-def rewrite(spark: SparkSession, work: Work) -> tuple[File, ...]:
+def rewrite(spark: SparkSession, work: CompactionPlan) -> tuple[CompactedFile, ...]:
     """Write all rows taken to a new directory; return its files, checked and durable.
 
     Rows are dealt to tasks by directory and by stretches of offsets, so that one large topic is the
@@ -123,9 +123,11 @@ def rewrite(spark: SparkSession, work: Work) -> tuple[File, ...]:
     return _checked(root, target, rows)
 
 
-def _checked(root: Path, target: Path, rows: int) -> tuple[File, ...]:
+def _checked(root: Path, target: Path, rows: int) -> tuple[CompactedFile, ...]:
     paths = sorted(target.rglob("*.parquet"))
-    files = tuple(File(str(p.relative_to(root)), p.stat().st_size, _rows(p)) for p in paths)
+    files = tuple(
+        CompactedFile(str(p.relative_to(root)), p.stat().st_size, _rows(p)) for p in paths
+    )
     written = sum(file.rows for file in files)
     if written != rows:
         raise StorageDamaged(
@@ -156,7 +158,7 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def conclude(work: Work, made: tuple[File, ...], at_ms: int) -> Manifest:
+def conclude(work: CompactionPlan, made: tuple[CompactedFile, ...], at_ms: int) -> Manifest:
     """Put what was rewritten in the place of what was taken."""
     root, taken = work.snapshot.root, work.snapshot.manifest
 
@@ -173,9 +175,9 @@ def _publish(root: Path, change: Callable[[Manifest], Manifest]) -> Manifest:
         changed = change(manifests.load(root))
         try:
             return manifests.publish(root, changed)
-        except Overtaken:  # the archiving query began a segment just now
+        except ManifestConflict:  # the archiving query began a segment just now
             continue
-    raise Overtaken(f"the manifest of {root} changes faster than it can be written")
+    raise ManifestConflict(f"the manifest of {root} changes faster than it can be written")
 
 
 def vacuum(root: Path, before_ms: int) -> int:
@@ -270,7 +272,7 @@ def run(
     target_mib: int = TARGET_BYTES // MIB,
     grace: float = GRACE_S,
     min_files: int = SAVED_FILES_MIN,
-) -> Outcome:
+) -> JobOutcome:
     """Make few files of many in an archive, while it is written and read."""
     figures = compact(
         spark, path, target_bytes=target_mib * MIB, saved_min=min_files, grace_s=grace
@@ -280,7 +282,7 @@ def run(
         f"{figures['taken']} with {figures['rows']} rows became {figures['made']}; "
         f"{figures['deleted']} replaced earlier were deleted"
     )
-    return Outcome(text, figures)
+    return JobOutcome(text, figures)
 
 
 def check(*, path: str, target_mib: int, **_: Any) -> None:
@@ -290,7 +292,7 @@ def check(*, path: str, target_mib: int, **_: Any) -> None:
         raise ConfigError("files of no size hold nothing", "give --target-mib 1 or more")
 
 
-JOB: Final = Job(
+JOB: Final = PipelineJob(
     "compact",
     (
         archive.PATH,

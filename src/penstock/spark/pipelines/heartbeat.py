@@ -19,7 +19,7 @@ HEARTBEATS: Final = "penstock/heartbeat"
 """The topic above the heartbeats of all jobs."""
 
 
-class Heart:
+class Heartbeat:
     """Publishes to a topic every ``period_s``, for as long as a query runs."""
 
     def __init__(self, servers: str, name: str, period_s: float) -> None:

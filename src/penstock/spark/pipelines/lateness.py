@@ -39,7 +39,7 @@ class _Metadata(msgspec.Struct):
     watermark_ms: int = msgspec.field(name="batchWatermarkMs")
 
 
-def noted_watermark(checkpoint: str, batch: int) -> int | None:
+def checkpoint_watermark(checkpoint: str, batch: int) -> int | None:
     """Return the watermark of a batch by the checkpoint; None if it is not on this machine."""
     path = Path(checkpoint.removeprefix("file://"), "offsets", str(batch))
     try:

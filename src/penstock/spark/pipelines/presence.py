@@ -27,14 +27,14 @@ UNNUMBERED: Final = -1
 RESTARTED_BELOW: Final = 2
 
 
-class Limits(NamedTuple):
+class PresenceTimeouts(NamedTuple):
     """After which time a device is silent, and after which it is forgotten."""
 
     silent_ms: int
     forget_ms: int
 
 
-class Presence(NamedTuple):
+class DevicePresence(NamedTuple):
     """What is known of a device: when it was last heard, its highest number, and if it is told."""
 
     last_ms: int
@@ -56,8 +56,8 @@ class Event(NamedTuple):
 
 
 def seen(
-    presence: Presence | None, readings: Iterable[tuple[int, int]], limits: Limits
-) -> tuple[Presence | None, list[Event]]:
+    presence: DevicePresence | None, readings: Iterable[tuple[int, int]], limits: PresenceTimeouts
+) -> tuple[DevicePresence | None, list[Event]]:
     """Take readings (time, number), the oldest first; one may be older than what is known."""
     events: list[Event] = []
     for at_ms, seq in readings:
@@ -66,10 +66,14 @@ def seen(
 
 
 def _seen(
-    before: Presence | None, at_ms: int, seq: int, limits: Limits, events: list[Event]
-) -> Presence:
+    before: DevicePresence | None,
+    at_ms: int,
+    seq: int,
+    limits: PresenceTimeouts,
+    events: list[Event],
+) -> DevicePresence:
     if before is None:
-        return Presence(at_ms, seq)
+        return DevicePresence(at_ms, seq)
     last_ms = before.last_ms
     is_overdue = at_ms - last_ms >= limits.silent_ms
     if is_overdue and not before.is_silent:
@@ -79,10 +83,12 @@ def _seen(
     if UNNUMBERED < before.seq < seq - 1:
         events.append(Event("gap", at_ms, last_ms, before.seq + 1, seq - 1))
     is_new = seq > before.seq or UNNUMBERED < seq < RESTARTED_BELOW
-    return Presence(max(at_ms, last_ms), seq if is_new else before.seq)
+    return DevicePresence(max(at_ms, last_ms), seq if is_new else before.seq)
 
 
-def elapsed(presence: Presence, now_ms: int, limits: Limits) -> tuple[Presence | None, list[Event]]:
+def elapsed(
+    presence: DevicePresence, now_ms: int, limits: PresenceTimeouts
+) -> tuple[DevicePresence | None, list[Event]]:
     """Take that the time is ``now_ms``; None stands for a device that is forgotten."""
     events = []
     if not presence.is_silent and due_ms(presence, limits) <= now_ms:
@@ -92,7 +98,7 @@ def elapsed(presence: Presence, now_ms: int, limits: Limits) -> tuple[Presence |
     return (None if is_forgotten else presence), events
 
 
-def due_ms(presence: Presence, limits: Limits) -> int:
+def due_ms(presence: DevicePresence, limits: PresenceTimeouts) -> int:
     """When something happens to a device that is not heard."""
     wait_ms = limits.forget_ms if presence.is_silent else limits.silent_ms
     return presence.last_ms + wait_ms

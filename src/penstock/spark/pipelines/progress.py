@@ -23,7 +23,7 @@ NAME_DIGITS: Final = 8
 """How much of its id stands for a query without a name."""
 
 
-class Batch(msgspec.Struct, frozen=True):
+class BatchProgress(msgspec.Struct, frozen=True):
     """One report of a query. ``lag`` has a number per source that tells, in Spark's order."""
 
     query: str
@@ -40,7 +40,7 @@ class Batch(msgspec.Struct, frozen=True):
     observed: dict[str, Any]
 
 
-def batch_of(progress: Mapping[str, Any], judged_ms: int | None = None) -> Batch:
+def batch_of(progress: Mapping[str, Any], judged_ms: int | None = None) -> BatchProgress:
     """Take what we show from a report of Spark's (``StreamingQueryProgress``, or its JSON).
 
     ``judged_ms`` is the watermark by which rows were too late, that of the batch before. Without it
@@ -52,7 +52,7 @@ def batch_of(progress: Mapping[str, Any], judged_ms: int | None = None) -> Batch
     late = _total(progress, "numRowsDroppedByWatermark")
     if late and windows and judged_ms is not None:
         late = max(late, late_rows(windows, judged_ms))
-    return Batch(
+    return BatchProgress(
         query=progress.get("name") or str(progress["id"])[:NAME_DIGITS],
         batch=progress["batchId"],
         rows=progress["numInputRows"],
@@ -115,7 +115,7 @@ def _plain(row: Any) -> Any:
     return row.asDict(recursive=True) if hasattr(row, "asDict") else dict(row)
 
 
-class _Lines:
+class _Display:
     """What all displays can do. They are contexts, for one that draws must stop drawing."""
 
     def __init__(self, stream: IO[str]) -> None:
@@ -128,10 +128,10 @@ class _Lines:
         return None
 
 
-class PlainLines(_Lines):
+class PlainLines(_Display):
     """A line per batch that had rows, for logs."""
 
-    def show(self, batch: Batch) -> None:
+    def show(self, batch: BatchProgress) -> None:
         """Write a batch; one without rows is not worth a line."""
         if batch.rows:
             print(line(batch), file=self._stream, flush=True)
@@ -141,10 +141,10 @@ class PlainLines(_Lines):
         print(steps(figures), file=self._stream, flush=True)
 
 
-class JsonLines(_Lines):
+class JsonLines(_Display):
     """An object per report, for programs."""
 
-    def show(self, batch: Batch) -> None:
+    def show(self, batch: BatchProgress) -> None:
         """Write a batch, also an empty one: it says that the query is alive."""
         self.say(msgspec.to_builtins(batch))
 
@@ -153,7 +153,7 @@ class JsonLines(_Lines):
         print(json.dumps(figures, default=str), file=self._stream, flush=True)
 
 
-def line(batch: Batch) -> str:
+def line(batch: BatchProgress) -> str:
     """Say in one line what a batch did."""
     parts = [
         f"{batch.query} batch {batch.batch}: {batch.rows:,} rows in {batch.duration_ms:,} ms",
@@ -177,7 +177,7 @@ def steps(figures: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in figures.items())
 
 
-class LiveTable(_Lines):
+class LiveTable(_Display):
     """A table that is drawn anew with each batch, a line per query, for a terminal."""
 
     HEADINGS: ClassVar = (
@@ -187,7 +187,7 @@ class LiveTable(_Lines):
 
     def __init__(self, stream: IO[str]) -> None:
         super().__init__(stream)
-        self._queries: dict[str, Tally] = {}
+        self._queries: dict[str, QueryTotals] = {}
         self._live = Live(console=Console(file=stream), auto_refresh=False)
 
     def __enter__(self) -> Self:
@@ -197,9 +197,9 @@ class LiveTable(_Lines):
     def __exit__(self, *_error: object) -> None:
         self._live.stop()
 
-    def show(self, batch: Batch) -> None:
+    def show(self, batch: BatchProgress) -> None:
         """Take a batch in."""
-        self._queries.setdefault(batch.query, Tally()).add(batch)
+        self._queries.setdefault(batch.query, QueryTotals()).add(batch)
         self._live.update(self._table(), refresh=True)
 
     def say(self, figures: Mapping[str, Any]) -> None:
@@ -219,17 +219,17 @@ class LiveTable(_Lines):
         return table
 
 
-class Tally:
+class QueryTotals:
     """What a query did since it was first looked at."""
 
     def __init__(self) -> None:
         self._rows = 0
         self._late = 0
         self._untimed = 0
-        self._last: Batch | None = None
-        self._full: Batch | None = None
+        self._last: BatchProgress | None = None
+        self._full: BatchProgress | None = None
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: BatchProgress) -> None:
         """Add a batch. Speed is that of the last one that had rows: one without has none."""
         self._rows += batch.rows
         self._late += batch.late_rows

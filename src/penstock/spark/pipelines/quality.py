@@ -22,16 +22,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import ConfigError
 from penstock.spark.options import source_options
-from penstock.spark.pipelines.shapes import Field, Shape, drift, merged
-from penstock.spark.pipelines.streams import without_heartbeats
-from penstock.spark.pipelines.table import (
+from penstock.spark.pipelines.registry import (
     IGNORE_LOSS,
     SERVERS,
     SUBSCRIBE,
-    Job,
+    JobOutcome,
     Option,
-    Outcome,
+    PipelineJob,
 )
+from penstock.spark.pipelines.shapes import Field, Shape, drift, merged
+from penstock.spark.pipelines.streams import without_heartbeats
 
 PARTIAL: Final = "topic string, shape binary"
 
@@ -46,7 +46,7 @@ TOPICS_MAX: Final = 10_000
 HEADINGS: Final = ("TOPIC", "FIELD", "IN", "TYPES", "NULL", "RANGE", "EXAMPLES")
 
 
-class Report(msgspec.Struct):
+class QualityReport(msgspec.Struct):
     """The shapes of topics, and what is different from an earlier report."""
 
     topics: dict[str, Shape]
@@ -93,13 +93,13 @@ def _merge(table: pa.Table) -> pa.Table:
     return pa.Table.from_batches([_batch({topic: merged(parts)})])
 
 
-def report(messages: DataFrame, before: Mapping[str, Shape] | None = None) -> Report:
+def report(messages: DataFrame, before: Mapping[str, Shape] | None = None) -> QualityReport:
     """Look at messages, and compare what they look like with what they did before."""
     rows = profile(messages).orderBy("topic").limit(TOPICS_MAX + 1).collect()
     kept = rows[:TOPICS_MAX]
     topics = {row.topic: msgspec.json.decode(bytes(row["shape"]), type=Shape) for row in kept}
     left_out = profile(messages).count() - len(kept) if len(rows) > TOPICS_MAX else 0
-    return Report(topics, _drifts(before, topics) if before is not None else {}, left_out)
+    return QualityReport(topics, _drifts(before, topics) if before is not None else {}, left_out)
 
 
 def _drifts(before: Mapping[str, Shape], after: Mapping[str, Shape]) -> dict[str, list[str]]:
@@ -117,14 +117,14 @@ def _drifts(before: Mapping[str, Shape], after: Mapping[str, Shape]) -> dict[str
 def load_shapes(file: str) -> dict[str, Shape]:
     """Read the shapes of a report that was kept."""
     try:
-        return msgspec.json.decode(Path(file).read_bytes(), type=Report).topics
+        return msgspec.json.decode(Path(file).read_bytes(), type=QualityReport).topics
     except (OSError, msgspec.DecodeError) as error:
         raise ConfigError(
             f"{file} is no report of quality: {error}", "--save FILE writes one"
         ) from None
 
 
-def as_table(found: Report) -> str:
+def as_table(found: QualityReport) -> str:
     """Write a report for a terminal."""
     rows = [HEADINGS, *_rows(found)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -132,7 +132,7 @@ def as_table(found: Report) -> str:
     return "\n".join([*lines, *_remarks(found)])
 
 
-def as_markdown(found: Report) -> str:
+def as_markdown(found: QualityReport) -> str:
     """Write a report for a page."""
     rows = [HEADINGS, ("---",) * len(HEADINGS), *_rows(found)]
     lines = [
@@ -141,7 +141,7 @@ def as_markdown(found: Report) -> str:
     return "\n".join([*lines, "", *(f"* {remark}" for remark in _remarks(found))])
 
 
-def _rows(found: Report) -> Iterator[tuple[str, ...]]:
+def _rows(found: QualityReport) -> Iterator[tuple[str, ...]]:
     for topic, shape in found.topics.items():
         name = _shown(topic)
         for path, field in shape.fields.items():
@@ -158,7 +158,7 @@ def _cells(path: str, presence: float, field: Field) -> tuple[str, ...]:
     return path, f"{presence:.0%}", types, f"{field.null_rate:.0%}", limits, examples
 
 
-def _remarks(found: Report) -> list[str]:
+def _remarks(found: QualityReport) -> list[str]:
     remarks = []
     for topic, shape in found.topics.items():
         for reason, count in sorted(shape.bad.items()):
@@ -190,7 +190,7 @@ def run(
     save: str | None = None,
     form: str = "table",
     ignore_loss: bool = False,
-) -> Outcome:
+) -> JobOutcome:
     """Find out what JSON payloads look like: fields, types, nulls, ranges, examples.
 
     With --against, compares with a report that was kept by --save: the exit status is 1 if a topic
@@ -207,7 +207,7 @@ def run(
         Path(save).write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1))
     text = as_markdown(found) if form == "markdown" else as_table(found)
     document: Any = msgspec.to_builtins(found)
-    return Outcome(text, document, is_ok=not found.drift)
+    return JobOutcome(text, document, is_ok=not found.drift)
 
 
 def check(
@@ -220,7 +220,7 @@ def check(
         load_shapes(against)
 
 
-JOB: Final = Job(
+JOB: Final = PipelineJob(
     "quality",
     (
         SERVERS,

@@ -20,22 +20,22 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.limits import KIB
 from penstock.spark.pipelines.quality import load_shapes
-from penstock.spark.pipelines.shapes import Shape, decoded, misfit
-from penstock.spark.pipelines.streams import (
-    check_outputs,
-    from_topics,
-    to_topics,
-    without_heartbeats,
-)
-from penstock.spark.pipelines.table import (
+from penstock.spark.pipelines.registry import (
     CHECKPOINT,
     IGNORE_LOSS,
     READER,
     SERVERS,
     SUBSCRIBE,
     TRIGGER,
-    Job,
     Option,
+    PipelineJob,
+)
+from penstock.spark.pipelines.shapes import Shape, decoded, misfit
+from penstock.spark.pipelines.streams import (
+    check_outputs,
+    from_topics,
+    to_topics,
+    without_heartbeats,
 )
 
 FAULTY: Final = "topic string, offset bigint, timestamp timestamp, payload binary, reason string"
@@ -75,7 +75,7 @@ def _reason(expected: Shape | None, payload: bytes | None) -> str:
     return reason or (misfit(expected, document) if expected is not None else "")
 
 
-def letters(found: DataFrame, to: str) -> DataFrame:
+def quarantine_messages(found: DataFrame, to: str) -> DataFrame:
     """Make messages of them: the payload as it was, and headers that tell about it."""
     headers = f.array(
         _header("topic", f.col("topic")),
@@ -121,7 +121,7 @@ def run(
     )
     found = faulty(without_heartbeats(messages).where(f.col("topic") != to), expected)
     more: dict[str, Any] = {"servers": servers, "checkpoint": checkpoint, "trigger": trigger}
-    return to_topics(letters(found, to), name="quarantine", **more)
+    return to_topics(quarantine_messages(found, to), name="quarantine", **more)
 
 
 def check(*, checkpoint: str, to: str, shapes: str | None, **_: Any) -> None:
@@ -131,7 +131,7 @@ def check(*, checkpoint: str, to: str, shapes: str | None, **_: Any) -> None:
         load_shapes(shapes)
 
 
-JOB: Final = Job(
+JOB: Final = PipelineJob(
     "quarantine",
     (
         SERVERS,

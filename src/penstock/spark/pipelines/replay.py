@@ -43,8 +43,8 @@ from penstock.spark.archived import manifest as manifests
 from penstock.spark.archived.layout import root_of
 from penstock.spark.archived.snapshot import take
 from penstock.spark.filters import filters_of, topic_regex
-from penstock.spark.pipelines import archive, table
-from penstock.spark.pipelines.table import Job, Option, Outcome
+from penstock.spark.pipelines import archive, registry
+from penstock.spark.pipelines.registry import JobOutcome, Option, PipelineJob
 from penstock.spark.sink import last_epoch
 
 SLICE_ROWS: Final = 500_000
@@ -72,7 +72,7 @@ TOPIC: Final = "{topic}"
 Say = Callable[[Mapping[str, Any]], None]
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ReplayPlan(msgspec.Struct, frozen=True):
     """What a job replays: of each topic everything before an incarnation and offset."""
 
     job: str
@@ -107,15 +107,15 @@ def settle(
     to: str = f"replay/{TOPIC}",
     since: str = "",
     until: str = "",
-) -> Plan:
+) -> ReplayPlan:
     """Return the plan of a job; if it has none yet, ``look`` how far topics are archived now."""
     _check(job, to)
     path = root / PLANS / _file_of(job)
     if not path.exists():
-        made = Plan(job, subscribe, to, since, until, look(subscribe))
+        made = ReplayPlan(job, subscribe, to, since, until, look(subscribe))
         path.parent.mkdir(exist_ok=True)
         manifests.write_once(path, msgspec.json.encode(made, order="sorted"))
-    plan = msgspec.json.decode(path.read_bytes(), type=Plan)
+    plan = msgspec.json.decode(path.read_bytes(), type=ReplayPlan)
     if (plan.subscribe, plan.to, plan.since, plan.until) != (subscribe, to, since, until):
         raise ConfigError(
             f"replay {job!r} was begun with subscribe={plan.subscribe!r}, to={plan.to!r}, "
@@ -163,7 +163,7 @@ def ends_of(rows: DataFrame, subscribe: str, to: str = "") -> dict[str, tuple[in
 # ── Rows ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def planned(spark: SparkSession, root: Path, plan: Plan) -> DataFrame:
+def planned(spark: SparkSession, root: Path, plan: ReplayPlan) -> DataFrame:
     """Return the rows of a plan. Incarnations rise: what is below was complete at that time."""
     known = [(name, incarnation, end) for name, (incarnation, end) in plan.ends.items()]
     ends = spark.createDataFrame(known, "name string, last bigint, end bigint")
@@ -275,7 +275,7 @@ def pauses(wait_s: float) -> Iterator[tuple[float, float]]:
 class _Replay:
     """One run of a job."""
 
-    def __init__(self, load: Callable[[], DataFrame], plan: Plan, servers: str) -> None:
+    def __init__(self, load: Callable[[], DataFrame], plan: ReplayPlan, servers: str) -> None:
         self._load = load
         self._loaded_at = time.monotonic()
         self._rows = load()
@@ -403,7 +403,7 @@ def run(
     speed: float = 0.0,
     tick: float = TICK_S,
     say: Say | None = None,
-) -> Outcome:
+) -> JobOutcome:
     """Publish an archive again, in the original order, once.
 
     The same command goes on where it was broken off, and does nothing when all is done.
@@ -423,7 +423,7 @@ def run(
     )
     is_new = figures["slices"] > 0
     text = f"{figures['slices']} slices published" if is_new else "all was published before"
-    return Outcome(f"{text}; {figures['topics']} topics", figures)
+    return JobOutcome(f"{text}; {figures['topics']} topics", figures)
 
 
 def check(
@@ -445,11 +445,11 @@ def check(
     take(root_of(path))
 
 
-JOB: Final = Job(
+JOB: Final = PipelineJob(
     "replay",
     (
         archive.PATH,
-        table.SERVERS,
+        registry.SERVERS,
         Option(
             "job",
             "The name of this replay; under it a repetition is harmless.",

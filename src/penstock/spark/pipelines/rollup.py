@@ -38,14 +38,7 @@ from penstock.spark.pipelines.payloads import (
     number,
     timed,
 )
-from penstock.spark.pipelines.streams import (
-    check_outputs,
-    from_topics,
-    prepare,
-    to_both,
-    without_own,
-)
-from penstock.spark.pipelines.table import (
+from penstock.spark.pipelines.registry import (
     CHECKPOINT,
     IGNORE_LOSS,
     READER,
@@ -53,8 +46,15 @@ from penstock.spark.pipelines.table import (
     SUBSCRIBE,
     TRIGGER,
     UNTIMED,
-    Job,
     Option,
+    PipelineJob,
+)
+from penstock.spark.pipelines.streams import (
+    check_outputs,
+    from_topics,
+    prepare,
+    to_both,
+    without_own,
 )
 
 QUANTILES: Final = (0.5, 0.95, 0.99)
@@ -229,7 +229,7 @@ def _numbers(text: str) -> list[float]:
         raise ConfigError(f"quantiles {text!r} are no numbers", "as in 0.5,0.95,0.99") from None
 
 
-JOB: Final = Job(
+JOB: Final = PipelineJob(
     "rollup",
     (
         SERVERS,

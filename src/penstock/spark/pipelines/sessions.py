@@ -25,14 +25,7 @@ from penstock.spark.pipelines.payloads import (
     timed,
 )
 from penstock.spark.pipelines.payloads import device as device_of
-from penstock.spark.pipelines.streams import (
-    check_outputs,
-    from_topics,
-    prepare,
-    to_both,
-    without_own,
-)
-from penstock.spark.pipelines.table import (
+from penstock.spark.pipelines.registry import (
     CHECKPOINT,
     DEVICE,
     IGNORE_LOSS,
@@ -41,8 +34,15 @@ from penstock.spark.pipelines.table import (
     SUBSCRIBE,
     TRIGGER,
     UNTIMED,
-    Job,
     Option,
+    PipelineJob,
+)
+from penstock.spark.pipelines.streams import (
+    check_outputs,
+    from_topics,
+    prepare,
+    to_both,
+    without_own,
 )
 
 
@@ -151,7 +151,7 @@ def check(
     check_outputs("sessions", checkpoint, _below(to, path), path)
 
 
-JOB: Final = Job(
+JOB: Final = PipelineJob(
     "sessions",
     (
         SERVERS,

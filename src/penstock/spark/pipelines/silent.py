@@ -34,26 +34,19 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from penstock.errors import ConfigError
-from penstock.spark.pipelines.heartbeat import Heart
+from penstock.spark.pipelines.heartbeat import Heartbeat
 from penstock.spark.pipelines.payloads import check_device, check_path, number
 from penstock.spark.pipelines.payloads import device as device_of
 from penstock.spark.pipelines.presence import (
     UNNUMBERED,
+    DevicePresence,
     Event,
-    Limits,
-    Presence,
+    PresenceTimeouts,
     due_ms,
     elapsed,
     seen,
 )
-from penstock.spark.pipelines.streams import (
-    check_outputs,
-    from_topics,
-    prepare,
-    to_topics,
-    without_heartbeats,
-)
-from penstock.spark.pipelines.table import (
+from penstock.spark.pipelines.registry import (
     CHECKPOINT,
     DEVICE,
     IGNORE_LOSS,
@@ -61,8 +54,15 @@ from penstock.spark.pipelines.table import (
     SERVERS,
     SUBSCRIBE,
     TRIGGER,
-    Job,
     Option,
+    PipelineJob,
+)
+from penstock.spark.pipelines.streams import (
+    check_outputs,
+    from_topics,
+    prepare,
+    to_topics,
+    without_heartbeats,
 )
 
 STATE: Final = "last_ms bigint, seq bigint, is_silent boolean, wake_ms bigint"
@@ -77,7 +77,7 @@ SEQ_MAX: Final = 2.0**53
 """Numbers above are not exact in JSON, and so no numbers to count by."""
 
 
-class Watcher(StatefulProcessor):
+class PresenceProcessor(StatefulProcessor):
     """Keeps the presence of each device, and one timer.
 
     The timer is never later than the next thing that is due. It may be earlier: a device that is
@@ -85,7 +85,7 @@ class Watcher(StatefulProcessor):
     anew.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: PresenceTimeouts) -> None:
         self._limits = limits
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -121,15 +121,15 @@ class Watcher(StatefulProcessor):
     def close(self) -> None:
         """Nothing is held that would have to be let go."""
 
-    def _known(self) -> tuple[Presence | None, int]:
+    def _known(self) -> tuple[DevicePresence | None, int]:
         """Return the presence, and for when the timer is set; 0 if none is."""
         if not self._state.exists():
             return None, 0
         last_ms, seq, is_silent, wake_ms = self._state.get() or (0, 0, False, 0)
-        return Presence(last_ms, seq, is_silent), wake_ms
+        return DevicePresence(last_ms, seq, is_silent), wake_ms
 
     def _look(
-        self, presence: Presence | None, wake_ms: int, timer_values: TimerValues
+        self, presence: DevicePresence | None, wake_ms: int, timer_values: TimerValues
     ) -> list[Event]:
         """See what time has done to a device, and note what is known of it now.
 
@@ -199,15 +199,15 @@ def _number(seq: str | None) -> Column:
     return f.when(is_count, value.cast("bigint")).otherwise(UNNUMBERED)
 
 
-def events(sighted: DataFrame, limits: Limits, *, late_s: float = 5) -> DataFrame:
+def events(sighted: DataFrame, limits: PresenceTimeouts, *, late_s: float = 5) -> DataFrame:
     """Return what happened to devices: ``device``, ``kind``, ``at_ms``, ``last_ms``, and gaps."""
     check_limits(limits)
     marked = sighted.withWatermark("time", f"{round(late_s * 1000)} milliseconds")
     grouped = marked.groupBy("device")
-    return grouped.transformWithState(Watcher(limits), EVENT, "Append", "EventTime")
+    return grouped.transformWithState(PresenceProcessor(limits), EVENT, "Append", "EventTime")
 
 
-def check_limits(limits: Limits) -> None:
+def check_limits(limits: PresenceTimeouts) -> None:
     """Refuse limits by which a device would be forgotten before it is silent."""
     if not 0 < limits.silent_ms < limits.forget_ms:
         raise ConfigError(
@@ -260,7 +260,7 @@ def run(
     and gap (numbers of the field --seq are missing). Times are the broker's.
     """
     prepare(spark)
-    heart = Heart(servers, reader or "silent", heartbeat)
+    heart = Heartbeat(servers, reader or "silent", heartbeat)
     heart.beat()  # so that silence until now is seen, also by a job that does not wait
     columns = ["topic", "offset", "timestamp"]
     messages = from_topics(
@@ -280,8 +280,8 @@ def run(
     return query
 
 
-def _limits(after: float, forget: float) -> Limits:
-    return Limits(round(after * 1000), round(forget * 1000))
+def _limits(after: float, forget: float) -> PresenceTimeouts:
+    return PresenceTimeouts(round(after * 1000), round(forget * 1000))
 
 
 def check(
@@ -306,7 +306,7 @@ def _time(name: str, text: str, default: str) -> Option:
     return Option(name, text, "duration", default=default, metavar="DURATION")
 
 
-JOB: Final = Job(
+JOB: Final = PipelineJob(
     "silent",
     (
         SERVERS,

@@ -24,7 +24,7 @@ from penstock.config.units import without_unit
 from penstock.errors import ConfigError
 from penstock.limits import TOPIC_BYTES_MAX, TOPIC_LEVELS_MAX
 from penstock.model.topic import topic_fault
-from penstock.spark.archived.lineage import check_ahead
+from penstock.spark.archived.checkpoint_check import check_ahead
 from penstock.spark.pipelines.heartbeat import HEARTBEATS
 
 FORMAT: Final = "penstock"

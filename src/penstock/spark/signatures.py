@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.client.queue.blocking import QueueClient
 from penstock.model.message import Signature
-from penstock.spark.columns import Answers, fixed
+from penstock.spark.columns import FetchedColumns, fixed
 from penstock.trust.signatures import is_valid
 
 VERDICTS: Final = ("valid", "invalid", "unknown_key")
@@ -27,11 +27,11 @@ class Verifier:
         self._keys: dict[int, bytes] = {}
         self._missing: set[int] = set()
 
-    def verdicts(self, answers: Answers) -> pa.Array:
+    def verdicts(self, answers: FetchedColumns) -> pa.Array:
         """A verdict for each row."""
         rows, records = answers.signed
         if not len(rows):
-            return Answers.verdicts(answers)
+            return FetchedColumns.verdicts(answers)
         self._have_keys(set(records["key_id"].tolist()))
         places = fixed(pa.int64(), rows)
         payloads = answers.payloads().take(places).to_pylist()

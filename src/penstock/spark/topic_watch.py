@@ -11,10 +11,10 @@ import re
 from collections.abc import Collection
 from typing import Final
 
-from penstock.spark.broker import client_of, for_all, patiently
+from penstock.spark.broker import client_for, map_concurrently, with_retries
 from penstock.spark.filters import topic_regex
-from penstock.spark.options import Place, Places, SourceOptions, option_error
-from penstock.spark.planning import Seen
+from penstock.spark.options import OffsetSpec, OffsetSpecs, SourceOptions, option_error
+from penstock.spark.planning import TopicState
 from penstock.wire.queue._generated.queue_pb2 import Changed, Located, Topic
 
 _LOG: Final = logging.getLogger("penstock.spark")
@@ -29,7 +29,7 @@ GONE_MAX: Final = 65_536
 """Topics that were deleted, and are remembered as they were."""
 
 
-class Watch:
+class TopicWatch:
     """The topics that match, as we have seen them last."""
 
     def __init__(self, options: SourceOptions) -> None:
@@ -37,8 +37,8 @@ class Watch:
         self._pattern = re.compile(options.pattern) if options.pattern else None
         self._names = re.compile(topic_regex(options.filters))
         self._sequence = 0
-        self.topics: dict[str, Seen] = {}
-        self.gone: dict[str, Seen] = {}
+        self.topics: dict[str, TopicState] = {}
+        self.gone: dict[str, TopicState] = {}
         """Topics that were deleted or made anew meanwhile, as they were before."""
 
     def look(self, wait_s: float = 0.0) -> None:
@@ -76,9 +76,9 @@ class Watch:
 
     def _ask(self, sequence: int, *, wait_s: float = 0.0, after: str = "") -> Changed:
         options = self._options
-        return patiently(
+        return with_retries(
             options.patience,
-            lambda: client_of(options.servers).changes(
+            lambda: client_for(options.servers).changes(
                 options.filters, after_sequence=sequence, wait_s=wait_s, after=after
             ),
         )
@@ -96,7 +96,7 @@ class Watch:
         before = self.topics.get(topic.name)
         if before is not None and before.incarnation != topic.incarnation:
             self._remember(topic.name, before)
-        self.topics[topic.name] = Seen(
+        self.topics[topic.name] = TopicState(
             topic.incarnation, topic.first_offset, topic.end_offset, topic.messages, topic.bytes
         )
 
@@ -105,7 +105,7 @@ class Watch:
         if before is not None:
             self._remember(name, before)
 
-    def _remember(self, name: str, before: Seen) -> None:
+    def _remember(self, name: str, before: TopicState) -> None:
         self.gone.pop(name, None)
         self.gone[name] = before
         if len(self.gone) > GONE_MAX:
@@ -117,7 +117,7 @@ def _last_name(page: Changed) -> str:
     return max([*(topic.name for topic in page.topics), *page.deleted])
 
 
-def tell_missing(options: SourceOptions, found: Collection[str]) -> None:
+def warn_missing_topics(options: SourceOptions, found: Collection[str]) -> None:
     """Say which topics are not there: a name that is mistyped must not look like one at rest.
 
     That is no error: a topic is made by the first message to it, which may come later.
@@ -133,32 +133,34 @@ def tell_missing(options: SourceOptions, found: Collection[str]) -> None:
         _LOG.warning("no topic matches %s yet", asked)
 
 
-def current(options: SourceOptions, names: list[str]) -> dict[str, Seen]:
+def current_states(options: SourceOptions, names: list[str]) -> dict[str, TopicState]:
     """How topics are right now: retention moves their first offsets without a change to tell of.
 
     What is not listed is asked about by name: a batch that was planned before the subscription was
     changed has topics that are not subscribed to any more, and are there all the same.
     """
     if len(names) <= SINGLE_MAX:
-        return _one_by_one(options, names)
-    watch = Watch(options)
+        return _locate_each(options, names)
+    watch = TopicWatch(options)
     watch.look()
     listed = watch.topics
-    return listed | _one_by_one(options, [name for name in names if name not in listed])
+    return listed | _locate_each(options, [name for name in names if name not in listed])
 
 
-def _one_by_one(options: SourceOptions, names: list[str]) -> dict[str, Seen]:
-    def ask(name: str) -> Seen:
-        found = patiently(
-            options.patience, lambda: client_of(options.servers).locate(name, times_ms=())
+def _locate_each(options: SourceOptions, names: list[str]) -> dict[str, TopicState]:
+    def ask(name: str) -> TopicState:
+        found = with_retries(
+            options.patience, lambda: client_for(options.servers).locate(name, times_ms=())
         )
-        return Seen(found.incarnation, found.first_offset, found.end_offset)
+        return TopicState(found.incarnation, found.first_offset, found.end_offset)
 
-    seen = zip(names, for_all(ask, names), strict=True)
+    seen = zip(names, map_concurrently(ask, names), strict=True)
     return {name: topic for name, topic in seen if topic.incarnation}
 
 
-def resolve(options: SourceOptions, places: Places, seen: dict[str, Seen]) -> dict[str, int]:
+def resolve_offsets(
+    options: SourceOptions, places: OffsetSpecs, seen: dict[str, TopicState]
+) -> dict[str, int]:
     """Which offsets places are, for topics as they are now."""
 
     def ask(name: str) -> int:
@@ -166,10 +168,10 @@ def resolve(options: SourceOptions, places: Places, seen: dict[str, Seen]) -> di
 
     timed = [name for name in seen if places.of(name).kind == "time"]
     offsets = {name: ask(name) for name in seen.keys() - set(timed)}
-    return {**offsets, **dict(zip(timed, for_all(ask, timed), strict=True))}
+    return {**offsets, **dict(zip(timed, map_concurrently(ask, timed), strict=True))}
 
 
-def _offset(options: SourceOptions, name: str, place: Place, topic: Seen) -> int:
+def _offset(options: SourceOptions, name: str, place: OffsetSpec, topic: TopicState) -> int:
     if place.kind == "earliest":
         return topic.first
     if place.kind == "latest":
@@ -187,6 +189,6 @@ def _offset(options: SourceOptions, name: str, place: Place, topic: Seen) -> int
 
 def locate(options: SourceOptions, name: str, time_ms: int) -> Located:
     """Ask where the first message of this time or later is, and what the topic has besides."""
-    return patiently(
-        options.patience, lambda: client_of(options.servers).locate(name, times_ms=[time_ms])
+    return with_retries(
+        options.patience, lambda: client_for(options.servers).locate(name, times_ms=[time_ms])
     )

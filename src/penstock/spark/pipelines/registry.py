@@ -37,7 +37,7 @@ class Option(msgspec.Struct, frozen=True):
     repeats: bool = False
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class JobOutcome(msgspec.Struct, frozen=True):
     """What a job that ends has to say: for people, for programs, and whether all is well.
 
     The command exits with 1 where ``is_ok`` is false; the job itself went through all the same.
@@ -48,19 +48,19 @@ class Outcome(msgspec.Struct, frozen=True):
     is_ok: bool = True
 
 
-class Sequel(msgspec.Struct, frozen=True):
+class FollowUp(msgspec.Struct, frozen=True):
     """A query, started, and what is to be done once it has come to its end by itself."""
 
     query: Any
-    then: Callable[[], Outcome]
+    then: Callable[[], JobOutcome]
 
 
-class Job(msgspec.Struct, frozen=True):
+class PipelineJob(msgspec.Struct, frozen=True):
     """A name, options, and ``run(spark, **options)``.
 
     A job that streams returns its query, or a list of them, started; whoever called it waits. If
-    something is to be done after that, it returns a :class:`Sequel`. One
-    that ends by itself returns an :class:`Outcome`, or None. Where ``says`` is set, ``run`` also
+    something is to be done after that, it returns a :class:`FollowUp`. One
+    that ends by itself returns an :class:`JobOutcome`, or None. Where ``says`` is set, ``run`` also
     gets ``say``, a function that takes a mapping of figures at each step, shown as progress.
 
     ``check`` takes the same options, and raises ``ConfigError`` for what ``run`` would refuse. It
@@ -168,13 +168,13 @@ JOBS: Final[dict[str, tuple[str, str]]] = {
         "Tell which devices fell silent, came back or skipped numbers.",
     ),
 }
-"""Name → where its :class:`Job` is (module:attribute), and what a list says about it."""
+"""Name → where its :class:`PipelineJob` is (module:attribute), and what a list says about it."""
 
 
-def job(name: str) -> Job:
+def job(name: str) -> PipelineJob:
     """Import a job; an unknown name is an error that lists all."""
     if name not in JOBS:
         raise ConfigError(f"there is no job {name!r}", f"there are: {', '.join(sorted(JOBS))}")
     module, _, attribute = JOBS[name][0].partition(":")
-    found: Job = getattr(import_module(module), attribute)
+    found: PipelineJob = getattr(import_module(module), attribute)
     return found

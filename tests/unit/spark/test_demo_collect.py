@@ -5,16 +5,16 @@ from collections import Counter
 
 import pytest
 
-from penstock.spark.demo import telling
-from penstock.spark.demo.driver import Result
-from penstock.spark.demo.fleet import Door, Fault, Reading, Sensor
+from penstock.spark.demo import collect
+from penstock.spark.demo.driver import DemoAudit
+from penstock.spark.demo.fleet import Door, Sensor, SensorFault, SensorReading
 from penstock.spark.demo.ledger import Account, Ledger
-from penstock.spark.demo.story import Alert, Batch, Window
+from penstock.spark.demo.results import Alert, BatchTiming, Window
 
 BEGAN_MS = 1_900_000_000_000
 AT_5_S = "2030-03-17T17:46:45.000Z"
 
-SENSOR = Sensor("sensor-001", Door.MQTT, Fault.STEADY)
+SENSOR = Sensor("sensor-001", Door.MQTT, SensorFault.STEADY)
 
 
 def progress(query: str, rows: int, time: str = AT_5_S) -> str:
@@ -27,28 +27,28 @@ def window(start: str, field: str = "temperature", low: float = 1.0) -> bytes:
 
 
 def test_times_are_seconds_since_the_beginning():
-    assert telling.seconds_of(AT_5_S, BEGAN_MS) == pytest.approx(5)
-    assert telling.seconds_of("2030-03-17T18:46:45+01:00", BEGAN_MS) == pytest.approx(5)
+    assert collect.seconds_of(AT_5_S, BEGAN_MS) == pytest.approx(5)
+    assert collect.seconds_of("2030-03-17T18:46:45+01:00", BEGAN_MS) == pytest.approx(5)
 
 
 def test_what_was_acknowledged_after_the_end_counts_in_the_last_second():
     ledger = Ledger()
-    ledger.acknowledged("a", [Reading(0, b""), Reading(1, b"")], 0)
-    ledger.acknowledged("a", [Reading(2, b"")], 4)
-    assert telling.traffic_of({"mqtt": ledger}, 3.0) == {"mqtt": [2, 0, 1]}
+    ledger.acknowledged("a", [SensorReading(0, b""), SensorReading(1, b"")], 0)
+    ledger.acknowledged("a", [SensorReading(2, b"")], 4)
+    assert collect.traffic_of({"mqtt": ledger}, 3.0) == {"mqtt": [2, 0, 1]}
 
 
 def test_a_batch_is_dated_by_its_end_and_one_without_rows_or_end_is_left_out():
     lines = [progress("rollup", 7), progress("archive-fleet", 9), progress("rollup", 0), '{"que']
-    assert telling.batches_of(lines, BEGAN_MS) == {
-        "archive": [Batch(6.5, 1.5, 9)],
-        "rollup": [Batch(6.5, 1.5, 7)],
+    assert collect.batches_of(lines, BEGAN_MS) == {
+        "archive": [BatchTiming(6.5, 1.5, 9)],
+        "rollup": [BatchTiming(6.5, 1.5, 7)],
     }
 
 
 def test_batches_after_the_show_are_left_out():
-    batches = {"a": [Batch(9.9, 1.0, 1), Batch(10.1, 1.0, 1)], "b": []}
-    assert telling.until(batches, 10.0) == {"a": [Batch(9.9, 1.0, 1)], "b": []}
+    batches = {"a": [BatchTiming(9.9, 1.0, 1), BatchTiming(10.1, 1.0, 1)], "b": []}
+    assert collect.until(batches, 10.0) == {"a": [BatchTiming(9.9, 1.0, 1)], "b": []}
 
 
 def test_windows_are_in_the_order_of_time_and_of_one_field():
@@ -58,14 +58,14 @@ def test_windows_are_in_the_order_of_time_and_of_one_field():
         window(AT_5_S, "humidity"),
         b"x",
     ]
-    assert telling.rollups_of(payloads, BEGAN_MS, "temperature") == [
+    assert collect.rollups_of(payloads, BEGAN_MS, "temperature") == [
         Window(5.0, 3, 1.0, 2.0, 3.0),
         Window(10.0, 3, 1.0, 2.0, 3.0),
     ]
 
 
 def test_a_window_that_came_twice_is_counted_though_its_figures_differ():
-    keys = telling.keys_of({"a": [window(AT_5_S), window(AT_5_S, low=0.5)], "b": [window(AT_5_S)]})
+    keys = collect.keys_of({"a": [window(AT_5_S), window(AT_5_S, low=0.5)], "b": [window(AT_5_S)]})
     assert keys == {("a", "temperature", AT_5_S): 2, ("b", "temperature", AT_5_S): 1}
 
 
@@ -74,13 +74,13 @@ def test_a_window_that_came_twice_is_counted_though_its_figures_differ():
 )
 def test_number_and_checksum_must_both_agree(tally, is_same):
     account = Account(acknowledged=3, checksum=30)
-    (line,) = telling.lines_of([SENSOR], {SENSOR.topic: account}, {SENSOR.topic: tally})
+    (line,) = collect.lines_of([SENSOR], {SENSOR.topic: account}, {SENSOR.topic: tally})
     assert line.is_same is is_same
 
 
 def test_an_impostor_that_got_something_in_is_found():
-    impostor = Sensor("impostor-mqtt", Door.MQTT, Fault.IMPOSTOR)
-    (line,) = telling.lines_of([impostor], {}, {impostor.topic: (1, 5)})
+    impostor = Sensor("impostor-mqtt", Door.MQTT, SensorFault.IMPOSTOR)
+    (line,) = collect.lines_of([impostor], {}, {impostor.topic: (1, 5)})
     assert not line.is_same
 
 
@@ -91,7 +91,7 @@ def alert(kind: str, **more: object) -> bytes:
 
 def test_a_silence_is_dated_by_when_the_device_was_last_heard():
     gap = alert("gap", first_missing=7, last_missing=9)
-    assert telling.alerts_of([alert("back"), gap, alert("silent"), b"?"], BEGAN_MS, 20.0) == [
+    assert collect.alerts_of([alert("back"), gap, alert("silent"), b"?"], BEGAN_MS, 20.0) == [
         Alert("a", "silent", 5.0),
         Alert("a", "back", 10.0),
         Alert("a", "gap", 10.0, "7 to 9 are missing"),
@@ -99,7 +99,7 @@ def test_a_silence_is_dated_by_when_the_device_was_last_heard():
 
 
 def test_who_was_heard_until_the_end_did_not_fall_silent():
-    assert not telling.alerts_of([alert("silent")], BEGAN_MS, 6.0)
+    assert not collect.alerts_of([alert("silent")], BEGAN_MS, 6.0)
 
 
 # ── The verdict
@@ -117,10 +117,10 @@ def wrong(
 ) -> list[str]:
     """The claims that do not hold."""
     document = GOOD | (audit or {})
-    result = Result(not document["faults"], "", document, {sensor.topic: tally})
+    result = DemoAudit(not document["faults"], "", document, {sensor.topic: tally})
     accounts = {sensor.topic: Account(acknowledged=3, checksum=30)}
-    lines = telling.lines_of([sensor], accounts, result.tallies)
-    checks = telling.checks_of(lines, result, windows, alerts)
+    lines = collect.lines_of([sensor], accounts, result.tallies)
+    checks = collect.checks_of(lines, result, windows, alerts)
     return [check.claim for check in checks if not check.is_good]
 
 
@@ -154,7 +154,7 @@ def test_each_fault_is_found(faults, claim):
 
 
 def test_a_forged_reading_in_the_archive_is_found():
-    impostor = Sensor("impostor-mqtt", Door.MQTT, Fault.IMPOSTOR)
+    impostor = Sensor("impostor-mqtt", Door.MQTT, SensorFault.IMPOSTOR)
     assert wrong(sensor=impostor) == ["forged readings in the archive"]
 
 
@@ -163,7 +163,8 @@ def test_an_archive_without_anything_proves_nothing():
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind"), [(Fault.SILENT, "silent"), (Fault.GONE, "silent"), (Fault.JUMP, "gap")]
+    ("fault", "kind"),
+    [(SensorFault.SILENT, "silent"), (SensorFault.GONE, "silent"), (SensorFault.JUMP, "gap")],
 )
 def test_a_fault_that_nobody_was_told_of_is_found(fault, kind):
     sensor = Sensor("sensor-001", Door.MQTT, fault)

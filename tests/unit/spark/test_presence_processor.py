@@ -5,13 +5,13 @@ from random import Random
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from penstock.spark.pipelines.presence import UNNUMBERED, Limits
-from penstock.spark.pipelines.silent import Watcher
+from penstock.spark.pipelines.presence import UNNUMBERED, PresenceTimeouts
+from penstock.spark.pipelines.silent import PresenceProcessor
 
 
 def watched(silent_ms=100, forget_ms=1000):
     return TwsTester(
-        Watcher(Limits(silent_ms, forget_ms)),
+        PresenceProcessor(PresenceTimeouts(silent_ms, forget_ms)),
         timeMode="EventTime",
         eventTimeExtractor=lambda row: row.at_ms,
     )

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from penstock.spark.pipelines.watch import JobFailedError, watch
+from penstock.spark.pipelines.monitor import JobFailedError, monitor
 
 BATCHES = 3
 
@@ -39,7 +39,7 @@ def test_where_one_query_fails_the_job_fails_and_the_others_are_ended(spark, tmp
     with pytest.raises(
         JobFailedError, match=r"(?s)failing failed: .*no such luck.*goes on from its"
     ):
-        watch([sound, failing], Shown(), threading.Event())
+        monitor([sound, failing], Shown(), threading.Event())
     assert not sound.isActive
     assert sound.exception() is None
 
@@ -47,7 +47,7 @@ def test_where_one_query_fails_the_job_fails_and_the_others_are_ended(spark, tmp
 def test_every_batch_is_shown_once_and_an_end_is_between_two(spark, tmp_path):
     query, stop = started(spark, tmp_path, "watched"), threading.Event()
     shown = ShownUntil(BATCHES, stop)
-    watch([query], shown, stop)
+    monitor([query], shown, stop)
     assert len(shown) >= BATCHES
     assert not query.isActive
     reported = [progress["batchId"] for progress in query.recentProgress]
@@ -69,6 +69,6 @@ def test_batches_of_all_queries_are_shown_while_they_run(spark, tmp_path):
 
     given_up = threading.Timer(60, stop.set)
     given_up.start()
-    watch(queries, StopsWhenBothWereShown(), stop)
+    monitor(queries, StopsWhenBothWereShown(), stop)
     assert given_up.is_alive()
     given_up.cancel()

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from tests.spark.archives import ARROW, row
 
 from penstock.errors import ConfigError
+from penstock.spark.offsets import OffsetRange
 from penstock.spark.pipelines import audit
-from penstock.spark.pipelines.verdict import (
+from penstock.spark.pipelines.audit_report import (
+    AuditReport,
     Counted,
     Double,
     Forged,
-    Report,
-    Span,
     missing,
     suspects,
     text_of,
@@ -64,7 +64,7 @@ def test_what_is_missing_is_what_is_not_there(present: set[int], expected: tuple
     ordered = sorted(present)
     gaps = [(a + 1, b) for a, b in pairwise(ordered) if b > a + 1]
     seen = counted(len(present), len(present), ordered[0], ordered[-1]) if present else None
-    holes = missing(Span(*KEY, begin, end), gaps, seen)
+    holes = missing(OffsetRange(*KEY, begin, end), gaps, seen)
     listed = [offset for hole in holes for offset in range(hole.begin, hole.end)]
     assert listed == sorted(set(range(begin, end)) - present)
 
@@ -73,12 +73,12 @@ def test_what_is_missing_is_what_is_not_there(present: set[int], expected: tuple
 def test_taking_ranges_away_divides_without_loss(
     spans: list[tuple[int, int]], taken: list[tuple[int, int]]
 ) -> None:
-    def bits(found: list[Span]) -> list[int]:
+    def bits(found: list[OffsetRange]) -> list[int]:
         return sorted(offset for span in found for offset in range(span.begin, span.end))
 
-    others = [Span(*KEY, *each) for each in taken]
-    whole = [Span(*KEY, *each) for each in spans]
-    rest, gone = without(whole, [*others, Span("u", 1, 0, 30), Span("t", 2, 0, 30)])
+    others = [OffsetRange(*KEY, *each) for each in taken]
+    whole = [OffsetRange(*KEY, *each) for each in spans]
+    rest, gone = without(whole, [*others, OffsetRange("u", 1, 0, 30), OffsetRange("t", 2, 0, 30)])
     covered = set(bits(others))
     assert bits(rest) == [offset for offset in bits(whole) if offset not in covered]
     assert bits(gone) == [offset for offset in bits(whole) if offset in covered]
@@ -87,33 +87,33 @@ def test_taking_ranges_away_divides_without_loss(
 @pytest.mark.parametrize(
     "fault",
     [
-        {"holes": [Span(*KEY, 3, 5)]},
+        {"holes": [OffsetRange(*KEY, 3, 5)]},
         {"doubled": 1, "doubles": [Double(*KEY, 3, 2)]},
-        {"strays": [Span(*KEY, 10, 11)]},
+        {"strays": [OffsetRange(*KEY, 10, 11)]},
         {"damaged": ["f: cut"]},
-        {"ahead": [Span(*KEY, 3, 5)]},
+        {"ahead": [OffsetRange(*KEY, 3, 5)]},
         {"is_listed": False},
         {"is_void": True},
         {"signed": 2, "valid": 1, "forged": [Forged("t", 3, 7, "invalid")]},
     ],
 )
 def test_each_fault_alone_fails_the_audit_and_is_shown(fault: dict[str, object]) -> None:
-    report = Report(what="archive a", **fault)
+    report = AuditReport(what="archive a", **fault)
     assert not report.is_ok
     assert text_of(report).startswith("FAILED: archive a: ")
 
 
 def test_names_from_strangers_do_not_steer_the_terminal() -> None:
-    hole, key = Span("t\x1b[2J", 1, 3, 5), ("t\x1b[2J", 1)
-    report = Report(what="a", holes=[hole], doubles=[Double(*key, 3, 2)])
+    hole, key = OffsetRange("t\x1b[2J", 1, 3, 5), ("t\x1b[2J", 1)
+    report = AuditReport(what="a", holes=[hole], doubles=[Double(*key, 3, 2)])
     report.forged = [Forged(key[0], 3, 7, "invalid")]
     assert "\x1b" not in text_of(report)
     assert text_of(report).count(r"t\x1b[2J") == 3
 
 
 def test_what_is_explained_is_no_fault() -> None:
-    spans = [Span(*KEY, 3, 5)]
-    report = Report(
+    spans = [OffsetRange(*KEY, 3, 5)]
+    report = AuditReport(
         what="archive a", rows=8, lost=spans, deleted=spans, waiting=9, signed=1, valid=1
     )
     assert report.is_ok

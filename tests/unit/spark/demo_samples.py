@@ -1,11 +1,18 @@
 """A story to draw, with everything in it that can be drawn."""
 
-from penstock.spark.demo.story import Alert, Batch, Check, Line, Story, Window
+from penstock.spark.demo.results import (
+    Alert,
+    BatchTiming,
+    Check,
+    DemoResults,
+    SensorComparison,
+    Window,
+)
 
 __all__ = ["full_story"]
 
 
-def full_story(**changes) -> Story:
+def full_story(**changes) -> DemoResults:
     seconds = 60
     facts = {
         "version": "1.2.3",
@@ -37,16 +44,16 @@ def full_story(**changes) -> Story:
             "rollup": [(t / 2, 700 - abs(t / 2 - 42) * 15) for t in range(2 * seconds)],
         },
         "batches": {
-            "archive": [Batch(t, 0.4 + t % 3 / 10, 120) for t in range(12, 60)],
-            "rollup": [Batch(t + 0.5, 1.2 + t % 4 / 10, 120) for t in range(14, 60, 2)],
+            "archive": [BatchTiming(t, 0.4 + t % 3 / 10, 120) for t in range(12, 60)],
+            "rollup": [BatchTiming(t + 0.5, 1.2 + t % 4 / 10, 120) for t in range(14, 60, 2)],
         },
         "lines": [
-            Line("sensor-001", "mqtt", "silent", 1234, 1234, 0, is_same=True),
-            Line("impostor-mqtt", "mqtt", "impostor", 0, 0, 17, is_same=True),
+            SensorComparison("sensor-001", "mqtt", "silent", 1234, 1234, 0, is_same=True),
+            SensorComparison("impostor-mqtt", "mqtt", "impostor", 0, 0, 17, is_same=True),
         ],
         "checks": [
             Check("every offset is in the archive exactly once", "3,457", "3,457", is_good=True),
             Check("every signature verifies", "3,457", "3,457", is_good=True),
         ],
     }
-    return Story(**{**facts, **changes})
+    return DemoResults(**{**facts, **changes})

@@ -8,10 +8,10 @@ import pytest
 
 from penstock.client import SigningKey, connect
 from penstock.errors import PenstockError
-from penstock.spark.demo import doors
+from penstock.spark.demo import gateways
 from penstock.spark.demo.broker import BrokerProcess
-from penstock.spark.demo.doors import DoorThread, enrolled
-from penstock.spark.demo.fleet import Door, Fault, Script, make_fleet
+from penstock.spark.demo.fleet import Door, Script, SensorFault, make_fleet
+from penstock.spark.demo.gateways import DoorThread, enrolled
 
 SEED, TICKS = 5, 31
 
@@ -34,7 +34,7 @@ def keys(broker, fleet) -> dict[str, SigningKey]:
 
 @pytest.fixture
 def fast(monkeypatch):
-    monkeypatch.setattr(doors, "TICK_S", 0.001)
+    monkeypatch.setattr(gateways, "TICK_S", 0.001)
 
 
 @pytest.mark.parametrize("door", list(Door))
@@ -50,7 +50,7 @@ def test_what_a_door_was_told_is_what_the_journal_has(door, broker, fleet, keys,
             account = accounts[sensor.topic]
             assert account.acknowledged == len(payloads)
             assert account.checksum == sum(map(crc32, payloads))
-            is_impostor = sensor.fault is Fault.IMPOSTOR
+            is_impostor = sensor.fault is SensorFault.IMPOSTOR
             assert bool(payloads) is not is_impostor
             assert account.refused == (4 if is_impostor else 0)
     total = sum(account.acknowledged for account in accounts.values())
@@ -59,7 +59,7 @@ def test_what_a_door_was_told_is_what_the_journal_has(door, broker, fleet, keys,
 
 def test_what_a_door_sends_follows_from_the_seed(tmp_path, fleet, fast):
     script = Script(SEED, TICKS)
-    sensor = next(s for s in fleet if s.door is Door.MQTT and s.fault is Fault.STEADY)
+    sensor = next(s for s in fleet if s.door is Door.MQTT and s.fault is SensorFault.STEADY)
     expected = Counter(r.payload for tick in range(TICKS) for r in script.readings(sensor, tick))
     with BrokerProcess(tmp_path) as broker, connect([broker.servers]) as client:
         thread = DoorThread(Door.MQTT, broker.port, fleet, enrolled(broker, fleet, SEED), script)

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Sequence
 from html import escape
 from typing import Final
 
-from penstock.spark.demo.charts import Chart
-from penstock.spark.demo.story import Silence, Story, silences
+from penstock.spark.demo.results import DemoResults, Silence, silences
+from penstock.spark.demo.svg_chart import Chart
 
 ROWS_MAX: Final = 40
 """Devices shown in the timeline; a larger fleet is in the table."""
@@ -56,7 +56,7 @@ td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 """
 
 
-def html_report(story: Story) -> str:
+def html_report(story: DemoResults) -> str:
     """Draw a story as a page that needs nothing but itself."""
     verdict = "Nothing was lost, nothing came twice." if story.is_good else "Something is wrong."
     return "".join(
@@ -77,7 +77,7 @@ def html_report(story: Story) -> str:
 # ── Words and tables ──────────────────────────────────────────────────────────────────────────
 
 
-def _verdict(story: Story, verdict: str) -> str:
+def _verdict(story: DemoResults, verdict: str) -> str:
     rows = [
         (check.claim, check.expected, check.found, _yes_or_no(check.is_good))
         for check in story.checks
@@ -117,7 +117,7 @@ def _marked(cell: str) -> str:
     return cell if isinstance(cell, _Markup) else escape(cell)
 
 
-def _figures(story: Story) -> str:
+def _figures(story: DemoResults) -> str:
     batches = sum(len(batches) for batches in story.batches.values())
     refused = sum(line.refused for line in story.lines)
     shown = [
@@ -134,7 +134,7 @@ def _figures(story: Story) -> str:
     return f'<div class="figures">{boxes}</div>'
 
 
-def _accounts(story: Story) -> str:
+def _accounts(story: DemoResults) -> str:
     rows = [
         (
             line.device,
@@ -158,7 +158,7 @@ def _accounts(story: Story) -> str:
 # ── Charts ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _charts(story: Story) -> list[str]:
+def _charts(story: DemoResults) -> list[str]:
     return [_traffic(story), _lag(story), _rollups(story), _batches(story), _silences(story)]
 
 
@@ -173,13 +173,13 @@ def _section(title: str, words: str, chart: Chart, names: Iterable[tuple[str, st
     )
 
 
-def _frame(story: Story, title: str, y_label: str, high: float, low: float = 0) -> Chart:
+def _frame(story: DemoResults, title: str, y_label: str, high: float, low: float = 0) -> Chart:
     chart = Chart(title, x=(0, story.seconds), y=(low, high), y_label=y_label)
     _shade(story, chart)
     return chart
 
 
-def _shade(story: Story, chart: Chart) -> None:
+def _shade(story: DemoResults, chart: Chart) -> None:
     if story.away is not None:
         chart.absence(*story.away, "driver killed")
 
@@ -188,7 +188,7 @@ def _colours(names: Iterable[str]) -> list[tuple[str, str]]:
     return [(f"s{place % 4}", name) for place, name in enumerate(names)]
 
 
-def _traffic(story: Story) -> str:
+def _traffic(story: DemoResults) -> str:
     title = "Readings per second, by door"
     high = max((max(counts, default=0) for counts in story.traffic.values()), default=0)
     chart = _frame(story, title, "acknowledged / s", high * 1.15)
@@ -200,7 +200,7 @@ def _traffic(story: Story) -> str:
     return _section(title, words, chart, named)
 
 
-def _lag(story: Story) -> str:
+def _lag(story: DemoResults) -> str:
     title = "Lag of the readers"
     high = max((lag for points in story.lag.values() for _, lag in points), default=0)
     chart = _frame(story, title, "messages not read", high * 1.15)
@@ -214,7 +214,7 @@ def _lag(story: Story) -> str:
     return _section(title, words, chart, named)
 
 
-def _rollups(story: Story) -> str:
+def _rollups(story: DemoResults) -> str:
     title = "Rollup of some sensors"
     windows = [window for own in story.rollups.values() for window in own]
     low = min((window.low for window in windows), default=0)
@@ -231,7 +231,7 @@ def _rollups(story: Story) -> str:
     return _section(title, words, chart, named)
 
 
-def _batches(story: Story) -> str:
+def _batches(story: DemoResults) -> str:
     title = "Duration of the micro-batches"
     batches = [batch for own in story.batches.values() for batch in own]
     high = max((batch.took_s for batch in batches), default=0)
@@ -243,7 +243,7 @@ def _batches(story: Story) -> str:
     return _section(title, words, chart, named)
 
 
-def _silences(story: Story) -> str:
+def _silences(story: DemoResults) -> str:
     title = "Devices that fell silent, and numbers that jumped"
     stretches = silences(story.alerts, story.seconds)
     devices = story.troubled[:ROWS_MAX]

@@ -23,30 +23,30 @@ T = TypeVar("T")
 HIDES_TRACEBACKS: Final = "SPARK_HIDE_TRACEBACK"
 
 
-def plain_error(call: Callable[P, T]) -> Callable[P, T]:
+def hide_traceback(call: Callable[P, T]) -> Callable[P, T]:
     """Have Spark repeat an error of ours without its traceback."""
 
     @wraps(call)
     def called(*given: P.args, **named: P.kwargs) -> T:
-        with _plain():
+        with _hidden_traceback():
             return call(*given, **named)
 
     return called
 
 
-def plain_rows(call: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
+def hide_traceback_of_rows(call: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
     """Do the same for what is raised while rows are read."""
 
     @wraps(call)
     def called(*given: P.args, **named: P.kwargs) -> Iterator[T]:
-        with _plain():
+        with _hidden_traceback():
             yield from call(*given, **named)
 
     return called
 
 
 @contextmanager
-def _plain() -> Iterator[None]:
+def _hidden_traceback() -> Iterator[None]:
     try:
         yield
     except PenstockError:

@@ -28,7 +28,7 @@ from typing import Any, Final, Protocol, Self
 from penstock.client import ClientError, ConnectionLostError, Publisher, SigningKey, connect
 from penstock.client.dial import dial
 from penstock.spark.demo.broker import HOST, BrokerProcess
-from penstock.spark.demo.fleet import Door, Fault, Reading, Script, Sensor, secret_seed
+from penstock.spark.demo.fleet import Door, Script, Sensor, SensorFault, SensorReading, secret_seed
 from penstock.spark.demo.ledger import Ledger
 from penstock.trust.signatures import key_pair
 from penstock.wire.mqtt.envelope import sealed
@@ -45,8 +45,8 @@ IMPOSTOR_EVERY: Final = 10
 HEARTBEAT_TOPIC: Final = "fleet/gateway"
 """Where the RESP gateway puts the entry that says: what came before is on disk."""
 
-Said = Sequence[tuple[Sensor, Sequence[Reading]]]
-Taken = list[tuple[Sensor, Sequence[Reading], int]]
+Said = Sequence[tuple[Sensor, Sequence[SensorReading]]]
+Taken = list[tuple[Sensor, Sequence[SensorReading], int]]
 """Of each sensor what was acknowledged, and how many were refused."""
 
 
@@ -60,7 +60,9 @@ def enrolled(broker: BrokerProcess, fleet: Sequence[Sensor], seed: int) -> dict[
         true = secret_seed(seed, sensor.name)
         key_id = broker.register_key(sensor.name, sensor.topic, key_pair(true).public_key)
         forged = secret_seed(seed + 1, sensor.name)
-        keys[sensor.name] = SigningKey(key_id, forged if sensor.fault is Fault.IMPOSTOR else true)
+        keys[sensor.name] = SigningKey(
+            key_id, forged if sensor.fault is SensorFault.IMPOSTOR else true
+        )
     return keys
 
 
@@ -77,7 +79,7 @@ class Gateway(Protocol):
         """Send, wait for the answers, and tell what became of each."""
 
 
-def _envelope(key: SigningKey, sensor: Sensor, reading: Reading) -> tuple[str, bytes]:
+def _envelope(key: SigningKey, sensor: Sensor, reading: SensorReading) -> tuple[str, bytes]:
     signature = key.sign(sensor.topic.encode(), reading.payload)
     return f"$signed/{sensor.topic}", sealed(signature, reading.payload)
 
@@ -111,14 +113,14 @@ class MqttGateway(_Open):
 
     def send(self, said: Said) -> Taken:
         """Send what the true ones say together, and let each impostor try on its own."""
-        true = [(s, rs) for s, rs in said if s.fault is not Fault.IMPOSTOR]
+        true = [(s, rs) for s, rs in said if s.fault is not SensorFault.IMPOSTOR]
         self._client.publish_many(
             [_envelope(self._keys[s.name], s, r) for s, readings in true for r in readings], qos=1
         )
         taken: Taken = [(s, readings, 0) for s, readings in true]
-        return taken + [self._tried(s, rs) for s, rs in said if s.fault is Fault.IMPOSTOR]
+        return taken + [self._tried(s, rs) for s, rs in said if s.fault is SensorFault.IMPOSTOR]
 
-    def _tried(self, sensor: Sensor, readings: Sequence[Reading]) -> Any:
+    def _tried(self, sensor: Sensor, readings: Sequence[SensorReading]) -> Any:
         envelopes = [_envelope(self._keys[sensor.name], sensor, r) for r in readings]
         try:
             with connect(HOST, self._port, sensor.name, timeout_s=ANSWER_S) as client:
@@ -147,8 +149,8 @@ class BinaryGateway(_Open):
         return [self._published(sensor, readings) for sensor, readings in said]
 
     def _published(
-        self, sensor: Sensor, readings: Sequence[Reading]
-    ) -> tuple[Sensor, Sequence[Reading], int]:
+        self, sensor: Sensor, readings: Sequence[SensorReading]
+    ) -> tuple[Sensor, Sequence[SensorReading], int]:
         publisher = self._publishers[sensor.name]
         refusals = publisher.publish_many(sensor.topic, [r.payload for r in readings])
         kept = [r for r, refusal in zip(readings, refusals, strict=True) if refusal is None]
@@ -258,7 +260,7 @@ class DoorThread(Thread):
         said = [
             (sensor, readings)
             for sensor in self._sensors
-            if sensor.fault is not Fault.IMPOSTOR or tick % IMPOSTOR_EVERY == 0
+            if sensor.fault is not SensorFault.IMPOSTOR or tick % IMPOSTOR_EVERY == 0
             if (readings := self._script.readings(sensor, tick))
         ]
         taken = self._gateway.send(said)

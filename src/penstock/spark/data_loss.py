@@ -19,7 +19,7 @@ import msgspec
 
 from penstock.client.queue.blocking import QueueClient
 from penstock.errors import PenstockError
-from penstock.spark.broker import CALL_S, patiently
+from penstock.spark.broker import CALL_S, with_retries
 from penstock.spark.options import SourceOptions
 from penstock.spark.planning import Loss
 
@@ -37,7 +37,7 @@ class LossError(PenstockError):
     """Rows are lost, and ``failOnDataLoss`` says that this is not to be passed over."""
 
 
-def report(options: SourceOptions, losses: Sequence[Loss]) -> None:
+def report_losses(options: SourceOptions, losses: Sequence[Loss]) -> None:
     """Fail because of losses, or note them in the loss topic, each once."""
     if not losses:
         return
@@ -45,10 +45,10 @@ def report(options: SourceOptions, losses: Sequence[Loss]) -> None:
         raise LossError(_text(losses), _advice(options))
     for loss in losses:
         _LOG.warning("%s", _text([loss]))
-        _publish(options, letter(loss, options.reader))
+        _publish(options, loss_message(loss, options.reader))
 
 
-def letter(loss: Loss, reader: str | None) -> bytes:
+def loss_message(loss: Loss, reader: str | None) -> bytes:
     """A loss as a message: JSON."""
     return msgspec.json.encode({**loss._asdict(), "reader": reader})
 
@@ -60,7 +60,7 @@ def _publish(options: SourceOptions, payload: bytes) -> None:
         with QueueClient(options.servers, producer_id=producer, timeout_s=CALL_S).open() as client:
             client.produce(options.loss_topic, payload, seq=1, content_type="json")
 
-    patiently(options.patience, ask)
+    with_retries(options.patience, ask)
 
 
 def _text(losses: Sequence[Loss]) -> str:

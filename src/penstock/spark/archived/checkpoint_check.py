@@ -13,7 +13,7 @@ from penstock.errors import ConfigError
 from penstock.spark.archived import sink_log
 
 
-def noted(checkpoint: Path) -> int:
+def last_planned_batch(checkpoint: Path) -> int:
     """Return the last batch that a checkpoint knows, done or not; -1 if it knows none."""
     names = (path.name for path in (checkpoint / "offsets").glob("*"))
     return max((int(name) for name in names if name.isdecimal()), default=-1)
@@ -21,7 +21,7 @@ def noted(checkpoint: Path) -> int:
 
 def check_ahead(directory: Path, checkpoint: Path) -> None:
     """Raise ConfigError if batches of this checkpoint would be passed over."""
-    done, known = sink_log.last(directory), noted(checkpoint)
+    done, known = sink_log.last(directory), last_planned_batch(checkpoint)
     if done > known:
         raise ConfigError(
             f"{directory} has batches up to {done}, the checkpoint {checkpoint} up to {known}: it "
@@ -33,7 +33,7 @@ def check_ahead(directory: Path, checkpoint: Path) -> None:
 def check_lineage(directory: Path, checkpoint: Path) -> None:
     """Raise ConfigError if one of both is not where the other has come to."""
     check_ahead(directory, checkpoint)
-    done, known = sink_log.last(directory), noted(checkpoint)
+    done, known = sink_log.last(directory), last_planned_batch(checkpoint)
     if done < known - 1:
         raise ConfigError(
             f"{directory} has batches up to {done}, but the checkpoint {checkpoint} is at {known}: "

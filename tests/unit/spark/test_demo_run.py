@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.errors import ConfigError, PenstockError
-from penstock.spark.demo.driver import Driver, Plan
-from penstock.spark.demo.show import Settings, play
+from penstock.spark.demo.driver import DemoPlan, Driver
+from penstock.spark.demo.run import Settings, run_demo
 
 
 class Silence:
@@ -18,20 +18,20 @@ class Silence:
 @pytest.mark.parametrize("minutes", [0, 0.1, 61])
 def test_a_demo_that_is_too_short_or_too_long_is_refused(tmp_path, minutes):
     with pytest.raises(ConfigError, match="a demo takes 10 to 3600 seconds"):
-        play(Settings(out=tmp_path, minutes=minutes), Silence())
+        run_demo(Settings(out=tmp_path, minutes=minutes), Silence())
 
 
 def test_what_an_earlier_demo_has_kept_is_not_touched(tmp_path):
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "mine").touch()
     with pytest.raises(ConfigError, match="holds what an earlier demo has kept"):
-        play(Settings(out=tmp_path, keep=True), Silence())
+        run_demo(Settings(out=tmp_path, keep=True), Silence())
     assert (tmp_path / "work" / "mine").exists()
 
 
 @pytest.fixture
-def plan(tmp_path) -> Plan:
-    return Plan("127.0.0.1:1", str(tmp_path), 1, 1)
+def plan(tmp_path) -> DemoPlan:
+    return DemoPlan("127.0.0.1:1", str(tmp_path), 1, 1)
 
 
 def test_a_driver_that_fails_is_quoted(plan):

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.spark.demo.driver import Result
+from penstock.spark.demo.driver import DemoAudit
 from penstock.spark.demo.fleet import Sensor
 from penstock.spark.demo.ledger import Account, Ledger
-from penstock.spark.demo.story import Alert, Batch, Check, Line, Window
+from penstock.spark.demo.results import Alert, BatchTiming, Check, SensorComparison, Window
 
 CURTAIN_S: Final = 2.0
 """Who said something in the last seconds of the show did not fall silent."""
@@ -45,9 +45,9 @@ def accounts_of(ledgers: Iterable[Ledger]) -> dict[str, Account]:
     return {topic: account for ledger in ledgers for topic, account in ledger.accounts.items()}
 
 
-def batches_of(lines: Iterable[str], began_ms: int) -> dict[str, list[Batch]]:
+def batches_of(lines: Iterable[str], began_ms: int) -> dict[str, list[BatchTiming]]:
     """Read what the drivers wrote about their batches; those without rows are no work."""
-    found: dict[str, list[Batch]] = {}
+    found: dict[str, list[BatchTiming]] = {}
     for line in lines:
         try:
             said = msgspec.json.decode(line)
@@ -56,11 +56,13 @@ def batches_of(lines: Iterable[str], began_ms: int) -> dict[str, list[Batch]]:
         if said["rows"]:
             took_s = said["duration_ms"] / 1000
             at_s = seconds_of(said["time"], began_ms) + took_s
-            found.setdefault(name_of(said["query"]), []).append(Batch(at_s, took_s, said["rows"]))
+            found.setdefault(name_of(said["query"]), []).append(
+                BatchTiming(at_s, took_s, said["rows"])
+            )
     return {query: found[query] for query in sorted(found)}
 
 
-def until(batches: Mapping[str, list[Batch]], seconds: float) -> dict[str, list[Batch]]:
+def until(batches: Mapping[str, list[BatchTiming]], seconds: float) -> dict[str, list[BatchTiming]]:
     """Leave out what was done after the show."""
     return {
         query: [batch for batch in own if batch.at_s <= seconds] for query, own in batches.items()
@@ -125,7 +127,7 @@ def lines_of(
     fleet: Sequence[Sensor],
     accounts: Mapping[str, Account],
     tallies: Mapping[str, tuple[int, int]],
-) -> list[Line]:
+) -> list[SensorComparison]:
     """Put each sensor's account beside what the archive has of its topic."""
     lines = []
     for sensor in fleet:
@@ -133,12 +135,15 @@ def lines_of(
         archived, checksum = tallies.get(sensor.topic, (0, 0))
         is_same = (account.acknowledged, account.checksum) == (archived, checksum)
         facts: tuple[Any, ...] = (account.acknowledged, archived, account.refused, is_same)
-        lines.append(Line(sensor.name, sensor.door, sensor.fault, *facts))
+        lines.append(SensorComparison(sensor.name, sensor.door, sensor.fault, *facts))
     return lines
 
 
 def checks_of(
-    lines: Sequence[Line], result: Result, windows: Counter[Any], alerts: Sequence[Alert]
+    lines: Sequence[SensorComparison],
+    result: DemoAudit,
+    windows: Counter[Any],
+    alerts: Sequence[Alert],
 ) -> list[Check]:
     """Say what was checked and what was found; the audit's own findings first."""
     acknowledged = sum(line.acknowledged for line in lines)
@@ -175,14 +180,14 @@ _TOLD: Final = {"silent": "silent", "gone": "silent", "jump": "gap"}
 """Which alert each fault must have led to."""
 
 
-def _noticed(lines: Sequence[Line], alerts: Sequence[Alert]) -> Check:
+def _noticed(lines: Sequence[SensorComparison], alerts: Sequence[Alert]) -> Check:
     told = {(alert.device, alert.kind) for alert in alerts}
     due = {(line.device, _TOLD[line.fault]) for line in lines if line.fault in _TOLD}
     claim = "silences and jumps that were told of"
     return Check(claim, f"{len(due):,}", f"{len(due & told):,}", due <= told)
 
 
-def _audited(result: Result) -> list[Check]:
+def _audited(result: DemoAudit) -> list[Check]:
     audit = result.audit
     holes = sum(end - begin for _, _, begin, end in audit["holes"])
     expected = audit["rows"] - audit["doubled"] + holes

@@ -20,10 +20,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import PenstockError
-from penstock.spark.loss import LossError
+from penstock.spark.data_loss import LossError
 from penstock.spark.options import LOSS_TOPIC
-from penstock.spark.pipelines.lateness import milliseconds, noted_watermark
-from penstock.spark.pipelines.progress import Batch, batch_of
+from penstock.spark.pipelines.lateness import checkpoint_watermark, milliseconds
+from penstock.spark.pipelines.progress import BatchProgress, batch_of
 from penstock.spark.pipelines.streams import checkpoint_of
 
 POLL_S: Final = 0.2
@@ -41,7 +41,7 @@ CAUSE_CHARACTERS: Final = 2000
 class Display(Protocol):
     """Whoever shows what was done."""
 
-    def show(self, batch: Batch) -> None:
+    def show(self, batch: BatchProgress) -> None:
         """Take a batch that was finished."""
 
 
@@ -49,9 +49,9 @@ class JobFailedError(PenstockError):
     """A query of a job ended with an error."""
 
 
-def watch(queries: Sequence[StreamingQuery], display: Display, stop: threading.Event) -> None:
+def monitor(queries: Sequence[StreamingQuery], display: Display, stop: threading.Event) -> None:
     """Wait until all queries have ended, or ``stop`` is set and they have been ended well."""
-    watched = [_Watched(query, display) for query in queries]
+    watched = [_MonitoredQuery(query, display) for query in queries]
     while any(each.query.isActive for each in watched) and not stop.is_set():
         for each in watched:
             each.look()
@@ -64,7 +64,7 @@ def watch(queries: Sequence[StreamingQuery], display: Display, stop: threading.E
         each.raise_failure()
 
 
-def _end(watched: Sequence["_Watched"]) -> None:
+def _end(watched: Sequence["_MonitoredQuery"]) -> None:
     """End what still runs, each between two of its batches."""
     for each in watched:
         each.ask_to_end()
@@ -72,7 +72,7 @@ def _end(watched: Sequence["_Watched"]) -> None:
         time.sleep(STOP_POLL_S)
 
 
-class _Watched:
+class _MonitoredQuery:
     """One query: which of its batches were shown, and where it was when its end was asked for."""
 
     def __init__(self, query: StreamingQuery, display: Display) -> None:
@@ -107,7 +107,7 @@ class _Watched:
         if known == batch - 1 and watermark is not None:
             return milliseconds(watermark)
         checkpoint = checkpoint_of(self.query)
-        return None if checkpoint is None else noted_watermark(checkpoint, batch - 1)
+        return None if checkpoint is None else checkpoint_watermark(checkpoint, batch - 1)
 
     def ask_to_end(self) -> None:
         self.look()
@@ -159,7 +159,7 @@ def cause(error: PySparkException | Py4JJavaError) -> str:
 
     Where Python raised it, in the source or in a worker, that is what it raised: Spark repeats the
     whole traceback, and all that led to it, and adds the plan of the query. Errors that are meant
-    for users come without a traceback (:mod:`penstock.spark.plain`).
+    for users come without a traceback (:mod:`penstock.spark.tracebacks`).
     """
     text = re.split(r"\n\s*(?:SQLSTATE:|=== Streaming Query|at (?=[\w.$]+\())", str(error).strip())[
         0

@@ -19,7 +19,7 @@ from penstock.spark.requirements import INSTALL
 _PARTS = ("bin", "conf", "data", "jars", "sbin")
 
 
-def lean_home() -> Path:
+def linked_home() -> Path:
     """Have the folder of links; where it cannot be made, the package itself does, only slower."""
     package = find_spec("pyspark")
     if package is None or package.origin is None:

@@ -16,7 +16,7 @@ _LOG: Final = "log4j2.properties"
 _PAIR: Final = re.compile(r"([^\s=:]+)\s*[=:\s]\s*(.*)")
 
 
-def given_by_files(environ: Mapping[str, str]) -> dict[str, str]:
+def settings_from_files(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of ``PYSPARK_SUBMIT_ARGS`` and of ``spark-defaults.conf``."""
     arguments = dict(_submitted(environ.get("PYSPARK_SUBMIT_ARGS", "")))
     named = arguments.pop("--properties-file", None)

@@ -10,15 +10,15 @@ import io, sys
 from importlib.machinery import ModuleSpec
 from pyspark.util import handle_worker_exception
 from penstock.errors import ConfigError
-from penstock.spark.plain import plain_error, plain_rows
+from penstock.spark.tracebacks import hide_traceback, hide_traceback_of_rows
 
 sys.modules["__main__"].__spec__ = ModuleSpec({main!r}, None)
 
-@plain_error
+@hide_traceback
 def call():
     raise {error}
 
-@plain_rows
+@hide_traceback_of_rows
 def rows():
     yield 1
     raise {error}

@@ -28,13 +28,13 @@ import msgspec
 from penstock import __version__
 from penstock.client import connect
 from penstock.errors import ConfigError
-from penstock.spark.demo import telling
+from penstock.spark.demo import collect
 from penstock.spark.demo.broker import BrokerProcess
-from penstock.spark.demo.doors import TICK_S, DoorThread, enrolled
-from penstock.spark.demo.driver import ALERT_TOPIC, READY, ROLLUP_TOPIC, Driver, Plan, Result
-from penstock.spark.demo.fleet import Door, Fault, Script, Sensor, make_fleet
-from penstock.spark.demo.report import html_report
-from penstock.spark.demo.story import Batch, Story, Window
+from penstock.spark.demo.driver import ALERT_TOPIC, READY, ROLLUP_TOPIC, DemoAudit, DemoPlan, Driver
+from penstock.spark.demo.fleet import Door, Script, Sensor, SensorFault, make_fleet
+from penstock.spark.demo.gateways import TICK_S, DoorThread, enrolled
+from penstock.spark.demo.html_report import html_report
+from penstock.spark.demo.results import BatchTiming, DemoResults, Window
 
 SECONDS_MIN: Final = 10
 SECONDS_MAX: Final = 3600
@@ -86,7 +86,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return round(self.minutes * 60)
 
 
-def play(settings: Settings, narrator: Narrator) -> Story:
+def run_demo(settings: Settings, narrator: Narrator) -> DemoResults:
     """Play the whole show; return what became of it."""
     if not SECONDS_MIN <= settings.seconds <= SECONDS_MAX:
         raise ConfigError(
@@ -94,21 +94,21 @@ def play(settings: Settings, narrator: Narrator) -> Story:
             "2 minutes show everything",
         )
     fleet = make_fleet(settings.devices)
-    with _workshop(settings) as directory:
+    with _work_directory(settings) as directory:
         narrator.step(
             "Starting a broker",
             "a process of its own, with a journal that is empty: penstock serve",
         )
         with (
             BrokerProcess(directory) as broker,
-            _Stage(settings, broker, directory, fleet) as stage,
+            _DemoRun(settings, broker, directory, fleet) as stage,
         ):
             stage.perform(narrator)
             return stage.tell()
 
 
 @contextmanager
-def _workshop(settings: Settings) -> Iterator[Path]:
+def _work_directory(settings: Settings) -> Iterator[Path]:
     """Make the place for everything that the report does not need."""
     settings.out.mkdir(parents=True, exist_ok=True)
     if not settings.keep:
@@ -124,7 +124,7 @@ def _workshop(settings: Settings) -> Iterator[Path]:
     yield kept.resolve()
 
 
-class _Stage:
+class _DemoRun:
     """One performance: the doors, the drivers, and what was seen of them."""
 
     def __init__(
@@ -135,7 +135,7 @@ class _Stage:
         self._directory = directory
         self._fleet = fleet
         seconds = settings.seconds
-        self._plan = Plan(
+        self._plan = DemoPlan(
             broker.servers,
             str(directory),
             window_s=max(2, seconds // 24),
@@ -192,7 +192,7 @@ class _Stage:
 
     def _open_doors(self, narrator: Narrator) -> None:
         settings = self._settings
-        impostors = sum(sensor.fault is Fault.IMPOSTOR for sensor in self._fleet)
+        impostors = sum(sensor.fault is SensorFault.IMPOSTOR for sensor in self._fleet)
         narrator.step(
             f"Letting {settings.devices} sensors and {impostors} impostors speak",
             "signed, at three doors: MQTT, the binary protocol, RESP; some fall silent, repeat"
@@ -214,9 +214,9 @@ class _Stage:
             lag = self._broker.lag()
             at_s = self._now_s
             for reader, count in lag.items():
-                self._lag.setdefault(telling.name_of(reader), []).append((at_s, count))
+                self._lag.setdefault(collect.name_of(reader), []).append((at_s, count))
             said = sum(door.ledger.by_second.total() for door in self._doors)
-            behind = ", ".join(f"{telling.name_of(r)} {count:,}" for r, count in lag.items())
+            behind = ", ".join(f"{collect.name_of(r)} {count:,}" for r, count in lag.items())
             waiting = f"; not read yet: {behind}" if behind else ""
             narrator.status(f"{at_s:3.0f} s: {said:,} readings acknowledged{waiting}")
             pause.wait(min(1.0, max(0.05, self._settings.seconds - at_s)))
@@ -267,34 +267,34 @@ class _Stage:
 
     # ── What became of it ─────────────────────────────────────────────────────────────────────
 
-    def _batches(self) -> dict[str, list[Batch]]:
+    def _batches(self) -> dict[str, list[BatchTiming]]:
         path = self._directory / "progress.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
-        return telling.batches_of(lines, self._began_ms)
+        return collect.batches_of(lines, self._began_ms)
 
-    def tell(self) -> Story:
+    def tell(self) -> DemoResults:
         """Put together what everybody has written down."""
         ledgers = {str(door.door): door.ledger for door in self._doors}
-        result = msgspec.json.decode((self._directory / "result.json").read_bytes(), type=Result)
-        lines = telling.lines_of(self._fleet, telling.accounts_of(ledgers.values()), result.tallies)
+        result = msgspec.json.decode((self._directory / "result.json").read_bytes(), type=DemoAudit)
+        lines = collect.lines_of(self._fleet, collect.accounts_of(ledgers.values()), result.tallies)
         seconds = self._settings.seconds
         windows, payloads = self._said_by_spark()
-        alerts = telling.alerts_of(payloads, self._began_ms, seconds)
+        alerts = collect.alerts_of(payloads, self._began_ms, seconds)
         batches = self._batches()
-        return Story(
+        return DemoResults(
             version=__version__,
             seed=self._settings.seed,
             devices=self._settings.devices,
             seconds=float(seconds),
-            traffic=telling.traffic_of(ledgers, seconds),
+            traffic=collect.traffic_of(ledgers, seconds),
             killed_at=self._killed_at,
             back_at=self._back_at(batches),
             rollups=self._rollups(windows),
             alerts=alerts,
             lag={reader: self._lag[reader] for reader in sorted(self._lag)},
-            batches=telling.until(batches, seconds),
+            batches=collect.until(batches, seconds),
             lines=lines,
-            checks=telling.checks_of(lines, result, telling.keys_of(windows), alerts),
+            checks=collect.checks_of(lines, result, collect.keys_of(windows), alerts),
         )
 
     def _said_by_spark(self) -> tuple[dict[str, list[bytes]], list[bytes]]:
@@ -306,15 +306,15 @@ class _Stage:
 
     def _rollups(self, windows: dict[str, list[bytes]]) -> dict[str, list[Window]]:
         """Take the first steady sensor of each door."""
-        steady = {s.door: s for s in reversed(self._fleet) if s.fault is Fault.STEADY}
+        steady = {s.door: s for s in reversed(self._fleet) if s.fault is SensorFault.STEADY}
         return {
-            sensor.name: telling.rollups_of(
+            sensor.name: collect.rollups_of(
                 windows.get(f"{ROLLUP_TOPIC}/{sensor.topic}", ()), self._began_ms, ROLLUP_FIELD
             )
             for sensor in sorted(steady.values(), key=lambda sensor: sensor.name)
         }
 
-    def _back_at(self, batches: dict[str, list[Batch]]) -> float | None:
+    def _back_at(self, batches: dict[str, list[BatchTiming]]) -> float | None:
         """Say when the first batch of the second driver was done."""
         if self._killed_at is None:
             return None
@@ -327,9 +327,9 @@ def _time_ms() -> int:
     return time_ns() // 1_000_000
 
 
-def write(story: Story, out: Path) -> list[Path]:
+def write_report(story: DemoResults, out: Path) -> list[Path]:
     """Write page, picture and numbers; return where they are."""
-    from penstock.spark.demo.picture import png_report  # noqa: PLC0415 - Matplotlib takes a second
+    from penstock.spark.demo.png_report import png_report  # noqa: PLC0415 - Matplotlib takes a second
 
     files = {
         "report.html": html_report(story).encode(),

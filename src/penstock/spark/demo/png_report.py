@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from penstock.spark.demo.story import Story, silences
+from penstock.spark.demo.results import DemoResults, silences
 
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#a04a86")
 BAD: Final = "#b3261e"
@@ -24,7 +24,7 @@ CHECKS_MAX: Final = 9
 _STYLE: Final = {"fontsize": 9, "color": INK}
 
 
-def png_report(story: Story, dpi: int = 100) -> bytes:
+def png_report(story: DemoResults, dpi: int = 100) -> bytes:
     """Draw a story as a PNG, 1200 by 1000 points unless told otherwise."""
     figure = Figure(figsize=(12, 10), dpi=dpi, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
@@ -47,13 +47,13 @@ def _packed(figure: Figure) -> bytes:
     return packed.getvalue()
 
 
-def _title(story: Story) -> str:
+def _title(story: DemoResults) -> str:
     verdict = "nothing was lost, nothing came twice" if story.is_good else "something is wrong"
     kill = ", the driver killed once" if story.away else ""
     return f"{story.acknowledged:,} readings of {story.devices} sensors{kill}: {verdict}"
 
 
-def _dress(story: Story, axis: Any, title: str, y_label: str, legend: Iterable[str]) -> None:
+def _dress(story: DemoResults, axis: Any, title: str, y_label: str, legend: Iterable[str]) -> None:
     """Say what an axis shows, and shade the time without a driver."""
     axis.set_title(title, loc="left", fontsize=10.5, color=INK)
     axis.set_xlabel("seconds since the fleet began", fontsize=9)
@@ -83,7 +83,7 @@ def _coloured(names: Iterable[str]) -> list[tuple[str, str]]:
     return [(COLOURS[place % len(COLOURS)], name) for place, name in enumerate(names)]
 
 
-def _traffic(story: Story, axis: Any) -> None:
+def _traffic(story: DemoResults, axis: Any) -> None:
     for colour, door in _coloured(story.traffic):
         seconds = [second + 0.5 for second in range(len(story.traffic[door]))]
         axis.plot(seconds, story.traffic[door], color=colour, label=door, linewidth=1.4)
@@ -92,7 +92,7 @@ def _traffic(story: Story, axis: Any) -> None:
     _name_kill(story, axis)
 
 
-def _name_kill(story: Story, axis: Any) -> None:
+def _name_kill(story: DemoResults, axis: Any) -> None:
     """Say what the dashed line is, above the data and on the side where there is room."""
     if story.away is None:
         return
@@ -111,7 +111,7 @@ def _name_kill(story: Story, axis: Any) -> None:
     )
 
 
-def _lag(story: Story, axis: Any) -> None:
+def _lag(story: DemoResults, axis: Any) -> None:
     for colour, reader in _coloured(story.lag):
         points = story.lag[reader]
         axis.plot(
@@ -125,7 +125,7 @@ def _lag(story: Story, axis: Any) -> None:
     _dress(story, axis, "Lag of the readers", "messages not read", story.lag)
 
 
-def _rollups(story: Story, axis: Any) -> None:
+def _rollups(story: DemoResults, axis: Any) -> None:
     for colour, sensor in _coloured(story.rollups):
         windows = story.rollups[sensor]
         starts = [window.start_s for window in windows]
@@ -136,7 +136,7 @@ def _rollups(story: Story, axis: Any) -> None:
     _dress(story, axis, "Rollup", "temperature, °C: mean, min to max", story.rollups)
 
 
-def _batches(story: Story, axis: Any) -> None:
+def _batches(story: DemoResults, axis: Any) -> None:
     for colour, query in _coloured(story.batches):
         batches = story.batches[query]
         times, took = [batch.at_s for batch in batches], [batch.took_s for batch in batches]
@@ -145,7 +145,7 @@ def _batches(story: Story, axis: Any) -> None:
     _dress(story, axis, "Duration of micro-batches", "seconds", story.batches)
 
 
-def _silences(story: Story, axis: Any) -> None:
+def _silences(story: DemoResults, axis: Any) -> None:
     stretches = silences(story.alerts, story.seconds)
     devices = story.troubled[:ROWS_MAX]
     for silence in stretches:
@@ -164,7 +164,7 @@ def _silences(story: Story, axis: Any) -> None:
     _dress(story, axis, title, "", ())
 
 
-def _verdict(story: Story, axis: Any) -> None:
+def _verdict(story: DemoResults, axis: Any) -> None:
     axis.axis("off")
     axis.set_title("Audit", loc="left", fontsize=10.5, color=INK)
     for row, check in enumerate(story.checks[:CHECKS_MAX]):

@@ -28,7 +28,7 @@ class Alert(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-class Batch(msgspec.Struct, frozen=True):
+class BatchTiming(msgspec.Struct, frozen=True):
     """One micro-batch of one query."""
 
     at_s: float
@@ -36,7 +36,7 @@ class Batch(msgspec.Struct, frozen=True):
     rows: int
 
 
-class Line(msgspec.Struct, frozen=True):
+class SensorComparison(msgspec.Struct, frozen=True):
     """One sensor's account beside what the archive has of it."""
 
     device: str
@@ -67,7 +67,7 @@ class Silence(msgspec.Struct, frozen=True):
     is_over: bool
 
 
-class Story(msgspec.Struct, frozen=True, kw_only=True):
+class DemoResults(msgspec.Struct, frozen=True, kw_only=True):
     """See the module."""
 
     version: str
@@ -83,8 +83,8 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     alerts: list[Alert] = []
     lag: dict[str, list[tuple[float, int]]] = {}
     """Reader → time and messages not read."""
-    batches: dict[str, list[Batch]] = {}
-    lines: list[Line] = []
+    batches: dict[str, list[BatchTiming]] = {}
+    lines: list[SensorComparison] = []
     checks: list[Check] = []
 
     @property

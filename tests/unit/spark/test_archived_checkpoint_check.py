@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.spark.archived import lineage
+from penstock.spark.archived import checkpoint_check
 from penstock.spark.pipelines import archive
 from penstock.spark.pipelines.streams import to_both
 
@@ -33,22 +33,22 @@ def both(path: Path, done: tuple[str, ...], noted: tuple[str, ...]) -> tuple[Pat
     ],
 )
 def test_a_batch_that_was_noted_and_not_done_yet_is_the_only_difference(tmp_path, done, noted):
-    lineage.check_lineage(*both(tmp_path, done, noted))
+    checkpoint_check.check_lineage(*both(tmp_path, done, noted))
 
 
 def test_a_checkpoint_that_is_behind_or_gone_is_refused(tmp_path):
     directory, checkpoint = both(tmp_path, ("9.compact", "10"), ("8", "9"))
     with pytest.raises(ConfigError, match="would be taken for done"):
-        lineage.check_ahead(directory, checkpoint)
+        checkpoint_check.check_ahead(directory, checkpoint)
     with pytest.raises(ConfigError, match=r"up to 10, the checkpoint .* up to -1"):
-        lineage.check_ahead(directory, tmp_path / "lost")
+        checkpoint_check.check_ahead(directory, tmp_path / "lost")
 
 
 def test_a_directory_that_is_behind_is_refused_for_an_archive(tmp_path):
     directory, checkpoint = both(tmp_path, ("0",), ("0", "1", "2"))
-    lineage.check_ahead(directory, checkpoint)
+    checkpoint_check.check_ahead(directory, checkpoint)
     with pytest.raises(ConfigError, match="are not there"):
-        lineage.check_lineage(directory, checkpoint)
+        checkpoint_check.check_lineage(directory, checkpoint)
 
 
 def test_an_archive_without_its_checkpoint_is_not_written_to(tmp_path):

@@ -14,21 +14,13 @@ from typing import Final, NamedTuple
 import msgspec
 
 from penstock.obs.log import printable
+from penstock.spark.offsets import OffsetRange
 
 SHOWN: Final = 20
 """How many of each kind of fault the text lists; the document has all that were looked for."""
 
 Key = tuple[str, int]
 """A topic and its incarnation."""
-
-
-class Span(NamedTuple):
-    """Offsets ``begin … end - 1`` of one incarnation of a topic."""
-
-    topic: str
-    incarnation: int
-    begin: int
-    end: int
 
 
 class Counted(NamedTuple):
@@ -60,7 +52,7 @@ class Forged(NamedTuple):
     verdict: str
 
 
-class Report(msgspec.Struct, kw_only=True):
+class AuditReport(msgspec.Struct, kw_only=True):
     """Everything found. Lists are bounded, figures are not."""
 
     what: str
@@ -71,13 +63,13 @@ class Report(msgspec.Struct, kw_only=True):
     """Offsets that are not there, explained or not."""
     doubled: int = 0
     """Rows too many."""
-    strays: list[Span] = []
+    strays: list[OffsetRange] = []
     """Ranges with rows that the archive should not have."""
-    holes: list[Span] = []
+    holes: list[OffsetRange] = []
     doubles: list[Double] = []
-    lost: list[Span] = []
-    deleted: list[Span] = []
-    ahead: list[Span] = []
+    lost: list[OffsetRange] = []
+    deleted: list[OffsetRange] = []
+    ahead: list[OffsetRange] = []
     """Ranges that the archive has and the broker should have, but has not."""
     waiting: int = 0
     """Messages that the broker has, and that will be archived."""
@@ -128,7 +120,9 @@ def suspects(counted: Iterable[Counted], expected: Mapping[Key, tuple[int, int]]
     return found
 
 
-def missing(expected: Span, gaps: Iterable[tuple[int, int]], seen: Counted | None) -> list[Span]:
+def missing(
+    expected: OffsetRange, gaps: Iterable[tuple[int, int]], seen: Counted | None
+) -> list[OffsetRange]:
     """Return what is missing of a range: at both ends, and the gaps between rows."""
     if seen is None or seen.highest < expected.begin or seen.lowest >= expected.end:
         return [expected] if expected.end > expected.begin else []
@@ -137,13 +131,15 @@ def missing(expected: Span, gaps: Iterable[tuple[int, int]], seen: Counted | Non
     return [expected._replace(begin=b, end=e) for b, e in sorted(clipped) if b < e]
 
 
-def without(spans: Sequence[Span], taken: Iterable[Span]) -> tuple[list[Span], list[Span]]:
+def without(
+    spans: Sequence[OffsetRange], taken: Iterable[OffsetRange]
+) -> tuple[list[OffsetRange], list[OffsetRange]]:
     """Divide spans into what remains after ``taken`` is taken away, and what was."""
-    by_key: dict[Key, list[Span]] = {}
+    by_key: dict[Key, list[OffsetRange]] = {}
     for span in sorted(set(taken)):
         by_key.setdefault(span[:2], []).append(span)
-    rest: list[Span] = []
-    gone: list[Span] = []
+    rest: list[OffsetRange] = []
+    gone: list[OffsetRange] = []
     for span in spans:
         begin = span.begin
         for other in by_key.get(span[:2], []):
@@ -156,26 +152,26 @@ def without(spans: Sequence[Span], taken: Iterable[Span]) -> tuple[list[Span], l
     return rest, gone
 
 
-def _length(spans: Iterable[Span]) -> int:
+def _length(spans: Iterable[OffsetRange]) -> int:
     return sum(span.end - span.begin for span in spans)
 
 
 # ── Words ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def text_of(report: Report) -> str:
+def text_of(report: AuditReport) -> str:
     """Say it to people."""
     return "\n".join([_verdict(report), *_figures(report), *_lists(report)])
 
 
-def _verdict(report: Report) -> str:
+def _verdict(report: AuditReport) -> str:
     if report.is_ok:
         proof = " and every signature verifies" if report.signed else ""
         return f"PASSED: {report.what}: every offset is there exactly once{proof}"
     return f"FAILED: {report.what}: {'; '.join(report.faults())}"
 
 
-def _figures(report: Report) -> list[str]:
+def _figures(report: AuditReport) -> list[str]:
     figures = [
         ("rows", report.rows),
         ("topics", report.topics),
@@ -191,7 +187,7 @@ def _figures(report: Report) -> list[str]:
     return [f"  {name:<20}{number:>15,}" for name, number in figures]
 
 
-def _lists(report: Report) -> list[str]:
+def _lists(report: AuditReport) -> list[str]:
     lines = [f"  damaged   {path}" for path in report.damaged[:SHOWN]]
     kinds = (("hole", report.holes), ("stray", report.strays), ("ahead", report.ahead))
     for kind, spans in kinds:
@@ -203,7 +199,7 @@ def _lists(report: Report) -> list[str]:
     return lines
 
 
-def _where(span: Span) -> str:
+def _where(span: OffsetRange) -> str:
     return (
         f"{printable(span.topic)} {span.begin} to {span.end - 1} (incarnation {span.incarnation})"
     )
