@@ -1,4 +1,4 @@
-"""What one packet costs ``ServerMachine.receive``, in nanoseconds of CPU time.
+"""What one packet costs ``MqttServerMachine.receive``, in nanoseconds of CPU time.
 
 Streams are cut into chunks as a busy socket delivers them, so packets are split at the edges. The
 figure is the best of several passes: noise of the machine only ever adds. ``singles`` gives every
@@ -12,7 +12,7 @@ import platform
 import random
 import time
 
-from penstock.wire.mqtt import ServerMachine, encode
+from penstock.wire.mqtt import MqttServerMachine, encode
 
 CHUNK_BYTES = 64 * 1024
 MESSAGES = 20_000
@@ -63,7 +63,7 @@ def in_chunks(packets: list[bytes]) -> list[bytes]:
 def nanoseconds_per_message(chunks: list[bytes], passes: int) -> float:
     best = float("inf")
     for _ in range(passes):
-        machine = ServerMachine()
+        machine = MqttServerMachine()
         machine.receive(encode.connect(b"bench"))
         start = time.process_time_ns()
         for chunk in chunks:

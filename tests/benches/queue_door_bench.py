@@ -6,7 +6,7 @@ from typing import Any
 from penstock.commit.produce import Producing
 from penstock.dispatch.dispatchers import Dispatchers
 from penstock.doors.queue import QueueConnection
-from penstock.wire.queue import ClientMachine, encode
+from penstock.wire.queue import QueueClientMachine, encode
 from penstock.wire.queue._generated import queue_pb2 as wire
 from tests.benches.dispatch_bench import Bench as DispatchBench
 from tests.virtual_loop import VirtualLoop
@@ -59,7 +59,7 @@ class Peer:
         self._bench = bench
         self.transport = Transport()
         self.connection = QueueConnection(bench.hub, self.transport, bench.hub.monotonic())  # type: ignore[arg-type]
-        self._machine = ClientMachine()
+        self._machine = QueueClientMachine()
         self.responses: list[Any] = []
 
     def send(self, *requests: "wire.Request | bytes") -> None:

@@ -36,7 +36,7 @@ from penstock.store.memory import MemoryStore
 from penstock.store.segments import pack_batch, unpack_batch
 from penstock.testing import VirtualClock
 from penstock.wire.mqtt import encode
-from penstock.wire.mqtt.client import ClientMachine
+from penstock.wire.mqtt.client import MqttClientMachine
 from tests.benches.commit_bench import turns
 from tests.benches.resp_bench import Transport
 
@@ -312,7 +312,7 @@ class MqttClient:
 
     @property
     def events(self) -> list[Any]:
-        return list(ClientMachine().receive(self.transport.written))
+        return list(MqttClientMachine().receive(self.transport.written))
 
     @property
     def payloads(self) -> list[bytes]:

@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import inf
 
-from penstock.wire.mqtt import ClientMachine, PacketType, encode
-from penstock.wire.mqtt.events import Acks, ConnAck, PingResp, Publish, SubAck, Violation
+from penstock.wire.mqtt import MqttClientMachine, PacketType, encode
+from penstock.wire.mqtt.events import ConnAck, MqttAcks, PingResp, Publish, SubAck
 from penstock.wire.mqtt.packet import REMAINING_LENGTH_MAX
+from penstock.wire.violation import Violation
 from tests.chaos.history import Delivery, History, Op, now
 
 __all__ = ["MqttPublisher", "MqttSubscriber", "PipelinedPublisher"]
@@ -50,7 +51,7 @@ class _Client:
         self._dice = dice
         self._port = 0
         self._writer: asyncio.StreamWriter | None = None
-        self._machine = ClientMachine(REMAINING_LENGTH_MAX)
+        self._machine = MqttClientMachine(REMAINING_LENGTH_MAX)
         self._heard = 0.0
         self._is_connected = False
         self.trace: deque[str] = deque(maxlen=TRACE_MAX)
@@ -59,7 +60,7 @@ class _Client:
     async def visit(self, is_over: Callable[[], bool]) -> None:
         """Be connected to one node for as long as it answers, or until it is over."""
         self._port = self._next_port()
-        self._machine = ClientMachine(REMAINING_LENGTH_MAX)
+        self._machine = MqttClientMachine(REMAINING_LENGTH_MAX)
         self._is_connected = False
         try:
             async with asyncio.timeout(ANSWER_S):
@@ -210,7 +211,7 @@ class MqttPublisher(_Client):
             self._publish(self._last_id, op, dup=False)
 
     def _on(self, event: object) -> None:
-        if not isinstance(event, Acks):
+        if not isinstance(event, MqttAcks):
             return
         for packet_id in event.packet_ids:
             if event.kind == PacketType.PUBCOMP:
@@ -275,7 +276,7 @@ class MqttSubscriber(_Client):
                 self.is_subscribed.set()
             case Publish():
                 self._take(event)
-            case Acks(PacketType.PUBREL, packet_ids):
+            case MqttAcks(PacketType.PUBREL, packet_ids):
                 self._unreleased.difference_update(packet_ids)
                 self._send(encode.acks(PacketType.PUBCOMP, packet_ids))
 

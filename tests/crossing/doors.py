@@ -20,8 +20,8 @@ from penstock.testing import Broker
 from penstock.trust.keys import Key
 from penstock.trust.signatures import key_pair, sign_1, sign_2
 from penstock.wire.binary import client as binary
-from penstock.wire.binary.client import ClientMachine
-from penstock.wire.binary.events import Acked, Received
+from penstock.wire.binary.client import BinaryClientMachine
+from penstock.wire.binary.events import Acked, ReceivedMessage
 from penstock.wire.mqtt.envelope import opened, sealed
 
 TIMEOUT_S = 10.0
@@ -354,7 +354,7 @@ class _Binary(WayOut):
 
     def next(self) -> Got:
         event = self._history.pop(0) if self._history else self._client.next()
-        assert isinstance(event, Received), event
+        assert isinstance(event, ReceivedMessage), event
         assert event.sequence > 0
         signature = event.signature.signature if event.signature else None
         return Got(event.topic, event.payload, signature=signature)
@@ -402,7 +402,7 @@ class BinaryClient:
 
     def __init__(self, broker: Broker) -> None:
         self._socket = socket.create_connection(("127.0.0.1", broker.port), TIMEOUT_S)
-        self._machine = ClientMachine()
+        self._machine = BinaryClientMachine()
         self._events: list[Any] = []
 
     def send(self, data: bytes) -> None:

@@ -14,7 +14,7 @@ from penstock.model.message import Signature
 from penstock.testing import Broker
 from penstock.wire.binary import client as binary
 from penstock.wire.binary import encode
-from penstock.wire.binary.events import Acked, Failed, Pong, Received
+from penstock.wire.binary.events import Acked, BinaryPong, Failed, ReceivedMessage
 from tests.conformance.wire_client import wait_until
 
 TOPIC = b"plant/valve"
@@ -27,7 +27,7 @@ class BinaryClient:
 
     def __init__(self, broker):
         self._socket = socket.create_connection((broker.host, broker.port), timeout=10)
-        self._machine = binary.ClientMachine()
+        self._machine = binary.BinaryClientMachine()
         self._events = []
 
     def __enter__(self):
@@ -80,7 +80,7 @@ class Subscribers:
     def _add_binary(self):
         client = self._stack.enter_context(BinaryClient(self._broker))
         client.ask(binary.subscribe(1, TOPIC))
-        self._waits.append(lambda: client.expect(Received))
+        self._waits.append(lambda: client.expect(ReceivedMessage))
 
     def _add_resp(self):
         client = self._stack.enter_context(resp(self._broker))
@@ -246,8 +246,8 @@ def test_acknowledgements_of_durable_subscribers_are_counted(broker):
     publish(broker)
     with BinaryClient(broker) as client:
         client.send(binary.subscribe(1, TOPIC, b"device-7"))
-        message = client.expect(Received)
-        client.ask(encode.acks([message.sequence]) + binary.ping(), Pong)
+        message = client.expect(ReceivedMessage)
+        client.ask(encode.acks([message.sequence]) + binary.ping(), BinaryPong)
         shown = scrape(broker)
     assert shown["penstock_acknowledgements_total",] == shown["metricmq_acks_total",] == 1
     assert shown["penstock_durable_subscribers",] == 1

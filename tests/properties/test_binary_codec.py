@@ -1,6 +1,6 @@
 """Laws of the binary protocol's codec that hold for all frames, all cuts and all bytes.
 
-The oracle for the machine with its lanes is ``naive``: a decoder of client frames written as
+The oracle for the machine with its fast paths is ``naive``: a decoder of client frames written as
 plainly as possible, one frame at a time, sharing no code with the product.
 """
 
@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.message import Signature
-from penstock.wire.binary import ClientMachine, ServerMachine, client, encode
-from penstock.wire.binary.events import PublishRun
+from penstock.wire.binary import BinaryClientMachine, BinaryServerMachine, client, encode
+from penstock.wire.binary.events import BinaryPublishRun
 from tests.wire.binary.vectors import feed, plain, proof, text
 
 FRAME_BYTES_MAX, TOPIC_BYTES_MAX = 400, 40
@@ -19,7 +19,7 @@ FRAME_BYTES_MAX, TOPIC_BYTES_MAX = 400, 40
 
 def server():
     """Limits that a fuzz can reach."""
-    return ServerMachine(FRAME_BYTES_MAX, TOPIC_BYTES_MAX)
+    return BinaryServerMachine(FRAME_BYTES_MAX, TOPIC_BYTES_MAX)
 
 
 # ── Frames, each with the plain event it must become ──────────────────────────────────────────
@@ -124,7 +124,7 @@ def test_what_a_client_says_a_server_hears_however_it_is_cut(data, frames):
 
 @given(st.data(), st.lists(broker_frames, max_size=12))
 def test_what_a_server_says_a_client_hears_however_it_is_cut(data, frames):
-    machine = ClientMachine(FRAME_BYTES_MAX)
+    machine = BinaryClientMachine(FRAME_BYTES_MAX)
     assert feed(machine, data.draw(cut(joined(frames)))) == [expected for _, expected in frames]
     assert machine.pending_bytes == 0
 
@@ -132,14 +132,14 @@ def test_what_a_server_says_a_client_hears_however_it_is_cut(data, frames):
 @given(st.lists(publishes(), max_size=30))
 def test_runs_are_as_long_as_they_can_be(frames):
     runs = server().receive(joined(frames))
-    assert all(isinstance(run, PublishRun) for run in runs)
+    assert all(isinstance(run, BinaryPublishRun) for run in runs)
     assert all(a.topic != b.topic for a, b in pairwise(runs))
 
 
 @given(topics, st.lists(st.tuples(payloads, sequences), max_size=9))
 def test_joined_messages_are_heard_one_by_one(topic, pairs):
     stream = encode.messages(topic, [p for p, _ in pairs], [s for _, s in pairs])
-    assert plain(ClientMachine().receive(stream)) == [
+    assert plain(BinaryClientMachine().receive(stream)) == [
         ["received", sequence, text(topic), text(payload), None] for payload, sequence in pairs
     ]
 
@@ -254,7 +254,10 @@ def test_arbitrary_bytes_are_read_as_the_oracle_reads_them(data, stream):
 @given(st.data(), st.lists(broker_frames, min_size=1, max_size=8))
 def test_a_client_is_not_upset_by_a_damaged_stream_and_cuts_do_not_matter(data, frames):
     stream = data.draw(damaged(frames))
-    cut_machine, whole_machine = ClientMachine(FRAME_BYTES_MAX), ClientMachine(FRAME_BYTES_MAX)
+    cut_machine, whole_machine = (
+        BinaryClientMachine(FRAME_BYTES_MAX),
+        BinaryClientMachine(FRAME_BYTES_MAX),
+    )
     seen = feed(cut_machine, data.draw(cut(stream)))
     assert seen == plain(whole_machine.receive(stream))
     assert cut_machine.pending_bytes == whole_machine.pending_bytes < FRAME_BYTES_MAX

@@ -1,6 +1,6 @@
 """Laws of the MQTT codec that hold for all packets, all cuts and all bytes.
 
-The oracle for the machine with its fast lanes is ``naive``: a decoder of client packets written as
+The oracle for the machine with its fast paths is ``naive``: a decoder of client packets written as
 plainly as possible, one packet at a time, sharing no code with the product.
 """
 
@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.wire.mqtt import ClientMachine, ServerMachine, encode, is_text
+from penstock.wire.mqtt import MqttClientMachine, MqttServerMachine, encode, is_text
 from penstock.wire.mqtt.events import Will
 from penstock.wire.mqtt.machine import State
 from tests.wire.vectors import CONNACK, CONNECT, client_in, feed, plain, server_in
@@ -133,7 +133,7 @@ def test_frames_of_runs_are_the_stream_itself(packets):
 @given(st.data(), connects())
 def test_a_connect_that_is_encoded_is_decoded(data, packet):
     encoded, expected = packet
-    assert feed(ServerMachine(), data.draw(cut(encoded))) == [expected]
+    assert feed(MqttServerMachine(), data.draw(cut(encoded))) == [expected]
 
 
 @given(st.booleans(), packet_ids, st.lists(st.sampled_from((0, 1, 2, 0x80)), min_size=1))
@@ -144,7 +144,7 @@ def test_answers_that_are_encoded_are_decoded(session_present, packet_id, codes)
         + encode.unsuback(packet_id)
         + encode.PINGRESP
     )
-    assert plain(ClientMachine().receive(stream)) == [
+    assert plain(MqttClientMachine().receive(stream)) == [
         ["connack", session_present, 0],
         ["suback", packet_id, codes],
         ["unsuback", packet_id],
@@ -164,7 +164,7 @@ def assert_lawful(machine, seen):
 @given(st.data(), st.sampled_from((b"", CONNECT, CONNACK)), st.binary(max_size=80))
 def test_arbitrary_bytes_never_raise_and_nothing_follows_a_violation(data, before, noise):
     pieces = data.draw(cut(before + noise))
-    for machine in (ServerMachine(), ClientMachine()):
+    for machine in (MqttServerMachine(), MqttClientMachine()):
         assert_lawful(machine, feed(machine, pieces))
 
 

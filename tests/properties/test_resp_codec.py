@@ -9,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from redis.connection import Connection
 
-from penstock.wire.resp import ServerMachine, Violation, encode
+from penstock.wire.resp import RespServerMachine, encode
+from penstock.wire.violation import Violation
 from tests.wire.resp.commands import byte_by_byte, fed, packed, stranger, taken_apart
 
 arguments = st.sampled_from((b"a", b"b", b"", b"\r\n", b"$1\r\n")) | st.binary(max_size=12)
@@ -38,7 +39,7 @@ def cut(draw, data: bytes) -> list[bytes]:
 @given(st.data(), st.lists(commands, max_size=12))
 def test_what_hiredis_packs_is_read_however_it_is_cut(data, requests):
     stream = b"".join(packed(*request) for request in requests)
-    machine = ServerMachine()
+    machine = RespServerMachine()
     assert fed(machine, data.draw(cut(stream))) == requests
     assert machine.pending_bytes == 0
 
@@ -46,12 +47,12 @@ def test_what_hiredis_packs_is_read_however_it_is_cut(data, requests):
 @given(st.lists(commands, min_size=1, max_size=5))
 def test_what_redis_py_packs_is_read(requests):
     named = [[b"XADD", *request] for request in requests]  # a name with blanks it takes apart
-    assert fed(ServerMachine(), Connection().pack_commands(named)) == named
+    assert fed(RespServerMachine(), Connection().pack_commands(named)) == named
 
 
 @given(st.lists(commands, min_size=1, max_size=12))
 def test_a_run_is_as_long_as_it_can_be(requests):
-    events = ServerMachine().receive(b"".join(packed(*request) for request in requests))
+    events = RespServerMachine().receive(b"".join(packed(*request) for request in requests))
     for earlier, later in pairwise(events):
         assert len(later.args) == 1 or earlier.args[:-1] != later.args[:-1]
 
@@ -59,11 +60,11 @@ def test_a_run_is_as_long_as_it_can_be(requests):
 @given(st.data(), noise, st.booleans())
 @example(None, b"P t 1\n" * 3, True)
 def test_noise_is_read_alike_however_it_is_cut_and_never_raises(data, stream, is_trusted):
-    def machine() -> ServerMachine:
+    def machine() -> RespServerMachine:
         limits = {"arguments_max": 20, "bulk_bytes_max": 100, "inline_bytes_max": 60}
-        return ServerMachine(**limits) if is_trusted else stranger(**limits)
+        return RespServerMachine(**limits) if is_trusted else stranger(**limits)
 
-    def ended(fed_machine: ServerMachine, pieces: list[bytes]) -> list:
+    def ended(fed_machine: RespServerMachine, pieces: list[bytes]) -> list:
         return fed(fed_machine, [*pieces, b""])  # the last for what was put off
 
     whole = ended(machine(), [stream])
@@ -75,7 +76,7 @@ def test_noise_is_read_alike_however_it_is_cut_and_never_raises(data, stream, is
 
 @given(noise, st.booleans())
 def test_no_more_is_held_than_the_bytes_of_one_command(stream, is_trusted):
-    machine = ServerMachine(bulk_bytes_max=100, inline_bytes_max=60, command_bytes_max=200)
+    machine = RespServerMachine(bulk_bytes_max=100, inline_bytes_max=60, command_bytes_max=200)
     machine.is_trusted = is_trusted
     arrived = 0
     for byte in byte_by_byte(stream):

@@ -17,7 +17,7 @@ from penstock.testing import Broker
 from penstock.trust.faults import SignatureFault
 from penstock.trust.signatures import key_pair, sign_1, sign_2
 from penstock.wire.binary import client as frames
-from penstock.wire.binary.events import Acked, Failed, Received
+from penstock.wire.binary.events import Acked, Failed, ReceivedMessage
 from penstock.wire.mqtt.envelope import sealed
 from tests.conformance.wire_client import (
     WireClient,
@@ -135,11 +135,11 @@ class Binary(BinaryClient):
             return self.ask(frames.publish(topic, payload, 1))
         return self.ask(frames.signed_publish(topic, payload, 1, signature))
 
-    def subscribe(self, topic: bytes, client_id: bytes = b"") -> list[Received]:
+    def subscribe(self, topic: bytes, client_id: bytes = b"") -> list[ReceivedMessage]:
         """Subscribe; return what came before the answer."""
         self.send(frames.subscribe(9, topic, client_id, accepts_version_2=True))
         received = []
-        while isinstance(event := self.next(), Received):
+        while isinstance(event := self.next(), ReceivedMessage):
             received.append(event)
         assert event == Acked([9])
         return received

@@ -14,7 +14,7 @@ import pytest
 from penstock.testing import Broker
 from penstock.trust.faults import SignatureFault
 from penstock.wire.binary import client as frames
-from penstock.wire.binary.events import Acked, Pong
+from penstock.wire.binary.events import Acked, BinaryPong
 from tests.conformance.wire_client import wait_until
 from tests.signing.kit import TIMEOUT_S, Binary, Signer, register
 
@@ -77,7 +77,7 @@ def test_bad_signatures_do_not_keep_others_waiting(own_broker, flood):
         for sequence in range(1, ROUNDS + 1):
             before = failures[SignatureFault.BAD_SIGNATURE]
             other.send(frames.ping() + frames.publish(b"free", b"x", sequence))
-            assert other.next() == Pong()
+            assert other.next() == BinaryPong()
             assert other.next() == Acked([sequence])
             looked_at.append(failures[SignatureFault.BAD_SIGNATURE] - before)
         assert finished.wait(TIMEOUT_S)

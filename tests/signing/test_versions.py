@@ -4,7 +4,7 @@ import pytest
 
 from penstock.trust.replay import AHEAD_MS_MAX, ReplayWindow
 from penstock.wire.binary import client as frames
-from penstock.wire.binary.client import ClientMachine
+from penstock.wire.binary.client import BinaryClientMachine
 from tests.signing.kit import (
     INVALID,
     Binary,
@@ -226,4 +226,4 @@ def test_the_trailer_of_version_2_is_signature_key_id_time_and_nonce(broker, top
         reader.subscribe(topic)
         assert device.ask(frame) == ""
         assert reader.next().signature == signature
-    assert ClientMachine().receive(frame)  # to a client it is a violation, not a wedge
+    assert BinaryClientMachine().receive(frame)  # to a client it is a violation, not a wedge

@@ -12,7 +12,7 @@ from penstock.client.queue.server_pool import ServerPool
 from penstock.client.queue.session import QueueCall
 from penstock.errors import LocalProtocolError
 from penstock.wire.queue import encode
-from penstock.wire.queue.server import ServerMachine
+from penstock.wire.queue.server import QueueServerMachine
 
 LOST = ConnectionLostError("gone")
 
@@ -260,12 +260,12 @@ def pushed(lease, offset, payload=b"", ts_ms=1):
 
 def calls(data):
     """What is asked for, pings aside."""
-    events = ServerMachine().receive(data)
+    events = QueueServerMachine().receive(data)
     return [(event.kind, event.message) for event in events if event.kind != "ping"]
 
 
 def kinds(data):
-    return [event.kind for event in ServerMachine().receive(data)]
+    return [event.kind for event in QueueServerMachine().receive(data)]
 
 
 def settled(push):

@@ -15,8 +15,8 @@ from penstock.client.queue import requests
 from penstock.client.queue.session import QueueSession
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2 as wire
-from penstock.wire.queue.events import Call, ProduceRun
-from penstock.wire.queue.server import ServerMachine
+from penstock.wire.queue.events import ProduceRun, QueueRequest
+from penstock.wire.queue.server import QueueServerMachine
 
 TIMEOUT_S = 10.0
 
@@ -43,11 +43,11 @@ def poll(session, now=0.0, wait_s=0.0, **settings):
 def sent(session, now=0.0):
     """What the session sends: payloads of produces, kinds of others."""
     found = []
-    for event in ServerMachine().receive(session.data_to_send(now)):
+    for event in QueueServerMachine().receive(session.data_to_send(now)):
         match event:
             case ProduceRun(payloads=payloads):
                 found += payloads
-            case Call(kind=kind):
+            case QueueRequest(kind=kind):
                 found.append(kind)
     return found
 
@@ -295,7 +295,7 @@ def test_answer_to_a_ping_is_a_sign_of_life_and_nothing_else(session):
     call = poll(session, now=100.0, wait_s=60.0)
     session.data_to_send(100.0)
     session.tick(101.0)
-    (ping,) = ServerMachine().receive(session.data_to_send(101.0))
+    (ping,) = QueueServerMachine().receive(session.data_to_send(101.0))
     session.receive(encode.ok_run(1, [ping.request_id]), 101.5)
     assert not call.is_done
     assert session.tick(102.4) is False

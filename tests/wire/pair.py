@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from penstock.wire.mqtt import ClientMachine, ServerMachine, encode
+from penstock.wire.mqtt import MqttClientMachine, MqttServerMachine, encode
 from tests.wire.vectors import feed
 
 Cut = Callable[[bytes], Iterable[bytes]]
@@ -20,8 +20,8 @@ class Pair:
     """What one end sends, the other receives, cut as ``cut`` says; events come back plain."""
 
     def __init__(self, cut: Cut = whole) -> None:
-        self.client = ClientMachine()
-        self.server = ServerMachine()
+        self.client = MqttClientMachine()
+        self.server = MqttServerMachine()
         self._cut = cut
 
     def client_sends(self, data: bytes) -> list[list]:

@@ -1,4 +1,4 @@
-"""Requests in a plain form that no cut and no lane can change, and the library as the oracle.
+"""Requests in a plain form that no cut and no fast path can change, and the library as the oracle.
 
 ``plain`` takes runs apart; ``parsed`` says what the library alone makes of one frame. What a server
 reports and what the library says must be equal.
@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 
 from google.protobuf.message import DecodeError
 
-from penstock.wire.queue import ServerMachine
+from penstock.wire.queue import QueueServerMachine
 from penstock.wire.queue._generated.queue_pb2 import Request
-from penstock.wire.queue.events import AckRun, Bad, Call, Event, NackRun, ProduceRun, Violation
+from penstock.wire.queue.events import AckRun, Bad, Event, NackRun, ProduceRun, QueueRequest
+from penstock.wire.violation import Violation
 
 
 def framed(body: bytes) -> bytes:
@@ -22,7 +23,7 @@ def request(**fields) -> bytes:
     return framed(Request(**fields).SerializeToString())
 
 
-def feed(machine: ServerMachine, pieces: Iterable[bytes]) -> list[tuple]:
+def feed(machine: QueueServerMachine, pieces: Iterable[bytes]) -> list[tuple]:
     return [item for piece in pieces for item in plain(machine.receive(piece))]
 
 
@@ -49,7 +50,7 @@ def _plain(event: Event) -> Iterator[tuple]:
             kind = "ack" if isinstance(event, AckRun) else "nack"
             for lease, request_id in zip(leases, _ids(request_ids, leases), strict=True):
                 yield (kind, topic, group, lease, request_id)
-        case Call(kind, message, request_id):
+        case QueueRequest(kind, message, request_id):
             yield ("call", kind, message.SerializeToString(deterministic=True), request_id)
         case Bad(_, request_id):
             yield ("bad", request_id)

@@ -4,18 +4,19 @@ import pytest
 
 from penstock.limits import CONNECT_BYTES_MAX, PACKET_BYTES_MAX
 from penstock.obs.reasons import DisconnectReason
-from penstock.wire.mqtt import ClientMachine, PacketType, ServerMachine, encode
-from penstock.wire.mqtt.events import Acks, Connect, PingReq, Publish, PublishRun, Violation, Will
+from penstock.wire.mqtt import MqttClientMachine, MqttServerMachine, PacketType, encode
+from penstock.wire.mqtt.events import Connect, MqttAcks, MqttPublishRun, PingReq, Publish, Will
 from penstock.wire.mqtt.machine import State
+from penstock.wire.violation import Violation
 from tests.wire.pair import Pair, byte_by_byte, whole
 from tests.wire.vectors import CONNACK, client_in, server_in
 
 # ── Runs ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def run_of(topic: bytes, payloads: list[bytes]) -> PublishRun:
+def run_of(topic: bytes, payloads: list[bytes]) -> MqttPublishRun:
     frames = b"".join(encode.publish(topic, payload) for payload in payloads)
-    return PublishRun(topic, payloads, frames, 0, len(frames))
+    return MqttPublishRun(topic, payloads, frames, 0, len(frames))
 
 
 def test_consecutive_messages_to_one_topic_are_one_run_with_their_raw_frames():
@@ -59,9 +60,9 @@ def test_a_message_too_long_for_the_lane_is_a_run_of_one():
 def test_consecutive_acknowledgements_of_one_kind_are_one_event():
     stream = encode.acks(4, [1, 2, 3]) + encode.acks(6, [4]) + encode.acks(4, [5])
     assert server_in("connected").receive(stream) == [
-        Acks(4, [1, 2, 3]),
-        Acks(6, [4]),
-        Acks(4, [5]),
+        MqttAcks(4, [1, 2, 3]),
+        MqttAcks(6, [4]),
+        MqttAcks(4, [5]),
     ]
 
 
@@ -80,10 +81,10 @@ def test_a_packet_at_the_limit_passes_and_one_above_does_not(limit, qos):
     overhead = len(encode.publish(b"t", bytes(limit), qos, packet_id=qos)) - limit
     fits = encode.publish(b"t", bytes(limit - overhead), qos, packet_id=qos)
     excess = encode.publish(b"t", bytes(limit - overhead + 1), qos, packet_id=qos)
-    machine = ServerMachine(packet_bytes_max=limit)
+    machine = MqttServerMachine(packet_bytes_max=limit)
     machine.receive(encode.connect(b"a"))
     (accepted,) = machine.receive(fits)
-    assert isinstance(accepted, Publish | PublishRun)
+    assert isinstance(accepted, Publish | MqttPublishRun)
     (refused,) = machine.receive(excess)
     assert isinstance(refused, Violation)
     assert refused.reason is DisconnectReason.PACKET_TOO_LARGE
@@ -101,16 +102,16 @@ def test_the_limit_is_tighter_before_connect():
     large = encode.publish(b"t", bytes(CONNECT_BYTES_MAX + 1))
     assert len(large) < PACKET_BYTES_MAX
     will = Will(b"w", bytes(CONNECT_BYTES_MAX), 0, retain=False)
-    (violation,) = ServerMachine().receive(encode.connect(b"a", will=will)[:5])
+    (violation,) = MqttServerMachine().receive(encode.connect(b"a", will=will)[:5])
     assert violation.reason is DisconnectReason.PACKET_TOO_LARGE
-    assert isinstance(server_in("connected").receive(large)[0], PublishRun)
+    assert isinstance(server_in("connected").receive(large)[0], MqttPublishRun)
 
 
 def test_the_limits_can_be_chosen():
     connect = encode.connect(b"a" * 50)
-    assert isinstance(ServerMachine(connect_bytes_max=40).receive(connect)[0], Violation)
-    assert isinstance(ServerMachine(connect_bytes_max=64).receive(connect)[0], Connect)
-    machine = ClientMachine(packet_bytes_max=10)
+    assert isinstance(MqttServerMachine(connect_bytes_max=40).receive(connect)[0], Violation)
+    assert isinstance(MqttServerMachine(connect_bytes_max=64).receive(connect)[0], Connect)
+    machine = MqttClientMachine(packet_bytes_max=10)
     (_, violation) = machine.receive(CONNACK + encode.publish(b"t", bytes(10)))
     assert violation.reason is DisconnectReason.PACKET_TOO_LARGE
 
@@ -123,7 +124,7 @@ def test_the_buffer_grows_with_what_came_and_not_with_what_was_announced():
     assert machine.pending_bytes == 1_004
 
 
-class CountsScans(ServerMachine):
+class CountsScans(MqttServerMachine):
     """Counts how often received bytes were looked at."""
 
     scans = 0
@@ -208,7 +209,7 @@ def test_the_detail_of_a_violation_is_one_short_line():
 
 
 def test_the_tables_know_only_real_packet_types():
-    for machine in (ServerMachine, ClientMachine):
+    for machine in (MqttServerMachine, MqttClientMachine):
         assert set(machine.transitions) == set(State)
         for row in machine.transitions.values():
             assert set(row) <= set(PacketType)

@@ -6,17 +6,17 @@ from penstock.errors import LocalProtocolError
 from penstock.limits import MIB
 from penstock.model.message import Extras, Signature
 from penstock.obs.reasons import DisconnectReason
-from penstock.wire.queue import ClientMachine, encode
+from penstock.wire.queue import QueueClientMachine, encode
 from penstock.wire.queue._generated.queue_pb2 import Request, Response, Slice
-from penstock.wire.queue.events import Violation
 from penstock.wire.queue.slices import Columns, columns_of, slice_of
+from penstock.wire.violation import Violation
 from tests.wire.queue_plain import framed
 
 # ── A client's end ────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_body_that_is_no_response_is_the_end():
-    machine = ClientMachine()
+    machine = QueueClientMachine()
     ok, violation = machine.receive(encode.ok_run(1) + framed(b"\xff") + encode.ok_run(1))
     assert ok == Response(ok={})
     assert isinstance(violation, Violation)
@@ -26,13 +26,13 @@ def test_a_body_that_is_no_response_is_the_end():
 
 
 def test_a_response_of_a_kind_that_a_client_does_not_know_is_a_response_without_one():
-    (response,) = ClientMachine().receive(framed(bytes.fromhex("ea0700 7805")))
+    (response,) = QueueClientMachine().receive(framed(bytes.fromhex("ea0700 7805")))
     assert response.WhichOneof("kind") is None
     assert response.request_id == 5
 
 
 def test_a_response_that_is_too_large_is_the_end():
-    machine = ClientMachine(frame_bytes_max=10)
+    machine = QueueClientMachine(frame_bytes_max=10)
     detail = "a frame of 11 bytes, where 10 are allowed"
     assert machine.receive(framed(bytes(11))) == [
         Violation(DisconnectReason.PACKET_TOO_LARGE, detail)
@@ -50,16 +50,16 @@ def test_ok_is_written_as_often_as_asked_with_the_ids_given():
 
 def test_an_error_has_what_it_was_given():
     frame = encode.error("rate_limited", "later", retry_after_ms=250, request_id=9)
-    (response,) = ClientMachine().receive(frame)
+    (response,) = QueueClientMachine().receive(frame)
     fields = {"code": "rate_limited", "message": "later", "retry_after_ms": 250}
     assert response == Response(error=fields, request_id=9)
-    (response,) = ClientMachine().receive(encode.error("not_leader", "", leader_addr="a:1"))
+    (response,) = QueueClientMachine().receive(encode.error("not_leader", "", leader_addr="a:1"))
     assert response == Response(error={"code": "not_leader", "leader_addr": "a:1"})
 
 
 def test_a_header_name_that_is_no_text_does_not_spoil_the_response():
     item = (1, 2, 3, 0, b"x", 4, 0, ((b"a\xff", b"\xff"),))
-    (response,) = ClientMachine().receive(encode.polled([item]))
+    (response,) = QueueClientMachine().receive(encode.polled([item]))
     (header,) = response.polled.items[0].headers
     assert (header.name, header.value) == ("a\ufffd", b"\xff")
 

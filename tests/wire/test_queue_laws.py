@@ -1,8 +1,8 @@
 """Laws of the queue protocol's codec that hold for all requests, all spellings and all cuts.
 
-The oracle is the library: it parses each body by itself, without lanes, runs and chunks. Requests
+The oracle is the library: it parses each body by itself, without fast paths, runs and chunks. Requests
 are written here by hand, so that fields come in any order, twice, with zeros and numbers spelled
-out at length, and with fields that nobody knows; and they resemble one another, so that lanes meet
+out at length, and with fields that nobody knows; and they resemble one another, so that fast paths meet
 what they almost know.
 """
 
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.wire.queue import ClientMachine, ServerMachine, encode
+from penstock.wire.queue import QueueClientMachine, QueueServerMachine, encode
 from penstock.wire.queue._generated.queue_pb2 import Request, Response
 from penstock.wire.queue.events import AckRun, NackRun, ProduceRun
 from penstock.wire.queue.fields import length_at, number_in, varint
@@ -109,7 +109,7 @@ def cut(draw, data: bytes) -> list[bytes]:
 @relaxed
 @given(st.data(), streams())
 def test_the_machine_sees_what_the_library_sees_however_requests_are_spelled_and_cut(data, found):
-    machine = ServerMachine()
+    machine = QueueServerMachine()
     stream = b"".join(map(framed, found))
     assert feed(machine, data.draw(cut(stream))) == list(map(parsed, found))
     assert machine.pending_bytes == 0
@@ -133,8 +133,8 @@ def test_the_machine_sees_what_the_library_sees_in_long_runs(
     ]
     stream = b"".join(found)
     expected = [parsed(frame[4:]) for frame in found]
-    assert feed(ServerMachine(), data.draw(cut(stream))) == expected
-    assert plain(ServerMachine().receive(stream)) == expected
+    assert feed(QueueServerMachine(), data.draw(cut(stream))) == expected
+    assert plain(QueueServerMachine().receive(stream)) == expected
 
 
 @relaxed
@@ -147,7 +147,7 @@ def test_the_machine_sees_what_the_library_sees_in_runs_of_leases(data, kind, ro
         for lease, request_id in rows
     ]
     expected = [parsed(frame[4:]) for frame in found]
-    assert feed(ServerMachine(), data.draw(cut(b"".join(found)))) == expected
+    assert feed(QueueServerMachine(), data.draw(cut(b"".join(found)))) == expected
 
 
 PRODUCE = {"topic": "t", "priority": 1, "payload": b"xy"}
@@ -165,9 +165,9 @@ ALIKE = {
 
 @pytest.mark.parametrize("frame", ALIKE.values(), ids=ALIKE)
 def test_no_byte_can_be_changed_without_the_machine_seeing_what_the_library_sees(frame):
-    """Every byte of a body takes every value, behind frames that made the lane expect another.
+    """Every byte of a body takes every value, behind frames that made the fast path expect another.
 
-    The first is read by the library, the second by the lane. The one that follows makes lengths
+    The first is read by the library, the second by the fast_path. The one that follows makes lengths
     that reach too far find bytes there.
     """
     body = frame[4:]
@@ -177,7 +177,7 @@ def test_no_byte_can_be_changed_without_the_machine_seeing_what_the_library_sees
         for value in range(256)
     ]
     for found in forged:
-        events = ServerMachine().receive(frame + frame + framed(found) + frame)
+        events = QueueServerMachine().receive(frame + frame + framed(found) + frame)
         assert plain(events) == [parsed(body), parsed(body), parsed(found), parsed(body)]
 
 
@@ -192,7 +192,7 @@ def test_nothing_can_be_put_in_or_left_out_without_the_machine_seeing_it(frame):
         for piece in pieces
     ]
     for found in forged:
-        events = ServerMachine().receive(frame + frame + framed(found) + frame)
+        events = QueueServerMachine().receive(frame + frame + framed(found) + frame)
         assert plain(events) == [parsed(body), parsed(body), parsed(found), parsed(body)]
 
 
@@ -208,7 +208,7 @@ def key(event) -> tuple | None:
 @relaxed
 @given(streams())
 def test_runs_are_as_long_as_they_can_be(found):
-    keys = [key(event) for event in ServerMachine().receive(b"".join(map(framed, found)))]
+    keys = [key(event) for event in QueueServerMachine().receive(b"".join(map(framed, found)))]
     assert all(a is None or a != b for a, b in pairwise(keys))
 
 
@@ -244,13 +244,13 @@ def test_only_the_shortest_spelling_of_a_number_is_read(piece):
 @relaxed
 @given(st.lists(st.binary(max_size=40), max_size=12))
 def test_any_bytes_in_frames_are_as_many_answers_as_frames(found):
-    assert feed(ServerMachine(), [b"".join(map(framed, found))]) == list(map(parsed, found))
+    assert feed(QueueServerMachine(), [b"".join(map(framed, found))]) == list(map(parsed, found))
 
 
 @relaxed
 @given(st.lists(st.binary(max_size=200), max_size=6))
 def test_no_bytes_make_a_machine_raise(pieces):
-    for machine in (ServerMachine(1_000), ClientMachine(1_000)):
+    for machine in (QueueServerMachine(1_000), QueueClientMachine(1_000)):
         for piece in pieces:
             machine.receive(piece)
             assert machine.pending_bytes <= 1_004
@@ -274,7 +274,7 @@ def test_damaged_bodies_are_answered_one_by_one_and_do_not_move_the_others():
         for body in chance.sample(found, 9):
             body[chance.randrange(len(body))] = chance.randrange(256)
         frames = [framed(bytes(body)) for body in found]
-        assert plain(ServerMachine().receive(b"".join(frames))) == [
+        assert plain(QueueServerMachine().receive(b"".join(frames))) == [
             parsed(bytes(body)) for body in found
         ]
 
@@ -289,7 +289,9 @@ def test_damaged_streams_do_not_make_a_machine_raise_however_they_are_cut():
             damaged[at : at + chance.randrange(3)] = chance.randbytes(chance.randrange(3))
         stream, size = bytes(damaged), chance.randrange(1, 400)
         pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
-        assert feed(ServerMachine(4_000), pieces) == plain(ServerMachine(4_000).receive(stream))
+        assert feed(QueueServerMachine(4_000), pieces) == plain(
+            QueueServerMachine(4_000).receive(stream)
+        )
 
 
 # ── Responses ─────────────────────────────────────────────────────────────────────────────────
@@ -339,7 +341,7 @@ def test_offsets_in_a_row_are_written_as_the_library_does(first, count, data):
 def test_a_client_hears_every_response_however_it_is_cut(data, count):
     said = [Response(produced={"offset": at}) for at in range(count)]
     said += [Response(error={"code": "internal", "message": "ü"}), Response(), Response(ok={})]
-    machine = ClientMachine()
+    machine = QueueClientMachine()
     stream = b"".join(map(encode.response, said))
     heard = [item for piece in data.draw(cut(stream)) for item in machine.receive(piece)]
     assert heard == said

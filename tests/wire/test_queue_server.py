@@ -6,9 +6,10 @@ import pytest
 
 from penstock.limits import MIB
 from penstock.obs.reasons import DisconnectReason
-from penstock.wire.queue import ServerMachine, encode, lanes
+from penstock.wire.queue import QueueServerMachine, encode, fast_paths
 from penstock.wire.queue._generated.queue_pb2 import Nack, Produce, Request
-from penstock.wire.queue.events import AckRun, Bad, Call, NackRun, ProduceRun, Violation
+from penstock.wire.queue.events import AckRun, Bad, NackRun, ProduceRun, QueueRequest
+from penstock.wire.violation import Violation
 from tests.wire.queue_plain import cuts, feed, framed, request
 
 STATS = request(stats={})
@@ -24,7 +25,7 @@ def produces(payloads, **fields):
 def test_produces_alike_but_for_the_payload_are_one_run():
     stream = produces([b"1", b"22", b"x" * 300, b"", b"3"], topic="a", priority=3, content_type=2)
     stream += produces([b"4"], topic="b")
-    assert ServerMachine().receive(stream) == [
+    assert QueueServerMachine().receive(stream) == [
         ProduceRun(b"a", 3, 2, b"", [b"1", b"22", b"x" * 300, b"", b"3"], [], None),
         ProduceRun(b"b", 0, 0, b"", [b"4"], [], None),
     ]
@@ -35,7 +36,7 @@ def test_a_run_of_a_producer_has_its_seqs_zero_among_them():
         request(produce={"topic": "t", "payload": b"x", "producer_id": "p", "seq": seq})
         for seq in (0, 1, 127, 128, 2**64 - 1)
     ]
-    (run,) = ServerMachine().receive(b"".join(frames))
+    (run,) = QueueServerMachine().receive(b"".join(frames))
     assert run == ProduceRun(b"t", 0, 0, b"p", [b"x"] * 5, [0, 1, 127, 128, 2**64 - 1], None)
 
 
@@ -45,14 +46,14 @@ def test_a_run_of_a_producer_has_its_seqs_zero_among_them():
 def test_another_topic_priority_content_type_or_producer_begins_a_run(second):
     first = {"topic": "t", "payload": b"x", "producer_id": "p"}
     stream = request(produce=first) * 2 + request(produce={**first, **second}) * 2
-    assert [len(run.payloads) for run in ServerMachine().receive(stream)] == [2, 2]
+    assert [len(run.payloads) for run in QueueServerMachine().receive(stream)] == [2, 2]
 
 
 def test_requests_with_an_id_and_requests_without_are_not_in_one_run():
     ack = {"topic": "t", "group": "g", "lease_id": 9}
     ids = [0, 0, 5, 300, 0]
     stream = b"".join(request(ack=ack, request_id=request_id) for request_id in ids)
-    assert ServerMachine().receive(stream) == [
+    assert QueueServerMachine().receive(stream) == [
         AckRun(b"t", b"g", [9, 9], None),
         AckRun(b"t", b"g", [9, 9], [5, 300]),
         AckRun(b"t", b"g", [9], None),
@@ -62,7 +63,7 @@ def test_requests_with_an_id_and_requests_without_are_not_in_one_run():
 def test_acks_and_nacks_of_a_group_are_runs_of_their_own():
     acks = [encode.ack(b"t", b"g", lease) for lease in (0, 127, 128, 2**32, 2**64 - 1, 0)]
     nack = request(nack={"topic": "t", "group": "g", "lease_id": 128})
-    assert ServerMachine().receive(b"".join(acks) + nack * 2 + encode.ack(b"t", b"h", 1)) == [
+    assert QueueServerMachine().receive(b"".join(acks) + nack * 2 + encode.ack(b"t", b"h", 1)) == [
         AckRun(b"t", b"g", [0, 127, 128, 2**32, 2**64 - 1, 0], None),
         NackRun(b"t", b"g", [128, 128], None),
         AckRun(b"t", b"h", [1], None),
@@ -72,12 +73,14 @@ def test_acks_and_nacks_of_a_group_are_runs_of_their_own():
 def test_priorities_beyond_7_are_7_and_content_types_beyond_3_are_0():
     stream = produces([b"x"], topic="t", priority=99, content_type=9)
     stream += produces([b"y"], topic="t", priority=7)
-    assert ServerMachine().receive(stream) == [ProduceRun(b"t", 7, 0, b"", [b"x", b"y"], [], None)]
+    assert QueueServerMachine().receive(stream) == [
+        ProduceRun(b"t", 7, 0, b"", [b"x", b"y"], [], None)
+    ]
 
 
 def test_runs_of_one_chunk_do_not_reach_into_the_next():
     """What was reported belongs to the receiver: a later chunk must not add to it."""
-    machine = ServerMachine()
+    machine = QueueServerMachine()
     frame = produces([b"x"], topic="t")
     first, second = machine.receive(frame), machine.receive(frame)
     assert first == second == [ProduceRun(b"t", 0, 0, b"", [b"x"], [], None)]
@@ -86,7 +89,7 @@ def test_runs_of_one_chunk_do_not_reach_into_the_next():
 def test_a_run_stops_at_the_edge_of_the_chunk_and_goes_on_in_the_next():
     frame = produces([b"abc"], topic="t")
     for excess in range(len(frame)):
-        machine = ServerMachine()
+        machine = QueueServerMachine()
         cut = len(frame) * 3 + excess
         (run,) = machine.receive((frame * 5)[:cut])
         assert (run.payloads, machine.pending_bytes) == ([b"abc"] * 3, excess)
@@ -95,15 +98,15 @@ def test_a_run_stops_at_the_edge_of_the_chunk_and_goes_on_in_the_next():
 
 
 def test_what_is_written_like_the_one_before_is_not_parsed(monkeypatch):
-    """The lanes are what makes the machine fast; without them every other test passes too."""
+    """The fast paths are what makes the machine fast; without them every other test passes too."""
     asked = []
-    parse = ServerMachine._parse
+    parse = QueueServerMachine._parse
 
     def parse_and_count(machine, body, events):
         asked.append(body)
         parse(machine, body, events)
 
-    monkeypatch.setattr(ServerMachine, "_parse", parse_and_count)
+    monkeypatch.setattr(QueueServerMachine, "_parse", parse_and_count)
     produce = {"topic": "t", "priority": 1, "payload": b"x", "producer_id": "p"}
     rows = range(1, 1_000)
     kinds = [
@@ -115,7 +118,7 @@ def test_what_is_written_like_the_one_before_is_not_parsed(monkeypatch):
     ]
     for stream in kinds:
         asked.clear()
-        feed(ServerMachine(), cuts(stream, 4_096))
+        feed(QueueServerMachine(), cuts(stream, 4_096))
         assert len(asked) == 1
 
 
@@ -128,8 +131,8 @@ def test_what_is_written_like_the_one_before_is_not_parsed(monkeypatch):
 def test_a_produce_with_more_to_it_is_a_call(extra):
     produce = Produce(topic="t", payload=b"x", **extra)
     plain = produces([b"x"], topic="t")
-    events = ServerMachine().receive(plain + request(produce=produce, request_id=3) + plain)
-    assert events[1] == Call("produce", produce, 3)
+    events = QueueServerMachine().receive(plain + request(produce=produce, request_id=3) + plain)
+    assert events[1] == QueueRequest("produce", produce, 3)
     assert len(events) == 3
 
 
@@ -137,17 +140,17 @@ def test_a_produce_with_more_to_it_is_a_call(extra):
 def test_a_nack_with_more_to_it_is_a_call(extra):
     nack = Nack(topic="t", group="g", lease_id=1, **extra)
     plain = request(nack={"topic": "t", "group": "g", "lease_id": 1})
-    events = ServerMachine().receive(plain + request(nack=nack) + plain)
-    assert events[1] == Call("nack", nack, 0)
+    events = QueueServerMachine().receive(plain + request(nack=nack) + plain)
+    assert events[1] == QueueRequest("nack", nack, 0)
     assert len(events) == 3
 
 
 @pytest.mark.parametrize("kind", [field.name for field in Request.DESCRIPTOR.oneofs[0].fields])
 def test_every_kind_is_known_by_its_name(kind):
-    (event,) = ServerMachine().receive(request(**{kind: {}}, request_id=7))
+    (event,) = QueueServerMachine().receive(request(**{kind: {}}, request_id=7))
     runs = {"produce": ProduceRun, "ack": AckRun, "nack": NackRun}
-    assert isinstance(event, runs.get(kind, Call))
-    if isinstance(event, Call):
+    assert isinstance(event, runs.get(kind, QueueRequest))
+    if isinstance(event, QueueRequest):
         assert (event.kind, event.request_id) == (kind, 7)
 
 
@@ -164,7 +167,7 @@ def test_every_kind_is_known_by_its_name(kind):
     ],
 )
 def test_what_is_no_request_is_answered_and_the_next_is_read(body, request_id):
-    bad, stats = ServerMachine().receive(framed(bytes.fromhex(body)) + STATS)
+    bad, stats = QueueServerMachine().receive(framed(bytes.fromhex(body)) + STATS)
     assert isinstance(bad, Bad)
     assert bad.request_id == request_id
     assert stats.kind == "stats"
@@ -182,7 +185,7 @@ def too_large(length, allowed):
 def test_a_body_at_the_limit_is_taken_and_one_beyond_is_the_end(before):
     at, beyond = produces([bytes(93)], topic="t"), produces([bytes(94)], topic="t")
     assert (len(at), len(beyond)) == (104, 105)
-    machine = ServerMachine(frame_bytes_max=100)
+    machine = QueueServerMachine(frame_bytes_max=100)
     *_, run, violation = machine.receive(before + at + beyond + STATS)
     assert run.payloads[-1] == bytes(93)
     assert violation == too_large(101, 100)
@@ -192,7 +195,7 @@ def test_a_body_at_the_limit_is_taken_and_one_beyond_is_the_end(before):
 
 
 def test_a_body_of_64_mib_can_be_taken_and_one_byte_more_is_refused_unseen():
-    machine = ServerMachine(request_bytes_max=64 * MIB)
+    machine = QueueServerMachine(request_bytes_max=64 * MIB)
     body = request(produce={"topic": "t", "payload": bytes(64 * MIB - 13)})
     assert len(body) == 64 * MIB + 4
     (run,) = feed(machine, cuts(body, 8 * MIB))
@@ -201,7 +204,7 @@ def test_a_body_of_64_mib_can_be_taken_and_one_byte_more_is_refused_unseen():
 
 
 def test_what_is_held_grows_with_what_came_and_not_with_what_was_announced():
-    machine = ServerMachine(request_bytes_max=64 * MIB)
+    machine = QueueServerMachine(request_bytes_max=64 * MIB)
     tracemalloc.start()
     try:
         assert machine.receive((64 * MIB).to_bytes(4, "big") + bytes(1_000)) == []
@@ -213,24 +216,24 @@ def test_what_is_held_grows_with_what_came_and_not_with_what_was_announced():
 
 def test_a_large_frame_in_small_pieces_is_looked_at_a_few_times(monkeypatch):
     looked = []
-    read = ServerMachine._read
+    read = QueueServerMachine._read
 
     def read_and_count(machine, data, position, events):
         looked.append(len(data))
         return read(machine, data, position, events)
 
-    monkeypatch.setattr(ServerMachine, "_read", read_and_count)
+    monkeypatch.setattr(QueueServerMachine, "_read", read_and_count)
     frame = produces([bytes(100_000)], topic="t")
-    machine = ServerMachine()
+    machine = QueueServerMachine()
     (event,) = feed(machine, cuts(frame, 7))
     assert event[5] == bytes(100_000)
     assert len(looked) <= 3
 
 
 def test_names_that_are_long_are_not_remembered():
-    """A stranger chooses the names, and a lane lasts as long as its connection."""
-    machine = ServerMachine()
-    size = lanes.NAMES_BYTES_MAX + 1
+    """A stranger chooses the names, and a fast path lasts as long as its connection."""
+    machine = QueueServerMachine()
+    size = fast_paths.NAMES_BYTES_MAX + 1
     frames = [
         request(produce={"topic": "t" * size, "payload": b"x"}),
         request(ack={"topic": "t" * size, "lease_id": 1}),
@@ -238,4 +241,4 @@ def test_names_that_are_long_are_not_remembered():
     for frame in frames:
         (run,) = machine.receive(frame * 3)
         assert run.topic == b"t" * size
-    assert not machine._lanes
+    assert not machine._fast_paths

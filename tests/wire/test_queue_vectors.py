@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.wire.queue import ClientMachine, ServerMachine, encode
+from penstock.wire.queue import QueueClientMachine, QueueServerMachine, encode
 from penstock.wire.queue._generated.queue_pb2 import Request, Response
 from tests.wire.queue_plain import feed, plain
 
@@ -94,7 +94,7 @@ def test_a_request_is_read_and_written_as_the_vector_has_it(name):
     assert encode.request(message) == frame
     kind = message.WhichOneof("kind")
     call = ("call", kind, getattr(message, kind).SerializeToString(deterministic=True), 0)
-    assert plain(ServerMachine().receive(frame)) == [MEANINGS.get(name, call)]
+    assert plain(QueueServerMachine().receive(frame)) == [MEANINGS.get(name, call)]
 
 
 @pytest.mark.parametrize("name", RESPONSES)
@@ -102,7 +102,7 @@ def test_a_response_is_read_and_written_as_the_vector_has_it(name):
     text, message, by_hand = RESPONSES[name]
     frame = bytes.fromhex(text)
     assert encode.response(message) == by_hand == frame
-    assert ClientMachine().receive(frame) == [message]
+    assert QueueClientMachine().receive(frame) == [message]
 
 
 def test_the_requests_made_by_hand_are_those_of_the_vectors():
@@ -119,4 +119,4 @@ def test_the_requests_made_by_hand_are_those_of_the_vectors():
 def test_the_requests_of_the_vectors_may_be_cut_anywhere(size):
     stream = b"".join(bytes.fromhex(text) for text, _ in REQUESTS.values())
     pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
-    assert feed(ServerMachine(), pieces) == plain(ServerMachine().receive(stream))
+    assert feed(QueueServerMachine(), pieces) == plain(QueueServerMachine().receive(stream))

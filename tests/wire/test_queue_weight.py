@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.limits import KIB, MIB, QUEUE_REQUEST_BYTES_MAX
-from penstock.wire.queue import ServerMachine
+from penstock.wire.queue import QueueServerMachine
 from penstock.wire.queue._generated.queue_pb2 import (
     AckMany,
     Extend,
@@ -14,7 +14,7 @@ from penstock.wire.queue._generated.queue_pb2 import (
     ProduceMany,
     Request,
 )
-from penstock.wire.queue.events import Bad, Call, Oversized
+from penstock.wire.queue.events import Bad, Oversized, QueueRequest
 from penstock.wire.queue.weight import SMALL_BYTES_MAX, is_too_heavy
 from tests.wire.queue_plain import framed
 
@@ -75,9 +75,9 @@ def test_what_nobody_can_mean_is_not_read(name):
 
 def test_a_heavy_body_has_its_response_like_any_other():
     stats = Request(stats={}).SerializeToString()
-    bad, call = ServerMachine().receive(framed(BOMBS["headers"]) + framed(stats))
+    bad, call = QueueServerMachine().receive(framed(BOMBS["headers"]) + framed(stats))
     assert isinstance(bad, Bad)
-    assert isinstance(call, Call)
+    assert isinstance(call, QueueRequest)
 
 
 # ── larger than any request need be ───────────────────────────────────────────────────────────
@@ -87,24 +87,30 @@ def test_a_heavy_body_has_its_response_like_any_other():
 def test_a_frame_that_is_not_kept_is_passed_over_wherever_it_is_cut(chunk):
     stats = framed(Request(stats={}).SerializeToString())
     stream = stats + framed(b"\x0a" + bytes(300)) + stats + framed(b"\x82" + bytes(400)) + stats
-    machine = ServerMachine(request_bytes_max=200)
+    machine = QueueServerMachine(request_bytes_max=200)
     events = []
     for start in range(0, len(stream), chunk):
         events += machine.receive(stream[start : start + chunk])
         assert machine.pending_bytes <= 200
     oversized = [event.is_produce for event in events if isinstance(event, Oversized)]
     assert oversized == [True, False]
-    assert [type(event) for event in events] == [Call, Oversized, Call, Oversized, Call]
+    assert [type(event) for event in events] == [
+        QueueRequest,
+        Oversized,
+        QueueRequest,
+        Oversized,
+        QueueRequest,
+    ]
 
 
 def test_a_request_of_exactly_the_largest_size_is_read_and_one_byte_more_is_not():
-    machine = ServerMachine()
+    machine = QueueServerMachine()
     assert isinstance(machine.receive(framed(bytes(QUEUE_REQUEST_BYTES_MAX)))[0], Bad)
     assert machine.receive(framed(bytes(QUEUE_REQUEST_BYTES_MAX + 1))) == [Oversized(False)]
 
 
 def test_of_a_large_frame_nothing_is_kept():
-    machine = ServerMachine()
+    machine = QueueServerMachine()
     (event,) = machine.receive((64 * MIB).to_bytes(4, "big") + b"\x0a" + bytes(256 * KIB))
     assert event == Oversized(is_produce=True)
     assert machine.receive(bytes(256 * KIB)) == []

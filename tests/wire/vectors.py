@@ -10,8 +10,9 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from penstock.wire.mqtt import ClientMachine, ServerMachine, events
-from penstock.wire.mqtt.machine import Machine
+from penstock.wire.mqtt import MqttClientMachine, MqttServerMachine, events
+from penstock.wire.mqtt.machine import MqttMachine
+from penstock.wire.violation import Violation
 
 SERVER_FILES = ("acknowledge", "connect", "length", "publish", "state", "subscribe")
 CLIENT_FILES = ("client",)
@@ -39,12 +40,12 @@ def expectation(value):
     return value
 
 
-def server_in(state: str) -> ServerMachine:
-    return _brought_to(state, ServerMachine(), CONNECT)
+def server_in(state: str) -> MqttServerMachine:
+    return _brought_to(state, MqttServerMachine(), CONNECT)
 
 
-def client_in(state: str) -> ClientMachine:
-    return _brought_to(state, ClientMachine(), CONNACK)
+def client_in(state: str) -> MqttClientMachine:
+    return _brought_to(state, MqttClientMachine(), CONNACK)
 
 
 def _brought_to(state, machine, first_packet):
@@ -54,7 +55,7 @@ def _brought_to(state, machine, first_packet):
     return machine
 
 
-def feed(machine: Machine, pieces) -> list[list]:
+def feed(machine: MqttMachine, pieces) -> list[list]:
     return [item for piece in pieces for item in plain(machine.receive(piece))]
 
 
@@ -68,21 +69,21 @@ def _text(value: bytes | None) -> str | None:
 
 def _plain(event: events.Event) -> Iterator[list]:
     match event:
-        case events.PublishRun(topic, payloads):
+        case events.MqttPublishRun(topic, payloads):
             for payload in payloads:
                 yield ["publish", _text(topic), _text(payload), 0, False, False, 0]
         case events.Publish(topic, payload, qos, retain, dup, packet_id):
             yield ["publish", _text(topic), _text(payload), qos, retain, dup, packet_id]
-        case events.Acks(kind, packet_ids):
+        case events.MqttAcks(kind, packet_ids):
             for packet_id in packet_ids:
                 yield ["ack", kind, packet_id]
         case events.Connect():
             yield ["connect", _plain_connect(event)]
         case events.ConnectRefused(return_code, reason):
             yield ["refused", return_code, reason.value]
-        case events.Subscribe(packet_id, requests):
+        case events.MqttSubscribe(packet_id, requests):
             yield ["subscribe", packet_id, [[_text(name), qos] for name, qos in requests]]
-        case events.Unsubscribe(packet_id, filters):
+        case events.MqttUnsubscribe(packet_id, filters):
             yield ["unsubscribe", packet_id, [_text(name) for name in filters]]
         case events.ConnAck(session_present, return_code):
             yield ["connack", session_present, return_code]
@@ -90,7 +91,7 @@ def _plain(event: events.Event) -> Iterator[list]:
             yield ["suback", packet_id, return_codes]
         case events.UnsubAck(packet_id):
             yield ["unsuback", packet_id]
-        case events.Violation(reason, _):
+        case Violation(reason, _):
             yield ["violation", reason.value]
         case _:
             yield [type(event).__name__.lower()]

@@ -10,14 +10,14 @@ from penstock.client.binary.inbox import MessageInbox
 from penstock.client.binary.session import Lost
 from penstock.errors import ConfigError
 from penstock.trust.signatures import key_pair
-from penstock.wire.binary.events import Received
+from penstock.wire.binary.events import ReceivedMessage
 
 KEYS = {version: SigningKey(7, bytes(32), version=version) for version in (1, 2)}
 RING = {7: key_pair(bytes(32)).public_key}
 
 
 def received(sequence, topic=b"t", payload=b"x", signature=None):
-    return Received(topic, payload, sequence, signature)
+    return ReceivedMessage(topic, payload, sequence, signature)
 
 
 def inbox_of(*events, **options):

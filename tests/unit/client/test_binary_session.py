@@ -10,15 +10,21 @@ from penstock.client.binary.signing import SigningKey
 from penstock.client.errors import BrokerProtocolError, RefusedError, TakenOverError
 from penstock.errors import LocalProtocolError
 from penstock.wire.binary import encode
-from penstock.wire.binary.events import Acks, Ping, PublishRun, SignedPublish, Subscribe
-from penstock.wire.binary.server import ServerMachine
+from penstock.wire.binary.events import (
+    BinaryAcks,
+    BinaryPublishRun,
+    BinarySubscribe,
+    Ping,
+    SignedPublish,
+)
+from penstock.wire.binary.server import BinaryServerMachine
 
 REFUSED = b"refused"
 
 
 def heard(session):
     """What a broker makes of what the session has to say now."""
-    return ServerMachine().receive(session.data_to_send())
+    return BinaryServerMachine().receive(session.data_to_send())
 
 
 def opened(client_id="c"):
@@ -143,7 +149,12 @@ def test_a_new_connection_resumes_then_acknowledges_then_repeats_what_was_not_an
     session.publish("t", b"never sent")
     session.connected()
     events = heard(session)
-    assert [type(event) for event in events] == [Subscribe, Subscribe, Acks, PublishRun]
+    assert [type(event) for event in events] == [
+        BinarySubscribe,
+        BinarySubscribe,
+        BinaryAcks,
+        BinaryPublishRun,
+    ]
     assert [(event.client_id, event.topic) for event in events[:2]] == [(b"c", b"a"), (b"c", b"b")]
     assert events[0].accepts_version_2
     assert events[2].sequences == [9]
@@ -170,15 +181,15 @@ def test_unsubscribe_is_done_by_the_end_of_the_connection():
 def test_acknowledgements_are_sent_again_until_a_pong_confirms_them():
     session = opened()
     session.acks.handled(5)
-    assert heard(session) == [Acks([5])]
+    assert heard(session) == [BinaryAcks([5])]
     session.connected()
     session.barrier()
-    assert heard(session) == [Acks([5]), Ping(1)]
+    assert heard(session) == [BinaryAcks([5]), Ping(1)]
     session.acks.handled(6)
     session.data_to_send()
     session.receive(encode.pongs(1))  # of the PING before 6 was acknowledged
     session.connected()
-    assert heard(session) == [Acks([6])]
+    assert heard(session) == [BinaryAcks([6])]
 
 
 def test_a_repetition_is_not_given_out_and_acknowledged_again_if_it_was_handled():
@@ -189,9 +200,9 @@ def test_a_repetition_is_not_given_out_and_acknowledged_again_if_it_was_handled(
     assert session.receive(message) == []
     assert heard(session) == []  # still in hand
     session.acks.handled(5)
-    assert heard(session) == [Acks([5])]
+    assert heard(session) == [BinaryAcks([5])]
     assert session.receive(message) == []
-    assert heard(session) == [Acks([5])]
+    assert heard(session) == [BinaryAcks([5])]
 
 
 def test_messages_that_the_journal_does_not_keep_are_never_repetitions_nor_acknowledged():
@@ -206,12 +217,12 @@ def test_many_acknowledgements_ask_for_confirmation_by_themselves_once():
     session = opened()
     for sequence in range(1, CONFIRM_EVERY + 2):
         session.acks.handled(sequence)
-    assert [type(event) for event in heard(session)] == [Acks, Ping]
+    assert [type(event) for event in heard(session)] == [BinaryAcks, Ping]
     session.acks.handled(CONFIRM_EVERY + 2)
-    assert heard(session) == [Acks([CONFIRM_EVERY + 2])]
+    assert heard(session) == [BinaryAcks([CONFIRM_EVERY + 2])]
     session.receive(encode.pongs(1))
     session.connected()
-    assert heard(session) == [Acks([CONFIRM_EVERY + 2])]
+    assert heard(session) == [BinaryAcks([CONFIRM_EVERY + 2])]
 
 
 def test_a_publish_that_is_repeated_is_signed_anew():
@@ -242,7 +253,7 @@ class BrokerModel:
 
     def __init__(self, disk):
         self._disk = disk
-        self._machine = ServerMachine()
+        self._machine = BinaryServerMachine()
         self._is_subscribed = False
 
     def receive(self, data):
@@ -250,15 +261,15 @@ class BrokerModel:
 
     def _answer(self, event):
         match event:
-            case PublishRun(topic, payloads, sequences):
+            case BinaryPublishRun(topic, payloads, sequences):
                 return b"".join(map(self._publish, [topic] * len(payloads), payloads, sequences))
-            case Subscribe(sequence):
+            case BinarySubscribe(sequence):
                 self._is_subscribed = True
                 missing = enumerate(self._disk.messages, 1)
                 unacked = [(n, p) for n, p in missing if n not in self._disk.acknowledged]
                 history = b"".join(encode.message(b"t", p, n) for n, p in unacked)
                 return history + encode.ack(sequence)
-            case Acks(sequences):
+            case BinaryAcks(sequences):
                 self._disk.acknowledged.update(sequences)
                 return b""
             case Ping(count):

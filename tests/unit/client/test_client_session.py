@@ -14,7 +14,7 @@ from penstock.client.mqtt.session import (
     name_fault,
 )
 from penstock.errors import LocalProtocolError, Refused, RemoteProtocolError
-from penstock.wire.mqtt import PacketType, ServerMachine, encode
+from penstock.wire.mqtt import MqttServerMachine, PacketType, encode
 from penstock.wire.mqtt.events import Will
 
 
@@ -23,7 +23,7 @@ class Cable:
 
     def __init__(self, cut=whole):
         self.session = MqttSession()
-        self.server = ServerMachine()
+        self.server = MqttServerMachine()
         self._cut = cut
 
     def heard(self):

@@ -85,7 +85,7 @@ async def in_flight(cluster):
 
 
 def acked(client):
-    return [n for e in client.events if type(e).__name__ == "Acks" for n in e.packet_ids]
+    return [n for e in client.events if type(e).__name__ == "MqttAcks" for n in e.packet_ids]
 
 
 # ── another node leads

@@ -23,8 +23,8 @@ from penstock.node.hub import Hub
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason
 from penstock.testing import VirtualClock
-from penstock.wire.binary import ClientMachine, client, encode
-from penstock.wire.binary.events import Acked, Failed, Pong, Received
+from penstock.wire.binary import BinaryClientMachine, client, encode
+from penstock.wire.binary.events import Acked, BinaryPong, Failed, ReceivedMessage
 
 pytestmark = pytest.mark.asyncio
 
@@ -90,7 +90,7 @@ class Peer:
     def __init__(self, hub: Hub) -> None:
         self.transport = Transport()
         self.connection = BinaryConnection(hub, self.transport, hub.monotonic())  # type: ignore[arg-type]
-        self._machine = ClientMachine()
+        self._machine = BinaryClientMachine()
         self._told: list[Any] = []
 
     def send(self, *frames: bytes) -> None:
@@ -103,11 +103,11 @@ class Peer:
             match event:
                 case Acked(sequences):
                     self._told += sequences
-                case Received(_, payload):
+                case ReceivedMessage(_, payload):
                     self._told.append(payload.decode())
                 case Failed(text):
                     self._told.append(text)
-                case Pong():
+                case BinaryPong():
                     self._told.append("pong")
         return self._told
 
@@ -385,7 +385,7 @@ async def test_nothing_more_is_sent_to_who_is_paused_until_it_has_read(bench):
 
 async def test_many_signatures_leave_others_a_turn_and_are_answered_in_order(bench):
     signed = b"".join(
-        encode.frame(encode.Command.SIGNED_PUBLISH, number, b"t", b"m") + bytes(68)
+        encode.frame(encode.BinaryCommand.SIGNED_PUBLISH, number, b"t", b"m") + bytes(68)
         for number in range(3 * SIGNED_AT_ONCE)
     )
     peer = bench.peer()

@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.doors.binary.replies import Replies
-from penstock.wire.binary import ClientMachine, encode
-from penstock.wire.binary.events import Acked, Pong
+from penstock.wire.binary import BinaryClientMachine, encode
+from penstock.wire.binary.events import Acked, BinaryPong
 
 PONG = encode.pongs(1)
 
@@ -25,11 +25,11 @@ class Bench:
     def told(self) -> list[int | str]:
         """Everything so far: sequences of ACKs, "pong"."""
         told: list[int | str] = []
-        for event in ClientMachine().receive(self.sent):
+        for event in BinaryClientMachine().receive(self.sent):
             match event:
                 case Acked(sequences):
                     told += sequences
-                case Pong():
+                case BinaryPong():
                     told.append("pong")
         return told
 

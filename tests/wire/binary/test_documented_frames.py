@@ -7,15 +7,15 @@ import pytest
 
 from penstock.model.message import Signature
 from penstock.trust.signatures import is_valid, key_pair
-from penstock.wire.binary import ClientMachine, ServerMachine
+from penstock.wire.binary import BinaryClientMachine, BinaryServerMachine
 from penstock.wire.binary.events import (
     Acked,
-    Acks,
+    BinaryAcks,
+    BinaryPublishRun,
+    BinarySubscribe,
     Failed,
-    PublishRun,
-    Received,
+    ReceivedMessage,
     SignedPublish,
-    Subscribe,
 )
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "binary-protocol.md"
@@ -37,12 +37,16 @@ EXAMPLES = documented()
 @pytest.mark.parametrize(
     ("name", "machine", "event"),
     [
-        ("PUBLISH", ServerMachine, PublishRun(TOPIC, [PAYLOAD], [7])),
-        ("ACK", ClientMachine, Acked([7])),
-        ("SUBSCRIBE", ServerMachine, Subscribe(1, b"billing", TOPIC, accepts_version_2=False)),
-        ("MESSAGE", ClientMachine, Received(TOPIC, PAYLOAD, 42, None)),
-        ("ACK of it", ServerMachine, Acks([42])),
-        ("ERROR", ClientMachine, Failed("Unknown command")),
+        ("PUBLISH", BinaryServerMachine, BinaryPublishRun(TOPIC, [PAYLOAD], [7])),
+        ("ACK", BinaryClientMachine, Acked([7])),
+        (
+            "SUBSCRIBE",
+            BinaryServerMachine,
+            BinarySubscribe(1, b"billing", TOPIC, accepts_version_2=False),
+        ),
+        ("MESSAGE", BinaryClientMachine, ReceivedMessage(TOPIC, PAYLOAD, 42, None)),
+        ("ACK of it", BinaryServerMachine, BinaryAcks([42])),
+        ("ERROR", BinaryClientMachine, Failed("Unknown command")),
     ],
 )
 def test_a_documented_frame_means_what_the_page_says(name, machine, event):
@@ -57,7 +61,7 @@ def test_a_documented_frame_means_what_the_page_says(name, machine, event):
     ],
 )
 def test_a_documented_signature_is_valid(name, sequence, version, signed_ms, nonce):
-    (event,) = ServerMachine().receive(EXAMPLES[name])
+    (event,) = BinaryServerMachine().receive(EXAMPLES[name])
     proof = event.signature.signature
     signature = Signature(version, 7, proof, signed_ms, bytes.fromhex(nonce))
     assert event == SignedPublish(sequence, SIGNED_TOPIC, PAYLOAD, signature)

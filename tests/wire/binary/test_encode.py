@@ -6,7 +6,12 @@ from nacl.signing import SigningKey
 from penstock.errors import LocalProtocolError
 from penstock.model.message import Signature
 from penstock.wire.binary import client, encode
-from penstock.wire.binary.frame import FRAME_BYTES_MAX, TOPIC_BYTES_MAX, TRAILER_BYTES, Command
+from penstock.wire.binary.frame import (
+    FRAME_BYTES_MAX,
+    TOPIC_BYTES_MAX,
+    TRAILER_BYTES,
+    BinaryCommand,
+)
 from tests.wire.binary.vectors import vector
 
 TOPIC, PAYLOAD = b"secure/sensors/t", b"21.5"
@@ -180,8 +185,8 @@ def test_a_topic_with_a_nul_of_its_own_gets_an_empty_client_id_in_front():
 
 def test_trailers_have_the_sizes_of_the_protocol():
     assert TRAILER_BYTES == {
-        Command.SIGNED_PUBLISH: 68,
-        Command.SIGNED_MESSAGE: 68,
-        Command.SIGNED_PUBLISH_2: 84,
-        Command.SIGNED_MESSAGE_2: 84,
+        BinaryCommand.SIGNED_PUBLISH: 68,
+        BinaryCommand.SIGNED_MESSAGE: 68,
+        BinaryCommand.SIGNED_PUBLISH_2: 84,
+        BinaryCommand.SIGNED_MESSAGE_2: 84,
     }

@@ -4,18 +4,24 @@ import pytest
 
 from penstock.model.message import Signature
 from penstock.obs.reasons import DisconnectReason
-from penstock.wire.binary import ClientMachine, Command, ServerMachine, client, encode
+from penstock.wire.binary import (
+    BinaryClientMachine,
+    BinaryCommand,
+    BinaryServerMachine,
+    client,
+    encode,
+)
 from penstock.wire.binary.events import (
     Acked,
-    Acks,
+    BinaryAcks,
+    BinaryPublishRun,
     Ping,
-    PublishRun,
-    Received,
+    ReceivedMessage,
     SignedPublish,
     Unknown,
-    Violation,
 )
 from penstock.wire.binary.frame import FRAME_BYTES_MAX, HEADER
+from penstock.wire.violation import Violation
 
 PING = client.ping()
 
@@ -28,55 +34,63 @@ def test_consecutive_publishes_to_one_topic_are_one_run():
         + client.publishes(b"b", [b"x" * 300] * 2, 90)
         + client.publishes(b"a", [b"again"], 1)
     )
-    assert ServerMachine().receive(stream) == [
-        PublishRun(b"a", [b"1", b"22", b""], [5, 6, 7]),
-        PublishRun(b"b", [b"x" * 300] * 2, [90, 91]),
-        PublishRun(b"a", [b"again"], [1]),
+    assert BinaryServerMachine().receive(stream) == [
+        BinaryPublishRun(b"a", [b"1", b"22", b""], [5, 6, 7]),
+        BinaryPublishRun(b"b", [b"x" * 300] * 2, [90, 91]),
+        BinaryPublishRun(b"a", [b"again"], [1]),
     ]
 
 
 def test_another_command_breaks_a_run():
     stream = client.publish(b"t", b"1", 1) + PING + client.publish(b"t", b"2", 2)
-    assert ServerMachine().receive(stream) == [
-        PublishRun(b"t", [b"1"], [1]),
+    assert BinaryServerMachine().receive(stream) == [
+        BinaryPublishRun(b"t", [b"1"], [1]),
         Ping(1),
-        PublishRun(b"t", [b"2"], [2]),
+        BinaryPublishRun(b"t", [b"2"], [2]),
     ]
 
 
 def test_runs_of_one_chunk_do_not_reach_into_the_next():
     """What was reported belongs to the receiver: a later chunk must not add to it."""
-    machine = ServerMachine()
+    machine = BinaryServerMachine()
     frame = client.publish(b"t", b"x", 1)
     first, second = machine.receive(frame), machine.receive(frame)
-    assert first == second == [PublishRun(b"t", [b"x"], [1])]
+    assert first == second == [BinaryPublishRun(b"t", [b"x"], [1])]
 
 
 def test_a_run_stops_at_the_edge_of_the_chunk_and_goes_on_in_the_next():
     frame = client.publish(b"t", b"abc", 1)
     for excess in range(len(frame)):
-        machine = ServerMachine()
+        machine = BinaryServerMachine()
         cut = len(frame) * 3 + excess
-        assert machine.receive((frame * 5)[:cut]) == [PublishRun(b"t", [b"abc"] * 3, [1] * 3)]
+        assert machine.receive((frame * 5)[:cut]) == [BinaryPublishRun(b"t", [b"abc"] * 3, [1] * 3)]
         assert machine.pending_bytes == excess
-        assert machine.receive((frame * 5)[cut:]) == [PublishRun(b"t", [b"abc"] * 2, [1] * 2)]
+        assert machine.receive((frame * 5)[cut:]) == [BinaryPublishRun(b"t", [b"abc"] * 2, [1] * 2)]
         assert machine.pending_bytes == 0
 
 
-@pytest.mark.parametrize(("make", "event"), [(ServerMachine, Acks), (ClientMachine, Acked)])
+@pytest.mark.parametrize(
+    ("make", "event"), [(BinaryServerMachine, BinaryAcks), (BinaryClientMachine, Acked)]
+)
 def test_consecutive_acknowledgements_are_one_event(make, event):
     assert make().receive(encode.acks([3, 1, 2**64 - 1])) == [event([3, 1, 2**64 - 1])]
 
 
 def test_consecutive_pings_are_one_event():
     stream = PING * 3 + encode.ack(1) + PING
-    assert ServerMachine().receive(stream) == [Ping(3), Acks([1]), Ping(1)]
+    assert BinaryServerMachine().receive(stream) == [Ping(3), BinaryAcks([1]), Ping(1)]
 
 
 def test_every_unknown_command_is_reported_and_the_connection_goes_on():
-    known = {Command.SUBSCRIBE, Command.UNSUBSCRIBE, Command.PUBLISH, Command.ACK, Command.PING}
+    known = {
+        BinaryCommand.SUBSCRIBE,
+        BinaryCommand.UNSUBSCRIBE,
+        BinaryCommand.PUBLISH,
+        BinaryCommand.ACK,
+        BinaryCommand.PING,
+    }
     unknown = [code for code in range(256) if code not in known and not 0x10 <= code <= 0x13]
-    machine = ServerMachine()
+    machine = BinaryServerMachine()
     stream = b"".join(HEADER.pack(1, code, 1, 0, 0) for code in unknown)
     assert machine.receive(stream) == [Unknown(code) for code in unknown]
     assert machine.receive(PING) == [Ping(1)]
@@ -88,7 +102,7 @@ SIGNATURES = [Signature(1, 1, bytes(64)), Signature(2, 1, bytes(64), 5, bytes(8)
 
 
 def server_limited(frame_bytes_max=200, topic_bytes_max=10):
-    return ServerMachine(frame_bytes_max=frame_bytes_max, topic_bytes_max=topic_bytes_max)
+    return BinaryServerMachine(frame_bytes_max=frame_bytes_max, topic_bytes_max=topic_bytes_max)
 
 
 def too_large(frame_bytes, frame_bytes_max):
@@ -102,7 +116,7 @@ def too_large(frame_bytes, frame_bytes_max):
 def test_a_topic_at_the_limit_is_taken_and_one_beyond_is_the_end():
     good, bad = client.publish(b"t" * 10, b"", 1), client.publish(b"t" * 11, b"", 2)
     assert server_limited().receive(good + bad + PING) == [
-        PublishRun(b"t" * 10, [b""], [1]),
+        BinaryPublishRun(b"t" * 10, [b""], [1]),
         Violation(
             DisconnectReason.TOPIC_INVALID,
             "a topic of 11 bytes, where 10 are allowed",
@@ -115,7 +129,7 @@ def test_a_frame_at_the_limit_is_taken_and_one_beyond_is_the_end():
     good, bad = client.publish(b"t", bytes(183), 1), client.publish(b"t", bytes(184), 2)
     assert (len(good), len(bad)) == (200, 201)
     assert server_limited().receive(good + bad + PING) == [
-        PublishRun(b"t", [bytes(183)], [1]),
+        BinaryPublishRun(b"t", [bytes(183)], [1]),
         too_large(201, 200),
     ]
 
@@ -128,7 +142,9 @@ def test_the_trailer_counts_towards_the_size_of_a_frame(signature):
     assert beyond.receive(frame) == [too_large(len(frame), len(frame) - 1)]
 
 
-@pytest.mark.parametrize("command", [Command.ACK, Command.PING, Command.SUBSCRIBE, 0x7F])
+@pytest.mark.parametrize(
+    "command", [BinaryCommand.ACK, BinaryCommand.PING, BinaryCommand.SUBSCRIBE, 0x7F]
+)
 def test_limits_hold_for_every_command_also_behind_one_of_its_kind(command):
     good, bad = HEADER.pack(1, command, 1, 0, 0), HEADER.pack(1, command, 1, 0, 185)
     machine = server_limited()
@@ -136,9 +152,9 @@ def test_limits_hold_for_every_command_also_behind_one_of_its_kind(command):
     assert machine.receive(PING) == []
 
 
-@pytest.mark.parametrize("make", [ServerMachine, ClientMachine])
+@pytest.mark.parametrize("make", [BinaryServerMachine, BinaryClientMachine])
 def test_by_default_a_frame_of_16_mib_is_taken_and_one_byte_more_is_refused_unseen(make):
-    command = Command.PUBLISH if make is ServerMachine else Command.MESSAGE
+    command = BinaryCommand.PUBLISH if make is BinaryServerMachine else BinaryCommand.MESSAGE
     machine = make()
     assert machine.receive(encode.frame(command, 1, b"t", bytes(FRAME_BYTES_MAX - 17)))
     assert machine.receive(HEADER.pack(1, command, 1, 1, FRAME_BYTES_MAX - 16)) == [
@@ -148,15 +164,17 @@ def test_by_default_a_frame_of_16_mib_is_taken_and_one_byte_more_is_refused_unse
 
 def test_a_client_takes_the_longest_topic_that_fits_the_header():
     topic = b"t" * 65_535
-    assert ClientMachine().receive(encode.message(topic, b"", 1)) == [Received(topic, b"", 1, None)]
+    assert BinaryClientMachine().receive(encode.message(topic, b"", 1)) == [
+        ReceivedMessage(topic, b"", 1, None)
+    ]
 
 
 # ── Buffers and the end ───────────────────────────────────────────────────────────────────────
 
 
 def test_what_a_header_announces_costs_nothing_before_it_arrives():
-    machine = ServerMachine()
-    machine.receive(HEADER.pack(1, Command.PUBLISH, 1, 1, FRAME_BYTES_MAX - 17))
+    machine = BinaryServerMachine()
+    machine.receive(HEADER.pack(1, BinaryCommand.PUBLISH, 1, 1, FRAME_BYTES_MAX - 17))
     assert machine.pending_bytes == HEADER.size
     machine.receive(b"t" + bytes(1000))
     assert machine.pending_bytes == HEADER.size + 1001
@@ -164,12 +182,12 @@ def test_what_a_header_announces_costs_nothing_before_it_arrives():
 
 def test_a_refused_frame_is_not_kept():
     machine = server_limited()
-    machine.receive(HEADER.pack(1, Command.PUBLISH, 1, 1, 1000) + bytes(900))
+    machine.receive(HEADER.pack(1, BinaryCommand.PUBLISH, 1, 1, 1000) + bytes(900))
     assert machine.closed
     assert machine.pending_bytes == 0
 
 
-@pytest.mark.parametrize("make", [ServerMachine, ClientMachine])
+@pytest.mark.parametrize("make", [BinaryServerMachine, BinaryClientMachine])
 def test_after_a_violation_nothing_is_looked_at(make):
     machine = make()
     (violation,) = machine.receive(b"\x02")
@@ -182,13 +200,13 @@ def test_after_a_violation_nothing_is_looked_at(make):
 
 def test_what_came_before_a_violation_is_still_reported():
     stream = client.publish(b"t", b"x", 1) + encode.acks([1, 2]) + b"*1\r\n" + PING
-    seen = ServerMachine().receive(stream)
-    assert seen[:-1] == [PublishRun(b"t", [b"x"], [1]), Acks([1, 2])]
+    seen = BinaryServerMachine().receive(stream)
+    assert seen[:-1] == [BinaryPublishRun(b"t", [b"x"], [1]), BinaryAcks([1, 2])]
     assert isinstance(seen[-1], Violation)
 
 
 def test_nothing_received_is_nothing_said():
-    machine = ServerMachine()
+    machine = BinaryServerMachine()
     assert machine.receive(b"") == []
     assert machine.receive(PING[:5]) == []
     assert machine.receive(b"") == []

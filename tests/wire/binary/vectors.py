@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from penstock.model.message import Signature
-from penstock.wire.binary import ClientMachine, ServerMachine, events
-from penstock.wire.binary.machine import Machine
+from penstock.wire.binary import BinaryClientMachine, BinaryServerMachine, events
+from penstock.wire.binary.machine import BinaryMachine
+from penstock.wire.violation import Violation
 from tests.wire.vectors import wire_bytes
 
-MACHINES = {"server": ServerMachine, "client": ClientMachine}
+MACHINES = {"server": BinaryServerMachine, "client": BinaryClientMachine}
 
 
 def load(name: str) -> list[dict]:
@@ -25,7 +26,7 @@ def vector(file: str, name: str) -> bytes:
     return wire_bytes(found["bytes"])
 
 
-def feed(machine: Machine, pieces: Iterable[bytes]) -> list[list]:
+def feed(machine: BinaryMachine, pieces: Iterable[bytes]) -> list[list]:
     return [item for piece in pieces for item in plain(machine.receive(piece))]
 
 
@@ -51,16 +52,16 @@ def proof(value: Signature | None) -> list | None:
 
 def _plain(event: events.Event) -> Iterator[list]:
     match event:
-        case events.PublishRun(topic, payloads, sequences):
+        case events.BinaryPublishRun(topic, payloads, sequences):
             for payload, sequence in zip(payloads, sequences, strict=True):
                 yield ["publish", sequence, text(topic), text(payload)]
         case events.SignedPublish(sequence, topic, payload, signature):
             yield ["signed publish", sequence, text(topic), text(payload), proof(signature)]
-        case events.Subscribe(sequence, client_id, topic, accepts_version_2):
+        case events.BinarySubscribe(sequence, client_id, topic, accepts_version_2):
             yield ["subscribe", sequence, text(client_id), text(topic), accepts_version_2]
-        case events.Unsubscribe(sequence, topic):
+        case events.BinaryUnsubscribe(sequence, topic):
             yield ["unsubscribe", sequence, text(topic)]
-        case events.Acks(sequences):
+        case events.BinaryAcks(sequences):
             yield from (["ack", sequence] for sequence in sequences)
         case events.Acked(sequences):
             yield from (["acked", sequence] for sequence in sequences)
@@ -68,11 +69,11 @@ def _plain(event: events.Event) -> Iterator[list]:
             yield from [["ping"]] * count
         case events.Unknown(command):
             yield ["unknown", command]
-        case events.Received(topic, payload, sequence, signature):
+        case events.ReceivedMessage(topic, payload, sequence, signature):
             yield ["received", sequence, text(topic), text(payload), proof(signature)]
         case events.Failed(message):
             yield ["failed", message]
-        case events.Pong():
+        case events.BinaryPong():
             yield ["pong"]
-        case events.Violation(reason):
+        case Violation(reason):
             yield ["violation", reason.value]

@@ -2,7 +2,8 @@
 
 import hiredis
 
-from penstock.wire.resp import Command, Event, ServerMachine, Violation
+from penstock.wire.resp import Event, RespCommand, RespServerMachine
+from penstock.wire.violation import Violation
 
 
 def packed(*args: bytes) -> bytes:
@@ -10,8 +11,8 @@ def packed(*args: bytes) -> bytes:
     return hiredis.pack_command(args)
 
 
-def stranger(**limits: int) -> ServerMachine:
-    machine = ServerMachine(**limits)
+def stranger(**limits: int) -> RespServerMachine:
+    machine = RespServerMachine(**limits)
     machine.is_trusted = False
     return machine
 
@@ -20,14 +21,14 @@ def taken_apart(events: list[Event]) -> list[list[bytes] | Violation]:
     """Runs as single commands: what does not depend on how the bytes were cut."""
     single: list[list[bytes] | Violation] = []
     for event in events:
-        if isinstance(event, Command):
+        if isinstance(event, RespCommand):
             single += [event.args, *([*event.args[:-1], last] for last in event.more)]
         else:
             single.append(event)
     return single
 
 
-def fed(machine: ServerMachine, pieces) -> list[list[bytes] | Violation]:
+def fed(machine: RespServerMachine, pieces) -> list[list[bytes] | Violation]:
     return [item for piece in pieces for item in taken_apart(machine.receive(piece))]
 
 
@@ -35,8 +36,8 @@ def byte_by_byte(data: bytes) -> list[bytes]:
     return [data[at : at + 1] for at in range(len(data))]
 
 
-def error_of(data: bytes, machine: ServerMachine | None = None) -> bytes:
+def error_of(data: bytes, machine: RespServerMachine | None = None) -> bytes:
     """The line that a client gets for these bytes, of which nothing but a fault comes."""
-    (violation,) = (machine or ServerMachine()).receive(data)
+    (violation,) = (machine or RespServerMachine()).receive(data)
     assert isinstance(violation, Violation)
     return violation.error

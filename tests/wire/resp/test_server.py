@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.obs.reasons import DisconnectReason
-from penstock.wire.resp import Command, ServerMachine
+from penstock.wire.resp import RespCommand, RespServerMachine
 from penstock.wire.resp.server import (
     ARGUMENTS_MAX,
     BULK_BYTES_MAX,
@@ -20,16 +20,16 @@ PING = packed(b"PING")
 
 
 def test_a_command_is_its_arguments():
-    assert ServerMachine().receive(packed(b"SET", b"", b"a\r\nb")) == [
-        Command([b"SET", b"", b"a\r\nb"], [])
+    assert RespServerMachine().receive(packed(b"SET", b"", b"a\r\nb")) == [
+        RespCommand([b"SET", b"", b"a\r\nb"], [])
     ]
 
 
 def test_commands_alike_but_for_the_last_argument_are_one_event():
     payloads = [b"1", b"2", b"3", b"22", b"33", b"", b"", b"", b"x" * 2_000, b"$1\r\n", b"y"]
     stream = b"".join(packed(b"XADD", b"s", b"*", b"f", payload) for payload in payloads)
-    assert ServerMachine().receive(stream) == [
-        Command([b"XADD", b"s", b"*", b"f", payloads[0]], payloads[1:])
+    assert RespServerMachine().receive(stream) == [
+        RespCommand([b"XADD", b"s", b"*", b"f", payloads[0]], payloads[1:])
     ]
 
 
@@ -42,24 +42,24 @@ def test_a_run_ends_at_another_topic_another_name_and_another_count():
         (b"PUBLISH", b"b", b"1", b"2"),
     ]
     stream = b"".join(packed(*command) * 2 for command in commands)
-    assert ServerMachine().receive(stream) == [
-        Command(list(command), [command[-1]]) for command in commands
+    assert RespServerMachine().receive(stream) == [
+        RespCommand(list(command), [command[-1]]) for command in commands
     ]
 
 
 def test_commands_without_arguments_are_no_run():
-    assert ServerMachine().receive(PING * 3) == [Command([b"PING"], [])] * 3
+    assert RespServerMachine().receive(PING * 3) == [RespCommand([b"PING"], [])] * 3
 
 
 def test_a_run_stops_at_the_edge_of_the_chunk_and_goes_on_in_the_next():
     frame = packed(b"PUBLISH", b"t", b"abc")
     command = [b"PUBLISH", b"t", b"abc"]
     for excess in range(len(frame)):
-        machine = ServerMachine()
+        machine = RespServerMachine()
         cut = 7 * len(frame) + excess
-        assert machine.receive((frame * 10)[:cut]) == [Command(command, [b"abc"] * 6)]
+        assert machine.receive((frame * 10)[:cut]) == [RespCommand(command, [b"abc"] * 6)]
         following = machine.receive((frame * 10)[cut:])
-        assert fed(ServerMachine(), [frame * 3]) == [
+        assert fed(RespServerMachine(), [frame * 3]) == [
             [*event.args[:-1], last]
             for event in following
             for last in (event.args[-1], *event.more)
@@ -71,20 +71,20 @@ def test_a_run_stops_at_the_edge_of_the_chunk_and_goes_on_in_the_next():
 def test_a_fault_in_a_run_is_that_of_the_command_alone_and_comes_behind_the_others(length):
     frame = packed(b"PUBLISH", b"t", b"abc")
     wrong = frame.replace(b"$3", b"$" + length) + frame
-    command, violation = ServerMachine().receive(frame * 4 + wrong)
-    assert command == Command([b"PUBLISH", b"t", b"abc"], [b"abc"] * 3)
+    command, violation = RespServerMachine().receive(frame * 4 + wrong)
+    assert command == RespCommand([b"PUBLISH", b"t", b"abc"], [b"abc"] * 3)
     assert violation.error == error_of(wrong)
 
 
 @pytest.mark.parametrize("count", [b"0", b"-1", b"-5"])
 def test_an_array_of_nothing_is_skipped(count):
-    assert ServerMachine().receive(b"*%b\r\n" % count + PING) == [Command([b"PING"], [])]
+    assert RespServerMachine().receive(b"*%b\r\n" % count + PING) == [RespCommand([b"PING"], [])]
 
 
 def test_lines_and_arrays_may_follow_one_another():
     stream = b'ping\r\n\r\n  \r\nECHO "a b"\n' + PING + b"PING\n"
     arguments = [[b"ping"], [b"ECHO", b"a b"], [b"PING"], [b"PING"]]
-    assert ServerMachine().receive(stream) == [Command(args, []) for args in arguments]
+    assert RespServerMachine().receive(stream) == [RespCommand(args, []) for args in arguments]
 
 
 # ── Faults: the answers of redis-server 7.0.15, save those marked ─────────────────────────────
@@ -130,14 +130,14 @@ FAULTS = [
 def test_a_fault_is_answered_in_the_words_of_redis_however_it_is_cut(data, error):
     line = b"-ERR Protocol error: " + error
     assert error_of(data) == line
-    (violation,) = fed(ServerMachine(), byte_by_byte(data))
+    (violation,) = fed(RespServerMachine(), byte_by_byte(data))
     assert violation.error == line
 
 
 def test_after_a_violation_nothing_is_looked_at_and_nothing_is_kept():
-    machine = ServerMachine()
+    machine = RespServerMachine()
     command, violation = machine.receive(PING + b"*1\r\n:1\r\n" + PING)
-    assert command == Command([b"PING"], [])
+    assert command == RespCommand([b"PING"], [])
     assert violation.reason is DisconnectReason.MALFORMED_PACKET
     assert machine.closed
     assert machine.receive(PING) == []
@@ -156,10 +156,10 @@ def test_after_a_violation_nothing_is_looked_at_and_nothing_is_kept():
 )
 def test_an_announced_number_passes_at_the_limit_and_is_refused_one_beyond(data, error):
     limit = ARGUMENTS_MAX if data.startswith(b"*%") else BULK_BYTES_MAX
-    machine = ServerMachine()
+    machine = RespServerMachine()
     assert machine.receive(data % limit) == []
     assert not machine.closed
-    (violation,) = ServerMachine().receive(data % (limit + 1))
+    (violation,) = RespServerMachine().receive(data % (limit + 1))
     assert violation.error == b"-ERR Protocol error: " + error
     assert violation.reason is DisconnectReason.PACKET_TOO_LARGE
     assert str(limit) in violation.detail
@@ -181,11 +181,11 @@ def test_the_limits_are_tighter_for_a_stranger(data, error):
 
 
 @pytest.mark.parametrize(
-    ("client", "limit"), [(ServerMachine, INLINE_BYTES_MAX), (stranger, STRANGER_BYTES_MAX)]
+    ("client", "limit"), [(RespServerMachine, INLINE_BYTES_MAX), (stranger, STRANGER_BYTES_MAX)]
 )
 def test_a_line_passes_at_its_limit_and_is_refused_one_beyond(client, limit):
     machine = client()
-    assert machine.receive(b"a" * limit + b"\n") == [Command([b"a" * limit], [])]
+    assert machine.receive(b"a" * limit + b"\n") == [RespCommand([b"a" * limit], [])]
     assert machine.receive(b"a" * limit) == []
     assert error_of(b"a", machine) == b"-ERR Protocol error: too big inline request"
 
@@ -194,12 +194,12 @@ def test_a_line_has_no_more_arguments_than_an_array_may_have():
     assert fed(stranger(), [b"a " * 10 + b"\n"]) == [[b"a"] * 10]
     error = error_of(b"a " * 11 + b"\n", stranger())
     assert error == b"-ERR Protocol error: unauthenticated multibulk length"
-    assert error_of(b"a b c\n", ServerMachine(arguments_max=2)).endswith(COUNT)
+    assert error_of(b"a b c\n", RespServerMachine(arguments_max=2)).endswith(COUNT)
 
 
 def test_the_arguments_of_a_command_are_limited_together():
     limits = {"bulk_bytes_max": 10, "command_bytes_max": 15}
-    machine = ServerMachine(**limits)
+    machine = RespServerMachine(**limits)
     fits = packed(b"x" * 10, b"y" * 5)
     assert fed(machine, [fits, fits]) == [[b"x" * 10, b"y" * 5]] * 2
     assert error_of(b"*2\r\n$10\r\nxxxxxxxxxx\r\n$6\r\n", machine).endswith(LENGTH)
@@ -211,8 +211,8 @@ def test_the_arguments_of_a_command_are_limited_together():
 )
 def test_the_limits_hold_in_a_run(limits):
     stream = packed(b"P", b"1234") + packed(b"P", b"12345") + packed(b"P", b"123456")
-    command, violation = ServerMachine(**limits).receive(stream)
-    assert command == Command([b"P", b"1234"], [b"12345"])
+    command, violation = RespServerMachine(**limits).receive(stream)
+    assert command == RespCommand([b"P", b"1234"], [b"12345"])
     assert violation.error.endswith(LENGTH)
 
 
@@ -221,7 +221,7 @@ def test_what_follows_authentication_in_a_chunk_is_judged_when_that_has_been_loo
     for chunk, rest in ((large, b""), (large[:-5], large[-5:])):
         machine = stranger()
         assert machine.receive(packed(b"AUTH", b"secret") + chunk) == [
-            Command([b"AUTH", b"secret"], [])
+            RespCommand([b"AUTH", b"secret"], [])
         ]
         machine.is_trusted = True
         assert fed(machine, [b"", rest]) == [[b"x"] * 11]
@@ -230,7 +230,9 @@ def test_what_follows_authentication_in_a_chunk_is_judged_when_that_has_been_loo
 def test_what_is_too_large_for_a_stranger_is_refused_if_the_stranger_remains_one():
     machine = stranger()
     large = packed(b"SET", b"k", bytes(STRANGER_BYTES_MAX + 1))
-    assert machine.receive(packed(b"AUTH", b"wrong") + large) == [Command([b"AUTH", b"wrong"], [])]
+    assert machine.receive(packed(b"AUTH", b"wrong") + large) == [
+        RespCommand([b"AUTH", b"wrong"], [])
+    ]
     assert error_of(b"", machine).endswith(b"unauthenticated bulk length")
 
 
@@ -240,20 +242,20 @@ def test_what_is_too_large_for_a_stranger_is_refused_if_the_stranger_remains_one
 def test_bytes_may_be_cut_anywhere():
     stream = b'PING "a b"\r\n' + packed(b"PUBLISH", b"t", b"\r\n$1") * 2 + b"*0\r\n" + PING
     expected = [[b"PING", b"a b"], *[[b"PUBLISH", b"t", b"\r\n$1"]] * 2, [b"PING"]]
-    assert fed(ServerMachine(), byte_by_byte(stream)) == expected
+    assert fed(RespServerMachine(), byte_by_byte(stream)) == expected
     for cut in range(len(stream)):
-        assert fed(ServerMachine(), [stream[:cut], stream[cut:]]) == expected
+        assert fed(RespServerMachine(), [stream[:cut], stream[cut:]]) == expected
 
 
 def test_what_is_held_grows_with_what_came_and_not_with_what_was_announced():
-    machine = ServerMachine()
+    machine = RespServerMachine()
     machine.receive(b"*10000\r\n$16777216\r\n")
     assert machine.pending_bytes == len(b"$16777216\r\n")
     machine.receive(bytes(1_000))
     assert machine.pending_bytes == len(b"$16777216\r\n") + 1_000
 
 
-class CountsScans(ServerMachine):
+class CountsScans(RespServerMachine):
     """Counts how often, and how many, received bytes were looked at."""
 
     scans = scanned = 0

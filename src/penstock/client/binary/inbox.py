@@ -16,7 +16,7 @@ from typing import Final
 from penstock.client.binary.ack_tracker import AckTracker
 from penstock.client.binary.session import Lost, SessionEvent
 from penstock.client.binary.signing import PublicKey, is_verified, public_keys
-from penstock.wire.binary.events import Received
+from penstock.wire.binary.events import ReceivedMessage
 
 ARRIVED_MAX: Final = 1_024
 """Messages that may wait to be handed out before a driver that reads ahead stops reading."""
@@ -32,7 +32,7 @@ class Message:
 
     __slots__ = ("_acks", "payload", "sequence", "signature", "topic", "verified")
 
-    def __init__(self, received: Received, verified: bool | None, acks: AckTracker) -> None:
+    def __init__(self, received: ReceivedMessage, verified: bool | None, acks: AckTracker) -> None:
         self.topic = received.topic.decode(errors="surrogateescape")
         self.payload = received.payload
         self.sequence = received.sequence
@@ -102,7 +102,7 @@ class MessageInbox:
         else:
             self._arrived.append(message)
 
-    def _verdict(self, received: Received) -> bool | None:
+    def _verdict(self, received: ReceivedMessage) -> bool | None:
         if self._keyring is None or received.signature is None:
             return None
         return is_verified(self._keyring, received.topic, received.payload, received.signature)

@@ -37,8 +37,9 @@ from penstock.client.payload import check_payload
 from penstock.errors import LocalProtocolError, PenstockError
 from penstock.model.message import Signature
 from penstock.wire.binary import client, encode
-from penstock.wire.binary.client import ClientMachine
-from penstock.wire.binary.events import Acked, Failed, Pong, Received, Violation
+from penstock.wire.binary.client import BinaryClientMachine
+from penstock.wire.binary.events import Acked, BinaryPong, Failed, ReceivedMessage
+from penstock.wire.violation import Violation
 
 Signer: TypeAlias = Callable[[bytes, bytes], Signature]
 """Topic and payload to a fresh signature."""
@@ -100,7 +101,7 @@ class Lost(msgspec.Struct, frozen=True):
     count: int
 
 
-SessionEvent: TypeAlias = Received | Lost
+SessionEvent: TypeAlias = ReceivedMessage | Lost
 
 # ── The broker's texts ────────────────────────────────────────────────────────────────────────
 
@@ -151,7 +152,7 @@ class BinarySession:
         """Payloads of publishes that are not answered."""
         self._client_id = client_id.encode(errors="surrogateescape")
         self._sign = sign
-        self._machine = ClientMachine()
+        self._machine = BinaryClientMachine()
         self._last_sequence = 0
         self._subscribed: dict[bytes, Request] = {}
         self._outgoing: list[bytes] = []
@@ -162,8 +163,8 @@ class BinarySession:
         self._handlers: dict[type, Callable[[Any], Iterable[SessionEvent]]] = {
             Acked: self._on_acked,
             Failed: self._on_failed,
-            Pong: self._on_pong,
-            Received: self._on_received,
+            BinaryPong: self._on_pong,
+            ReceivedMessage: self._on_received,
             Violation: self._on_violation,
         }
 
@@ -236,7 +237,7 @@ class BinarySession:
 
     def connected(self) -> None:
         """Begin on a fresh connection: resume subscriptions, and do again what was not answered."""
-        self._machine = ClientMachine()
+        self._machine = BinaryClientMachine()
         self.farewell = ""
         self.acks.connection_lost()
         unanswered = [*self._in_flight, *self._waiting]
@@ -291,7 +292,7 @@ class BinarySession:
             self._finish(request)
         return ()
 
-    def _on_pong(self, _event: Pong) -> Iterable[SessionEvent]:
+    def _on_pong(self, _event: BinaryPong) -> Iterable[SessionEvent]:
         request = self._first_in_line("a PONG")
         if request.kind is not Kind.PING:
             raise _not_a_broker("a PONG out of turn")
@@ -301,7 +302,7 @@ class BinarySession:
         self._finish(request)
         return ()
 
-    def _on_received(self, event: Received) -> Iterable[SessionEvent]:
+    def _on_received(self, event: ReceivedMessage) -> Iterable[SessionEvent]:
         return (event,) if self.acks.arrived(event.sequence) else ()
 
     def _on_failed(self, event: Failed) -> Iterable[SessionEvent]:

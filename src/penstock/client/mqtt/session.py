@@ -31,9 +31,10 @@ from penstock.client.errors import BrokerProtocolError, connect_refused
 from penstock.client.payload import check_payload
 from penstock.errors import LocalProtocolError
 from penstock.model.topic import filter_fault, topic_fault
-from penstock.wire.mqtt import ClientMachine, PacketType, encode, is_text
-from penstock.wire.mqtt.events import Acks, ConnAck, PingResp, Publish, SubAck, Violation, Will
+from penstock.wire.mqtt import MqttClientMachine, PacketType, encode, is_text
+from penstock.wire.mqtt.events import ConnAck, MqttAcks, PingResp, Publish, SubAck, Will
 from penstock.wire.mqtt.packet import REMAINING_LENGTH_MAX
+from penstock.wire.violation import Violation
 
 PACKET_ID_MAX: Final = 65_535
 TEXT_BYTES_MAX: Final = 65_535
@@ -97,7 +98,7 @@ class MqttSession:
         self.confirmed = 0
         """Publishes that the broker has confirmed so far, QoS 1 and 2."""
         self.pings_unanswered = 0
-        self._machine = ClientMachine(REMAINING_LENGTH_MAX)
+        self._machine = MqttClientMachine(REMAINING_LENGTH_MAX)
         self._outgoing: list[bytes] = []
         self._awaited: dict[int, PacketType] = {}
         self._unreleased: set[int] = set()
@@ -105,7 +106,7 @@ class MqttSession:
         self._last_topic: tuple[str | None, bytes] = (None, b"")
         self._handlers: dict[type, Callable[[Any], Iterable[SessionEvent]]] = {
             ConnAck: self._on_connack,
-            Acks: self._on_acks,
+            MqttAcks: self._on_acks,
             Publish: self._on_publish,
             SubAck: self._on_suback,
             PingResp: self._on_pingresp,
@@ -221,7 +222,7 @@ class MqttSession:
         self._awaited.pop(event.packet_id, None)
         return (SubscribeAnswered(event.packet_id, event.return_codes),)
 
-    def _on_acks(self, event: Acks) -> Iterable[SessionEvent]:
+    def _on_acks(self, event: MqttAcks) -> Iterable[SessionEvent]:
         match event.kind:
             case PacketType.PUBACK | PacketType.PUBCOMP:
                 self._confirm(event)
@@ -232,7 +233,7 @@ class MqttSession:
                 self._outgoing.append(encode.acks(PacketType.PUBCOMP, event.packet_ids))
         return ()
 
-    def _confirm(self, event: Acks) -> None:
+    def _confirm(self, event: MqttAcks) -> None:
         for packet_id in event.packet_ids:
             if self._awaited.get(packet_id) == event.kind:
                 del self._awaited[packet_id]

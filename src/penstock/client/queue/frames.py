@@ -1,16 +1,16 @@
-"""Bytes of a broker to responses: ``ClientMachine``, with an exception for what is no answer."""
+"""Decode responses of a broker with ``QueueClientMachine``; raise on a protocol violation."""
 
 from penstock.client.errors import BrokerProtocolError
 from penstock.wire.queue._generated.queue_pb2 import Response
-from penstock.wire.queue.client import ClientMachine
-from penstock.wire.queue.events import Violation
+from penstock.wire.queue.client import QueueClientMachine
+from penstock.wire.violation import Violation
 
 
 class ResponseReader:
     """Cuts what one connection brings into responses."""
 
     def __init__(self) -> None:
-        self._machine = ClientMachine()
+        self._machine = QueueClientMachine()
 
     def receive(self, data: bytes) -> list[Response]:
         """Take bytes; return the responses that are complete."""

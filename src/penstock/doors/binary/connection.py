@@ -41,16 +41,16 @@ from penstock.reading.cursor import Cursor
 from penstock.reading.feed import Part, Stretch
 from penstock.wire.binary import encode
 from penstock.wire.binary.events import (
-    Acks,
+    BinaryAcks,
+    BinaryPublishRun,
+    BinarySubscribe,
+    BinaryUnsubscribe,
     Ping,
-    PublishRun,
     SignedPublish,
-    Subscribe,
     Unknown,
-    Unsubscribe,
-    Violation,
 )
-from penstock.wire.binary.server import ServerMachine
+from penstock.wire.binary.server import BinaryServerMachine
+from penstock.wire.violation import Violation
 
 HELD_MAX = 1_024
 """Requests held, and replies that wait for the disk, before nothing more is read."""
@@ -70,10 +70,10 @@ _TEXTS = {
 """What a client is told before the connection ends."""
 
 _HANDLERS: dict[type[Any], str] = {
-    PublishRun: "_on_publish",
-    Subscribe: "_on_subscribe",
-    Unsubscribe: "_on_unsubscribe",
-    Acks: "_on_acks",
+    BinaryPublishRun: "_on_publish",
+    BinarySubscribe: "_on_subscribe",
+    BinaryUnsubscribe: "_on_unsubscribe",
+    BinaryAcks: "_on_acks",
     Ping: "_on_ping",
     Unknown: "_on_unknown",
     Violation: "_on_violation",
@@ -101,7 +101,7 @@ class BinaryConnection(Connection):
     )
 
     def __init__(self, hub: Hub, transport: asyncio.Transport, accepted_at: float) -> None:
-        machine = ServerMachine(hub.limits.frame_bytes_max)
+        machine = BinaryServerMachine(hub.limits.frame_bytes_max)
         super().__init__(hub, transport, machine, Outbox(hub, transport, self.close), accepted_at)
         self._client_id = b""
         self.number = hub.next_connection()
@@ -163,10 +163,10 @@ class BinaryConnection(Connection):
             is_begun = True
             event = pending.popleft()
             kind = type(event)
-            if kind is Acks and len(event.sequences) > ACKS_AT_ONCE:
-                pending.appendleft(Acks(event.sequences[ACKS_AT_ONCE:]))
-                event = Acks(event.sequences[:ACKS_AT_ONCE])
-            if self._held is not None and kind is not Acks:
+            if kind is BinaryAcks and len(event.sequences) > ACKS_AT_ONCE:
+                pending.appendleft(BinaryAcks(event.sequences[ACKS_AT_ONCE:]))
+                event = BinaryAcks(event.sequences[:ACKS_AT_ONCE])
+            if self._held is not None and kind is not BinaryAcks:
                 self._held.append(event)
             elif kind is SignedPublish:
                 pending.appendleft(event)
@@ -213,7 +213,7 @@ class BinaryConnection(Connection):
 
     # ── publishing ────────────────────────────────────────────────────────────────────────────
 
-    def _on_publish(self, event: PublishRun, now_ms: int) -> None:
+    def _on_publish(self, event: BinaryPublishRun, now_ms: int) -> None:
         hub, topic = self._hub, event.topic
         refusal = self._refusal(topic)
         if refusal is not None:
@@ -309,7 +309,7 @@ class BinaryConnection(Connection):
 
     # ── subscribing ───────────────────────────────────────────────────────────────────────────
 
-    def _on_subscribe(self, event: Subscribe, _now_ms: int) -> None:
+    def _on_subscribe(self, event: BinarySubscribe, _now_ms: int) -> None:
         fault = self._subscribe_fault(event)
         if fault:
             self._fail(f"Cannot subscribe to '{printable(event.topic, 80)}': {fault}")
@@ -326,7 +326,7 @@ class BinaryConnection(Connection):
         else:
             self._in_turn(lambda: self._when_current(lambda: self._follow_topic(event)))
 
-    def _subscribe_fault(self, event: Subscribe) -> str:
+    def _subscribe_fault(self, event: BinarySubscribe) -> str:
         """Say why a subscription is refused; empty if it is not."""
         limits, client_id = self._hub.limits, event.client_id
         fault = filter_fault(event.topic, limits.topic_bytes_max, limits.topic_levels_max)
@@ -399,13 +399,13 @@ class BinaryConnection(Connection):
         self._replies.answer(encode.ack(sequence))
         self.let_on()
 
-    def _follow_filter(self, event: Subscribe) -> None:
+    def _follow_filter(self, event: BinarySubscribe) -> None:
         self._filters.add(event.topic)
         self._hub.feed.follow(event.topic, self.feed)
         self._hub.listen(event.topic, self)
         self._done(event.sequence)
 
-    def _follow_topic(self, event: Subscribe) -> None:
+    def _follow_topic(self, event: BinarySubscribe) -> None:
         """Send what the topic holds, then what comes; the reply when the first is done."""
         hub, topic = self._hub, event.topic
         if topic in self._cursors:
@@ -420,11 +420,11 @@ class BinaryConnection(Connection):
         hub.listen(topic, self)
         cursor.start()
 
-    def _on_unsubscribe(self, event: Unsubscribe, _now_ms: int) -> None:
+    def _on_unsubscribe(self, event: BinaryUnsubscribe, _now_ms: int) -> None:
         self._hub.counters.unsubscribed_total += 1
         self._in_turn(lambda: self._unsubscribe(event))
 
-    def _unsubscribe(self, event: Unsubscribe) -> None:
+    def _unsubscribe(self, event: BinaryUnsubscribe) -> None:
         topic = event.topic
         if topic in self._worker.queues:
             self._worker.leave(topic)
@@ -544,7 +544,7 @@ class BinaryConnection(Connection):
 
     # ── the rest ──────────────────────────────────────────────────────────────────────────────
 
-    def _on_acks(self, event: Acks, now_ms: int) -> None:
+    def _on_acks(self, event: BinaryAcks, now_ms: int) -> None:
         if self._client_id:
             self._acknowledgements.take(event.sequences, now_ms)
 

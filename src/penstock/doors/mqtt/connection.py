@@ -51,18 +51,18 @@ from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.mqtt import encode
 from penstock.wire.mqtt.events import (
-    Acks,
     Connect,
     ConnectRefused,
     Disconnect,
+    MqttAcks,
+    MqttPublishRun,
+    MqttSubscribe,
+    MqttUnsubscribe,
     PingReq,
     Publish,
-    PublishRun,
-    Subscribe,
-    Unsubscribe,
-    Violation,
 )
-from penstock.wire.mqtt.server import ServerMachine
+from penstock.wire.mqtt.server import MqttServerMachine
+from penstock.wire.violation import Violation
 
 CONNACK_ACCEPTED, CONNACK_IDENTIFIER_REJECTED, CONNACK_UNAVAILABLE = 0, 2, 3
 
@@ -78,9 +78,9 @@ _NOT_OPENED = {
 _HANDLERS: dict[type[Any], str] = {
     Connect: "_on_connect",
     ConnectRefused: "_on_connect_refused",
-    Acks: "_on_acks",
-    Subscribe: "_on_subscribe",
-    Unsubscribe: "_on_unsubscribe",
+    MqttAcks: "_on_acks",
+    MqttSubscribe: "_on_subscribe",
+    MqttUnsubscribe: "_on_unsubscribe",
     PingReq: "_on_ping",
     Disconnect: "_on_disconnect",
     Violation: "_on_violation",
@@ -114,7 +114,7 @@ class MqttConnection(Connection):
 
     def __init__(self, hub: Hub, transport: asyncio.Transport, accepted_at: float) -> None:
         limits = hub.limits
-        machine = ServerMachine(limits.packet_bytes_max, limits.connect_bytes_max)
+        machine = MqttServerMachine(limits.packet_bytes_max, limits.connect_bytes_max)
         outbox = MqttOutbox(hub, transport, self._lose, self.close, self._on_idle)
         super().__init__(hub, transport, machine, outbox, accepted_at)
         self._session: Session | None = None
@@ -159,7 +159,7 @@ class MqttConnection(Connection):
             event = events[position]
             position += 1
             kind = type(event)
-            if kind is PublishRun:
+            if kind is MqttPublishRun:
                 position = self._on_publish_runs(events, position - 1, now_ms, turn_ends_at)
             elif kind is Publish:
                 position = self._on_publish(events, position, now_ms)
@@ -168,7 +168,7 @@ class MqttConnection(Connection):
                 if self._held is not None:
                     self._held += events[position:]
                     return
-                if kind is Subscribe and position < count:
+                if kind is MqttSubscribe and position < count:
                     self._go_on_later(events[position:])
                     return
             if self.reason is not None:
@@ -309,8 +309,8 @@ class MqttConnection(Connection):
         capture = hub.pipeline.begin_capture()
         received = 0
         targets: Targets = ()
-        stretch: list[PublishRun] = []
-        while position < len(events) and type(event := events[position]) is PublishRun:
+        stretch: list[MqttPublishRun] = []
+        while position < len(events) and type(event := events[position]) is MqttPublishRun:
             topic, payloads = event.topic, event.payloads
             route = cached.get(topic)
             if route is None and position > start and hub.monotonic() > turn_ends_at:
@@ -479,7 +479,7 @@ class MqttConnection(Connection):
             self.close(*refuse_unsigned(self._hub, topic, 1))
         return self.reason is None
 
-    def _on_acks(self, event: Acks) -> None:
+    def _on_acks(self, event: MqttAcks) -> None:
         session = self._session
         assert session is not None
         kind, packet_ids = event.kind, event.packet_ids
@@ -513,7 +513,7 @@ class MqttConnection(Connection):
 
     # ── subscribing ───────────────────────────────────────────────────────────────────────────
 
-    def _on_subscribe(self, event: Subscribe) -> None:
+    def _on_subscribe(self, event: MqttSubscribe) -> None:
         session = self._session
         assert session is not None
         known = session.subscriptions or {}
@@ -556,7 +556,7 @@ class MqttConnection(Connection):
             topic_filter, limits.topic_bytes_max, limits.topic_levels_max
         )
 
-    def _on_unsubscribe(self, event: Unsubscribe) -> None:
+    def _on_unsubscribe(self, event: MqttUnsubscribe) -> None:
         session = self._session
         assert session is not None
         if not all(map(self._is_filter, event.filters)):

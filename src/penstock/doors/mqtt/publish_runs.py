@@ -3,16 +3,16 @@
 from typing import Any
 
 from penstock.delivery.live import Live
-from penstock.wire.mqtt.events import Publish, PublishRun
+from penstock.wire.mqtt.events import MqttPublishRun, Publish
 
 
-def joined(stretch: list[PublishRun]) -> Live:
+def joined(stretch: list[MqttPublishRun]) -> Live:
     """Runs that lie side by side in one chunk, with the packets they came in."""
     count = sum([len(run.payloads) for run in stretch])
     return Live(stretch, count, stretch[0].chunk[stretch[0].start : stretch[-1].end])
 
 
-def is_next(last: PublishRun, event: PublishRun) -> bool:
+def is_next(last: MqttPublishRun, event: MqttPublishRun) -> bool:
     """Whether ``event`` lies right behind ``last``, so that both can be sent as one piece."""
     return event.chunk is last.chunk and event.start == last.end
 

@@ -44,14 +44,14 @@ from penstock.obs.reasons import DisconnectReason
 from penstock.wire.queue.events import (
     AckRun,
     Bad,
-    Call,
     Event,
     NackRun,
     Oversized,
     ProduceRun,
-    Violation,
+    QueueRequest,
 )
-from penstock.wire.queue.server import ServerMachine
+from penstock.wire.queue.server import QueueServerMachine
+from penstock.wire.violation import Violation
 
 if TYPE_CHECKING:
     from penstock.doors.queue.changes import Filters, Watch
@@ -98,7 +98,7 @@ class QueueConnection(Connection):
 
     def __init__(self, hub: Hub, transport: asyncio.Transport, accepted_at: float) -> None:
         outbox = Outbox(hub, transport, self.close)
-        super().__init__(hub, transport, ServerMachine(), outbox, accepted_at)
+        super().__init__(hub, transport, QueueServerMachine(), outbox, accepted_at)
         self.hub = hub
         self.replies = Replies(outbox.send, self._count_refused, self._progressed)
         self.disk_reads = DiskReads(hub, self.is_full)
@@ -129,7 +129,7 @@ class QueueConnection(Connection):
             ProduceRun: self._on_produce,
             AckRun: self._on_acks,
             NackRun: self._on_nacks,
-            Call: self._on_call,
+            QueueRequest: self._on_call,
             Bad: self._on_bad,
             Oversized: self._on_oversized,
             Violation: self._on_violation,
@@ -138,7 +138,7 @@ class QueueConnection(Connection):
             ProduceRun: self._on_produce_elsewhere,
             AckRun: self._on_leases_elsewhere,
             NackRun: self._on_leases_elsewhere,
-            Call: self._on_call_elsewhere,
+            QueueRequest: self._on_call_elsewhere,
         }
         """What is done instead while another node leads, or none."""
         hub.counters.clients_connected += 1
@@ -287,7 +287,7 @@ class QueueConnection(Connection):
             slot = self.replies.open(len(run.leases), run.request_ids)
             self.hub.dispatchers.return_leases(run.topic, run.group, run.leases, slot)
 
-    def _on_call(self, call: Call, _now_ms: int) -> None:
+    def _on_call(self, call: QueueRequest, _now_ms: int) -> None:
         if self._push is not None:
             self._push.read(call)
             return
@@ -301,7 +301,7 @@ class QueueConnection(Connection):
         else:
             self._serve(call, slot)
 
-    def _serve(self, call: Call, slot: Slot) -> None:
+    def _serve(self, call: QueueRequest, slot: Slot) -> None:
         """Do what was asked; what is read must be current, also if others may lead by now."""
         consensus = self.hub.cluster
         if call.kind in LOOKS_AT_TOPICS and self.hub.pipeline.is_unsettled:
@@ -332,7 +332,7 @@ class QueueConnection(Connection):
     def _on_leases_elsewhere(self, run: AckRun | NackRun, _now_ms: int) -> None:
         self._turn_away("ack", len(run.leases), run.request_ids)
 
-    def _on_call_elsewhere(self, call: Call, _now_ms: int) -> None:
+    def _on_call_elsewhere(self, call: QueueRequest, _now_ms: int) -> None:
         ids = [call.request_id] if call.request_id else None
         is_fine_here = call.kind in AT_ANY_NODE or (call.is_stale_fine and call.kind in READS)
         if is_fine_here and self._push is None:

@@ -42,7 +42,7 @@ from penstock.net.stalls import SETTLE_S
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated import queue_pb2
-from penstock.wire.queue.events import Call
+from penstock.wire.queue.events import QueueRequest
 
 if TYPE_CHECKING:
     import asyncio
@@ -212,7 +212,7 @@ class Push:
 
     # ── from the client ───────────────────────────────────────────────────────────────────────
 
-    def read(self, call: Call) -> None:
+    def read(self, call: QueueRequest) -> None:
         """Take what a client may say on such a connection; anything else says nothing."""
         message: Any = call.message
         match call.kind:

@@ -42,9 +42,10 @@ from penstock.net.connection import Connection
 from penstock.net.turns import TURN_S
 from penstock.node.hub import Hub
 from penstock.obs.reasons import DisconnectReason
-from penstock.wire.resp.events import Command, Event, Violation
+from penstock.wire.resp.events import Event, RespCommand
 from penstock.wire.resp.names import topic_of
-from penstock.wire.resp.server import ServerMachine
+from penstock.wire.resp.server import RespServerMachine
+from penstock.wire.violation import Violation
 
 if TYPE_CHECKING:
     from penstock.doors.resp.transactions import Transaction
@@ -224,7 +225,7 @@ class RespConnection(Connection):
     def _split(self, events: list[Event], position: int) -> Event:
         """Make single commands of a run, in its place; the first of them."""
         event = events[position]
-        if type(event) is Command and event.more:
+        if type(event) is RespCommand and event.more:
             singles = _singles(event)
             if event is self.reads.last:
                 self.reads.last = singles[-1]
@@ -232,7 +233,7 @@ class RespConnection(Connection):
         return events[position]
 
     def _spec(self, event: Event) -> Spec | None:
-        if type(event) is not Command:
+        if type(event) is not RespCommand:
             return None
         name = event.args[0]
         return COMMANDS.get(name) or COMMANDS.get(name.upper())
@@ -437,9 +438,9 @@ class RespConnection(Connection):
             callback()
 
 
-def _machine(hub: Hub) -> ServerMachine:
+def _machine(hub: Hub) -> RespServerMachine:
     bytes_max = hub.limits.frame_bytes_max
-    return ServerMachine(
+    return RespServerMachine(
         bulk_bytes_max=bytes_max,
         inline_bytes_max=min(INLINE_BYTES_MAX, bytes_max),
         command_bytes_max=bytes_max + COMMAND_OVERHEAD_BYTES_MAX,
@@ -467,7 +468,7 @@ def _with_topics(args: list[bytes], keys: tuple[int, int, int]) -> list[bytes]:
     return [topics.get(place, argument) for place, argument in enumerate(args)]
 
 
-def _singles(run: Command) -> list[Event]:
+def _singles(run: RespCommand) -> list[Event]:
     """The commands of a run, one by one."""
     head = run.args[:-1]
-    return [Command(run.args, []), *(Command([*head, tail], []) for tail in run.more)]
+    return [RespCommand(run.args, []), *(RespCommand([*head, tail], []) for tail in run.more)]

@@ -5,7 +5,7 @@
 ``events``              what a machine reports
 ``server``, ``client``  the two machines: tables of who reads which command; a client's requests
 ``machine``             what they share: pieces to frames, frames to events
-``lanes``               the tight loops for the commands that are nearly all traffic
+``fast_paths``          the tight loops for the commands that are nearly all traffic
 ``encode``              frames to bytes: how any frame is packed, and what a broker says
 ======================  ===========================================================================
 
@@ -13,8 +13,8 @@ Bytes in, events out. There is no socket and no clock here, nobody verifies a si
 has an opinion on topics beyond their length: the protocol allows any bytes in them.
 """
 
-from penstock.wire.binary.client import ClientMachine
-from penstock.wire.binary.frame import Command
-from penstock.wire.binary.server import ServerMachine
+from penstock.wire.binary.client import BinaryClientMachine
+from penstock.wire.binary.frame import BinaryCommand
+from penstock.wire.binary.server import BinaryServerMachine
 
-__all__ = ["ClientMachine", "Command", "ServerMachine"]
+__all__ = ["BinaryClientMachine", "BinaryCommand", "BinaryServerMachine"]

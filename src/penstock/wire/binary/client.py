@@ -1,7 +1,7 @@
 """A client's end of a connection: what a broker may say, and the requests a client makes.
 
 ======================  ===========================================================================
-ACK                     comes in runs: its lane reads them
+ACK                     comes in runs: its fast path reads them
 MESSAGE                 one event each: a client looks at every message by itself
 SIGNED_MESSAGE, ..._2   the same, with the signature
 ERROR, PONG             one event each
@@ -23,35 +23,35 @@ from typing import ClassVar, Final
 
 from penstock.errors import LocalProtocolError
 from penstock.model.message import Signature
-from penstock.wire.binary import encode, lanes
-from penstock.wire.binary.events import Failed, Pong, Received
+from penstock.wire.binary import encode, fast_paths
+from penstock.wire.binary.events import BinaryPong, Failed, ReceivedMessage
 from penstock.wire.binary.frame import (
     ACCEPTS_2,
     FRAME_BYTES_MAX,
     HEADER,
     TOPIC_BYTES_MAX,
     TOPIC_LEN_MAX,
-    Command,
+    BinaryCommand,
     Frame,
     signature_of,
 )
-from penstock.wire.binary.machine import Decoder, Machine
+from penstock.wire.binary.machine import BinaryMachine, Decoder
 
-_SIGNED_PUBLISHES: Final = {1: Command.SIGNED_PUBLISH, 2: Command.SIGNED_PUBLISH_2}
+_SIGNED_PUBLISHES: Final = {1: BinaryCommand.SIGNED_PUBLISH, 2: BinaryCommand.SIGNED_PUBLISH_2}
 
 # ── Requests ──────────────────────────────────────────────────────────────────────────────────
 
 
 def publish(topic: bytes, payload: bytes, sequence: int) -> bytes:
     """PUBLISH."""
-    return _checked(topic, encode.frame(Command.PUBLISH, sequence, topic, payload))
+    return _checked(topic, encode.frame(BinaryCommand.PUBLISH, sequence, topic, payload))
 
 
 def publishes(topic: bytes, payloads: Sequence[bytes], first_sequence: int) -> bytes:
     """One PUBLISH per payload, joined; their sequences count up from the first."""
     _check_sizes(topic, HEADER.size + len(topic) + max(map(len, payloads), default=0))
     sequences = range(first_sequence, first_sequence + len(payloads))
-    return encode.frames(Command.PUBLISH, topic, payloads, sequences)
+    return encode.frames(BinaryCommand.PUBLISH, topic, payloads, sequences)
 
 
 def signed_publish(topic: bytes, payload: bytes, sequence: int, signature: Signature) -> bytes:
@@ -66,18 +66,18 @@ def subscribe(
     """SUBSCRIBE; with a client id the broker remembers what that client has acknowledged."""
     field = _topic_field(topic, client_id)
     payload = ACCEPTS_2 if accepts_version_2 else b""
-    return _checked(field, encode.frame(Command.SUBSCRIBE, sequence, field, payload))
+    return _checked(field, encode.frame(BinaryCommand.SUBSCRIBE, sequence, field, payload))
 
 
 def unsubscribe(sequence: int, topic: bytes) -> bytes:
     """UNSUBSCRIBE."""
     field = _topic_field(topic)
-    return _checked(field, encode.frame(Command.UNSUBSCRIBE, sequence, field))
+    return _checked(field, encode.frame(BinaryCommand.UNSUBSCRIBE, sequence, field))
 
 
 def ping() -> bytes:
     """PING."""
-    return encode.frame(Command.PING, 0)
+    return encode.frame(BinaryCommand.PING, 0)
 
 
 def _topic_field(topic: bytes, client_id: bytes = b"") -> bytes:
@@ -104,23 +104,23 @@ def _check_sizes(field: bytes, frame_bytes: int) -> None:
 # ── Answers ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _message(frame: Frame) -> Received:
-    return Received(frame.topic, frame.payload, frame.sequence, None)
+def _message(frame: Frame) -> ReceivedMessage:
+    return ReceivedMessage(frame.topic, frame.payload, frame.sequence, None)
 
 
-def _signed_message(frame: Frame) -> Received:
-    return Received(frame.topic, frame.payload, frame.sequence, signature_of(frame))
+def _signed_message(frame: Frame) -> ReceivedMessage:
+    return ReceivedMessage(frame.topic, frame.payload, frame.sequence, signature_of(frame))
 
 
 def _error(frame: Frame) -> Failed:
     return Failed(frame.payload.decode(errors="replace"))
 
 
-def _pong(_frame: Frame) -> Pong:
-    return Pong()
+def _pong(_frame: Frame) -> BinaryPong:
+    return BinaryPong()
 
 
-class ClientMachine(Machine):
+class BinaryClientMachine(BinaryMachine):
     """Bytes from a broker in, events out; see the module.
 
     The broker carries messages of other protocols too, whose topics may be longer than a client of
@@ -129,14 +129,16 @@ class ClientMachine(Machine):
 
     __slots__ = ()
 
-    _lanes: ClassVar[Mapping[int, lanes.Lane]] = MappingProxyType({Command.ACK: lanes.acked})
+    _fast_paths: ClassVar[Mapping[int, fast_paths.FastPath]] = MappingProxyType(
+        {BinaryCommand.ACK: fast_paths.acked}
+    )
     _decoders: ClassVar[Mapping[int, Decoder]] = MappingProxyType(
         {
-            Command.MESSAGE: _message,
-            Command.SIGNED_MESSAGE: _signed_message,
-            Command.SIGNED_MESSAGE_2: _signed_message,
-            Command.ERROR: _error,
-            Command.PONG: _pong,
+            BinaryCommand.MESSAGE: _message,
+            BinaryCommand.SIGNED_MESSAGE: _signed_message,
+            BinaryCommand.SIGNED_MESSAGE_2: _signed_message,
+            BinaryCommand.ERROR: _error,
+            BinaryCommand.PONG: _pong,
         }
     )
 

@@ -18,21 +18,21 @@ from typing import Final
 
 from penstock.errors import LocalProtocolError
 from penstock.model.message import Signature
-from penstock.wire.binary.frame import ERROR_BYTES_MAX, HEADER, TRAILERS, VERSION, Command
+from penstock.wire.binary.frame import ERROR_BYTES_MAX, HEADER, TRAILERS, VERSION, BinaryCommand
 
-_SIGNED_MESSAGES: Final = {1: Command.SIGNED_MESSAGE, 2: Command.SIGNED_MESSAGE_2}
+_SIGNED_MESSAGES: Final = {1: BinaryCommand.SIGNED_MESSAGE, 2: BinaryCommand.SIGNED_MESSAGE_2}
 
 # ── What a broker says; a client acknowledges messages with the same ACK ──────────────────────
 
 
 def ack(sequence: int) -> bytes:
     """ACK of a request, or of a message."""
-    return frame(Command.ACK, sequence)
+    return frame(BinaryCommand.ACK, sequence)
 
 
 def acks(sequences: Sequence[int]) -> bytes:
     """One ACK per sequence, joined."""
-    return frames(Command.ACK, b"", [b""] * len(sequences), sequences)
+    return frames(BinaryCommand.ACK, b"", [b""] * len(sequences), sequences)
 
 
 def pongs(count: int) -> bytes:
@@ -44,17 +44,17 @@ def error(text: str | bytes) -> bytes:
     """ERROR; cut between two characters if it is too long, and valid UTF-8 in any case."""
     readable = text if isinstance(text, str) else text.decode(errors="replace")
     payload = readable.encode(errors="replace")[:ERROR_BYTES_MAX]
-    return frame(Command.ERROR, 0, b"", payload.decode(errors="ignore").encode())
+    return frame(BinaryCommand.ERROR, 0, b"", payload.decode(errors="ignore").encode())
 
 
 def message(topic: bytes, payload: bytes, sequence: int) -> bytes:
     """MESSAGE."""
-    return frame(Command.MESSAGE, sequence, topic, payload)
+    return frame(BinaryCommand.MESSAGE, sequence, topic, payload)
 
 
 def messages(topic: bytes, payloads: Sequence[bytes], sequences: Sequence[int]) -> bytes:
     """One MESSAGE per payload and sequence, all of one topic, joined."""
-    return frames(Command.MESSAGE, topic, payloads, sequences)
+    return frames(BinaryCommand.MESSAGE, topic, payloads, sequences)
 
 
 def signed_message(topic: bytes, payload: bytes, sequence: int, signature: Signature) -> bytes:
@@ -65,13 +65,13 @@ def signed_message(topic: bytes, payload: bytes, sequence: int, signature: Signa
 # ── Any frame ─────────────────────────────────────────────────────────────────────────────────
 
 
-def frame(command: Command, sequence: int, topic: bytes = b"", payload: bytes = b"") -> bytes:
+def frame(command: BinaryCommand, sequence: int, topic: bytes = b"", payload: bytes = b"") -> bytes:
     """One frame without a trailer."""
     return _pack(HEADER, VERSION, command, sequence, len(topic), len(payload)) + topic + payload
 
 
 def frames(
-    command: Command, topic: bytes, payloads: Sequence[bytes], sequences: Sequence[int]
+    command: BinaryCommand, topic: bytes, payloads: Sequence[bytes], sequences: Sequence[int]
 ) -> bytes:
     """One frame without a trailer per payload and sequence, joined."""
     assert len(payloads) == len(sequences)
@@ -84,7 +84,11 @@ def frames(
 
 
 def signed_frame(
-    commands: dict[int, Command], topic: bytes, payload: bytes, sequence: int, signature: Signature
+    commands: dict[int, BinaryCommand],
+    topic: bytes,
+    payload: bytes,
+    sequence: int,
+    signature: Signature,
 ) -> bytes:
     """One frame with a trailer; ``commands`` by the version of the signature."""
     command = commands.get(signature.version)
@@ -93,7 +97,7 @@ def signed_frame(
     return frame(command, sequence, topic, payload) + _trailer(command, signature)
 
 
-def _trailer(command: Command, signature: Signature) -> bytes:
+def _trailer(command: BinaryCommand, signature: Signature) -> bytes:
     version, layout = TRAILERS[command]
     if len(signature.signature) != 64:
         raise LocalProtocolError(f"a signature of {len(signature.signature)} bytes")
@@ -116,4 +120,4 @@ def _out_of_range(fault: struct.error) -> LocalProtocolError:
     return LocalProtocolError(f"a frame cannot hold this: {fault}")
 
 
-_PONG: Final = frame(Command.PONG, 0)
+_PONG: Final = frame(BinaryCommand.PONG, 0)

@@ -1,9 +1,9 @@
 """What a machine of the binary protocol reports; nouns from the protocol.
 
 Runs are what a busy socket is made of, so three events of the server and one of the client carry
-many frames at once: ``PublishRun`` (one topic), ``Acks``, ``Ping``, ``Acked``. Frames of one kind
-that follow one another are taken together only within a chunk, so the same stream cut elsewhere
-gives other runs with the same frames in the same order.
+many frames at once: ``BinaryPublishRun`` (one topic), ``BinaryAcks``, ``Ping``, ``Acked``. Frames
+of one kind that follow one another are taken together only within a chunk, so the same stream cut
+elsewhere gives other runs with the same frames in the same order.
 
 Topics are raw slices that nobody has looked at: any bytes, NUL included, empty too. All that is
 known of them is that they are no longer than the limit.
@@ -16,12 +16,12 @@ from typing import TypeAlias
 import msgspec
 
 from penstock.model.message import Signature
-from penstock.obs.reasons import DisconnectReason
+from penstock.wire.violation import Violation
 
 # ── Seen by a broker ──────────────────────────────────────────────────────────────────────────
 
 
-class PublishRun(msgspec.Struct, frozen=True, gc=False):
+class BinaryPublishRun(msgspec.Struct, frozen=True, gc=False):
     """Consecutive PUBLISH frames to one topic; a payload and a sequence each, in order."""
 
     topic: bytes
@@ -38,7 +38,7 @@ class SignedPublish(msgspec.Struct, frozen=True, gc=False):
     signature: Signature
 
 
-class Subscribe(msgspec.Struct, frozen=True, gc=False):
+class BinarySubscribe(msgspec.Struct, frozen=True, gc=False):
     """SUBSCRIBE; ``client_id`` is None for a client that did not give one."""
 
     sequence: int
@@ -47,14 +47,14 @@ class Subscribe(msgspec.Struct, frozen=True, gc=False):
     accepts_version_2: bool
 
 
-class Unsubscribe(msgspec.Struct, frozen=True, gc=False):
+class BinaryUnsubscribe(msgspec.Struct, frozen=True, gc=False):
     """UNSUBSCRIBE; a client id in front of the topic has been taken off."""
 
     sequence: int
     topic: bytes
 
 
-class Acks(msgspec.Struct, frozen=True, gc=False):
+class BinaryAcks(msgspec.Struct, frozen=True, gc=False):
     """Consecutive ACK frames of a client: the sequences of the messages it has dealt with."""
 
     sequences: list[int]
@@ -81,7 +81,7 @@ class Acked(msgspec.Struct, frozen=True, gc=False):
     sequences: list[int]
 
 
-class Received(msgspec.Struct, frozen=True, gc=False):
+class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
     """MESSAGE, or SIGNED_MESSAGE of either version; the signature has not been verified."""
 
     topic: bytes
@@ -96,37 +96,22 @@ class Failed(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
-class Pong(msgspec.Struct, frozen=True, gc=False):
+class BinaryPong(msgspec.Struct, frozen=True, gc=False):
     """PONG."""
-
-
-# ── Seen by both ──────────────────────────────────────────────────────────────────────────────
-
-
-class Violation(msgspec.Struct, frozen=True, gc=False):
-    """The peer broke the protocol.
-
-    ``detail`` is one bounded line for the log. ``error`` is what a broker tells the client in an
-    ERROR frame before it closes.
-    """
-
-    reason: DisconnectReason
-    detail: str
-    error: bytes
 
 
 Event: TypeAlias = (
     Acked
-    | Acks
+    | BinaryAcks
     | Failed
     | Ping
-    | Pong
-    | PublishRun
-    | Received
+    | BinaryPong
+    | BinaryPublishRun
+    | ReceivedMessage
     | SignedPublish
-    | Subscribe
+    | BinarySubscribe
     | Unknown
-    | Unsubscribe
+    | BinaryUnsubscribe
     | Violation
 )
 """Whatever ``receive`` of a machine may return."""

@@ -63,7 +63,7 @@ ERROR_BYTES_MAX: Final = 240
 """Longest text of an ERROR: publishers read their replies into 256 bytes, header included."""
 
 
-class Command(IntEnum):
+class BinaryCommand(IntEnum):
     """What a frame is; see the module for the two that are ours."""
 
     SUBSCRIBE = 0x01
@@ -85,10 +85,10 @@ _TRAILER_2: Final = Struct(">64sIQ8s")
 
 TRAILERS: Final[Mapping[int, tuple[int, Struct]]] = MappingProxyType(
     {
-        Command.SIGNED_PUBLISH: (1, _TRAILER_1),
-        Command.SIGNED_MESSAGE: (1, _TRAILER_1),
-        Command.SIGNED_PUBLISH_2: (2, _TRAILER_2),
-        Command.SIGNED_MESSAGE_2: (2, _TRAILER_2),
+        BinaryCommand.SIGNED_PUBLISH: (1, _TRAILER_1),
+        BinaryCommand.SIGNED_MESSAGE: (1, _TRAILER_1),
+        BinaryCommand.SIGNED_PUBLISH_2: (2, _TRAILER_2),
+        BinaryCommand.SIGNED_MESSAGE_2: (2, _TRAILER_2),
     }
 )
 """Signed commands, to the version of the signature and the layout of the trailer."""
@@ -108,7 +108,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     trailer: bytes
 
 
-class Limits(NamedTuple):
+class FrameLimits(NamedTuple):
     """What a machine lets its peer announce."""
 
     frame_bytes_max: int

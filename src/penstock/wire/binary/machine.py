@@ -1,9 +1,9 @@
 """What both ends of a connection have in common: bytes come in pieces, frames come out whole.
 
 The protocol has no handshake and no states but open and closed, so a machine is two tables and a
-buffer. The tables say who reads which command: a lane, for the commands that come in runs
-(``lanes``), or a decoder, which makes one frame into one event or none. A command in neither table
-is a violation: whether a trailer follows its payload, only those who know it can tell.
+buffer. The tables say who reads which command: a fast path, for the commands that come in runs
+(``fast_paths``), or a decoder, which makes one frame into one event or none. A command in neither
+table is a violation: whether a trailer follows its payload, only those who know it can tell.
 
 ``receive`` goes over a chunk once. ``_extent`` alone decides about faults, limits and missing
 bytes, and does so in this order, so that the outcome does not depend on how the stream was cut:
@@ -26,31 +26,32 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from penstock.obs.reasons import DisconnectReason
-from penstock.wire.binary.events import Event, Violation
+from penstock.wire.binary.events import Event
+from penstock.wire.binary.fast_paths import FastPath
 from penstock.wire.binary.frame import (
     HEADER,
     TRAILER_BYTES,
     VERSION,
     Frame,
-    Limits,
+    FrameLimits,
     frame_at,
 )
-from penstock.wire.binary.lanes import Lane
+from penstock.wire.violation import Violation
 
 Decoder = Callable[[Frame], Event | None]
 """One whole frame to what it means; None for a frame that means nothing."""
 
 
-class Machine:
+class BinaryMachine:
     """The shared part; see the module. Make one of the two ends instead."""
 
     __slots__ = ("_closed", "_limits", "_needed", "_tail")
 
-    _lanes: ClassVar[Mapping[int, Lane]] = MappingProxyType({})
+    _fast_paths: ClassVar[Mapping[int, FastPath]] = MappingProxyType({})
     _decoders: ClassVar[Mapping[int, Decoder]] = MappingProxyType({})
 
     def __init__(self, frame_bytes_max: int, topic_bytes_max: int) -> None:
-        self._limits = Limits(frame_bytes_max, topic_bytes_max)
+        self._limits = FrameLimits(frame_bytes_max, topic_bytes_max)
         self._closed = False
         self._tail: bytearray | None = None
         self._needed = 0
@@ -85,7 +86,7 @@ class Machine:
         return events
 
     def _read(self, data: bytes, position: int, events: list[Event]) -> int:
-        """Read a frame, and what its lane takes along; return where the next begins.
+        """Read a frame, and what its fast path takes along; return where the next begins.
 
         That is ``position`` itself if the frame is incomplete, or if it broke the protocol.
         """
@@ -98,9 +99,9 @@ class Machine:
             self._needed = extent
             return position
         command = data[position + 1]
-        lane = self._lanes.get(command)
-        if lane is not None:
-            return lane(data, position, self._limits, events)
+        fast_path = self._fast_paths.get(command)
+        if fast_path is not None:
+            return fast_path(data, position, self._limits, events)
         event = self._decoders[command](frame_at(data, position))
         if event is not None:
             events.append(event)
@@ -113,7 +114,7 @@ class Machine:
         if len(data) - position < HEADER.size:
             return HEADER.size
         _, command, _, topic_len, payload_len = HEADER.unpack_from(data, position)
-        if command not in self._lanes and command not in self._decoders:
+        if command not in self._fast_paths and command not in self._decoders:
             return _wrong_command(command)
         if topic_len > self._limits.topic_bytes_max:
             return _topic_too_long(topic_len, self._limits.topic_bytes_max)

@@ -1,7 +1,7 @@
 """The broker's end of a connection: what a client may say, and who reads it.
 
 ======================  ===========================================================================
-PUBLISH, ACK, PING      come in runs: their lanes read them
+PUBLISH, ACK, PING      come in runs: their fast paths read them
 SUBSCRIBE, UNSUBSCRIBE  the topic field is ``topic`` or ``client_id NUL topic``
 SIGNED_PUBLISH, ..._2   one event each: verifying one costs a hundred times what reading it does
 SIGNED_MESSAGE, ..._2   skipped without a word, as brokers of this protocol always did
@@ -16,17 +16,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar
 
-from penstock.wire.binary import lanes
-from penstock.wire.binary.events import SignedPublish, Subscribe, Unknown, Unsubscribe
+from penstock.wire.binary import fast_paths
+from penstock.wire.binary.events import BinarySubscribe, BinaryUnsubscribe, SignedPublish, Unknown
 from penstock.wire.binary.frame import (
     ACCEPTS_2,
     FRAME_BYTES_MAX,
     TOPIC_BYTES_MAX,
-    Command,
+    BinaryCommand,
     Frame,
     signature_of,
 )
-from penstock.wire.binary.machine import Decoder, Machine
+from penstock.wire.binary.machine import BinaryMachine, Decoder
 
 
 def _split(field: bytes) -> tuple[bytes | None, bytes]:
@@ -35,14 +35,14 @@ def _split(field: bytes) -> tuple[bytes | None, bytes]:
     return (client_id or None, topic) if separator else (None, field)
 
 
-def _subscribe(frame: Frame) -> Subscribe:
+def _subscribe(frame: Frame) -> BinarySubscribe:
     client_id, topic = _split(frame.topic)
-    return Subscribe(frame.sequence, client_id, topic, frame.payload.startswith(ACCEPTS_2))
+    return BinarySubscribe(frame.sequence, client_id, topic, frame.payload.startswith(ACCEPTS_2))
 
 
-def _unsubscribe(frame: Frame) -> Unsubscribe:
+def _unsubscribe(frame: Frame) -> BinaryUnsubscribe:
     _, topic = _split(frame.topic)
-    return Unsubscribe(frame.sequence, topic)
+    return BinaryUnsubscribe(frame.sequence, topic)
 
 
 def _signed_publish(frame: Frame) -> SignedPublish:
@@ -57,27 +57,27 @@ def _nothing(_frame: Frame) -> None:
     """A frame that is neither answered nor refused."""
 
 
-class ServerMachine(Machine):
+class BinaryServerMachine(BinaryMachine):
     """Bytes from a client in, events out; see the module."""
 
     __slots__ = ()
 
-    _lanes: ClassVar[Mapping[int, lanes.Lane]] = MappingProxyType(
+    _fast_paths: ClassVar[Mapping[int, fast_paths.FastPath]] = MappingProxyType(
         {
-            Command.PUBLISH: lanes.publish_runs,
-            Command.ACK: lanes.acks,
-            Command.PING: lanes.pings,
+            BinaryCommand.PUBLISH: fast_paths.publish_runs,
+            BinaryCommand.ACK: fast_paths.acks,
+            BinaryCommand.PING: fast_paths.pings,
         }
     )
     _decoders: ClassVar[Mapping[int, Decoder]] = MappingProxyType(
         {
             **dict.fromkeys(range(256), _unknown),
-            Command.SUBSCRIBE: _subscribe,
-            Command.UNSUBSCRIBE: _unsubscribe,
-            Command.SIGNED_PUBLISH: _signed_publish,
-            Command.SIGNED_PUBLISH_2: _signed_publish,
-            Command.SIGNED_MESSAGE: _nothing,
-            Command.SIGNED_MESSAGE_2: _nothing,
+            BinaryCommand.SUBSCRIBE: _subscribe,
+            BinaryCommand.UNSUBSCRIBE: _unsubscribe,
+            BinaryCommand.SIGNED_PUBLISH: _signed_publish,
+            BinaryCommand.SIGNED_PUBLISH_2: _signed_publish,
+            BinaryCommand.SIGNED_MESSAGE: _nothing,
+            BinaryCommand.SIGNED_MESSAGE_2: _nothing,
         }
     )
 

@@ -4,7 +4,7 @@
 ``events``              what a machine reports
 ``server``, ``client``  the two machines: tables of what may be said in which state
 ``machine``             what they share: pieces to packets, packets to events
-``lanes``               the tight loops for the shapes that are nearly all traffic
+``fast_paths``          the tight loops for the shapes that are nearly all traffic
 ``decode``              the plain path, one function per packet type
 ``encode``              packets to bytes
 ``packet``              the fixed header
@@ -14,9 +14,9 @@ Bytes in, events out. There is no socket and no clock here, and no opinion on to
 who may publish where, and what a filter matches, is not a matter of the wire.
 """
 
-from penstock.wire.mqtt.client import ClientMachine
+from penstock.wire.mqtt.client import MqttClientMachine
 from penstock.wire.mqtt.decode import is_text
 from penstock.wire.mqtt.packet import PacketType
-from penstock.wire.mqtt.server import ServerMachine
+from penstock.wire.mqtt.server import MqttServerMachine
 
-__all__ = ["ClientMachine", "PacketType", "ServerMachine", "is_text"]
+__all__ = ["MqttClientMachine", "MqttServerMachine", "PacketType", "is_text"]

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from penstock.limits import PACKET_BYTES_MAX
-from penstock.wire.mqtt import lanes
+from penstock.wire.mqtt import fast_paths
 from penstock.wire.mqtt.decode import DECODERS
-from penstock.wire.mqtt.machine import Machine, State, Transitions
+from penstock.wire.mqtt.machine import MqttMachine, State, Transitions
 from penstock.wire.mqtt.packet import PUBLISH_SHAPES, PacketType
 
 CLIENT_TRANSITIONS: Final[Transitions] = {
@@ -36,16 +36,16 @@ CLIENT_TRANSITIONS: Final[Transitions] = {
 }
 
 
-class ClientMachine(Machine):
+class MqttClientMachine(MqttMachine):
     """Bytes from a broker in, events out; see the module."""
 
     __slots__ = ()
 
     transitions = CLIENT_TRANSITIONS
     _decoders = DECODERS
-    _lanes: ClassVar[Mapping[int, lanes.Lane]] = {
-        **dict.fromkeys(PUBLISH_SHAPES, lanes.publishes),
-        **dict.fromkeys(lanes.ACKNOWLEDGEMENTS, lanes.acks),
+    _fast_paths: ClassVar[Mapping[int, fast_paths.FastPath]] = {
+        **dict.fromkeys(PUBLISH_SHAPES, fast_paths.publishes),
+        **dict.fromkeys(fast_paths.ACKNOWLEDGEMENTS, fast_paths.acks),
     }
 
     def __init__(self, packet_bytes_max: int = PACKET_BYTES_MAX) -> None:

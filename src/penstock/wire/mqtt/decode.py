@@ -1,12 +1,13 @@
 """One function per packet type: the bytes of one whole packet in, one event out.
 
 These are the plain path: they say precisely what is wrong with a packet, and are not in a hurry.
-The shapes that make up nearly all traffic never come here while they are well-formed (``lanes``).
+The shapes that make up nearly all traffic never come here while they are well-formed
+(``fast_paths``).
 
-Every read goes through a ``Cursor`` that knows where the packet ends, so a length inside a packet
-can be wrong but cannot reach beyond it. Whatever the peer did wrong is a ``PacketError``; no other
-exception can come out of here, whatever the bytes. A body must be used up to its last byte: the
-standard has no field that a receiver may skip, so a rest is a packet in disguise.
+Every read goes through a ``PacketReader`` that knows where the packet ends, so a length inside a
+packet can be wrong but cannot reach beyond it. Whatever the peer did wrong is a ``PacketError``; no
+other exception can come out of here, whatever the bytes. A body must be used up to its last byte:
+the standard has no field that a receiver may skip, so a rest is a packet in disguise.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,19 +17,19 @@ from typing import Final
 from penstock.errors import RemoteProtocolError
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.mqtt.events import (
-    Acks,
     ConnAck,
     Connect,
     ConnectRefused,
     Disconnect,
     Event,
+    MqttAcks,
+    MqttSubscribe,
+    MqttUnsubscribe,
     PingReq,
     PingResp,
     Publish,
     SubAck,
-    Subscribe,
     UnsubAck,
-    Unsubscribe,
     Will,
 )
 from penstock.wire.mqtt.packet import (
@@ -86,7 +87,7 @@ def is_text(field: bytes) -> bool:
     return b"\0" not in field  # [MQTT-1.5.3-2]
 
 
-class Cursor:
+class PacketReader:
     """Reads one packet from front to back and never past its end."""
 
     __slots__ = ("_position", "frame")
@@ -144,8 +145,8 @@ class Cursor:
             raise PacketError("bytes after the last field of the packet")
 
 
-Decoder = Callable[[int, Cursor], Event]
-"""Takes the four flag bits and a cursor at the first byte of the body."""
+Decoder = Callable[[int, PacketReader], Event]
+"""Takes the four flag bits and a reader at the first byte of the body."""
 
 
 def check_flags(packet_type: int, flags: int) -> None:
@@ -163,18 +164,18 @@ def check_flags(packet_type: int, flags: int) -> None:
 # ── CONNECT ───────────────────────────────────────────────────────────────────────────────────
 
 
-def connect(_flags: int, cursor: Cursor) -> Connect | ConnectRefused:
+def connect(_flags: int, reader: PacketReader) -> Connect | ConnectRefused:
     """Decode CONNECT, or say with which code it must be refused.
 
     The format comes first: a malformed CONNECT is closed on without a CONNACK [MQTT-3.1.4-1],
     even if its client id would have been refused as well.
     """
-    name = cursor.binary()
+    name = reader.binary()
     if name not in {PROTOCOL_NAME, PROTOCOL_NAME_3_1}:
         # [MQTT-3.1.2-1]; we do not guess on, so there is no CONNACK to send.
         reason = DisconnectReason.UNACCEPTABLE_PROTOCOL
         raise PacketError("the protocol name is not MQTT", reason)
-    level = cursor.byte()
+    level = reader.byte()
     if name != PROTOCOL_NAME or level != PROTOCOL_LEVEL:
         # [MQTT-3.1.2-2]. The rest is laid out by a version we do not speak: read for the log only.
         version = VERSIONS.get(level, f"protocol level {level}")
@@ -182,19 +183,19 @@ def connect(_flags: int, cursor: Cursor) -> Connect | ConnectRefused:
             REFUSED_PROTOCOL_LEVEL,
             DisconnectReason.UNACCEPTABLE_PROTOCOL,
             f"{version} was asked for, where MQTT 3.1.1 is spoken",
-            _client_id_of(level, cursor),
+            _client_id_of(level, reader),
         )
-    connect_flags = cursor.byte()
+    connect_flags = reader.byte()
     _check_connect_flags(connect_flags)
     packet = Connect(
-        keep_alive=cursor.uint16(),
-        client_id=cursor.text("client id"),  # [MQTT-3.1.3-3], [MQTT-3.1.3-4]
+        keep_alive=reader.uint16(),
+        client_id=reader.text("client id"),  # [MQTT-3.1.3-3], [MQTT-3.1.3-4]
         clean_session=bool(connect_flags & CLEAN_SESSION_FLAG),
-        will=_will(connect_flags, cursor),
-        username=cursor.text("user name") if connect_flags & USERNAME_FLAG else None,
-        password=cursor.binary() if connect_flags & PASSWORD_FLAG else None,
+        will=_will(connect_flags, reader),
+        username=reader.text("user name") if connect_flags & USERNAME_FLAG else None,
+        password=reader.binary() if connect_flags & PASSWORD_FLAG else None,
     )
-    cursor.finish()
+    reader.finish()
     if not _is_acceptable_client_id(packet):
         return ConnectRefused(
             REFUSED_IDENTIFIER,
@@ -204,21 +205,21 @@ def connect(_flags: int, cursor: Cursor) -> Connect | ConnectRefused:
     return packet
 
 
-def _client_id_of(level: int, cursor: Cursor) -> bytes:
+def _client_id_of(level: int, reader: PacketReader) -> bytes:
     """The client id of a CONNECT of another version; empty if it is not to be found."""
     try:
-        cursor.take(3)  # flags and keep-alive
+        reader.take(3)  # flags and keep-alive
         if level == LEVEL_5:
-            cursor.take(_varint(cursor))  # properties
-        return cursor.text("client id")
+            reader.take(_varint(reader))  # properties
+        return reader.text("client id")
     except PacketError:
         return b""
 
 
-def _varint(cursor: Cursor) -> int:
+def _varint(reader: PacketReader) -> int:
     value = shift = 0
     while shift < 4 * 7:
-        byte = cursor.byte()
+        byte = reader.byte()
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value
@@ -238,12 +239,12 @@ def _check_connect_flags(connect_flags: int) -> None:
         raise PacketError("CONNECT with a password, but no user name")  # [MQTT-3.1.2-22]
 
 
-def _will(connect_flags: int, cursor: Cursor) -> Will | None:
+def _will(connect_flags: int, reader: PacketReader) -> Will | None:
     if not connect_flags & WILL_FLAG:
         return None
     return Will(
-        topic=cursor.text("will topic"),  # [MQTT-3.1.3-10]
-        payload=cursor.binary(),
+        topic=reader.text("will topic"),  # [MQTT-3.1.3-10]
+        payload=reader.binary(),
         qos=(connect_flags & WILL_QOS_MASK) >> 3,
         retain=bool(connect_flags & WILL_RETAIN_FLAG),
     )
@@ -257,13 +258,13 @@ def _is_acceptable_client_id(packet: Connect) -> bool:
 # ── Messages and their acknowledgements ───────────────────────────────────────────────────────
 
 
-def publish(flags: int, cursor: Cursor) -> Publish:
+def publish(flags: int, reader: PacketReader) -> Publish:
     """Decode PUBLISH; ``check_flags`` has passed. The topic is not checked (see ``events``)."""
     qos = (flags & QOS_MASK) >> 1
     return Publish(
-        topic=cursor.binary(),
-        packet_id=cursor.packet_id() if qos else 0,  # [MQTT-2.3.1-5]
-        payload=cursor.rest(),
+        topic=reader.binary(),
+        packet_id=reader.packet_id() if qos else 0,  # [MQTT-2.3.1-5]
+        payload=reader.rest(),
         qos=qos,
         retain=bool(flags & RETAIN_FLAG),
         dup=bool(flags & DUP_FLAG),
@@ -271,68 +272,68 @@ def publish(flags: int, cursor: Cursor) -> Publish:
 
 
 def _ack_decoder(packet_type: PacketType) -> Decoder:
-    def acknowledgement(_flags: int, cursor: Cursor) -> Acks:
-        return Acks(packet_type, [_only_packet_id(cursor)])
+    def acknowledgement(_flags: int, reader: PacketReader) -> MqttAcks:
+        return MqttAcks(packet_type, [_only_packet_id(reader)])
 
     return acknowledgement
 
 
-def _only_packet_id(cursor: Cursor) -> int:
-    packet_id = cursor.packet_id()
-    cursor.finish()
+def _only_packet_id(reader: PacketReader) -> int:
+    packet_id = reader.packet_id()
+    reader.finish()
     return packet_id
 
 
 # ── Subscriptions ─────────────────────────────────────────────────────────────────────────────
 
 
-def subscribe(_flags: int, cursor: Cursor) -> Subscribe:
+def subscribe(_flags: int, reader: PacketReader) -> MqttSubscribe:
     """Decode SUBSCRIBE."""
-    packet_id = cursor.packet_id()
-    requests = [_request(cursor)]  # at least one [MQTT-3.8.3-3]
-    while not cursor.at_end:
-        requests.append(_request(cursor))
-    return Subscribe(packet_id, requests)
+    packet_id = reader.packet_id()
+    requests = [_request(reader)]  # at least one [MQTT-3.8.3-3]
+    while not reader.at_end:
+        requests.append(_request(reader))
+    return MqttSubscribe(packet_id, requests)
 
 
-def _request(cursor: Cursor) -> tuple[bytes, int]:
-    topic_filter = cursor.text("topic filter")  # [MQTT-3.8.3-1]
-    qos = cursor.byte()
+def _request(reader: PacketReader) -> tuple[bytes, int]:
+    topic_filter = reader.text("topic filter")  # [MQTT-3.8.3-1]
+    qos = reader.byte()
     if qos > 2:
         raise PacketError("SUBSCRIBE with a requested QoS above 2")  # [MQTT-3-8.3-4]
     return topic_filter, qos
 
 
-def suback(_flags: int, cursor: Cursor) -> SubAck:
+def suback(_flags: int, reader: PacketReader) -> SubAck:
     """Decode SUBACK."""
-    packet_id = cursor.packet_id()
-    return_codes = list(cursor.take(1) + cursor.rest())  # at least one
+    packet_id = reader.packet_id()
+    return_codes = list(reader.take(1) + reader.rest())  # at least one
     if not SUBACK_CODES.issuperset(return_codes):
         raise PacketError("SUBACK with a reserved return code")  # [MQTT-3.9.3-2]
     return SubAck(packet_id, return_codes)
 
 
-def unsubscribe(_flags: int, cursor: Cursor) -> Unsubscribe:
+def unsubscribe(_flags: int, reader: PacketReader) -> MqttUnsubscribe:
     """Decode UNSUBSCRIBE."""
-    packet_id = cursor.packet_id()
-    filters = [cursor.text("topic filter")]  # [MQTT-3.10.3-1]; at least one [MQTT-3.10.3-2]
-    while not cursor.at_end:
-        filters.append(cursor.text("topic filter"))
-    return Unsubscribe(packet_id, filters)
+    packet_id = reader.packet_id()
+    filters = [reader.text("topic filter")]  # [MQTT-3.10.3-1]; at least one [MQTT-3.10.3-2]
+    while not reader.at_end:
+        filters.append(reader.text("topic filter"))
+    return MqttUnsubscribe(packet_id, filters)
 
 
-def unsuback(_flags: int, cursor: Cursor) -> UnsubAck:
+def unsuback(_flags: int, reader: PacketReader) -> UnsubAck:
     """Decode UNSUBACK."""
-    return UnsubAck(_only_packet_id(cursor))
+    return UnsubAck(_only_packet_id(reader))
 
 
 # ── The short ones ────────────────────────────────────────────────────────────────────────────
 
 
-def connack(_flags: int, cursor: Cursor) -> ConnAck:
+def connack(_flags: int, reader: PacketReader) -> ConnAck:
     """Decode CONNACK."""
-    acknowledge_flags, return_code = cursor.take(2)
-    cursor.finish()
+    acknowledge_flags, return_code = reader.take(2)
+    reader.finish()
     if acknowledge_flags > 1:
         raise PacketError("CONNACK with reserved flags")
     if return_code > RETURN_CODE_MAX:
@@ -342,21 +343,21 @@ def connack(_flags: int, cursor: Cursor) -> ConnAck:
     return ConnAck(bool(acknowledge_flags), return_code)
 
 
-def pingreq(_flags: int, cursor: Cursor) -> PingReq:
+def pingreq(_flags: int, reader: PacketReader) -> PingReq:
     """Decode PINGREQ."""
-    cursor.finish()
+    reader.finish()
     return PingReq()
 
 
-def pingresp(_flags: int, cursor: Cursor) -> PingResp:
+def pingresp(_flags: int, reader: PacketReader) -> PingResp:
     """Decode PINGRESP."""
-    cursor.finish()
+    reader.finish()
     return PingResp()
 
 
-def disconnect(_flags: int, cursor: Cursor) -> Disconnect:
+def disconnect(_flags: int, reader: PacketReader) -> Disconnect:
     """Decode DISCONNECT."""
-    cursor.finish()
+    reader.finish()
     return Disconnect()
 
 

@@ -1,13 +1,13 @@
 """What an MQTT machine reports: one struct per packet, nouns from the standard.
 
 Two events carry many packets at once, because runs are what a busy socket is made of:
-``PublishRun`` (QoS 0, not retained, one topic) and ``Acks`` (same kind of acknowledgement). The
-others are one packet each.
+``MqttPublishRun`` (QoS 0, not retained, one topic) and ``MqttAcks`` (same kind of acknowledgement).
+The others are one packet each.
 
 Text is the wire's own bytes, never decoded. Client ids, user names, will topics and filters are
 proven to be UTF-8 without U+0000; nothing else about them has been checked. **The topics of
-``Publish`` and ``PublishRun`` are raw slices that nobody has checked at all**: most messages go to
-a topic that was seen a moment ago, so whoever routes them proves a topic once, when it is new
+``Publish`` and ``MqttPublishRun`` are raw slices that nobody has checked at all**: most messages go
+to a topic that was seen a moment ago, so whoever routes them proves a topic once, when it is new
 (``decode.is_text`` and ``topic_fault``), and not once per message.
 
 ``Violation`` and ``ConnectRefused`` are always the last event: the machine is closed and looks at
@@ -19,6 +19,7 @@ from typing import TypeAlias
 import msgspec
 
 from penstock.obs.reasons import DisconnectReason
+from penstock.wire.violation import Violation
 
 
 class Will(msgspec.Struct, frozen=True, gc=False):
@@ -51,7 +52,7 @@ class ConnectRefused(msgspec.Struct, frozen=True, gc=False):
     """Who it was, where that can be told."""
 
 
-class PublishRun(msgspec.Struct, frozen=True, gc=False, eq=False):
+class MqttPublishRun(msgspec.Struct, frozen=True, gc=False, eq=False):
     """Consecutive QoS 0 PUBLISH packets, RETAIN 0, to one topic.
 
     The packets themselves are ``chunk[start:end]``. They are not cut out here, because runs that
@@ -71,7 +72,7 @@ class PublishRun(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     def __eq__(self, other: object) -> bool:
         """Same messages and packets, wherever they lie."""
-        if not isinstance(other, PublishRun):
+        if not isinstance(other, MqttPublishRun):
             return NotImplemented
         mine = self.topic, self.payloads, self.frames
         return mine == (other.topic, other.payloads, other.frames)
@@ -79,7 +80,7 @@ class PublishRun(msgspec.Struct, frozen=True, gc=False, eq=False):
     __hash__ = None  # type: ignore[assignment]
 
     @classmethod
-    def of(cls, topic: bytes, payload: bytes, frame: bytes) -> "PublishRun":
+    def of(cls, topic: bytes, payload: bytes, frame: bytes) -> "MqttPublishRun":
         """One message and the packet that carries it."""
         return cls(topic, [payload], frame, 0, len(frame))
 
@@ -95,21 +96,21 @@ class Publish(msgspec.Struct, frozen=True, gc=False):
     packet_id: int
 
 
-class Acks(msgspec.Struct, frozen=True, gc=False):
+class MqttAcks(msgspec.Struct, frozen=True, gc=False):
     """Consecutive PUBACK, PUBREC, PUBREL or PUBCOMP packets (``kind``: the packet type, 4 to 7)."""
 
     kind: int
     packet_ids: list[int]
 
 
-class Subscribe(msgspec.Struct, frozen=True, gc=False):
+class MqttSubscribe(msgspec.Struct, frozen=True, gc=False):
     """SUBSCRIBE; one ``(filter, qos)`` per request, in order, at least one."""
 
     packet_id: int
     requests: list[tuple[bytes, int]]
 
 
-class Unsubscribe(msgspec.Struct, frozen=True, gc=False):
+class MqttUnsubscribe(msgspec.Struct, frozen=True, gc=False):
     """UNSUBSCRIBE; at least one filter."""
 
     packet_id: int
@@ -148,15 +149,8 @@ class PingResp(msgspec.Struct, frozen=True, gc=False):
     """PINGRESP, seen by a client."""
 
 
-class Violation(msgspec.Struct, frozen=True, gc=False):
-    """The peer broke the protocol. ``detail`` is one bounded line for the log."""
-
-    reason: DisconnectReason
-    detail: str
-
-
 Event: TypeAlias = (
-    Acks
+    MqttAcks
     | ConnAck
     | Connect
     | ConnectRefused
@@ -164,11 +158,11 @@ Event: TypeAlias = (
     | PingReq
     | PingResp
     | Publish
-    | PublishRun
+    | MqttPublishRun
     | SubAck
-    | Subscribe
+    | MqttSubscribe
     | UnsubAck
-    | Unsubscribe
+    | MqttUnsubscribe
     | Violation
 )
 """Whatever ``receive`` of a machine may return."""

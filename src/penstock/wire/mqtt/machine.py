@@ -2,12 +2,12 @@
 
 A machine is a table and a buffer. The table says, per state, which packet types may come and which
 state each leads to; *what is not in the table is a violation*, so a packet at a wrong time or in
-the wrong direction needs no code of its own. ``ServerMachine`` and ``ClientMachine`` are such
-tables; everything that happens, happens here.
+the wrong direction needs no code of its own. ``MqttServerMachine`` and ``MqttClientMachine`` are
+such tables; everything that happens, happens here.
 
-``receive`` goes over a chunk once. Where a fast lane knows the first byte, the lane reads on as far
-as it can (``lanes``); whatever stopped it, and every other packet, is read by ``_read_packet``,
-which alone decides about faults, limits, states and missing bytes.
+``receive`` goes over a chunk once. Where a fast path knows the first byte, the fast path reads on
+as far as it can (``fast_paths``); whatever stopped it, and every other packet, is read by
+``_read_packet``, which alone decides about faults, limits, states and missing bytes.
 
 **Memory.** A machine between packets holds no buffer. An incomplete packet is kept in a
 ``bytearray`` that grows with what has arrived, never with what was announced; small pieces cost
@@ -24,9 +24,10 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from penstock.obs.reasons import DisconnectReason
-from penstock.wire.mqtt.decode import Cursor, Decoder, PacketError, check_flags
-from penstock.wire.mqtt.events import ConnAck, ConnectRefused, Event, Violation
-from penstock.wire.mqtt.lanes import Lane
+from penstock.wire.mqtt.decode import Decoder, PacketError, PacketReader, check_flags
+from penstock.wire.mqtt.events import ConnAck, ConnectRefused, Event
+from penstock.wire.mqtt.fast_paths import FastPath
+from penstock.wire.violation import Violation
 
 
 class State(IntEnum):
@@ -42,14 +43,14 @@ Transitions = Mapping[State, Mapping[int, State]]
 """State and packet type to the next state; a pair that is missing is a violation."""
 
 
-class Machine:
+class MqttMachine:
     """The shared part; see the module. Make one of the two ends instead."""
 
     __slots__ = ("_bytes_max", "_needed", "_packet_bytes_max", "_state", "_tail")
 
     transitions: ClassVar[Transitions]
     _decoders: ClassVar[Mapping[int, Decoder]]
-    _lanes: ClassVar[Mapping[int, Lane]] = MappingProxyType({})
+    _fast_paths: ClassVar[Mapping[int, FastPath]] = MappingProxyType({})
 
     def __init__(self, packet_bytes_max: int, opening_bytes_max: int) -> None:
         self._packet_bytes_max = packet_bytes_max
@@ -86,10 +87,11 @@ class Machine:
             data = b"".join((self._tail, data))
             self._tail = None
         elif self._state is State.CONNECTED and data:
-            # What a busy client sends is one lane's from end to end: nothing else is needed then.
-            lane = self._lanes.get(data[0])
-            if lane is not None:
-                position = lane(data, 0, self._bytes_max, events)
+            # What a busy client sends is one fast path's from end to end: nothing else is needed
+            # then.
+            fast_path = self._fast_paths.get(data[0])
+            if fast_path is not None:
+                position = fast_path(data, 0, self._bytes_max, events)
                 if position == len(data):
                     return events
         position = self._scan(data, position, events)
@@ -103,9 +105,9 @@ class Machine:
         while position < following < len(data):
             position = following
             if self._state is State.CONNECTED:
-                lane = self._lanes.get(data[position])
-                if lane is not None:
-                    following = lane(data, position, self._bytes_max, events)
+                fast_path = self._fast_paths.get(data[position])
+                if fast_path is not None:
+                    following = fast_path(data, position, self._bytes_max, events)
             if following == position:
                 following = self._read_packet(data, position, events)
         return following
@@ -120,8 +122,8 @@ class Machine:
             if end > len(data):
                 self._needed = end - position
                 return position
-            cursor = Cursor(data[position:end], body - position)
-            event = self._decoders[packet_type](flags, cursor)
+            reader = PacketReader(data[position:end], body - position)
+            event = self._decoders[packet_type](flags, reader)
         except PacketError as error:
             event, next_state = Violation(error.reason, error.message), State.CLOSED
         events.append(event)

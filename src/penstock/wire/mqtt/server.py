@@ -22,11 +22,11 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from penstock.limits import CONNECT_BYTES_MAX, PACKET_BYTES_MAX
-from penstock.wire.mqtt import lanes
-from penstock.wire.mqtt.decode import DECODERS, Cursor, Decoder, publish
+from penstock.wire.mqtt import fast_paths
+from penstock.wire.mqtt.decode import DECODERS, Decoder, PacketReader, publish
 from penstock.wire.mqtt.encode import publish as encode
-from penstock.wire.mqtt.events import Publish, PublishRun
-from penstock.wire.mqtt.machine import Machine, State, Transitions
+from penstock.wire.mqtt.events import MqttPublishRun, Publish
+from penstock.wire.mqtt.machine import MqttMachine, State, Transitions
 from penstock.wire.mqtt.packet import PUBLISH_SHAPES, PacketType
 
 SERVER_TRANSITIONS: Final[Transitions] = {
@@ -46,19 +46,19 @@ SERVER_TRANSITIONS: Final[Transitions] = {
 }
 
 
-def _publish_or_run(flags: int, cursor: Cursor) -> Publish | PublishRun:
-    """Decode PUBLISH; without any flag it is a run of one, as from the fast lane.
+def _publish_or_run(flags: int, reader: PacketReader) -> Publish | MqttPublishRun:
+    """Decode PUBLISH; without any flag it is a run of one, as from the fast path.
 
     Its frame is written anew: a length in more bytes than it needs is lawful, but would be passed
     on to subscribers who may be stricter than we are.
     """
-    packet = publish(flags, cursor)
+    packet = publish(flags, reader)
     if flags:
         return packet
-    return PublishRun.of(packet.topic, packet.payload, encode(packet.topic, packet.payload))
+    return MqttPublishRun.of(packet.topic, packet.payload, encode(packet.topic, packet.payload))
 
 
-class ServerMachine(Machine):
+class MqttServerMachine(MqttMachine):
     """Bytes from a client in, events out; see the module."""
 
     __slots__ = ()
@@ -68,10 +68,10 @@ class ServerMachine(Machine):
         **DECODERS,
         PacketType.PUBLISH: _publish_or_run,
     }
-    _lanes: ClassVar[Mapping[int, lanes.Lane]] = {
-        **dict.fromkeys(PUBLISH_SHAPES, lanes.publishes),
-        lanes.PUBLISH_QOS_0: lanes.publish_runs,
-        **dict.fromkeys(lanes.ACKNOWLEDGEMENTS, lanes.acks),
+    _fast_paths: ClassVar[Mapping[int, fast_paths.FastPath]] = {
+        **dict.fromkeys(PUBLISH_SHAPES, fast_paths.publishes),
+        fast_paths.PUBLISH_QOS_0: fast_paths.publish_runs,
+        **dict.fromkeys(fast_paths.ACKNOWLEDGEMENTS, fast_paths.acks),
     }
 
     def __init__(

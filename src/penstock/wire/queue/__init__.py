@@ -4,7 +4,7 @@
 ``queue.proto``         the messages; ``_generated`` is what the compiler made of it
 ``machine``             what both ends share: pieces to frames
 ``server``, ``events``  the broker's end, and what it reports
-``lanes``               requests that come in runs, recognised without being parsed
+``fast_paths``          requests that come in runs, recognised without being parsed
 ``weight``              requests that would cost too much, recognised before they are parsed
 ``client``              a client's end
 ``encode``              messages to frames, the frequent ones by hand
@@ -15,7 +15,7 @@
 Bytes in, events out. There is no socket and no clock here, and nobody knows what a lease is.
 """
 
-from penstock.wire.queue.client import ClientMachine
-from penstock.wire.queue.server import ServerMachine
+from penstock.wire.queue.client import QueueClientMachine
+from penstock.wire.queue.server import QueueServerMachine
 
-__all__ = ["ClientMachine", "ServerMachine"]
+__all__ = ["QueueClientMachine", "QueueServerMachine"]

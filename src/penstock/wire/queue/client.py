@@ -12,11 +12,11 @@ from google.protobuf.message import DecodeError
 
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.queue._generated.queue_pb2 import Response
-from penstock.wire.queue.events import Violation
-from penstock.wire.queue.machine import LENGTH, Machine
+from penstock.wire.queue.machine import LENGTH, QueueMachine
+from penstock.wire.violation import Violation
 
 
-class ClientMachine(Machine[Response]):
+class QueueClientMachine(QueueMachine[Response]):
     """Bytes from a broker in, responses out; see the module."""
 
     __slots__ = ()

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 from google.protobuf.message import Message
 
-from penstock.obs.reasons import DisconnectReason
+from penstock.wire.violation import Violation
 
 
 class ProduceRun(msgspec.Struct, frozen=True, gc=False):
@@ -51,7 +51,7 @@ class NackRun(msgspec.Struct, frozen=True, gc=False):
     request_ids: list[int] | None
 
 
-class Call(msgspec.Struct, frozen=True, gc=False):
+class QueueRequest(msgspec.Struct, frozen=True, gc=False):
     """Any other request: the name of its kind in ``queue.proto``, and the message of that kind."""
 
     kind: str
@@ -77,12 +77,5 @@ class Oversized(msgspec.Struct, frozen=True, gc=False):
     is_produce: bool
 
 
-class Violation(msgspec.Struct, frozen=True, gc=False):
-    """The peer broke the protocol; ``detail`` is one bounded line for the log."""
-
-    reason: DisconnectReason
-    detail: str
-
-
-Event: TypeAlias = ProduceRun | AckRun | NackRun | Call | Bad | Oversized | Violation
+Event: TypeAlias = ProduceRun | AckRun | NackRun | QueueRequest | Bad | Oversized | Violation
 """Whatever ``receive`` of a server's machine may return."""

@@ -18,7 +18,7 @@ from typing import Final, Generic, TypeVar
 
 from penstock.limits import MIB
 from penstock.obs.reasons import DisconnectReason
-from penstock.wire.queue.events import Violation
+from penstock.wire.violation import Violation
 
 LENGTH: Final = Struct(">I")
 
@@ -28,7 +28,7 @@ BODY_BYTES_MAX: Final = 64 * MIB
 Event = TypeVar("Event")
 
 
-class Machine(ABC, Generic[Event]):
+class QueueMachine(ABC, Generic[Event]):
     """The shared part; see the module. Neither bound counts the length itself."""
 
     __slots__ = ("_closed", "_kept_bytes_max", "_needed", "_passing", "_tail", "frame_bytes_max")

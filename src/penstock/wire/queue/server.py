@@ -1,13 +1,13 @@
 """The broker's end of a connection: bytes of a client in, requests out.
 
 Every kind of request can be read by the library, and three kinds come in runs: for these the
-machine keeps a lane each (``lanes``), which takes what resembles the last one of its kind. The
-library decides what a request means; the lanes only save asking it again.
+machine keeps a fast path each (``fast_paths``), which takes what resembles the last one of its
+kind. The library decides what a request means; the fast paths only save asking it again.
 
 =====================================  ============================================================
 Produce without delay, ttl, headers    joins or begins a ``ProduceRun``
 Ack; Nack without delay and reason     joins or begins an ``AckRun`` or ``NackRun``
-any other kind                         a ``Call``
+any other kind                         a ``QueueRequest``
 not a request, or of no kind we know   ``Bad``: it has its response like any other
 larger than any request need be        ``Oversized``: it is not kept, but has its response
 =====================================  ============================================================
@@ -21,24 +21,24 @@ from google.protobuf.message import DecodeError
 from penstock.limits import QUEUE_REQUEST_BYTES_MAX
 from penstock.model.message import CONTENT_TYPE_MAX, PRIORITY_MAX
 from penstock.wire.queue._generated.queue_pb2 import Ack, Nack, Produce, Request
-from penstock.wire.queue.events import AckRun, Bad, Call, Event, NackRun, Oversized
-from penstock.wire.queue.lanes import (
+from penstock.wire.queue.events import AckRun, Bad, Event, NackRun, Oversized, QueueRequest
+from penstock.wire.queue.fast_paths import (
     NAMES_BYTES_MAX,
     PRODUCE,
-    Lane,
-    ProduceLane,
-    SettleLane,
-    produce_lane,
-    settle_lane,
+    FastPath,
+    ProduceFastPath,
+    SettleFastPath,
+    produce_fast_path,
+    settle_fast_path,
 )
-from penstock.wire.queue.machine import BODY_BYTES_MAX, LENGTH, Machine
+from penstock.wire.queue.machine import BODY_BYTES_MAX, LENGTH, QueueMachine
 from penstock.wire.queue.weight import is_too_heavy
 
 
-class ServerMachine(Machine[Event]):
+class QueueServerMachine(QueueMachine[Event]):
     """Bytes from a client in, events out; see the module."""
 
-    __slots__ = ("_lanes",)
+    __slots__ = ("_fast_paths",)
 
     def __init__(
         self,
@@ -46,14 +46,14 @@ class ServerMachine(Machine[Event]):
         request_bytes_max: int = QUEUE_REQUEST_BYTES_MAX,
     ) -> None:
         super().__init__(frame_bytes_max, request_bytes_max)
-        self._lanes: dict[int, Lane] = {}
+        self._fast_paths: dict[int, FastPath] = {}
         """By the first byte of a request."""
 
     def _take(self, data: bytes, position: int, end: int, events: list[Event]) -> int:
         start = position + LENGTH.size
-        lane = self._lanes.get(data[start]) if start < end else None
-        if lane is not None:
-            following = lane.read(data, position, self._kept_bytes_max, events)
+        fast_path = self._fast_paths.get(data[start]) if start < end else None
+        if fast_path is not None:
+            following = fast_path.read(data, position, self._kept_bytes_max, events)
             if following > position:
                 return following
         self._parse(data[start:end], events)
@@ -83,7 +83,7 @@ class ServerMachine(Machine[Event]):
             case "nack" if not request.nack.delay_ms and not request.nack.reason:
                 self._settle(NackRun, request.nack, request_id, events)
             case kind:
-                events.append(Call(kind, getattr(request, kind), request_id, request.stale))
+                events.append(QueueRequest(kind, getattr(request, kind), request_id, request.stale))
 
     def _produce(self, produce: Produce, request_id: int, events: list[Event]) -> None:
         topic, producer = produce.topic.encode(), produce.producer_id.encode()
@@ -96,21 +96,21 @@ class ServerMachine(Machine[Event]):
             request_id > 0,
         )
         if len(topic) + len(producer) > NAMES_BYTES_MAX:
-            lane = ProduceLane(*key)
+            fast_path = ProduceFastPath(*key)
         else:
-            lane = self._lanes[PRODUCE] = produce_lane(*key)
-        lane.add(([produce.payload], [produce.seq] if producer else [], [request_id]), events)
+            fast_path = self._fast_paths[PRODUCE] = produce_fast_path(*key)
+        fast_path.add(([produce.payload], [produce.seq] if producer else [], [request_id]), events)
 
     def _settle(
         self, run: type[AckRun | NackRun], settled: Ack | Nack, request_id: int, events: list[Event]
     ) -> None:
         topic, group = settled.topic.encode(), settled.group.encode()
         if len(topic) + len(group) > NAMES_BYTES_MAX:
-            lane = SettleLane(run, topic, group, request_id > 0)
+            fast_path = SettleFastPath(run, topic, group, request_id > 0)
         else:
-            lane = settle_lane(run, topic, group, request_id > 0)
-            self._lanes[lane.tag] = lane
-        lane.add([settled.lease_id], [request_id], events)
+            fast_path = settle_fast_path(run, topic, group, request_id > 0)
+            self._fast_paths[fast_path.tag] = fast_path
+        fast_path.add([settled.lease_id], [request_id], events)
 
 
 def _is_plain(produce: Produce) -> bool:

@@ -12,7 +12,8 @@ Bytes in, events out. What a command means, who may give it and which version of
 client asked for (HELLO) is not a matter of the wire: whoever replies names the version.
 """
 
-from penstock.wire.resp.events import Command, Event, Violation
-from penstock.wire.resp.server import ServerMachine
+from penstock.wire.resp.events import Event, RespCommand
+from penstock.wire.resp.server import RespServerMachine
+from penstock.wire.violation import Violation
 
-__all__ = ["Command", "Event", "ServerMachine", "Violation"]
+__all__ = ["Event", "RespCommand", "RespServerMachine", "Violation"]

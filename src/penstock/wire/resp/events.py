@@ -4,10 +4,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from penstock.obs.reasons import DisconnectReason
+from penstock.wire.violation import Violation
 
 
-class Command(msgspec.Struct, frozen=True, gc=False):
+class RespCommand(msgspec.Struct, frozen=True, gc=False):
     """One command, and those behind it that differ from it in nothing but the last argument.
 
     ``args`` has at least one element, the command's name as it was sent. ``more`` holds the last
@@ -20,17 +20,5 @@ class Command(msgspec.Struct, frozen=True, gc=False):
     more: list[bytes]
 
 
-class Violation(msgspec.Struct, frozen=True, gc=False):
-    """The peer broke the protocol, or a limit.
-
-    ``detail`` is one bounded line for the log, ``error`` the line for the client, without its end:
-    in the words of Redis wherever Redis has some, since people search for them.
-    """
-
-    reason: DisconnectReason
-    detail: str
-    error: bytes
-
-
-Event: TypeAlias = Command | Violation
+Event: TypeAlias = RespCommand | Violation
 """Whatever ``receive`` of the machine may return."""

@@ -66,7 +66,7 @@ def cost(pattern: bytes) -> int:
     return len(pattern) if may_search else 1
 
 
-class _Piece(NamedTuple):
+class _GlobPiece(NamedTuple):
     """What stands between two stars. ``literal`` is None if it has a ``?`` or a class."""
 
     length: int
@@ -74,14 +74,14 @@ class _Piece(NamedTuple):
     expression: bytes
 
 
-def _equals(piece: _Piece) -> Callable[[bytes], bool]:
+def _equals(piece: _GlobPiece) -> Callable[[bytes], bool]:
     if piece.literal is not None:
         return piece.literal.__eq__
     fullmatch = re.compile(piece.expression, re.DOTALL).fullmatch
     return lambda subject: fullmatch(subject) is not None
 
 
-def _find(piece: _Piece) -> Find:
+def _find(piece: _GlobPiece) -> Find:
     literal, length = piece.literal, piece.length
     if literal is not None:
 
@@ -99,7 +99,7 @@ def _find(piece: _Piece) -> Find:
     return find
 
 
-def _pieces(pattern: bytes) -> list[_Piece]:
+def _pieces(pattern: bytes) -> list[_GlobPiece]:
     """Cut at the stars; return what stands between them."""
     pieces: list[list[bytes]] = [[]]
     position = 0
@@ -121,13 +121,13 @@ def _pieces(pattern: bytes) -> list[_Piece]:
     return [_piece(atoms) for atoms in pieces]
 
 
-def _piece(atoms: list[bytes]) -> _Piece:
+def _piece(atoms: list[bytes]) -> _GlobPiece:
     """Put together what matches one byte each."""
     expression = b"".join(atoms)
     if not all(atom.startswith(b"\\x") for atom in atoms):
-        return _Piece(len(atoms), None, expression)
+        return _GlobPiece(len(atoms), None, expression)
     literal = bytes.fromhex(expression.replace(b"\\x", b"").decode())
-    return _Piece(len(atoms), literal, expression)
+    return _GlobPiece(len(atoms), literal, expression)
 
 
 def _byte_class(pattern: bytes, position: int) -> tuple[bytes, int]:

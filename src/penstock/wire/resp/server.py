@@ -4,7 +4,7 @@ A command is an array of bulk strings (``*2 $4 PING $2 hi``, each length and str
 line typed by hand (``inline``). Nothing else may come; there is no nesting and hence no depth.
 
 ``receive`` goes over a chunk once. The plain path reads a command argument by argument; it alone
-decides about missing bytes and limits. Behind a command with two arguments or more the fast lane,
+decides about missing bytes and limits. Behind a command with two arguments or more the fast path,
 ``_read_run``, expects others that differ in the last argument only, and takes as many as there are.
 Whatever else it meets it leaves to the plain path; what it accepts, that would have accepted with
 the same meaning.
@@ -32,8 +32,9 @@ import msgspec
 
 from penstock.limits import KIB, MIB
 from penstock.obs.reasons import DisconnectReason
-from penstock.wire.resp.events import Command, Event, Violation
+from penstock.wire.resp.events import Event, RespCommand
 from penstock.wire.resp.inline import split
+from penstock.wire.violation import Violation
 
 ARGUMENTS_MAX: Final = 10_000
 BULK_BYTES_MAX: Final = 16 * MIB
@@ -73,7 +74,7 @@ class Allowed(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class Fault(Exception):  # noqa: N818 - never leaves this module
+class RespProtocolError(Exception):
     """What a client did wrong, in Redis's words; ``for_strangers``: others may do it."""
 
     def __init__(
@@ -91,7 +92,7 @@ class Fault(Exception):  # noqa: N818 - never leaves this module
         self.for_strangers = for_strangers
 
 
-class ServerMachine:
+class RespServerMachine:
     """Bytes from a client in, events out; see the module."""
 
     __slots__ = (
@@ -180,7 +181,7 @@ class ServerMachine:
                         break
                 else:
                     following = self._read_inline(data, position, events)
-        except Fault as fault:
+        except RespProtocolError as fault:
             self._arguments, self._missing = [], 0
             if fault.for_strangers and events:
                 self._needed = 1
@@ -203,11 +204,11 @@ class ServerMachine:
             return position
         arguments = split(data[position:end])
         if arguments is None:
-            raise Fault("unbalanced quotes in request")
+            raise RespProtocolError("unbalanced quotes in request")
         if arguments:
             if len(arguments) > self._allowed.arguments:
                 raise self._array_excess(len(arguments))
-            events.append(Command(arguments, []))
+            events.append(RespCommand(arguments, []))
         return end + 1
 
     # ── An array of bulk strings
@@ -222,7 +223,7 @@ class ServerMachine:
         if self._missing or not self._arguments:
             return position
         arguments, self._arguments = self._arguments, []
-        command = Command(arguments, [])
+        command = RespCommand(arguments, [])
         events.append(command)
         if is_whole and len(arguments) > 1 and position < len(data):
             position = self._read_run(data, start, position, command)
@@ -259,7 +260,7 @@ class ServerMachine:
             stop = end + 2 + length
             if not startswith(CRLF, stop):
                 if stop + 2 <= size:
-                    raise Fault("a bulk string is longer than announced")
+                    raise RespProtocolError("a bulk string is longer than announced")
                 self._needed = stop + 2 - position
                 break
             append(data[end + 2 : stop])
@@ -269,7 +270,7 @@ class ServerMachine:
         self._missing, self._room = missing, room
         return position
 
-    def _read_run(self, data: bytes, start: int, position: int, command: Command) -> int:
+    def _read_run(self, data: bytes, start: int, position: int, command: RespCommand) -> int:
         """Read on while commands equal the one from ``start`` in all but the last argument."""
         last_bytes = len(command.args[-1])
         prefix = data[start : data.rindex(b"$", start, position - 2 - last_bytes) + 1]
@@ -300,23 +301,23 @@ class ServerMachine:
 
     # ── Limits
 
-    def _array_excess(self, count: int) -> Fault:
+    def _array_excess(self, count: int) -> RespProtocolError:
         detail = f"{count} arguments, where {self._allowed.arguments} are allowed"
         return self._excess(f"{self._allowed.adjective} multibulk length", detail)
 
-    def _bulk_excess(self, length: int, bytes_max: int) -> Fault:
+    def _bulk_excess(self, length: int, bytes_max: int) -> RespProtocolError:
         detail = f"an argument of {length} bytes, where {bytes_max} are allowed"
         return self._excess(f"{self._allowed.adjective} bulk length", detail)
 
-    def _excess(self, error: str, detail: str) -> Fault:
+    def _excess(self, error: str, detail: str) -> RespProtocolError:
         reason = DisconnectReason.PACKET_TOO_LARGE
-        return Fault(error, reason, detail, for_strangers=not self.is_trusted)
+        return RespProtocolError(error, reason, detail, for_strangers=not self.is_trusted)
 
     def _await_line(self, data: bytes, position: int, error: str) -> None:
         """Ask for one more byte of a line with a number, if it may still become one."""
         held = len(data) - position
         if held >= NUMBER_LINE_BYTES_MAX:
-            raise Fault(error)
+            raise RespProtocolError(error)
         self._needed = held + 1
 
 
@@ -333,7 +334,7 @@ def _array_length(line: bytes) -> int:
     """Read the first line of an array."""
     count = _number(line[1:])
     if count is None:
-        raise Fault("invalid multibulk length")
+        raise RespProtocolError("invalid multibulk length")
     return count
 
 
@@ -341,10 +342,10 @@ def _bulk_length(line: bytes) -> int:
     """Read the first line of a bulk string."""
     if not line.startswith(b"$"):
         sign = line[:1].decode("latin-1") or " "  # an empty line: CR, which Redis shows as a blank
-        raise Fault(f"expected '$', got '{sign}'")
+        raise RespProtocolError(f"expected '$', got '{sign}'")
     length = _number(line[1:])
     if length is None or length < 0:
-        raise Fault("invalid bulk length")
+        raise RespProtocolError("invalid bulk length")
     return length
 
 

@@ -1,9 +1,9 @@
-"""Fast lanes: the few commands that make up nearly all traffic, read in tight loops.
+"""Fast paths: the few commands that make up nearly all traffic, read in tight loops.
 
-A lane starts at a frame of its command that the machine has found complete and within the limits,
-so it always reads at least one. It reads on as long as the next frame is of the same command,
-complete and within the limits, and returns where it stands. It never judges: whatever stopped it,
-the machine looks at next.
+A fast path starts at a frame of its command that the machine has found complete and within the
+limits, so it always reads at least one. It reads on as long as the next frame is of the same
+command, complete and within the limits, and returns where it stands. It never judges: whatever
+stopped it, the machine looks at next.
 
 Cost is the point here, so each loop spells out what it checks instead of calling a function per
 frame. The header is unpacked in one go; what it announces is believed only after the bounds have
@@ -13,19 +13,19 @@ been checked.
 from collections.abc import Callable
 from typing import Final
 
-from penstock.wire.binary.events import Acked, Acks, Event, Ping, PublishRun
-from penstock.wire.binary.frame import HEADER, VERSION, Command, Limits
+from penstock.wire.binary.events import Acked, BinaryAcks, BinaryPublishRun, Event, Ping
+from penstock.wire.binary.frame import HEADER, VERSION, BinaryCommand, FrameLimits
 
-Lane = Callable[[bytes, int, Limits, list[Event]], int]
+FastPath = Callable[[bytes, int, FrameLimits, list[Event]], int]
 """``(data, position, limits, events)`` to the position of the first frame not read."""
 
 # Plain numbers: looking up a member of an enumeration costs as much as reading a header.
-_PUBLISH: Final = int(Command.PUBLISH)
-_ACK: Final = int(Command.ACK)
-_PING: Final = int(Command.PING)
+_PUBLISH: Final = int(BinaryCommand.PUBLISH)
+_ACK: Final = int(BinaryCommand.ACK)
+_PING: Final = int(BinaryCommand.PING)
 
 
-def publish_runs(data: bytes, position: int, limits: Limits, events: list[Event]) -> int:
+def publish_runs(data: bytes, position: int, limits: FrameLimits, events: list[Event]) -> int:
     """Read PUBLISH frames; those that follow one another to one topic become one event.
 
     A run is reported when it begins and filled while it lasts. Its topic is cut out once: the next
@@ -53,28 +53,28 @@ def publish_runs(data: bytes, position: int, limits: Limits, events: list[Event]
                 break
             topic, topic_bytes = data[start:payload], topic_len
             payloads, sequences = [], []
-            events.append(PublishRun(topic, payloads, sequences))
+            events.append(BinaryPublishRun(topic, payloads, sequences))
         payloads.append(data[payload:end])
         sequences.append(sequence)
         position = end
     return position
 
 
-def acks(data: bytes, position: int, _limits: Limits, events: list[Event]) -> int:
+def acks(data: bytes, position: int, _limits: FrameLimits, events: list[Event]) -> int:
     """Read ACK frames of a client; all that follow one another become one event."""
     sequences, following = _repetitions(data, position, _ACK)
-    events.append(Acks(sequences))
+    events.append(BinaryAcks(sequences))
     return following
 
 
-def acked(data: bytes, position: int, _limits: Limits, events: list[Event]) -> int:
+def acked(data: bytes, position: int, _limits: FrameLimits, events: list[Event]) -> int:
     """Read ACK frames of a broker; all that follow one another become one event."""
     sequences, following = _repetitions(data, position, _ACK)
     events.append(Acked(sequences))
     return following
 
 
-def pings(data: bytes, position: int, _limits: Limits, events: list[Event]) -> int:
+def pings(data: bytes, position: int, _limits: FrameLimits, events: list[Event]) -> int:
     """Read PING frames; all that follow one another become one event."""
     sequences, following = _repetitions(data, position, _PING)
     events.append(Ping(len(sequences)))

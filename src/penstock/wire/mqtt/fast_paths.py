@@ -1,11 +1,11 @@
-"""Fast lanes: the few packet shapes that make up nearly all traffic, read in tight loops.
+"""Fast paths: the few packet shapes that make up nearly all traffic, read in tight loops.
 
-A lane starts at a packet whose first byte it knows and reads on as long as it meets complete,
+A fast path starts at a packet whose first byte it knows and reads on as long as it meets complete,
 well-formed packets of that very first byte. At anything else (another packet, a missing byte, a
 fault, a length of three bytes) it stops and returns where it stands. It never judges: the plain
-path looks at that packet next, reads it or says what is wrong with it. Hence lanes may be narrow,
-and everything they accept the plain path would have accepted with the same meaning; the property
-tests hold the two against each other.
+path looks at that packet next, reads it or says what is wrong with it. Hence fast paths may be
+narrow, and everything they accept the plain path would have accepted with the same meaning; the
+property tests hold the two against each other.
 
 Cost is the point here, so the header is spelled out in each loop instead of being a function: a
 call per message would cost as much as all the rest. Reading ``data[i]`` past a packet's end but
@@ -15,10 +15,10 @@ inside the chunk is harmless, since what was read is only believed after the bou
 from collections.abc import Callable
 from typing import Final
 
-from penstock.wire.mqtt.events import Acks, Event, Publish, PublishRun
+from penstock.wire.mqtt.events import Event, MqttAcks, MqttPublishRun, Publish
 from penstock.wire.mqtt.packet import PUBLISH_SHAPES, PacketType
 
-Lane = Callable[[bytes, int, int, list[Event]], int]
+FastPath = Callable[[bytes, int, int, list[Event]], int]
 """``(data, position, bytes_max, events)`` to the position of the first packet not read."""
 
 PUBLISH_QOS_0: Final = PacketType.PUBLISH << 4
@@ -28,7 +28,7 @@ ACKNOWLEDGEMENTS: Final = (0x40, 0x50, 0x62, 0x70)
 """First bytes of PUBACK, PUBREC, PUBREL and PUBCOMP."""
 
 PUBLISH_BYTES_MIN: Final = 5
-"""Bytes a publish lane must see ahead, so that a header of two length bytes can be read freely."""
+"""Bytes that must be present so that a header with two length bytes can be read unchecked."""
 
 
 def publish_runs(data: bytes, position: int, bytes_max: int, events: list[Event]) -> int:
@@ -51,7 +51,7 @@ def publish_runs(data: bytes, position: int, bytes_max: int, events: list[Event]
         name = data[body + 2 : payload]
         if name != topic:
             if topic is not None:
-                events.append(PublishRun(topic, payloads, data, start, position))
+                events.append(MqttPublishRun(topic, payloads, data, start, position))
             topic, payloads, start = name, [data[payload:end]], position
         else:
             payloads.append(data[payload:end])
@@ -65,7 +65,7 @@ def publish_runs(data: bytes, position: int, bytes_max: int, events: list[Event]
                 end = following
         previous, position = position, end
     if topic is not None:
-        events.append(PublishRun(topic, payloads, data, start, position))
+        events.append(MqttPublishRun(topic, payloads, data, start, position))
     return position
 
 
@@ -120,5 +120,5 @@ def acks(data: bytes, position: int, _bytes_max: int, events: list[Event]) -> in
             break
         append(packet_id)
     if packet_ids:
-        events.append(Acks(first >> 4, packet_ids))
+        events.append(MqttAcks(first >> 4, packet_ids))
     return position + 4 * len(packet_ids)

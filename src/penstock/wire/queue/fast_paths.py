@@ -1,8 +1,8 @@
-"""Fast lanes: requests alike but for a payload or a number, recognised without being parsed.
+"""Fast paths: requests alike but for a payload or a number, recognised without being parsed.
 
-A lane knows the bytes that requests of one run have in common. The library parses the first one
-(``server``); from what it said, the lane makes the *prefix* that a writer would have put before the
-part that differs, and from then on compares::
+A fast path knows the bytes that requests of one run have in common. The library parses the first
+one (``server``); from what it said, the fast path makes the *prefix* that a writer would have put
+before the part that differs, and from then on compares::
 
     length · tag · length · topic, priority, content type · length · payload · producer, seq · id
     u32                   └────────── prefix ──────────┘                       └ suffix ┘
@@ -11,16 +11,16 @@ part that differs, and from then on compares::
     u32                   └── prefix ──┘
 
 Whatever is written in another way (fields in another order, zeros spelled out) is not taken: the
-lane stops in front of it, and the library looks at it. **A lane takes nothing in which the library
-would see anything else**: all bytes of the frame are accounted for, each field is one that the
-library knows, none occurs twice, and the names are those that it found to be valid UTF-8.
+fast path stops in front of it, and the library looks at it. **A fast path takes nothing in which
+the library would see anything else**: all bytes of the frame are accounted for, each field is one
+that the library knows, none occurs twice, and the names are those that it found to be valid UTF-8.
 
 Requests of the same size have more in common: everything up to where they differ, lengths included.
 So the *head* of a frame is tried on the next one before any length is read.
 
-Lanes do not change. A machine keeps one of each kind for as long as its connection lasts, and the
-latest of all connections are remembered, so that requests to a few topics in turn do not make lanes
-anew. Strangers choose the names, so only lanes with short ones are kept at all.
+Fast paths do not change. A machine keeps one of each kind for as long as its connection lasts, and
+the latest of all connections are remembered, so that requests to a few topics in turn do not make
+fast paths anew. Strangers choose the names, so only fast paths with short ones are kept at all.
 """
 
 from functools import lru_cache
@@ -44,14 +44,14 @@ Columns: TypeAlias = tuple[list[bytes], list[int], list[int]]
 """Payloads, seqs and request ids; of the last two, those that the run has."""
 
 
-class Lane(Protocol):
-    """What a machine asks of a lane."""
+class FastPath(Protocol):
+    """What a machine asks of a fast_path."""
 
     def read(self, data: bytes, position: int, bytes_max: int, events: list[Event]) -> int:
         """Take as many frames as are alike; return where the first begins that is not."""
 
 
-class ProduceLane:
+class ProduceFastPath:
     """Produce requests that differ in payload, seq and request id."""
 
     __slots__ = ("_prefix", "_suffix", "key")
@@ -131,7 +131,7 @@ class ProduceLane:
         return number_in(piece[names + 1 :])
 
 
-class SettleLane:
+class SettleFastPath:
     """Ack requests of one group, or its Nack requests: they differ in lease and request id."""
 
     __slots__ = ("_prefix", "_run", "key", "tag")
@@ -201,19 +201,19 @@ class SettleLane:
 
 
 @lru_cache(maxsize=1024)
-def produce_lane(
+def produce_fast_path(
     topic: bytes, priority: int, content_type: int, producer: bytes, has_ids: bool
-) -> ProduceLane:
-    """Return the lane for such requests; only for short names, as it is kept."""
-    return ProduceLane(topic, priority, content_type, producer, has_ids)
+) -> ProduceFastPath:
+    """Return the fast path for such requests; only for short names, as it is kept."""
+    return ProduceFastPath(topic, priority, content_type, producer, has_ids)
 
 
 @lru_cache(maxsize=1024)
-def settle_lane(
+def settle_fast_path(
     run: type[AckRun | NackRun], topic: bytes, group: bytes, has_ids: bool
-) -> SettleLane:
-    """Return the lane for such requests; only for short names, as it is kept."""
-    return SettleLane(run, topic, group, has_ids)
+) -> SettleFastPath:
+    """Return the fast path for such requests; only for short names, as it is kept."""
+    return SettleFastPath(run, topic, group, has_ids)
 
 
 def _parts(
