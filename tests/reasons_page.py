@@ -185,7 +185,7 @@ ADVICE: dict[Enum, str] = {
         "have the same version, report it."
     ),
     PeerReason.FRAME_TOO_LARGE: "As for `malformed_frame`.",
-    PeerReason.NEW_LIFE: (
+    PeerReason.NEW_INCARNATION: (
         "Nothing. In a steady rhythm: two processes run with the same `cluster.node_id`; stop one."
     ),
     PeerReason.REPLACED: _NOTHING,

@@ -50,7 +50,7 @@ class Cluster:
         self.clock = VirtualClock()
         self.settings = settings
         self.entries: list[tuple[int, int, Batch]] = []
-        """Whose batch each is: node and life, and the batch as it was handed over."""
+        """Whose batch each is: node and incarnation, and the batch as it was handed over."""
         self.waiting: list[tuple[int, int, Batch]] = []
         self.leader = node_ids[0]
         self.term = 1
@@ -106,13 +106,13 @@ class Node:
     def __init__(self, cluster: Cluster, node_id: int) -> None:
         self.cluster = cluster
         self.node_id = node_id
-        self.life = 0
+        self.incarnation = 0
         self.live: list[tuple[bytes, list[bytes]]] = []
         self.store = MemoryStore()
         self._begin()
 
     def _begin(self) -> None:
-        self.life += 1
+        self.incarnation += 1
         self.applied = 0
         self.barriers: list[tuple[int, Then]] = []
         self.own: deque[Batch] = deque()
@@ -150,7 +150,7 @@ class Node:
     def restart(self) -> None:
         """Everything in memory is gone; what it had handed over goes its way."""
         self.end()
-        self.cluster.clock.advance(0.001)  # a life has connections of its own numbers
+        self.cluster.clock.advance(0.001)  # an incarnation has connections of its own numbers
         self._begin()
         self.start()
 
@@ -206,7 +206,7 @@ class Node:
 
     def submit(self, batch: Batch) -> None:
         if batch.has_content:
-            self.cluster.waiting.append((self.node_id, self.life, batch))
+            self.cluster.waiting.append((self.node_id, self.incarnation, batch))
         else:  # rows of a checkpoint, and nobody else's business
             self.hub.loop.call_soon(self._commit_rows, self.line, batch)
 
@@ -224,9 +224,9 @@ class Node:
         """Hear of the next entry; whether there was one."""
         if self.applied == len(self.cluster.entries):
             return False
-        node_id, life, batch = self.cluster.entries[self.applied]
+        node_id, incarnation, batch = self.cluster.entries[self.applied]
         self.applied += 1
-        is_own = (node_id, life) == (self.node_id, self.life)
+        is_own = (node_id, incarnation) == (self.node_id, self.incarnation)
         stored = unpack_batch(pack_batch(batch))
         if is_own:
             stored.rows, stored.checkpoint = batch.rows, batch.checkpoint

@@ -36,7 +36,7 @@ class Outlet:
 
 
 class BrokerNode(Node):
-    """A node with a broker: ``broker`` and ``pipeline`` are those of its present life."""
+    """A node with a broker: ``broker`` and ``pipeline`` are those of its present incarnation."""
 
     def start(self) -> "BrokerNode":
         self.broker = new_broker()

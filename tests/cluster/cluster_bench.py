@@ -162,7 +162,7 @@ class Node:
         self.failures: list[BaseException] = []
 
     def start(self) -> "Node":
-        """Begin a life on what the disk holds."""
+        """Begin an incarnation on what the disk holds."""
         self.store = self.open_store()
         self.line = RecordingLine()
         self.peers = _Peers(self.network, self.id)

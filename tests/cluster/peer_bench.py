@@ -37,11 +37,13 @@ class Recorder:
 class Node:
     """A transport that listens, with its inbox. ``address`` is what others are told."""
 
-    def __init__(self, node_id, *, life=1, security=None, cluster_id=CLUSTER, settings=b"", **more):
+    def __init__(
+        self, node_id, *, incarnation=1, security=None, cluster_id=CLUSTER, settings=b"", **more
+    ):
         self.id = node_id
         self.inbox = Recorder()
         self.address = ""
-        self.life = life
+        self.incarnation = incarnation
         self.cluster_id = cluster_id
         self.settings = settings
         roll = random.Random(node_id).randrange
@@ -54,7 +56,7 @@ class Node:
         )
 
     def identity(self):
-        return Identity(self.id, self.life, self.cluster_id, self.address, self.settings)
+        return Identity(self.id, self.incarnation, self.cluster_id, self.address, self.settings)
 
     async def start(self, listen=LOOPBACK):
         self.listening = await self.transport.start(listen)

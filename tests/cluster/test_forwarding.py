@@ -22,16 +22,20 @@ from penstock.store.store import LogEntry, Write
 from tests.cluster.cluster_bench import batch_of as batch_with
 
 
-def candidate(node: int = 1, number: int = 1, *, life: int = 1, size: int = 10, term: int = 0):
-    return Candidate(node, life, number, bytes(size), term)
+def candidate(
+    node: int = 1, number: int = 1, *, incarnation: int = 1, size: int = 10, term: int = 0
+):
+    return Candidate(node, incarnation, number, bytes(size), term)
 
 
 @pytest.mark.parametrize(
-    ("life", "number", "is_there"),
+    ("incarnation", "number", "is_there"),
     [(3, 7, True), (3, 6, True), (3, 8, False), (2, 99, True), (4, 1, False)],
 )
-def test_a_batch_is_a_repetition_unless_it_is_beyond_the_last_one(life, number, is_there) -> None:
-    assert is_repetition({5: (3, 7)}, 5, life, number) == is_there
+def test_a_batch_is_a_repetition_unless_it_is_beyond_the_last_one(
+    incarnation, number, is_there
+) -> None:
+    assert is_repetition({5: (3, 7)}, 5, incarnation, number) == is_there
 
 
 def test_a_node_of_which_nothing_is_in_the_log_repeats_nothing() -> None:
@@ -68,8 +72,8 @@ def test_a_later_batch_of_a_node_takes_the_place_of_an_earlier_one() -> None:
     assert not queue.add(candidate(2, 5))
     assert not queue.add(candidate(2, 4))
     assert queue.add(candidate(1, 2))
-    assert queue.add(candidate(2, 1, life=2))
-    assert [(c.node, c.life, c.number) for c in queue.next()] == [(1, 1, 2), (2, 2, 1)]
+    assert queue.add(candidate(2, 1, incarnation=2))
+    assert [(c.node, c.incarnation, c.number) for c in queue.next()] == [(1, 1, 2), (2, 2, 1)]
 
 
 def test_what_is_in_the_log_or_never_will_be_leaves_the_line() -> None:

@@ -59,8 +59,8 @@ def test_both_sides_end_with_the_same_keys_and_know_each_other():
     assert one.session.send_key == two.session.receive_key
     assert one.session.receive_key == two.session.send_key
     assert one.session.send_key != one.session.receive_key
-    assert (one.session.node_id, one.session.life) == (2, 222)
-    assert (two.session.node_id, two.session.life) == (1, 111)
+    assert (one.session.node_id, one.session.incarnation) == (2, 222)
+    assert (two.session.node_id, two.session.incarnation) == (1, 111)
     assert two.session.purpose is Purpose.BULK
     assert two.session.address == ONE.address
     assert max(map(len, said)) < HANDSHAKE_BYTES_MAX

@@ -36,7 +36,7 @@ def record(**changes: object) -> RaftRecord:
 
 def test_a_record_comes_back_as_it_was() -> None:
     full = record(
-        life=3,
+        incarnation=3,
         term=7,
         vote=2,
         terms=[(1, 1), (5, 7)],
@@ -70,10 +70,10 @@ def test_a_store_that_had_entries_before_is_of_term_one() -> None:
 
 @pytest.mark.parametrize(("own", "term", "vote"), [((3, 2), 5, 0), ((5, 2), 5, 2), ((8, 1), 8, 1)])
 def test_whoever_takes_over_a_store_stays_who_he_is_and_forgets_no_vote(own, term, vote) -> None:
-    theirs = record(node_id=2, term=5, vote=3, origins={2: (1, 1)}, folded=40, life=99)
-    mine = record(term=own[0], vote=own[1], life=4)
+    theirs = record(node_id=2, term=5, vote=3, origins={2: (1, 1)}, folded=40, incarnation=99)
+    mine = record(term=own[0], vote=own[1], incarnation=4)
     installed = installed_record(theirs, mine)
-    assert (installed.node_id, installed.life) == (1, 4)
+    assert (installed.node_id, installed.incarnation) == (1, 4)
     assert (installed.term, installed.vote) == (term, vote)
     assert (installed.folded, installed.origins) == (40, {2: (1, 1)})
 

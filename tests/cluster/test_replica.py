@@ -293,8 +293,8 @@ async def test_a_restarted_node_knows_from_its_disk_which_batches_were_there(ben
     leader = await bench.leader()
     follower, _ = others(nodes, leader)
     await follower.write(b"once")
-    life, number = follower.replica.life, 1
-    origin = {follower.id: (life, number)}
+    incarnation, number = follower.replica.incarnation, 1
+    origin = {follower.id: (incarnation, number)}
     await until(lambda: all(node.replica.record.origins == origin for node in nodes))
     for node in nodes:
         node.kill()
@@ -302,8 +302,8 @@ async def test_a_restarted_node_knows_from_its_disk_which_batches_were_there(ben
         node.start()
     leader = await bench.leader()
     assert leader.replica.record.origins == origin
-    assert follower.replica.life == life + 1
-    repeated = Forward(life, number, pack_batch(batch_of((b"t", b"once"))))
+    assert follower.replica.incarnation == incarnation + 1
+    repeated = Forward(incarnation, number, pack_batch(batch_of((b"t", b"once"))))
     leader.replica.received(follower.id, repeated)
     await leader.write(b"more")
     assert leader.stored() == [b"once", b"more"]
@@ -316,7 +316,7 @@ async def test_a_start_takes_from_the_log_what_the_record_does_not_say_yet(bench
     record = genesis_record(1, b"x" * 16, members)
     record.term, record.terms = 1, [(1, 1)]
     batch = batch_of((b"t", b"known"))
-    batch.segments = [Segment(2, life=5, number=7)]
+    batch.segments = [Segment(2, incarnation=5, number=7)]
     store = LmdbStore(bench.path)
     entry = LogEntry(1, 0, store.draw_up(batch).data)
     store.write(Write([entry], encode_record(record), committed=1))
@@ -358,7 +358,7 @@ async def test_batches_that_are_damaged_are_refused_and_cost_nobody_else_anythin
 
     def spoil(sender: NodeId, to: NodeId, frame: Frame) -> bool:
         if isinstance(frame, Forward) and sender == follower.id and frame.batch != damaged:
-            bench.network.send(sender, to, Forward(frame.life, frame.number, damaged))
+            bench.network.send(sender, to, Forward(frame.incarnation, frame.number, damaged))
             return True
         return False
 

@@ -152,14 +152,16 @@ async def test_a_new_life_of_a_node_ends_the_connections_of_the_old_one():
         await until(lambda: len(two.transport._doorway._nodes) == 2)
         for lane in one.transport._lanes.values():
             lane._task.cancel()  # it hangs: its connections stay, and nobody makes others
-        async with started(Node(1, life=2)) as (again,):
+        async with started(Node(1, incarnation=2)) as (again,):
             again.knows(two)
-            await until(lambda: two.ends(PeerReason.NEW_LIFE) >= 2)  # control and bulk
+            await until(lambda: two.ends(PeerReason.NEW_INCARNATION) >= 2)  # control and bulk
             assert not two.ends(PeerReason.REPLACED)
             again.transport.send(2, heartbeat(1, 9))
             await until(lambda: (1, heartbeat(1, 9)) in two.inbox.frames)
-            lives = {link.session.life for link in two.transport._doorway._nodes.values()}
-            assert lives == {2}
+            incarnations = {
+                link.session.incarnation for link in two.transport._doorway._nodes.values()
+            }
+            assert incarnations == {2}
             assert not any(lane.is_open for lane in one.transport._lanes.values())
 
 
@@ -174,7 +176,7 @@ async def test_a_node_that_comes_back_is_found_again_at_once_since_it_calls(monk
         await until(lambda: lane._is_waiting)
         lane._attempt = 15  # it has been away for long: the attempt after the next is an hour away
         await until(lambda: lane._attempt == 16 and lane._is_waiting)
-        again = Node(2, life=2)
+        again = Node(2, incarnation=2)
         await again.start(place)
         try:
             again.knows(one)
@@ -246,7 +248,7 @@ async def test_frames_of_one_turn_leave_in_one_write(monkeypatch):
 
 
 async def test_members_that_left_are_let_go_and_members_that_moved_are_followed():
-    async with started(Node(1), Node(2), Node(2, life=5)) as (one, two, moved):
+    async with started(Node(1), Node(2), Node(2, incarnation=5)) as (one, two, moved):
         await meet(one, two)
         one.knows(moved)
         await until(lambda: one.transport.is_connected(2))
@@ -258,7 +260,7 @@ async def test_members_that_left_are_let_go_and_members_that_moved_are_followed(
 
 
 async def test_a_member_that_moved_is_spoken_to_where_it_says_that_it_is():
-    async with started(Node(1), Node(2), Node(2, life=5)) as (one, two, moved):
+    async with started(Node(1), Node(2), Node(2, incarnation=5)) as (one, two, moved):
         await meet(one, two)
         await two.transport.stop()
         moved.knows(one)  # one is told of it by nobody else

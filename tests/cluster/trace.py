@@ -4,7 +4,7 @@ The three steps of a commit are those of ``tests.e2e.test_acknowledgement_order`
 a flush that began after that returns, and then the page that makes it count is written to a
 descriptor that is opened for synchronous writing.
 
-A trace begins in the middle of a node's life. Which descriptors are files, and which of them are
+A trace begins in the middle of a node's incarnation. Which descriptors are files, and which of them are
 synchronous, is given; which ones lead to other nodes is seen by what is said on them.
 """
 

@@ -91,6 +91,6 @@ def append(
 
 
 def restarted(driven: Driven, hard_state: HardState, **settings) -> Driven:
-    """The same disk with another life, in which this was written last."""
+    """The same disk with another incarnation, in which this was written last."""
     driven.log.write(hard_state, (), None)
     return Driven(log=driven.log, **settings)

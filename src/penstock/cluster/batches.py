@@ -56,7 +56,7 @@ class Batches:
         """Bring a batch into the log, unless there is a reason not to try."""
         assert self.own is None, "one batch at a time"
         self._number += 1
-        own = self.own = Own(batch, self._engine.record.life, self._number)
+        own = self.own = Own(batch, self._engine.record.incarnation, self._number)
         if error is not None:
             self._soon(self.refuse, own, error)
         elif not self._engine.record.is_alone():
@@ -118,7 +118,7 @@ class Batches:
         """The leader says that it will never be in the log."""
         assert isinstance(frame, ForwardRefused)
         own = self.own
-        if own is not None and (own.life, own.number) == (frame.life, frame.number):
+        if own is not None and (own.incarnation, own.number) == (frame.incarnation, frame.number):
             self.refuse(own, error_of(frame.reason))
 
     def take_own(self, segment: Segment | None) -> Batch | None:
@@ -126,7 +126,7 @@ class Batches:
         own = self.own
         if own is None or segment is None:
             return None
-        if segment[:3] != (self._engine.record.node_id, own.life, own.number):
+        if segment[:3] != (self._engine.record.node_id, own.incarnation, own.number):
             return None
         self.own = None
         return own.batch
@@ -150,10 +150,10 @@ class Batches:
         is_member = sender in self._engine.record.members
         if raw is None or raw.role is not Role.LEADER or not is_member:
             return  # it will be sent to whoever leads
-        self._enqueue(Candidate(sender, frame.life, frame.number, frame.batch, frame.term))
+        self._enqueue(Candidate(sender, frame.incarnation, frame.number, frame.batch, frame.term))
 
     def _enqueue(self, candidate: Candidate) -> None:
-        key = (candidate.node, candidate.life, candidate.number)
+        key = (candidate.node, candidate.incarnation, candidate.number)
         if not is_repetition(self._engine.record.origins, *key) and self._queue.add(candidate):
             self._engine.wake()
 
@@ -178,7 +178,7 @@ class Batches:
         own = self.own
         if candidate.node != self._engine.record.node_id:
             self._host.counts.forward_refusals += 1
-            answer = ForwardRefused(candidate.life, candidate.number, reason)
+            answer = ForwardRefused(candidate.incarnation, candidate.number, reason)
             self._host.send(candidate.node, answer)
         elif own is not None and own.number == candidate.number:
             self._soon(self.refuse, own, error_of(reason))

@@ -1,8 +1,8 @@
 """Where other nodes connect: strangers first, then nodes that have proven who they are.
 
 Strangers are few, say little and have little time; see :mod:`penstock.cluster.handshake`. Once a
-node is known, a new life of it ends all connections of the last one, and a second connection for
-the same purpose ends the first, which its maker has given up.
+node is known, a new incarnation of it ends all connections of the last one. A second connection
+for the same purpose ends the first, which its maker has given up.
 """
 
 import asyncio
@@ -161,8 +161,8 @@ class Doorway:
         old = other.session
         if old is None or old.node_id != session.node_id:
             return
-        if old.life != session.life:
-            other.close(PeerReason.NEW_LIFE, f"node {old.node_id} was started anew")
+        if old.incarnation != session.incarnation:
+            other.close(PeerReason.NEW_INCARNATION, f"node {old.node_id} was started anew")
         elif old.purpose is session.purpose:
             other.close(PeerReason.REPLACED, f"node {old.node_id} has connected again")
 

@@ -97,7 +97,7 @@ class Engine:
         self.durable_folded = 0
         """What is after this entry, a start would have to read for what the record says."""
         self.has_written = False
-        """Whether this life is on record: before, it must not number anything."""
+        """Whether this incarnation is on record: before, it must not number anything."""
         self._log: StoreLog
         self._in_flight: Work | None = None
         self._commit = self._recovered = store.next_index - 1
@@ -126,7 +126,7 @@ class Engine:
         return not self.disk.is_busy and self.work.is_void
 
     def start(self, config: Config) -> None:
-        """Take part. The record is written before this life says anything to others."""
+        """Take part. The record is written before this incarnation says anything to others."""
         self._log = StoreLog(self._store, self.record)
         self.raw = RawNode(config, self._log)
         self.work.needs_record = self.work.holds = True
@@ -317,7 +317,7 @@ class Engine:
             self.work.needs_record = True
         elif entry.data:
             for segment in decode(entry.data, verify=False).segments:
-                record.origins[segment.node] = (segment.life, segment.number)
+                record.origins[segment.node] = (segment.incarnation, segment.number)
         self._applied(entry.index)
 
     def _applied(self, index: int) -> None:

@@ -2,7 +2,7 @@
 
 A node has one batch on its way at most, and repeats it until it sees it applied: to this leader, to
 the next one, after a lost connection. What makes that safe is that every batch is numbered within a
-life of its node, and that the number of each node's last batch follows from the log itself
+incarnation of its node, and that the number of each node's last batch follows from the log itself
 (``origins``). A leader looks only when all of its log is applied, so it knows of every batch that
 is or may yet be committed: whatever is not beyond ``origins`` is in the log.
 
@@ -31,7 +31,7 @@ class Candidate(msgspec.Struct, frozen=True):
     """A batch that waits for the leader to write it: its own as it is, another's as it came."""
 
     node: NodeId
-    life: int
+    incarnation: int
     number: int
     content: Batch | bytes
     term: int = 0
@@ -44,9 +44,9 @@ class Candidate(msgspec.Struct, frozen=True):
         return content.payload_bytes if isinstance(content, Batch) else len(content)
 
 
-def is_repetition(origins: Origins, node: NodeId, life: int, number: int) -> bool:
-    """Whether a batch is in the log. Numbers only grow within a life, and lives do."""
-    return (life, number) <= origins.get(node, (0, 0))
+def is_repetition(origins: Origins, node: NodeId, incarnation: int, number: int) -> bool:
+    """Whether a batch is in the log. Incarnations and numbers only grow."""
+    return (incarnation, number) <= origins.get(node, (0, 0))
 
 
 def refusal(candidate: Candidate, term: int) -> RefusalReason | None:
@@ -114,11 +114,11 @@ def _opened(candidate: Candidate) -> Batch | None:
 def _joined(found: Sequence[tuple[Candidate, Batch]]) -> Batch:
     if len(found) == 1:
         candidate, batch = found[0]
-        batch.segments = [Segment(candidate.node, candidate.life, candidate.number)]
+        batch.segments = [Segment(candidate.node, candidate.incarnation, candidate.number)]
         return batch
     joined = Batch()
     for candidate, batch in found:
-        joined.absorb(batch, Segment(candidate.node, candidate.life, candidate.number))
+        joined.absorb(batch, Segment(candidate.node, candidate.incarnation, candidate.number))
     return joined
 
 
@@ -138,7 +138,7 @@ class Queue:
         """
         earlier = self._waiting.get(candidate.node)
         if earlier is not None:
-            if (candidate.life, candidate.number) <= (earlier.life, earlier.number):
+            if (candidate.incarnation, candidate.number) <= (earlier.incarnation, earlier.number):
                 return False
             del self._waiting[candidate.node]
         self._waiting[candidate.node] = candidate
@@ -150,7 +150,7 @@ class Queue:
         """Take out what is in the log already, and what never will be; return both."""
         repeated, refused = [], []
         for candidate in list(self._waiting.values()):
-            if is_repetition(origins, candidate.node, candidate.life, candidate.number):
+            if is_repetition(origins, candidate.node, candidate.incarnation, candidate.number):
                 repeated.append(self._waiting.pop(candidate.node))
             elif (reason := refusal(candidate, term)) is not None:
                 refused.append((self._waiting.pop(candidate.node), reason))
@@ -175,9 +175,9 @@ class Queue:
 class Own:
     """A batch of this node on its way, packed when it has to travel."""
 
-    def __init__(self, batch: Batch, life: int, number: int) -> None:
+    def __init__(self, batch: Batch, incarnation: int, number: int) -> None:
         self.batch = batch
-        self.life = life
+        self.incarnation = incarnation
         self.number = number
         self.sent_to: tuple[NodeId, int] | None = None
         """The leader, and its term, that it was sent to last."""
@@ -190,11 +190,11 @@ class Own:
 
     def candidate(self, node: NodeId) -> Candidate:
         """As this node puts it in line when it leads."""
-        return Candidate(node, self.life, self.number, self.batch, self.batch.term)
+        return Candidate(node, self.incarnation, self.number, self.batch, self.batch.term)
 
     @property
     def forward(self) -> Forward:
         """As it travels."""
         if self._packed is None:
             self._packed = pack_batch(self.batch)
-        return Forward(self.life, self.number, self._packed, self.batch.term)
+        return Forward(self.incarnation, self.number, self._packed, self.batch.term)

@@ -61,12 +61,12 @@ class RaftFrame(msgspec.Struct, frozen=True, array_like=True, tag=0):
 
 
 class Forward(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
-    """A node's batch for the leader's log: the ``number``-th of this life of the node.
+    """A node's batch for the leader's log: the ``number``-th of this incarnation of the node.
 
     Sent until the node sees it applied. ``term`` is 0, or the only term in which it may be written.
     """
 
-    life: int
+    incarnation: int
     number: int
     batch: bytes
     term: int = 0
@@ -75,7 +75,7 @@ class Forward(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
 class ForwardRefused(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
     """That batch is not in the log and never will be."""
 
-    life: int
+    incarnation: int
     number: int
     reason: RefusalReason
 

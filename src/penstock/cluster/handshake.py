@@ -68,7 +68,7 @@ class Identity(msgspec.Struct, frozen=True):
     """Who a node is."""
 
     node_id: NodeId
-    life: int
+    incarnation: int
     """A random number of this start of the process, below 2**63."""
     cluster_id: bytes = NO_CLUSTER
     address: str = ""
@@ -83,7 +83,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
     version: Number
     cluster_id: ClusterId
     node_id: Number
-    life: Number
+    incarnation: Number
     target: Number
     purpose: Purpose
     address: Annotated[str, Meta(max_length=255)]
@@ -96,7 +96,7 @@ class Challenge(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
     cluster_id: ClusterId
     node_id: Number
-    life: Number
+    incarnation: Number
     nonce: Nonce
 
 
@@ -124,7 +124,7 @@ class Session(msgspec.Struct, frozen=True):
 
     node_id: NodeId
     """The other one's, as all that is not a key."""
-    life: int
+    incarnation: int
     cluster_id: bytes
     address: str
     purpose: Purpose
@@ -133,7 +133,8 @@ class Session(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         """Keep the keys out of logs and tracebacks."""
-        return f"Session(node {self.node_id}, life {self.life:x}, {self.purpose.name.lower()})"
+        purpose = self.purpose.name.lower()
+        return f"Session(node {self.node_id}, incarnation {self.incarnation:x}, {purpose})"
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -155,7 +156,7 @@ class Dialer:
                 VERSION,
                 me.cluster_id,
                 me.node_id,
-                me.life,
+                me.incarnation,
                 target,
                 purpose,
                 me.address,
@@ -196,7 +197,7 @@ class Dialer:
         _compare(proof, _hmac(self._secret, b"answerer", self._transcript))
         self.session = Session(
             challenge.node_id,
-            challenge.life,
+            challenge.incarnation,
             challenge.cluster_id,
             "",
             self._purpose,
@@ -239,7 +240,7 @@ class Answerer:
             )
         self._hello = hello
         me = self._me
-        challenge = _encode(Challenge(me.cluster_id, me.node_id, me.life, self._nonce))
+        challenge = _encode(Challenge(me.cluster_id, me.node_id, me.incarnation, self._nonce))
         self._transcript = _transcript(payload, challenge)
         return challenge
 
@@ -249,7 +250,7 @@ class Answerer:
         self._admit(hello)
         self.session = Session(
             hello.node_id,
-            hello.life,
+            hello.incarnation,
             hello.cluster_id,
             hello.address,
             hello.purpose,

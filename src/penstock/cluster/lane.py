@@ -99,11 +99,11 @@ class Lane:
         self._attempt = 0
         self._nudge.set()
 
-    def renew(self, life: int) -> None:
-        """Cut a connection to an earlier life of the node, and make another at once."""
+    def renew(self, incarnation: int) -> None:
+        """Cut a connection to an earlier incarnation of the node, and make another at once."""
         session = self._link.session if self._link else None
-        if session is not None and session.life != life:
-            self._cut("the node was started anew", PeerReason.NEW_LIFE)
+        if session is not None and session.incarnation != incarnation:
+            self._cut("the node was started anew", PeerReason.NEW_INCARNATION)
         self.nudge()
 
     def send(self, payload: bytes) -> bool:

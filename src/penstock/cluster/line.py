@@ -20,7 +20,7 @@ class Line(Protocol):
         """The batch that was handed over is in the log for good, at this place."""
 
     def foreign(self, batch: Batch, commit: Commit) -> None:
-        """A batch of another node, or of an earlier life of this one, is in the log for good."""
+        """A batch of another node, or of an earlier incarnation, is in the log for good."""
 
     def refused(self, batch: Batch, error: PenstockError) -> None:
         """The batch that was handed over was given up.

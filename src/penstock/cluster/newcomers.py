@@ -148,7 +148,7 @@ class Newcomers:
         self, cluster_id: bytes, genesis: Sequence[Member], members: Sequence[Member]
     ) -> None:
         record = genesis_record(self._host.node_id, cluster_id, genesis)
-        record.life = self._host.record.life
+        record.incarnation = self._host.record.incarnation
         record.members |= {member.id: member for member in members}
         _log.info("cluster_joined", cluster=cluster_id.hex(), nodes=sorted(record.members))
         self._host.begin_with(record)

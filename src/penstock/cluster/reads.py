@@ -22,9 +22,9 @@ class ReadBarriers:
     """Who waits for what. ``ask`` puts a question, by a context of its own, to the core."""
 
     def __init__(
-        self, node_id: int, life: int, ask: Callable[[bytes], None], *, retry_ticks: int
+        self, node_id: int, incarnation: int, ask: Callable[[bytes], None], *, retry_ticks: int
     ) -> None:
-        self._prefix = node_id.to_bytes(8, "big") + life.to_bytes(8, "big")
+        self._prefix = node_id.to_bytes(8, "big") + incarnation.to_bytes(8, "big")
         self._ask = ask
         self._retry_ticks = retry_ticks
         self._number = 0

@@ -34,14 +34,14 @@ Stretch = tuple[int, int]
 class RaftRecord(msgspec.Struct, array_like=True):
     """What must outlive a crash. The loop changes it; the writer gets it as bytes.
 
-    ``life`` counts the starts of this node, so that batches of an earlier one are told from those
-    of this one, and come before them. ``removed`` are ids that may never be given again.
+    ``incarnation`` counts the starts of this node: it orders batches of different starts.
+    ``removed`` are ids that may never be given again.
     """
 
     version: int
     node_id: NodeId
     cluster_id: bytes = NO_CLUSTER
-    life: int = 0
+    incarnation: int = 0
     term: int = 0
     vote: NodeId = NO_NODE
     terms: list[Stretch] = []
@@ -50,7 +50,7 @@ class RaftRecord(msgspec.Struct, array_like=True):
     conf: ConfState = ConfState()
     members: dict[NodeId, Member] = {}
     origins: dict[NodeId, tuple[int, int]] = {}
-    """Life and number of each node's last batch in the log."""
+    """Incarnation and number of each node's last batch in the log."""
     removed: list[NodeId] = []
     genesis: tuple[Member, ...] = ()
     """The voters before the first entry."""
@@ -147,7 +147,7 @@ def installed_record(theirs: RaftRecord, own: RaftRecord) -> RaftRecord:
     return msgspec.structs.replace(
         theirs,
         node_id=own.node_id,
-        life=own.life,
+        incarnation=own.incarnation,
         term=term,
         vote=own.vote if own.term == term else NO_NODE,
     )

@@ -135,7 +135,7 @@ class Replica:
         self._engine = Engine(store, record, self, self._loop)
         self._batches = Batches(self, self._engine, self._loop.call_soon, settings.election_ticks)
         self._reads = ReadBarriers(
-            record.node_id, record.life, self._ask_index, retry_ticks=settings.election_ticks
+            record.node_id, record.incarnation, self._ask_index, retry_ticks=settings.election_ticks
         )
         self._members = Members(
             self,
@@ -176,9 +176,9 @@ class Replica:
         return self.record.node_id
 
     @property
-    def life(self) -> int:
+    def incarnation(self) -> int:
         """Which start of this node it is."""
-        return self.record.life
+        return self.record.incarnation
 
     @property
     def cluster_id(self) -> bytes:
@@ -266,7 +266,7 @@ class Replica:
 
     @property
     def log_bytes(self) -> int:
-        """About how many bytes of the log, of entries of this life, are kept."""
+        """About how many bytes of the log, of entries of this incarnation, are kept."""
         return self._kept_log.bytes_after(self.first_index - 1)
 
     @property
@@ -416,7 +416,7 @@ class Replica:
         for span in parts(entry):
             segment = span.segment
             if segment is not None:
-                self.record.origins[segment.node] = (segment.life, segment.number)
+                self.record.origins[segment.node] = (segment.incarnation, segment.number)
             own = self._batches.take_own(segment)
             batch = own if own is not None else batch_of(entry, span)
             commit = commit_of(entry, span, batch, self._engine.last_write)

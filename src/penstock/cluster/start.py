@@ -35,14 +35,14 @@ def identity_of(settings: Cluster, client_addr: str) -> Member:
 def load_record(
     store: LogStore, settings: Cluster, identity: Member, roll: Callable[[int], int]
 ) -> RaftRecord:
-    """The record as this life of the node begins with it; raises a StorageError.
+    """The record as this incarnation of the node begins with it; raises a StorageError.
 
-    Whoever calls writes it before this life says anything to others.
+    Whoever calls writes it before this incarnation says anything to others.
     """
     data = store.record()
     record = _first(store, settings, identity, roll) if data is None else decode_record(data)
     _check(record, settings)
-    record.life += 1
+    record.incarnation += 1
     if record.is_initialised and [*record.members] == [record.node_id]:  # else others are told
         record.members[record.node_id] = Member(
             record.node_id, identity.peer_addr, identity.client_addr

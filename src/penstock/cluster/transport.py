@@ -303,7 +303,7 @@ class Transport:
         for purpose in (Purpose.CONTROL, Purpose.BULK):
             lane = self._lanes.get((node, purpose))
             if lane is not None:
-                lane.renew(session.life)
+                lane.renew(session.incarnation)
 
     def _found_at(self, node: NodeId, address: str) -> None:
         """Speak to a node where it says that it is; the journal may not say so yet."""

@@ -131,7 +131,7 @@ class Node:
     def _identity(self) -> Identity:
         replica = self.replica
         address, settings = self._member.peer_addr, self._digest
-        return Identity(replica.node_id, replica.life, replica.cluster_id, address, settings)
+        return Identity(replica.node_id, replica.incarnation, replica.cluster_id, address, settings)
 
     # ── beginning and end ─────────────────────────────────────────────────────────────────────
 

@@ -24,13 +24,13 @@ _NO_EXTRAS = Extras()
 
 
 class Segment(NamedTuple):
-    """A node's batch within an entry: whose, of which life of that node, its number, its place.
+    """A node's batch within an entry: node, incarnation of that node, number, position.
 
     ``position`` is that of its first message in the entry, ``event`` the number of its first event.
     """
 
     node: int
-    life: int
+    incarnation: int
     number: int
     position: int = 0
     event: int = 0

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class Member:
-    """A node by its id. It lives several times; ``life`` tells which one an event was meant for."""
+    """A node by its id. It lives several times; ``incarnation`` tells which one an event was meant for."""
 
     def __init__(self, world: World, node: int, disk: Disk, pace: int) -> None:
         self.world = world
         self.id = node
         self.disk = disk
         self.pace = pace
-        self.life = 0
+        self.incarnation = 0
         self.raw: Any = None
         self.is_gone = False
         """Shut down for good: removed, or its disk is lost."""
@@ -62,19 +62,19 @@ class Member:
     def start(self) -> None:
         assert self.raw is None
         assert not self.is_gone
-        self.life += 1
+        self.incarnation += 1
         self._reset()
         self.raw = self.world.new_core(self)
         self.world.oracle.restarts(self.id, self.disk, self.raw)
         self.world.note(self.id, "starts", self.disk.hard)
-        self.world.at(self.pace, self.tick, self.life)
+        self.world.at(self.pace, self.tick, self.incarnation)
         self.pump()
 
     def crash(self) -> None:
         if self.raw is None:
             return
         self.raw = None
-        self.life += 1
+        self.incarnation += 1
         self.stalled_until = 0
         self.next_sync = ""
         lost = self.disk.crash()
@@ -87,14 +87,14 @@ class Member:
 
     # ── What comes
 
-    def tick(self, life: int) -> None:
-        if life != self.life:
+    def tick(self, incarnation: int) -> None:
+        if incarnation != self.incarnation:
             return
         world = self.world
         is_skipped = world.now < self.stalled_until or (
             not world.is_quiet and world.random.random() < 0.03
         )
-        world.at(self.pace, self.tick, life)
+        world.at(self.pace, self.tick, incarnation)
         if not is_skipped:
             self.feed(self.raw.tick)
 
@@ -103,9 +103,11 @@ class Member:
             self.received[message.snapshot.index, message.snapshot.term] = state
         self.feed(self.raw.step, message)
 
-    def hears_of(self, life: int, other: int, is_snapshot: bool, is_ok: bool = False) -> None:
+    def hears_of(
+        self, incarnation: int, other: int, is_snapshot: bool, is_ok: bool = False
+    ) -> None:
         """The transport tells that something did not arrive, or that a snapshot did."""
-        if life != self.life or self.raw is None:
+        if incarnation != self.incarnation or self.raw is None:
             return
         if is_snapshot:
             self.feed(self.raw.report_snapshot, other, is_ok)
@@ -221,7 +223,7 @@ class Member:
         state = self.disk.offered[message.snapshot.index] if is_snapshot else None
         if is_snapshot:
             world.seen["snapshots sent"] += 1
-        world.network.send(message, state, self.life)
+        world.network.send(message, state, self.incarnation)
 
     # ── The disk
 
@@ -238,11 +240,11 @@ class Member:
     def _begin_sync(self) -> None:
         world = self.world
         delay = 1 if world.is_quiet else world.random.randint(0, world.profile.sync_jitter)
-        world.at(delay + self.disk_delay, self.sync, self.life)
+        world.at(delay + self.disk_delay, self.sync, self.incarnation)
 
-    def sync(self, life: int) -> None:
+    def sync(self, incarnation: int) -> None:
         """The oldest batch is durable now, or the disk fails; the core hears of it now or later."""
-        if life != self.life:
+        if incarnation != self.incarnation:
             return
         if self.next_sync:
             self._fail_sync()
@@ -253,7 +255,7 @@ class Member:
         world = self.world
         is_late = world.random.random() < world.profile.told_late or batch is not self.pending[0]
         if world.now < self.stalled_until or is_late:
-            world.at(world.random.randint(1, 8), self.told, life)
+            world.at(world.random.randint(1, 8), self.told, incarnation)
         else:
             self._told(batch)
             self.pump()
@@ -268,12 +270,12 @@ class Member:
         self.crash()
         world.at(world.random.randint(20, 200), world.revive, self.id)
 
-    def told(self, life: int) -> None:
+    def told(self, incarnation: int) -> None:
         """Tell the core of the oldest batch that is durable and of which it has not heard."""
-        if life != self.life or not self.pending or self.pending[0].hard_then is None:
+        if incarnation != self.incarnation or not self.pending or self.pending[0].hard_then is None:
             return
         if self.world.now < self.stalled_until:
-            self.world.at(self.stalled_until - self.world.now + 1, self.told, life)
+            self.world.at(self.stalled_until - self.world.now + 1, self.told, incarnation)
             return
         self._told(self.pending[0])
         self.pump()

@@ -29,28 +29,28 @@ class Network:
         """Links without passage, as (from, to)."""
         self._old: deque[tuple[Any, State | None, int]] = deque(maxlen=KEPT)
 
-    def send(self, message: Any, state: State | None, life: int) -> None:
+    def send(self, message: Any, state: State | None, incarnation: int) -> None:
         """Send a message; that of a snapshot has the state with it."""
         world, random = self._world, self._random
         if world.is_quiet:
-            world.at(1, world.deliver, message, state, life)
+            world.at(1, world.deliver, message, state, incarnation)
             return
         profile = world.profile
         if (message.sender, message.to) in self.cut or random.random() < profile.drop:
-            self.lose(message, life)
+            self.lose(message, incarnation)
             return
-        self._old.append((message, state, life))
-        world.at(self._delay(), world.deliver, message, state, life)
+        self._old.append((message, state, incarnation))
+        world.at(self._delay(), world.deliver, message, state, incarnation)
         if random.random() < profile.duplicate:
             world.seen["messages doubled"] += 1
-            world.at(self._delay(), world.deliver, message, state, life)
+            world.at(self._delay(), world.deliver, message, state, incarnation)
 
     def _delay(self) -> int:
         if self._random.random() < self._world.profile.far:
             return self._random.randint(*LATE)
         return self._random.randint(1, self._world.profile.jitter)
 
-    def lose(self, message: Any, life: int) -> None:
+    def lose(self, message: Any, incarnation: int) -> None:
         """The sender finds out that a snapshot did not arrive, and sometimes of other messages."""
         world = self._world
         world.seen["messages lost"] += 1
@@ -58,7 +58,7 @@ class Network:
         is_snapshot = message.kind == MessageKind.SNAPSHOT
         if is_snapshot or self._random.random() < 0.1:
             sender = world.members[message.sender]
-            world.at(1, sender.hears_of, life, message.to, is_snapshot)
+            world.at(1, sender.hears_of, incarnation, message.to, is_snapshot)
 
     def replay(self) -> None:
         """Deliver some messages again, from terms that may be long over."""

@@ -154,19 +154,19 @@ class World:
 
     # ── Messages
 
-    def deliver(self, message: Any, state: State | None, life: int) -> None:
-        """A message arrives; ``life`` is the sender's when it was sent."""
+    def deliver(self, message: Any, state: State | None, incarnation: int) -> None:
+        """A message arrives; ``incarnation`` is the sender's when it was sent."""
         member = self.members.get(message.to)
         if member is None or member.raw is None:
-            self.network.lose(message, life)
+            self.network.lose(message, incarnation)
             return
         if self.now < member.stalled_until:
-            self.at(member.stalled_until - self.now + 1, self.deliver, message, state, life)
+            self.at(member.stalled_until - self.now + 1, self.deliver, message, state, incarnation)
             return
         self.note(message.to, "hears", message)
         if message.kind == MessageKind.SNAPSHOT:
             sender = self.members[message.sender]
-            self.at(1, sender.hears_of, life, message.to, True, True)
+            self.at(1, sender.hears_of, incarnation, message.to, True, True)
         member.receive(message, state)
 
     # ── The end

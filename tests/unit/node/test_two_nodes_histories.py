@@ -51,11 +51,11 @@ class Noting(Worker):
         number = node.hub.next_connection()
         super().__init__(f"{name}#{number}", 3, visibility_ms=visibility_ms)
         self.node = node
-        self.life = node.life
+        self.incarnation = node.incarnation
 
     @property
     def is_there(self) -> bool:
-        return self.node.life == self.life
+        return self.node.incarnation == self.incarnation
 
 
 class History:
