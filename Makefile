@@ -1,5 +1,5 @@
-# Two commands do everything from a fresh clone: `make serve` and `make test`.
-# Each creates its own environment in .venv; nothing outside this folder is touched.
+# From a fresh clone, `make serve` starts a broker and `make test` runs all checks.
+# Both create an environment in .venv and touch nothing outside this folder.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -15,7 +15,7 @@ ARGS   ?=
 .DEFAULT_GOAL := help
 .PHONY: help install serve test quick nightly lint sim chaos bench docs clean
 
-help: ## this list
+help: ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
 $(BIN)/python:
@@ -29,49 +29,49 @@ $(VENV)/.serve: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "installing Penstock, Spark and the test tools into $(VENV): some minutes, once ..."
+	@echo "installing Penstock, Spark and the test tools into $(VENV): a few minutes, once ..."
 	@$(PIP) install -c constraints.txt -e '.[dev,cli,spark]'
 	@touch $@ $(VENV)/.serve
 
-# A Redis client for Node, to be tested with; where npm cannot fetch it, its test is skipped.
+# A Redis client for Node, used by one test; the test is skipped where npm cannot fetch it.
 $(VENV)/.node: tests/interop/node_redis/package.json | $(BIN)/python
 	@if command -v npm >/dev/null; then \
-	  echo "fetching node-redis, to test with ..."; \
+	  echo "fetching node-redis for its test ..."; \
 	  timeout 60 npm install --prefix tests/interop/node_redis --no-package-lock --no-audit --no-fund --silent \
 	    --fetch-retries 0 --fetch-timeout 20000 && touch $@ \
 	  || echo "node-redis could not be fetched: its test will be skipped"; fi
 
-install: $(VENV)/.serve ## make the environment with Penstock in it, nothing else
+install: $(VENV)/.serve ## create the environment and install Penstock, nothing else
 
-serve: $(VENV)/.serve ## start the broker on this machine (ARGS="--listen ..." for more)
+serve: $(VENV)/.serve ## start the broker on this machine (ARGS="--listen ..." adds flags)
 	@exec $(BIN)/penstock serve --data $(DATA) $(ARGS)
 
-test: lint $(VENV)/.node ## lint, types, layer contract, the suite
+test: lint $(VENV)/.node ## lint, types, layer contract, all tests: what must pass before a change lands
 	$(BIN)/python -bb -m pytest -n 2 --dist loadfile -m "not nightly"
 
-quick: lint $(VENV)/.node ## the everyday part: everything but the slow tests
+quick: lint $(VENV)/.node ## the same without the slow tests, for every day
 	$(BIN)/python -bb -m pytest -n 2 --dist loadfile -m "not slow and not nightly"
 
-nightly: $(VENV)/.dev ## more seeds and rounds of what the suite tries once
+nightly: $(VENV)/.dev ## more seeds and rounds of the randomized tests
 	$(BIN)/python -bb -m pytest -n 2 --dist loadfile -m nightly
 
-lint: $(VENV)/.dev ## style, types and layers only
+lint: $(VENV)/.dev ## style, types and layer contract only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-sim: $(VENV)/.dev ## simulate clusters with faults: SEED=first SEEDS=how-many STEPS=of-each
+sim: $(VENV)/.dev ## simulate clusters with faults: SEED=first SEEDS=count STEPS=per-seed
 	$(BIN)/python -m tests.raft.simulation --seed $(SEED) --seeds $(SEEDS) --steps $(STEPS) $(ARGS)
 
-chaos: $(VENV)/.dev ## real nodes under load and faults, some 10 s a round: ROUNDS=how-many [SEED=number]
+chaos: $(VENV)/.dev ## run real nodes under load and faults, about 10 s a round: ROUNDS=count [SEED=number]
 	$(BIN)/python -m tests.chaos --rounds $(ROUNDS) --seed $(SEED) $(ARGS)
 
-docs: $(VENV)/.dev ## write the generated reference pages anew
+docs: $(VENV)/.dev ## regenerate the reference pages
 	$(BIN)/python -m tests.generate
 
-bench: $(VENV)/.dev ## measure against Mosquitto and Redis, where they are installed
+bench: $(VENV)/.dev ## measure, next to Mosquitto and Redis where they are installed
 	$(BIN)/python -m benchmarks $(ARGS)
 
-clean: ## forget the environment (data stays)
+clean: ## remove the environment (data stays)
 	rm -rf $(VENV)
