@@ -64,14 +64,14 @@ from penstock.staging.visible_store import VisibleStore
 from penstock.store.entry import Entry
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import (
-    Limits,
     LogStore,
-    Removed,
-    RetentionRule,
+    ProtectedTopics,
+    RetentionLimits,
+    RetentionResult,
     RetentionRules,
-    Spared,
     Store,
     TopicInfo,
+    TopicRetentionRule,
 )
 from penstock.trust.gate import Gate
 from penstock.trust.keys import Key
@@ -305,10 +305,10 @@ class Server:
 
     def _examined(self, found: RetentionScan) -> None:
         floor = self.broker.oldest_needed() or self.hub.pipeline.next_sequence
-        now_ms, spared = self._clock.wall_ms(), _spared(self.broker, found.floors)
-        rules, lows = self._current_rules(), found.lows()
+        now_ms, protected = self._clock.wall_ms(), _protected(self.broker, found.floors)
+        rules, low_water_marks = self._current_rules(), found.lows()
         self.hub.pipeline.run_on_writer(
-            lambda: self._retain_on_writer(rules, now_ms, floor, spared, lows)
+            lambda: self._retain_on_writer(rules, now_ms, floor, protected, low_water_marks)
         )
 
     def _current_rules(self) -> RetentionRules:
@@ -319,7 +319,9 @@ class Server:
         if self._rules_version != self.broker.topics.version:
             self._rules_version = self.broker.topics.version
             sizes = {
-                t.name: Limits(bytes_max=t.max_bytes) for t in self.broker.topics if t.max_bytes
+                t.name: RetentionLimits(bytes_max=t.max_bytes)
+                for t in self.broker.topics
+                if t.max_bytes
             }
             self._rules = msgspec.structs.replace(self._rules, by_topic=sizes)
         return self._rules
@@ -329,11 +331,11 @@ class Server:
         rules: RetentionRules,
         now_ms: int,
         floor: int,
-        spared: Spared,
-        lows: dict[bytes, int],
+        protected: ProtectedTopics,
+        low_water_marks: dict[bytes, int],
     ) -> None:
         try:
-            removed = self.store.retain(rules, now_ms, floor, spared, lows)
+            removed = self.store.retain(rules, now_ms, floor, protected, low_water_marks)
         except StorageError as error:
             _log.warning("retention_failed", error=error.message)
             return
@@ -342,7 +344,7 @@ class Server:
         if removed.messages:
             self._removed_on_writer(removed)
 
-    def _removed_on_writer(self, removed: Removed) -> None:
+    def _removed_on_writer(self, removed: RetentionResult) -> None:
         with contextlib.suppress(RuntimeError):  # the loop may be gone by now
             self.hub.loop.call_soon_threadsafe(self._count_missed, removed.offsets)
 
@@ -648,7 +650,7 @@ def _capture_policy(config: Config) -> Callable[[bytes], bool]:
     return lambda topic: not topic.startswith(b"$") and not excluded.match(topic)
 
 
-def _spared(broker: Broker, floors: dict[bytes, int]) -> Spared:
+def _protected(broker: Broker, floors: dict[bytes, int]) -> ProtectedTopics:
     """Work that is not done is kept, whatever the limits by default.
 
     That is of queues, and of topics that were made for it: those of the queue protocol, ``floors``.
@@ -659,7 +661,7 @@ def _spared(broker: Broker, floors: dict[bytes, int]) -> Spared:
         for topic, groups in broker.groups.by_topic.items()
         if is_queue(topic) and WORKERS in groups
     }
-    return Spared(PREFIX, queues | floors, STAGES)
+    return ProtectedTopics(PREFIX, queues | floors, STAGES)
 
 
 def _retention_rules(config: Config) -> RetentionRules:
@@ -667,7 +669,7 @@ def _retention_rules(config: Config) -> RetentionRules:
     return RetentionRules(
         default=_limits(retention.messages_max, retention.age_s_max, retention.bytes_max),
         rules=tuple(
-            RetentionRule(
+            TopicRetentionRule(
                 _matcher(rule.filter), _limits(rule.messages_max, rule.age_s_max, rule.bytes_max)
             )
             for rule in retention.rules
@@ -676,8 +678,8 @@ def _retention_rules(config: Config) -> RetentionRules:
     )
 
 
-def _limits(messages_max: int, age_s_max: int, bytes_max: int) -> Limits:
-    return Limits(messages_max or None, age_s_max * 1000 or None, bytes_max or None)
+def _limits(messages_max: int, age_s_max: int, bytes_max: int) -> RetentionLimits:
+    return RetentionLimits(messages_max or None, age_s_max * 1000 or None, bytes_max or None)
 
 
 def _matcher(topic_filter: str) -> Callable[[bytes], bool]:

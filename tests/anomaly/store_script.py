@@ -18,7 +18,7 @@ from penstock.model.message import Message
 from penstock.store import index, retention
 from penstock.store.batch import Batch
 from penstock.store.lmdb_store import LmdbStore
-from penstock.store.store import Limits, RetentionRule, RetentionRules
+from penstock.store.store import RetentionLimits, RetentionRules, TopicRetentionRule
 from penstock.store.verify import verify
 
 MAP_BYTES = 128 * 1024
@@ -26,7 +26,7 @@ KILLED = 77
 ERASED = b"t/1"
 DROPPED = b"t/2"
 RULES = RetentionRules(
-    rules=(RetentionRule(lambda topic: topic == b"short", Limits(messages_max=3)),)
+    rules=(TopicRetentionRule(lambda topic: topic == b"short", RetentionLimits(messages_max=3)),)
 )
 
 

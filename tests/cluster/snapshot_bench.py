@@ -37,7 +37,7 @@ class LogMaker:
         data = b""
         if folds:
             payloads = [marker + os.urandom(size) for _ in range(MESSAGES)]
-            data = self.store.draw_up(batch(payloads)).data
+            data = self.store.encode_batch(batch(payloads)).data
         self.record.terms = terms_with(self.record.terms, [Entry(term, index)])
         self.record.term = max(self.record.term, term)
         done = index if folds else self.store.next_index - 1
@@ -45,7 +45,7 @@ class LogMaker:
         entry = LogEntry(index, 0, data)
         self.store.write(Write([entry], encode_record(self.record), committed=done))
         if folds:
-            self.store.fold(index)
+            self.store.apply(index)
         return self
 
     def vote(self, term, vote):

@@ -115,8 +115,8 @@ def test_merged_batches_come_out_as_they_went_in_each_at_its_place() -> None:
     merged = merge(given_)
     assert merged.taken == given_
     store = MemoryStore()
-    store.write(Write([LogEntry(1, 0, store.draw_up(merged.batch).data)], committed=0))
-    (entry,) = store.fold(1)
+    store.write(Write([LogEntry(1, 0, store.encode_batch(merged.batch).data)], committed=0))
+    (entry,) = store.apply(1)
     found = []
     for span in parts(entry):
         batch = batch_of(entry, span)

@@ -13,7 +13,7 @@ from penstock.cluster.record import encode_record, genesis_record
 from penstock.cluster.status import MemberStatus
 from penstock.errors import ClusterError, LeadershipLost, NoQuorum
 from penstock.raft.types import Message, MessageKind, NodeId
-from penstock.store.batch import Batch, Segment
+from penstock.store.batch import Batch, NodeSegment
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.segments import pack_batch
 from penstock.store.store import LogEntry, Write
@@ -316,9 +316,9 @@ async def test_a_start_takes_from_the_log_what_the_record_does_not_say_yet(bench
     record = genesis_record(1, b"x" * 16, members)
     record.term, record.terms = 1, [(1, 1)]
     batch = batch_of((b"t", b"known"))
-    batch.segments = [Segment(2, incarnation=5, number=7)]
+    batch.segments = [NodeSegment(2, incarnation=5, number=7)]
     store = LmdbStore(bench.path)
-    entry = LogEntry(1, 0, store.draw_up(batch).data)
+    entry = LogEntry(1, 0, store.encode_batch(batch).data)
     store.write(Write([entry], encode_record(record), committed=1))
     store.close()
     node.start()

@@ -22,7 +22,13 @@ from penstock.store.deletions import NOTHING, erase, stretches_of
 from penstock.store.entry import Placement, decode, encode
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.memory import MemoryStore
-from penstock.store.store import Limits, Removed, RetentionRule, RetentionRules, Spared
+from penstock.store.store import (
+    ProtectedTopics,
+    RetentionLimits,
+    RetentionResult,
+    RetentionRules,
+    TopicRetentionRule,
+)
 from penstock.store.verify import verify
 
 TOPICS = [b"a", b"a/b", b"b", b"n" * 600]
@@ -51,7 +57,7 @@ runs = st.lists(
     max_size=6,
 )
 limits = st.builds(
-    Limits,
+    RetentionLimits,
     messages_max=st.none() | st.integers(0, 10),
     age_ms_max=st.none() | st.integers(0, 40),
     bytes_max=st.none() | st.integers(0, 60),
@@ -181,24 +187,24 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(default=limits, of_a=limits)
     def change_rules(self, default, of_a):
         """Only seldom, for then all topics are examined."""
-        self.rules = RetentionRules(default, (RetentionRule(is_a, of_a),))
+        self.rules = RetentionRules(default, (TopicRetentionRule(is_a, of_a),))
 
     @rule(
         own=st.dictionaries(st.sampled_from(TOPICS), limits),
         behind=st.integers(0, 10),
         floors=st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 20)),
-        lows=st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 20)),
+        low_water_marks=st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 20)),
     )
-    def retain(self, own, behind, floors, lows):
+    def retain(self, own, behind, floors, low_water_marks):
         order = (
             msgspec.structs.replace(self.rules, by_topic=own),
             self.now_ms,
             max(self.model.next_sequence - behind, 1),
-            Spared(b"b", floors),
-            lows,
+            ProtectedTopics(b"b", floors),
+            low_water_marks,
         )
         plain = self.model.retain(*order)
-        ours = Removed(more=True)
+        ours = RetentionResult(more=True)
         while ours.more:
             removed = self.store.retain(*order)
             ours.add(removed)
@@ -246,8 +252,8 @@ class StoreMachine(RuleBasedStateMachine):
                 for count_max, bytes_max in ((10**6, 10**6), (3, 20)):
                     ours = self.store.read_topic(topic, offset, count_max, bytes_max)
                     assert ours == self.model.read_topic(topic, offset, count_max, bytes_max)
-                marks = self.store.read_marks(topic, offset, 3)
-                assert marks == self.model.read_marks(topic, offset, 3)
+                marks = self.store.read_flags(topic, offset, 3)
+                assert marks == self.model.read_flags(topic, offset, 3)
                 assert _marked(self.store, topic, offset) == _read(self.store, topic, offset)
 
     @invariant()
@@ -262,7 +268,7 @@ def _marked(store, topic, offset):
     """Offsets, flags and schedules, out of marks read a few at a time."""
     found = []
     while True:
-        marks = store.read_marks(topic, offset, 5)
+        marks = store.read_flags(topic, offset, 5)
         for first, count, flags in marks.runs:
             found += [
                 (n, flags, *marks.schedule.get(n, (0, 0))) for n in range(first, first + count)

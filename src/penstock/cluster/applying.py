@@ -2,20 +2,20 @@
 
 from penstock.store.batch import Batch
 from penstock.store.entry import Entry
-from penstock.store.segments import Span, spans
+from penstock.store.segments import SegmentRange, spans
 from penstock.store.store import Commit, Written
 
 NO_COST = Written(0.0, 0.0)
 
 
-def parts(entry: Entry) -> list[Span]:
+def parts(entry: Entry) -> list[SegmentRange]:
     """The batches within an entry; none if it holds nothing for the broker."""
     if not (entry.count or entry.events or entry.dropped):
         return []
     return spans(entry)
 
 
-def commit_of(entry: Entry, span: Span, batch: Batch, written: Written = NO_COST) -> Commit:
+def commit_of(entry: Entry, span: SegmentRange, batch: Batch, written: Written = NO_COST) -> Commit:
     """Where a part of an entry lies, which is ``batch``; and what the last write cost."""
     return Commit(
         index=entry.index,
@@ -29,7 +29,7 @@ def commit_of(entry: Entry, span: Span, batch: Batch, written: Written = NO_COST
     )
 
 
-def _offsets(entry: Entry, span: Span, batch: Batch) -> tuple[int, ...]:
+def _offsets(entry: Entry, span: SegmentRange, batch: Batch) -> tuple[int, ...]:
     """Offset of the first message of each group, in the order of the batch's own groups.
 
     An entry has its topics in another order: that in which the first batch with each of them came.

@@ -13,8 +13,8 @@ from penstock.cluster.status import ClusterCounts
 from penstock.errors import ClusterError, LeadershipLost, PenstockError
 from penstock.raft.raw_node import ProposalDropped
 from penstock.raft.types import NO_NODE, NodeId, Role
-from penstock.store.batch import Batch, Segment
-from penstock.store.store import Drawn
+from penstock.store.batch import Batch, NodeSegment
+from penstock.store.store import EncodedBatch
 
 REPEAT_DOUBLINGS_MAX = 3
 """A batch is repeated after an election timeout, then after twice as long, and so on up to this."""
@@ -121,7 +121,7 @@ class Batches:
         if own is not None and (own.incarnation, own.number) == (frame.incarnation, frame.number):
             self.refuse(own, error_of(frame.reason))
 
-    def take_own(self, segment: Segment | None) -> Batch | None:
+    def take_own(self, segment: NodeSegment | None) -> Batch | None:
         """Return this node's batch if a part of an entry is that: it has arrived."""
         own = self.own
         if own is None or segment is None:
@@ -172,7 +172,7 @@ class Batches:
             self._refuse(candidate, reason)
         if self._queue:
             self._drawing_term = engine.raw.term
-            engine.disk.draw_up(self._queue.next(), self._host.is_late, self._drawn)
+            engine.disk.encode_batch(self._queue.next(), self._host.is_late, self._drawn)
 
     def _refuse(self, candidate: Candidate, reason: RefusalReason) -> None:
         own = self.own
@@ -183,7 +183,7 @@ class Batches:
         elif own is not None and own.number == candidate.number:
             self._soon(self.refuse, own, error_of(reason))
 
-    def _drawn(self, merged: Merged, drawn: Drawn | None) -> None:
+    def _drawn(self, merged: Merged, drawn: EncodedBatch | None) -> None:
         """Propose what was drawn up, unless another leads by now or something came before it."""
         engine = self._engine
         raw = engine.raw

@@ -19,7 +19,7 @@ from penstock.raft.ready import PersistMark
 from penstock.raft.types import Entry, Message
 from penstock.store.batch import Batch
 from penstock.store.entry import Entry as JournalEntry
-from penstock.store.store import Commit, Drawn, LogEntry, LogStore, Write, Written
+from penstock.store.store import Commit, EncodedBatch, LogEntry, LogStore, Write, Written
 from penstock.store.writer import Writer
 
 Row = tuple[str, bytes, bytes | None]
@@ -127,17 +127,17 @@ class Disk:
     def _committed_on_writer(self, batch: Batch, outcome: Commit | StorageError) -> None:
         self._post(self._free, self._committed, batch, outcome)
 
-    def draw_up(
+    def encode_batch(
         self,
         candidates: Sequence[Candidate],
         is_late: Callable[[Batch], bool],
-        drawn: Callable[[Merged, Drawn | None], None],
+        drawn: Callable[[Merged, EncodedBatch | None], None],
     ) -> None:
         """Join batches and give them their place in the log, which has no tail."""
 
         def job() -> None:
             merged = merge(candidates, is_late)
-            data = self._store.draw_up(merged.batch) if merged.taken else None
+            data = self._store.encode_batch(merged.batch) if merged.taken else None
             self._post(self._free, drawn, merged, data)
 
         self._begin(job)
@@ -153,7 +153,7 @@ class Disk:
 
         def job() -> None:
             if fold_to:
-                self._post(folded, self._store.fold(fold_to))
+                self._post(folded, self._store.apply(fold_to))
             written = self._store.write(write) if write is not None else None
             self._post(self._free, done, written)
             if written is not None:

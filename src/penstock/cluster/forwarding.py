@@ -18,7 +18,7 @@ import msgspec
 from penstock.cluster.frames import FORWARD_BYTES_MAX, Forward, RefusalReason
 from penstock.errors import StorageError
 from penstock.raft.types import NodeId
-from penstock.store.batch import Batch, Segment
+from penstock.store.batch import Batch, NodeSegment
 from penstock.store.segments import pack_batch, unpack_batch
 
 ENTRY_BYTES_TARGET = 4 << 20
@@ -114,11 +114,11 @@ def _opened(candidate: Candidate) -> Batch | None:
 def _joined(found: Sequence[tuple[Candidate, Batch]]) -> Batch:
     if len(found) == 1:
         candidate, batch = found[0]
-        batch.segments = [Segment(candidate.node, candidate.incarnation, candidate.number)]
+        batch.segments = [NodeSegment(candidate.node, candidate.incarnation, candidate.number)]
         return batch
     joined = Batch()
     for candidate, batch in found:
-        joined.absorb(batch, Segment(candidate.node, candidate.incarnation, candidate.number))
+        joined.absorb(batch, NodeSegment(candidate.node, candidate.incarnation, candidate.number))
     return joined
 
 

@@ -41,9 +41,9 @@ from penstock.store.directory import (
     sync_directory,
 )
 from penstock.store.environment import Environment
-from penstock.store.journal import JournalReader
+from penstock.store.journal import JournalCursor
 from penstock.store.lmdb_store import LmdbStore
-from penstock.store.log import get_record, put_record
+from penstock.store.log_tail import get_record, put_record
 from penstock.store.marks import get_marks
 
 _log = get_logger("cluster")
@@ -116,7 +116,7 @@ def read_log_state(path: Path, node: NodeId) -> LogState:
         with environment.reading() as transaction:
             data, committed = get_record(environment, transaction)
             marks = get_marks(environment, transaction)
-            newest = JournalReader(environment, transaction, None).last()
+            newest = JournalCursor(environment, transaction, None).last()
             last_index = max(newest.index if newest is not None else 0, marks.flushed_index)
     finally:
         environment.close()

@@ -4,7 +4,7 @@ from typing import Any
 
 from penstock.core.commands import Command, Published
 from penstock.model.message import FLAG_QOS
-from penstock.store.batch import RUN_WIDTH, Batch, Group
+from penstock.store.batch import RUN_WIDTH, Batch, TopicBatch
 
 OVERHEAD_BYTES = 512
 """What a message or an event takes in memory beside its topic and payload, about."""
@@ -67,7 +67,7 @@ def retained_live(steps: list[Step]) -> set[bytes]:
     }
 
 
-def captured(group: Group) -> list[bytes]:
+def captured(group: TopicBatch) -> list[bytes]:
     """The messages of one topic that nobody waits for: they were delivered when they came."""
     found: list[bytes] = []
     start = 0

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from penstock.commit.pending_batch import OVERHEAD_BYTES, PendingBatch, Step
 from penstock.core.commands import Command, Published, Received, TopicGone, to_event
-from penstock.store.batch import RUN_WIDTH, Batch, Group
+from penstock.store.batch import RUN_WIDTH, Batch, TopicBatch
 from penstock.store.extras import extras_bytes
 from penstock.store.producers import note_bytes
 
@@ -103,7 +103,7 @@ def _copy_messages(old: Batch, new: Batch, chosen: _Selection) -> dict[bytes, di
     """Copy the messages that are chosen; return by topic where each of them was, and is."""
     places: dict[bytes, dict[int, int]] = {}
     for topic, messages in old.groups.items():
-        copied, moved = Group(), places.setdefault(topic, {})
+        copied, moved = TopicBatch(), places.setdefault(topic, {})
         place = 0
         for first in range(0, len(messages.runs), RUN_WIDTH):
             position, count, time_ms, flags = messages.runs[first : first + RUN_WIDTH]

@@ -12,7 +12,7 @@ from penstock.model.message import FLAG_PRIORITY, PRIORITY_SHIFT
 from penstock.node.hub import Hub
 from penstock.reading.feed import Part
 from penstock.store.batch import RUN_WIDTH
-from penstock.store.store import TopicMarks
+from penstock.store.store import TopicFlags
 
 MARKS_AT_ONCE = 8_192
 """Messages whose priorities are read from the journal at a time; to note them takes the loop."""
@@ -47,14 +47,14 @@ class PriorityCatalog:
         if is_whole or self.is_reading or self._is_closed:
             return
         self.is_reading = True
-        read_marks, topic, start = self._hub.store.read_marks, self._topic, self.known_to
+        read_flags, topic, start = self._hub.store.read_flags, self._topic, self.known_to
         self._hub.run_off_loop(
-            lambda: read_marks(topic, start, MARKS_AT_ONCE),
+            lambda: read_flags(topic, start, MARKS_AT_ONCE),
             self._read,
             lambda _error: self._read_failed(),
         )
 
-    def _read(self, marks: TopicMarks) -> None:
+    def _read(self, marks: TopicFlags) -> None:
         self.is_reading = False
         if self._is_closed:
             return

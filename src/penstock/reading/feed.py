@@ -19,7 +19,7 @@ from penstock.core.routes import Routes
 from penstock.model.message import Extras, Message
 from penstock.model.stages import is_staged
 from penstock.obs.log import get_logger
-from penstock.store.batch import RUN_WIDTH, Batch, Group
+from penstock.store.batch import RUN_WIDTH, Batch, TopicBatch
 from penstock.store.store import Commit
 
 _log = get_logger("feed")
@@ -46,7 +46,7 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     topic: bytes
     first_offset: int
     base_sequence: int
-    group: Group
+    group: TopicBatch
     extras: dict[int, Extras]
     """By number within the part; only of messages that have any."""
     whole: list[Stretch] = []

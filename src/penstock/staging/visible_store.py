@@ -13,18 +13,18 @@ from penstock.model.stages import is_staged
 from penstock.store.batch import Batch
 from penstock.store.entry import Entry
 from penstock.store.store import (
-    NO_LOWS,
-    NOTHING_SPARED,
+    NO_LOW_WATER_MARKS,
+    NOTHING_PROTECTED,
     Commit,
+    ProtectedTopics,
     RawQuery,
     RawSlice,
-    Removed,
+    RetentionResult,
     RetentionRules,
-    Spared,
     Store,
     StoreSize,
+    TopicFlags,
     TopicInfo,
-    TopicMarks,
     TopicRange,
 )
 
@@ -65,11 +65,11 @@ class VisibleStore:
         """How far so many bytes reach; nowhere in a topic that may not be seen."""
         return offset if is_staged(topic) else self.whole.measure(topic, offset, bytes_max)
 
-    def read_marks(self, topic: bytes, offset: int, count_max: int) -> TopicMarks:
+    def read_flags(self, topic: bytes, offset: int, count_max: int) -> TopicFlags:
         """Flags and schedules of a topic; none of one that may not be seen."""
         if is_staged(topic):
-            return TopicMarks(offset, [], {})
-        return self.whole.read_marks(topic, offset, count_max)
+            return TopicFlags(offset, [], {})
+        return self.whole.read_flags(topic, offset, count_max)
 
     def trim(self, topic: bytes, offset: int) -> int:
         """Remove messages below an offset; none of a topic that may not be seen."""
@@ -116,11 +116,11 @@ class VisibleStore:
         rules: RetentionRules,
         now_ms: int,
         floor_sequence: int,
-        spared: Spared = NOTHING_SPARED,
-        lows: Mapping[bytes, int] = NO_LOWS,
-    ) -> Removed:
+        protected: ProtectedTopics = NOTHING_PROTECTED,
+        low_water_marks: Mapping[bytes, int] = NO_LOW_WATER_MARKS,
+    ) -> RetentionResult:
         """See ``Store``."""
-        return self.whole.retain(rules, now_ms, floor_sequence, spared, lows)
+        return self.whole.retain(rules, now_ms, floor_sequence, protected, low_water_marks)
 
     def size(self) -> StoreSize:
         """See ``Store``."""

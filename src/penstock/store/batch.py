@@ -15,18 +15,19 @@ from typing import Any, NamedTuple
 
 from penstock.model.message import Extras
 from penstock.store.extras import extras_bytes
-from penstock.store.producers import Note, join, note_bytes
+from penstock.store.producers import ProducerRun, join, note_bytes
 
 RUN_WIDTH = 4
-"""Integers per run in ``Group.runs``: position in the batch, count, time in ms, flags."""
+"""Integers per run in ``TopicBatch.runs``: position in the batch, count, time in ms, flags."""
 
 _NO_EXTRAS = Extras()
 
 
-class Segment(NamedTuple):
-    """A node's batch within an entry: node, incarnation of that node, number, position.
+class NodeSegment(NamedTuple):
+    """The batch of one node within an entry.
 
-    ``position`` is that of its first message in the entry, ``event`` the number of its first event.
+    ``incarnation`` is that of the node when it sent batch ``number``. ``position`` is the first
+    message of the batch in the entry, ``event`` its first event.
     """
 
     node: int
@@ -36,8 +37,8 @@ class Segment(NamedTuple):
     event: int = 0
 
 
-class Group:
-    """The messages of one topic: payloads in order of arrival, and their runs, flat."""
+class TopicBatch:
+    """The messages of one topic in a batch: payloads in order of arrival, and flat runs."""
 
     __slots__ = ("payloads", "runs")
 
@@ -75,23 +76,23 @@ class Batch:
         self.count = 0
         self.payload_bytes = 0
         """Bytes of payloads, and of what is beside them."""
-        self.groups: dict[bytes, Group] = {}
+        self.groups: dict[bytes, TopicBatch] = {}
         self.extras: dict[bytes, dict[int, Extras]] = {}
         """By topic, then by number within the topic's group; only of messages that have any."""
-        self.producers: dict[bytes, list[Note]] = {}
+        self.producers: dict[bytes, list[ProducerRun]] = {}
         """By topic; numbers are those within the topic's group."""
         self.drops: dict[bytes, None] = {}
         self.events: list[tuple[int, tuple[Any, ...]]] = []
         self.rows: list[tuple[str, bytes, bytes | None]] = []
         self.checkpoint: int | None = None
-        self.segments: list[Segment] = []
+        self.segments: list[NodeSegment] = []
         """Whose batches these were, where several nodes share a journal."""
         self.configuration: tuple[int, bytes] | None = None
         """A change of who has a say: kind and content, which the store does not look into."""
         self.term = 0
         """Where not 0, only the leader of this term may put the batch into the log."""
         self._topic: bytes | None = None
-        self._group = Group()
+        self._group = TopicBatch()
         self._time_ms = 0
         self._flags = 0
 
@@ -168,7 +169,7 @@ class Batch:
         """Whether there is something for the journal, not only for the checkpoint."""
         return bool(self.count or self.drops or self.events)
 
-    def absorb(self, other: "Batch", segment: "Segment | None" = None) -> None:
+    def absorb(self, other: "Batch", segment: "NodeSegment | None" = None) -> None:
         """Add all that another batch has for the journal, behind what is here.
 
         Runs stay apart, so that each can be told from those of other batches by its position. No
@@ -185,8 +186,8 @@ class Batch:
         self.payload_bytes += other.payload_bytes
         self._topic = None  # what is appended next begins a run of its own
 
-    def _absorb_group(self, topic: bytes, group: Group, other: "Batch") -> None:
-        mine = self.groups.setdefault(topic, Group())
+    def _absorb_group(self, topic: bytes, group: TopicBatch, other: "Batch") -> None:
+        mine = self.groups.setdefault(topic, TopicBatch())
         place = len(mine.payloads)
         runs = list(group.runs)
         runs[0::RUN_WIDTH] = [self.count + position for position in group.runs[0::RUN_WIDTH]]
@@ -207,10 +208,10 @@ class Batch:
                 self.payload_bytes += extras_bytes(found)
                 self.extras.setdefault(topic, {})[number] = found
 
-    def _file(self, topic: bytes, time_ms: int, flags: int) -> Group:
+    def _file(self, topic: bytes, time_ms: int, flags: int) -> TopicBatch:
         group = self.groups.get(topic)
         if group is None:
-            group = self.groups[topic] = Group()
+            group = self.groups[topic] = TopicBatch()
         self._topic = topic
         self._group = group
         self._time_ms = time_ms

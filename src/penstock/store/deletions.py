@@ -32,7 +32,7 @@ DELETED_ROW_BYTES = 64
 
 OFFSET_MAX = 2**64 - 1
 
-Stretch: TypeAlias = tuple[int, int]
+OffsetRange: TypeAlias = tuple[int, int]
 """An offset, and the one after the last."""
 
 Changes: TypeAlias = dict[int, tuple[int, int] | None]
@@ -64,12 +64,12 @@ class Ranges:
         """Whether an offset is deleted."""
         return self.skip(offset) != offset
 
-    def within(self, first: int, end: int) -> Iterator[Stretch]:
+    def within(self, first: int, end: int) -> Iterator[OffsetRange]:
         """The deleted stretches of ``first … end - 1``."""
         for place in range(bisect_right(self.ends, first), bisect_left(self.firsts, end)):
             yield max(first, self.firsts[place]), min(end, self.ends[place])
 
-    def living(self, first: int, end: int = OFFSET_MAX) -> Iterator[Stretch]:
+    def living(self, first: int, end: int = OFFSET_MAX) -> Iterator[OffsetRange]:
         """The other stretches of ``first … end - 1``."""
         for deleted_first, deleted_end in self.within(first, end):
             if first < deleted_first:
@@ -111,7 +111,7 @@ NOTHING = Ranges()
 """The ranges of a topic from which nothing was deleted."""
 
 
-class Erased(NamedTuple):
+class Deletion(NamedTuple):
     """What deleting comes to: the ranges afterwards, the rows that change, how many messages go."""
 
     ranges: Ranges
@@ -121,18 +121,18 @@ class Erased(NamedTuple):
 
 def erase(
     deleted: Ranges,
-    wanted: Iterable[Stretch],
-    payload_bytes: Callable[[list[Stretch]], list[int]],
-) -> Erased:
+    wanted: Iterable[OffsetRange],
+    payload_bytes: Callable[[list[OffsetRange]], list[int]],
+) -> Deletion:
     """Delete what still lives of some stretches (ascending, disjoint), all within the topic."""
     stretches = [part for first, end in wanted for part in deleted.living(first, end)]
     sizes = payload_bytes(stretches)
     added = [(first, end, size) for (first, end), size in zip(stretches, sizes, strict=True)]
     ranges, changes = deleted.plus(added)
-    return Erased(ranges, changes, sum(end - first for first, end in stretches))
+    return Deletion(ranges, changes, sum(end - first for first, end in stretches))
 
 
-def stretches_of(offsets: Iterable[int], first: int, end: int) -> list[Stretch]:
+def stretches_of(offsets: Iterable[int], first: int, end: int) -> list[OffsetRange]:
     """Those of some offsets that lie in ``first … end - 1``, as stretches."""
     ordered = sorted({offset for offset in offsets if first <= offset < end})
     numbered = groupby(enumerate(ordered), key=lambda pair: pair[1] - pair[0])

@@ -7,7 +7,7 @@ deleted offsets, groups in entries that others share. Retention frees it in slic
 first offset says how far it has come, and with the last of it the record goes.
 
 A record stays at least until the index contains the entry that dropped the topic. So a start, which
-folds the entries after that, finds a record for each topic in them that was dropped, and does not
+applies the entries after that, finds a record for each topic in them that was dropped, and does not
 take its groups for those of a new topic.
 """
 
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from penstock.store.environment import Environment, Transaction
 from penstock.store.keys import topic_key
-from penstock.store.topics import TopicState, pack_topic, unpack_topic
+from penstock.store.topics import StoredTopic, pack_topic, unpack_topic
 
 _PREFIX = b"dropped"
 _INDEX = struct.Struct("<Q")
@@ -26,7 +26,7 @@ class Dropped(NamedTuple):
     """The entry that dropped a topic, and what is left of the topic."""
 
     entry_index: int
-    state: TopicState
+    state: StoredTopic
 
 
 def put_dropped(environment: Environment, transaction: Transaction, dropped: Dropped) -> None:

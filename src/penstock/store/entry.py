@@ -29,7 +29,7 @@ import msgspec
 
 from penstock.errors import StorageDamaged, StorageForeign
 from penstock.model.message import Extras, Message
-from penstock.store.batch import RUN_WIDTH, Batch, Segment
+from penstock.store.batch import RUN_WIDTH, Batch, NodeSegment
 from penstock.store.extras import (
     Schedule,
     headers_between,
@@ -39,7 +39,7 @@ from penstock.store.extras import (
     schedule_between,
     signatures_between,
 )
-from penstock.store.producers import Note, notes_between, pack_notes
+from penstock.store.producers import ProducerRun, notes_between, pack_notes
 
 assert sys.byteorder == "little", "columns are read in place; this machine orders bytes otherwise"
 
@@ -448,10 +448,12 @@ class Entry:
         return list(zip(self.column(DROPPED_IDS), names, strict=True))
 
     @property
-    def segments(self) -> list[Segment]:
+    def segments(self) -> list[NodeSegment]:
         """Whose batches the entry holds, in order; none where the journal is one node's alone."""
         content = self.column(SEGMENTS)
-        return [Segment(*found) for found in _decode_segments(content)] if content.nbytes else []
+        return (
+            [NodeSegment(*found) for found in _decode_segments(content)] if content.nbytes else []
+        )
 
     @property
     def configuration(self) -> tuple[int, bytes] | None:
@@ -523,7 +525,7 @@ class Entry:
             for number, count, producer, seq in notes:
                 yield group.name, group.first_offset + number, count, producer, seq
 
-    def notes(self, start: int, end: int) -> Iterator[Note]:
+    def notes(self, start: int, end: int) -> Iterator[ProducerRun]:
         """Who numbered which of the messages ``start … end - 1``, counted from ``start``."""
         if PRODUCER_NUMBERS not in self._sections:
             return iter(())

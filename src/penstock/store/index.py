@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from penstock.store.entry import FIRST_OFFSETS, GROUP_MESSAGES, TOPIC_IDS, Entry
-from penstock.store.slices import Piece
+from penstock.store.slices import GroupRange
 
 ROUND_ENTRIES = 256
 ROUND_REFERENCES = 262_144
@@ -54,9 +54,11 @@ class Reference(NamedTuple):
         """The offset after the group's last."""
         return self.first_offset + self.message_count
 
-    def piece(self, entry: Entry, first: int, end: int) -> Piece:
+    def piece(self, entry: Entry, first: int, end: int) -> GroupRange:
         """What a stretch has of this group, which must be something."""
-        return Piece(entry, self.group, max(first, self.first_offset), min(end, self.next_offset))
+        return GroupRange(
+            entry, self.group, max(first, self.first_offset), min(end, self.next_offset)
+        )
 
 
 def reference(entry: Entry, number: int) -> Reference:
@@ -124,7 +126,7 @@ def row_span(row: bytes | bytearray | memoryview) -> tuple[int, int]:
     return _FIRST_OFFSET.unpack_from(row)[0], last.next_offset
 
 
-class Memory:
+class MemoryIndex:
     """References that are not on disk yet: those gathering, and the round being written.
 
     The writer thread changes it, readers call ``rows`` only.

@@ -11,7 +11,7 @@ VERIFIED_MAX = 65_536
 """Entries remembered as verified by this process; others are verified again when read."""
 
 
-class JournalReader:
+class JournalCursor:
     """The journal, within one snapshot.
 
     An entry's checksum is compared unless it is among ``verified``, to which it is then added;

@@ -11,7 +11,7 @@ the batch's rows are put, and a slice of the index's current round rides along. 
 states, index, counters) changes only after the transaction has committed, so a failure leaves
 nothing to undo.
 
-**Start** reads the marks, folds the entries after the last complete round into memory, verifying
+**Start** reads the marks, applies the entries after the last complete round into memory, verifying
 checksum and order of each, and looks at a sample of the older ones. Its cost follows the length of
 a round, not of the journal.
 
@@ -35,23 +35,23 @@ from penstock.store.batch import Batch
 from penstock.store.copying import copy_in_process
 from penstock.store.deletions import (
     DELETED_ROW_BYTES,
-    Erased,
-    Stretch,
+    Deletion,
+    OffsetRange,
     erase,
     load_deleted,
     put_deleted,
     stretches_of,
 )
 from penstock.store.directory import DataDirectory
-from penstock.store.drafts import Draft, Drafts
+from penstock.store.disk_budget import DiskBudget, bytes_expected, row_bytes
 from penstock.store.dropped import Dropped, load_dropped, put_dropped
 from penstock.store.entry import Entry, decode
 from penstock.store.environment import Environment, Transaction
-from penstock.store.index import Memory, references, row_span
+from penstock.store.index import MemoryIndex, references, row_span
 from penstock.store.journal import broken_order
 from penstock.store.keys import KEY_BYTES_MAX, index_key, journal_key, name_key, row_prefix
-from penstock.store.log import (
-    Tail,
+from penstock.store.log_tail import (
+    LogTail,
     get_record,
     log_entry,
     put_record,
@@ -59,30 +59,30 @@ from penstock.store.log import (
     read_tail,
 )
 from penstock.store.marks import Marks, get_marks, put_marks
+from penstock.store.offset_assigner import AssignedBatch, OffsetAssigner
 from penstock.store.reader import Reader
-from penstock.store.retention import Retention
-from penstock.store.room import Room, bytes_expected, row_bytes
+from penstock.store.retention import RetentionEngine
 from penstock.store.store import (
     LOG_UNBOUND,
-    NO_LOWS,
-    NOTHING_SPARED,
+    NO_LOW_WATER_MARKS,
+    NOTHING_PROTECTED,
     Commit,
-    Drawn,
+    EncodedBatch,
     LogEntry,
-    Order,
+    ProtectedTopics,
     RawQuery,
     RawSlice,
-    Removed,
+    RetentionRequest,
+    RetentionResult,
     RetentionRules,
-    Spared,
     StoreSize,
+    TopicFlags,
     TopicInfo,
-    TopicMarks,
     TopicRange,
     Write,
     Written,
 )
-from penstock.store.topics import Topics, TopicState, put_topic
+from penstock.store.topics import StoredTopic, TopicStates, put_topic
 
 SAMPLE_ENTRIES = 8
 """Older entries that a start verifies, spread evenly."""
@@ -100,7 +100,7 @@ Result = TypeVar("Result")
 class _Written(NamedTuple):
     """What a commit's transaction did, to be taken over into memory once it is durable."""
 
-    draft: Draft
+    draft: AssignedBatch
     slice_topics: list[int]
     marks: Marks
 
@@ -128,9 +128,9 @@ class LmdbStore:
             self._directory.ready()
 
     def _open(self) -> None:
-        self._memory = Memory()
-        self._topics = Topics(self._memory.holds)
-        self._drafts = Drafts(self._environment, self._topics)
+        self._memory = MemoryIndex()
+        self._topics = TopicStates(self._memory.holds)
+        self._drafts = OffsetAssigner(self._environment, self._topics)
         self._verified: dict[int, None] = {}
         with self._environment.reading() as transaction:
             self._marks = get_marks(self._environment, transaction)
@@ -141,14 +141,16 @@ class LmdbStore:
             for name, ranges in deleted.values():
                 self._topics.set_deleted(name, ranges)
         self._round_wanted = True
-        self.on_removed: Callable[[Removed], None] = lambda _removed: None
+        self.on_removed: Callable[[RetentionResult], None] = lambda _removed: None
         self.log_floor = self.start_floor = LOG_UNBOUND
         self._topics.next_id = self._marks.next_topic_id
         self._next_index = self._marks.flushed_index + 1
         self._next_sequence = self._marks.flushed_sequence
         self._reader = Reader(self._environment, self._topics, self._memory, self._verified)
-        self._retention = Retention(self._environment, self._reader, self._topics, self._dropped)
-        self._room = Room(self._environment, self._memory, self._remove, self._flush_further)
+        self._retention = RetentionEngine(
+            self._environment, self._reader, self._topics, self._dropped
+        )
+        self._room = DiskBudget(self._environment, self._memory, self._remove, self._flush_further)
         self._recover()
         self._load_tail()
         self._load_topics_with_deletions()
@@ -206,8 +208,8 @@ class LmdbStore:
             put_marks(self._environment, transaction, marks)
         return _Written(drawn, slice_topics, marks)
 
-    def _draw(self, transaction: Transaction, batch: Batch) -> Draft:
-        """The entry that follows all that is folded."""
+    def _draw(self, transaction: Transaction, batch: Batch) -> AssignedBatch:
+        """The entry that follows all that is applied."""
         return self._drafts.draw(transaction, batch, self._next_index, self._next_sequence)
 
     def _write_beside(
@@ -225,7 +227,9 @@ class LmdbStore:
             marks = msgspec.structs.replace(marks, checkpoint=checkpoint)
         return self._write_slice(transaction, marks)
 
-    def _write_drops(self, transaction: Transaction, marks: Marks, gone: list[TopicState]) -> Marks:
+    def _write_drops(
+        self, transaction: Transaction, marks: Marks, gone: list[StoredTopic]
+    ) -> Marks:
         """Turn topics' rows into records; after the slice of the index, which may put such rows."""
         if not gone:
             return marks
@@ -253,15 +257,15 @@ class LmdbStore:
         draft = written.draft
         if draft.entry:
             entry = decode(draft.entry, verify=False)
-            self._fold(entry, len(draft.entry), draft.states, draft.gone)
-            self._tail.folded(entry.index, entry.end_sequence)
+            self._apply(entry, len(draft.entry), draft.states, draft.gone)
+            self._tail.applied(entry.index, entry.end_sequence)
 
-    def _fold(
+    def _apply(
         self,
         entry: Entry,
         entry_bytes: int,
-        states: Sequence[TopicState],
-        gone: Sequence[TopicState] = (),
+        states: Sequence[StoredTopic],
+        gone: Sequence[StoredTopic] = (),
     ) -> None:
         found = references(entry)
         self._memory.add(entry, found, entry_bytes)  # before a reader learns that there is more
@@ -273,7 +277,7 @@ class LmdbStore:
                 if state.next_offset == 0:
                     first_run = entry.group_runs[number - 1] if number else 0
                     state.created_ms = entry.time_ms + entry.run_times[first_run]
-                state.fold(first_offset=fields[0], count=fields[-2], size=fields[-1])
+                state.apply(first_offset=fields[0], count=fields[-2], size=fields[-1])
                 if state.id not in self._dropped:
                     keep(state)
             newest_id = max((state.id for state in states), default=0)
@@ -281,7 +285,7 @@ class LmdbStore:
         self._next_index = entry.index + 1
         self._next_sequence = entry.end_sequence
 
-    def _forget(self, state: TopicState) -> None:
+    def _forget(self, state: StoredTopic) -> None:
         """Make memory say that a topic was dropped."""
         self._topics.remove(state)
         self._dropped[state.id] = Dropped(self._next_index, state)
@@ -310,12 +314,12 @@ class LmdbStore:
             return None
         return max(self._committed, self._next_index - 1)
 
-    def draw_up(self, batch: Batch) -> Drawn:
+    def encode_batch(self, batch: Batch) -> EncodedBatch:
         """See ``Store``."""
-        assert not self._tail.entries, "offsets follow from what is folded"
+        assert not self._tail.entries, "offsets follow from what is applied"
         with self._environment.reading() as transaction:
             draft = self._draw(transaction, batch)
-        return Drawn(draft.entry, draft.first_offsets)
+        return EncodedBatch(draft.entry, draft.first_offsets)
 
     def write(self, write: Write) -> Written:
         """See ``Store``."""
@@ -346,19 +350,19 @@ class LmdbStore:
         self._advance(topics)
         return Written(perf_counter() - started, fsync_s)
 
-    def fold(self, index: int) -> list[Entry]:
+    def apply(self, index: int) -> list[Entry]:
         """See ``Store``."""
-        folded = []
+        applied = []
         for found in self._tail.entries:
             if found.index > index:
                 break
             entry = decode(found.data, verify=False)
-            self._fold_committed(entry)
-            folded.append(entry)
-        self._tail.folded(self._next_index - 1, self._next_sequence)
-        return folded
+            self._apply_committed(entry)
+            applied.append(entry)
+        self._tail.applied(self._next_index - 1, self._next_sequence)
+        return applied
 
-    def _fold_committed(self, entry: Entry) -> None:
+    def _apply_committed(self, entry: Entry) -> None:
         """Fold an entry that is on disk, and write down which topics it has dropped."""
         gone = self._gone_by(entry)
         if gone:
@@ -366,9 +370,9 @@ class LmdbStore:
         with self._topics.lock:
             for state in gone:
                 self._forget(state)
-        self._fold(entry, len(entry.buffer), self._recovered_states(entry))
+        self._apply(entry, len(entry.buffer), self._recovered_states(entry))
 
-    def _gone_by(self, entry: Entry) -> list[TopicState]:
+    def _gone_by(self, entry: Entry) -> list[StoredTopic]:
         """Topics that an entry has dropped, those that are not on record as such."""
         dropped = [(number, name) for number, name in entry.dropped if number not in self._dropped]
         if not dropped:
@@ -380,7 +384,7 @@ class LmdbStore:
             raise broken_order(entry.index, "drops a topic that is not on record as dropped")
         return states
 
-    def _write_gone(self, gone: list[TopicState]) -> None:
+    def _write_gone(self, gone: list[StoredTopic]) -> None:
         def job(transaction: Transaction) -> Marks:
             marks = self._write_drops(transaction, self._marks, gone)
             put_marks(self._environment, transaction, marks)
@@ -497,7 +501,7 @@ class LmdbStore:
                     entry.index,
                     f"begins at sequence {entry.base_sequence} instead of {self._next_sequence}",
                 )
-            self._fold_committed(entry)
+            self._apply_committed(entry)
             progress.reached(entry.index, last)
             if self._memory.fullness >= ROUNDS_RECOVERED_MAX:
                 while self.flush():
@@ -507,14 +511,14 @@ class LmdbStore:
         """Whether a start may count on an entry: what rows of the checkpoint hold, always."""
         return self._committed is None or index <= max(self._committed, self._marks.checkpoint)
 
-    def _recovered_states(self, entry: Entry) -> list[TopicState]:
+    def _recovered_states(self, entry: Entry) -> list[StoredTopic]:
         states = []
         with self._environment.reading() as transaction:
             for _, topic_id, name, first_offset, _, _ in entry.extents(0, entry.group_count):
                 dropped = self._dropped.get(topic_id)  # by a later entry
                 state = dropped.state if dropped else self._drafts.topic(transaction, name)
                 if state is None:
-                    state = TopicState(topic_id, name)
+                    state = StoredTopic(topic_id, name)
                 if state.id != topic_id or state.next_offset < first_offset:
                     raise broken_order(entry.index, f"leaves a gap in topic {name!r}")
                 states.append(state)
@@ -522,7 +526,7 @@ class LmdbStore:
 
     def _load_tail(self) -> None:
         """Take note of what is in the log, but was not committed when the last life ended."""
-        self._tail = Tail(self._next_index - 1, self._next_sequence)
+        self._tail = LogTail(self._next_index - 1, self._next_sequence)
         with self._environment.reading() as transaction:
             journal = self._reader.journal(transaction)
             self._tail.entries = read_tail(journal, self._next_index - 1)
@@ -531,7 +535,7 @@ class LmdbStore:
             raise broken_order(self._next_index, f"is missing, though {last} are committed")
 
     def _load_topics_with_deletions(self) -> None:
-        """Those that the entries just folded did not bring to memory."""
+        """Those that the entries just applied did not bring to memory."""
         with self._environment.reading() as transaction:
             for name in self._topics.deleted_names():
                 self._drafts.topic(transaction, name)
@@ -546,7 +550,7 @@ class LmdbStore:
         """See ``Store``."""
         return self._erase(topic, lambda first, end: stretches_of(offsets, first, end))
 
-    def _erase(self, name: bytes, wanted: Callable[[int, int], list[Stretch]]) -> int:
+    def _erase(self, name: bytes, wanted: Callable[[int, int], list[OffsetRange]]) -> int:
         with self._environment.reading() as transaction:
             state = self._drafts.topic(transaction, name)
         if state is None:
@@ -560,7 +564,7 @@ class LmdbStore:
             self._write_erased(state, erased)
         return erased.messages
 
-    def _write_erased(self, state: TopicState, erased: Erased) -> None:
+    def _write_erased(self, state: StoredTopic, erased: Deletion) -> None:
         removed = self._marks.removed_messages + erased.messages
         marks = msgspec.structs.replace(self._marks, removed_messages=removed)
 
@@ -604,9 +608,9 @@ class LmdbStore:
         """See ``Store``."""
         return self._reader.measure(topic, offset, bytes_max)
 
-    def read_marks(self, topic: bytes, offset: int, count_max: int) -> TopicMarks:
+    def read_flags(self, topic: bytes, offset: int, count_max: int) -> TopicFlags:
         """See ``Store``."""
-        return self._reader.read_marks(topic, offset, count_max)
+        return self._reader.read_flags(topic, offset, count_max)
 
     def topic(self, name: bytes) -> TopicInfo | None:
         """See ``Store``."""
@@ -621,17 +625,17 @@ class LmdbStore:
         rules: RetentionRules,
         now_ms: int,
         floor_sequence: int,
-        spared: Spared = NOTHING_SPARED,
-        lows: Mapping[bytes, int] = NO_LOWS,
-    ) -> Removed:
+        protected: ProtectedTopics = NOTHING_PROTECTED,
+        low_water_marks: Mapping[bytes, int] = NO_LOW_WATER_MARKS,
+    ) -> RetentionResult:
         """See ``Store``."""
         deadline = perf_counter() + RETAIN_S
-        order = Order(rules, now_ms, floor_sequence, spared, lows)
-        self._room.keep_to(order)
-        total = Removed(more=True)
+        request = RetentionRequest(rules, now_ms, floor_sequence, protected, low_water_marks)
+        self._room.keep_to(request)
+        total = RetentionResult(more=True)
         while total.more:
             try:
-                self._retain_slice(order, total)
+                self._retain_slice(request, total)
             except StorageError:
                 if not total.messages:
                     raise
@@ -641,17 +645,17 @@ class LmdbStore:
         self._round_wanted = True
         return total
 
-    def _retain_slice(self, order: Order, total: Removed) -> None:
+    def _retain_slice(self, request: RetentionRequest, total: RetentionResult) -> None:
         self._flush_for_retention()
         self._retention.keep_from(self.log_floor, self.start_floor)
-        removed, self._marks = self._retention.slice(order, self._marks)
+        removed, self._marks = self._retention.slice(request, self._marks)
         total.add(removed)
         total.more = removed.more or self._is_flush_left()
 
-    def _remove(self, order: Order, total: int) -> Removed:
+    def _remove(self, request: RetentionRequest, total: int) -> RetentionResult:
         """Make room beside commits; whoever must know is told."""
         self._retention.keep_from(self.log_floor, self.start_floor)
-        removed, self._marks = self._retention.make_room(order, self._marks, total)
+        removed, self._marks = self._retention.make_room(request, self._marks, total)
         if removed.messages:
             self.on_removed(removed)
         return removed

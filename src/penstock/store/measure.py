@@ -11,19 +11,19 @@ from typing import Final, NamedTuple
 from penstock.model.columns import PAYLOADS
 from penstock.store.index import Reference
 from penstock.store.raw import fitting
-from penstock.store.slices import Piece
+from penstock.store.slices import GroupRange
 
 SPANS_MAX: Final = 65_536
 """Groups that are passed by for one answer: a tenth of a second. The answer is short then."""
 
 
-class Span(NamedTuple):
+class GroupOverlap(NamedTuple):
     """What a stretch of offsets has of a group; ``open`` finds the group, None: it is gone."""
 
     found: Reference
     first: int
     end: int
-    open: Callable[[], Piece | None]
+    open: Callable[[], GroupRange | None]
 
     @property
     def is_whole(self) -> bool:
@@ -31,7 +31,7 @@ class Span(NamedTuple):
         return self.first <= self.found.first_offset and self.found.next_offset <= self.end
 
 
-def reach(spans: Iterable[Span], start: int, bytes_max: int) -> int:
+def reach(spans: Iterable[GroupOverlap], start: int, bytes_max: int) -> int:
     """The offset behind the last that fits; one message at least, if there is one."""
     reached, left = start, bytes_max
     for span in islice(spans, SPANS_MAX):

@@ -17,42 +17,42 @@ from typing import TypeVar
 from penstock.errors import StorageError
 from penstock.model.message import Message
 from penstock.store.batch import Batch
-from penstock.store.deletions import NOTHING, Ranges, Stretch, erase, stretches_of
+from penstock.store.deletions import NOTHING, OffsetRange, Ranges, erase, stretches_of
 from penstock.store.entry import Entry, GroupView, Placement, decode, encode
 from penstock.store.index import Reference, reference
-from penstock.store.log import Tail, log_entry
-from penstock.store.measure import Span, reach
+from penstock.store.log_tail import LogTail, log_entry
+from penstock.store.measure import GroupOverlap, reach
 from penstock.store.raw import gather_raw, raw_next, raw_span
-from penstock.store.slices import Piece, gather, gather_marks, piece_bytes
+from penstock.store.slices import GroupRange, gather, gather_flags, piece_bytes
 from penstock.store.store import (
     CLOCK_ERROR_MS_MAX,
     LOG_UNBOUND,
-    NO_LOWS,
-    NOTHING_SPARED,
+    NO_LOW_WATER_MARKS,
+    NOTHING_PROTECTED,
     Commit,
-    Drawn,
+    EncodedBatch,
     LogEntry,
-    Order,
+    ProtectedTopics,
     RawQuery,
     RawSlice,
-    Removed,
+    RetentionRequest,
+    RetentionResult,
     RetentionRules,
-    Spared,
     StoreSize,
+    TopicFlags,
     TopicInfo,
-    TopicMarks,
     TopicRange,
     Write,
     Written,
 )
-from penstock.store.topics import TopicState
+from penstock.store.topics import StoredTopic
 
 Result = TypeVar("Result")
 
 _next_offset = attrgetter("next_offset")
 
 
-class _Topic(TopicState):
+class _MemoryTopic(StoredTopic):
     """A topic with references to its groups, oldest first, and what was deleted from them."""
 
     __slots__ = ("deleted", "references")
@@ -66,7 +66,7 @@ class _Topic(TopicState):
         """What readers see of it."""
         return self.info(self.deleted)
 
-    def living(self, group: Reference) -> list[Stretch]:
+    def living(self, group: Reference) -> list[OffsetRange]:
         """What was not deleted of a group."""
         return list(self.deleted.living(group.first_offset, group.next_offset))
 
@@ -82,16 +82,16 @@ class MemoryStore:
         self._removed_messages = 0
         self._next_topic_id = 1
         self._entries: dict[int, Entry] = {}
-        self._topics: dict[bytes, _Topic] = {}
+        self._topics: dict[bytes, _MemoryTopic] = {}
         self._rows: dict[str, dict[bytes, bytes]] = {}
         self._is_closed = False
-        self._tail = Tail(0, 1)
+        self._tail = LogTail(0, 1)
         self._compacted = 0
         self._record: bytes | None = None
         self._committed: int | None = None
         self.log_floor = LOG_UNBOUND
         self.start_floor = LOG_UNBOUND
-        self.on_removed: Callable[[Removed], None] = lambda _removed: None
+        self.on_removed: Callable[[RetentionResult], None] = lambda _removed: None
 
     @property
     def next_sequence(self) -> int:
@@ -112,7 +112,7 @@ class MemoryStore:
             base_sequence = self._next_sequence
             drawn = self._draw(batch)
             if drawn.data:
-                self._fold(decode(drawn.data, verify=False))
+                self._apply(decode(drawn.data, verify=False))
             self._put_beside(batch.rows, batch.checkpoint)
             index = self._next_index - 1
         return Commit(
@@ -125,14 +125,14 @@ class MemoryStore:
             first_offsets=drawn.first_offsets,
         )
 
-    def _draw(self, batch: Batch) -> Drawn:
+    def _draw(self, batch: Batch) -> EncodedBatch:
         if not batch.has_content:
-            return Drawn(b"", ())
+            return EncodedBatch(b"", ())
         placements = self._placements(batch)
         gone = [self._topics[name] for name in batch.drops if name in self._topics]
         dropped = [(topic.id, topic.name) for topic in gone]
         data = encode(batch, self._next_index, self._next_sequence, placements, dropped)
-        return Drawn(data, tuple([place.first_offset for place in placements]))
+        return EncodedBatch(data, tuple([place.first_offset for place in placements]))
 
     def _put_beside(
         self, rows: Sequence[tuple[str, bytes, bytes | None]], checkpoint: int | None
@@ -164,7 +164,7 @@ class MemoryStore:
         """See ``LogStore``."""
         return self._committed
 
-    def draw_up(self, batch: Batch) -> Drawn:
+    def encode_batch(self, batch: Batch) -> EncodedBatch:
         """See ``LogStore``."""
         with self._lock:
             return self._draw(batch)
@@ -183,13 +183,13 @@ class MemoryStore:
                 self._record = write.record
         return Written(perf_counter() - started, 0.0)
 
-    def fold(self, index: int) -> list[Entry]:
+    def apply(self, index: int) -> list[Entry]:
         """See ``LogStore``."""
         with self._lock:
             found = [tail for tail in self._tail.entries if tail.index <= index]
             entries = [decode(tail.data, verify=False) for tail in found]
             for entry in entries:
-                self._fold(entry)
+                self._apply(entry)
             return entries
 
     def log_entries(self, low: int, high: int, bytes_max: int) -> list[LogEntry]:
@@ -198,8 +198,8 @@ class MemoryStore:
         with self._lock:
             tail = {entry.index: entry.data for entry in self._tail.entries}
             for index in range(low, high):
-                folded = self._entries.get(index)
-                data = bytes(folded.buffer) if folded else tail.get(index)
+                applied = self._entries.get(index)
+                data = bytes(applied.buffer) if applied else tail.get(index)
                 size = len(data or b"") + sum(len(entry.data) for entry in found)
                 if data is None or (found and size > bytes_max):
                     break
@@ -227,22 +227,22 @@ class MemoryStore:
                 placements.append(Placement(topic.id, topic.next_offset))
         return placements
 
-    def _fold(self, entry: Entry) -> None:
+    def _apply(self, entry: Entry) -> None:
         for _, name in entry.dropped:
             self._removed_messages += self._topics.pop(name).view().count
         for group in entry.groups:
             topic = self._topics.get(group.name)
             if topic is None:
-                topic = self._topics[group.name] = _Topic(group.topic_id, group.name)
+                topic = self._topics[group.name] = _MemoryTopic(group.topic_id, group.name)
                 self._next_topic_id = group.topic_id + 1
                 topic.created_ms = entry.time_ms + entry.run_times[group.run_start]
             found = reference(entry, group.number)
             topic.references.append(found)
-            topic.fold(found.first_offset, found.message_count, found.bytes)
+            topic.apply(found.first_offset, found.message_count, found.bytes)
         self._entries[entry.index] = entry
         self._next_index = entry.index + 1
         self._next_sequence = entry.end_sequence
-        self._tail.folded(entry.index, entry.end_sequence)
+        self._tail.applied(entry.index, entry.end_sequence)
 
     @property
     def _removable(self) -> int:
@@ -327,27 +327,29 @@ class MemoryStore:
             start = state.deleted.skip(max(offset, state.first_offset))
             return reach(self._spans(state, start), start, bytes_max)
 
-    def _spans(self, topic: _Topic, start: int) -> Iterator[Span]:
+    def _spans(self, topic: _MemoryTopic, start: int) -> Iterator[GroupOverlap]:
         for first, end in topic.deleted.living(start, topic.next_offset):
             place = bisect_right(topic.references, first, key=_next_offset)
             for found in islice(topic.references, place, None):
                 if found.first_offset >= end:
                     break
                 entry = self._entries[found.entry_index]
-                yield Span(found, first, end, partial(found.piece, entry, first, end))
+                yield GroupOverlap(found, first, end, partial(found.piece, entry, first, end))
 
-    def read_marks(self, topic: bytes, offset: int, count_max: int) -> TopicMarks:
+    def read_flags(self, topic: bytes, offset: int, count_max: int) -> TopicFlags:
         """See ``Store``."""
         with self._lock:
             state = self._topics.get(topic)
             if state is None:
-                return TopicMarks(0, [], {})
+                return TopicFlags(0, [], {})
             start = state.deleted.skip(max(offset, state.first_offset))
-            found = gather_marks(self._pieces(state, state.deleted.living(start)), start, count_max)
+            found = gather_flags(self._pieces(state, state.deleted.living(start)), start, count_max)
             found.next_offset = state.deleted.skip(found.next_offset)
             return found
 
-    def _pieces(self, topic: _Topic, stretches: Iterable[Stretch]) -> Iterator[Piece]:
+    def _pieces(
+        self, topic: _MemoryTopic, stretches: Iterable[OffsetRange]
+    ) -> Iterator[GroupRange]:
         for first, end in stretches:
             place = bisect_right(topic.references, first, key=_next_offset)
             for found in islice(topic.references, place, None):
@@ -404,7 +406,7 @@ class MemoryStore:
                 return 0
             return self._erase(state, stretches_of(offsets, state.first_offset, state.next_offset))
 
-    def _erase(self, topic: _Topic, wanted: list[Stretch]) -> int:
+    def _erase(self, topic: _MemoryTopic, wanted: list[OffsetRange]) -> int:
         erased = erase(
             topic.deleted,
             wanted,
@@ -414,7 +416,7 @@ class MemoryStore:
         self._removed_messages += erased.messages
         return erased.messages
 
-    def _payload_bytes(self, topic: _Topic, *stretches: Stretch) -> int:
+    def _payload_bytes(self, topic: _MemoryTopic, *stretches: OffsetRange) -> int:
         return sum(map(piece_bytes, self._pieces(topic, stretches)))
 
     # ── Retention ─────────────────────────────────────────────────────────────────────────────
@@ -424,24 +426,26 @@ class MemoryStore:
         rules: RetentionRules,
         now_ms: int,
         floor_sequence: int,
-        spared: Spared = NOTHING_SPARED,
-        lows: Mapping[bytes, int] = NO_LOWS,
-    ) -> Removed:
+        protected: ProtectedTopics = NOTHING_PROTECTED,
+        low_water_marks: Mapping[bytes, int] = NO_LOW_WATER_MARKS,
+    ) -> RetentionResult:
         """See ``Store``."""
-        order = Order(rules, now_ms, floor_sequence, spared, lows)
-        removed = Removed()
+        request = RetentionRequest(rules, now_ms, floor_sequence, protected, low_water_marks)
+        removed = RetentionResult()
         with self._lock:
             for topic in self._topics.values():
-                self._examine(topic, order, removed)
+                self._examine(topic, request, removed)
             for age in rules.shared_ages():
-                self._expire(order, age, removed)
+                self._expire(request, age, removed)
             self._sweep(removed, self._removable)
-            self._shrink(order, removed)
+            self._shrink(request, removed)
             self._removed_messages += removed.messages
         return removed
 
-    def _examine(self, topic: _Topic, order: Order, removed: Removed) -> None:
-        limits = order.rules.limits(topic.name)
+    def _examine(
+        self, topic: _MemoryTopic, request: RetentionRequest, removed: RetentionResult
+    ) -> None:
+        limits = request.rules.limits(topic.name)
         messages_max, bytes_max = limits.messages_max, limits.bytes_max
         while topic.references:
             oldest = topic.references[0]
@@ -449,30 +453,30 @@ class MemoryStore:
             info = topic.view()
             beyond_count = messages_max is not None and info.count - messages >= messages_max
             beyond_bytes = bytes_max is not None and info.bytes - size >= bytes_max
-            is_low = order.is_low(topic.name, oldest.next_offset)
-            is_spared = order.spares(topic.name, oldest.next_offset) and not is_low
-            is_needed = is_spared or oldest.last_sequence >= order.floor_sequence
-            is_excess = is_low or beyond_count or beyond_bytes or self._is_old(topic, order)
+            is_low = request.is_low(topic.name, oldest.next_offset)
+            is_protected = request.protects(topic.name, oldest.next_offset) and not is_low
+            is_needed = is_protected or oldest.last_sequence >= request.floor_sequence
+            is_excess = is_low or beyond_count or beyond_bytes or self._is_old(topic, request)
             if messages and (is_needed or not is_excess):
                 return
             self._drop_through(topic, oldest, removed)
 
-    def _is_old(self, topic: _Topic, order: Order) -> bool:
+    def _is_old(self, topic: _MemoryTopic, request: RetentionRequest) -> bool:
         """Whether the oldest group is too old by a limit that was set for this topic alone."""
-        age = order.rules.own_age(topic.name)
+        age = request.rules.own_age(topic.name)
         if age is None:
             return False
         times = (found.time_ms for found in topic.references)
-        believable = (time for time in times if time <= order.now_ms + CLOCK_ERROR_MS_MAX)
-        return next(believable, order.now_ms + 1) <= order.now_ms - age
+        believable = (time for time in times if time <= request.now_ms + CLOCK_ERROR_MS_MAX)
+        return next(believable, request.now_ms + 1) <= request.now_ms - age
 
-    def _left(self, topic: _Topic, group: Reference) -> tuple[int, int]:
+    def _left(self, topic: _MemoryTopic, group: Reference) -> tuple[int, int]:
         """Messages and bytes of a group that were not deleted."""
         living = topic.living(group)
         return sum(end - first for first, end in living), self._payload_bytes(topic, *living)
 
-    def _expire(self, order: Order, age: int, removed: Removed) -> None:
-        rules, now_ms, floor_sequence, _, _ = order
+    def _expire(self, request: RetentionRequest, age: int, removed: RetentionResult) -> None:
+        rules, now_ms, floor_sequence, _, _ = request
         for entry in list(self._entries.values()):
             for group in entry.groups:
                 found = reference(entry, group.number)
@@ -483,16 +487,16 @@ class MemoryStore:
                 if found.time_ms > now_ms - age or found.last_sequence >= floor_sequence:
                     return
                 is_limited = rules.shared_age(group.name) == age
-                if is_limited and not order.spares(group.name, found.next_offset):
+                if is_limited and not request.protects(group.name, found.next_offset):
                     self._drop_through(self._topics[group.name], found, removed)
 
-    def _shrink(self, order: Order, removed: Removed) -> None:
-        total = order.rules.total_bytes_max
+    def _shrink(self, request: RetentionRequest, removed: RetentionResult) -> None:
+        total = request.rules.total_bytes_max
         for entry in list(self._entries.values()):
             if total is None or entry.index > self._disposable or self._used_bytes() <= total:
                 return
             for group in entry.groups:
-                if not order.spared.keeps(group.name) and not self._is_dropped(group):
+                if not request.protected.keeps(group.name) and not self._is_dropped(group):
                     topic = self._topics[group.name]
                     self._drop_through(topic, reference(entry, group.number), removed)
             self._sweep(removed, self._disposable)
@@ -501,7 +505,7 @@ class MemoryStore:
         topic = self._topics.get(group.name)
         return topic is None or topic.id != group.topic_id
 
-    def _drop_through(self, topic: _Topic, last: Reference, removed: Removed) -> None:
+    def _drop_through(self, topic: _MemoryTopic, last: Reference, removed: RetentionResult) -> None:
         while topic.references and topic.references[0].first_offset <= last.first_offset:
             oldest = topic.references[0]
             _, size = self._left(topic, oldest)
@@ -512,7 +516,7 @@ class MemoryStore:
             topic.bytes -= oldest.bytes
             topic.deleted, _ = topic.deleted.beyond(oldest.next_offset, oldest.bytes - size)
 
-    def _sweep(self, removed: Removed, last: int) -> None:
+    def _sweep(self, removed: RetentionResult, last: int) -> None:
         """Delete entries with nothing to keep that no start will replay."""
         for entry in list(self._entries.values()):
             if entry.index > last:

@@ -19,14 +19,14 @@ U64_MAX = 0xFFFF_FFFF_FFFF_FFFF
 NOTE_BYTES = 20
 """Message number, count, seq, and where the producer's name ends."""
 
-Note: TypeAlias = tuple[int, int, bytes, int]
+ProducerRun: TypeAlias = tuple[int, int, bytes, int]
 """Number of the first message, count, producer, seq of the first message."""
 
-NoteColumns: TypeAlias = tuple[memoryview, memoryview, memoryview, memoryview, memoryview]
+ProducerRunColumns: TypeAlias = tuple[memoryview, memoryview, memoryview, memoryview, memoryview]
 """Numbers, counts (u32), seqs (u64), name ends (u32, cumulative), and the names themselves."""
 
 
-def note_bytes(note: Note) -> int:
+def note_bytes(note: ProducerRun) -> int:
     """About how many bytes a note adds to an entry; asserts that it fits its columns."""
     number, count, producer, seq = note
     assert number >= 0
@@ -35,7 +35,7 @@ def note_bytes(note: Note) -> int:
     return NOTE_BYTES + len(producer)
 
 
-def join(earlier: Note, later: Note) -> Note | None:
+def join(earlier: ProducerRun, later: ProducerRun) -> ProducerRun | None:
     """One note in the place of two, if the second goes on where the first ends."""
     number, count, producer, seq = earlier
     if later[0] == number + count and later[2] == producer and later[3] == seq + count:
@@ -43,7 +43,7 @@ def join(earlier: Note, later: Note) -> Note | None:
     return None
 
 
-def pack_notes(notes: list[Note]) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+def pack_notes(notes: list[ProducerRun]) -> tuple[bytes, bytes, bytes, bytes, bytes]:
     """The columns of some notes, ascending."""
     numbers, counts, producers, seqs = zip(*notes, strict=True)
     return (
@@ -55,7 +55,7 @@ def pack_notes(notes: list[Note]) -> tuple[bytes, bytes, bytes, bytes, bytes]:
     )
 
 
-def notes_between(columns: NoteColumns, start: int, end: int) -> Iterator[Note]:
+def notes_between(columns: ProducerRunColumns, start: int, end: int) -> Iterator[ProducerRun]:
     """What the notes say of the messages ``start … end - 1``, numbers counted from ``start``."""
     numbers, counts, seqs, name_ends, names = columns
     for place in range(max(bisect_right(numbers, start) - 1, 0), len(numbers)):

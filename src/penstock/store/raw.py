@@ -22,8 +22,8 @@ from penstock.model import columns as wanted
 from penstock.store import entry as sections
 from penstock.store.deletions import Ranges
 from penstock.store.entry import Entry
-from penstock.store.joined import SMALL, Joined, Stretch
-from penstock.store.slices import Piece
+from penstock.store.joined_slice import SMALL, Joined, JoinedPart
+from penstock.store.slices import GroupRange
 from penstock.store.store import Column, RawQuery, RawSlice, TopicInfo
 
 _U32: Final = Struct("<I")
@@ -51,7 +51,7 @@ class _Gathering:
         self._columns = columns
         self._joined: Joined | None = None
 
-    def add(self, stretch: Stretch) -> None:
+    def add(self, stretch: JoinedPart) -> None:
         """Take the next messages."""
         if stretch.end - stretch.first > SMALL:
             self.end()
@@ -64,7 +64,7 @@ class _Gathering:
         if stretch.entry.has_extras:
             self._add_extras(self._joined, stretch)
 
-    def _add_extras(self, joined: Joined, stretch: Stretch) -> None:
+    def _add_extras(self, joined: Joined, stretch: JoinedPart) -> None:
         _, entry, first, end, _, _ = stretch
         for bit, cut, add in (
             (wanted.SIGNATURES, _signatures, joined.add_signatures),
@@ -84,7 +84,7 @@ class _Gathering:
 
 
 def gather_raw(
-    pieces: Iterable[Piece], count_max: int, bytes_max: int, columns: int
+    pieces: Iterable[GroupRange], count_max: int, bytes_max: int, columns: int
 ) -> list[RawSlice]:
     """Slices of successive pieces, within the bounds; at least one message, if any."""
     gathering = _Gathering(columns)
@@ -96,7 +96,7 @@ def gather_raw(
         if size > bytes_max and not is_first:
             break  # a cut yields one message at least, and this one does not fit
         runs = _run_range(piece.entry, (run_start, run_end), first, end)
-        gathering.add(Stretch(piece.first, piece.entry, first, end, *runs))
+        gathering.add(JoinedPart(piece.first, piece.entry, first, end, *runs))
         is_first = False
         count_max -= end - first
         bytes_max -= size
@@ -131,7 +131,7 @@ def raw_next(
     return max(query.start, min(start, end))
 
 
-def fitting(piece: Piece, count_max: int, bytes_max: int, columns: int) -> tuple[int, int]:
+def fitting(piece: GroupRange, count_max: int, bytes_max: int, columns: int) -> tuple[int, int]:
     """Where the first messages of a piece end that fit, one at least; and how large they are.
 
     Payloads count, and so do headers, if they are wanted: both can be of any size.
@@ -142,7 +142,9 @@ def fitting(piece: Piece, count_max: int, bytes_max: int, columns: int) -> tuple
     return end - shift, size
 
 
-def _fitting(piece: Piece, first: int, end: int, bounds: tuple[int, int, int]) -> tuple[int, int]:
+def _fitting(
+    piece: GroupRange, first: int, end: int, bounds: tuple[int, int, int]
+) -> tuple[int, int]:
     """The same, in numbers of messages."""
     entry = piece.entry
     count_max, bytes_max, columns = bounds
@@ -180,7 +182,7 @@ def _text_start(entry: Entry, place: int) -> int:
     return int(entry.column(sections.HEADER_TEXT_BOUNDS)[2 * header])
 
 
-def _cut(stretch: Stretch, columns: int) -> RawSlice:
+def _cut(stretch: JoinedPart, columns: int) -> RawSlice:
     first_offset, entry, first, end, _, _ = stretch
     return RawSlice(
         first_offset,
@@ -201,7 +203,7 @@ def _payloads(entry: Entry, first: int, end: int) -> tuple[Column, ...]:
     return entry.u32(sections.BOUNDS, first, end + 1), entry.payloads[bounds[first] : bounds[end]]
 
 
-def _runs(stretch: Stretch) -> tuple[Column, ...]:
+def _runs(stretch: JoinedPart) -> tuple[Column, ...]:
     """Runs, the first one trimmed to where the slice begins."""
     _, entry, first, _, start, stop = stretch
     positions: Column = entry.u32(sections.RUN_POSITIONS, start, stop)

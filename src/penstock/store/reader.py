@@ -14,24 +14,24 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from penstock.model.message import Message
-from penstock.store.deletions import NOTHING, OFFSET_MAX, Ranges, Stretch
+from penstock.store.deletions import NOTHING, OFFSET_MAX, OffsetRange, Ranges
 from penstock.store.entry import Entry, decode
 from penstock.store.environment import Environment, Transaction
-from penstock.store.index import Memory, Reference, references_from
-from penstock.store.journal import JournalReader
+from penstock.store.index import MemoryIndex, Reference, references_from
+from penstock.store.journal import JournalCursor
 from penstock.store.keys import KEY_BYTES_MAX, NAME_BYTES_WHOLE, index_key, name_key, row_prefix
-from penstock.store.measure import Span, reach
+from penstock.store.measure import GroupOverlap, reach
 from penstock.store.raw import gather_raw, raw_next, raw_span
-from penstock.store.slices import Piece, gather, gather_marks, piece_bytes
+from penstock.store.slices import GroupRange, gather, gather_flags, piece_bytes
 from penstock.store.store import (
     RawQuery,
     RawSlice,
+    TopicFlags,
     TopicInfo,
-    TopicMarks,
     TopicRange,
     TopicSlice,
 )
-from penstock.store.topics import Topics, TopicState, unpack_topic
+from penstock.store.topics import StoredTopic, TopicStates, unpack_topic
 
 Result = TypeVar("Result")
 
@@ -45,8 +45,8 @@ class Reader:
     def __init__(
         self,
         environment: Environment,
-        topics: Topics,
-        memory: Memory,
+        topics: TopicStates,
+        memory: MemoryIndex,
         verified: dict[int, None],
     ) -> None:
         self._environment = environment
@@ -54,9 +54,9 @@ class Reader:
         self._memory = memory
         self._verified = verified
 
-    def journal(self, transaction: Transaction) -> JournalReader:
+    def journal(self, transaction: Transaction) -> JournalCursor:
         """The journal within a snapshot."""
-        return JournalReader(self._environment, transaction, self._verified)
+        return JournalCursor(self._environment, transaction, self._verified)
 
     def last_index(self) -> int:
         """The index of the newest entry; 0 if there is none."""
@@ -151,40 +151,50 @@ class Reader:
             return reach(spans, start, bytes_max)
 
     def _spans(
-        self, transaction: Transaction, topic_id: int, rows: list[bytes], living: Iterator[Stretch]
-    ) -> Iterator[Span]:
+        self,
+        transaction: Transaction,
+        topic_id: int,
+        rows: list[bytes],
+        living: Iterator[OffsetRange],
+    ) -> Iterator[GroupOverlap]:
         journal = self.journal(transaction)
 
-        def piece(found: Reference, first: int, end: int) -> Piece | None:
+        def piece(found: Reference, first: int, end: int) -> GroupRange | None:
             entry = journal.at(found.base_sequence, found.entry_index)
             return None if entry is None else found.piece(entry, first, end)
 
         for first, end in living:
             for found in self._references_within(transaction, topic_id, rows, (first, end)):
-                yield Span(found, first, end, partial(piece, found, first, end))
+                yield GroupOverlap(found, first, end, partial(piece, found, first, end))
 
-    def read_marks(self, topic: bytes, offset: int, count_max: int) -> TopicMarks:
+    def read_flags(self, topic: bytes, offset: int, count_max: int) -> TopicFlags:
         """See ``Store``."""
         view = self.view(topic)
         if view is None:
-            return TopicMarks(0, [], {})
+            return TopicFlags(0, [], {})
         info, deleted = view
         start = deleted.skip(max(offset, info.first_offset))
         with self._pieces_from(info.id, deleted.living(start)) as pieces:
-            found = gather_marks(pieces, start, count_max)
+            found = gather_flags(pieces, start, count_max)
         found.next_offset = deleted.skip(found.next_offset)
         return found
 
     @contextmanager
-    def _pieces_from(self, topic_id: int, living: Iterator[Stretch]) -> Iterator[Iterator[Piece]]:
+    def _pieces_from(
+        self, topic_id: int, living: Iterator[OffsetRange]
+    ) -> Iterator[Iterator[GroupRange]]:
         """What is there of some stretches, within one snapshot."""
         rows = self._memory.rows(topic_id)
         with self._environment.reading() as transaction:
             yield self._pieces(transaction, topic_id, rows, living)
 
     def _pieces(
-        self, transaction: Transaction, topic_id: int, rows: list[bytes], living: Iterator[Stretch]
-    ) -> Iterator[Piece]:
+        self,
+        transaction: Transaction,
+        topic_id: int,
+        rows: list[bytes],
+        living: Iterator[OffsetRange],
+    ) -> Iterator[GroupRange]:
         """The same, group by group."""
         journal = self.journal(transaction)
         for first, end in living:
@@ -205,7 +215,7 @@ class Reader:
         end = slices[-1].first_offset + slices[-1].count
         return TopicRange(info.name, first_offset, deleted.skip(end), slices)
 
-    def payload_bytes(self, topic_id: int, stretches: list[Stretch]) -> list[int]:
+    def payload_bytes(self, topic_id: int, stretches: list[OffsetRange]) -> list[int]:
         """Bytes of payload in each of some stretches; groups that lie within are not opened."""
         rows = self._memory.rows(topic_id)
         with self._environment.reading() as transaction:
@@ -214,7 +224,7 @@ class Reader:
             ]
 
     def _stretch_bytes(
-        self, transaction: Transaction, topic_id: int, rows: list[bytes], stretch: Stretch
+        self, transaction: Transaction, topic_id: int, rows: list[bytes], stretch: OffsetRange
     ) -> int:
         first, end = stretch
         journal = self.journal(transaction)
@@ -229,7 +239,7 @@ class Reader:
         return size
 
     def _references_within(
-        self, transaction: Transaction, topic_id: int, rows: list[bytes], stretch: Stretch
+        self, transaction: Transaction, topic_id: int, rows: list[bytes], stretch: OffsetRange
     ) -> Iterator[Reference]:
         first, end = stretch
         for found in self.references(transaction, topic_id, rows, first):
@@ -273,7 +283,7 @@ class Reader:
             return state.info(), NOTHING  # with ranges it would be in memory
         return self._topics.view(name)  # it may have been dropped and begun anew between the two
 
-    def row_state(self, transaction: Transaction, name: bytes) -> TopicState | None:
+    def row_state(self, transaction: Transaction, name: bytes) -> StoredTopic | None:
         """The state in a topic's row, within a snapshot."""
         if not name:
             return None  # LMDB has no empty keys, and refuses to look for one

@@ -49,23 +49,23 @@ from penstock.store.dropped import Dropped, delete_dropped, put_dropped
 from penstock.store.entry import Entry, GroupView
 from penstock.store.environment import Environment, Transaction
 from penstock.store.index import Reference, reference, row_span
-from penstock.store.journal import JournalReader
+from penstock.store.journal import JournalCursor
 from penstock.store.keys import index_key, journal_key, topic_key, unpack_journal_key
 from penstock.store.marks import Marks, put_marks
 from penstock.store.reader import Reader
-from penstock.store.retention_slice import Cursor, Slice, TopicLeft
+from penstock.store.retention_slice import Cursor, RetentionSlice, TopicLeft
 from penstock.store.slices import piece_bytes
 from penstock.store.store import (
     CLOCK_ERROR_MS_MAX,
     LOG_UNBOUND,
-    NOTHING_SPARED,
-    Limits,
-    Order,
-    Removed,
+    NOTHING_PROTECTED,
+    ProtectedTopics,
+    RetentionLimits,
+    RetentionRequest,
+    RetentionResult,
     RetentionRules,
-    Spared,
 )
-from penstock.store.topics import Topics, TopicState, put_topic, unpack_topic
+from penstock.store.topics import StoredTopic, TopicStates, put_topic, unpack_topic
 
 SLICE_STEPS = 256
 """Groups, topics or entries looked at in each stage of one slice."""
@@ -80,14 +80,14 @@ FREEABLE = ("journal", "index", "live", "deleted")
 """The databases that become smaller when messages are dropped; the total limit is on these."""
 
 
-class Retention:
+class RetentionEngine:
     """The standing state of retention: what was looked at, what is to be looked at."""
 
     def __init__(
         self,
         environment: Environment,
         reader: Reader,
-        topics: Topics,
+        topics: TopicStates,
         dropped: dict[int, Dropped],
     ) -> None:
         self._environment = environment
@@ -99,12 +99,12 @@ class Retention:
         a cluster may ask for them, and would need a copy of the whole store instead."""
         self._start_floor = LOG_UNBOUND
         """Entries from here on stay, whatever the total: a start of this node needs them."""
-        self._order: Order | None = None
+        self._request: RetentionRequest | None = None
         self._rules = RetentionRules()
-        self._own: dict[bytes, Limits] = {}
+        self._own: dict[bytes, RetentionLimits] = {}
         """Limits that were set for single topics, when the rules were last compared."""
         self._floor = 0
-        self._spared = NOTHING_SPARED
+        self._protected = NOTHING_PROTECTED
         self._queue: dict[bytes, None] = {}
         """Topics that were written to since they were last examined."""
         self._blocked: dict[bytes, None] = {}
@@ -131,7 +131,7 @@ class Retention:
 
     def examine(self, topic: bytes) -> None:
         """Note that a topic has grown, or that messages of it were deleted."""
-        if self._order is not None:  # before the first call the walk will see it anyway
+        if self._request is not None:  # before the first call the walk will see it anyway
             self._queue[topic] = None
 
     def forget(self, topic: bytes) -> None:
@@ -141,16 +141,16 @@ class Retention:
         self._wakes.pop(topic, None)
         self._lowered.pop(topic, None)
 
-    def slice(self, order: Order, marks: Marks) -> tuple[Removed, Marks]:
+    def slice(self, request: RetentionRequest, marks: Marks) -> tuple[RetentionResult, Marks]:
         """Do one slice of work; return what was removed, and the marks after it."""
-        if order is not self._order:
-            self._order = order
-            self._compare(order.rules)
-            self._unblock(order.floor_sequence)
-            self._release(order.spared)
-            self._lower(order.lows)
-            self._wake(order.now_ms)
-        total = order.rules.total_bytes_max
+        if request is not self._request:
+            self._request = request
+            self._compare(request.rules)
+            self._unblock(request.floor_sequence)
+            self._release(request.protected)
+            self._lower(request.low_water_marks)
+            self._wake(request.now_ms)
+        total = request.rules.total_bytes_max
         stages = (
             self._free_dropped,
             self._examine_queue,
@@ -159,24 +159,26 @@ class Retention:
             self._sweep,
             self._shrink,
         )
-        return self._work(order, marks, total, stages)
+        return self._work(request, marks, total, stages)
 
-    def make_room(self, order: Order, marks: Marks, total: int) -> tuple[Removed, Marks]:
+    def make_room(
+        self, request: RetentionRequest, marks: Marks, total: int
+    ) -> tuple[RetentionResult, Marks]:
         """Do one slice of what frees space, towards a total."""
         stages = (self._free_dropped, self._sweep, self._shrink)
-        return self._work(order, marks, total, stages)
+        return self._work(request, marks, total, stages)
 
     def _work(
         self,
-        order: Order,
+        request: RetentionRequest,
         marks: Marks,
         total: int | None,
-        stages: Sequence[Callable[[Slice], None]],
-    ) -> tuple[Removed, Marks]:
-        def job(transaction: Transaction) -> Slice:
+        stages: Sequence[Callable[[RetentionSlice], None]],
+    ) -> tuple[RetentionResult, Marks]:
+        def job(transaction: Transaction) -> RetentionSlice:
             with self._environment.reading() as snapshot:
-                journal = JournalReader(self._environment, snapshot, None)
-                work = Slice(order, snapshot, journal, transaction, marks)
+                journal = JournalCursor(self._environment, snapshot, None)
+                work = RetentionSlice(request, snapshot, journal, transaction, marks)
                 work.total, work.walk, work.ages = total, self._walk, self._ages
                 for stage in stages:
                     stage(work)
@@ -210,21 +212,21 @@ class Retention:
             self._blocked = {}
         self._floor = floor_sequence
 
-    def _release(self, spared: Spared) -> None:
+    def _release(self, protected: ProtectedTopics) -> None:
         """Examine the topics again of which more was worked through since."""
-        if spared is self._spared:
+        if protected is self._protected:
             return
-        self._spared = spared
-        for name in self._held.keys() & spared.floors.keys():  # costs what the smaller one has
-            if spared.floors[name] > self._held[name]:
+        self._protected = protected
+        for name in self._held.keys() & protected.floors.keys():  # costs what the smaller one has
+            if protected.floors[name] > self._held[name]:
                 del self._held[name]
                 self._queue[name] = None
 
-    def _lower(self, lows: Mapping[bytes, int]) -> None:
+    def _lower(self, low_water_marks: Mapping[bytes, int]) -> None:
         """Examine the topics whose lows have risen."""
-        if len(self._lowered) > len(lows):
-            self._lowered = {n: low for n, low in self._lowered.items() if n in lows}
-        for name, low in lows.items():
+        if len(self._lowered) > len(low_water_marks):
+            self._lowered = {n: low for n, low in self._lowered.items() if n in low_water_marks}
+        for name, low in low_water_marks.items():
             if low > self._lowered.get(name, 0):
                 self._queue[name] = None
 
@@ -232,7 +234,7 @@ class Retention:
         """Examine the topics whose oldest group has come of age."""
         self._queue |= dict.fromkeys(n for n, wake_ms in self._wakes.items() if wake_ms <= now_ms)
 
-    def _finish(self, work: Slice) -> None:
+    def _finish(self, work: RetentionSlice) -> None:
         """Write the rows of the topics and entries that changed, and the marks."""
         for key, left in work.live.items():
             record = left.to_bytes(4, "little")
@@ -254,13 +256,13 @@ class Retention:
         if work.removed.messages or work.removed.entries:
             put_marks(self._environment, work.transaction, work.marks)
 
-    def _forget_deleted(self, work: Slice, topic: TopicLeft) -> None:
+    def _forget_deleted(self, work: RetentionSlice, topic: TopicLeft) -> None:
         state = topic.state
         topic.deleted, changes = topic.deleted.beyond(state.first_offset, topic.deleted_bytes)
         key = (state.id, state.name)
         put_deleted(self._environment, work.transaction, key, topic.deleted, changes)
 
-    def _take_over(self, work: Slice) -> None:
+    def _take_over(self, work: RetentionSlice) -> None:
         with self._topics.lock:
             for name, changed in work.changed.items():
                 state = self._topics.get(name)
@@ -288,13 +290,13 @@ class Retention:
 
     # ── Count and bytes ───────────────────────────────────────────────────────────────────────
 
-    def _examine_queue(self, work: Slice) -> None:
+    def _examine_queue(self, work: RetentionSlice) -> None:
         work.begin_stage(SLICE_STEPS)
         for name in self._queue:
             if not (work.step() and self._examine(work, name)):
                 return
 
-    def _examine_all(self, work: Slice) -> None:
+    def _examine_all(self, work: RetentionSlice) -> None:
         work.begin_stage(SLICE_STEPS)
         while work.walk is not None and work.step():
             cursor = work.snapshot.cursor(self._environment["topics"])
@@ -306,7 +308,7 @@ class Retention:
                 return
             work.walk = bytes(cursor.key()) + b"\0"
 
-    def _examine(self, work: Slice, name: bytes) -> bool:
+    def _examine(self, work: RetentionSlice, name: bytes) -> bool:
         """Drop what is deleted or beyond a topic's limits; tell whether that is done."""
         topic = self._topic(work, name) if self._may_have_excess(work, name) else None
         if topic and not self._drop_excess(work, topic):
@@ -314,7 +316,7 @@ class Retention:
         work.examined.append(name)
         return True
 
-    def _drop_excess(self, work: Slice, topic: TopicLeft) -> bool:
+    def _drop_excess(self, work: RetentionSlice, topic: TopicLeft) -> bool:
         name = topic.state.name
         for found in self._references(work, topic):
             if not self._is_excess(work, topic, found):
@@ -326,69 +328,69 @@ class Retention:
         self._note_lowered(work, name, topic.state.first_offset)
         return True
 
-    def _note_lowered(self, work: Slice, name: bytes, end: int) -> None:
+    def _note_lowered(self, work: RetentionSlice, name: bytes, end: int) -> None:
         """Note that a topic need not be examined for its low again: nothing is before ``end``.
 
         The index may lack groups that a low reaches: then there is more to do once it has them.
         """
-        low = work.order.lows.get(name, 0)
+        low = work.request.low_water_marks.get(name, 0)
         if low and (low <= end or name in work.blocked):
             work.lowered[name] = low
 
-    def _may_have_excess(self, work: Slice, name: bytes) -> bool:
+    def _may_have_excess(self, work: RetentionSlice, name: bytes) -> bool:
         """Whether there is anything to look for. Age alone is the business of the cursors."""
-        order = work.order
-        limits = order.rules.limits(name)
+        request = work.request
+        limits = request.rules.limits(name)
         is_limited = limits.messages_max is not None or limits.bytes_max is not None
-        is_special = name in order.rules.by_topic or name in order.lows
-        is_passed = order.floor(name) is not None or name in self._freed
+        is_special = name in request.rules.by_topic or name in request.low_water_marks
+        is_passed = request.floor(name) is not None or name in self._freed
         return is_limited or is_special or is_passed or self._topics.deleted(name).count > 0
 
-    def _is_excess(self, work: Slice, topic: TopicLeft, found: Reference) -> bool:
+    def _is_excess(self, work: RetentionSlice, topic: TopicLeft, found: Reference) -> bool:
         """Whether a topic's oldest group may go; if it is needed, that is noted."""
         messages, size = self._left(work, topic, found)
         if not messages:
             return True
-        order, name = work.order, topic.state.name
-        is_low = order.is_low(name, found.next_offset)
-        is_beyond = topic.is_beyond(order.rules.limits(name), messages, size)
-        is_old = self._is_passed(order, name, found) or self._is_old(work, topic, found)
+        request, name = work.request, topic.state.name
+        is_low = request.is_low(name, found.next_offset)
+        is_beyond = topic.is_beyond(request.rules.limits(name), messages, size)
+        is_old = self._is_passed(request, name, found) or self._is_old(work, topic, found)
         if not (is_low or is_beyond or is_old):
             return False
-        if found.last_sequence >= order.floor_sequence:
+        if found.last_sequence >= request.floor_sequence:
             work.blocked[name] = None
             return False
         return is_low or not self._is_held(work, name, found)
 
-    def _is_passed(self, order: Order, name: bytes, found: Reference) -> bool:
+    def _is_passed(self, request: RetentionRequest, name: bytes, found: Reference) -> bool:
         """Whether the cursor of an age limit went by a group that it would take now."""
-        age = order.rules.shared_age(name)
-        if age is None or (order.floor(name) is None and name not in self._freed):
+        age = request.rules.shared_age(name)
+        if age is None or (request.floor(name) is None and name not in self._freed):
             return False
         is_behind = age in self._ages and (found.entry_index, found.group) < self._ages[age]
-        return is_behind and found.time_ms <= order.now_ms - age
+        return is_behind and found.time_ms <= request.now_ms - age
 
-    def _is_old(self, work: Slice, topic: TopicLeft, found: Reference) -> bool:
+    def _is_old(self, work: RetentionSlice, topic: TopicLeft, found: Reference) -> bool:
         """Whether a topic's own age limit takes its oldest group; if not, it is noted when it will.
 
         Of groups that a wrong clock dated, the first one after them decides.
         """
-        order, name = work.order, topic.state.name
-        age = order.rules.own_age(name)
+        request, name = work.request, topic.state.name
+        age = request.rules.own_age(name)
         if age is None:
             return False
-        if found.time_ms > order.now_ms + CLOCK_ERROR_MS_MAX:
+        if found.time_ms > request.now_ms + CLOCK_ERROR_MS_MAX:
             following = islice(self._references(work, topic), SLICE_STEPS)
-            dated = (f for f in following if f.time_ms <= order.now_ms + CLOCK_ERROR_MS_MAX)
+            dated = (f for f in following if f.time_ms <= request.now_ms + CLOCK_ERROR_MS_MAX)
             found = next(dated, found)
-        if found.time_ms <= order.now_ms - age:
+        if found.time_ms <= request.now_ms - age:
             return True
         work.wakes[name] = found.time_ms + age
         return False
 
-    def _is_held(self, work: Slice, name: bytes, found: Reference) -> bool:
+    def _is_held(self, work: RetentionSlice, name: bytes, found: Reference) -> bool:
         """Whether a group is spared; then the topic is noted."""
-        floor = work.order.floor(name)
+        floor = work.request.floor(name)
         if floor is None or found.next_offset <= floor:
             return False
         work.held[name] = floor
@@ -396,13 +398,13 @@ class Retention:
 
     # ── Age ───────────────────────────────────────────────────────────────────────────────────
 
-    def _expire(self, work: Slice) -> None:
-        ages = work.order.rules.shared_ages()
+    def _expire(self, work: RetentionSlice) -> None:
+        ages = work.request.rules.shared_ages()
         work.ages = {age: self._expire_age(work, age) for age in ages}
 
-    def _expire_age(self, work: Slice, age: int) -> Cursor:
+    def _expire_age(self, work: RetentionSlice, age: int) -> Cursor:
         """Advance the cursor of one age limit; return where it stands."""
-        rules, now_ms, floor_sequence, _, _ = work.order
+        rules, now_ms, floor_sequence, _, _ = work.request
         work.begin_stage(SLICE_STEPS)
         cursor = self._ages.get(age, (0, 0))
         for entry, number in _groups_from(work, cursor):
@@ -428,7 +430,7 @@ class Retention:
 
     # ── Total ─────────────────────────────────────────────────────────────────────────────────
 
-    def _shrink(self, work: Slice) -> None:
+    def _shrink(self, work: RetentionSlice) -> None:
         """Remove the oldest entries while what retention can free is too large."""
         work.begin_stage(SLICE_STEPS)
         work.oldest = self._oldest
@@ -453,13 +455,13 @@ class Retention:
                 return
             work.oldest = (entry.index + 1, 0)
 
-    def _remove_groups(self, work: Slice, entry: Entry, first: int, end: int) -> None:
+    def _remove_groups(self, work: RetentionSlice, entry: Entry, first: int, end: int) -> None:
         """Remove groups of an entry, and the entry with the last of them.
 
         A group that is its topic's oldest is removed by what the entry says of it, without a look
         at the index.
         """
-        keeps, changed = work.order.spared.keeps, work.changed
+        keeps, changed = work.request.protected.keeps, work.changed
         released = 0
         for number, topic_id, name, first_offset, count, size in entry.extents(first, end):
             topic = self._topic(work, name)
@@ -483,7 +485,7 @@ class Retention:
             work.live[key] = left
 
     def _pass_dropped(
-        self, work: Slice, topic_id: int, first_offset: int, count: int, size: int
+        self, work: RetentionSlice, topic_id: int, first_offset: int, count: int, size: int
     ) -> int:
         """Release a group of a dropped topic, if it is the oldest left; tell how many that is."""
         record = work.freed[topic_id] if topic_id in work.freed else self._dropped.get(topic_id)
@@ -495,13 +497,13 @@ class Retention:
         work.free(topic_id, Dropped(record.entry_index, state))
         return 1
 
-    def _freeable_bytes(self, work: Slice) -> int:
+    def _freeable_bytes(self, work: RetentionSlice) -> int:
         """Rows of topics and sessions do not count: no message that is dropped makes them fewer."""
         return self._environment.used_bytes(work.transaction, FREEABLE)
 
     # ── Entries with nothing to keep ──────────────────────────────────────────────────────────
 
-    def _sweep(self, work: Slice) -> None:
+    def _sweep(self, work: RetentionSlice) -> None:
         work.begin_stage(SLICE_STEPS)
         last = self._removable(work)
         swept = work.marks.swept
@@ -514,11 +516,11 @@ class Retention:
                 self._delete_entry(work, key)
         work.marks = msgspec.structs.replace(work.marks, swept=swept)
 
-    def _removable(self, work: Slice) -> int:
+    def _removable(self, work: RetentionSlice) -> int:
         """The last entry that nobody will need: no start, and no other node of a cluster."""
         return min(self._disposable(work), self._log_floor - 1)
 
-    def _disposable(self, work: Slice) -> int:
+    def _disposable(self, work: RetentionSlice) -> int:
         """The last entry that no start will need: the total may take what other nodes would ask."""
         return min(self.disposable(work.marks), work.marks.flushed_index)
 
@@ -528,12 +530,12 @@ class Retention:
 
     # ── Dropping ──────────────────────────────────────────────────────────────────────────────
 
-    def _is_dropped(self, work: Slice, group: GroupView) -> bool:
+    def _is_dropped(self, work: RetentionSlice, group: GroupView) -> bool:
         """Whether a group is of a topic that was dropped, though its name may be in use again."""
         topic = self._topic(work, group.name)
         return topic is None or topic.state.id != group.topic_id
 
-    def _topic(self, work: Slice, name: bytes) -> TopicLeft | None:
+    def _topic(self, work: RetentionSlice, name: bytes) -> TopicLeft | None:
         topic = work.topics.get(name)
         if topic is None:
             state = self._topics.get(name)
@@ -542,11 +544,11 @@ class Retention:
                 topic = work.topics[name] = TopicLeft(state, self._topics.deleted(name))
         return topic
 
-    def _references(self, work: Slice, topic: TopicLeft) -> Iterator[Reference]:
+    def _references(self, work: RetentionSlice, topic: TopicLeft) -> Iterator[Reference]:
         state = topic.state
         return self._reader.references(work.snapshot, state.id, [], state.first_offset)
 
-    def _left(self, work: Slice, topic: TopicLeft, found: Reference) -> tuple[int, int]:
+    def _left(self, work: RetentionSlice, topic: TopicLeft, found: Reference) -> tuple[int, int]:
         """Messages and bytes of a group that were not deleted."""
         deleted = list(topic.deleted.within(found.first_offset, found.next_offset))
         count = sum(end - first for first, end in deleted)
@@ -554,13 +556,13 @@ class Retention:
             return found.message_count, found.bytes
         if count == found.message_count:
             return 0, 0
-        journal = JournalReader(self._environment, work.snapshot, None)  # a cursor of its own
+        journal = JournalCursor(self._environment, work.snapshot, None)  # a cursor of its own
         entry = journal.at(found.base_sequence, found.entry_index)
         assert entry is not None, "a group that was not dropped is there"
         size = sum(piece_bytes(found.piece(entry, first, end)) for first, end in deleted)
         return found.message_count - count, found.bytes - size
 
-    def _drop_through(self, work: Slice, name: bytes, last: Reference) -> None:
+    def _drop_through(self, work: RetentionSlice, name: bytes, last: Reference) -> None:
         """Drop a group and whatever the topic has before it."""
         topic = self._topic(work, name)
         assert topic is not None, "a topic in the journal has a state"
@@ -569,7 +571,7 @@ class Retention:
                 break
             self._drop(work, topic, found)
 
-    def _drop(self, work: Slice, topic: TopicLeft, found: Reference) -> None:
+    def _drop(self, work: RetentionSlice, topic: TopicLeft, found: Reference) -> None:
         messages, size = self._left(work, topic, found)
         topic.state.first_offset = found.next_offset
         topic.state.bytes -= found.bytes
@@ -583,7 +585,7 @@ class Retention:
         work.removed.bytes += size
         self._release_group(work, found)
 
-    def _release_group(self, work: Slice, found: Reference) -> None:
+    def _release_group(self, work: RetentionSlice, found: Reference) -> None:
         """Note that a group is gone, and delete its entry if it was the last and may go."""
         key = journal_key(found.base_sequence, found.entry_index)
         left = self._live(work, key, found.group_count) - 1
@@ -592,13 +594,13 @@ class Retention:
         else:
             work.live[key] = left
 
-    def _live(self, work: Slice, key: bytes, group_count: int) -> int:
+    def _live(self, work: RetentionSlice, key: bytes, group_count: int) -> int:
         if key in work.live:
             return work.live[key]
         record = work.transaction.get(key, db=self._environment["live"])
         return group_count if record is None else int.from_bytes(record, "little")
 
-    def _delete_entry(self, work: Slice, key: bytes) -> None:
+    def _delete_entry(self, work: RetentionSlice, key: bytes) -> None:
         _, index = unpack_journal_key(key)
         work.compacted = max(work.compacted, index)
         work.removed.entries += work.transaction.delete(key, db=self._environment["journal"])
@@ -607,7 +609,7 @@ class Retention:
 
     # ── Dropped topics ────────────────────────────────────────────────────────────────────────
 
-    def _free_dropped(self, work: Slice) -> None:
+    def _free_dropped(self, work: RetentionSlice) -> None:
         work.begin_stage(SLICE_STEPS)
         for topic_id, dropped in self._dropped.items():
             if dropped.entry_index > work.marks.flushed_index:
@@ -624,7 +626,7 @@ class Retention:
                 work.is_freeing = True
                 return
 
-    def _free_groups(self, work: Slice, state: TopicState) -> bool:
+    def _free_groups(self, work: RetentionSlice, state: StoredTopic) -> bool:
         """Release a dropped topic's groups, oldest first; tell whether that is done."""
         for found in self._reader.references(work.snapshot, state.id, [], state.first_offset):
             if not work.step():
@@ -634,7 +636,7 @@ class Retention:
             state.bytes -= found.bytes
         return True
 
-    def _free_ranges(self, work: Slice, topic_id: int) -> bool:
+    def _free_ranges(self, work: RetentionSlice, topic_id: int) -> bool:
         """Delete a dropped topic's rows of deleted offsets; tell whether that is done."""
         cursor = work.transaction.cursor(self._environment["deleted"])
         prefix = topic_key(topic_id)
@@ -644,7 +646,7 @@ class Retention:
             work.transaction.delete(bytes(cursor.key()), db=self._environment["deleted"])
         return True
 
-    def _delete_rows(self, work: Slice, state: TopicState) -> None:
+    def _delete_rows(self, work: RetentionSlice, state: StoredTopic) -> None:
         """Delete index rows that hold nothing but dropped groups."""
         if state.first_offset < self._row_ends.get(state.id, 0):
             return
@@ -668,7 +670,7 @@ def _shared(rules: RetentionRules) -> tuple[object, ...]:
     return (rules.default, rules.rules, rules.total_bytes_max)
 
 
-def _groups_from(work: Slice, cursor: Cursor) -> Iterator[tuple[Entry, int]]:
+def _groups_from(work: RetentionSlice, cursor: Cursor) -> Iterator[tuple[Entry, int]]:
     index, number = cursor
     for entry in work.journal.after(index - 1):
         if entry.index > work.marks.flushed_index:

@@ -6,10 +6,10 @@ Everything here lives as long as one transaction. If that fails, it is as if not
 from penstock.store.deletions import Ranges
 from penstock.store.dropped import Dropped
 from penstock.store.environment import Transaction
-from penstock.store.journal import JournalReader
+from penstock.store.journal import JournalCursor
 from penstock.store.marks import Marks
-from penstock.store.store import Limits, Order, Removed
-from penstock.store.topics import TopicState
+from penstock.store.store import RetentionLimits, RetentionRequest, RetentionResult
+from penstock.store.topics import StoredTopic
 
 Cursor = tuple[int, int]
 """Entry index, and number of the group within it, to be looked at next."""
@@ -20,7 +20,7 @@ class TopicLeft:
 
     __slots__ = ("bytes", "deleted", "deleted_bytes", "messages", "state")
 
-    def __init__(self, state: TopicState, deleted: Ranges) -> None:
+    def __init__(self, state: StoredTopic, deleted: Ranges) -> None:
         self.state = state
         self.deleted = deleted
         self.deleted_bytes = 0
@@ -35,7 +35,7 @@ class TopicLeft:
         self.messages -= messages
         self.bytes -= size
 
-    def is_beyond(self, limits: Limits, messages: int, size: int) -> bool:
+    def is_beyond(self, limits: RetentionLimits, messages: int, size: int) -> bool:
         """Whether enough is left to keep without the oldest group, which has so much."""
         beyond_count = (
             limits.messages_max is not None and self.messages - messages >= limits.messages_max
@@ -44,26 +44,26 @@ class TopicLeft:
         return beyond_count or beyond_bytes
 
 
-class Slice:
+class RetentionSlice:
     """One slice of work: what it looks at, where it writes, its budget, what it has changed."""
 
     def __init__(
         self,
-        order: Order,
+        request: RetentionRequest,
         snapshot: Transaction,
-        journal: JournalReader,
+        journal: JournalCursor,
         transaction: Transaction,
         marks: Marks,
     ) -> None:
-        self.order = order
+        self.request = request
         self.snapshot = snapshot
         self.journal = journal
         self.transaction = transaction
         self.marks = marks
-        self.total: int | None = order.rules.total_bytes_max
+        self.total: int | None = request.rules.total_bytes_max
         """How much may be left of what retention can free."""
         self.steps = 0
-        self.removed = Removed()
+        self.removed = RetentionResult()
         self.topics: dict[bytes, TopicLeft] = {}
         self.changed: dict[bytes, TopicLeft] = {}
         self.examined: list[bytes] = []

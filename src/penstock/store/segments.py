@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from penstock.store.batch import Batch, Group, Segment
+from penstock.store.batch import Batch, NodeSegment, TopicBatch
 from penstock.store.entry import Entry, GroupView, Placement, decode, encode
 
 _NOWHERE = Placement(0, 0)
 
 
-class Span(NamedTuple):
+class SegmentRange(NamedTuple):
     """What of an entry is one node's: messages by position, events by number."""
 
-    segment: Segment | None
+    segment: NodeSegment | None
     start: int
     end: int
     event: int
@@ -36,12 +36,12 @@ def unpack_batch(data: bytes) -> Batch:
     return batch_of(entry, whole(entry))
 
 
-def whole(entry: Entry, segment: Segment | None = None) -> Span:
+def whole(entry: Entry, segment: NodeSegment | None = None) -> SegmentRange:
     """All that an entry has."""
-    return Span(segment, 0, entry.count, 0, len(entry.events))
+    return SegmentRange(segment, 0, entry.count, 0, len(entry.events))
 
 
-def spans(entry: Entry) -> list[Span]:
+def spans(entry: Entry) -> list[SegmentRange]:
     """The parts of an entry, in order; all in one where the journal is one node's alone."""
     segments = entry.segments
     if len(segments) < 2:
@@ -49,14 +49,14 @@ def spans(entry: Entry) -> list[Span]:
     ends = [*((segment.position, segment.event) for segment in segments)]
     ends.append((entry.count, len(entry.events)))
     return [
-        Span(segment, start, end, event, event_end)
+        SegmentRange(segment, start, end, event, event_end)
         for segment, ((start, event), (end, event_end)) in zip(
             segments, pairwise(ends), strict=True
         )
     ]
 
 
-def batch_of(entry: Entry, span: Span) -> Batch:
+def batch_of(entry: Entry, span: SegmentRange) -> Batch:
     """One part of an entry as a batch. Everything in it is copied out of the entry."""
     batch = Batch()
     for group in entry.groups:
@@ -70,11 +70,11 @@ def batch_of(entry: Entry, span: Span) -> Batch:
     return batch
 
 
-def _add_group(batch: Batch, entry: Entry, view: GroupView, span: Span) -> None:
+def _add_group(batch: Batch, entry: Entry, view: GroupView, span: SegmentRange) -> None:
     runs = list(_runs(entry, view, span))
     if not runs:
         return
-    group = batch.groups[view.name] = Group()
+    group = batch.groups[view.name] = TopicBatch()
     bounds, payloads = entry.bounds, entry.payloads
     first, end = runs[0][0], runs[-1][1]  # those of one part are in a row: parts do not mix
     cuts = bounds[first : end + 1].tolist()
@@ -89,7 +89,7 @@ def _add_group(batch: Batch, entry: Entry, view: GroupView, span: Span) -> None:
         _add_extras(batch, entry, view.name, first, end)
 
 
-def _runs(entry: Entry, view: GroupView, span: Span) -> Iterator[tuple[int, int, int]]:
+def _runs(entry: Entry, view: GroupView, span: SegmentRange) -> Iterator[tuple[int, int, int]]:
     """A group's runs within a span: number of the first message, one past the last, the run."""
     positions, bounds = entry.run_positions, entry.run_bounds
     for run in range(view.run_start, view.run_end):
@@ -106,7 +106,7 @@ def _add_extras(batch: Batch, entry: Entry, topic: bytes, first: int, end: int) 
         batch.producers[topic] = notes
 
 
-def first_offsets(entry: Entry, span: Span) -> tuple[int, ...]:
+def first_offsets(entry: Entry, span: SegmentRange) -> tuple[int, ...]:
     """The offset of the first message of each group that a part has, in order."""
     found = []
     for view in entry.groups:

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from penstock.store.entry import Entry, GroupView
-from penstock.store.store import TopicMarks, TopicSlice
+from penstock.store.store import TopicFlags, TopicSlice
 
 
-class Piece(NamedTuple):
+class GroupRange(NamedTuple):
     """Offsets ``first … end - 1`` of a topic, all of them in one group of an entry."""
 
     entry: Entry
@@ -22,7 +22,7 @@ class Piece(NamedTuple):
     end: int
 
 
-def gather(pieces: Iterable[Piece], count_max: int, bytes_max: int) -> list[TopicSlice]:
+def gather(pieces: Iterable[GroupRange], count_max: int, bytes_max: int) -> list[TopicSlice]:
     """Slices of successive pieces, within the two bounds; at least one message, if any."""
     slices: list[TopicSlice] = []
     for piece in pieces:
@@ -37,9 +37,9 @@ def gather(pieces: Iterable[Piece], count_max: int, bytes_max: int) -> list[Topi
     return slices
 
 
-def gather_marks(pieces: Iterable[Piece], start: int, count_max: int) -> TopicMarks:
+def gather_flags(pieces: Iterable[GroupRange], start: int, count_max: int) -> TopicFlags:
     """Flags and schedules of successive pieces, until there are enough; ``start`` if none is."""
-    found = TopicMarks(start, [], {})
+    found = TopicFlags(start, [], {})
     for piece in pieces:
         _mark(piece, found)
         count_max -= piece.end - piece.first
@@ -48,7 +48,7 @@ def gather_marks(pieces: Iterable[Piece], start: int, count_max: int) -> TopicMa
     return found
 
 
-def _mark(piece: Piece, found: TopicMarks) -> None:
+def _mark(piece: GroupRange, found: TopicFlags) -> None:
     """Add what a piece has, joining runs that differ in nothing but their time."""
     entry, group = piece.entry, piece.entry.group(piece.group)
     first, end = _numbers(piece)
@@ -62,21 +62,21 @@ def _mark(piece: Piece, found: TopicMarks) -> None:
     found.next_offset = piece.end
 
 
-def piece_bytes(piece: Piece) -> int:
+def piece_bytes(piece: GroupRange) -> int:
     """Bytes of payload in a piece."""
     first, end = _numbers(piece)
     bounds = piece.entry.bounds
     return int(bounds[end] - bounds[first])
 
 
-def _numbers(piece: Piece) -> tuple[int, int]:
+def _numbers(piece: GroupRange) -> tuple[int, int]:
     """The numbers in the entry of a piece's first message, and of the one after its last."""
     group = piece.entry.group(piece.group)
     shift = group.message_start - group.first_offset
     return piece.first + shift, piece.end + shift
 
 
-def cut(piece: Piece, count_max: int, bytes_max: int) -> TopicSlice:
+def cut(piece: GroupRange, count_max: int, bytes_max: int) -> TopicSlice:
     """The first messages of a piece: at least one, within the two bounds."""
     entry, group = piece.entry, piece.entry.group(piece.group)
     first, last = _numbers(piece)

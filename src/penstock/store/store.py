@@ -13,8 +13,8 @@ lies in its group, though its bytes are freed with the group. **Dropping** a top
 batch: with its commit all messages are gone and the name is free, the bytes are freed by retention.
 
 Two things hold retention up. Messages from a *sequence* on, of any topic, may still be waited for;
-and of ``Spared`` topics, messages from an *offset* on have yet to be worked through. The first
-stops every limit of a topic, the second those limits that nobody chose for the topic itself.
+and of ``ProtectedTopics`` topics, messages from an *offset* on have yet to be worked through. The
+first stops every limit of a topic, the second those limits that nobody chose for the topic itself.
 Neither stops the total: a full disk would refuse what is new to keep what is old. Topics that are
 ``kept`` whole are beyond any limit; whoever writes there sees to it that they end.
 
@@ -32,7 +32,7 @@ from penstock.model.message import Extras, Message
 from penstock.store.batch import Batch
 from penstock.store.entry import Entry
 from penstock.store.extras import Schedule
-from penstock.store.producers import Note
+from penstock.store.producers import ProducerRun
 
 Result = TypeVar("Result")
 
@@ -57,7 +57,7 @@ class LogEntry(msgspec.Struct, frozen=True, gc=False):
     data: bytes
 
 
-class Drawn(NamedTuple):
+class EncodedBatch(NamedTuple):
     """A batch as the entry that it is going to be, and the offset of each group's first message."""
 
     data: bytes
@@ -146,7 +146,7 @@ class TopicSlice(msgspec.Struct, frozen=True):
     run_flags: bytes
     extras: dict[int, Extras] = {}
     run_types: bytes = b""
-    producers: list[Note] = []
+    producers: list[ProducerRun] = []
 
     def messages(self, topic: bytes) -> Iterator[Message]:
         """The same, one by one; for those who do not read columns."""
@@ -237,8 +237,8 @@ class RawSlice(NamedTuple):
     """Numbers, counts, seqs, name ends, names."""
 
 
-class TopicMarks(msgspec.Struct):
-    """The answer to ``read_marks``: flags and schedules of messages, without the messages.
+class TopicFlags(msgspec.Struct):
+    """The answer to ``read_flags``: flags and schedules of messages, without the messages.
 
     ``runs`` are first offset, count and flags, ascending; what was deleted is in none. ``schedule``
     has the times due and of expiry, by offset. ``next_offset`` is where to go on.
@@ -258,7 +258,7 @@ class TopicMarks(msgspec.Struct):
         self.runs.append((first, end - first, flags))
 
 
-class Limits(msgspec.Struct, frozen=True):
+class RetentionLimits(msgspec.Struct, frozen=True):
     """How much of a topic must be kept; ``None`` is without limit."""
 
     messages_max: int | None = None
@@ -266,14 +266,14 @@ class Limits(msgspec.Struct, frozen=True):
     bytes_max: int | None = None
 
 
-class RetentionRule(msgspec.Struct, frozen=True):
+class TopicRetentionRule(msgspec.Struct, frozen=True):
     """Limits for the topics that ``matches`` accepts."""
 
     matches: Callable[[bytes], bool]
-    limits: Limits
+    limits: RetentionLimits
 
 
-class Spared(msgspec.Struct, frozen=True):
+class ProtectedTopics(msgspec.Struct, frozen=True):
     """Topics that the default limits leave alone until their messages were worked through.
 
     They have a floor, and offsets from there on are still needed; or they are known by how their
@@ -297,9 +297,9 @@ class Spared(msgspec.Struct, frozen=True):
         return floor
 
 
-NOTHING_SPARED = Spared()
+NOTHING_PROTECTED = ProtectedTopics()
 
-NO_LOWS: Mapping[bytes, int] = MappingProxyType({})
+NO_LOW_WATER_MARKS: Mapping[bytes, int] = MappingProxyType({})
 
 
 class RetentionRules(msgspec.Struct, frozen=True):
@@ -309,12 +309,12 @@ class RetentionRules(msgspec.Struct, frozen=True):
     its own limits change, not whenever others do.
     """
 
-    default: Limits = Limits()
-    rules: tuple[RetentionRule, ...] = ()
+    default: RetentionLimits = RetentionLimits()
+    rules: tuple[TopicRetentionRule, ...] = ()
     total_bytes_max: int | None = None
-    by_topic: Mapping[bytes, Limits] = {}
+    by_topic: Mapping[bytes, RetentionLimits] = {}
 
-    def limits(self, topic: bytes) -> Limits:
+    def limits(self, topic: bytes) -> RetentionLimits:
         """The limits of one topic."""
         own = self.by_topic.get(topic)
         if own is not None:
@@ -343,42 +343,42 @@ class RetentionRules(msgspec.Struct, frozen=True):
         return {limit.age_ms_max for limit in limits if limit.age_ms_max is not None}
 
 
-class Order(NamedTuple):
+class RetentionRequest(NamedTuple):
     """What is to be kept: the arguments of ``Store.retain``."""
 
     rules: RetentionRules
     now_ms: int
     floor_sequence: int
-    spared: Spared
-    lows: Mapping[bytes, int]
+    protected: ProtectedTopics
+    low_water_marks: Mapping[bytes, int]
 
     def floor(self, topic: bytes) -> int | None:
         """The first offset that the topic's limits must leave; None: they may take all.
 
         Limits that were written with the topic in mind are obeyed.
         """
-        if self.spared.keeps(topic):
+        if self.protected.keeps(topic):
             return 0
-        floor = self.spared.floor(topic)
+        floor = self.protected.floor(topic)
         if floor is not None and self.rules.is_chosen(topic):
             return None
         return floor
 
-    def spares(self, topic: bytes, next_offset: int) -> bool:
+    def protects(self, topic: bytes, next_offset: int) -> bool:
         """Whether something before an offset is beyond the reach of the topic's limits."""
         floor = self.floor(topic)
         return floor is not None and next_offset > floor
 
     def is_low(self, topic: bytes, next_offset: int) -> bool:
         """Whether everything before an offset need not be kept, whatever the limits."""
-        return next_offset <= self.lows.get(topic, 0)
+        return next_offset <= self.low_water_marks.get(topic, 0)
 
 
 _Name: TypeAlias = bytes
-"""Of a topic; within ``Removed``, ``bytes`` is a number."""
+"""Of a topic; within ``RetentionResult``, ``bytes`` is a number."""
 
 
-class Removed(msgspec.Struct):
+class RetentionResult(msgspec.Struct):
     """What retention removed, and whether there is more to do at once."""
 
     messages: int = 0
@@ -398,7 +398,7 @@ class Removed(msgspec.Struct):
             else:
                 known.append((first, end))
 
-    def add(self, other: "Removed") -> None:
+    def add(self, other: "RetentionResult") -> None:
         """Count what another slice removed as well."""
         for topic, stretches in other.offsets.items():
             self.note(topic, stretches)
@@ -465,7 +465,7 @@ class Store(Protocol):
         an offset before that.
         """
 
-    def read_marks(self, topic: bytes, offset: int, count_max: int) -> TopicMarks:
+    def read_flags(self, topic: bytes, offset: int, count_max: int) -> TopicFlags:
         """Flags and schedules of a topic's messages from an offset on, some ``count_max`` of them.
 
         Something at least, if there is something; ``next_offset`` is the topic's end when that is
@@ -483,16 +483,16 @@ class Store(Protocol):
         rules: RetentionRules,
         now_ms: int,
         floor_sequence: int,
-        spared: Spared = NOTHING_SPARED,
-        lows: Mapping[bytes, int] = NO_LOWS,
-    ) -> Removed:
+        protected: ProtectedTopics = NOTHING_PROTECTED,
+        low_water_marks: Mapping[bytes, int] = NO_LOW_WATER_MARKS,
+    ) -> RetentionResult:
         """Do a bounded slice of retention. Writer thread only.
 
         Messages from ``floor_sequence`` on are still needed: only ``total_bytes_max`` may remove
-        them. So are those that are ``spared``, unless limits were set or a rule written for their
-        topic; what is ``kept``, nothing may remove. Of the topics in ``lows``, groups that end at
-        or before that offset are removed in any case, once they are not needed for their sequence.
-        Raises a StorageError, having removed nothing.
+        them. So are those that are ``protected``, unless limits were set or a rule written for
+        their topic; what is ``kept``, nothing may remove. Of the topics in ``low_water_marks``,
+        groups that end at or before that offset are removed in any case, once they are not needed
+        for their sequence. Raises a StorageError, having removed nothing.
         """
 
     def trim(self, topic: bytes, offset: int) -> int:
@@ -518,7 +518,7 @@ class LogStore(Store, Protocol):
     """A store whose journal is a log that several nodes agree upon.
 
     ``commit`` is the way of a node that has nobody to ask. Where there are others, a batch is
-    drawn up, written and, once enough of them have it, folded.
+    drawn up, written and, once enough of them have it, applied.
     """
 
     @property
@@ -527,9 +527,9 @@ class LogStore(Store, Protocol):
 
     @property
     def last_index(self) -> int:
-        """The last entry of the log, be it folded or not. Any thread."""
+        """The last entry of the log, be it applied or not. Any thread."""
 
-    on_removed: Callable[[Removed], None]
+    on_removed: Callable[[RetentionResult], None]
     """Told, on the writer thread, what was removed to make room for a commit."""
 
     log_floor: int
@@ -545,19 +545,19 @@ class LogStore(Store, Protocol):
     def committed(self) -> int | None:
         """How far the log was committed when the record was written; None: all of it is."""
 
-    def draw_up(self, batch: Batch) -> Drawn:
+    def encode_batch(self, batch: Batch) -> EncodedBatch:
         """Give a batch its place: the entry that follows the last. Writer thread only.
 
-        Everything in the log must be folded: offsets follow from what is before.
+        Everything in the log must be applied: offsets follow from what is before.
         """
 
     def write(self, write: Write) -> Written:
-        """Make this durable, entries without folding them. Writer thread only.
+        """Make this durable, entries without applying them. Writer thread only.
 
         Raises a StorageError, having changed nothing.
         """
 
-    def fold(self, index: int) -> list[Entry]:
+    def apply(self, index: int) -> list[Entry]:
         """Make entries up to this one part of what is read; return them. Writer thread only.
 
         They are committed: nothing will ever replace them.

@@ -2,7 +2,7 @@
 
 A topic's row on disk may lag behind its state here by the entries of an incomplete round, never
 the other way round. Folding an entry into a state is idempotent: a group that the state already
-contains is passed over, so a start may fold entries into rows that are partly newer.
+contains is passed over, so a start may apply entries into rows that are partly newer.
 
 Memory holds the topics whose row is behind, those from which messages were deleted, and a bounded
 number of others, the *idle* ones, least recently used first to go. There may be any number of those
@@ -27,7 +27,7 @@ TOPICS_CACHED_MAX = 65_536
 _ROW = struct.Struct("<IIQQQQ")  # id, zero, first offset, next offset, bytes, created
 
 
-class TopicState:
+class StoredTopic:
     """A topic, as of the last commit."""
 
     __slots__ = ("bytes", "created_ms", "first_offset", "id", "name", "next_offset")
@@ -49,9 +49,9 @@ class TopicState:
         self.bytes = size
         self.created_ms = created_ms
 
-    def copy(self) -> "TopicState":
+    def copy(self) -> "StoredTopic":
         """A state of one's own."""
-        return TopicState(
+        return StoredTopic(
             self.id,
             self.name,
             first_offset=self.first_offset,
@@ -60,7 +60,7 @@ class TopicState:
             created_ms=self.created_ms,
         )
 
-    def fold(self, first_offset: int, count: int, size: int) -> None:
+    def apply(self, first_offset: int, count: int, size: int) -> None:
         """Add a group, unless it is already contained."""
         if first_offset + count > self.next_offset:
             self.next_offset = first_offset + count
@@ -80,16 +80,16 @@ class TopicState:
         )
 
 
-def pack_topic(state: TopicState) -> bytes:
+def pack_topic(state: StoredTopic) -> bytes:
     """A state as its row."""
     numbers = (state.id, 0, state.first_offset, state.next_offset, state.bytes, state.created_ms)
     return _ROW.pack(*numbers) + state.name
 
 
-def unpack_topic(row: bytes | memoryview) -> TopicState:
+def unpack_topic(row: bytes | memoryview) -> StoredTopic:
     """The state in a row."""
     topic_id, _, first_offset, next_offset, size, created_ms = _ROW.unpack_from(row)
-    return TopicState(
+    return StoredTopic(
         topic_id,
         bytes(row[_ROW.size :]),
         first_offset=first_offset,
@@ -99,47 +99,47 @@ def unpack_topic(row: bytes | memoryview) -> TopicState:
     )
 
 
-def put_topic(environment: Environment, transaction: Transaction, state: TopicState) -> None:
+def put_topic(environment: Environment, transaction: Transaction, state: StoredTopic) -> None:
     """Write a topic's row."""
     transaction.put(name_key(state.name), pack_topic(state), db=environment["topics"])
 
 
-class Topics:
+class TopicStates:
     """States in memory, by name and by id. ``is_behind`` tells whose row is behind, by id."""
 
     def __init__(self, is_behind: Callable[[int], bool] = lambda _id: False) -> None:
         self._is_behind = is_behind
         self.lock = threading.Lock()
         """Held while states change, so that a reader's copy is of one moment."""
-        self._by_name: dict[bytes, TopicState] = {}
-        self._idle: OrderedDict[bytes, TopicState] = OrderedDict()
+        self._by_name: dict[bytes, StoredTopic] = {}
+        self._idle: OrderedDict[bytes, StoredTopic] = OrderedDict()
         """Those that may be forgotten, and perhaps some that may not any more."""
         self.next_id = 1
         """The id that the next topic gets. Any thread may read it."""
-        self._by_id: dict[int, TopicState] = {}
+        self._by_id: dict[int, StoredTopic] = {}
         self._deleted: dict[bytes, Ranges] = {}
 
-    def get(self, name: bytes) -> TopicState | None:
+    def get(self, name: bytes) -> StoredTopic | None:
         """A state, if it is in memory. Writer thread."""
         return self._by_name.get(name)
 
-    def by_id(self, topic_id: int) -> TopicState | None:
+    def by_id(self, topic_id: int) -> StoredTopic | None:
         """A state whose row is behind; None if the topic was dropped. Writer thread."""
         return self._by_id.get(topic_id)
 
-    def keep(self, state: TopicState) -> None:
+    def keep(self, state: StoredTopic) -> None:
         """Remember a state until it is ``idle``. Writer thread, holding the lock."""
         self._by_name[state.name] = state
         self._by_id[state.id] = state
         if self._idle:
             self._idle.pop(state.name, None)
 
-    def idle(self, state: TopicState) -> None:
+    def idle(self, state: StoredTopic) -> None:
         """A state that is remembered says what its row says. Writer thread, holding the lock."""
         self._idle[state.name] = state
         self._idle.move_to_end(state.name)
 
-    def remove(self, state: TopicState) -> None:
+    def remove(self, state: StoredTopic) -> None:
         """Forget a topic that was dropped. Writer thread, holding the lock."""
         self._by_name.pop(state.name, None)
         self._by_id.pop(state.id, None)

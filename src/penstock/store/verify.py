@@ -20,13 +20,13 @@ from penstock.store.directory import DATA_NAME, marker_missing, read_marker
 from penstock.store.dropped import Dropped, load_dropped
 from penstock.store.entry import Entry, GroupView
 from penstock.store.environment import Environment, Transaction
-from penstock.store.index import Memory, reference
-from penstock.store.journal import JournalReader
+from penstock.store.index import MemoryIndex, reference
+from penstock.store.journal import JournalCursor
 from penstock.store.keys import journal_key
 from penstock.store.marks import Marks, get_marks
 from penstock.store.reader import Reader
 from penstock.store.slices import piece_bytes
-from penstock.store.topics import Topics, TopicState, unpack_topic
+from penstock.store.topics import StoredTopic, TopicStates, unpack_topic
 
 FAULTS_MAX = 100
 """Faults that are listed; a store with more is not examined further."""
@@ -83,7 +83,7 @@ class _Examination:
     def __init__(self, environment: Environment, transaction: Transaction) -> None:
         self._environment = environment
         self._transaction = transaction
-        self._reader = Reader(environment, Topics(), Memory(), {})
+        self._reader = Reader(environment, TopicStates(), MemoryIndex(), {})
         self._marks = Marks()
         self._report = VerifyReport()
         self._live: dict[int, int] = {}
@@ -128,7 +128,7 @@ class _Examination:
         self._report.faults.append(what)
 
     def _entries(self) -> None:
-        journal = JournalReader(self._environment, self._transaction, {})
+        journal = JournalCursor(self._environment, self._transaction, {})
         index, sequence = 0, 1
         for found in journal.each():
             if isinstance(found, StorageDamaged):
@@ -182,7 +182,7 @@ class _Examination:
             self._live_group(entry, group)
         return True
 
-    def _state(self, group: GroupView) -> TopicState | None:
+    def _state(self, group: GroupView) -> StoredTopic | None:
         """The state of a group's topic, as its row has it, or its record if it was dropped."""
         if group.topic_id in self._dropped:
             return self._dropped[group.topic_id].state

@@ -207,13 +207,13 @@ async def test_a_group_that_begins_further_back_holds_up_no_other(bench, monkeyp
     newest, oldest = Worker("newest"), Worker("oldest")
     bench.join(newest, group=b"new")
     await bench.rest()
-    looking, read_marks = threading.Event(), bench.store.read_marks
+    looking, read_flags = threading.Event(), bench.store.read_flags
 
     def slowly(topic, offset, count_max):
         looking.wait(10)
-        return read_marks(topic, offset, count_max)
+        return read_flags(topic, offset, count_max)
 
-    monkeypatch.setattr(bench.store, "read_marks", slowly)
+    monkeypatch.setattr(bench.store, "read_flags", slowly)
     bench.join(oldest, group=b"old")
     await bench.hub.pipeline.drain()
     bench.push(b"5")

@@ -20,7 +20,7 @@ from penstock.reading.cursor import Cursor
 from penstock.reading.feed import Feed
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
-from penstock.store.store import Limits, RetentionRules
+from penstock.store.store import RetentionLimits, RetentionRules
 
 TOPIC = b"t"
 
@@ -118,7 +118,7 @@ class Bench:
         return [offset for offset, _, _ in self.taken]
 
     def retain(self, messages_max: int) -> None:
-        rules = RetentionRules(Limits(messages_max=messages_max))
+        rules = RetentionRules(RetentionLimits(messages_max=messages_max))
         while self.store.retain(rules, 1_000, self.store.next_sequence).more:
             pass
 

@@ -6,7 +6,7 @@ from penstock.limits import MIB
 from penstock.store import lmdb_store
 from penstock.store.batch import Batch
 from penstock.store.index import SLICE_TOPICS
-from penstock.store.store import Limits, RetentionRules
+from penstock.store.store import RetentionLimits, RetentionRules
 
 TOPICS = 1_000
 FLOOR = 10**9
@@ -30,7 +30,7 @@ def ample_time(monkeypatch):
 @pytest.mark.usefixtures("ample_time")
 @pytest.mark.parametrize(
     "rules",
-    [RetentionRules(Limits(bytes_max=300)), RetentionRules(total_bytes_max=MIB)],
+    [RetentionRules(RetentionLimits(bytes_max=300)), RetentionRules(total_bytes_max=MIB)],
     ids=["bytes", "total"],
 )
 def test_removal_keeps_up_with_a_thousand_busy_topics(open_store, rules):
@@ -49,7 +49,7 @@ def test_an_incomplete_round_does_not_hold_up_removal(open_store, monkeypatch):
     """A call without time for the whole round removes what is known to the index already."""
     store = open_store()
     names = [b"t/%d" % number for number in range(4 * SLICE_TOPICS)]
-    rules = RetentionRules(Limits(messages_max=1))
+    rules = RetentionRules(RetentionLimits(messages_max=1))
     for _ in range(3):
         commit_to(store, names)
     monkeypatch.setattr(lmdb_store, "RETAIN_S", 0)
@@ -66,7 +66,7 @@ def test_what_an_incomplete_round_lost_stays_lost_after_reopening(open_store, mo
     for _ in range(3):
         commit_to(store, names)
     monkeypatch.setattr(lmdb_store, "RETAIN_S", 0)
-    rules = RetentionRules(Limits(messages_max=1))
+    rules = RetentionRules(RetentionLimits(messages_max=1))
     assert store.retain(rules, 0, FLOOR).messages > 0
     before = list(store.topics()), store.size().messages
     store = open_store()

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.model.message import Extras, Signature
 from penstock.store.batch import Batch
-from penstock.store.store import Limits, RetentionRule, RetentionRules
+from penstock.store.store import RetentionLimits, RetentionRules, TopicRetentionRule
 
 FOREVER = 10**9
 
@@ -213,7 +213,7 @@ def test_a_count_limit_keeps_at_least_that_many(store):
     for number in range(10):
         store.commit(batch_of((b"a", b"%d" % number), (b"a", b"+")))
     checkpoint(store)
-    assert retain_all(store, RetentionRules(Limits(messages_max=5))) == (14, 7)
+    assert retain_all(store, RetentionRules(RetentionLimits(messages_max=5))) == (14, 7)
     found = store.read_topic(b"a", 0, 100, 100)
     assert (found.first_offset, found.count, found.next_offset) == (14, 6, 20)
     assert store.read([14, 15])[0] is None
@@ -225,7 +225,7 @@ def test_a_bytes_limit_keeps_at_least_that_much(store):
     for _ in range(10):
         store.commit(batch_of((b"a", b"x" * 100)))
     checkpoint(store)
-    assert retain_all(store, RetentionRules(Limits(bytes_max=250))) == (7, 7)
+    assert retain_all(store, RetentionRules(RetentionLimits(bytes_max=250))) == (7, 7)
     assert store.topic(b"a").bytes == 300
 
 
@@ -233,7 +233,7 @@ def test_an_age_limit_removes_what_is_older(store):
     for time_ms in (1_000, 2_000, 3_000):
         store.commit(batch_of((b"a", b"%d" % time_ms), time_ms=time_ms))
     checkpoint(store)
-    rules = RetentionRules(Limits(age_ms_max=500))
+    rules = RetentionRules(RetentionLimits(age_ms_max=500))
     assert retain_all(store, rules, now_ms=1_499) == (0, 0)
     assert retain_all(store, rules, now_ms=2_500) == (2, 2)
     assert payloads(store, b"a") == [b"3000"]
@@ -244,17 +244,19 @@ def test_an_age_limit_removes_what_is_older(store):
 def test_a_time_in_the_future_does_not_hold_up_the_others(store):
     for time_ms in (10**9, 1_000):
         store.commit(batch_of((b"t%d" % time_ms, b""), time_ms=time_ms))
-    assert retain_all(store, RetentionRules(Limits(age_ms_max=1)), now_ms=5_000)[0] == 1
+    assert retain_all(store, RetentionRules(RetentionLimits(age_ms_max=1)), now_ms=5_000)[0] == 1
 
 
 def test_the_first_rule_that_matches_counts(store):
     for _ in range(4):
         store.commit(batch_of((b"keep/1", b""), (b"drop/1", b""), (b"other", b"")))
     rules = RetentionRules(
-        Limits(messages_max=2),
+        RetentionLimits(messages_max=2),
         (
-            RetentionRule(lambda topic: topic.startswith(b"keep"), Limits()),
-            RetentionRule(lambda topic: topic.startswith(b"drop"), Limits(messages_max=1)),
+            TopicRetentionRule(lambda topic: topic.startswith(b"keep"), RetentionLimits()),
+            TopicRetentionRule(
+                lambda topic: topic.startswith(b"drop"), RetentionLimits(messages_max=1)
+            ),
         ),
     )
     retain_all(store, rules)
@@ -269,7 +271,8 @@ def test_two_ages_are_followed_separately(store):
     for time_ms in range(10):
         store.commit(batch_of((b"short", b""), (b"long", b""), time_ms=time_ms))
     rules = RetentionRules(
-        Limits(age_ms_max=8), (RetentionRule(lambda t: t == b"short", Limits(age_ms_max=2)),)
+        RetentionLimits(age_ms_max=8),
+        (TopicRetentionRule(lambda t: t == b"short", RetentionLimits(age_ms_max=2)),),
     )
     retain_all(store, rules, now_ms=9)
     assert (store.topic(b"short").first_offset, store.topic(b"long").first_offset) == (8, 2)
@@ -279,7 +282,7 @@ def test_two_ages_are_followed_separately(store):
 
 def test_a_topic_that_grows_is_examined_again(store):
     """Under the same rules, after the walk over all topics has ended."""
-    rules = RetentionRules(Limits(messages_max=2))
+    rules = RetentionRules(RetentionLimits(messages_max=2))
     for _ in range(3):
         for _ in range(4):
             store.commit(batch_of((b"a", b"")))
@@ -290,13 +293,13 @@ def test_a_topic_that_grows_is_examined_again(store):
 def test_changed_rules_are_applied_to_topics_at_rest(store):
     for _ in range(4):
         store.commit(batch_of((b"a", b"")))
-    retain_all(store, RetentionRules(Limits(messages_max=4)))
+    retain_all(store, RetentionRules(RetentionLimits(messages_max=4)))
     assert store.topic(b"a").count == 4
-    retain_all(store, RetentionRules(Limits(messages_max=2)))
+    retain_all(store, RetentionRules(RetentionLimits(messages_max=2)))
     assert store.topic(b"a").count == 2
 
 
-@pytest.mark.parametrize("limits", [Limits(messages_max=1), Limits(age_ms_max=1)])
+@pytest.mark.parametrize("limits", [RetentionLimits(messages_max=1), RetentionLimits(age_ms_max=1)])
 def test_what_somebody_waits_for_is_kept_until_they_have_it(store, limits):
     for _ in range(6):
         store.commit(batch_of((b"a", b"")))
@@ -332,11 +335,11 @@ def test_an_entry_goes_with_the_last_of_its_groups(store):
     for number in range(3):
         store.commit(batch_of((b"a", b"%d" % number), (b"b", b"%d" % number)))
     checkpoint(store)
-    only_a = RetentionRule(lambda topic: topic == b"a", Limits(messages_max=1))
+    only_a = TopicRetentionRule(lambda topic: topic == b"a", RetentionLimits(messages_max=1))
     assert retain_all(store, RetentionRules(rules=(only_a,))) == (2, 0)
     assert store.read([1]) == [None]
     assert store.read([2])[0].payload == b"0"
-    assert retain_all(store, RetentionRules(Limits(messages_max=1))) == (2, 2)
+    assert retain_all(store, RetentionRules(RetentionLimits(messages_max=1))) == (2, 2)
 
 
 def test_entries_of_events_go_once_the_checkpoint_has_passed(store):
@@ -354,16 +357,16 @@ def test_entries_of_events_go_once_the_checkpoint_has_passed(store):
 def test_dropped_before_the_checkpoint_and_swept_after_it(store):
     for _ in range(3):
         store.commit(batch_of((b"a", b"")))
-    assert retain_all(store, RetentionRules(Limits(messages_max=1))) == (2, 0)
+    assert retain_all(store, RetentionRules(RetentionLimits(messages_max=1))) == (2, 0)
     assert [entry.index for entry in store.replay()] == [1, 2, 3]
     checkpoint(store, 3)
-    assert retain_all(store, RetentionRules(Limits(messages_max=1))) == (0, 2)
+    assert retain_all(store, RetentionRules(RetentionLimits(messages_max=1))) == (0, 2)
 
 
 def test_offsets_go_on_after_everything_was_removed(store):
     store.commit(batch_of((b"a", b"1"), (b"a", b"2")))
     checkpoint(store, 2)
-    retain_all(store, RetentionRules(Limits(age_ms_max=0)), now_ms=10**6)
+    retain_all(store, RetentionRules(RetentionLimits(age_ms_max=0)), now_ms=10**6)
     assert store.size().entries == 0
     store.commit(batch_of((b"a", b"3")))
     assert store.read([3])[0].offset == 2

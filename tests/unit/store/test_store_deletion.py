@@ -4,7 +4,7 @@ import pytest
 from tests.unit.store.test_store_conformance import checkpoint, payloads, retain_all
 
 from penstock.store.batch import Batch
-from penstock.store.store import Limits, RetentionRules
+from penstock.store.store import RetentionLimits, RetentionRules
 
 
 def fill(store, entries=3, size=4, topic=b"a"):
@@ -139,9 +139,9 @@ def test_limits_count_what_is_left(store):
     """Deleted messages do not push out others that a limit says must be kept."""
     fill(store)
     store.delete(b"a", [8, 9, 10, 11, 3])
-    assert retain_all(store, RetentionRules(Limits(messages_max=7)))[0] == 0
+    assert retain_all(store, RetentionRules(RetentionLimits(messages_max=7)))[0] == 0
     assert_holds(store, [0, 1, 2, 4, 5, 6, 7])
-    assert retain_all(store, RetentionRules(Limits(messages_max=4)))[0] == 3
+    assert retain_all(store, RetentionRules(RetentionLimits(messages_max=4)))[0] == 3
     assert_holds(store, [4, 5, 6, 7])
 
 
@@ -150,9 +150,9 @@ def test_a_bytes_limit_counts_what_is_left(store):
     store.delete(b"a", [0, 8, 9, 10, 11])
     kept = store.topic(b"a").bytes
     oldest = 2 + 3 + 4  # offsets 1, 2 and 3
-    retain_all(store, RetentionRules(Limits(bytes_max=kept - oldest + 1)))
+    retain_all(store, RetentionRules(RetentionLimits(bytes_max=kept - oldest + 1)))
     assert_holds(store, [1, 2, 3, 4, 5, 6, 7])
-    retain_all(store, RetentionRules(Limits(bytes_max=kept - oldest)))
+    retain_all(store, RetentionRules(RetentionLimits(bytes_max=kept - oldest)))
     assert_holds(store, [4, 5, 6, 7])
 
 
@@ -161,7 +161,7 @@ def test_what_retention_removes_is_not_counted_twice(store):
     fill(store)
     store.trim(b"a", 2)
     store.delete(b"a", [3, 4, 6, 11])
-    rules = RetentionRules(Limits(age_ms_max=0))
+    rules = RetentionRules(RetentionLimits(age_ms_max=0))
     assert retain_all(store, rules, now_ms=1_003)[0] == 1 + 2  # offset 2; two of the other topic
     assert_holds(store, [5, 7, 8, 9, 10])
     assert retain_all(store, rules, now_ms=10**6)[0] == 5 + 1

@@ -11,7 +11,7 @@ from penstock.store import index, retention
 from penstock.store.batch import Batch
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.search import offset_at_sequence
-from penstock.store.store import Limits, RetentionRules, Spared
+from penstock.store.store import ProtectedTopics, RetentionLimits, RetentionRules
 from penstock.store.verify import verify
 
 NOBODY_WAITS = 10**9
@@ -66,7 +66,7 @@ def test_a_dropped_topic_is_gone_for_every_reader(store, topic):
     assert store.topic(topic) is None
     assert [info.name for info in store.topics()] == [b"b"]
     assert store.read_topic(topic, 0, 10, 10).slices == []
-    assert store.read_marks(topic, 0, 10).runs == []
+    assert store.read_flags(topic, 0, 10).runs == []
     assert [message and message.topic for message in store.read(range(1, 7))] == [None, b"b"] * 3
     assert offset_at_sequence(store, topic, 1) == 0
     assert (store.trim(topic, 3), store.delete(topic, [0])) == (0, 0)
@@ -206,7 +206,7 @@ def test_many_dropped_topics_that_were_empty_are_freed_in_slices(open_store, mon
     store = open_store()
     names = [b"t/%d" % number for number in range(10)]
     fill(store, *names, entries=1)
-    retain(store, RetentionRules(Limits(messages_max=0)))
+    retain(store, RetentionRules(RetentionLimits(messages_max=0)))
     drop(store, *names)
     flush(store)
     assert store.retain(RetentionRules(), 0, NOBODY_WAITS).more
@@ -227,9 +227,9 @@ def test_entries_that_a_start_replays_stay(store):
 
 
 LIMITS = [
-    Limits(messages_max=2),
-    Limits(bytes_max=2),
-    Limits(age_ms_max=500),
+    RetentionLimits(messages_max=2),
+    RetentionLimits(bytes_max=2),
+    RetentionLimits(age_ms_max=500),
 ]
 
 
@@ -273,7 +273,7 @@ def test_a_total_that_is_exceeded_takes_nothing_while_a_dropped_topic_makes_room
 def test_a_young_dropped_topic_does_not_hold_up_the_age_of_others(store):
     for time_ms, topic in [(1_000, b"b"), (9_000, b"a"), (1_001, b"b")]:
         store.commit(batch_of((topic, b"x"), time_ms=time_ms))
-    rules = RetentionRules(Limits(age_ms_max=100))
+    rules = RetentionRules(RetentionLimits(age_ms_max=100))
     retain(store, rules, now_ms=2_000)
     assert store.topic(b"b").first_offset == 1
     drop(store, b"a")
@@ -282,14 +282,19 @@ def test_a_young_dropped_topic_does_not_hold_up_the_age_of_others(store):
 
 
 def test_lows_and_floors_of_the_dropped_topic_do_not_bind_its_successor(store):
-    rules = RetentionRules(Limits(messages_max=1))
+    rules = RetentionRules(RetentionLimits(messages_max=1))
     fill(store, b"a", entries=6)
-    retain(store, rules, spared=Spared(b"a", {b"a": 4}), lows={b"a": 3})
+    retain(store, rules, protected=ProtectedTopics(b"a", {b"a": 4}), low_water_marks={b"a": 3})
     assert store.topic(b"a").first_offset == 4
     drop(store, b"a")
     fill(store, b"a", entries=6)
-    for lows, expected in [({b"b": 1}, 1), ({b"a": 2}, 2)]:
-        retain(store, rules, spared=Spared(b"a", {b"a": 1}), lows=lows)
+    for low_water_marks, expected in [({b"b": 1}, 1), ({b"a": 2}, 2)]:
+        retain(
+            store,
+            rules,
+            protected=ProtectedTopics(b"a", {b"a": 1}),
+            low_water_marks=low_water_marks,
+        )
         assert store.topic(b"a").first_offset == expected
 
 
@@ -380,7 +385,7 @@ def test_reads_in_other_threads_see_one_life_at_a_time(open_store):
             while not done.is_set():
                 found = store.read_topic(b"a", 0, 10**6, 10**9)
                 assert len({message.payload for message in found.messages()}) <= 1
-                assert store.read_marks(b"a", 0, 10**6).next_offset <= 3
+                assert store.read_flags(b"a", 0, 10**6).next_offset <= 3
                 assert [info.name for info in store.topics()][-1:] == [b"b"]
                 assert store.topic(b"a") is not None
                 store.read(range(1, store.next_sequence))
@@ -430,13 +435,13 @@ def test_a_topic_is_found_though_it_begins_anew_while_it_is_looked_up(open_store
 def test_a_topic_that_begins_anew_while_it_is_read_is_read_as_it_was(open_store, monkeypatch):
     store = open_store()
     fill(store, b"a", entries=5)
-    retain(store, RetentionRules(Limits(messages_max=3)))
+    retain(store, RetentionRules(RetentionLimits(messages_max=3)))
     drop_after(monkeypatch, store, store._memory, "rows")
     found = store.read_topic(b"a", 0, 10, 10)
     assert (found.first_offset, found.next_offset) == (2, 5)
     assert [message.payload for message in found.messages()] == [b"2", b"3", b"4"]
     drop_after(monkeypatch, store, store._memory, "rows")
-    assert store.read_marks(b"a", 0, 10).runs == [(0, 1, 0)]
+    assert store.read_flags(b"a", 0, 10).runs == [(0, 1, 0)]
 
 
 @pytest.fixture

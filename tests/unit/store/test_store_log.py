@@ -1,10 +1,10 @@
-"""The journal as a log: written before it is agreed upon, replaced where it was not, then folded."""
+"""The journal as a log: written before it is agreed upon, replaced where it was not, then applied."""
 
 import pytest
 
 from penstock.errors import StorageDamaged
 from penstock.model.message import Extras
-from penstock.store.batch import Batch, Segment
+from penstock.store.batch import Batch, NodeSegment
 from penstock.store.entry import decode
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.memory import MemoryStore
@@ -24,7 +24,7 @@ def batch(*messages, events=(), time_ms=1_000):
 
 
 def drawn(store, *messages, **options):
-    data = store.draw_up(batch(*messages, **options)).data
+    data = store.encode_batch(batch(*messages, **options)).data
     return LogEntry(store.last_index + 1, 0, data)
 
 
@@ -38,8 +38,8 @@ def test_what_is_written_is_not_read_before_it_is_folded(store):
     assert store.next_index == 1
     assert store.topic(b"a") is None
     assert list(store.replay()) == []
-    folded = store.fold(1)
-    assert [entry.index for entry in folded] == [1]
+    applied = store.apply(1)
+    assert [entry.index for entry in applied] == [1]
     assert payloads(store) == [b"1"]
     assert store.next_sequence == 2
 
@@ -48,11 +48,11 @@ def test_the_tail_is_replaced_from_the_first_new_entry_on(store):
     store.write(Write([drawn(store, (b"a", b"old"))], committed=0))
     new = MemoryStore()
     new.write(Write([LogEntry(1, 0, b"")], committed=0))
-    new.fold(1)
+    new.apply(1)
     entries = [LogEntry(1, 0, b""), drawn(new, (b"b", b"new"))]
     store.write(Write(entries, committed=0))
     assert store.last_index == 2
-    store.fold(2)
+    store.apply(2)
     assert store.topic(b"a") is None
     assert payloads(store, b"b") == [b"new"]
 
@@ -62,7 +62,7 @@ def test_the_log_gives_back_what_was_put_into_it(store):
     entries = [first, LogEntry(2, 0, b""), LogEntry(3, CONFIGURATION, b"whoever")]
     store.write(Write(entries, committed=0))
     assert store.log_entries(1, 4, 1 << 20) == entries
-    store.fold(2)
+    store.apply(2)
     assert store.log_entries(1, 4, 1 << 20) == entries
     assert store.log_entries(2, 4, 0) == entries[1:2]
     with pytest.raises(LookupError):
@@ -79,7 +79,7 @@ def test_an_entry_that_does_not_follow_is_refused(store):
 
 def test_what_is_folded_can_not_be_replaced(store):
     store.write(Write([drawn(store, (b"a", b"1"))], committed=0))
-    store.fold(1)
+    store.apply(1)
     with pytest.raises(StorageDamaged):
         store.write(Write([LogEntry(1, 0, b"")], committed=0))
 
@@ -88,18 +88,18 @@ def test_a_start_folds_what_was_committed_and_keeps_the_rest_as_tail(tmp_path):
     store = LmdbStore(tmp_path / "data", 1 << 20)
     for number in range(3):
         store.write(Write([drawn(store, (b"a", b"%d" % number))], record=b"r", committed=number))
-        store.fold(number + 1)
+        store.apply(number + 1)
     other = MemoryStore()
     for entry in store.log_entries(1, 4, 1 << 20):
         other.write(Write([entry], committed=0))
-    other.fold(3)
+    other.apply(3)
     store.write(Write([drawn(other, (b"a", b"tail"))], committed=3))
     store.close()
     store = LmdbStore(tmp_path / "data", 1 << 20)
     assert store.record() == b"r"
     assert (store.committed, store.next_index, store.last_index) == (3, 4, 4)
     assert payloads(store) == [b"0", b"1", b"2"]
-    store.fold(4)
+    store.apply(4)
     assert payloads(store) == [b"0", b"1", b"2", b"tail"]
     store.close()
 
@@ -120,14 +120,14 @@ def test_a_drop_takes_effect_when_it_is_folded_and_only_once(tmp_path):
     store.commit(batch((b"a", b"1"), (b"b", b"1")))
     dropping = batch((b"a", b"new"))
     dropping.drop(b"a")
-    entry = LogEntry(2, 0, store.draw_up(dropping).data)
+    entry = LogEntry(2, 0, store.encode_batch(dropping).data)
     store.write(Write([entry], record=b"", committed=1))
     assert payloads(store) == [b"1"]
-    store.fold(2)
+    store.apply(2)
     assert payloads(store) == [b"new"]
     store.close()  # before anybody wrote down that entry 2 is committed
     store = LmdbStore(tmp_path / "data", 1 << 20)
-    store.fold(2)
+    store.apply(2)
     assert payloads(store) == [b"new"]
     assert store.size().messages == 2
     store.close()
@@ -185,10 +185,10 @@ def test_every_batch_of_a_joined_entry_is_found_again_with_its_offsets():
     parts = [rich(), batch(events=[(1, b"only")]), rich(), batch((b"c", b"5"))]
     joined = Batch()
     for number, part in enumerate(parts):
-        joined.absorb(part, Segment(number + 1, 77, 10 + number))
+        joined.absorb(part, NodeSegment(number + 1, 77, 10 + number))
     store = MemoryStore()
     store.commit(batch((b"a", b"before")))
-    entry = decode(store.draw_up(joined).data)
+    entry = decode(store.encode_batch(joined).data)
     found = spans(entry)
     assert [(span.segment.node, span.segment.number) for span in found] == [
         (1, 10), (2, 11), (3, 12), (4, 13)

@@ -4,8 +4,8 @@ import pytest
 
 from penstock.store import index, topics
 from penstock.store.batch import Batch
-from penstock.store.index import Memory
-from penstock.store.topics import Topics, TopicState
+from penstock.store.index import MemoryIndex
+from penstock.store.topics import StoredTopic, TopicStates
 
 TOPICS = 6_000
 PER_COMMIT = 50
@@ -15,8 +15,8 @@ PER_COMMIT = 50
 def looks(monkeypatch):
     """How often it was asked whether a topic waits to be written."""
     asked = []
-    holds = Memory.holds
-    monkeypatch.setattr(Memory, "holds", lambda *given: asked.append(given) or holds(*given))
+    holds = MemoryIndex.holds
+    monkeypatch.setattr(MemoryIndex, "holds", lambda *given: asked.append(given) or holds(*given))
     monkeypatch.setattr(topics, "TOPICS_CACHED_MAX", 100)
     monkeypatch.setattr(index, "ROUND_REFERENCES", 2_000)
     monkeypatch.setattr(index, "SLICE_TOPICS", 10)
@@ -72,8 +72,8 @@ def test_a_start_leaves_the_rounds_of_its_last_life_to_the_commits_that_follow(
 def test_the_least_recently_used_topics_are_forgotten_first(monkeypatch):
     monkeypatch.setattr(topics, "TOPICS_CACHED_MAX", 2)
     behind = {4}
-    known = Topics(behind.__contains__)
-    states = [TopicState(number, b"%d" % number) for number in range(6)]
+    known = TopicStates(behind.__contains__)
+    states = [StoredTopic(number, b"%d" % number) for number in range(6)]
     with known.lock:
         for state in states:
             known.keep(state)

@@ -11,7 +11,7 @@ from penstock.store import index
 from penstock.store.batch import Batch
 from penstock.store.environment import DATABASES
 from penstock.store.lmdb_store import LmdbStore
-from penstock.store.store import Limits, RetentionRules
+from penstock.store.store import RetentionLimits, RetentionRules
 from penstock.store.verify import verify
 
 
@@ -59,17 +59,17 @@ def test_a_store_is_the_same_after_reopening(open_store, commits):
 
 
 def test_a_start_does_not_read_what_was_indexed(open_store, monkeypatch):
-    """Only the entries after the last complete round are folded again."""
+    """Only the entries after the last complete round are applied again."""
     store = open_store()
     for _ in range(3 * index.ROUND_ENTRIES):
         commit(store, messages=1)
-    folded = []
-    fold = LmdbStore._fold
+    applied = []
+    apply = LmdbStore._apply
     monkeypatch.setattr(
-        LmdbStore, "_fold", lambda self, e, *rest: (folded.append(e.index), fold(self, e, *rest))
+        LmdbStore, "_apply", lambda self, e, *rest: (applied.append(e.index), apply(self, e, *rest))
     )
     open_store()
-    assert len(folded) <= index.ROUND_ENTRIES + 1
+    assert len(applied) <= index.ROUND_ENTRIES + 1
 
 
 def test_the_number_of_topics_does_not_show_in_a_commit(open_store, monkeypatch):
@@ -183,7 +183,7 @@ def test_a_sound_store_verifies(open_store, tmp_path):
     batch.checkpoint = store.next_index - 1
     store.commit(batch)
     for _ in range(5):
-        store.retain(RetentionRules(Limits(messages_max=50)), 0, 10**9)
+        store.retain(RetentionRules(RetentionLimits(messages_max=50)), 0, 10**9)
     store.close()
     report = verify(tmp_path / "data")
     assert report.faults == []
@@ -218,7 +218,7 @@ def test_tombstones_go_away_with_the_messages(open_store):
         commit(store)
     store.trim(b"t/0", 6)
     store.delete(b"t/1", [0, 5, 6, 17])
-    while store.retain(RetentionRules(Limits(messages_max=0)), 0, 10**9).more:
+    while store.retain(RetentionRules(RetentionLimits(messages_max=0)), 0, 10**9).more:
         pass
     with store._environment.reading() as transaction:
         assert transaction.stat(store._environment["deleted"])["entries"] == 0

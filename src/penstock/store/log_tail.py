@@ -2,7 +2,7 @@
 
 Entries of the log are entries of the journal, in the same database, under the same keys. Those that
 are not agreed upon yet are its **tail**: nobody reads them, no topic knows of them, and they may be
-replaced. ``LmdbStore.fold`` makes them part of what is read. What a log needs and a journal does
+replaced. ``LmdbStore.apply`` makes them part of what is read. What a log needs and a journal does
 not (an entry that holds nothing, one that changes who has a say) is wrapped as an entry here, and
 unwrapped for whoever asks for it.
 
@@ -20,7 +20,7 @@ from penstock.errors import StorageDamaged
 from penstock.store.batch import Batch
 from penstock.store.entry import decode, encode
 from penstock.store.environment import Environment, Transaction
-from penstock.store.journal import JournalReader, broken_order
+from penstock.store.journal import JournalCursor, broken_order
 from penstock.store.keys import journal_key
 from penstock.store.store import LogEntry
 
@@ -34,7 +34,7 @@ EMPTY_ENTRY_BYTES = len(encode(Batch(), 0, 0, []))
 
 
 class TailEntry(msgspec.Struct, frozen=True, gc=False):
-    """An entry that is in the log, but not folded."""
+    """An entry that is in the log, but not applied."""
 
     index: int
     base_sequence: int
@@ -71,26 +71,26 @@ def log_entry(data: bytes) -> LogEntry:
     return LogEntry(entry.index, 0, data)
 
 
-class Tail:
-    """What is in the log and not folded; the writer thread changes it."""
+class LogTail:
+    """What is in the log and not applied; the writer thread changes it."""
 
     def __init__(self, index: int, sequence: int) -> None:
-        self._folded_index = index
-        self._folded_sequence = sequence
+        self._applied_index = index
+        self._applied_sequence = sequence
         self.entries: list[TailEntry] = []
 
     @property
     def last_index(self) -> int:
         """The last entry of the log. Any thread."""
         entries = self.entries
-        return entries[-1].index if entries else self._folded_index
+        return entries[-1].index if entries else self._applied_index
 
     def before(self, index: int) -> tuple[list[TailEntry], int]:
         """What is left of the tail before an entry, and the sequence that this one begins with."""
-        if not self._folded_index < index <= self.last_index + 1:
+        if not self._applied_index < index <= self.last_index + 1:
             raise broken_order(index, f"can not follow entry {self.last_index} of the log")
-        kept = self.entries[: index - self._folded_index - 1]
-        return kept, kept[-1].end_sequence if kept else self._folded_sequence
+        kept = self.entries[: index - self._applied_index - 1]
+        return kept, kept[-1].end_sequence if kept else self._applied_sequence
 
     def joined(self, entries: Sequence[LogEntry]) -> tuple[list[TailEntry], list[TailEntry]]:
         """The tail once ``entries`` have replaced what it has from the first of them on.
@@ -108,13 +108,13 @@ class Tail:
         """Entries of the tail from this one on: they are to be deleted."""
         return [entry for entry in self.entries if entry.index >= index]
 
-    def folded(self, index: int, sequence: int) -> None:
-        """Everything up to an entry is folded."""
+    def applied(self, index: int, sequence: int) -> None:
+        """Everything up to an entry is applied."""
         kept = [entry for entry in self.entries if entry.index > index]
-        self._folded_index, self._folded_sequence, self.entries = index, sequence, kept
+        self._applied_index, self._applied_sequence, self.entries = index, sequence, kept
 
 
-def read_tail(journal: JournalReader, index: int) -> list[TailEntry]:
+def read_tail(journal: JournalCursor, index: int) -> list[TailEntry]:
     """The entries after ``index``, as a start finds them."""
     return [
         TailEntry(entry.index, entry.base_sequence, entry.end_sequence, bytes(entry.buffer))

@@ -9,7 +9,7 @@ from penstock.limits import MIB
 from penstock.store.batch import Batch
 from penstock.store.environment import Environment
 from penstock.store.reader import Reader
-from penstock.store.store import RetentionRules, Spared
+from penstock.store.store import ProtectedTopics, RetentionRules
 from penstock.store.verify import verify
 
 TOPICS = [b"t/%d" % number for number in range(500)]
@@ -99,7 +99,7 @@ def test_a_larger_store_that_is_told_a_smaller_total_goes_on_and_shrinks(open_st
 
 def test_what_a_start_would_replay_and_what_is_kept_whole_is_not_waited_for(open_store, tmp_path):
     store = open_store()
-    sized(store, MIB, spared=Spared(kept=b"t/"))
+    sized(store, MIB, protected=ProtectedTopics(kept=b"t/"))
     load = Load(store, tmp_path)
     load.write(2 * MIB)
     assert load.kept() == sum(load.counts.values())
@@ -197,7 +197,7 @@ def test_a_disk_that_is_full_fails_the_commit_and_not_before(open_store, tmp_pat
 
 
 def test_far_from_its_total_a_store_is_not_measured_at_every_commit(store, monkeypatch):
-    store.retain(RetentionRules(total_bytes_max=1024 * MIB), 1_000, FLOOR, Spared())
+    store.retain(RetentionRules(total_bytes_max=1024 * MIB), 1_000, FLOOR, ProtectedTopics())
     measured = []
     used_bytes = Environment.used_bytes
     monkeypatch.setattr(

@@ -5,17 +5,23 @@ from tests.unit.store.test_store_conformance import batch_of, checkpoint
 
 from penstock.errors import StorageError
 from penstock.store import lmdb_store
-from penstock.store.store import Limits, Removed, RetentionRule, RetentionRules, Spared
+from penstock.store.store import (
+    ProtectedTopics,
+    RetentionLimits,
+    RetentionResult,
+    RetentionRules,
+    TopicRetentionRule,
+)
 
 NOBODY_WAITS = 10**9
 LATER_MS = 9_999
 """Everything was committed at 1,000."""
 
 LIMITS = {
-    "count": Limits(messages_max=3),
-    "bytes": Limits(bytes_max=3),
-    "age": Limits(age_ms_max=1),
-    "all": Limits(messages_max=3, age_ms_max=1, bytes_max=3),
+    "count": RetentionLimits(messages_max=3),
+    "bytes": RetentionLimits(bytes_max=3),
+    "age": RetentionLimits(age_ms_max=1),
+    "all": RetentionLimits(messages_max=3, age_ms_max=1, bytes_max=3),
 }
 by_any_limit = pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
 
@@ -27,9 +33,9 @@ def fill(store, *topics, entries=10):
 
 def retain(store, rules, floors=None, now_ms=LATER_MS, floor_sequence=NOBODY_WAITS):
     """Retention until nothing is left to do, sparing what begins with ``q:``."""
-    total, spared = Removed(), Spared(b"q:", floors or {})
+    total, protected = RetentionResult(), ProtectedTopics(b"q:", floors or {})
     for _ in range(1_000):
-        removed = store.retain(rules, now_ms, floor_sequence, spared)
+        removed = store.retain(rules, now_ms, floor_sequence, protected)
         total.add(removed)
         if not removed.more:
             return total
@@ -79,7 +85,7 @@ def test_a_topic_goes_on_after_its_floor_fell_back(store):
 
 def test_messages_stay_until_they_are_too_old_though_they_were_worked_through(store):
     fill(store, b"q:a", entries=5)
-    rules = RetentionRules(Limits(age_ms_max=500))
+    rules = RetentionRules(RetentionLimits(age_ms_max=500))
     retain(store, rules, {b"q:a": 2}, now_ms=1_200)
     assert first_offset(store) == 0
     retain(store, rules, {b"q:a": 2}, now_ms=1_500)
@@ -101,7 +107,7 @@ def test_a_group_that_was_worked_through_in_part_stays_whole(store):
 @by_any_limit
 def test_a_rule_for_the_topic_is_obeyed(store, limits):
     fill(store, b"q:a", b"q:b")
-    rule = RetentionRule(lambda topic: topic == b"q:a", limits)
+    rule = TopicRetentionRule(lambda topic: topic == b"q:a", limits)
     retain(store, RetentionRules(limits, (rule,)), {b"q:a": 1})
     assert first_offset(store) >= 7
     assert first_offset(store, b"q:b") == 0
@@ -133,7 +139,7 @@ def test_what_is_deleted_is_gone_though_it_is_spared(store):
 def test_removal_says_which_offsets_went_without_those_deleted_before(store):
     fill(store, b"a", b"b")
     store.delete(b"a", [1, 2, 5])
-    removed = retain(store, RetentionRules(Limits(messages_max=2)))
+    removed = retain(store, RetentionRules(RetentionLimits(messages_max=2)))
     assert removed.offsets == {b"a": [(0, 1), (3, 5), (6, 8)], b"b": [(0, 8)]}
     assert removed.messages == 13
 
@@ -153,7 +159,7 @@ def test_what_was_removed_before_the_disk_failed_is_told(open_store, monkeypatch
         return work(*arguments)
 
     monkeypatch.setattr(store._retention, "slice", fail_at_third)
-    rules = RetentionRules(Limits(messages_max=1))
+    rules = RetentionRules(RetentionLimits(messages_max=1))
     removed = store.retain(rules, 0, NOBODY_WAITS)
     assert removed.offsets == {b"a": [(0, first_offset(store, b"a"))]}
     assert removed.messages > 0
@@ -168,10 +174,10 @@ def test_what_was_removed_before_the_disk_failed_is_told(open_store, monkeypatch
 def test_what_is_kept_is_beyond_limits_of_its_own_and_beyond_the_total(store, limits):
     fill(store, b"k:a", b"other")
     checkpoint(store)
-    own = RetentionRule(lambda topic: topic == b"k:a", limits)
+    own = TopicRetentionRule(lambda topic: topic == b"k:a", limits)
     rules = RetentionRules(limits, (own,), total_bytes_max=1)
     for _ in range(100):
-        store.retain(rules, LATER_MS, NOBODY_WAITS, Spared(kept=b"k:"))
+        store.retain(rules, LATER_MS, NOBODY_WAITS, ProtectedTopics(kept=b"k:"))
     assert first_offset(store, b"k:a") == 0
     assert first_offset(store, b"other") == 10
 
@@ -183,6 +189,6 @@ def test_what_is_kept_goes_when_its_topic_ends(store):
     store.commit(ending)
     checkpoint(store)
     for _ in range(100):
-        store.retain(RetentionRules(), LATER_MS, NOBODY_WAITS, Spared(kept=b"k:"))
+        store.retain(RetentionRules(), LATER_MS, NOBODY_WAITS, ProtectedTopics(kept=b"k:"))
     assert store.topic(b"k:a") is None
     assert store.size().messages == 1

@@ -50,7 +50,7 @@ class _Counted:
         self.total = bounds[-1] + shift
 
 
-class Stretch(NamedTuple):
+class JoinedPart(NamedTuple):
     """Some messages of an entry, by their numbers, and the runs that they lie in."""
 
     first_offset: int
@@ -86,7 +86,7 @@ class Joined:
         self._name_ends = _Counted()
         self._names: list[Column] = []
 
-    def add(self, stretch: Stretch, mask: int) -> bool:
+    def add(self, stretch: JoinedPart, mask: int) -> bool:
         """Take messages; False: they do not go on where this ends, or their numbers do not fit."""
         first_offset, entry, first, end, start, stop = stretch
         times = _u32(entry.u32(sections.RUN_TIMES, start, stop))

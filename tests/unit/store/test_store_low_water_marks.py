@@ -5,8 +5,14 @@ from tests.unit.store.test_store_conformance import batch_of, checkpoint
 
 from penstock.store import retention
 from penstock.store.batch import Batch
-from penstock.store.retention import Retention
-from penstock.store.store import CLOCK_ERROR_MS_MAX, Limits, RetentionRule, RetentionRules, Spared
+from penstock.store.retention import RetentionEngine
+from penstock.store.store import (
+    CLOCK_ERROR_MS_MAX,
+    ProtectedTopics,
+    RetentionLimits,
+    RetentionRules,
+    TopicRetentionRule,
+)
 
 NOBODY_WAITS = 10**9
 LATER_MS = 9_999
@@ -45,38 +51,38 @@ def own(limits, *, topic=b"a", **options):
 
 def test_what_lies_below_a_low_goes_whatever_the_rules_say(store):
     fill(store, b"a", b"b")
-    retain(store, spared=Spared(b"a", {b"a": 2}), lows={b"a": 4})
+    retain(store, protected=ProtectedTopics(b"a", {b"a": 2}), low_water_marks={b"a": 4})
     assert (first_offset(store), first_offset(store, b"b")) == (4, 0)
 
 
 def test_a_group_that_a_low_divides_stays(store):
     store.commit(batch_of(*[(b"a", b"x")] * 5))
-    retain(store, lows={b"a": 4})
+    retain(store, low_water_marks={b"a": 4})
     assert first_offset(store) == 0
-    retain(store, lows={b"a": 5})
+    retain(store, low_water_marks={b"a": 5})
     assert first_offset(store) == 5
 
 
 def test_what_is_waited_for_stays_above_or_below(store):
     fill(store, b"a")
-    retain(store, floor_sequence=4, lows={b"a": 8})
+    retain(store, floor_sequence=4, low_water_marks={b"a": 8})
     assert first_offset(store) == 3
 
 
 def test_what_was_waited_for_goes_when_the_low_is_passed_again(store):
     """Though the low is the same, and though it was not passed for a while."""
     fill(store, b"a")
-    retain(store, floor_sequence=4, lows={b"a": 8})
-    retain(store, floor_sequence=6, lows={b"b": 1})
+    retain(store, floor_sequence=4, low_water_marks={b"a": 8})
+    retain(store, floor_sequence=6, low_water_marks={b"b": 1})
     assert first_offset(store) == 3
-    retain(store, floor_sequence=6, lows={b"a": 8})
+    retain(store, floor_sequence=6, low_water_marks={b"a": 8})
     assert first_offset(store) == 5
 
 
 def test_lows_follow_the_work_though_nothing_is_written(store):
     fill(store, b"a")
     for low, expected in [(0, 0), (2, 2), (5, 5), (3, 5), (20, 10)]:
-        retain(store, lows={b"a": low})
+        retain(store, low_water_marks={b"a": low})
         assert first_offset(store) == expected
 
 
@@ -87,20 +93,20 @@ def test_a_low_that_reaches_beyond_the_index_is_looked_at_again(open_store):
     retain(store)
     fill(store, b"a", entries=3)
     store._round_wanted = False
-    for lows, expected in [({b"a": 6}, 3), ({b"b": 1}, 3), ({b"a": 6}, 6)]:
-        retain(store, lows=lows)
+    for low_water_marks, expected in [({b"a": 6}, 3), ({b"b": 1}, 3), ({b"a": 6}, 6)]:
+        retain(store, low_water_marks=low_water_marks)
         assert first_offset(store) == expected
 
 
 def test_a_low_of_an_unknown_topic_does_nothing(store):
-    retain(store, lows={b"a": 3})
+    retain(store, low_water_marks={b"a": 3})
     assert store.topic(b"a") is None
 
 
 def test_entries_below_a_low_are_deleted(store):
     fill(store, b"a")
     checkpoint(store)
-    retain(store, lows={b"a": 10})
+    retain(store, low_water_marks={b"a": 10})
     assert store.size().entries == 0
 
 
@@ -108,15 +114,15 @@ def test_topics_whose_lows_did_not_rise_are_not_examined_again(open_store, monke
     store = open_store()
     for number in range(100):
         fill(store, b"t/%d" % number, entries=2)
-    lows = {b"t/%d" % number: 1 for number in range(100)}
-    retain(store, lows=lows)
+    low_water_marks = {b"t/%d" % number: 1 for number in range(100)}
+    retain(store, low_water_marks=low_water_marks)
     examined = []
-    examine = Retention._examine
+    examine = RetentionEngine._examine
     monkeypatch.setattr(
-        Retention, "_examine", lambda *call: (examined.append(call[2]), examine(*call))[1]
+        RetentionEngine, "_examine", lambda *call: (examined.append(call[2]), examine(*call))[1]
     )
-    lows[b"t/7"] = 2
-    retain(store, lows=lows)
+    low_water_marks[b"t/7"] = 2
+    retain(store, low_water_marks=low_water_marks)
     assert examined == [b"t/7"]
 
 
@@ -125,18 +131,23 @@ def test_topics_whose_lows_did_not_rise_are_not_examined_again(open_store, monke
 
 def test_limits_of_a_topic_come_before_rules_and_default(store):
     fill(store, b"a", b"b", b"c")
-    rule = RetentionRule(lambda topic: topic != b"c", Limits(messages_max=5))
-    retain(store, own(Limits(messages_max=2), default=Limits(messages_max=7), rules=(rule,)))
+    rule = TopicRetentionRule(lambda topic: topic != b"c", RetentionLimits(messages_max=5))
+    retain(
+        store,
+        own(
+            RetentionLimits(messages_max=2), default=RetentionLimits(messages_max=7), rules=(rule,)
+        ),
+    )
     assert [first_offset(store, name) for name in (b"a", b"b", b"c")] == [8, 5, 3]
 
 
 def test_a_topic_may_be_without_limit(store):
     fill(store, b"a", b"b")
-    retain(store, own(Limits(), default=Limits(messages_max=1, age_ms_max=1)))
+    retain(store, own(RetentionLimits(), default=RetentionLimits(messages_max=1, age_ms_max=1)))
     assert (first_offset(store), first_offset(store, b"b")) == (0, 10)
 
 
-@pytest.mark.parametrize("limits", [Limits(messages_max=3), Limits(bytes_max=3)])
+@pytest.mark.parametrize("limits", [RetentionLimits(messages_max=3), RetentionLimits(bytes_max=3)])
 def test_a_topic_is_examined_when_its_limits_change(store, limits):
     fill(store, b"a", b"b")
     retain(store)
@@ -146,12 +157,14 @@ def test_a_topic_is_examined_when_its_limits_change(store, limits):
 
 def test_limits_of_a_topic_are_obeyed_though_it_is_spared(store):
     fill(store, b"a", b"b")
-    retain(store, own(Limits(messages_max=3, age_ms_max=1)), spared=Spared(b""))
+    retain(
+        store, own(RetentionLimits(messages_max=3, age_ms_max=1)), protected=ProtectedTopics(b"")
+    )
     assert (first_offset(store), first_offset(store, b"b")) == (10, 0)
 
 
 def test_messages_go_when_they_come_of_the_age_of_their_topic(store):
-    rules = own(Limits(age_ms_max=100))
+    rules = own(RetentionLimits(age_ms_max=100))
     for time_ms in (1_000, 1_010, 1_020):
         publish(store, time_ms)
         publish(store, time_ms, b"b")
@@ -165,7 +178,7 @@ def test_messages_go_when_they_come_of_the_age_of_their_topic(store):
 
 def test_what_is_waited_for_is_kept_beyond_the_age_of_its_topic(store):
     fill(store, b"a")
-    rules = own(Limits(age_ms_max=1))
+    rules = own(RetentionLimits(age_ms_max=1))
     retain(store, rules, floor_sequence=4)
     assert first_offset(store) == 3
     retain(store, rules, floor_sequence=6)
@@ -175,8 +188,8 @@ def test_what_is_waited_for_is_kept_beyond_the_age_of_its_topic(store):
 def test_a_topic_that_lost_its_limits_is_treated_like_others(store):
     """A cursor by age has long passed its messages."""
     fill(store, b"a", b"b")
-    default = Limits(age_ms_max=100)
-    retain(store, own(Limits(), default=default))
+    default = RetentionLimits(age_ms_max=100)
+    retain(store, own(RetentionLimits(), default=default))
     assert (first_offset(store), first_offset(store, b"b")) == (0, 10)
     retain(store, RetentionRules(default), floor_sequence=7)  # two topics, one after the other
     assert first_offset(store) == 3
@@ -186,7 +199,7 @@ def test_a_topic_that_lost_its_limits_is_treated_like_others(store):
 
 def test_a_wrong_clock_does_not_hold_up_the_age_of_a_topic(store):
     """Once a message with a believable date is too old, those before it go as well."""
-    rules = own(Limits(age_ms_max=100))
+    rules = own(RetentionLimits(age_ms_max=100))
     for time_ms in (1_000, CLOCK_ERROR_MS_MAX * 9, 1_010):
         publish(store, time_ms)
     retain(store, rules, now_ms=1_105)
@@ -197,8 +210,8 @@ def test_a_wrong_clock_does_not_hold_up_the_age_of_a_topic(store):
 
 def test_what_a_wrong_clock_dated_stays_when_its_topic_loses_its_limits(store):
     publish(store, CLOCK_ERROR_MS_MAX * 9)
-    default = Limits(age_ms_max=100)
-    retain(store, own(Limits(), default=default))
+    default = RetentionLimits(age_ms_max=100)
+    retain(store, own(RetentionLimits(), default=default))
     retain(store, RetentionRules(default))
     assert first_offset(store) == 0
 
@@ -208,7 +221,7 @@ def test_as_many_ages_as_topics_cost_no_cursor_each(open_store):
     names = [b"t/%d" % number for number in range(300)]
     for name in names:
         publish(store, 1_000, name)
-    by_topic = {name: Limits(age_ms_max=100 + n) for n, name in enumerate(names)}
+    by_topic = {name: RetentionLimits(age_ms_max=100 + n) for n, name in enumerate(names)}
     rules = RetentionRules(by_topic=by_topic)
     retain(store, rules, now_ms=1_199)
     assert [first_offset(store, name) for name in names] == [1] * 100 + [0] * 200
@@ -220,12 +233,12 @@ def test_a_change_for_one_topic_examines_no_other(open_store, monkeypatch):
     store = open_store()
     for number in range(40):
         fill(store, b"t/%d" % number, entries=1)
-    limits = {b"t/%d" % number: Limits(messages_max=5) for number in range(40)}
+    limits = {b"t/%d" % number: RetentionLimits(messages_max=5) for number in range(40)}
     retain(store, RetentionRules(by_topic=limits))
     examined = []
-    examine = Retention._examine
+    examine = RetentionEngine._examine
     monkeypatch.setattr(
-        Retention, "_examine", lambda *call: (examined.append(call[2]), examine(*call))[1]
+        RetentionEngine, "_examine", lambda *call: (examined.append(call[2]), examine(*call))[1]
     )
-    retain(store, RetentionRules(by_topic={**limits, b"t/3": Limits(messages_max=1)}))
+    retain(store, RetentionRules(by_topic={**limits, b"t/3": RetentionLimits(messages_max=1)}))
     assert examined == [b"t/3"]

@@ -29,9 +29,9 @@ from penstock.errors import StorageError
 from penstock.limits import KIB, MIB
 from penstock.store.batch import Batch
 from penstock.store.environment import DATABASES, RUNWAY_BYTES, Environment
-from penstock.store.index import ROUND_BYTES, Memory
+from penstock.store.index import ROUND_BYTES, MemoryIndex
 from penstock.store.retention import FREEABLE
-from penstock.store.store import Order, Removed
+from penstock.store.store import RetentionRequest, RetentionResult
 
 ENTRY_BYTES_PER_MESSAGE = 32
 ENTRY_BYTES_PER_GROUP = 256
@@ -53,10 +53,10 @@ SHARE_MIN_BYTES = 64 * KIB
 class _Removing(Protocol):
     """What does the removing: one slice towards a total."""
 
-    def __call__(self, order: Order, total: int) -> Removed: ...
+    def __call__(self, request: RetentionRequest, total: int) -> RetentionResult: ...
 
 
-class Room:
+class DiskBudget:
     """Sees to it that there is room. Writer thread only.
 
     ``flush`` writes more of the index, if that lets more entries go, and tells whether it did.
@@ -65,7 +65,7 @@ class Room:
     def __init__(
         self,
         environment: Environment,
-        memory: Memory,
+        memory: MemoryIndex,
         remove: _Removing,
         flush: Callable[[], bool],
     ) -> None:
@@ -73,7 +73,7 @@ class Room:
         self._memory = memory
         self._remove = remove
         self._flush = flush
-        self._order: Order | None = None
+        self._request: RetentionRequest | None = None
         self._total = 0
         """How much may be stored; 0: no limit is known."""
         self._spare = 0
@@ -88,10 +88,10 @@ class Room:
         """How much more may be written before the store is measured again: that takes as long as a
         tenth of a small commit, and far from the total nothing depends on it."""
 
-    def keep_to(self, order: Order) -> None:
+    def keep_to(self, request: RetentionRequest) -> None:
         """Keep to the total of these rules from now on."""
-        self._order = order
-        total = order.rules.total_bytes_max or 0
+        self._request = request
+        total = request.rules.total_bytes_max or 0
         if total != self._total:
             self._total, self._spare = total, min(total // 4, SPARE_BYTES)
             self._end = self._ends_at()
@@ -104,24 +104,24 @@ class Room:
         """Make room for a commit of so many bytes, as far as there is anything to remove."""
         self._size = size
         self._unseen -= 2 * size + GROWTH_BYTES
-        if self._order is None or not self._total or self._unseen > 0:
+        if self._request is None or not self._total or self._unseen > 0:
             return
         used = self._used()
         total = max(self._goal - size, used - 2 * size)
         try:
-            while used > total and self._go_on(self._order, total):
+            while used > total and self._go_on(self._request, total):
                 used = self._used()
         except StorageError:
             return  # the commit meets it again, if it lasts
 
-    def _go_on(self, order: Order, total: int) -> bool:
+    def _go_on(self, request: RetentionRequest, total: int) -> bool:
         """Remove some, or let more be removed; tell whether there is anything."""
-        removed = self._remove(order, total)
+        removed = self._remove(request, total)
         return bool(removed.entries or removed.more) or self._flush()
 
     def after(self) -> None:
         """Remove some in advance, if the next commits would have to wait for it."""
-        if self._order is None or not self._total or self._unseen > 0:
+        if self._request is None or not self._total or self._unseen > 0:
             return
         self._watch_file()
         share = self._total // 32
@@ -129,7 +129,7 @@ class Room:
         self._unseen = min(self._goal - share - used, 2 * share)
         enough = self._goal - min(64 * self._size, share)
         if used > (enough if self._is_going_on else soon):
-            self._is_going_on = self._go_on(self._order, enough)
+            self._is_going_on = self._go_on(self._request, enough)
         else:
             self._is_going_on = False
 
