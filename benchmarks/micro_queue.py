@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from penstock.core.commands import GroupMade, Leased, LeasesSettled
 from penstock.core.groups import Groups
-from penstock.core.lanes import LANES, Lanes
+from penstock.core.priority_offsets import PRIORITIES, OffsetsByPriority
 from penstock.core.selection import Picker
 
 __all__ = ["BACKLOGS", "BATCH", "IN_FLIGHT", "Case", "settled_per_s"]
@@ -84,8 +84,8 @@ class Queue:
         self._groups.apply(LeasesSettled(TOPIC, GROUP, [leases]), 3, recovering=False)
 
 
-def _lanes(count: int, priorities: int) -> Lanes:
-    lanes = Lanes(0)
+def _lanes(count: int, priorities: int) -> OffsetsByPriority:
+    lanes = OffsetsByPriority(0)
     if priorities == 1:
         lanes.extend(0, count, 0)
         return lanes
@@ -109,7 +109,7 @@ def settled_per_s(case: Case) -> float:
 
 def main() -> None:
     print(f"Python {sys.version.split()[0]}, polls of {BATCH}, best of {ROUNDS}")
-    for priorities in (1, LANES):
+    for priorities in (1, PRIORITIES):
         for backlog in BACKLOGS:
             for in_flight in IN_FLIGHT:
                 case = Case(backlog, in_flight, priorities)

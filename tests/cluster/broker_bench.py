@@ -12,8 +12,8 @@ from penstock.core.broker import Broker
 from penstock.core.commands import Command
 from penstock.core.effects import Accepted, Effects, FollowUp
 from penstock.core.groups import row_key
-from penstock.core.late import has_late
 from penstock.core.session import Session
+from penstock.core.stale_publishes import has_stale_publish
 from penstock.obs.counters import Counters
 from penstock.server import recover
 from penstock.store.lmdb_store import LmdbStore
@@ -50,7 +50,7 @@ class BrokerNode(Node):
 
     def begin(self) -> None:
         broker = self.broker
-        self.replica.is_late = lambda batch: has_late(batch.events, broker.sessions)
+        self.replica.is_late = lambda batch: has_stale_publish(batch.events, broker.sessions)
         self.pipeline = Pipeline(
             broker=self.broker,
             store=self.store,

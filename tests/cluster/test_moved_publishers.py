@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.commands import Opened, Received, Released
+from penstock.core.commands import Received, Released, SessionOpened
 from tests.cluster.broker_bench import BrokerBench, BrokerNode, Outlet
 from tests.cluster.cluster_bench import until
 
@@ -23,7 +23,7 @@ def brokers(tmp_path: Path) -> Iterator[BrokerBench]:
 async def opened(node: BrokerNode, number: int) -> Outlet:
     outlet = Outlet()
     outlet.number = number << 16 | node.id
-    node.submit_command(Opened(b"ann", outlet.number, clean=False, will=None), outlet)
+    node.submit_command(SessionOpened(b"ann", outlet.number, clean=False, will=None), outlet)
     await until(lambda: outlet.session is not None)
     return outlet
 

@@ -21,10 +21,10 @@ from penstock.core.commands import (
     Acknowledged,
     Closed,
     GroupMade,
-    Opened,
     Progressed,
     Received,
     Released,
+    SessionOpened,
     Settled,
     Subscribed,
     Taken,
@@ -110,7 +110,7 @@ class Work:
         will = WillMessage(b"a", b"", 1, retain=False) if self.random.random() < 0.2 else None
         connection = self.number() << 16 | node.id
         is_clean = self.random.random() < 0.1
-        opened = Opened(client_id, connection, clean=is_clean, will=will, everywhere=True)
+        opened = SessionOpened(client_id, connection, clean=is_clean, will=will, everywhere=True)
         node.submit_command(opened, outlet)
 
     def close(self, node: BrokerNode) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.cluster.frames import Frame, RaftFrame
 from penstock.commit import checkpoint
-from penstock.core.commands import Opened, Subscribed
+from penstock.core.commands import SessionOpened, Subscribed
 from penstock.raft.types import MessageKind, NodeId
 from penstock.store.entry import decode
 from tests.cluster.broker_bench import BrokerBench, BrokerNode, Outlet
@@ -56,7 +56,9 @@ async def test_a_row_contains_all_of_an_entry_that_it_says_it_contains(
     leader = await brokers.leader()
     assert isinstance(leader, BrokerNode)
     one, two = [node for node in brokers.brokers() if node is not leader]
-    leader.submit_command(Opened(b"ann", 1 << 16 | leader.id, clean=False, will=None), Outlet())
+    leader.submit_command(
+        SessionOpened(b"ann", 1 << 16 | leader.id, clean=False, will=None), Outlet()
+    )
     leader.submit_command(Subscribed(b"ann", 1, [(b"a", 1)]))
     await brokers.at_rest()
     brokers.network.drops = _answers_an_append

@@ -31,14 +31,14 @@ from penstock.core.broker import Broker
 from penstock.core.commands import (
     Acknowledged,
     Closed,
+    DeliveriesLost,
     Drained,
     Expired,
-    Lost,
-    Opened,
     Published,
     Received,
     Released,
     Repeated,
+    SessionOpened,
     Subscribed,
     Unsubscribed,
     WillMessage,
@@ -105,7 +105,7 @@ def needed(session: Session) -> list[int]:
 class Connection:
     """What stands for a client's connection: an outlet that remembers what it was told."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: SessionOpened) -> None:
         self.opened = opened
         self.session: Session | None = None
         self.is_closed = False
@@ -218,13 +218,13 @@ class World(RuleBasedStateMachine):
 
     def offer_more(self, connection: Connection) -> None:
         """Make the next page of retained messages, if there is room for it."""
-        session, offering = connection.session, self.broker.offering
-        if session is None or not session.offers or not offering.has_room(session):
+        session, retained_delivery = connection.session, self.broker.retained_delivery
+        if session is None or not session.offers or not retained_delivery.has_room(session):
             return
-        search = offering.search(session.offers[0])
+        search = retained_delivery.search(session.offers[0])
         while not search.step(100):
             pass
-        page = offering.page(session, session.offers[0], search)
+        page = retained_delivery.page(session, session.offers[0], search)
         if page is not None:
             self.submit(page, connection, durable=session.durable)
 
@@ -259,10 +259,12 @@ class World(RuleBasedStateMachine):
         if before is not None:
             self.close(before)
         self.numbers += 1
-        opened = Opened(client_id, self.numbers, clean, will, is_paced=True)
+        opened = SessionOpened(client_id, self.numbers, clean, will, is_paced=True)
         connection = self.connections[client_id] = Connection(opened)
         session = self.broker.sessions.get(client_id)
-        opening = any(isinstance(c, Opened) and c.client_id == client_id for c in self.line())
+        opening = any(
+            isinstance(c, SessionOpened) and c.client_id == client_id for c in self.line()
+        )
         durable = not clean or will is not None or opening
         durable = durable or (session is not None and session.recorded)
         self.submit(opened, connection, durable=durable)
@@ -364,7 +366,7 @@ class World(RuleBasedStateMachine):
         session = connection.session if connection else None
         if session is not None:
             unsent = [i for i, _, state, _ in session.unfinished() if state != AWAIT_PUBCOMP]
-            lost = Lost(client_id, session.connection, unsent[:count])
+            lost = DeliveriesLost(client_id, session.connection, unsent[:count])
             self.submit(lost, None, durable=session.durable)
 
     # ── what time and the disk do ─────────────────────────────────────────────────────────────
@@ -580,8 +582,8 @@ def test_a_round_does_not_change_which_retained_messages_were_refused(monkeypatc
     )
     checkpointer = Checkpointer(lived)
     history = [
-        Opened(b"ann", 1, clean=False, will=None),
-        Opened(b"bob", 2, clean=False, will=None),
+        SessionOpened(b"ann", 1, clean=False, will=None),
+        SessionOpened(b"bob", 2, clean=False, will=None),
         Published(b"a", [b"x"], 0, True, 0, 5, []),
         Published(b"b", [b"y"], 0, True, 0, 5, []),  # the round begins: ann's row
         Published(b"a", [b""], 0, True, 0, 5, []),  # bob's row

@@ -18,11 +18,11 @@ from penstock.core.commands import (
     Swept,
 )
 from penstock.core.groups import Group, Groups
-from penstock.core.lanes import LANES, Lanes
+from penstock.core.priority_offsets import PRIORITIES, OffsetsByPriority
 from penstock.core.selection import Picker
 
 T, G = b"t", b"g"
-NOTHING_RETURNED: list[list[int]] = [[] for _ in range(LANES)]
+NOTHING_RETURNED: list[list[int]] = [[] for _ in range(PRIORITIES)]
 
 
 class Clerk:
@@ -136,9 +136,9 @@ def test_leases_are_given_more_time_when_the_broker_was_away():
 
 @given(st.integers(0, 7), st.integers(0, 7), st.integers(1, 9))
 def test_messages_stored_after_the_choice_are_not_passed(old, new, wanted):
-    lanes = Lanes(0)
+    lanes = OffsetsByPriority(0)
     lanes.extend(0, 10, old)
-    deal = Picker(lanes, [0] * LANES, NOTHING_RETURNED, 0, 0)
+    deal = Picker(lanes, [0] * PRIORITIES, NOTHING_RETURNED, 0, 0)
     deal.pick(wanted, 0)
     lanes.extend(10, 1, new)
     assert deal.heads[new] <= 10

@@ -43,7 +43,7 @@ from penstock.core.commands import (
 )
 from penstock.core.effects import Effects, Outcome
 from penstock.core.groups import Group
-from penstock.core.lanes import Lanes
+from penstock.core.priority_offsets import OffsetsByPriority
 from penstock.core.selection import Picker
 from penstock.obs.counters import Counters
 from tests.properties.queue_model import Message, ModelGroup, Record, Topic
@@ -85,7 +85,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.topic = Topic()
         self.groups: dict[bytes, ModelGroup] = {}
         self.deals: dict[bytes, Deal] = {}
-        self.lanes = Lanes(0)
+        self.lanes = OffsetsByPriority(0)
         self.now_ms = 1_000
         self.index = 0
         self.rows: Rows = {}
@@ -157,7 +157,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.lanes.schedule(offset, message.due_ms, message.expires_ms)
 
     def _restock(self, start: int) -> None:
-        self.lanes = Lanes(start)
+        self.lanes = OffsetsByPriority(start)
         for offset in range(start, self.topic.end):
             self._backlog(offset)
 
@@ -182,7 +182,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.broker.topics.get(T) is None
         assert not self.broker.groups.count
         names, self.groups = [*self.groups], {}
-        self.topic, self.lanes = Topic(), Lanes(0)
+        self.topic, self.lanes = Topic(), OffsetsByPriority(0)
         for name in names:
             self._make(name)
 
@@ -192,7 +192,7 @@ class QueueMachine(RuleBasedStateMachine):
         """Make a group, at the beginning or at the end."""
         topic, groups = self.topic, self.broker.groups
         start = max(topic.first, groups.floor(T, topic.first)) if is_first else topic.end
-        is_rest = is_first and start >= groups.remainders.low(T)
+        is_rest = is_first and start >= groups.retired.low(T)
         since = 0 if is_first else start
         assert self.do(GroupMade(T, name, start, since=since, rest=is_rest)) is True
         assert self.do(GroupMade(T, name, topic.end)) is False
@@ -203,7 +203,7 @@ class QueueMachine(RuleBasedStateMachine):
     def _inherit(self, group: Group, model: ModelGroup) -> None:
         """It gets what nobody has done, counts deliveries anew, and answers for it from now on."""
         model.done |= self.topic.done
-        self.topic.done = {*range(self.broker.groups.remainders.low(T))}
+        self.topic.done = {*range(self.broker.groups.retired.low(T))}
         for offset in range(self.topic.first, self.topic.end):
             is_passed = offset < group.heads[self.topic.messages[offset].priority]
             if is_passed and offset not in model.done:
@@ -225,7 +225,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def _remember(self, name: bytes) -> None:
         model = self.groups[name]
-        if model.since <= max(self._done(), self.broker.groups.remainders.low(T)):
+        if model.since <= max(self._done(), self.broker.groups.retired.low(T)):
             self.topic.done |= {*range(model.since)}
             self.topic.done |= {o for o in model.done if model.since <= o}
 
@@ -625,8 +625,8 @@ def _recovered(rows: Rows, entries: list[tuple[int, Any]]) -> Broker:
 
 def state(broker: Broker) -> tuple[Any, ...]:
     """All that a start must give again, as it is written."""
-    remainders = broker.groups.remainders.by_topic.values()
-    groups = [*sorted(broker.groups, key=lambda group: group.name), *remainders]
+    retired = broker.groups.retired.by_topic.values()
+    groups = [*sorted(broker.groups, key=lambda group: group.name), *retired]
     chunks = [{offset >> group_module.CHUNK_BITS for offset in g.pending} for g in groups]
     return (
         [group.to_row(0) for group in groups],

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.lanes import LANES, Lanes
+from penstock.core.priority_offsets import PRIORITIES, OffsetsByPriority
 from penstock.core.selection import Picker
 
 NOW = 10
@@ -28,7 +28,7 @@ class Case:
     """A topic, and a group that has handed out a prefix of each lane and got some of it back."""
 
     def __init__(self, data, chosen) -> None:
-        self.lanes = Lanes(0)
+        self.lanes = OffsetsByPriority(0)
         self.priority, self.times = {}, {}
         for offset, (priority, due_ms, expires_ms) in enumerate(chosen):
             if priority is None:
@@ -38,7 +38,9 @@ class Case:
             self.times[offset] = (due_ms, expires_ms)
             if due_ms or expires_ms:
                 self.lanes.schedule(offset, due_ms, expires_ms)
-        self.heads = data.draw(st.lists(st.integers(0, 30), min_size=LANES, max_size=LANES))
+        self.heads = data.draw(
+            st.lists(st.integers(0, 30), min_size=PRIORITIES, max_size=PRIORITIES)
+        )
         self.first = data.draw(st.sampled_from((0, 0, 5, 20)))
         handed_out = [o for o, p in self.priority.items() if o < self.heads[p]]
         self.returned = [o for o in handed_out if data.draw(st.booleans())]
@@ -46,7 +48,7 @@ class Case:
     def picker(self) -> Picker:
         negated = [
             sorted(-o for o in self.returned if self.priority[o] == priority)
-            for priority in range(LANES)
+            for priority in range(PRIORITIES)
         ]
         return Picker(self.lanes, self.heads, negated, self.first, NOW)
 
@@ -61,7 +63,9 @@ class Case:
         return self.times[offset][0] <= NOW and not self.is_over(offset)
 
     def candidates(self) -> set[int]:
-        fresh = {o for priority in range(LANES) for o in self.fresh(priority) if self.is_timely(o)}
+        fresh = {
+            o for priority in range(PRIORITIES) for o in self.fresh(priority) if self.is_timely(o)
+        }
         back = {o for o in self.returned if o >= self.first and not self.is_over(o)}
         return fresh | back
 
@@ -126,7 +130,7 @@ def test_what_is_passed_is_told_with_its_reason(data, chosen):
     case = Case(data, chosen)
     deal = case.picker()
     deal.pick(1000, 0)
-    fresh = {offset for priority in range(LANES) for offset in case.fresh(priority)}
+    fresh = {offset for priority in range(PRIORITIES) for offset in case.fresh(priority)}
     back = {offset for offset in case.returned if offset >= case.first}
     over = {offset for offset in fresh | back if case.is_over(offset)}
     early = {offset for offset in fresh - over if not case.is_timely(offset)}

@@ -10,9 +10,9 @@ from penstock.config.schema import Config
 from penstock.core.broker import Broker
 from penstock.core.commands import (
     Closed,
-    Opened,
     Progressed,
     Received,
+    SessionOpened,
     Subscribed,
     WillMessage,
     to_event,
@@ -33,7 +33,7 @@ def recovered(store: MemoryStore) -> Broker:
 
 
 def opened(batch: Batch, client_id: bytes = b"ann", will: WillMessage | None = None) -> None:
-    batch.add_event(to_event(Opened(client_id, 1, clean=False, will=will)))
+    batch.add_event(to_event(SessionOpened(client_id, 1, clean=False, will=will)))
 
 
 def test_events_are_replayed_at_their_place_between_the_messages():

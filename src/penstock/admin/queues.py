@@ -27,7 +27,7 @@ from penstock.admin.pages import (
 )
 from penstock.core.commands import TopicConfigured
 from penstock.core.rate import milli_rate
-from penstock.core.topics import Topic
+from penstock.core.topics import TopicSettings
 from penstock.model.dead_letters import PREFIX
 from penstock.model.topic import topic_fault
 from penstock.obs.log import get_logger
@@ -48,7 +48,7 @@ _Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 Seconds = Annotated[float, Meta(ge=0, le=100 * _YEAR_S)]
 
-_UNSTEERED = Topic(b"", keep=True)
+_UNSTEERED = TopicSettings(b"", keep=True)
 """How a topic behaves that nobody has made or steered: a log, under the configured limits."""
 
 _log = get_logger("queues")

@@ -25,6 +25,7 @@ from penstock.core.commands import (
     ConsumerGone,
     ConsumerMade,
     DeadLettered,
+    DeliveriesLost,
     Drained,
     Erased,
     Expired,
@@ -40,9 +41,7 @@ from penstock.core.commands import (
     LeasesExtended,
     LeasesReturned,
     LeasesSettled,
-    Lost,
     Offered,
-    Opened,
     Progressed,
     Published,
     Received,
@@ -50,6 +49,7 @@ from penstock.core.commands import (
     Repeated,
     Resumed,
     Returned,
+    SessionOpened,
     Settled,
     SinkAdvanced,
     SinkBegan,
@@ -86,9 +86,9 @@ from penstock.core.effects import (
     UnsubscribeAnswer,
 )
 from penstock.core.groups import GroupCommand, Groups
-from penstock.core.offering import SUBSCRIBE_FAILED, Offering
 from penstock.core.producers import Producers
 from penstock.core.retained import Retained, RetainedMessage
+from penstock.core.retained_delivery import SUBSCRIBE_FAILED, RetainedDelivery
 from penstock.core.routes import Routes
 from penstock.core.session import (
     AWAIT_PUBCOMP,
@@ -181,13 +181,15 @@ class Broker:
         self.queued_count = 0
         self.index = 0
         """The journal entry whose commands are being applied, or were last."""
-        self.offering = Offering(self.retained, self.routes, inflight_max, self._offer)
+        self.retained_delivery = RetainedDelivery(
+            self.retained, self.routes, inflight_max, self._offer
+        )
         self._base_sequence = 0
         self._last_sequence = 0
         """No message that was applied has a higher one."""
         self._recovering = False
         self._handlers: dict[type, Callable[[Any, Any, Effects], None]] = {
-            Opened: self._opened,
+            SessionOpened: self._opened,
             Closed: self._closed,
             Expired: self._expired,
             Subscribed: self._subscribed,
@@ -197,7 +199,7 @@ class Broker:
             Acknowledged: self._acknowledged,
             Received: self._received,
             Released: self._released,
-            Lost: self._lost,
+            DeliveriesLost: self._lost,
             Repeated: self._repeated,
             Published: self._published,
             Progressed: self._progressed,
@@ -225,7 +227,7 @@ class Broker:
         """Apply one command; ``outlet`` is where its answer goes (None: nobody waits)."""
         self._handlers[type(command)](command, outlet, effects)
 
-    def _opened(self, command: Opened, outlet: Any, effects: Effects) -> None:
+    def _opened(self, command: SessionOpened, outlet: Any, effects: Effects) -> None:
         session = self.sessions.get(command.client_id)
         if session is not None and self._is_contained(session):
             return
@@ -329,7 +331,7 @@ class Broker:
         del self.sessions[session.client_id]
         self.away.pop(session.client_id, None)
         self.routes.remove_subscriber(session, session.subscriptions or ())
-        self.offering.sessions.discard(session)
+        self.retained_delivery.sessions.discard(session)
         self.queued_count -= session.queue_count
         if session.recorded:
             self.dirty[session.client_id] = None
@@ -352,11 +354,11 @@ class Broker:
         for topic_filter, qos in command.requests:
             if qos != SUBSCRIBE_FAILED:
                 self._subscribe(session, topic_filter, qos)
-        self.offering.begin(session, command.requests, self._last_sequence)
+        self.retained_delivery.begin(session, command.requests, self._last_sequence)
         self._touch(session)
         if outlet is None or session.outlet is not outlet:
             return
-        answer = self.offering.first_page(session, command)
+        answer = self.retained_delivery.first_page(session, command)
         if session.durable:
             effects.controls.append(FollowUp(outlet, answer))
         else:
@@ -377,7 +379,7 @@ class Broker:
         if outlet is not None and command.return_codes:
             answer = SubscribeAnswer(outlet, command.packet_id, command.return_codes)
             effects.controls.append(answer)
-        self.offering.turn(session, command, effects)
+        self.retained_delivery.turn(session, command, effects)
         self._touch(session)
         if outlet is not None and session.offers:
             effects.controls.append(PageTurned(outlet, is_done=True))
@@ -390,7 +392,7 @@ class Broker:
             if session.subscriptions and session.subscriptions.pop(topic_filter, None) is not None:
                 self.routes.unsubscribe(topic_filter, session)
         session.withdraw_offers(command.filters)
-        self.offering.note(session)
+        self.retained_delivery.note(session)
         self._touch(session)
         if outlet is not None:
             # Answered even if nothing matched [MQTT-3.10.4-5].
@@ -451,7 +453,7 @@ class Broker:
         if len(known) < len(command.packet_ids):
             effects.controls.append(Unkept(outlet))
 
-    def _lost(self, command: Lost, _outlet: Any, effects: Effects) -> None:
+    def _lost(self, command: DeliveriesLost, _outlet: Any, effects: Effects) -> None:
         session = self.sessions.get(command.client_id)
         if session is None or session.connection != command.connection:
             return
@@ -489,8 +491,8 @@ class Broker:
         payload = command.payloads[-1]
         message = RetainedMessage(command.topic, payload, command.qos, command.time_ms, sequence)
         self.retained.set(message)
-        if self.offering.sessions:
-            self.offering.overtaken(command.topic, self._is_contained)
+        if self.retained_delivery.sessions:
+            self.retained_delivery.overtaken(command.topic, self._is_contained)
 
     def _offer_run(
         self, session: Session, command: Published, sequence: int, qos: int, effects: Effects
@@ -639,7 +641,7 @@ class Broker:
         session = Session.from_row(row)
         self.sessions[session.client_id] = session
         self.queued_count += session.queue_count
-        self.offering.note(session)
+        self.retained_delivery.note(session)
         for topic_filter, qos in (session.subscriptions or {}).items():
             self.routes.subscribe(topic_filter, session, qos)
 

@@ -23,7 +23,7 @@ class WillMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     retain: bool
 
 
-class Opened(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
+class SessionOpened(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     """A client connected. ``connection`` is unique among all connections ever accepted."""
 
     client_id: bytes
@@ -128,7 +128,8 @@ class Received(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
     """Packet ids of QoS 2 messages from this client, journaled with them.
 
     ``connection``: the one that they came by, as with ``Acknowledged``. If the client is at another
-    node by then it has repeated them there: a leader does not write them (``core/late``).
+    node by then it has repeated them there: a leader does not write them
+    (``core.stale_publishes``).
     """
 
     client_id: bytes
@@ -149,7 +150,7 @@ class Released(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
     connection: int = 0
 
 
-class Lost(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
+class DeliveriesLost(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
     """Messages in flight that retention has taken from the journal: their ids are free again.
 
     Void if ``connection`` is not the one that has the session any more: its ids are others by now.
@@ -326,7 +327,8 @@ class Leased(msgspec.Struct, frozen=True, array_like=True, tag=24, gc=False):
     """A group hands out messages. Whoever proposes this has chosen them (``core/selection``).
 
     ``version`` is that of the group when they were chosen. If it was moved since, nothing happens.
-    Nor does anything if others were given messages since (``deal``): they chose from the same ones.
+    Nor does anything if others were given messages since (``generation``): they chose from the same
+    ones.
     """
 
     topic: bytes
@@ -347,8 +349,8 @@ class Leased(msgspec.Struct, frozen=True, array_like=True, tag=24, gc=False):
     """Messages that were passed over as their time has not come."""
     expired: list[int] = []
     """Messages that were passed over as their time is over."""
-    deal: int = -1
-    """``Group.deals`` when they were chosen; -1: not asked, as in what earlier versions wrote."""
+    generation: int = -1
+    """``Group.generation`` when they were chosen; -1 (written by earlier versions): any."""
 
 
 class LeasesSettled(msgspec.Struct, frozen=True, array_like=True, tag=25, gc=False):
@@ -536,7 +538,7 @@ class Published(msgspec.Struct, frozen=True, gc=False):
 
 
 Event = (
-    Opened
+    SessionOpened
     | Closed
     | Expired
     | Subscribed
@@ -546,7 +548,7 @@ Event = (
     | Acknowledged
     | Received
     | Released
-    | Lost
+    | DeliveriesLost
     | Repeated
     | Progressed
     | Forgotten

@@ -42,24 +42,24 @@ from penstock.core.commands import (
     Swept,
     Taken,
 )
-from penstock.core.expiries import VOID_MAX, Expiries
 from penstock.core.group_row import GroupRow
-from penstock.core.lanes import LANES
-from penstock.core.lapsed import Lapsed
+from penstock.core.lapsed_leases import LapsedLeases
+from penstock.core.lease_deadlines import VOID_MAX, LeaseDeadlines
 from penstock.core.pending import (
     NO_LEASE,
     Consumer,
+    GroupDelivery,
     Pending,
-    Share,
     contains,
     leases,
     living,
     lowest,
     may_claim,
 )
+from penstock.core.priority_offsets import PRIORITIES
 from penstock.limits import PENDING_MAX
 
-__all__ = ["Consumer", "Group", "Pending", "Share"]
+__all__ = ["Consumer", "Group", "GroupDelivery", "Pending"]
 
 SWEPT_AT_ONCE = 2_048
 """Leases that one ``Swept`` takes back; the rest is left to the next: others have a turn."""
@@ -85,7 +85,7 @@ class Group:
         """Messages before are left to other groups: this one was made to start later."""
         self.reader = reader
         """Whether it stands for somebody who reads by itself, and only says how far."""
-        self.heads = [start] * LANES
+        self.heads = [start] * PRIORITIES
         """Per priority, the offset of the next message to be handed out for the first time."""
         self.ahead = 0
         """How many messages at or above the lowest head were handed out already."""
@@ -93,12 +93,12 @@ class Group:
         """How often messages were asked for: every fourth time the oldest has precedence."""
         self.version = 0
         """Counts the times that it was moved: what was chosen before is void."""
-        self.deals = 0
+        self.generation = 0
         """Counts the times that messages were handed out, or done with before they were: in a
         cluster several dispatchers choose from the same ones, and only one of them can be right."""
         self.pending: dict[int, Pending] = {}
         self.leases: dict[int, int] = {}
-        self.returned: list[list[int]] = [[] for _ in range(LANES)]
+        self.returned: list[list[int]] = [[] for _ in range(PRIORITIES)]
         """Per priority, offsets to be handed out again: negated, ascending, so the lowest is last.
 
         Taking the lowest is what happens most, and at the end of a list that is cheap.
@@ -107,8 +107,8 @@ class Group:
         """Offsets that are not to be handed out before some time."""
         self._dues: list[tuple[int, int]] = []
         """Heap of times and offsets; void where the message is not waiting for that time."""
-        self._expiries = Expiries(self.leases, self.pending)
-        self.lapsed = Lapsed(self.pending)
+        self._deadlines = LeaseDeadlines(self.leases, self.pending)
+        self.lapsed = LapsedLeases(self.pending)
         self.exhausted: dict[int, None] = {}
         self.consumers: dict[bytes, Consumer] = {}
         self.max_deliveries = 0
@@ -141,7 +141,7 @@ class Group:
 
     def returned_offsets(self) -> list[int]:
         """Messages that are to be handed out again, ascending."""
-        return sorted(-number for lane in self.returned for number in lane)
+        return sorted(-number for queue in self.returned for number in queue)
 
     @property
     def in_hand(self) -> int:
@@ -169,7 +169,7 @@ class Group:
         """
         gone = 0
         if self.oldest_unsettled < first:
-            gone = sum(len(lane) - bisect_right(lane, -first) for lane in self.returned)
+            gone = sum(len(queue) - bisect_right(queue, -first) for queue in self.returned)
             gone += sum(offset < first for offset in (*self.waiting, *self.exhausted))
         return self.unhanded(end, first) + len(self.pending) - gone
 
@@ -191,7 +191,7 @@ class Group:
         self._tidy_dues()
         while self._dues and self.waiting.get(self._dues[0][1]) != self._dues[0][0]:
             heappop(self._dues)
-        times = (self._expiries.next_ms(), self._dues[0][0] if self._dues else None)
+        times = (self._deadlines.next_ms(), self._dues[0][0] if self._dues else None)
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
     def consumer(self, name: bytes, now_ms: int) -> Consumer:
@@ -203,7 +203,7 @@ class Group:
 
     # ── handing out in order of offsets ───────────────────────────────────────────────────────
 
-    def take(self, command: Taken) -> list[Share]:
+    def take(self, command: Taken) -> list[GroupDelivery]:
         """Hand out messages, returned ones first; offsets below ``first`` are no longer there."""
         self._drop_removed(command.first)
         shares = []
@@ -214,7 +214,7 @@ class Group:
             if offsets:
                 consumer.active_ms = command.now_ms
                 shares.append(self._hand_out(name, offsets, command))
-        self.deals += bool(shares)
+        self.generation += bool(shares)
         if command.settle and shares:
             self.version += (
                 1  # nothing else would tell what a dispatcher has chosen that it is done
@@ -276,13 +276,13 @@ class Group:
         """The oldest of those that were returned, whatever their priority."""
         offsets: list[int] = []
         while len(offsets) < count:
-            lanes = [lane for lane in self.returned if lane]
-            if not lanes:
+            queues = [queue for queue in self.returned if queue]
+            if not queues:
                 break
-            offsets.append(-max(lanes, key=itemgetter(-1)).pop())
+            offsets.append(-max(queues, key=itemgetter(-1)).pop())
         return offsets
 
-    def _hand_out(self, name: bytes, offsets: list[int], command: Taken) -> Share:
+    def _hand_out(self, name: bytes, offsets: list[int], command: Taken) -> GroupDelivery:
         deliveries = []
         for offset in offsets:
             known = self.pending.get(offset)
@@ -296,7 +296,7 @@ class Group:
                 self._assign(offset, known, pending)
             elif is_returned:
                 self._drop(offset)
-        return Share(name, offsets, deliveries)
+        return GroupDelivery(name, offsets, deliveries)
 
     def _assign(self, offset: int, known: Pending | None, pending: Pending) -> None:
         """Let a consumer have a message, whoever had it before (the group was moved back)."""
@@ -320,13 +320,13 @@ class Group:
 
     # ── handing out by lease ──────────────────────────────────────────────────────────────────
 
-    def lease(self, command: Leased) -> list[Share] | None:
+    def lease(self, command: Leased) -> list[GroupDelivery] | None:
         """Hand out what was chosen; None if the group was moved since, or others had a turn."""
-        if command.version != self.version or command.deal not in {-1, self.deals}:
+        if command.version != self.version or command.generation not in {-1, self.generation}:
             return None
-        self.deals += 1
+        self.generation += 1
         self._drop_removed(command.first)
-        heads = command.heads if len(command.heads) > 1 else command.heads * LANES
+        heads = command.heads if len(command.heads) > 1 else command.heads * PRIORITIES
         self.heads = list(map(max, self.heads, heads))
         self.ahead = command.ahead
         self.polls += len(command.shares)
@@ -348,7 +348,7 @@ class Group:
         lease: int,
         command: Leased,
         taken: defaultdict[int, set[int]],
-    ) -> Share:
+    ) -> GroupDelivery:
         name, until_ms, runs = share
         pending_by_offset, leases = self.pending, self.leases
         now_ms, changed = command.now_ms, self.changed
@@ -379,8 +379,8 @@ class Group:
                     holds.add(offset)
                 number += 1
         if until_ms:
-            self._expiries.add(until_ms, lease, number)
-        return Share(name, offsets, deliveries, lease)
+            self._deadlines.add(until_ms, lease, number)
+        return GroupDelivery(name, offsets, deliveries, lease)
 
     def _drop_expired(self, offsets: list[int], taken: defaultdict[int, set[int]]) -> None:
         for offset in offsets:
@@ -396,12 +396,12 @@ class Group:
 
     def _remove_returned(self, priority: int, offsets: set[int]) -> None:
         """These were returned and are not any more: nearly always the oldest."""
-        lane = self.returned[priority]
+        queue = self.returned[priority]
         count = len(offsets)
-        if {-number for number in lane[-count:]} == offsets:
-            del lane[-count:]
+        if {-number for number in queue[-count:]} == offsets:
+            del queue[-count:]
         else:
-            self.returned[priority] = [number for number in lane if -number not in offsets]
+            self.returned[priority] = [number for number in queue if -number not in offsets]
 
     # ── taking back ───────────────────────────────────────────────────────────────────────────
 
@@ -419,7 +419,7 @@ class Group:
 
     def _let_go(self, offsets: list[int]) -> None:
         """Messages are pending no more: take them from wherever they are."""
-        returned: list[set[int]] = [set() for _ in range(LANES)]
+        returned: list[set[int]] = [set() for _ in range(PRIORITIES)]
         for offset in offsets:
             pending = self._drop(offset)
             if pending.consumer is not None:
@@ -430,7 +430,7 @@ class Group:
                 returned[pending.priority].add(offset)
         for priority, those in enumerate(returned):
             if those:
-                self.deals += 1  # a dispatcher may have chosen them
+                self.generation += 1  # a dispatcher may have chosen them
                 self._remove_returned(priority, those)
 
     def settle_leases(self, stretches: list[tuple[int, int]]) -> int:
@@ -493,13 +493,13 @@ class Group:
             extended += 1
             self.pending[offset].until_ms = command.deadline_ms
             self.changed.add(offset >> CHUNK_BITS)
-            self._expiries.add(command.deadline_ms, lease, lease + 1)
+            self._deadlines.add(command.deadline_ms, lease, lease + 1)
         return extended
 
     def sweep(self, command: Swept) -> int:
         """Leases that ran out are void, messages whose time has come are due; how many in all."""
         now_ms = command.now_ms
-        back = list(map(self._end_lease, self._expiries.take(now_ms, SWEPT_AT_ONCE)))
+        back = list(map(self._end_lease, self._deadlines.take(now_ms, SWEPT_AT_ONCE)))
         while self._dues and self._dues[0][0] <= now_ms and len(back) < SWEPT_AT_ONCE:
             until_ms, offset = heappop(self._dues)
             if self.waiting.get(offset) == until_ms:
@@ -511,7 +511,7 @@ class Group:
 
     def resume(self, now_ms: int) -> bool:
         """The broker was away: give leases more time. Tell whether there are any."""
-        self.changed |= {offset >> CHUNK_BITS for offset in self._expiries.resume(now_ms)}
+        self.changed |= {offset >> CHUNK_BITS for offset in self._deadlines.resume(now_ms)}
         return bool(self.leases)
 
     def _end_lease(self, lease: int) -> int:
@@ -525,7 +525,7 @@ class Group:
 
     def _place(self, offsets: Iterable[int], *, keeps_lease: bool = False) -> None:
         """File messages that nobody has under what is to happen to them."""
-        returned: list[list[int]] = [[] for _ in range(LANES)]
+        returned: list[list[int]] = [[] for _ in range(PRIORITIES)]
         for offset in offsets:
             pending = self.pending[offset]
             pending.consumer = None
@@ -537,12 +537,12 @@ class Group:
                 self._wait(offset, pending.until_ms)
             else:
                 returned[pending.priority].append(-offset)
-        for lane, more in zip(self.returned, returned, strict=True):
+        for queue, more in zip(self.returned, returned, strict=True):
             if len(more) == 1:
-                insort(lane, more[0])
+                insort(queue, more[0])
             elif more:
-                lane.extend(more)
-                lane.sort()
+                queue.extend(more)
+                queue.sort()
 
     def give_back(self, name: bytes) -> int:
         """A worker is gone: what it had goes to others. Return how much that was."""
@@ -596,7 +596,7 @@ class Group:
         if known is not None:
             self._let_go([offset])
         else:
-            self.deals += 1  # a dispatcher may have chosen it
+            self.generation += 1  # a dispatcher may have chosen it
         pending = Pending(command.consumer, command.taken_ms, times, priority=priority)
         self._assign(offset, None, pending)
         self._low = min(self._low, offset)
@@ -607,7 +607,7 @@ class Group:
     def move(self, start: int) -> None:
         """The next new message to be handed out is that of ``start``."""
         self.start, self.since = start, min(self.since, start)
-        self.heads = [start] * LANES
+        self.heads = [start] * PRIORITIES
         self.ahead = 0
         self.version += 1
         self._low = min(self._low, start)
@@ -644,13 +644,13 @@ class Group:
                 continue
             if pending.lease != NO_LEASE:
                 self.leases[pending.lease] = offset
-        self._expiries.renew()
+        self._deadlines.renew()
         self.lapsed.renew()
         self._file(free)
 
     def _file(self, free: list[int]) -> None:
         """File anew all that nobody has."""
-        self.returned = [[] for _ in range(LANES)]
+        self.returned = [[] for _ in range(PRIORITIES)]
         self.exhausted, self.waiting = {}, {}
         self._dues = []
         self._place(free, keeps_lease=True)

@@ -35,7 +35,7 @@ class GroupRow(msgspec.Struct, array_like=True):
     redeliveries: int = 0
     start: int = 0
     reader: bool = False
-    deals: int = 0
+    generation: int = 0
     since: int = 0
     is_backoff_chosen: bool = True
 

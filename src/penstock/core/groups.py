@@ -3,7 +3,7 @@
 What one group is and does is in ``group``. Here a command finds its group, or makes it; the rows of
 the checkpoint are kept, and the number of the next lease, which no lease had before.
 
-What groups have done outlasts them (``remainders``). That is an affair of two rows, the group's and
+What groups have done outlasts them (``retired``). That is an affair of two rows, the group's and
 the remainder's, and a crash must not leave one without the other. So the row of a group takes that
 of a remainder along that has changed, and those of groups that have none on disk yet.
 """
@@ -29,11 +29,11 @@ from penstock.core.commands import (
     Swept,
     Taken,
 )
-from penstock.core.floors import Floors, entitled_from
-from penstock.core.group import Consumer, Group, Pending, Share
-from penstock.core.remainders import REMAINDER, Remainders
+from penstock.core.group import Consumer, Group, GroupDelivery, Pending
+from penstock.core.low_water_marks import LowWaterMarks, entitled_from
+from penstock.core.retired_groups import RETIRED_NAME, RetiredGroups
 
-__all__ = ["Consumer", "Group", "GroupCommand", "Groups", "Pending", "Share", "row_key"]
+__all__ = ["Consumer", "Group", "GroupCommand", "GroupDelivery", "Groups", "Pending", "row_key"]
 
 GroupCommand = (
     GroupMade
@@ -85,8 +85,8 @@ class Groups:
         self.by_topic: dict[bytes, dict[bytes, Group]] = {}
         self.count = 0
         """How many groups there are."""
-        self.remainders = Remainders()
-        self._floors = Floors(self.by_topic)
+        self.retired = RetiredGroups()
+        self._low_water_marks = LowWaterMarks(self.by_topic)
         self.dirty: dict[bytes, None] = {}
         """Keys (``row_key``) of groups whose row on disk is older than the state here."""
         self.timed: dict[Group, None] = {}
@@ -108,8 +108,8 @@ class Groups:
     def _known(self, key: bytes) -> Group | None:
         """The group or the remainder of a row."""
         topic, name = _names(key)
-        if name == REMAINDER:
-            return self.remainders.by_topic.get(topic)
+        if name == RETIRED_NAME:
+            return self.retired.by_topic.get(topic)
         return self.get(topic, name)
 
     def floor(self, topic: bytes, first: int = 0) -> int:
@@ -118,11 +118,11 @@ class Groups:
         Groups that stand for readers hold up what they have not read. But what they have read is
         not done: those who are to work may be yet to come.
         """
-        return self._floors.floor(topic, max(self.remainders.low(topic), first))
+        return self._low_water_marks.floor(topic, max(self.retired.low(topic), first))
 
     def reach(self, topic: bytes, first: int = 0) -> int:
         """Everything below was done by some group, though others may still have to."""
-        return self._floors.reach(topic, max(self.remainders.low(topic), first))
+        return self._low_water_marks.reach(topic, max(self.retired.low(topic), first))
 
     def __iter__(self) -> Iterator[Group]:
         for groups in self.by_topic.values():
@@ -179,10 +179,10 @@ class Groups:
         for group in list(self.by_topic.get(topic, {}).values()):
             if not (recovering and group.applied >= index):
                 self._remove(group)
-        remainder = self.remainders.by_topic.get(topic)
-        if remainder is not None and not (recovering and remainder.applied >= index):
-            del self.remainders.by_topic[topic]
-            self._forget_rows(row_key(topic, REMAINDER))
+        merged = self.retired.by_topic.get(topic)
+        if merged is not None and not (recovering and merged.applied >= index):
+            del self.retired.by_topic[topic]
+            self._forget_rows(row_key(topic, RETIRED_NAME))
 
     def _remove(self, group: Group) -> None:
         self.timed.pop(group, None)
@@ -204,12 +204,12 @@ class Groups:
         is_forward = isinstance(command, GroupMoved) and command.start >= group.oldest_unsettled
         if is_forward or entitled_from(group) is None:
             return
-        if self.remainders.add(group, command.done, index, recovering=recovering):
-            self.dirty[row_key(group.topic, REMAINDER)] = None
+        if self.retired.add(group, command.done, index, recovering=recovering):
+            self.dirty[row_key(group.topic, RETIRED_NAME)] = None
 
-    def _hand_over(self, heir: Group, index: int, *, recovering: bool) -> None:
-        if self.remainders.hand_over(heir, index, recovering=recovering):
-            self.dirty[row_key(heir.topic, REMAINDER)] = None
+    def _hand_over(self, successor: Group, index: int, *, recovering: bool) -> None:
+        if self.retired.hand_over(successor, index, recovering=recovering):
+            self.dirty[row_key(successor.topic, RETIRED_NAME)] = None
 
     def _make(
         self, command: GroupMade, group: Group | None, index: int, *, recovering: bool
@@ -230,7 +230,7 @@ class Groups:
             self._note_time(group)
         self.by_topic.setdefault(command.topic, {})[command.group] = group
         self.count += 1
-        self._floors.lower(group)
+        self._low_water_marks.lower(group)
         self.dirty[row_key(command.topic, command.group)] = None
         return True
 
@@ -256,7 +256,7 @@ class Groups:
                 return group.give_back(command.consumer)
             case Claimed():
                 claimed = group.claim(command)
-                self._floors.lower(group)
+                self._low_water_marks.lower(group)
                 return claimed
             case ConsumerMade():
                 known = command.consumer in group.consumers
@@ -272,7 +272,7 @@ class Groups:
         match command:
             case GroupMoved():
                 group.move(command.start)
-                self._floors.lower(group)
+                self._low_water_marks.lower(group)
             case GroupCommitted():
                 group.commit(command)
             case GroupConfigured():
@@ -297,11 +297,11 @@ class Groups:
     def _beside(self, key: bytes) -> list[bytes]:
         """Groups whose rows must not be older: those that the remainder of a topic changed with."""
         topic, _ = _names(key)
-        remainder = self.remainders.by_topic.get(topic)
-        if remainder is None or remainder.applied:
+        merged = self.retired.by_topic.get(topic)
+        if merged is None or merged.applied:
             return []
         unwritten = [g for g in self.by_topic.get(topic, {}).values() if not g.applied]
-        keys = [row_key(topic, group.name) for group in (remainder, *unwritten)]
+        keys = [row_key(topic, group.name) for group in (merged, *unwritten)]
         return [one for one in keys if one != key]
 
     def _rows_of(self, key: bytes, index: int) -> Iterator[tuple[str, bytes, bytes | None]]:
@@ -345,8 +345,8 @@ class Groups:
             self.next_lease = int.from_bytes(row, "big")
             return
         group = Group.from_row(row)
-        if group.name == REMAINDER:
-            self.remainders.by_topic[group.topic] = group
+        if group.name == RETIRED_NAME:
+            self.retired.by_topic[group.topic] = group
             return
         self.by_topic.setdefault(group.topic, {})[group.name] = group
         self.count += 1
@@ -361,8 +361,8 @@ class Groups:
 
     def end_loading(self) -> None:
         """All rows are there."""
-        for remainder in self.remainders.by_topic.values():
-            remainder.end_loading()
+        for merged in self.retired.by_topic.values():
+            merged.end_loading()
         for group in self:
             group.end_loading()
             self._note_time(group)

@@ -37,7 +37,7 @@ class Consumer(msgspec.Struct, array_like=True):
     pending: set[int]
 
 
-class Share(NamedTuple):
+class GroupDelivery(NamedTuple):
     """What one consumer got: offsets, each with how often it was delivered by now.
 
     ``lease`` is the number of the first one's lease; those of the others follow.

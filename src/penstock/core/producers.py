@@ -39,7 +39,7 @@ CHUNK_RUNS_MAX = 128
 """Runs in a chunk: some 2 KiB as a row, written anew when it has grown."""
 
 
-class _Row(msgspec.Struct, array_like=True):
+class _ProducerRow(msgspec.Struct, array_like=True):
     """A chunk as a row of the checkpoint; a run is number of the producer, seq, offset, count."""
 
     topic: bytes
@@ -47,7 +47,7 @@ class _Row(msgspec.Struct, array_like=True):
     runs: list[tuple[int, int, int, int]]
 
 
-_decoder = msgspec.msgpack.Decoder(_Row)
+_decoder = msgspec.msgpack.Decoder(_ProducerRow)
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -127,7 +127,7 @@ class _Chunk(_Runs):
             self._counts[left],
             strict=True,
         )
-        return _encoder.encode(_Row(self.topic, producers, list(runs)))
+        return _encoder.encode(_ProducerRow(self.topic, producers, list(runs)))
 
 
 class _Seqs(_Runs):
@@ -175,7 +175,7 @@ class _Seqs(_Runs):
                 del column[place]
 
 
-class _Topic:
+class _TopicWindow:
     """The window of one topic."""
 
     __slots__ = ("by_producer", "chunks", "count", "end")
@@ -218,7 +218,7 @@ class Producers:
 
     def __init__(self, window: int = WINDOW) -> None:
         self._window = window
-        self._topics: dict[bytes, _Topic] = {}
+        self._topics: dict[bytes, _TopicWindow] = {}
         self._chunks: dict[int, _Chunk] = {}
         self._next_number = 0
         self._dirty: OrderedDict[int, None] = OrderedDict()
@@ -241,17 +241,19 @@ class Producers:
             known = self._open_chunk(topic, self._next_number)
         self._note(known, producer, seq, offset, count)
 
-    def _open_chunk(self, topic: bytes, number: int) -> _Topic:
+    def _open_chunk(self, topic: bytes, number: int) -> _TopicWindow:
         """Have the next messages of a topic go to a new chunk."""
         chunk = self._chunks[number] = _Chunk(number, topic)
         self._next_number = number + 1
         known = self._topics.get(topic)
         if known is None:
-            known = self._topics[topic] = _Topic()
+            known = self._topics[topic] = _TopicWindow()
         known.chunks.append(chunk)
         return known
 
-    def _note(self, known: _Topic, producer: bytes, seq: int, offset: int, count: int) -> None:
+    def _note(
+        self, known: _TopicWindow, producer: bytes, seq: int, offset: int, count: int
+    ) -> None:
         replayed = max(known.end - offset, 0)
         seq, offset, count = seq + replayed, offset + replayed, count - replayed
         if count <= 0:
@@ -265,7 +267,9 @@ class Producers:
             if known.find(producer, seq + distance) is None:
                 self._append(known, producer, seq + distance, offset + distance, 1)
 
-    def _append(self, known: _Topic, producer: bytes, seq: int, offset: int, count: int) -> None:
+    def _append(
+        self, known: _TopicWindow, producer: bytes, seq: int, offset: int, count: int
+    ) -> None:
         known.append(producer, seq, offset, count)
         self._dirty[known.chunks[-1].number] = None
         while known.count > self._window:

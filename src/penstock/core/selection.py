@@ -30,7 +30,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from heapq import heapify, heapreplace
 
-from penstock.core.lanes import LANES, Lane, Lanes
+from penstock.core.priority_offsets import PRIORITIES, OffsetsByPriority, PriorityOffsets
 
 PASSED_MAX = 1_024
 """Messages put aside or found expired in one deal: they travel in one command."""
@@ -50,18 +50,18 @@ class Picker:
     oldest is last; read, never changed. Offsets below ``first`` are gone and are passed over.
     """
 
-    __slots__ = ("_end", "_heads", "_lanes", "_streams", "aside", "expired", "now_ms")
+    __slots__ = ("_end", "_heads", "_offsets", "_streams", "aside", "expired", "now_ms")
 
     def __init__(
         self,
-        lanes: Lanes,
+        offsets: OffsetsByPriority,
         heads: Sequence[int],
         returned: Sequence[list[int]],
         first: int,
         now_ms: int,
     ) -> None:
-        self._lanes = lanes
-        self._end = lanes.end
+        self._offsets = offsets
+        self._end = offsets.end
         """Where the lanes ended then: by the time somebody asks for the heads they may go on."""
         self._heads = [max(head, first) for head in heads]
         self.now_ms = now_ms
@@ -73,13 +73,13 @@ class Picker:
             _Stream(
                 self,
                 priority,
-                lane=lanes.by_priority[priority],
+                offsets=offsets.by_priority[priority],
                 head=self._heads[priority],
                 returned=returned[priority],
                 first=first,
             )
-            for priority in reversed(range(LANES))
-            if returned[priority] or lanes.by_priority[priority]
+            for priority in reversed(range(PRIORITIES))
+            if returned[priority] or offsets.by_priority[priority]
         ]
 
     def available(self) -> int:
@@ -150,10 +150,8 @@ class Picker:
         """How many messages at or above the lowest head were handed out, put aside or expired."""
         heads = self.heads
         lowest = min(heads)
-        lanes = self._lanes.by_priority
-        return sum(
-            lane.rank(head) - lane.rank(lowest) for lane, head in zip(lanes, heads, strict=True)
-        )
+        pairs = zip(self._offsets.by_priority, heads, strict=True)
+        return sum(offsets.rank(head) - offsets.rank(lowest) for offsets, head in pairs)
 
 
 class _Stream:
@@ -166,7 +164,7 @@ class _Stream:
     __slots__ = (
         "_first_fresh",
         "_head",
-        "_lane",
+        "_offsets",
         "_peeked",
         "_picker",
         "_returned",
@@ -181,14 +179,14 @@ class _Stream:
         picker: Picker,
         priority: int,
         *,
-        lane: Lane,
+        offsets: PriorityOffsets,
         head: int,
         returned: list[int],
         first: int,
     ) -> None:
         self.priority = priority
         self._picker = picker
-        self._lane = lane
+        self._offsets = offsets
         self._first_fresh = self._head = head
         self._returned = returned
         # Of these, first … head - 1: negated and ascending, they end with the lowest.
@@ -200,13 +198,13 @@ class _Stream:
     def count(self) -> int:
         """How many messages are left."""
         peeked = _length(self._peeked)
-        return peeked + self._returned_end - self._returned_start + self._lane.count(self._head)
+        return peeked + self._returned_end - self._returned_start + self._offsets.count(self._head)
 
     def head(self) -> int | None:
         """The next fresh message; None if there is none."""
         if self._peeked and self._peeked[-1][0] >= self._first_fresh:
             return self._peeked[-1][0]
-        return self._lane.next(self._head)
+        return self._offsets.next(self._head)
 
     def front(self) -> int:
         """The offset of the next message that can be delivered."""
@@ -245,7 +243,7 @@ class _Stream:
 
     def is_ahead(self, offset: int, head: int) -> bool:
         """Whether an offset is of this lane and not below a head."""
-        return offset >= head and offset in self._lane
+        return offset >= head and offset in self._offsets
 
     def hand_over(self) -> list[tuple[int, int]]:
         """What was taken since the last time."""
@@ -260,7 +258,7 @@ class _Stream:
     def _load(self, count: int) -> list[tuple[int, int]]:
         """The next messages that can be delivered, at most ``count`` and at least one, if any."""
         while self._returned_start < self._returned_end:
-            if self._lane.schedule and self._picker.is_full:
+            if self._offsets.schedule and self._picker.is_full:
                 return []
             ranges = self._load_returned(count)
             if ranges:
@@ -272,22 +270,22 @@ class _Stream:
         start = max(self._returned_start, self._returned_end - count)
         offsets = [-negated for negated in reversed(self._returned[start : self._returned_end])]
         self._returned_end = start
-        if self._lane.schedule:
+        if self._offsets.schedule:
             offsets = [offset for offset in offsets if not self._expire(offset)]
         return _joined(offsets)
 
     def _expire(self, offset: int) -> bool:
         """Note whether the time of a message is over."""
-        is_over = 0 < self._lane.schedule.times(offset)[1] <= self._picker.now_ms
+        is_over = 0 < self._offsets.schedule.times(offset)[1] <= self._picker.now_ms
         if is_over:
             self._picker.expired.append(offset)
         return is_over
 
     def _pass_untimely(self) -> None:
         """Move the head to a message that can be delivered, or as far as one deal may."""
-        schedule, picker = self._lane.schedule, self._picker
+        schedule, picker = self._offsets.schedule, self._picker
         while schedule and not picker.is_full:
-            offset = self._lane.next(self._head)
+            offset = self._offsets.next(self._head)
             if offset is None or schedule.first_untimely(offset, 1, picker.now_ms) != offset:
                 return
             if not self._expire(offset):
@@ -296,12 +294,12 @@ class _Stream:
 
     def _load_fresh(self, count: int) -> list[tuple[int, int]]:
         """Messages from the head on, up to the next that cannot be delivered."""
-        lane = self._lane
-        if lane.schedule:
-            obstacle = lane.schedule.first_untimely(self._head, count, self._picker.now_ms)
+        offsets = self._offsets
+        if offsets.schedule:
+            obstacle = offsets.schedule.first_untimely(self._head, count, self._picker.now_ms)
             if obstacle is not None:
-                count = min(count, lane.rank(obstacle) - lane.rank(self._head))
-        ranges = lane.stretches(self._head, count)
+                count = min(count, offsets.rank(obstacle) - offsets.rank(self._head))
+        ranges = offsets.stretches(self._head, count)
         if ranges:
             self._head = ranges[-1][1]
         return ranges

@@ -59,7 +59,7 @@ _LOOKS_MAX = 1_024
 """Longest walk in search of a free packet id. As many deliveries weigh as much as the table."""
 
 
-class _Row(msgspec.Struct, array_like=True):
+class _SessionRow(msgspec.Struct, array_like=True):
     """A session as a row of the checkpoint."""
 
     client_id: bytes
@@ -83,7 +83,7 @@ class _Row(msgspec.Struct, array_like=True):
     offers_made: int = 0
 
 
-_decoder = msgspec.msgpack.Decoder(_Row)
+_decoder = msgspec.msgpack.Decoder(_SessionRow)
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -423,7 +423,7 @@ class Session:
         if not self.durable:
             return self._live_row(applied)
         return _encoder.encode(
-            _Row(
+            _SessionRow(
                 self.client_id,
                 self.durable,
                 self.connected,
@@ -451,7 +451,7 @@ class Session:
 
         What it subscribed to and was sent is known to its own node alone.
         """
-        row = _Row(
+        row = _SessionRow(
             self.client_id,
             durable=False,
             connected=self.connected,

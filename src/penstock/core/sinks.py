@@ -23,7 +23,7 @@ from penstock.core.commands import SinkAdvanced, SinkBegan, SinkEnded, SinkForgo
 
 SinkCommand = SinkBegan | SinkAdvanced | SinkEnded | SinkForgotten
 
-Place: TypeAlias = tuple[int, int, int]
+SinkPosition: TypeAlias = tuple[int, int, int]
 """Number of the part, of the block within it, of the message within that."""
 
 NO_EPOCH = -1
@@ -37,13 +37,13 @@ class Committing(msgspec.Struct, array_like=True):
     parts: list[tuple[bytes, int]]
     """Names, and how many blocks each has."""
     note: bytes
-    place: Place = (0, 0, 0)
+    place: SinkPosition = (0, 0, 0)
     """The first message that is not published."""
     messages: int = 0
     """How many are."""
 
 
-class Sink(msgspec.Struct, array_like=True):
+class SinkState(msgspec.Struct, array_like=True):
     """What is known of one sink."""
 
     name: bytes
@@ -63,7 +63,7 @@ class Sink(msgspec.Struct, array_like=True):
     """Whether it was forgotten by then: only ``applied`` means something."""
 
 
-_decoder = msgspec.msgpack.Decoder(Sink)
+_decoder = msgspec.msgpack.Decoder(SinkState)
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -71,7 +71,7 @@ class Sinks:
     """All sinks, by name."""
 
     def __init__(self) -> None:
-        self.by_name: dict[bytes, Sink] = {}
+        self.by_name: dict[bytes, SinkState] = {}
         self.dirty: dict[bytes, None] = {}
         """Names whose row on disk is older than the state here."""
         self._gone: dict[bytes, int] = {}
@@ -80,10 +80,10 @@ class Sinks:
     def __len__(self) -> int:
         return len(self.by_name)
 
-    def __iter__(self) -> Iterator[Sink]:
+    def __iter__(self) -> Iterator[SinkState]:
         return iter(self.by_name.values())
 
-    def get(self, name: bytes) -> Sink | None:
+    def get(self, name: bytes) -> SinkState | None:
         """One sink, or None."""
         return self.by_name.get(name)
 
@@ -104,16 +104,16 @@ class Sinks:
             self.dirty[command.sink] = None
         return is_changed
 
-    def _began(self, command: SinkBegan, sink: Sink | None) -> bool:
+    def _began(self, command: SinkBegan, sink: SinkState | None) -> bool:
         if sink is None:
-            sink = self.by_name[command.sink] = Sink(command.sink)
+            sink = self.by_name[command.sink] = SinkState(command.sink)
             self._gone.pop(command.sink, None)
         elif sink.committing is not None or command.epoch <= sink.epoch:
             return False
         sink.committing = Committing(command.epoch, command.parts, command.note)
         return True
 
-    def _forgotten(self, sink: Sink | None, index: int) -> bool:
+    def _forgotten(self, sink: SinkState | None, index: int) -> bool:
         if sink is None or sink.committing is not None:
             return False
         del self.by_name[sink.name]
@@ -137,7 +137,7 @@ class Sinks:
             self._gone.pop(name, None)
             return None
         self.dirty[name] = None  # to be deleted in a later round
-        return _encoder.encode(Sink(name, index, gone=True))
+        return _encoder.encode(SinkState(name, index, gone=True))
 
     def load(self, row: bytes) -> None:
         """Take a sink from the checkpoint, before any replay."""
@@ -149,7 +149,7 @@ class Sinks:
             self.by_name[sink.name] = sink
 
 
-def _moved(command: SinkAdvanced | SinkEnded, sink: Sink) -> bool:
+def _moved(command: SinkAdvanced | SinkEnded, sink: SinkState) -> bool:
     committing = sink.committing
     if committing is None or committing.epoch != command.epoch:
         return False

@@ -14,7 +14,7 @@ from penstock.core.commands import Forgotten, Progressed
 from penstock.core.progress import Progress
 
 
-class _Row(msgspec.Struct, array_like=True):
+class _SubscriberRow(msgspec.Struct, array_like=True):
     """A subscriber as a row of the checkpoint: topic → mark and ranges."""
 
     client_id: bytes
@@ -23,11 +23,11 @@ class _Row(msgspec.Struct, array_like=True):
     progress: list[tuple[bytes, int, list[tuple[int, int]]]]
 
 
-_decoder = msgspec.msgpack.Decoder(_Row)
+_decoder = msgspec.msgpack.Decoder(_SubscriberRow)
 _encoder = msgspec.msgpack.Encoder()
 
 
-class Subscriber:
+class DurableSubscriber:
     """One client id: its progress by topic, and when it last acknowledged anything."""
 
     __slots__ = ("applied", "client_id", "progress", "seen_ms")
@@ -44,7 +44,7 @@ class Subscribers:
     """All durable subscribers, the one that was seen longest ago first."""
 
     def __init__(self) -> None:
-        self.by_id: dict[bytes, Subscriber] = {}
+        self.by_id: dict[bytes, DurableSubscriber] = {}
         self.dirty: dict[bytes, None] = {}
         """Client ids whose row on disk is older than the state here."""
         self._readers: dict[bytes, dict[bytes, Progress]] = {}
@@ -65,12 +65,12 @@ class Subscribers:
         readers = self._readers.get(topic, {})
         return min((progress.mark for progress in readers.values()), default=None)
 
-    def _read(self, subscriber: Subscriber, topic: bytes, progress: Progress) -> None:
+    def _read(self, subscriber: DurableSubscriber, topic: bytes, progress: Progress) -> None:
         """A subscriber has begun with a topic."""
         subscriber.progress[topic] = progress
         self._readers.setdefault(topic, {})[subscriber.client_id] = progress
 
-    def _unread(self, subscriber: Subscriber, topic: bytes) -> None:
+    def _unread(self, subscriber: DurableSubscriber, topic: bytes) -> None:
         """What a subscriber acknowledged of a topic is of no matter any more."""
         del subscriber.progress[topic]
         readers = self._readers[topic]
@@ -80,7 +80,7 @@ class Subscribers:
 
     def progressed(self, command: Progressed, index: int, *, recovering: bool) -> int:
         """Note acknowledgements; return how many messages a bound made us give up."""
-        subscriber = self.by_id.pop(command.client_id, None) or Subscriber(command.client_id)
+        subscriber = self.by_id.pop(command.client_id, None) or DurableSubscriber(command.client_id)
         self.by_id[command.client_id] = subscriber  # to the end: it was seen last
         if recovering and subscriber.applied >= index:
             return 0
@@ -123,12 +123,12 @@ class Subscribers:
             (topic, progress.mark, progress.ranges())
             for topic, progress in subscriber.progress.items()
         ]
-        return _encoder.encode(_Row(client_id, subscriber.seen_ms, index, progress))
+        return _encoder.encode(_SubscriberRow(client_id, subscriber.seen_ms, index, progress))
 
     def load(self, row: bytes) -> None:
         """Take a subscriber from the checkpoint, before any replay."""
         data = _decoder.decode(row)
-        subscriber = self.by_id[data.client_id] = Subscriber(data.client_id)
+        subscriber = self.by_id[data.client_id] = DurableSubscriber(data.client_id)
         subscriber.seen_ms = data.seen_ms
         subscriber.applied = data.applied
         for topic, mark, ranges in data.progress:

@@ -12,7 +12,7 @@ import msgspec
 from penstock.core.commands import TopicConfigured, TopicGone
 
 
-class Topic(msgspec.Struct, array_like=True):
+class TopicSettings(msgspec.Struct, array_like=True):
     """The settings of one topic; 0 is without limit."""
 
     name: bytes
@@ -34,7 +34,7 @@ class Topic(msgspec.Struct, array_like=True):
 
 
 _FIELDS = ("rate_milli", "burst", "max_messages", "max_age_ms", "max_bytes", "keep")
-_decoder = msgspec.msgpack.Decoder(Topic)
+_decoder = msgspec.msgpack.Decoder(TopicSettings)
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -42,7 +42,7 @@ class Topics:
     """All topics that have settings, by name."""
 
     def __init__(self) -> None:
-        self.by_name: dict[bytes, Topic] = {}
+        self.by_name: dict[bytes, TopicSettings] = {}
         self.dirty: dict[bytes, None] = {}
         """Names whose row on disk is older than the state here."""
         self.version = 0
@@ -51,10 +51,10 @@ class Topics:
     def __len__(self) -> int:
         return len(self.by_name)
 
-    def __iter__(self) -> Iterator[Topic]:
+    def __iter__(self) -> Iterator[TopicSettings]:
         return iter(self.by_name.values())
 
-    def get(self, name: bytes) -> Topic | None:
+    def get(self, name: bytes) -> TopicSettings | None:
         """A topic that was made or configured, or None."""
         return self.by_name.get(name)
 
@@ -65,7 +65,7 @@ class Topics:
             return False
         is_new = topic is None
         if topic is None:
-            topic = self.by_name[command.topic] = Topic(command.topic)
+            topic = self.by_name[command.topic] = TopicSettings(command.topic)
         for field in _FIELDS:
             value = getattr(command, field)
             if value is not None:

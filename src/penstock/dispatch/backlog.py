@@ -14,7 +14,7 @@ Limits, on what there is and on how fast it leaves, are those of the topic (``to
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from penstock.core.lanes import Lanes
+from penstock.core.priority_offsets import OffsetsByPriority
 from penstock.core.rate import TokenBucket
 from penstock.dispatch.priorities import PriorityCatalog
 from penstock.limits import MIB
@@ -85,7 +85,7 @@ class Backlog:
     # ── priorities and schedules ──────────────────────────────────────────────────────────────
 
     @property
-    def lanes(self) -> Lanes | None:
+    def lanes(self) -> OffsetsByPriority | None:
         """What is known of the topic; None before anybody said from where on."""
         return self._catalogue.lanes if self._catalogue else None
 
@@ -95,7 +95,7 @@ class Backlog:
         lanes = self.lanes
         return lanes is not None and any(len(lane.schedule) for lane in lanes.by_priority)
 
-    def cover(self, start: int) -> Lanes:
+    def cover(self, start: int) -> OffsetsByPriority:
         """What is known of the offsets from ``start`` on; more may be on its way.
 
         Who begins further back than others makes us read again, and must wait for that; the others

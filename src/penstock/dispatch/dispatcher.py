@@ -32,7 +32,7 @@ from penstock.core.commands import (
     Settled,
     Swept,
 )
-from penstock.core.groups import Group, Share
+from penstock.core.groups import Group, GroupDelivery
 from penstock.core.selection import Picker
 from penstock.dispatch.backlog import Backlog
 from penstock.dispatch.read_ahead import ReadAhead
@@ -265,7 +265,9 @@ class Dispatcher:
             if not want:
                 self._tell_limited(bucket.retry_s(self._hub.monotonic()))
                 return
-        deal = _Deal(picker, self._shares(group, picker, want), want, group.version, group.deals)
+        deal = _Deal(
+            picker, self._shares(group, picker, want), want, group.version, group.generation
+        )
         self._gone.clear()
         if deal.shares or picker.aside or picker.expired:
             self._deal = deal
@@ -425,7 +427,7 @@ class Dispatcher:
         deal, messages = self._deal, self._messages
         assert deal is not None
         self._voids = self._voids + 1 if value is None else 0
-        shares: list[Share] = value if isinstance(value, list) else []
+        shares: list[GroupDelivery] = value if isinstance(value, list) else []
         self._end_deal(sum(len(share.offsets) for share in shares))
         for (worker, _), share in zip(deal.shares, shares, strict=False):
             self._pass_on(worker, share, messages)
@@ -435,7 +437,7 @@ class Dispatcher:
         else:
             self.deal()
 
-    def _pass_on(self, worker: Worker, share: Share, messages: dict[int, Message]) -> None:
+    def _pass_on(self, worker: Worker, share: GroupDelivery, messages: dict[int, Message]) -> None:
         found = _jobs(share, messages)
         if len(found) < len(share.offsets):
             self._settle_removed([o for o in share.offsets if o not in messages])
@@ -454,7 +456,7 @@ class Dispatcher:
         settled = Settled(self.topic, self.group, ranges_of(offsets))
         self._hub.pipeline.submit(settled, None, durable=True)
 
-    def _give_back(self, share: Share) -> None:
+    def _give_back(self, share: GroupDelivery) -> None:
         """Their worker has left before they reached it. A worker by name has given back all."""
         leases = list(range(share.lease, share.lease + len(share.offsets)))
         self._hub.dispatchers.return_leases(self.topic, self.group, leases, counts=False)
@@ -495,7 +497,7 @@ def _count(runs: Iterable[Run]) -> int:
     return sum([end - start for _, start, end in runs])
 
 
-def _jobs(share: Share, messages: dict[int, Message]) -> list[Job]:
+def _jobs(share: GroupDelivery, messages: dict[int, Message]) -> list[Job]:
     """What was handed out, as far as it is there; nearly always it all is."""
     leases = range(share.lease, share.lease + len(share.offsets))
     rows = zip(map(messages.get, share.offsets), leases, share.deliveries, strict=True)

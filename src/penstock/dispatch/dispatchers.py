@@ -390,7 +390,7 @@ class Dispatchers:
         since, is_rest = (0 if is_first else start), False
         if is_first and self.limits.is_used_up(topic):
             start = max(start, self.earliest(topic))
-            is_rest = start >= self._hub.broker.groups.remainders.low(topic) and not reader
+            is_rest = start >= self._hub.broker.groups.retired.low(topic) and not reader
         return GroupMade(
             topic,
             group,

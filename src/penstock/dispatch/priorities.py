@@ -7,7 +7,7 @@ so far can be used meanwhile.
 
 from collections.abc import Callable
 
-from penstock.core.lanes import Lanes
+from penstock.core.priority_offsets import OffsetsByPriority
 from penstock.model.message import FLAG_PRIORITY, PRIORITY_SHIFT
 from penstock.node.hub import Hub
 from penstock.reading.feed import Part
@@ -28,7 +28,7 @@ class PriorityCatalog:
         self._hub = hub
         self._topic = topic
         self._grown = grown
-        self.lanes = Lanes(start)
+        self.lanes = OffsetsByPriority(start)
         self.known_to = start
         """Everything below was looked at; messages that were deleted are in no lane."""
         self.is_reading = False
@@ -80,14 +80,14 @@ class PriorityCatalog:
         self.read_on()
 
 
-def _extend(lanes: Lanes, first: int, count: int, flags: int) -> None:
+def _extend(lanes: OffsetsByPriority, first: int, count: int, flags: int) -> None:
     """Add messages, as far as they are not known, nor forgotten as every group is past them."""
     known = max(lanes.end - first, 0)
     if known < count:
         lanes.extend(first + known, count - known, (flags & FLAG_PRIORITY) >> PRIORITY_SHIFT)
 
 
-def _extend_by_part(lanes: Lanes, part: Part) -> None:
+def _extend_by_part(lanes: OffsetsByPriority, part: Part) -> None:
     """Add what a commit brought, as far as it is not known."""
     first = part.first_offset
     counts, flags = part.group.runs[1::RUN_WIDTH], part.group.runs[3::RUN_WIDTH]

@@ -48,9 +48,9 @@ from penstock.core.effects import (
     Unkept,
     UnsubscribeAnswer,
 )
-from penstock.core.late import has_late
 from penstock.core.routes import Route
 from penstock.core.session import Session
+from penstock.core.stale_publishes import has_stale_publish
 from penstock.delivery.live import Live
 from penstock.doors.mqtt.connect_queue import ConnectQueue
 from penstock.doors.mqtt.fetch_queue import FetchQueue
@@ -407,7 +407,7 @@ class Hub:
 
     def is_late(self, batch: Batch) -> bool:
         """Whether a batch holds what a client has repeated at another node by now. Any thread."""
-        return bool(batch.events) and has_late(batch.events, self.broker.sessions)
+        return bool(batch.events) and has_stale_publish(batch.events, self.broker.sessions)
 
     def broadcast(self, topic: bytes, payloads: list[bytes]) -> None:
         """Messages that were forwarded here and that no journal keeps: for other nodes, too."""

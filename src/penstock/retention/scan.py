@@ -9,7 +9,7 @@ of it is dropped.
 from collections.abc import Callable
 from itertools import islice
 
-from penstock.core.topics import Topic
+from penstock.core.topics import TopicSettings
 from penstock.node.hub import Hub
 
 EXAMINED_AT_ONCE = 1_000
@@ -40,7 +40,7 @@ class RetentionScan:
         else:
             self._done(self)
 
-    def _examine(self, settings: Topic) -> None:
+    def _examine(self, settings: TopicSettings) -> None:
         name = settings.name
         info = self._hub.dispatchers.info(name)
         if not settings.keep:

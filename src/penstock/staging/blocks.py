@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from penstock.core.sinks import Place
+from penstock.core.sinks import SinkPosition
 from penstock.errors import StorageError
 from penstock.limits import (
     HEADERS_BYTES_MAX,
@@ -146,7 +146,7 @@ class Piece(NamedTuple):
     lots: list[Lot]
     messages: int
     """How many they have."""
-    place: Place
+    place: SinkPosition
     """Where the next piece begins."""
     is_last: bool
 
@@ -155,7 +155,12 @@ class Pieces:
     """Reads the parts of an epoch in their order, piece by piece; for one thread at a time."""
 
     def __init__(
-        self, store: Store, sink: bytes, epoch: int, parts: list[tuple[bytes, int]], place: Place
+        self,
+        store: Store,
+        sink: bytes,
+        epoch: int,
+        parts: list[tuple[bytes, int]],
+        place: SinkPosition,
     ) -> None:
         self._store = store
         self._stages = [(Stage(sink, epoch, part), blocks) for part, blocks in parts]

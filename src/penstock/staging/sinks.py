@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 from penstock.commit.completion import Then
 from penstock.core.commands import SinkAdvanced, SinkBegan, SinkEnded, SinkForgotten
-from penstock.core.sinks import Sink
+from penstock.core.sinks import SinkState
 from penstock.dispatch.dispatcher import AGAIN_S
 from penstock.doors.queue.faults import BAD_REQUEST, LIMIT, Fault
 from penstock.errors import StorageError
@@ -74,7 +74,7 @@ class SinkView(NamedTuple):
     """A sink as it is shown."""
 
     name: bytes
-    state: Sink
+    state: SinkState
     staged_bytes: int
     staged_parts: int
 
@@ -180,7 +180,7 @@ class Sinks:
         state, parts = self._hub.broker.sinks.get(name), self.stages.parts_of(name)
         if state is None and not parts:
             return None
-        return SinkView(name, state or Sink(name), self.stages.bytes_of(name), parts)
+        return SinkView(name, state or SinkState(name), self.stages.bytes_of(name), parts)
 
     # ── committing ────────────────────────────────────────────────────────────────────────────
 
@@ -236,7 +236,7 @@ class Sinks:
         if known is not None:
             self._drop_settled(known)
 
-    def _drop_settled(self, sink: Sink) -> None:
+    def _drop_settled(self, sink: SinkState) -> None:
         """Let go of what was staged for epochs that are published."""
         stages = self.stages.of_sink(sink.name)
         self.stages.drop([stage for stage in stages if stage.epoch <= sink.epoch])

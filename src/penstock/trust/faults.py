@@ -71,14 +71,14 @@ _TEXTS = {
 """Those of UNSIGNED and NOT_AUTHORIZED, and ``_INVALID``, are the seed's, letter by letter."""
 
 
-class Refusal(msgspec.Struct, frozen=True, gc=False):
+class SignatureRefusal(msgspec.Struct, frozen=True, gc=False):
     """A publish that is not taken: the reason for the operator, the text for the client."""
 
     reason: SignatureFault
     text: str
 
     @classmethod
-    def of(cls, fault: SignatureFault, topic: bytes) -> "Refusal":
+    def of(cls, fault: SignatureFault, topic: bytes) -> "SignatureRefusal":
         """Make the refusal of a publish to ``topic``; a topic that is no UTF-8 is shown so."""
         template = _TEXTS[fault]
         room = TEXT_BYTES_MAX - len(template.replace("{topic}", ""))

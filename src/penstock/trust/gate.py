@@ -12,7 +12,7 @@ is accepted may take a place in it.
 from penstock.model.dead_letters import PREFIX as DEAD_PREFIX
 from penstock.model.dead_letters import REDRIVE, origin
 from penstock.model.message import Signature
-from penstock.trust.faults import Refusal, SignatureFault
+from penstock.trust.faults import SignatureFault, SignatureRefusal
 from penstock.trust.keys import KeyRing
 from penstock.trust.policy import Policy
 from penstock.trust.replay import ReplayWindow
@@ -35,13 +35,13 @@ class Gate:
         """Tell whether a publish to this topic must be signed. Nothing is counted."""
         return self._policy.of(topic).required
 
-    def admit_unsigned(self, topic: bytes, count: int = 1) -> Refusal | None:
+    def admit_unsigned(self, topic: bytes, count: int = 1) -> SignatureRefusal | None:
         """Refuse publishes without a signature where one is demanded."""
         if not self.demands_signature(topic):
             return None
         return self._refuse(SignatureFault.UNSIGNED, topic, count)
 
-    def admit_removal(self, topic: bytes) -> Refusal | None:
+    def admit_removal(self, topic: bytes) -> SignatureRefusal | None:
         """Refuse to remove messages of a topic that demands signatures, or of its dead letters.
 
         Every door asks this before it trims, deletes or expires messages, deletes a topic or
@@ -52,7 +52,7 @@ class Gate:
             return None
         return self._refuse(SignatureFault.PROTECTED, topic)
 
-    def admit_group(self, topic: bytes, group: bytes) -> Refusal | None:
+    def admit_group(self, topic: bytes, group: bytes) -> SignatureRefusal | None:
         """Refuse the group that keeps account of dead letters, where those are protected.
 
         What it has taken was sent back or dropped: to use it is to remove letters.
@@ -62,7 +62,7 @@ class Gate:
 
     def admit_signed(
         self, topic: bytes, payload: bytes, signature: Signature, now_ms: int
-    ) -> Refusal | None:
+    ) -> SignatureRefusal | None:
         """Refuse a publish whose signature is wrong; ``now_ms`` is the time of day."""
         self.verifications_total += 1
         fault = self._fault(topic, payload, signature, now_ms)
@@ -93,6 +93,6 @@ class Gate:
         """Whether the message of a signature that was just refused as ``REPLAYED`` is on disk."""
         return self._window.is_stored(signature.key_id, signature.nonce, signature.signed_ms)
 
-    def _refuse(self, fault: SignatureFault, topic: bytes, count: int = 1) -> Refusal:
+    def _refuse(self, fault: SignatureFault, topic: bytes, count: int = 1) -> SignatureRefusal:
         self.failures[fault] += count
-        return Refusal.of(fault, topic)
+        return SignatureRefusal.of(fault, topic)

@@ -5,7 +5,7 @@ import pytest
 from penstock.commit import checkpoint
 from penstock.commit.checkpoint import Checkpointer
 from penstock.core.broker import Broker
-from penstock.core.commands import Opened, Published, SinkBegan, SinkEnded, SinkForgotten
+from penstock.core.commands import Published, SessionOpened, SinkBegan, SinkEnded, SinkForgotten
 from penstock.core.effects import Effects
 from penstock.core.sinks import SinkCommand
 from penstock.obs.counters import Counters
@@ -25,7 +25,7 @@ class Bench:
         self.index += 1
         self.broker.begin(self.index, 1)
         for number in range(sessions):
-            opened = Opened(b"c%d" % number, number, clean=False, will=None)
+            opened = SessionOpened(b"c%d" % number, number, clean=False, will=None)
             self.broker.apply(opened, None, Effects())
         for number in range(topics):
             message = Published(b"t%d" % number, [b"x"], 0, True, 0, 5, [])

@@ -6,7 +6,7 @@ from tests.benches.commit_bench import Bench, until
 from tests.benches.twin_bench import BinaryClient, Cluster
 
 from penstock.commit.produce import Lot
-from penstock.core.commands import Opened, Published, Received
+from penstock.core.commands import Published, Received, SessionOpened
 from penstock.errors import LeadershipLost, NoQuorum, StorageFull
 from penstock.limits import BATCH_BYTES_MAX
 from penstock.model.message import Extras
@@ -254,7 +254,9 @@ async def test_a_disk_that_has_room_again_does_not_take_what_came_behind_a_refus
         bench.store.gate.clear()
         put(bench, b"ann", b"1")
         await until(lambda: bench.store.attempts == 1)
-        bench.pipeline.submit(Opened(b"bob", 1, clean=False, will=None), b"bob", durable=True)
+        bench.pipeline.submit(
+            SessionOpened(b"bob", 1, clean=False, will=None), b"bob", durable=True
+        )
         put(bench, b"ann", b"2", qos=2)
         bench.pipeline.capture(b"t", [b"live"], 5)
         put(bench, b"bob", b"3", qos=2)

@@ -10,11 +10,11 @@ from penstock.core.broker import Broker
 from penstock.core.commands import (
     Closed,
     Offered,
-    Opened,
     Published,
     Received,
     Released,
     Repeated,
+    SessionOpened,
     Subscribed,
     Unsubscribed,
     WillMessage,
@@ -28,8 +28,8 @@ from penstock.server import recover
 
 pytestmark = pytest.mark.asyncio
 
-ANN = Opened(b"ann", 1, clean=False, will=None)
-LIVE = Opened(b"live", 2, clean=True, will=None)
+ANN = SessionOpened(b"ann", 1, clean=False, will=None)
+LIVE = SessionOpened(b"live", 2, clean=True, will=None)
 
 
 def publish(bench: Bench, payload: bytes, *, qos: int = 1, retain: bool = False, outlet="pub"):
@@ -110,7 +110,12 @@ async def test_a_command_that_needs_no_disk_keeps_its_place_behind_those_that_do
         assert bench.applied == []
         bench.store.gate.set()
         await bench.pipeline.drain()
-        assert [type(command) for command in bench.applied] == [Opened, Opened, Published, Released]
+        assert [type(command) for command in bench.applied] == [
+            SessionOpened,
+            SessionOpened,
+            Published,
+            Released,
+        ]
 
 
 async def test_positions_in_the_batch_are_the_sequences_of_the_journal():
@@ -653,7 +658,7 @@ async def test_will_and_received_and_unsubscribed_travel_as_events():
     """What a restart reads is what was applied."""
     will = WillMessage(b"w", b"bye", 1, retain=False)
     async with Bench() as bench:
-        bench.pipeline.submit(Opened(b"ann", 1, clean=False, will=will), "ann", durable=True)
+        bench.pipeline.submit(SessionOpened(b"ann", 1, clean=False, will=will), "ann", durable=True)
         bench.pipeline.submit(Subscribed(b"ann", 1, [(b"a", 1), (b"b", 2)]), "ann", durable=True)
         bench.pipeline.submit(Unsubscribed(b"ann", 1, [b"a"]), "ann", durable=True)
         bench.pipeline.receive(Received(b"ann", [5]), "ann", record=True)

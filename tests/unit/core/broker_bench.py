@@ -6,10 +6,10 @@ from penstock.core.broker import Broker
 from penstock.core.commands import (
     Acknowledged,
     Closed,
-    Lost,
-    Opened,
+    DeliveriesLost,
     Published,
     Repeated,
+    SessionOpened,
     Subscribed,
     WillMessage,
 )
@@ -37,7 +37,7 @@ class Bench:
     def open(self, name: str, *, clean: bool = False, will: WillMessage | None = None) -> Effects:
         """Connect; the outlet is the name with the number of the connection: ``ann#1``."""
         self.connections += 1
-        opened = Opened(name.encode(), self.connections, clean, will)
+        opened = SessionOpened(name.encode(), self.connections, clean, will)
         return self.apply(opened, f"{name}#{self.connections}")
 
     def close(self, name: str, connection: int | None = None) -> Effects:
@@ -65,7 +65,7 @@ class Bench:
 
     def lose(self, name: str, *packet_ids: int) -> Effects:
         session = self.broker.sessions[name.encode()]
-        return self.apply(Lost(name.encode(), session.connection, list(packet_ids)))
+        return self.apply(DeliveriesLost(name.encode(), session.connection, list(packet_ids)))
 
     def publish(
         self, topic: bytes, *payloads: bytes, qos: int = 1, retain: bool = False, outlet: Any = None

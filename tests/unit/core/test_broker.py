@@ -7,15 +7,15 @@ from penstock.core.broker import PORTION, SUBSCRIBE_FAILED, Broker
 from penstock.core.commands import (
     Acknowledged,
     Closed,
+    DeliveriesLost,
     Drained,
     Expired,
-    Lost,
     Offered,
-    Opened,
     Published,
     Received,
     Released,
     Repeated,
+    SessionOpened,
     Subscribed,
     Unsubscribed,
     from_event,
@@ -208,7 +208,7 @@ def test_commands_for_a_session_that_is_gone_do_nothing():
         Acknowledged(b"ann", PUBREC, [1]),
         Received(b"ann", [1]),
         Repeated(b"ann", [1]),
-        Lost(b"ann", 1, [1]),
+        DeliveriesLost(b"ann", 1, [1]),
     ):
         effects = bench.apply(command, "late")
         assert not effects.controls
@@ -427,15 +427,15 @@ def test_a_loss_of_an_earlier_connection_spares_the_ids_of_the_next():
         bench.open("ann", clean=True)
         bench.subscribe("ann", (b"t", 1))
         bench.publish(b"t", b"x")
-    bench.apply(Lost(b"ann", 1, [1]))
+    bench.apply(DeliveriesLost(b"ann", 1, [1]))
     assert bench.broker.sessions[b"ann"].inflight_count == 1
 
 
 def test_a_loss_survives_a_restart():
     """The journal says it too, so replay has the window free where it was."""
-    lost = from_event(to_event(Lost(b"ann", 1, [1])))
+    lost = from_event(to_event(DeliveriesLost(b"ann", 1, [1])))
     bench, replayed = Bench(inflight_max=1), Bench(inflight_max=1)
-    for one, loss in ((bench, Lost(b"ann", 1, [1])), (replayed, lost)):
+    for one, loss in ((bench, DeliveriesLost(b"ann", 1, [1])), (replayed, lost)):
         one.open("ann")
         one.subscribe("ann", (b"t", 1))
         one.publish(b"t", b"lost")
@@ -448,7 +448,7 @@ def test_a_loss_survives_a_restart():
 # ── recovery ──────────────────────────────────────────────────────────────────────────────────
 
 ENTRY_COMMANDS = [
-    Opened(b"ann", 2, clean=True, will=None),
+    SessionOpened(b"ann", 2, clean=True, will=None),
     Closed(b"ann", 1, 1),
     Subscribed(b"ann", 1, [(b"new", 1)]),
     Unsubscribed(b"ann", 1, [b"t"]),
@@ -456,7 +456,7 @@ ENTRY_COMMANDS = [
     Acknowledged(b"ann", PUBACK, [1]),
     Received(b"ann", [1]),
     Released(b"ann", [8]),
-    Lost(b"ann", 1, [1]),
+    DeliveriesLost(b"ann", 1, [1]),
     Published(b"t", [b"y"], 1, False, 0, 5, []),
 ]
 
@@ -529,7 +529,8 @@ def test_the_oldest_needed_message_is_asked_of_durable_sessions_only():
 
 
 @pytest.mark.parametrize(
-    "command", [*ENTRY_COMMANDS[:-1], Expired(b"a", 3), Opened(b"a", 1, clean=False, will=WILL)]
+    "command",
+    [*ENTRY_COMMANDS[:-1], Expired(b"a", 3), SessionOpened(b"a", 1, clean=False, will=WILL)],
 )
 def test_an_event_stands_for_its_command(command):
     assert from_event(to_event(command)) == command
@@ -544,7 +545,7 @@ def test_a_session_that_comes_back_is_sent_a_portion_and_the_rest_as_it_reads():
     bench.subscribe("ann", (b"t", 1))
     bench.close("ann")
     bench.publish(b"t", *[b"%d" % number for number in range(1_000)])
-    opened = Opened(b"ann", 9, clean=False, will=None, is_paced=True)
+    opened = SessionOpened(b"ann", 9, clean=False, will=None, is_paced=True)
     effects = bench.apply(opened, "ann#9")
     assert len(effects.deliveries["ann#9"]) == PORTION
     sent = [delivery[4] for delivery in effects.deliveries["ann#9"]]
@@ -562,7 +563,7 @@ def test_what_comes_while_portions_are_sent_may_wait_in_the_room_of_the_window()
     bench.subscribe("ann", (b"t", 1))
     bench.close("ann")
     bench.publish(b"t", *[b"%d" % number for number in range(100)])
-    bench.apply(Opened(b"ann", 9, clean=False, will=None, is_paced=True), "ann#9")
+    bench.apply(SessionOpened(b"ann", 9, clean=False, will=None, is_paced=True), "ann#9")
     bench.publish(b"t", *[b"new"] * 500)
     assert bench.broker.sessions[b"ann"].queue_count == 600 - PORTION
     assert not sum(bench.counters.drops.values())
@@ -574,5 +575,5 @@ def test_a_portion_for_an_earlier_connection_is_not_sent():
     bench.subscribe("ann", (b"t", 1))
     bench.close("ann")
     bench.publish(b"t", *[b"%d" % number for number in range(100)])
-    bench.apply(Opened(b"ann", 9, clean=False, will=None, is_paced=True), "ann#9")
+    bench.apply(SessionOpened(b"ann", 9, clean=False, will=None, is_paced=True), "ann#9")
     assert not bench.apply(Drained(b"ann", 8), "ann#8").deliveries

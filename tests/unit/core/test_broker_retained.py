@@ -242,10 +242,10 @@ class Reader:
 
     def page(self) -> Offered | None:
         offer = self.session.offers[0]
-        search = self.bench.broker.offering.search(offer)
+        search = self.bench.broker.retained_delivery.search(offer)
         while not search.step(3):
             pass
-        return self.bench.broker.offering.page(self.session, offer, search)
+        return self.bench.broker.retained_delivery.page(self.session, offer, search)
 
     def read_all(self) -> None:
         while self.session.offers:
@@ -332,11 +332,11 @@ def test_a_search_that_finds_more_than_it_may_hold_looks_again(monkeypatch):
     bench.open("ann", clean=True)
     reader = Reader(bench)
     reader.take(bench.subscribe("ann", (b"#", 1)))
-    search = bench.broker.offering.search(reader.session.offers[0])
+    search = bench.broker.retained_delivery.search(reader.session.offers[0])
     while reader.session.offers:
         while not search.step(64):
             assert len(search._found) <= 100
-        page = bench.broker.offering.page(reader.session, reader.session.offers[0], search)
+        page = bench.broker.retained_delivery.page(reader.session, reader.session.offers[0], search)
         if page is not None:
             reader.take(bench.apply(page, reader.session.outlet))
     assert [topic for topic, _ in reader.got] == topics

@@ -20,7 +20,7 @@ from penstock.core.commands import (
     Settled,
     Taken,
 )
-from penstock.core.groups import Groups, Pending, Share, row_key
+from penstock.core.groups import GroupDelivery, Groups, Pending, row_key
 
 T, G = b"t", b"g"
 
@@ -67,36 +67,36 @@ def tuple_of(found: Pending):
 def test_messages_are_handed_out_once_one_share_after_the_other(groups):
     shares = take(groups, (b"a", 2), (b"b", 3), (b"a", 1))
     assert shares == [
-        Share(b"a", [0, 1], [1, 1]),
-        Share(b"b", [2, 3, 4], [1, 1, 1]),
-        Share(b"a", [5], [1]),
+        GroupDelivery(b"a", [0, 1], [1, 1]),
+        GroupDelivery(b"b", [2, 3, 4], [1, 1, 1]),
+        GroupDelivery(b"a", [5], [1]),
     ]
-    assert take(groups, (b"b", 9)) == [Share(b"b", [6, 7, 8, 9], [1] * 4)]
+    assert take(groups, (b"b", 9)) == [GroupDelivery(b"b", [6, 7, 8, 9], [1] * 4)]
     assert take(groups, (b"b", 9)) == []
     assert groups.get(T, G).consumers[b"a"].pending == {0, 1, 5}
 
 
 def test_nothing_is_handed_out_beyond_the_end(groups):
-    assert take(groups, (b"a", 5), (b"b", 5), end=3) == [Share(b"a", [0, 1, 2], [1, 1, 1])]
+    assert take(groups, (b"a", 5), (b"b", 5), end=3) == [GroupDelivery(b"a", [0, 1, 2], [1, 1, 1])]
 
 
 def test_what_is_known_to_be_deleted_is_passed_over_and_not_counted(groups):
     shares = take(groups, (b"a", 2), (b"b", 2), gone=[(0, 1), (2, 5), (6, 7)])
-    assert shares == [Share(b"a", [1, 5], [1, 1]), Share(b"b", [7, 8], [1, 1])]
+    assert shares == [GroupDelivery(b"a", [1, 5], [1, 1]), GroupDelivery(b"b", [7, 8], [1, 1])]
     assert groups.get(T, G).next == 9
 
 
 def test_stretches_that_are_gone_behind_the_group_change_nothing(groups):
     take(groups, (b"a", 4))
-    assert take(groups, (b"a", 2), gone=[(1, 3)]) == [Share(b"a", [4, 5], [1, 1])]
+    assert take(groups, (b"a", 2), gone=[(1, 3)]) == [GroupDelivery(b"a", [4, 5], [1, 1])]
 
 
 def test_what_retention_removed_is_skipped(groups):
-    assert take(groups, (b"a", 2), first=7) == [Share(b"a", [7, 8], [1, 1])]
+    assert take(groups, (b"a", 2), first=7) == [GroupDelivery(b"a", [7, 8], [1, 1])]
 
 
 def test_messages_taken_for_good_are_not_pending(groups):
-    assert take(groups, (b"a", 2), settle=True) == [Share(b"a", [0, 1], [1, 1])]
+    assert take(groups, (b"a", 2), settle=True) == [GroupDelivery(b"a", [0, 1], [1, 1])]
     assert pending(groups) == {}
     assert b"a" in groups.get(T, G).consumers
 
@@ -105,7 +105,7 @@ def test_a_group_that_was_moved_back_hands_out_again_and_counts_anew(groups):
     take(groups, (b"a", 2))
     claim(groups, b"a", [0])
     do(groups, GroupMoved(T, G, 0))
-    assert take(groups, (b"b", 1), now_ms=300) == [Share(b"b", [0], [1])]
+    assert take(groups, (b"b", 1), now_ms=300) == [GroupDelivery(b"b", [0], [1])]
     assert pending(groups) == {0: (b"b", 300, 1), 1: (b"a", 100, 1)}
     assert groups.get(T, G).consumers[b"a"].pending == {1}
 
@@ -134,13 +134,13 @@ def test_what_a_worker_gives_back_goes_out_before_anything_new(groups):
     assert do(groups, Returned(T, G, b"a")) == 2
     assert do(groups, Returned(T, G, b"a")) == 0
     assert groups.get(T, G).available(5) == 5
-    assert take(groups, (b"c", 5)) == [Share(b"c", [0, 1, 2, 3, 4], [2, 2, 2, 2, 1])]
+    assert take(groups, (b"c", 5)) == [GroupDelivery(b"c", [0, 1, 2, 3, 4], [2, 2, 2, 2, 1])]
 
 
 def test_returned_messages_that_retention_removed_are_forgotten(groups):
     take(groups, (b"a", 4))
     do(groups, Returned(T, G, b"a"))
-    assert take(groups, (b"b", 9), first=3, end=5) == [Share(b"b", [3, 4], [2, 1])]
+    assert take(groups, (b"b", 9), first=3, end=5) == [GroupDelivery(b"b", [3, 4], [2, 1])]
     assert set(pending(groups)) == {3, 4}
 
 
@@ -156,7 +156,7 @@ def test_a_consumer_that_is_removed_takes_its_messages_along(groups):
     assert do(groups, ConsumerGone(T, G, b"a")) == 2
     assert do(groups, ConsumerGone(T, G, b"a")) == 0
     assert set(pending(groups)) == {2}
-    assert take(groups, (b"b", 1)) == [Share(b"b", [3], [1])]
+    assert take(groups, (b"b", 1)) == [GroupDelivery(b"b", [3], [1])]
 
 
 def test_making_a_consumer_tells_whether_it_is_new(groups):
@@ -247,7 +247,7 @@ def test_replay_skips_what_the_row_contains(groups):
     taken = Taken(T, G, [(b"a", 1)], 0, 10, 100, settle=False)
     assert loaded.apply(taken, 7, recovering=True) is None
     assert loaded.get(T, G).next == 2
-    assert loaded.apply(taken, 8, recovering=True) == [Share(b"a", [2], [1])]
+    assert loaded.apply(taken, 8, recovering=True) == [GroupDelivery(b"a", [2], [1])]
 
 
 def test_what_was_chosen_before_others_took_it_for_good_is_not_handed_out(groups):
@@ -387,7 +387,7 @@ def test_ends_of_leases_that_are_settled_are_forgotten_although_an_older_one_goe
     for offset in range(1, 5_000):
         lease(groups, offset, until_ms=1_000 + offset)
         do(groups, LeasesSettled(T, G, [(offset, offset + 1)]))
-    assert len(group._expiries) < 2_000
+    assert len(group._deadlines) < 2_000
     assert group.wakes_ms() == 200
 
 
@@ -397,7 +397,7 @@ def test_a_lease_that_is_extended_often_ends_when_it_was_last_said(groups):
     lease(groups, 1, until_ms=150)
     for number in range(5_000):
         do(groups, LeasesExtended(T, G, [(0, 1)], 1_000 + number))
-    assert len(group._expiries) < 2_000
+    assert len(group._deadlines) < 2_000
     assert group.wakes_ms() == 150
     do(groups, LeasesSettled(T, G, [(1, 2)]))
     assert group.wakes_ms() == 5_999

@@ -3,22 +3,26 @@
 import pytest
 
 from penstock.core import selection
-from penstock.core.lanes import LANES, Lanes
+from penstock.core.priority_offsets import PRIORITIES, OffsetsByPriority
 from penstock.core.selection import Picker
 
 NOW = 1_000
 
 
-def made(priorities: list[int]) -> Lanes:
-    lanes = Lanes(0)
+def made(priorities: list[int]) -> OffsetsByPriority:
+    lanes = OffsetsByPriority(0)
     for offset, priority in enumerate(priorities):
         lanes.extend(offset, 1, priority)
     return lanes
 
 
-def picker(lanes: Lanes, heads=(0,) * LANES, returned=None, first: int = 0) -> Picker:
+def picker(
+    lanes: OffsetsByPriority, heads=(0,) * PRIORITIES, returned=None, first: int = 0
+) -> Picker:
     """A deal; ``returned``: offsets by priority, as one would write them down."""
-    negated = [[-offset for offset in reversed((returned or {}).get(p, []))] for p in range(LANES)]
+    negated = [
+        [-offset for offset in reversed((returned or {}).get(p, []))] for p in range(PRIORITIES)
+    ]
     return Picker(lanes, heads, negated, first, NOW)
 
 
@@ -65,12 +69,12 @@ def test_polls_of_one_deal_get_what_the_specification_says(priorities, maximum, 
 @pytest.mark.parametrize(("priorities", "maximum", "polls"), VECTORS)
 def test_polls_of_deals_that_follow_one_another_get_the_same(priorities, maximum, polls):
     """Only the heads go from one deal to the next."""
-    lanes, heads = made(priorities), [0] * LANES
+    lanes, heads = made(priorities), [0] * PRIORITIES
     for poll_count, expected in enumerate(polls):
         deal = picker(lanes, heads)
         assert spread(deal.pick(maximum, poll_count)) == expected
         heads = deal.heads
-    assert heads == [len(priorities)] * LANES
+    assert heads == [len(priorities)] * PRIORITIES
 
 
 def test_runs_say_the_priority_and_neighbours_are_one_run():
@@ -109,33 +113,33 @@ def test_returned_messages_go_before_younger_ones_of_their_priority():
 
 
 def test_a_returned_message_next_to_the_head_joins_what_is_fresh():
-    deal = picker(made([0] * 5), heads=[3] * LANES, returned={0: [1, 2]})
+    deal = picker(made([0] * 5), heads=[3] * PRIORITIES, returned={0: [1, 2]})
     assert deal.pick(9, 0) == [(0, 1, 5)]
 
 
 def test_returned_messages_count_as_old_when_the_oldest_are_served():
-    deal = picker(made([7, 0, 7, 7, 7]), heads=[2] * LANES, returned={0: [1]})
+    deal = picker(made([7, 0, 7, 7, 7]), heads=[2] * PRIORITIES, returned={0: [1]})
     assert spread(deal.pick(1, 3)) == [1]
 
 
 def test_returned_messages_that_are_gone_are_passed_over():
-    deal = picker(made([0] * 9), heads=[6] * LANES, returned={0: [1, 3, 5]}, first=4)
+    deal = picker(made([0] * 9), heads=[6] * PRIORITIES, returned={0: [1, 3, 5]}, first=4)
     assert deal.available() == 4
     assert spread(deal.pick(2, 0)) == [5, 6]
 
 
 def test_after_a_move_back_nothing_is_handed_out_twice():
     """The head was set to 2; what was returned above it is met when the head gets there."""
-    deal = picker(made([0] * 6), heads=[2] * LANES, returned={0: [1, 3, 4]})
+    deal = picker(made([0] * 6), heads=[2] * PRIORITIES, returned={0: [1, 3, 4]})
     assert deal.available() == 5
     assert spread(deal.pick(9, 0)) == [1, 2, 3, 4, 5]
 
 
 def test_what_was_given_is_not_changed():
-    heads, returned = [2] * LANES, [[-1, 0]] + [[] for _ in range(7)]
+    heads, returned = [2] * PRIORITIES, [[-1, 0]] + [[] for _ in range(7)]
     deal = Picker(made([0] * 4), heads, returned, 0, NOW)
     deal.pick(9, 0)
-    assert (heads, returned[0]) == ([2] * LANES, [-1, 0])
+    assert (heads, returned[0]) == ([2] * PRIORITIES, [-1, 0])
 
 
 # ── heads ─────────────────────────────────────────────────────────────────────────────────────
@@ -151,9 +155,9 @@ def test_heads_stand_on_the_next_message_of_their_lane_or_at_the_end():
 def test_heads_do_not_go_back():
     """A group may have been told to begin behind the end, and retention behind the head."""
     lanes = made([0] * 4)
-    assert picker(lanes, heads=[9] * LANES).heads == [9] * LANES
-    assert picker(lanes, heads=[0] * LANES, first=7).heads == [7] * LANES
-    assert picker(lanes, heads=[0] * LANES, first=2).heads == [2, *[4] * 7]
+    assert picker(lanes, heads=[9] * PRIORITIES).heads == [9] * PRIORITIES
+    assert picker(lanes, heads=[0] * PRIORITIES, first=7).heads == [7] * PRIORITIES
+    assert picker(lanes, heads=[0] * PRIORITIES, first=2).heads == [2, *[4] * 7]
 
 
 def test_a_message_looked_at_but_not_taken_is_still_to_come():
@@ -166,7 +170,7 @@ def test_a_message_looked_at_but_not_taken_is_still_to_come():
 
 
 def test_a_returned_message_looked_at_but_not_taken_is_no_head():
-    deal = picker(made([0, 0, 7, 0]), heads=[2] * LANES, returned={0: [0, 1]})
+    deal = picker(made([0, 0, 7, 0]), heads=[2] * PRIORITIES, returned={0: [0, 1]})
     assert spread(deal.pick(1, 3)) == [0]
     assert (deal.heads[0], deal.heads[7], deal.available()) == (3, 2, 3)
 
@@ -183,7 +187,7 @@ def test_ahead_counts_what_was_handed_out_above_the_lowest_head():
 
 
 def test_ahead_does_not_count_what_was_deleted():
-    lanes = Lanes(0)
+    lanes = OffsetsByPriority(0)
     for first, count, priority in [(0, 1, 0), (1, 2, 7), (5, 2, 7), (9, 1, 0)]:
         lanes.extend(first, count, priority)
     deal = picker(lanes)
@@ -239,7 +243,7 @@ def test_a_returned_message_has_waited_but_may_be_over():
     lanes = made([0] * 4)
     lanes.schedule(0, NOW + 50, 0)
     lanes.schedule(1, 0, NOW)
-    deal = picker(lanes, heads=[3] * LANES, returned={0: [0, 1, 2]})
+    deal = picker(lanes, heads=[3] * PRIORITIES, returned={0: [0, 1, 2]})
     assert spread(deal.pick(2, 0)) == [0, 2]
     assert (deal.aside, deal.expired) == ([], [1])
 
@@ -273,6 +277,6 @@ def test_returned_messages_wait_too_when_enough_was_passed(monkeypatch):
     lanes = made([0] * 3)
     lanes.schedule(0, 0, NOW)
     lanes.schedule(1, 0, NOW)
-    deal = picker(lanes, heads=[2] * LANES, returned={0: [0, 1]})
+    deal = picker(lanes, heads=[2] * PRIORITIES, returned={0: [0, 1]})
     assert deal.pick(1, 0) == []
     assert (deal.expired, deal.heads[0]) == ([0], 2)

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.config import Signing, SigningRule
-from penstock.trust.faults import TEXT_BYTES_MAX, Refusal, SignatureFault
+from penstock.trust.faults import TEXT_BYTES_MAX, SignatureFault, SignatureRefusal
 from penstock.trust.gate import Gate
 from penstock.trust.keys import Key, KeyRing
 from penstock.trust.policy import Demand, Policy
@@ -78,7 +78,7 @@ def test_nothing_is_demanded_where_nothing_is_required():
 def test_unsigned_publish_is_refused_where_a_signature_is_demanded():
     door = gate()
     assert door.admit_unsigned(b"free") is None
-    assert door.admit_unsigned(TOPIC) == Refusal(
+    assert door.admit_unsigned(TOPIC) == SignatureRefusal(
         SignatureFault.UNSIGNED,
         "Topic 'secure/pump' requires signed publish (CMD_SIGNED_PUBLISH)",
     )
@@ -124,7 +124,9 @@ def test_client_cannot_tell_why_a_signature_is_invalid_but_the_operator_can(
 
 def test_key_without_permission_is_told_so():
     refusal = gate().admit_signed(b"other", b"x", signed(b"other"), NOW)
-    assert refusal == Refusal(SignatureFault.NOT_AUTHORIZED, "Key not authorized for topic 'other'")
+    assert refusal == SignatureRefusal(
+        SignatureFault.NOT_AUTHORIZED, "Key not authorized for topic 'other'"
+    )
 
 
 def test_version_that_a_topic_does_not_accept_is_refused():
@@ -192,17 +194,17 @@ def test_every_judgement_and_every_failure_is_counted():
     "topic", [b"t" * 1_024, "ü".encode() * 512, "€".encode() * 341, b"\xff" * 1_024]
 )
 def test_text_for_the_client_is_bounded_and_whole_characters(fault, topic):
-    text = Refusal.of(fault, topic).text
+    text = SignatureRefusal.of(fault, topic).text
     assert 0 < len(text.encode()) <= TEXT_BYTES_MAX
     assert "{" not in text
 
 
 def test_topic_is_cut_only_where_it_must_be():
     longest = b"t" * (TEXT_BYTES_MAX - len("Key not authorized for topic ''"))
-    assert "…" not in Refusal.of(SignatureFault.NOT_AUTHORIZED, longest).text
-    assert "t…'" in Refusal.of(SignatureFault.NOT_AUTHORIZED, longest + b"t").text
+    assert "…" not in SignatureRefusal.of(SignatureFault.NOT_AUTHORIZED, longest).text
+    assert "t…'" in SignatureRefusal.of(SignatureFault.NOT_AUTHORIZED, longest + b"t").text
 
 
 def test_topic_with_braces_is_shown_as_it_is():
-    text = Refusal.of(SignatureFault.NOT_AUTHORIZED, b"{topic}{0}").text
+    text = SignatureRefusal.of(SignatureFault.NOT_AUTHORIZED, b"{topic}{0}").text
     assert text == "Key not authorized for topic '{topic}{0}'"

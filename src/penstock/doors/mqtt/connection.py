@@ -20,18 +20,18 @@ from penstock.access.envelopes import open_envelopes, refuse_unsigned
 from penstock.core.commands import (
     Acknowledged,
     Closed,
+    DeliveriesLost,
     Drained,
-    Lost,
-    Opened,
     Received,
     Released,
     Repeated,
+    SessionOpened,
     Subscribed,
     Unsubscribed,
     WillMessage,
 )
 from penstock.core.effects import Delivery, Effects
-from penstock.core.offering import SUBSCRIBE_FAILED
+from penstock.core.retained_delivery import SUBSCRIBE_FAILED
 from penstock.core.routes import Route
 from penstock.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL, Session
 from penstock.delivery.live import Live
@@ -226,7 +226,7 @@ class MqttConnection(Connection):
         hub, client_id = self._hub, self._client_id
         heir_of = self._take_over(hub.broker.sessions.get(client_id))
         is_clustered = hub.cluster.is_clustered
-        opened = Opened(
+        opened = SessionOpened(
             client_id, self.number, self._clean, self._will, is_clustered, heir_of, is_paced=True
         )
         self._is_opening = True
@@ -646,7 +646,7 @@ class MqttConnection(Connection):
         """Messages unacked to the client are no longer in the journal."""
         packet_ids = self._shares.settle(PUBACK, packet_ids)
         if self._session is not None and packet_ids:
-            command = Lost(self._client_id, self.number, packet_ids)
+            command = DeliveriesLost(self._client_id, self.number, packet_ids)
             self._hub.pipeline.submit(command, None, durable=self._session.durable)
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────

@@ -55,19 +55,19 @@ class RetainedPages:
         offer = session.offers[0]
         if (offer.number, offer.after) == self._submitted:
             return None  # its page is in the line
-        has_room = self._hub.broker.offering.has_room(session)
+        has_room = self._hub.broker.retained_delivery.has_room(session)
         return offer if has_room and connection.outbox.is_idle() else None
 
     def _make(self) -> Iterator[None]:
-        offering = self._hub.broker.offering
+        retained_delivery = self._hub.broker.retained_delivery
         page = None
         while page is None and (offer := self._offer()) is not None:
             search = self._search
             if search is None or search.number != offer.number:
-                search = self._search = offering.search(offer)
+                search = self._search = retained_delivery.search(offer)
             if search.step(VISITS):
                 passed_over = self._hub.pipeline.topics_to_retain()
-                page = offering.page(self._session, offer, search, passed_over)
+                page = retained_delivery.page(self._session, offer, search, passed_over)
                 if page is not None:
                     self._submitted = offer.number, offer.after
             yield

@@ -9,7 +9,7 @@ rather than the session's.
 from collections.abc import Iterable
 from typing import Protocol
 
-from penstock.core.offering import SUBSCRIBE_FAILED
+from penstock.core.retained_delivery import SUBSCRIBE_FAILED
 from penstock.core.session import PUBACK
 from penstock.doors.mqtt.shared_subscriptions import Recipient, Sharing, is_shared, parse_share
 from penstock.node.hub import Hub

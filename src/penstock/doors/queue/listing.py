@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from penstock.core.groups import Group
-from penstock.core.topics import Topic
+from penstock.core.topics import TopicSettings
 from penstock.doors.queue.replies import Slot
 from penstock.node.hub import Hub
 from penstock.store.store import Store
@@ -84,7 +84,7 @@ def _topics(hub: Hub, names: list[bytes], count: int, request_id: int) -> bytes:
 
 
 def _topic(hub: Hub, name: bytes) -> queue_pb2.Topic:
-    settings = hub.broker.topics.get(name) or Topic(name, keep=True)
+    settings = hub.broker.topics.get(name) or TopicSettings(name, keep=True)
     topic = queue_pb2.Topic(
         name=name.decode(errors="replace"),
         rate_per_sec=settings.rate_milli / 1000,

@@ -23,7 +23,7 @@ import asyncio
 from weakref import WeakKeyDictionary
 
 from penstock.core.commands import Settled, Taken
-from penstock.core.groups import Group, Share
+from penstock.core.groups import Group, GroupDelivery
 from penstock.dispatch.unacked import ranges_of
 from penstock.doors.resp.stream_dispatch import DispatchPlace
 from penstock.doors.resp.stream_faults import StreamFault, no_group
@@ -166,7 +166,7 @@ class _Line:
 
     async def _take(
         self, served: dict[Place, int], first: int, gone: list[tuple[int, int]], end: int
-    ) -> list[Share]:
+    ) -> list[GroupDelivery]:
         wanted = [(place.consumer, count) for place, count in served.items()]
         settle = next(iter(served)).settle
         now_ms = self._hub.wall_ms()
@@ -178,7 +178,7 @@ class _Line:
         return shares
 
     async def _give(
-        self, served: dict[Place, int], shares: list[Share], entries: dict[int, bytes]
+        self, served: dict[Place, int], shares: list[GroupDelivery], entries: dict[int, bytes]
     ) -> None:
         """Hand out what was taken. Those who came last may have got nothing."""
         offsets = [offset for share in shares for offset in share.offsets]

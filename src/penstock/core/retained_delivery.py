@@ -27,7 +27,7 @@ VISITS_AT_ONCE = 1_024
 """Places looked at for retained messages before a SUBSCRIBE is answered: less than 1 ms."""
 
 
-class Offering:
+class RetainedDelivery:
     """All offers of one broker. ``send`` puts a message in flight to a session."""
 
     def __init__(

@@ -12,7 +12,7 @@ from penstock.core.commands import (
     LeasesSettled,
 )
 from penstock.core.groups import Groups, row_key
-from penstock.core.remainders import REMAINDER
+from penstock.core.retired_groups import RETIRED_NAME
 
 T = b"jobs"
 
@@ -158,14 +158,14 @@ def test_a_log_remembers_nothing(clerk):
     clerk.do(GroupCommitted(T, b"g", 9, 0))
     clerk.do(GroupGone(T, b"g"))
     assert clerk.groups.floor(T) == 0
-    assert not clerk.groups.remainders.by_topic
+    assert not clerk.groups.retired.by_topic
 
 
 def test_a_deleted_topic_has_no_remainder(clerk):
     clerk.do(GroupMade(T, b"g", 0, rest=True))
     clerk.work(b"g", range(6), done={0, 3})
     clerk.do(GroupGone(T, b"g", 0))
-    clerk.write(b"g", REMAINDER)
+    clerk.write(b"g", RETIRED_NAME)
     clerk.groups.forget_topic(T, clerk.index, recovering=False)
     clerk.write(*[key[4 + len(T) :] for key in clerk.groups.dirty if key])
     assert clerk.groups.floor(T) == 0
@@ -186,12 +186,12 @@ def test_a_crash_between_two_rows_changes_nothing(clerk, written):
     if written in {"heir", "all"}:
         clerk.write(b"h")
     if written in {"remainder", "all"}:
-        clerk.write(REMAINDER)
+        clerk.write(RETIRED_NAME)
     clerk.work(b"h", [2], done={2})
     groups = clerk.recovered()
     assert sorted(groups.get(T, b"h").pending) == sorted(clerk.group(b"h").pending) == [4]
     assert groups.get(T, b"h").heads == clerk.group(b"h").heads
     assert groups.get(T, b"g") is None
     assert groups.floor(T) == clerk.groups.floor(T) == 4
-    assert groups.remainders.low(T) == clerk.groups.remainders.low(T)
-    assert groups.remainders.by_topic[T].pending == {}
+    assert groups.retired.low(T) == clerk.groups.retired.low(T)
+    assert groups.retired.by_topic[T].pending == {}

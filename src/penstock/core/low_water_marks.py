@@ -30,7 +30,7 @@ def entitled_from(group: Group) -> int | None:
     return group.since
 
 
-class Floors:
+class LowWaterMarks:
     """Per topic, the lowest offset that is not done."""
 
     def __init__(self, by_topic: _ByTopic) -> None:

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.lanes import Lanes
+from penstock.core.priority_offsets import OffsetsByPriority
 
 extending = st.tuples(
     st.just("extend"), st.integers(0, 3), st.integers(0, 6), st.sampled_from((0, 0, 3, 7))
@@ -34,8 +34,8 @@ class Model:
         self.times = {o: t for o, t in self.times.items() if o >= self.start}
 
 
-def run(start: int, chosen: list[tuple]) -> tuple[Lanes, Model]:
-    lanes, model = Lanes(start), Model(start)
+def run(start: int, chosen: list[tuple]) -> tuple[OffsetsByPriority, Model]:
+    lanes, model = OffsetsByPriority(start), Model(start)
     for verb, *numbers in chosen:
         match verb, numbers:
             case "extend", (gap, count, priority):

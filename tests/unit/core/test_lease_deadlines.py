@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.core.expiries import VOID_MAX, Expiries
+from penstock.core.lease_deadlines import VOID_MAX, LeaseDeadlines
 from penstock.core.pending import Pending
 
 
@@ -18,7 +18,7 @@ def pending():
 
 @pytest.fixture
 def expiries(leases, pending):
-    return Expiries(leases, pending)
+    return LeaseDeadlines(leases, pending)
 
 
 def lease(expiries, first, count, until_ms):
@@ -69,7 +69,7 @@ def test_the_same_leases_end_first_after_a_restart(expiries):
     for first in range(0, 100, 10):
         lease(expiries, first, 10, 100 + first % 3)
     extend(expiries, 95, 101)
-    again = Expiries(expiries._leases, expiries._pending)
+    again = LeaseDeadlines(expiries._leases, expiries._pending)
     again.renew()
     for enough in (1, 7, 25, 100):
         assert expiries.take(102, enough) == again.take(102, enough)

@@ -18,7 +18,7 @@ _RECEIVED = to_event(Received(b"", []))[0]
 """The tag of such an event."""
 
 
-def has_late(
+def has_stale_publish(
     events: Iterable[tuple[int, tuple[Any, ...]]], sessions: Mapping[bytes, Session]
 ) -> bool:
     """Whether QoS 2 messages are among what came, of a client that is elsewhere by now."""

@@ -17,14 +17,14 @@ about it. Only where everything before its start is done can it be added to a re
 """
 
 from penstock.core.group import Group, Pending
-from penstock.core.lanes import LANES
+from penstock.core.priority_offsets import PRIORITIES
 from penstock.limits import GROUP_BYTES_MAX
 
-REMAINDER = b"remainder".ljust(GROUP_BYTES_MAX + 1, b"\0")
+RETIRED_NAME = b"remainder".ljust(GROUP_BYTES_MAX + 1, b"\0")
 """The name of every remainder."""
 
 
-class Remainders:
+class RetiredGroups:
     """The remainders of all topics that have one; ``applied`` of one that changed is 0."""
 
     def __init__(self) -> None:
@@ -32,56 +32,56 @@ class Remainders:
 
     def low(self, topic: bytes) -> int:
         """Everything before is done, by groups that are gone."""
-        remainder = self.by_topic.get(topic)
-        return remainder.oldest_unsettled if remainder else 0
+        merged = self.by_topic.get(topic)
+        return merged.oldest_unsettled if merged else 0
 
     def add(self, group: Group, done: int, index: int, *, recovering: bool) -> bool:
         """Add what a group has done, if all before its start is done; tell whether it was added.
 
         ``done`` is what those who are still there have done together.
         """
-        remainder = self.by_topic.get(group.topic)
-        if remainder is not None and recovering and remainder.applied >= index:
+        merged = self.by_topic.get(group.topic)
+        if merged is not None and recovering and merged.applied >= index:
             return False
         if group.since > max(done, self.low(group.topic)):
             return False
-        if remainder is None:
-            remainder = self.by_topic[group.topic] = Group(group.topic, REMAINDER, 0)
-        _add(remainder, group)
-        remainder.applied = 0
+        if merged is None:
+            merged = self.by_topic[group.topic] = Group(group.topic, RETIRED_NAME, 0)
+        _add(merged, group)
+        merged.applied = 0
         return True
 
-    def hand_over(self, heir: Group, index: int, *, recovering: bool) -> bool:
+    def hand_over(self, successor: Group, index: int, *, recovering: bool) -> bool:
         """Give what is not done to a new group; what is done is all that stays here.
 
-        Tell whether anything changed here. If ``heir`` contains it already, it gets nothing.
+        Tell whether anything changed here. If ``successor`` contains it already, it gets nothing.
         """
-        remainder = self.by_topic.get(heir.topic)
-        if remainder is None or (recovering and remainder.applied >= index):
+        merged = self.by_topic.get(successor.topic)
+        if merged is None or (recovering and merged.applied >= index):
             return False
-        low = remainder.oldest_unsettled
-        if not (recovering and heir.applied >= index):
-            start = max(heir.start, low)
-            heir.start = start
-            heir.heads = [max(head, start) for head in remainder.heads]
-            heir.ahead = remainder.ahead
-            left = {o: p for o, p in remainder.pending.items() if o >= start}
-            heir.replace_pending(left)
-        remainder.heads = [low] * LANES
-        remainder.ahead = remainder.applied = 0
-        remainder.replace_pending({})
+        low = merged.oldest_unsettled
+        if not (recovering and successor.applied >= index):
+            start = max(successor.start, low)
+            successor.start = start
+            successor.heads = [max(head, start) for head in merged.heads]
+            successor.ahead = merged.ahead
+            left = {o: p for o, p in merged.pending.items() if o >= start}
+            successor.replace_pending(left)
+        merged.heads = [low] * PRIORITIES
+        merged.ahead = merged.applied = 0
+        merged.replace_pending({})
         return True
 
 
-def _add(remainder: Group, group: Group) -> None:
+def _add(merged: Group, group: Group) -> None:
     """What is not done is what is not done by either. What lies ahead of both need not be named."""
-    left = {o: p for o, p in group.pending.items() if _lacks(remainder, o, p)}
-    left |= {o: p for o, p in remainder.pending.items() if o < group.since or _lacks(group, o, p)}
-    waiting = group.waiting.keys() | remainder.waiting.keys()
-    heads = list(map(max, remainder.heads, group.heads))
-    remainder.ahead = group.ahead if heads == group.heads else remainder.ahead
-    remainder.heads = heads
-    remainder.replace_pending(
+    left = {o: p for o, p in group.pending.items() if _lacks(merged, o, p)}
+    left |= {o: p for o, p in merged.pending.items() if o < group.since or _lacks(group, o, p)}
+    waiting = group.waiting.keys() | merged.waiting.keys()
+    heads = list(map(max, merged.heads, group.heads))
+    merged.ahead = group.ahead if heads == group.heads else merged.ahead
+    merged.heads = heads
+    merged.replace_pending(
         {
             offset: Pending(
                 None,

@@ -5,22 +5,22 @@ from random import Random
 
 import pytest
 
-from penstock.core.lanes import LANES, Lanes
+from penstock.core.priority_offsets import PRIORITIES, OffsetsByPriority
 
 
-def made(*priorities: int, start: int = 0) -> Lanes:
+def made(*priorities: int, start: int = 0) -> OffsetsByPriority:
     """Messages one by one, from ``start`` on."""
-    lanes = Lanes(start)
+    lanes = OffsetsByPriority(start)
     for offset, priority in enumerate(priorities, start):
         lanes.extend(offset, 1, priority)
     return lanes
 
 
 def test_nothing_is_known_at_first():
-    lanes = Lanes(7)
+    lanes = OffsetsByPriority(7)
     assert (lanes.start, lanes.end) == (7, 7)
-    assert [lane.next(0) for lane in lanes.by_priority] == [None] * LANES
-    assert [lane.count(0) for lane in lanes.by_priority] == [0] * LANES
+    assert [lane.next(0) for lane in lanes.by_priority] == [None] * PRIORITIES
+    assert [lane.count(0) for lane in lanes.by_priority] == [0] * PRIORITIES
     assert lanes.by_priority[0].stretches(0, 10) == []
 
 
@@ -62,7 +62,7 @@ def test_stretches_begin_and_end_in_the_middle_of_ranges(offset, count, stretche
 
 
 def test_a_gap_belongs_to_no_lane_and_parts_a_range():
-    lanes = Lanes(0)
+    lanes = OffsetsByPriority(0)
     lanes.extend(0, 3, 0)
     lanes.extend(5, 2, 0)
     assert lanes.by_priority[0].stretches(0, 9) == [(0, 3), (5, 7)]
@@ -71,14 +71,14 @@ def test_a_gap_belongs_to_no_lane_and_parts_a_range():
 
 
 def test_messages_side_by_side_are_one_range_however_they_came():
-    lanes = Lanes(0)
+    lanes = OffsetsByPriority(0)
     for offset in range(0, 1000, 10):
         lanes.extend(offset, 10, 0)
     assert lanes.by_priority[0].stretches(0, 2000) == [(0, 1000)]
 
 
 def test_no_messages_are_no_change():
-    lanes = Lanes(0)
+    lanes = OffsetsByPriority(0)
     lanes.extend(5, 0, 3)
     assert lanes.end == 0
     assert not any(lanes.by_priority)
@@ -178,7 +178,7 @@ def test_what_is_forgotten_leaves_nothing_in_its_lane_nor_in_the_schedule():
 
 def test_a_million_random_priorities_fit_in_thirty_megabytes():
     """A tenth of that, in a tenth of the memory; it is in columns, so it grows in proportion."""
-    priorities = Random(1).choices(range(LANES), k=100_000)
+    priorities = Random(1).choices(range(PRIORITIES), k=100_000)
     tracemalloc.start()
     try:
         lanes = made(*priorities)
@@ -191,7 +191,7 @@ def test_a_million_random_priorities_fit_in_thirty_megabytes():
 
 def test_memory_follows_what_is_left_after_forgetting():
     """A topic that is consumed as it grows does not keep what went by."""
-    lanes = Lanes(0)
+    lanes = OffsetsByPriority(0)
     for offset in range(20_000):
         lanes.extend(offset, 1, offset % 2)
         lanes.schedule(offset, 1, 0)

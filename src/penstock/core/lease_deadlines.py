@@ -19,7 +19,7 @@ RESUMED_MS_MAX = 60_000
 """How much time a lease is given at most when the broker was away; clients are back by then."""
 
 
-class Expiries:
+class LeaseDeadlines:
     """The times at which leases end; both dicts are the group's own, and are only looked at."""
 
     __slots__ = ("_heap", "_leases", "_pending")

@@ -5,11 +5,11 @@ away for a while. As long as the message has not been handed out again, that cou
 that comes back because its lease ended keeps the number of that lease.
 """
 
-from penstock.core.expiries import VOID_MAX
+from penstock.core.lease_deadlines import VOID_MAX
 from penstock.core.pending import NO_LEASE, Pending
 
 
-class Lapsed:
+class LapsedLeases:
     """Offsets by lease; ``pending`` is the group's own, and is only looked at."""
 
     __slots__ = ("_offsets", "_pending")

@@ -24,7 +24,7 @@ from bisect import bisect_left, bisect_right
 from penstock.core.columns import cut_front
 from penstock.model.message import PRIORITY_MAX
 
-LANES = PRIORITY_MAX + 1
+PRIORITIES = PRIORITY_MAX + 1
 """One for each priority; the greatest is the most urgent."""
 
 
@@ -84,7 +84,7 @@ class Schedule:
         self._passed = cut_front((self._offsets, self._due, self._expires), passed)
 
 
-class Lane:
+class PriorityOffsets:
     """The messages of one priority.
 
     ``_ranks`` has one entry more than ``_starts``: the last is the rank that the next message will
@@ -177,7 +177,7 @@ class Lane:
         return self._starts[place] + self._ranks[place + 1] - self._ranks[place]
 
 
-class Lanes:
+class OffsetsByPriority:
     """The lanes of a topic from ``start`` to ``end``; of what is below, nothing is known."""
 
     __slots__ = ("by_priority", "end", "start")
@@ -185,7 +185,7 @@ class Lanes:
     def __init__(self, start: int) -> None:
         self.start = start
         self.end = start
-        self.by_priority = [Lane() for _ in range(LANES)]
+        self.by_priority = [PriorityOffsets() for _ in range(PRIORITIES)]
 
     def extend(self, first_offset: int, count: int, priority: int) -> None:
         """Add messages at the end, or behind a gap: what lies there was deleted."""
@@ -196,14 +196,14 @@ class Lanes:
 
     def schedule(self, offset: int, due_ms: int, expires_ms: int) -> None:
         """Note when a known message is due and when its time is over; 0 stands for none."""
-        lane = next((lane for lane in self.by_priority if offset in lane), None)
-        if lane is not None:
-            lane.schedule.add(offset, due_ms, expires_ms)
+        offsets = next((offsets for offsets in self.by_priority if offset in offsets), None)
+        if offsets is not None:
+            offsets.schedule.add(offset, due_ms, expires_ms)
 
     def expired(self, heads: list[int], now_ms: int) -> int:
         """How many messages at or behind the heads of their lanes have a time that is over."""
         pairs = zip(self.by_priority, heads, strict=True)
-        return sum(lane.schedule.expired(head, now_ms) for lane, head in pairs)
+        return sum(offsets.schedule.expired(head, now_ms) for offsets, head in pairs)
 
     def forget(self, before: int) -> None:
         """Forget the messages below an offset; it may lie behind the end."""
@@ -211,5 +211,5 @@ class Lanes:
             return
         self.start = before
         self.end = max(self.end, before)
-        for lane in self.by_priority:
-            lane.forget(before)
+        for offsets in self.by_priority:
+            offsets.forget(before)
