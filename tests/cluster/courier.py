@@ -5,7 +5,7 @@ from penstock.cluster.snapshot_receiver import SnapshotReceiver
 from penstock.cluster.snapshot_sender import SnapshotSender
 from penstock.cluster.snapshots import Snapshots
 from penstock.limits import GIB
-from penstock.raft.types import Message, MessageKind, SnapshotMeta
+from penstock.raft.types import MessageKind, RaftMessage, SnapshotMeta
 from penstock.store.directory import DATA_NAME, snapshot_path
 from tests.cluster.peer_bench import Node, until
 
@@ -35,7 +35,7 @@ class Courier(Node):
 
     def offer(self, to):
         meta = SnapshotMeta(5, 1)
-        message = Message(MessageKind.SNAPSHOT, to, self.id, 1, snapshot=meta)
+        message = RaftMessage(MessageKind.SNAPSHOT, to, self.id, 1, snapshot=meta)
         self.transport.send(to, RaftFrame(message))
 
     @property

@@ -9,7 +9,7 @@ from penstock.cluster.handshake import Identity
 from penstock.cluster.security import PeerSecurity
 from penstock.cluster.transport import Transport
 from penstock.config.address import Address
-from penstock.raft.types import Entry, Message, MessageKind
+from penstock.raft.types import MessageKind, RaftEntry, RaftMessage
 
 SECRET = b"what all nodes of the bench know"
 CLUSTER = b"bench-of-cluster"
@@ -90,12 +90,12 @@ async def until(condition, timeout_s=30.0):
 
 
 def heartbeat(sender, term=1):
-    return RaftFrame(Message(MessageKind.HEARTBEAT, sender=sender, term=term))
+    return RaftFrame(RaftMessage(MessageKind.HEARTBEAT, sender=sender, term=term))
 
 
 def append(sender, size, index=1):
-    entry = Entry(1, index, bytes(size))
-    return RaftFrame(Message(MessageKind.APPEND, sender=sender, term=1, entries=(entry,)))
+    entry = RaftEntry(1, index, bytes(size))
+    return RaftFrame(RaftMessage(MessageKind.APPEND, sender=sender, term=1, entries=(entry,)))
 
 
 def forward(size, number=1):

@@ -4,7 +4,7 @@ import os
 
 from penstock.cluster.frames import Member
 from penstock.cluster.record import encode_record, genesis_record, terms_with
-from penstock.raft.types import Entry
+from penstock.raft.types import RaftEntry
 from penstock.store.batch import Batch
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import LogEntry, Write
@@ -38,7 +38,7 @@ class LogMaker:
         if folds:
             payloads = [marker + os.urandom(size) for _ in range(MESSAGES)]
             data = self.store.encode_batch(batch(payloads)).data
-        self.record.terms = terms_with(self.record.terms, [Entry(term, index)])
+        self.record.terms = terms_with(self.record.terms, [RaftEntry(term, index)])
         self.record.term = max(self.record.term, term)
         done = index if folds else self.store.next_index - 1
         self.record.folded = done

@@ -22,19 +22,26 @@ from penstock.cluster.frames import (
     is_bulk,
 )
 from penstock.errors import RemoteProtocolError
-from penstock.raft.types import ConfState, Entry, EntryKind, Message, MessageKind, SnapshotMeta
+from penstock.raft.types import (
+    ConfState,
+    EntryKind,
+    MessageKind,
+    RaftEntry,
+    RaftMessage,
+    SnapshotMeta,
+)
 
-APPEND = Message(
+APPEND = RaftMessage(
     MessageKind.APPEND,
     to=2,
     sender=1,
     term=3,
-    entries=(Entry(3, 7, b"x"), Entry(3, 8, b"", EntryKind.CONF_CHANGE_V2)),
+    entries=(RaftEntry(3, 7, b"x"), RaftEntry(3, 8, b"", EntryKind.CONF_CHANGE_V2)),
 )
 FRAMES: list[Frame] = [
     RaftFrame(APPEND, now_ms=12),
-    RaftFrame(Message(MessageKind.HEARTBEAT, to=2, sender=1, context=b"c")),
-    RaftFrame(Message(MessageKind.SNAPSHOT, snapshot=SnapshotMeta(7, 3, ConfState((1, 2))))),
+    RaftFrame(RaftMessage(MessageKind.HEARTBEAT, to=2, sender=1, context=b"c")),
+    RaftFrame(RaftMessage(MessageKind.SNAPSHOT, snapshot=SnapshotMeta(7, 3, ConfState((1, 2))))),
     Forward(9, 1, b"batch", term=3),
     ForwardRefused(9, 1, RefusalReason.LEADERSHIP_LOST),
     Live(b"a/b", (b"1", b"2")),

@@ -22,7 +22,7 @@ from penstock.cluster.record import (
     terms_with,
 )
 from penstock.errors import NoQuorum, StorageDamaged, StorageForeign
-from penstock.raft.types import Compacted, ConfState, Entry, ReadState, Unavailable
+from penstock.raft.types import Compacted, ConfState, RaftEntry, ReadState, Unavailable
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
 from penstock.store.store import LogEntry, Write
@@ -89,7 +89,7 @@ def test_terms_are_those_of_the_entries_written_last(writes) -> None:
         entries = []
         for place, step in enumerate(steps):
             term += step
-            entries.append(Entry(term, start + place))
+            entries.append(RaftEntry(term, start + place))
             log.append(term)
         terms = terms_with(terms, entries)
     assert [term_of(terms, index) for index in range(1, len(log) + 1)] == log
@@ -104,10 +104,10 @@ def test_terms_are_those_of_the_entries_written_last(writes) -> None:
 @given(st.lists(st.tuples(st.integers(1, 10), st.integers(1, 4)), max_size=6))
 def test_entries_that_replace_others_are_written_in_their_place(writes) -> None:
     written: dict[int, int] = {}
-    work: list[Entry] = []
+    work: list[RaftEntry] = []
     for number, (wanted, count) in enumerate(writes):
         first = min(wanted, max(written, default=0) + 1)
-        entries = [Entry(number, first + place) for place in range(count)]
+        entries = [RaftEntry(number, first + place) for place in range(count)]
         written = {index: term for index, term in written.items() if index < first}
         written |= {entry.index: number for entry in entries}
         work = joined(work, entries)
@@ -124,7 +124,7 @@ def log_view() -> tuple[MemoryStore, StoreLog, RaftRecord]:
 
 def test_the_core_sees_entries_when_it_is_told_and_with_their_terms() -> None:
     store, view, kept = log_view()
-    entries = [Entry(1, 1), Entry(2, 2), Entry(2, 3)]
+    entries = [RaftEntry(1, 1), RaftEntry(2, 2), RaftEntry(2, 3)]
     kept.terms = terms_with(kept.terms, entries)
     store.write(Write([LogEntry(entry.index, 0, b"") for entry in entries], committed=0))
     assert view.last_index() == 0
@@ -144,8 +144,8 @@ def test_the_core_sees_entries_when_it_is_told_and_with_their_terms() -> None:
 
 def test_entries_at_hand_are_replaced_with_those_on_disk() -> None:
     _, view, _ = log_view()
-    view.stable([Entry(1, 1, b"a"), Entry(1, 2, b"b")])
-    view.stable([Entry(2, 2, b"c"), Entry(2, 3, b"d")])
+    view.stable([RaftEntry(1, 1, b"a"), RaftEntry(1, 2, b"b")])
+    view.stable([RaftEntry(2, 2, b"c"), RaftEntry(2, 3, b"d")])
     assert [entry.data for entry in view.entries(1, 4, 1 << 20)] == [b"a", b"c", b"d"]
     assert [entry.data for entry in view.entries(1, 4, 2)] == [b"a", b"c"]
     assert [entry.data for entry in view.entries(1, 4, 0)] == [b"a"]
@@ -208,7 +208,7 @@ def test_rows_wait_for_a_write_and_go_with_it_once() -> None:
     work.add_rows(batch)
     following = work.successor()
     assert work.write(b"record", 4) is None
-    following.entries = [Entry(1, 5)]
+    following.entries = [RaftEntry(1, 5)]
     write = following.write(b"record", 4)
     assert write is not None
     assert (write.rows, write.checkpoint) == (batch.rows, 3)
@@ -221,7 +221,7 @@ def test_what_the_store_has_let_go_is_gone_for_a_core_with_peers_though_it_is_at
     class Trimmed(MemoryStore):
         first_index = 6  # type: ignore[assignment]
 
-    entries = [Entry(2, index) for index in range(1, 9)]
+    entries = [RaftEntry(2, index) for index in range(1, 9)]
     with_peers = StoreLog(Trimmed(), record(terms=[(6, 2)]))
     with_peers.stable(entries)
     assert with_peers.first_index() == 6

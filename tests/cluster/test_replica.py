@@ -12,7 +12,7 @@ from penstock.cluster.frames import Forward, ForwardRefused, Frame, Member, Raft
 from penstock.cluster.record import encode_record, genesis_record
 from penstock.cluster.status import MemberStatus
 from penstock.errors import ClusterError, LeadershipLost, NoQuorum
-from penstock.raft.types import Message, MessageKind, NodeId
+from penstock.raft.types import MessageKind, NodeId, RaftMessage
 from penstock.store.batch import Batch, NodeSegment
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.segments import pack_batch
@@ -33,7 +33,7 @@ def log_of(node: Node) -> list[tuple[int, bytes]]:
     return [(entry.kind, entry.data) for entry in entries]
 
 
-def premature(node: Node, message: Message) -> Iterator[str]:
+def premature(node: Node, message: RaftMessage) -> Iterator[str]:
     """What a message says that the disk of its sender does not."""
     kind, written = message.kind, node.durable()
     is_trial = kind in {MessageKind.PRE_VOTE, MessageKind.PRE_VOTE_RESPONSE}
@@ -375,7 +375,7 @@ async def test_batches_of_strangers_and_words_under_false_names_are_ignored(benc
     one, two = others(nodes, leader)
     term = leader.replica.term
     leader.replica.received(9, Forward(1, 1, pack_batch(batch_of((b"t", b"no")))))
-    claim = Message(MessageKind.HEARTBEAT, to=one.id, sender=leader.id, term=term + 9)
+    claim = RaftMessage(MessageKind.HEARTBEAT, to=one.id, sender=leader.id, term=term + 9)
     one.replica.received(two.id, RaftFrame(claim))
     one.replica.received(leader.id, RaftFrame(msgspec.structs.replace(claim, to=two.id)))
     await leader.write(b"yes")

@@ -18,7 +18,7 @@ import pytest
 
 from penstock.cluster.frames import RaftFrame, encode_frame
 from penstock.cluster.framing import FrameWriter
-from penstock.raft.types import Message, MessageKind
+from penstock.raft.types import MessageKind, RaftMessage
 from penstock.store.lmdb_store import LmdbStore
 from tests.chaos.ground import Ground
 from tests.cluster.trace import TRACED, NodeTrace
@@ -155,7 +155,7 @@ def hexed(data: bytes) -> str:
     return "".join(f"\\x{byte:02x}" for byte in data)
 
 
-def framed(message: Message) -> str:
+def framed(message: RaftMessage) -> str:
     return hexed(b"".join(FrameWriter().frame(encode_frame(RaftFrame(message)))))
 
 
@@ -165,9 +165,9 @@ LINES = {
     "F": "7 3.0 <... fdatasync resumed>) = 0",
     "c": r'8 4.0 pwrite64(15, "\x00", 136, 4096) = 136',
     "a": r'6 5.0 write(5, "\x40\x02\x00\x01", 4) = 4',
-    "r": f'6 5.0 write(4, "{framed(Message(MessageKind.APPEND_RESPONSE, index=8, term=2))}", 9) = 9',
-    "V": f'6 0.5 read(3, "{framed(Message(MessageKind.VOTE, term=3))}", 9) = 9',
-    "v": f'6 5.0 write(4, "{framed(Message(MessageKind.VOTE_RESPONSE, term=3))}", 9) = 9',
+    "r": f'6 5.0 write(4, "{framed(RaftMessage(MessageKind.APPEND_RESPONSE, index=8, term=2))}", 9) = 9',
+    "V": f'6 0.5 read(3, "{framed(RaftMessage(MessageKind.VOTE, term=3))}", 9) = 9',
+    "v": f'6 5.0 write(4, "{framed(RaftMessage(MessageKind.VOTE_RESPONSE, term=3))}", 9) = 9',
 }
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from penstock.cluster.frames import Frame, RaftFrame, decode_frame
 from penstock.errors import RemoteProtocolError
-from penstock.raft.types import Message, MessageKind
+from penstock.raft.types import MessageKind, RaftMessage
 from tests.e2e.test_acknowledgement_order import FLUSHES, MARKER, data_of
 
 __all__ = ["TRACED", "NodeTrace"]
@@ -126,7 +126,7 @@ class NodeTrace:
             for message in self._messages(descriptor, True, data_of(rest)):
                 self._heard_term = max(self._heard_term, message.term)
 
-    def _messages(self, descriptor: str, inwards: bool, data: bytes) -> list[Message]:
+    def _messages(self, descriptor: str, inwards: bool, data: bytes) -> list[RaftMessage]:
         stream = self._streams.setdefault((descriptor, inwards), _Stream())
         frames = stream.add(data)
         return [frame.message for frame in frames if isinstance(frame, RaftFrame)]

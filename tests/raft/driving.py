@@ -1,13 +1,13 @@
 """Participants driven by hand: a log in memory, and batches carried out when a test says so."""
 
-from penstock.raft.raw_node import Config, RawNode, Ready
+from penstock.raft.raw_node import RaftConfig, RawNode, Ready
 from penstock.raft.types import (
     ConfState,
-    Entry,
     HardState,
-    Message,
     MessageKind,
     NodeId,
+    RaftEntry,
+    RaftMessage,
     SnapshotMeta,
 )
 from tests.raft.scenario.storage import MemoryLog
@@ -21,7 +21,7 @@ class Driven:
     ) -> None:
         self.log = log or MemoryLog(SnapshotMeta(0, 0, ConfState(voters=voters)))
         settings = {"pre_vote": False, "roll": lambda _sides: 0, **settings}
-        self.raw = RawNode(Config(node_id=node_id, **settings), self.log)
+        self.raw = RawNode(RaftConfig(node_id=node_id, **settings), self.log)
 
     def write(self, ready: Ready) -> None:
         self.log.write(ready.hard_state, ready.entries, ready.snapshot)
@@ -40,7 +40,7 @@ class Driven:
 
     def answer(self, kind: MessageKind, sender: NodeId, index: int = 0, **fields) -> bool:
         """An answer of another one, in this term."""
-        message = Message(kind, self.raw.node.id, sender, self.raw.term, index=index, **fields)
+        message = RaftMessage(kind, self.raw.node.id, sender, self.raw.term, index=index, **fields)
         return self.raw.step(message)
 
     def acknowledge(self, sender: NodeId, index: int | None = None) -> None:
@@ -77,17 +77,17 @@ def leader(*voters: NodeId, **settings) -> Driven:
 def follower(*voters: NodeId, **settings) -> Driven:
     """Number 1 follows number 2 in term 1, with an empty log."""
     driven = Driven(*voters, **settings)
-    driven.raw.step(Message(MessageKind.HEARTBEAT, 1, 2, 1))
+    driven.raw.step(RaftMessage(MessageKind.HEARTBEAT, 1, 2, 1))
     driven.settle()
     return driven
 
 
 def append(
     term: int, index: int, *terms: int, log_term: int = 0, commit: int = 0, sender: NodeId = 2
-) -> Message:
+) -> RaftMessage:
     """An append to number 1 that follows on ``index``, with entries of these terms."""
-    entries = tuple(Entry(at_term, index + 1 + at) for at, at_term in enumerate(terms))
-    return Message(MessageKind.APPEND, 1, sender, term, log_term, index, entries, commit)
+    entries = tuple(RaftEntry(at_term, index + 1 + at) for at, at_term in enumerate(terms))
+    return RaftMessage(MessageKind.APPEND, 1, sender, term, log_term, index, entries, commit)
 
 
 def restarted(driven: Driven, hard_state: HardState, **settings) -> Driven:

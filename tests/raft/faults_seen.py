@@ -61,11 +61,11 @@ FAULTS = (
                 "participant",
                 (
                     "        self.after_persist.append(\n"
-                    "            Message(MessageKind.APPEND_RESPONSE"
+                    "            RaftMessage(MessageKind.APPEND_RESPONSE"
                 ),
                 (
                     "        (self.after_persist if to == self.id else self.messages).append(\n"
-                    "            Message(MessageKind.APPEND_RESPONSE"
+                    "            RaftMessage(MessageKind.APPEND_RESPONSE"
                 ),
             ),
         ),
@@ -97,11 +97,11 @@ FAULTS = (
             in_core(
                 "elections",
                 (
-                    "    node.after_persist.append(Message(kind, message.sender, node.id, message.term))\n"
+                    "    node.after_persist.append(RaftMessage(kind, message.sender, node.id, message.term))\n"
                     "    if is_real"
                 ),
                 (
-                    "    node.messages.append(Message(kind, message.sender, node.id, message.term))\n"
+                    "    node.messages.append(RaftMessage(kind, message.sender, node.id, message.term))\n"
                     "    if is_real"
                 ),
             ),
@@ -116,7 +116,7 @@ FAULTS = (
         (
             in_core(
                 "elections",
-                ("node.after_persist.append(Message(_RESPONSES[kind], voter, node.id, term))"),
+                ("node.after_persist.append(RaftMessage(_RESPONSES[kind], voter, node.id, term))"),
                 "node.tracker.record_vote(voter, True)",
             ),
         ),

@@ -7,11 +7,11 @@ from penstock.raft.types import (
     ConfChange,
     ConfChangeKind,
     ConfState,
-    Entry,
     EntryKind,
     HardState,
-    Message,
     MessageKind,
+    RaftEntry,
+    RaftMessage,
     Role,
     SnapshotMeta,
 )
@@ -26,8 +26,8 @@ def member(node_id, conf, change, last_terms, *, commit, **settings):
     """A participant that was started on a log: an entry, the change, and entries of these terms."""
     log = MemoryLog(SnapshotMeta(0, 0, conf))
     entry = change_entry(change)
-    made = [Entry(1, 1), Entry(1, 2, entry.data, entry.kind)]
-    made += [Entry(term, 3 + at) for at, term in enumerate(last_terms)]
+    made = [RaftEntry(1, 1), RaftEntry(1, 2, entry.data, entry.kind)]
+    made += [RaftEntry(term, 3 + at) for at, term in enumerate(last_terms)]
     log.write(HardState(2, 0, commit), made, None)
     return Driven(
         node_id=node_id, log=log, pre_vote=True, roll=lambda sides: node_id % sides, **settings
@@ -80,12 +80,14 @@ def test_one_that_was_promoted_and_does_not_know_it_leads_with_the_longest_log(t
 def test_what_somebody_knows_to_be_committed_counts_only_where_the_log_has_it():
     driven = follower(1, 2, 3)
     driven.raw.step(
-        Message(MessageKind.APPEND, 1, 2, 1, entries=(Entry(1, 1), Entry(1, 2), Entry(1, 3)))
+        RaftMessage(
+            MessageKind.APPEND, 1, 2, 1, entries=(RaftEntry(1, 1), RaftEntry(1, 2), RaftEntry(1, 3))
+        )
     )
     driven.settle()
 
     def told(index, log_term):
-        driven.raw.step(Message(MessageKind.COMMITTED, 1, 9, index=index, log_term=log_term))
+        driven.raw.step(RaftMessage(MessageKind.COMMITTED, 1, 9, index=index, log_term=log_term))
         return driven.raw.commit
 
     assert [told(2, 2), told(9, 1), told(2, 0), told(0, 0), told(0, 1)] == [0] * 5

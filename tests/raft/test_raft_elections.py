@@ -6,8 +6,8 @@ from penstock.raft.types import (
     ConfChange,
     ConfChangeKind,
     ConfState,
-    Message,
     MessageKind,
+    RaftMessage,
     Role,
     SnapshotMeta,
 )
@@ -26,7 +26,7 @@ def ticks_until_it_runs(driven) -> int:
 def asked(driven, kind, term, *, sender=3, index=0, log_term=0, context=b""):
     """Ask for a vote; returns the answers."""
     driven.raw.step(
-        Message(kind, 1, sender, term, log_term, index, context=context),
+        RaftMessage(kind, 1, sender, term, log_term, index, context=context),
     )
     return [(m.to, m.reject) for ready in driven.settle() for m in ready.after_persist]
 
@@ -46,7 +46,7 @@ def test_who_hears_of_a_leader_does_not_run():
     driven = follower(1, 2, 3)
     for _ in range(30):
         driven.raw.tick()
-        driven.raw.step(Message(MessageKind.HEARTBEAT, 1, 2, 1))
+        driven.raw.step(RaftMessage(MessageKind.HEARTBEAT, 1, 2, 1))
     assert driven.raw.role is Role.FOLLOWER
     for _ in range(30):
         driven.raw.tick()
@@ -85,7 +85,7 @@ def test_a_change_to_apply_is_found_however_far_behind_it_lies():
     driven.raw.propose_conf_change(ConfChange(steps=((ConfChangeKind.ADD_LEARNER, 4),)))
     driven.write(driven.raw.ready())
     driven.acknowledge(2)
-    driven.raw.step(Message(MessageKind.HEARTBEAT, 1, 3, 2))
+    driven.raw.step(RaftMessage(MessageKind.HEARTBEAT, 1, 3, 2))
     driven.raw.campaign()
     assert driven.raw.role is Role.FOLLOWER
 
@@ -95,7 +95,7 @@ def test_entries_to_apply_that_change_no_members_do_not_keep_from_running():
     driven.raw.propose([b"x" * 10] * 5)
     driven.write(driven.raw.ready())
     driven.acknowledge(2)
-    driven.raw.step(Message(MessageKind.HEARTBEAT, 1, 3, 2))
+    driven.raw.step(RaftMessage(MessageKind.HEARTBEAT, 1, 3, 2))
     driven.raw.campaign()
     assert driven.raw.role is Role.CANDIDATE
 
@@ -125,7 +125,7 @@ def test_a_granted_pre_vote_is_no_vote():
 def test_a_pre_candidate_runs_when_most_would_vote_for_it():
     driven = candidate(1, 2, 3, pre_vote=True)
     assert (driven.raw.role, driven.raw.term) == (Role.PRE_CANDIDATE, 0)
-    driven.raw.step(Message(MessageKind.PRE_VOTE_RESPONSE, 1, 2, 1))
+    driven.raw.step(RaftMessage(MessageKind.PRE_VOTE_RESPONSE, 1, 2, 1))
     assert (driven.raw.role, driven.raw.term) == (Role.CANDIDATE, 1)
 
 
@@ -189,10 +189,10 @@ def test_after_an_election_timeout_without_the_leader_votes_are_given():
 )
 def test_a_leader_of_an_earlier_term_is_told_of_ours_if_nothing_else_would(settings, answers):
     driven = Driven(1, 2, 3, **settings)
-    driven.raw.step(Message(MessageKind.HEARTBEAT, 1, 2, 5))
+    driven.raw.step(RaftMessage(MessageKind.HEARTBEAT, 1, 2, 5))
     driven.settle()
-    driven.raw.step(Message(MessageKind.HEARTBEAT, 1, 3, 4))
-    driven.raw.step(Message(MessageKind.VOTE, 1, 3, 4))
+    driven.raw.step(RaftMessage(MessageKind.HEARTBEAT, 1, 3, 4))
+    driven.raw.step(RaftMessage(MessageKind.VOTE, 1, 3, 4))
     told = [m for ready in driven.settle() for m in ready.after_persist]
     assert [(m.kind, m.to, m.term, m.index) for m in told] == [
         (MessageKind.APPEND_RESPONSE, 3, 5, 0)

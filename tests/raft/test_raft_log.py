@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.raft.log import Log, data_size
-from penstock.raft.types import NO_LIMIT, Compacted, Entry, SnapshotMeta, Unavailable
+from penstock.raft.log import RaftLog, data_size
+from penstock.raft.types import NO_LIMIT, Compacted, RaftEntry, SnapshotMeta, Unavailable
 from tests.raft.scenario.storage import MemoryLog
 
 TERMS = st.lists(st.integers(1, 4), max_size=12).map(sorted)
@@ -13,10 +13,10 @@ TERMS = st.lists(st.integers(1, 4), max_size=12).map(sorted)
 
 def log_of(terms, stable, compacted=0):
     """Entries of these terms, some of them on the disk, of which some are compacted."""
-    entries = [Entry(term, index, b"x" * index) for index, term in enumerate(terms, 1)]
+    entries = [RaftEntry(term, index, b"x" * index) for index, term in enumerate(terms, 1)]
     view = MemoryLog(SnapshotMeta())
     view.write(None, entries[:stable], None)
-    log = Log(view, NO_LIMIT)
+    log = RaftLog(view, NO_LIMIT)
     if entries[stable:]:
         log.append(entries[stable:])
     if compacted:
@@ -88,7 +88,7 @@ def test_a_leaders_entries_are_taken_from_the_first_conflict_on(
 ):
     log, entries = log_of(terms, min(stable, len(terms)))
     previous = min(previous, len(entries))
-    new = [Entry(term, previous + at) for at, term in enumerate(sent, 1)]
+    new = [RaftEntry(term, previous + at) for at, term in enumerate(sent, 1)]
     kept = [entry.term for entry in entries]
     conflict = next(
         (e.index for e in new if e.index > len(kept) or kept[e.index - 1] != e.term), None
@@ -104,8 +104,8 @@ def test_a_leaders_entries_are_taken_from_the_first_conflict_on(
 
 def test_entries_that_follow_on_another_log_are_not_taken():
     log, _ = log_of([1, 1, 2], 2)
-    assert log.maybe_append(3, 1, [Entry(3, 4)], 0) is None
-    assert log.maybe_append(4, 2, [Entry(3, 5)], 0) is None
+    assert log.maybe_append(3, 1, [RaftEntry(3, 4)], 0) is None
+    assert log.maybe_append(4, 2, [RaftEntry(3, 5)], 0) is None
     assert log.last_index == 3
 
 
@@ -129,8 +129,8 @@ def test_only_an_entry_of_the_leaders_term_is_committed():
 def test_a_cut_into_what_is_being_written_is_handed_out_again():
     log, _ = log_of([1, 1, 1], 0)
     log.unstable.accept()
-    log.append([Entry(2, 2)])
-    assert log.unstable.next_entries() == (Entry(2, 2),)
+    log.append([RaftEntry(2, 2)])
+    assert log.unstable.next_entries() == (RaftEntry(2, 2),)
     assert log.last_index == 2
 
 

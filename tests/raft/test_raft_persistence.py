@@ -1,6 +1,6 @@
 """Nothing is said before it is written, and nothing is taken for written that is not."""
 
-from penstock.raft.types import Entry, HardState, Message, MessageKind, Role, SnapshotMeta
+from penstock.raft.types import HardState, MessageKind, RaftEntry, RaftMessage, Role, SnapshotMeta
 from tests.raft.driving import Driven, append, candidate, follower, fresh_leader, leader
 
 
@@ -61,7 +61,7 @@ def test_others_may_commit_what_is_not_on_this_disk_and_it_is_not_applied_here()
 
 def test_a_vote_waits_for_the_disk():
     driven = Driven(1, 2, 3)
-    driven.raw.step(Message(MessageKind.VOTE, 1, 2, 1))
+    driven.raw.step(RaftMessage(MessageKind.VOTE, 1, 2, 1))
     ready = driven.raw.ready()
     assert ready.hard_state == HardState(1, 2, 0)
     assert not ready.messages
@@ -113,12 +113,12 @@ def test_entries_that_were_replaced_while_they_were_written_do_not_count_as_writ
     first = driven.raw.ready()
     driven.raw.step(append(2, 0, 2, sender=3))
     second = driven.raw.ready()
-    assert second.entries == (Entry(2, 1),)
+    assert second.entries == (RaftEntry(2, 1),)
     driven.write(first)
     driven.raw.step(append(2, 1, log_term=2, commit=1, sender=3))
     assert not driven.raw.ready().committed
     driven.write(second)
-    assert driven.raw.ready().committed == (Entry(2, 1),)
+    assert driven.raw.ready().committed == (RaftEntry(2, 1),)
 
 
 def test_a_mark_of_an_earlier_term_counts_for_nothing_though_its_entry_is_here_again():
@@ -129,17 +129,17 @@ def test_a_mark_of_an_earlier_term_counts_for_nothing_though_its_entry_is_here_a
     driven.raw.ready()  # ... then 2/1 in its place ...
     driven.raw.step(append(3, 0, 1, commit=1, sender=2))
     again = driven.raw.ready()  # ... then 1/1 again, of a leader that had it
-    assert again.entries == (Entry(1, 1),)
+    assert again.entries == (RaftEntry(1, 1),)
     driven.raw.persisted(old.mark)
     assert not driven.raw.ready().committed
     driven.write(again)
-    assert driven.raw.ready().committed == (Entry(1, 1),)
+    assert driven.raw.ready().committed == (RaftEntry(1, 1),)
 
 
 def test_an_own_acknowledgement_of_an_earlier_term_is_not_counted():
     driven = fresh_leader(1, 2, 3)
     ready = driven.raw.ready()
-    driven.raw.step(Message(MessageKind.HEARTBEAT, 1, 2, 2))
+    driven.raw.step(RaftMessage(MessageKind.HEARTBEAT, 1, 2, 2))
     driven.write(ready)
     assert driven.raw.role is Role.FOLLOWER
     assert driven.raw.commit == 0
@@ -150,7 +150,9 @@ def test_an_acknowledgement_of_an_earlier_term_is_not_counted():
     driven.raw.propose(b"x")
     driven.settle()
     index = driven.raw.last_index
-    driven.raw.step(Message(MessageKind.APPEND_RESPONSE, 1, 2, driven.raw.term - 1, index=index))
+    driven.raw.step(
+        RaftMessage(MessageKind.APPEND_RESPONSE, 1, 2, driven.raw.term - 1, index=index)
+    )
     assert driven.raw.commit == index - 1
 
 
@@ -188,13 +190,13 @@ def test_what_is_committed_is_told_no_further_than_a_follower_has():
 
 def test_one_who_voted_does_not_vote_for_another_in_the_same_term_after_a_restart():
     driven = Driven(1, 2, 3)
-    driven.raw.step(Message(MessageKind.VOTE, 1, 2, 1))
+    driven.raw.step(RaftMessage(MessageKind.VOTE, 1, 2, 1))
     driven.settle()
     again = Driven(log=driven.log)
-    again.raw.step(Message(MessageKind.VOTE, 1, 3, 1))
+    again.raw.step(RaftMessage(MessageKind.VOTE, 1, 3, 1))
     (answer,) = again.raw.ready().after_persist
     assert answer.reject
-    again.raw.step(Message(MessageKind.VOTE, 1, 2, 1))
+    again.raw.step(RaftMessage(MessageKind.VOTE, 1, 2, 1))
     (answer,) = again.raw.ready().after_persist
     assert not answer.reject
 
@@ -204,17 +206,17 @@ def test_a_snapshot_takes_the_place_of_the_whole_log_and_nothing_is_applied_befo
     driven.raw.step(append(1, 0, 1, 1, 1))
     driven.settle()
     snapshot = SnapshotMeta(2, 2, driven.log.initial_state()[1])
-    driven.raw.step(Message(MessageKind.SNAPSHOT, 1, 3, 2, snapshot=snapshot))
+    driven.raw.step(RaftMessage(MessageKind.SNAPSHOT, 1, 3, 2, snapshot=snapshot))
     driven.raw.step(append(2, 2, 2, log_term=2, commit=3, sender=3))
     ready = driven.raw.ready()
     assert ready.snapshot == snapshot
-    assert ready.entries == (Entry(2, 3),)
+    assert ready.entries == (RaftEntry(2, 3),)
     assert not ready.committed
     assert driven.raw.last_index == 3
     driven.raw.campaign()
     assert driven.raw.role is Role.FOLLOWER, "has no state yet"
     driven.write(ready)
-    assert driven.raw.ready().committed == (Entry(2, 3),)
+    assert driven.raw.ready().committed == (RaftEntry(2, 3),)
     assert driven.raw.status().applied == 2
 
 
@@ -223,7 +225,7 @@ def test_a_snapshot_of_what_is_here_only_commits():
     driven.raw.step(append(1, 0, 1, 1, 1))
     driven.settle()
     snapshot = SnapshotMeta(2, 1, driven.log.initial_state()[1])
-    driven.raw.step(Message(MessageKind.SNAPSHOT, 1, 2, 1, snapshot=snapshot))
+    driven.raw.step(RaftMessage(MessageKind.SNAPSHOT, 1, 2, 1, snapshot=snapshot))
     ready = driven.raw.ready()
     assert ready.snapshot is None
     assert [entry.index for entry in ready.committed] == [1, 2]

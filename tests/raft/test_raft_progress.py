@@ -5,12 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.raft.inflights import Inflights
-from penstock.raft.progress import Progress, ProgressState
+from penstock.raft.progress import PeerProgress, ProgressState
 
 
 def progress(match, following, state=ProgressState.PROBE, *, window=256, **more):
     more.setdefault("recent_active", True)
-    return Progress(next=following, match=match, state=state, inflights=Inflights(window), **more)
+    return PeerProgress(
+        next=following, match=match, state=state, inflights=Inflights(window), **more
+    )
 
 
 def replicating(match, following, **more):

@@ -3,15 +3,15 @@
 import pytest
 
 from penstock.raft.conf_entries import change_entry
-from penstock.raft.raw_node import DropReason, ProposalDropped, decode_change
+from penstock.raft.raw_node import ProposalDropped, ProposalDropReason, decode_change
 from penstock.raft.types import (
     ConfChange,
     ConfChangeKind,
     ConfChangeTransition,
-    Entry,
     EntryKind,
-    Message,
     MessageKind,
+    RaftEntry,
+    RaftMessage,
     Role,
 )
 from tests.raft.driving import candidate, follower, fresh_leader, leader
@@ -19,7 +19,7 @@ from tests.raft.driving import candidate, follower, fresh_leader, leader
 ADD_4 = ConfChange(steps=((ConfChangeKind.ADD_LEARNER, 4),))
 
 
-def refused(driven, data=b"x") -> DropReason:
+def refused(driven, data=b"x") -> ProposalDropReason:
     before = driven.raw.last_index
     with pytest.raises(ProposalDropped) as dropped:
         driven.raw.propose(data)
@@ -31,7 +31,7 @@ def test_several_pieces_are_entries_that_follow_each_other():
     driven = leader(1)
     driven.raw.propose([b"a", b"b", b"c"])
     ready = driven.raw.ready()
-    assert ready.entries == (Entry(1, 2, b"a"), Entry(1, 3, b"b"), Entry(1, 4, b"c"))
+    assert ready.entries == (RaftEntry(1, 2, b"a"), RaftEntry(1, 3, b"b"), RaftEntry(1, 4, b"c"))
     assert len(ready.after_persist) == 1
 
 
@@ -42,19 +42,19 @@ def test_proposing_nothing_changes_nothing():
 
 
 def test_a_candidate_knows_no_leader():
-    assert refused(candidate(1, 2, 3)) is DropReason.NO_LEADER
+    assert refused(candidate(1, 2, 3)) is ProposalDropReason.NO_LEADER
 
 
 def test_a_follower_names_another_leader():
     driven = follower(1, 2, 3)
-    assert refused(driven) is DropReason.NOT_LEADER
+    assert refused(driven) is ProposalDropReason.NOT_LEADER
     assert driven.raw.lead == 2
 
 
 def test_a_follower_without_a_leader_says_so():
     driven = follower(1, 2, 3)
     driven.raw.forget_leader()
-    assert refused(driven) is DropReason.NO_LEADER
+    assert refused(driven) is ProposalDropReason.NO_LEADER
 
 
 def test_a_follower_that_may_sends_proposals_on():
@@ -68,14 +68,14 @@ def test_a_follower_that_may_sends_proposals_on():
 def test_nothing_is_taken_while_leadership_is_handed_over():
     driven = leader(1, 2, 3)
     driven.raw.transfer_leader(2)
-    assert refused(driven) is DropReason.TRANSFER
+    assert refused(driven) is ProposalDropReason.TRANSFER
 
 
 def test_proposals_are_taken_again_when_the_other_did_not_take_over():
     driven = leader(1, 2, 3)
     driven.raw.transfer_leader(2)
     for tick in range(10):
-        assert refused(driven) is DropReason.TRANSFER, tick
+        assert refused(driven) is ProposalDropReason.TRANSFER, tick
         driven.acknowledge(2)
         driven.raw.tick()
     driven.raw.propose(b"x")
@@ -85,7 +85,7 @@ def test_a_leader_that_was_removed_and_leads_on_takes_nothing():
     driven = leader(1, 2, 3, steps_down_on_removal=False)
     driven.raw.apply_conf_change(ConfChange(steps=((ConfChangeKind.REMOVE_NODE, 1),)))
     assert driven.raw.role is Role.LEADER
-    assert refused(driven) is DropReason.REMOVED
+    assert refused(driven) is ProposalDropReason.REMOVED
 
 
 def test_a_leader_that_was_removed_steps_down():
@@ -102,13 +102,13 @@ def test_uncommitted_bytes_are_bounded():
     driven = leader(1, 2, 3, uncommitted_bytes_max=100)
     driven.raw.propose(b"x" * 60)
     driven.raw.propose(b"x" * 40)
-    assert refused(driven) is DropReason.UNCOMMITTED
+    assert refused(driven) is ProposalDropReason.UNCOMMITTED
 
 
 def test_a_lone_proposal_is_taken_whatever_its_size():
     driven = leader(1, 2, 3, uncommitted_bytes_max=100)
     driven.raw.propose(b"x" * 1000)
-    assert refused(driven) is DropReason.UNCOMMITTED
+    assert refused(driven) is ProposalDropReason.UNCOMMITTED
 
 
 def test_empty_proposals_pass_the_bound():
@@ -124,10 +124,10 @@ def test_what_is_applied_makes_room():
     driven.settle()
     driven.acknowledge(2, driven.raw.last_index - 1)
     ready = driven.raw.ready()
-    assert refused(driven) is DropReason.UNCOMMITTED, "committed is not applied"
+    assert refused(driven) is ProposalDropReason.UNCOMMITTED, "committed is not applied"
     driven.raw.applied(ready.committed[-1].index)
     driven.raw.propose(b"x" * 60)
-    assert refused(driven) is DropReason.UNCOMMITTED
+    assert refused(driven) is ProposalDropReason.UNCOMMITTED
 
 
 def test_a_message_has_no_more_bytes_than_it_may():
@@ -230,8 +230,8 @@ def test_a_change_that_did_not_fit_does_not_keep_others_out():
 def test_a_change_that_cannot_be_read_is_not_taken():
     driven = leader(1, 2, 3)
     last = driven.raw.last_index
-    garbage = Entry(0, 0, b"\xc1", EntryKind.CONF_CHANGE_V2)
-    assert driven.raw.step(Message(MessageKind.PROPOSE, 1, 2, entries=(garbage,)))
+    garbage = RaftEntry(0, 0, b"\xc1", EntryKind.CONF_CHANGE_V2)
+    assert driven.raw.step(RaftMessage(MessageKind.PROPOSE, 1, 2, entries=(garbage,)))
     assert driven.raw.last_index == last
 
 
@@ -241,6 +241,6 @@ def test_a_leader_with_a_change_to_apply_in_its_log_does_not_run_for_election_me
     driven.write(driven.raw.ready())
     driven.acknowledge(2)
     driven.write(driven.raw.ready())
-    driven.raw.step(Message(MessageKind.HEARTBEAT, 1, 3, 2))
+    driven.raw.step(RaftMessage(MessageKind.HEARTBEAT, 1, 3, 2))
     driven.raw.campaign()
     assert driven.raw.role is Role.FOLLOWER

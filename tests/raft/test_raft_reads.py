@@ -6,8 +6,8 @@ from penstock.raft.types import (
     ConfChange,
     ConfChangeKind,
     HardState,
-    Message,
     MessageKind,
+    RaftMessage,
     ReadState,
     Role,
 )
@@ -138,15 +138,15 @@ def test_a_read_whose_heartbeats_were_lost_goes_with_the_next_ones():
 def test_who_is_no_longer_leader_answers_no_read():
     driven = leader(1, 2, 3)
     sent = ask(driven, b"a")
-    driven.raw.step(Message(MessageKind.HEARTBEAT, 1, 3, 2))
-    driven.raw.step(Message(MessageKind.HEARTBEAT_RESPONSE, 1, 2, 1, context=sent))
+    driven.raw.step(RaftMessage(MessageKind.HEARTBEAT, 1, 3, 2))
+    driven.raw.step(RaftMessage(MessageKind.HEARTBEAT_RESPONSE, 1, 2, 1, context=sent))
     assert states(driven) == []
 
 
 def test_an_answer_of_an_earlier_term_confirms_no_read_of_this_one():
     driven = leader(1, 2, 3)
     earlier = ask(driven, b"a")
-    driven.raw.step(Message(MessageKind.HEARTBEAT, 1, 3, 2))
+    driven.raw.step(RaftMessage(MessageKind.HEARTBEAT, 1, 3, 2))
     driven.raw.campaign()
     driven.settle()
     driven.answer(MessageKind.VOTE_RESPONSE, 2)
@@ -154,7 +154,7 @@ def test_an_answer_of_an_earlier_term_confirms_no_read_of_this_one():
     driven.acknowledge(2)
     driven.settle()
     assert ask(driven, b"b") == earlier, "numbers begin anew with a term"
-    driven.raw.step(Message(MessageKind.HEARTBEAT_RESPONSE, 1, 2, 1, context=earlier))
+    driven.raw.step(RaftMessage(MessageKind.HEARTBEAT_RESPONSE, 1, 2, 1, context=earlier))
     assert states(driven) == []
 
 
@@ -169,7 +169,7 @@ def test_a_follower_asks_the_leader():
 
 def test_a_leader_answers_whoever_asked():
     driven = leader(1, 2, 3)
-    driven.raw.step(Message(MessageKind.READ_INDEX, 1, 3, context=b"a"))
+    driven.raw.step(RaftMessage(MessageKind.READ_INDEX, 1, 3, context=b"a"))
     (sent,) = heartbeats(driven)
     confirm(driven, 2, sent)
     answers = [m for ready in driven.settle() for m in ready.messages]
@@ -188,7 +188,7 @@ def test_a_read_needs_a_context():
     driven = leader(1, 2, 3)
     with pytest.raises(ValueError, match="context"):
         driven.raw.read_index(b"")
-    driven.raw.step(Message(MessageKind.READ_INDEX, 1, 3))
+    driven.raw.step(RaftMessage(MessageKind.READ_INDEX, 1, 3))
     assert not driven.raw.has_ready()
 
 

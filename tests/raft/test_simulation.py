@@ -10,7 +10,14 @@ from types import SimpleNamespace
 import pytest
 
 from penstock.raft import types
-from penstock.raft.types import ConfState, Entry, HardState, Message, MessageKind, SnapshotMeta
+from penstock.raft.types import (
+    ConfState,
+    HardState,
+    MessageKind,
+    RaftEntry,
+    RaftMessage,
+    SnapshotMeta,
+)
 from tests.raft.simulation import Verdict, run
 from tests.raft.simulation.disk import Batch, Disk, Log, State
 from tests.raft.simulation.oracle import Oracle, Violation
@@ -160,7 +167,7 @@ def ready(index, term=1):
     return SimpleNamespace(
         hard_state=HardState(term, 0, 1),
         snapshot=None,
-        entries=(Entry(term, index, b"x"),),
+        entries=(RaftEntry(term, index, b"x"),),
         committed=(),
     )
 
@@ -201,7 +208,7 @@ def oracle():
 
 
 def log_of(*terms):
-    return Log(1, 1, [Entry(term, index, b"") for index, term in enumerate(terms, 2)])
+    return Log(1, 1, [RaftEntry(term, index, b"") for index, term in enumerate(terms, 2)])
 
 
 def test_two_leaders_of_a_term_are_found(oracle):
@@ -221,19 +228,19 @@ def test_a_leader_without_what_an_earlier_term_committed_is_found(oracle):
 
 
 def test_logs_that_part_and_meet_again_are_found(oracle):
-    oracle.appended(1, log_of(2), 1, (Entry(3, 3, b"a"),))
-    oracle.appended(2, log_of(2), 1, (Entry(3, 3, b"a"),))
+    oracle.appended(1, log_of(2), 1, (RaftEntry(3, 3, b"a"),))
+    oracle.appended(2, log_of(2), 1, (RaftEntry(3, 3, b"a"),))
     with pytest.raises(Violation, match="place 3 of term 3"):
-        oracle.appended(3, log_of(1), 1, (Entry(3, 3, b"a"),))
+        oracle.appended(3, log_of(1), 1, (RaftEntry(3, 3, b"a"),))
     with pytest.raises(Violation, match="place 3 of term 3"):
-        oracle.appended(3, log_of(2), 1, (Entry(3, 3, b"b"),))
+        oracle.appended(3, log_of(2), 1, (RaftEntry(3, 3, b"b"),))
 
 
 def test_a_gap_and_an_overwritten_commit_are_found(oracle):
     with pytest.raises(Violation, match="appends 4 to a log"):
-        oracle.appended(1, log_of(2), 1, (Entry(3, 4, b""),))
+        oracle.appended(1, log_of(2), 1, (RaftEntry(3, 4, b""),))
     with pytest.raises(Violation, match="overwrites 2"):
-        oracle.appended(1, log_of(2), 2, (Entry(3, 2, b""),))
+        oracle.appended(1, log_of(2), 2, (RaftEntry(3, 2, b""),))
 
 
 def test_a_committed_entry_that_changes_is_found(oracle):
@@ -255,8 +262,8 @@ def test_a_promise_taken_back_is_found(oracle, new):
 
 
 def test_votes_and_acknowledgements_that_are_not_durable_are_found(oracle):
-    vote = Message(MessageKind.VOTE_RESPONSE, to=2, sender=1, term=5)
-    taken = Message(MessageKind.APPEND_RESPONSE, to=2, sender=1, term=5, index=9)
+    vote = RaftMessage(MessageKind.VOTE_RESPONSE, to=2, sender=1, term=5)
+    taken = RaftMessage(MessageKind.APPEND_RESPONSE, to=2, sender=1, term=5, index=9)
     oracle.leaves(vote, HardState(5, 2), 0)
     oracle.leaves(taken, HardState(5), 9)
     for hard in (HardState(4, 2), HardState(5, 0), HardState(5, 3)):
@@ -267,9 +274,13 @@ def test_votes_and_acknowledgements_that_are_not_durable_are_found(oracle):
 
 
 def test_a_second_vote_in_a_term_is_found(oracle):
-    oracle.leaves(Message(MessageKind.VOTE_RESPONSE, to=2, sender=1, term=5), HardState(5, 2), 0)
+    oracle.leaves(
+        RaftMessage(MessageKind.VOTE_RESPONSE, to=2, sender=1, term=5), HardState(5, 2), 0
+    )
     with pytest.raises(Violation, match="votes for 2 and 3"):
-        oracle.leaves(Message(MessageKind.VOTE_RESPONSE, to=3, sender=1, term=5), HardState(6), 0)
+        oracle.leaves(
+            RaftMessage(MessageKind.VOTE_RESPONSE, to=3, sender=1, term=5), HardState(6), 0
+        )
 
 
 def test_counting_copies_of_an_older_term_or_too_few_is_found(oracle):
@@ -308,7 +319,7 @@ def test_a_read_that_is_older_than_what_was_acknowledged_is_found(oracle):
 
 def test_two_changes_under_way_and_two_voters_at_once_are_found(oracle):
     change = types.EntryKind.CONF_CHANGE
-    log = Log(1, 1, [Entry(2, index, b"", change) for index in (2, 3)])
+    log = Log(1, 1, [RaftEntry(2, index, b"", change) for index in (2, 3)])
     oracle.one_change_at_a_time(1, log, 2, 2)
     with pytest.raises(Violation, match="under way at 2, 3"):
         oracle.one_change_at_a_time(1, log, 1, 2)

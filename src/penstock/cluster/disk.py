@@ -16,7 +16,7 @@ from penstock.cluster.reads import Then
 from penstock.errors import StorageError
 from penstock.obs.log import get_logger
 from penstock.raft.ready import PersistMark
-from penstock.raft.types import Entry, Message
+from penstock.raft.types import RaftEntry, RaftMessage
 from penstock.store.batch import Batch
 from penstock.store.entry import Entry as JournalEntry
 from penstock.store.store import Commit, EncodedBatch, LogEntry, LogStore, Write, Written
@@ -28,7 +28,7 @@ Row = tuple[str, bytes, bytes | None]
 _log = get_logger("cluster")
 
 
-def joined(earlier: list[Entry], later: Sequence[Entry]) -> list[Entry]:
+def joined(earlier: list[RaftEntry], later: Sequence[RaftEntry]) -> list[RaftEntry]:
     """What is to be written if ``later`` comes after ``earlier``, of which it may replace some."""
     if earlier and later and later[0].index <= earlier[-1].index:
         kept = max(later[0].index - earlier[0].index, 0)
@@ -39,7 +39,7 @@ def joined(earlier: list[Entry], later: Sequence[Entry]) -> list[Entry]:
 class Work(msgspec.Struct):
     """What the core and others want of the disk, and what is to follow."""
 
-    entries: list[Entry] = []
+    entries: list[RaftEntry] = []
     fold_to: int = 0
     rows: list[Row] = []
     checkpoint: int | None = None
@@ -48,7 +48,7 @@ class Work(msgspec.Struct):
     holds: bool = False
     """Whether it is the term or the vote: then nothing may be sent before."""
     marks: list[PersistMark] = []
-    after: list[Message] = []
+    after: list[RaftMessage] = []
     """To be sent when all of it is durable."""
     thens: list[Then] = []
     """Told when all of it is durable."""

@@ -22,8 +22,8 @@ from penstock.cluster.log_view import RECENT_ENTRIES_MAX, StoreLog
 from penstock.cluster.record import RaftRecord, encode_record, term_of, terms_with
 from penstock.errors import StorageError
 from penstock.obs.log import get_logger
-from penstock.raft.raw_node import Config, LogDamaged, RawNode, Ready, SoftState
-from penstock.raft.types import Entry, EntryKind, Message, NodeId, ReadState, Role
+from penstock.raft.raw_node import LogDamaged, RaftConfig, RawNode, Ready, SoftState
+from penstock.raft.types import EntryKind, NodeId, RaftEntry, RaftMessage, ReadState, Role
 from penstock.store.batch import Batch
 from penstock.store.entry import Entry as JournalEntry
 from penstock.store.entry import decode
@@ -53,7 +53,7 @@ class Owner(Protocol):
     def apply(self, entry: JournalEntry) -> None:
         """An entry is committed and part of the journal."""
 
-    def apply_change(self, entry: Entry) -> None:
+    def apply_change(self, entry: RaftEntry) -> None:
         """A change of the configuration is committed."""
 
     def applied(self, index: int) -> None:
@@ -125,7 +125,7 @@ class Engine:
         """Whether the disk does nothing, and nothing is gathered for it."""
         return not self.disk.is_busy and self.work.is_void
 
-    def start(self, config: Config) -> None:
+    def start(self, config: RaftConfig) -> None:
         """Take part. The record is written before this incarnation says anything to others."""
         self._log = StoreLog(self._store, self.record)
         self.raw = RawNode(config, self._log)
@@ -225,7 +225,7 @@ class Engine:
         for state in ready.read_states:
             self._owner.answered(state)
 
-    def _take_committed(self, entries: Sequence[Entry]) -> None:
+    def _take_committed(self, entries: Sequence[RaftEntry]) -> None:
         """Have committed entries folded; those that a start has folded already, apply at once."""
         assert self.raw is not None
         known = [entry for entry in entries if entry.index <= self._recovered]
@@ -277,7 +277,7 @@ class Engine:
         for batch in work.batches:
             self._owner.rows_written(batch, written or NO_COST)
 
-    def _send(self, messages: Sequence[Message]) -> None:
+    def _send(self, messages: Sequence[RaftMessage]) -> None:
         assert self.raw is not None
         now_ms = self._owner.now_ms() if self.raw.role is Role.LEADER else 0
         for message in messages:
@@ -302,13 +302,13 @@ class Engine:
             change = entry.configuration
             if change is not None:
                 kind, content = change
-                self._owner.apply_change(Entry(0, entry.index, content, EntryKind(kind)))
+                self._owner.apply_change(RaftEntry(0, entry.index, content, EntryKind(kind)))
                 self.work.needs_record = True
             self._owner.apply(entry)
         self.raw.applied(entries[-1].index)
         self._applied(entries[-1].index)
 
-    def _apply_known(self, entry: Entry) -> None:
+    def _apply_known(self, entry: RaftEntry) -> None:
         """Take note of an entry that the store, and the broker, have from before this start."""
         record = self.record
         record.folded = entry.index

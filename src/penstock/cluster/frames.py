@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.errors import RemoteProtocolError
 from penstock.limits import BATCH_BYTES_MAX, MIB
-from penstock.raft.types import Message, MessageKind, NodeId
+from penstock.raft.types import MessageKind, NodeId, RaftMessage
 
 FORWARD_BYTES_MAX = BATCH_BYTES_MAX + 32 * MIB
 """Largest batch that a node may send to the leader. A batch is closed to newcomers once it has
@@ -56,7 +56,7 @@ class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class RaftFrame(msgspec.Struct, frozen=True, array_like=True, tag=0):
     """A message of the consensus. ``now_ms``: the leader's steady time; 0 from all others."""
 
-    message: Message
+    message: RaftMessage
     now_ms: int = 0
 
 

@@ -10,9 +10,9 @@ from penstock.cluster.record import RaftRecord, term_of
 from penstock.raft.types import (
     Compacted,
     ConfState,
-    Entry,
     EntryKind,
     HardState,
+    RaftEntry,
     SnapshotMeta,
     Unavailable,
 )
@@ -35,7 +35,7 @@ class StoreLog:
         self._record = record
         self._last = store.last_index
         self._commit = store.next_index - 1
-        self._recent: deque[Entry] = deque()
+        self._recent: deque[RaftEntry] = deque()
         self._recent_bytes = 0
 
     def initial_state(self) -> tuple[HardState, ConfState]:
@@ -66,7 +66,7 @@ class StoreLog:
             raise Compacted(f"the log begins with entry {self.first_index()}")
         return term_of(self._record.terms, index)
 
-    def entries(self, low: int, high: int, bytes_max: int) -> tuple[Entry, ...]:
+    def entries(self, low: int, high: int, bytes_max: int) -> tuple[RaftEntry, ...]:
         if high > self._last + 1:
             raise Unavailable(f"the log ends with entry {self._last}")
         if low < self.first_index():
@@ -81,7 +81,7 @@ class StoreLog:
             raise Compacted(str(error)) from error
         terms = self._record.terms
         return tuple(
-            [Entry(term_of(terms, e.index), e.index, e.data, EntryKind(e.kind)) for e in found]
+            [RaftEntry(term_of(terms, e.index), e.index, e.data, EntryKind(e.kind)) for e in found]
         )
 
     def snapshot(self) -> SnapshotMeta:
@@ -89,7 +89,9 @@ class StoreLog:
         index = self._record.folded
         return SnapshotMeta(index, term_of(self._record.terms, index), self._record.conf)
 
-    def stable(self, entries: tuple[Entry, ...] | list[Entry], *, keeps: bool = True) -> None:
+    def stable(
+        self, entries: tuple[RaftEntry, ...] | list[RaftEntry], *, keeps: bool = True
+    ) -> None:
         """These are on disk, instead of whatever the log had from the first of them on.
 
         ``keeps``: hold them for the core, which will ask for them.
@@ -121,7 +123,7 @@ class StoreLog:
             self._recent_bytes -= len(recent.popleft().data)
 
 
-def _bounded(entries: list[Entry], bytes_max: int) -> tuple[Entry, ...]:
+def _bounded(entries: list[RaftEntry], bytes_max: int) -> tuple[RaftEntry, ...]:
     """As many as fit, one at least."""
     size = 0
     for count, entry in enumerate(entries):

@@ -31,7 +31,7 @@ from penstock.errors import NoQuorum, PenstockError, Refused
 from penstock.obs.log import get_logger
 from penstock.raft.confchange import ConfChangeError
 from penstock.raft.raw_node import ProposalDropped, RawNode, decode_change
-from penstock.raft.types import NO_NODE, ConfChangeKind, Entry, NodeId, Role
+from penstock.raft.types import NO_NODE, ConfChangeKind, NodeId, RaftEntry, Role
 
 PATIENCE_S = 20.0
 """How long a change may take before whoever asked is told that nothing is known of it."""
@@ -252,7 +252,7 @@ class Members:
 
     # ── What happens ──────────────────────────────────────────────────────────────────────────
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: RaftEntry) -> None:
         """A change is committed: it is so from now on."""
         host = self._host
         raw, record = host.raw, host.record

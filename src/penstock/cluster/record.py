@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.cluster.frames import Member
 from penstock.errors import StorageDamaged, StorageForeign
-from penstock.raft.types import NO_NODE, ConfState, Entry, NodeId
+from penstock.raft.types import NO_NODE, ConfState, NodeId, RaftEntry
 
 VERSION = 1
 CLUSTER_ID_BYTES = 16
@@ -162,7 +162,7 @@ def term_of(terms: Sequence[Stretch], index: int) -> int:
     return terms[place - 1][1] if place else 0
 
 
-def terms_with(terms: Sequence[Stretch], entries: Sequence[Entry]) -> list[Stretch]:
+def terms_with(terms: Sequence[Stretch], entries: Sequence[RaftEntry]) -> list[Stretch]:
     """The terms once ``entries`` have replaced the log from the first of them on."""
     first = entries[0].index
     result = [stretch for stretch in terms if stretch[0] < first]

@@ -32,7 +32,7 @@ from penstock.cluster.record import (
 )
 from penstock.errors import PenstockError, Refused
 from penstock.raft.conf_entries import change_entry, decode_change
-from penstock.raft.types import NO_NODE, ConfChangeKind, Entry, EntryKind, NodeId
+from penstock.raft.types import NO_NODE, ConfChangeKind, EntryKind, NodeId, RaftEntry
 from penstock.store.directory import DATA_NAME
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import LogEntry, Write
@@ -124,7 +124,7 @@ class _Opened:
             return members
         for found in store.log_entries(first, store.last_index + 1, 1 << 62):
             if found.kind:
-                entry = Entry(0, found.index, found.data, EntryKind(found.kind))
+                entry = RaftEntry(0, found.index, found.data, EntryKind(found.kind))
                 for kind, node in decode_change(entry).steps:
                     if kind is ConfChangeKind.REMOVE_NODE:
                         members.discard(node)

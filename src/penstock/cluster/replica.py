@@ -59,8 +59,8 @@ from penstock.errors import (
     StorageFull,
 )
 from penstock.obs.log import get_logger
-from penstock.raft.raw_node import Config, RawNode, SoftState
-from penstock.raft.types import NO_NODE, Entry, MessageKind, NodeId, ReadState, Role
+from penstock.raft.raw_node import RaftConfig, RawNode, SoftState
+from penstock.raft.types import NO_NODE, MessageKind, NodeId, RaftEntry, ReadState, Role
 from penstock.store.batch import Batch
 from penstock.store.entry import Entry as JournalEntry
 from penstock.store.segments import batch_of
@@ -306,7 +306,7 @@ class Replica:
         self._set_timer()
 
     def _start_core(self) -> None:
-        config = Config(
+        config = RaftConfig(
             node_id=self.node_id,
             roll=self._roll,
             election_ticks=self._settings.election_ticks,
@@ -457,7 +457,7 @@ class Replica:
     def wake(self) -> None:
         self._engine.wake()
 
-    def apply_change(self, entry: Entry) -> None:
+    def apply_change(self, entry: RaftEntry) -> None:
         self._members.apply(entry)
 
     def applied(self, index: int) -> None:

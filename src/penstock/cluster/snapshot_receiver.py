@@ -28,7 +28,7 @@ from penstock.cluster.snapshot_words import (
 from penstock.errors import PenstockError, StorageDamaged, StorageFull
 from penstock.limits import MIB
 from penstock.obs.log import get_logger
-from penstock.raft.types import Message, NodeId
+from penstock.raft.types import NodeId, RaftMessage
 from penstock.store.directory import DATA_NAME, fresh_snapshot, sync_directory
 
 WAITING_BYTES_MAX = 4 * MIB
@@ -49,7 +49,7 @@ class SnapshotReceiver:
         self,
         *,
         data: Path,
-        wants: Callable[[NodeId, Message], bool],
+        wants: Callable[[NodeId, RaftMessage], bool],
         arrived: Callable[[], None],
         figures: TransportFigures,
     ) -> None:
@@ -85,7 +85,7 @@ class SnapshotReceiver:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    def _begin(self, link: Link, message: Message) -> None:
+    def _begin(self, link: Link, message: RaftMessage) -> None:
         assert link.session is not None
         node = link.session.node_id
         if self._has_arrived or self._task is not None:

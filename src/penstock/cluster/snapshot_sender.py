@@ -33,7 +33,7 @@ from penstock.cluster.snapshot_words import (
 from penstock.errors import PenstockError
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import PeerReason
-from penstock.raft.types import Message, NodeId
+from penstock.raft.types import NodeId, RaftMessage
 
 TIME_LIMIT_S = 1800.0
 """One copy in all: 100 GiB at the default rate."""
@@ -68,7 +68,7 @@ class SnapshotSender:
         """Whether a copy is on its way."""
         return self._task is not None
 
-    def start(self, node: NodeId, address: str, message: Message) -> None:
+    def start(self, node: NodeId, address: str, message: RaftMessage) -> None:
         """Send a copy to a node, unless another is on its way: then it has failed for now."""
         loop = asyncio.get_running_loop()
         if self._task is not None:
@@ -84,7 +84,7 @@ class SnapshotSender:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def _run(self, node: NodeId, address: str, message: Message) -> None:
+    async def _run(self, node: NodeId, address: str, message: RaftMessage) -> None:
         self._log.info("snapshot_begun", node=node)
         is_ok = False
         try:
@@ -102,7 +102,7 @@ class SnapshotSender:
             figures.snapshots_failed += not is_ok
         self._report(node, is_ok)
 
-    async def _send(self, node: NodeId, address: str, message: Message) -> int:
+    async def _send(self, node: NodeId, address: str, message: RaftMessage) -> int:
         call = _Call(node, self._dialer)
         try:
             async with asyncio.timeout(self._time_limit_s):

@@ -17,7 +17,7 @@ from msgspec import Meta
 from penstock.cluster.faults import PeerFault
 from penstock.limits import KIB, MIB
 from penstock.obs.reasons import PeerReason
-from penstock.raft.types import Message
+from penstock.raft.types import RaftMessage
 
 CHUNK_BYTES = 256 * KIB
 """What is sent at a time: to make and to check it takes the event loop well under a millisecond."""
@@ -27,7 +27,7 @@ DIGEST_BYTES = 32
 class SnapshotBegin(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """A copy of the sender's store follows; ``message`` is what the core had to say."""
 
-    message: Message
+    message: RaftMessage
 
 
 class SnapshotChunk(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):

@@ -8,7 +8,7 @@ itself, with the old one.
 from penstock.cluster.links import Link
 from penstock.cluster.snapshot_receiver import SnapshotReceiver
 from penstock.cluster.snapshot_sender import SnapshotSender
-from penstock.raft.types import Message, NodeId
+from penstock.raft.types import NodeId, RaftMessage
 
 
 class Snapshots:
@@ -18,7 +18,7 @@ class Snapshots:
         self.sender = sender
         self.receiver = receiver
 
-    def start(self, node: NodeId, address: str, message: Message) -> None:
+    def start(self, node: NodeId, address: str, message: RaftMessage) -> None:
         """Send a copy of our store to a node."""
         self.sender.start(node, address, message)
 

@@ -32,7 +32,7 @@ from penstock.config.digest import differing
 from penstock.errors import RemoteProtocolError
 from penstock.obs.log import ThrottledLogger, get_logger
 from penstock.obs.reasons import PeerReason
-from penstock.raft.types import Message, MessageKind, NodeId
+from penstock.raft.types import MessageKind, NodeId, RaftMessage
 
 GUESTS_MAX = 16
 """Nodes that are heard although they are no members that we know of."""
@@ -58,7 +58,7 @@ class Inbox(Protocol):
 class SnapshotDesk(Protocol):
     """Who sends and takes snapshots; see :mod:`penstock.cluster.snapshots`."""
 
-    def start(self, node: NodeId, address: str, message: Message) -> None:
+    def start(self, node: NodeId, address: str, message: RaftMessage) -> None:
         """Send one."""
         ...
 
@@ -169,7 +169,7 @@ class Transport:
         lane = self._lanes.get((node, Purpose.CONTROL))
         return lane is not None and lane.is_open
 
-    def _send_snapshot(self, to: NodeId, message: Message) -> None:
+    def _send_snapshot(self, to: NodeId, message: RaftMessage) -> None:
         """Always with a report at the end: until then the core sends that node nothing else."""
         if self.snapshots is None:
             self._tell_unreachable(to)

@@ -25,7 +25,7 @@ from penstock.config.address import parse_listen
 from penstock.config.cluster import cluster_secret
 from penstock.config.digest import settings_digest
 from penstock.config.schema import Cluster, Config
-from penstock.raft.types import Message, NodeId
+from penstock.raft.types import NodeId, RaftMessage
 from penstock.store.batch import Batch
 from penstock.store.store import LogStore
 
@@ -122,7 +122,7 @@ class Node:
         )
         return Snapshots(sender, receiver)
 
-    def _wants(self, _sender: NodeId, message: Message) -> bool:
+    def _wants(self, _sender: NodeId, message: RaftMessage) -> bool:
         """Whether a snapshot is of use: it is from the leader of now, and has what we lack."""
         meta, replica = message.snapshot, self.replica
         is_newer = meta is not None and meta.index > replica.applied_index

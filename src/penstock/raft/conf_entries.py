@@ -6,25 +6,25 @@ that no bound on uncommitted bytes can keep a leader from getting out of a joint
 
 import msgspec
 
-from penstock.raft.types import ConfChange, ConfChangeTransition, Entry, EntryKind
+from penstock.raft.types import ConfChange, ConfChangeTransition, EntryKind, RaftEntry
 
 _EMPTY = ConfChange()
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(ConfChange).decode
 
 
-def change_entry(change: ConfChange) -> Entry:
+def change_entry(change: ConfChange) -> RaftEntry:
     """The entry that proposes a change; its place in the log is given to it later."""
     kind = EntryKind.CONF_CHANGE if change.is_single else EntryKind.CONF_CHANGE_V2
-    return Entry(0, 0, b"" if change == _EMPTY else _encode(change), kind)
+    return RaftEntry(0, 0, b"" if change == _EMPTY else _encode(change), kind)
 
 
-def decode_change(entry: Entry) -> ConfChange:
+def decode_change(entry: RaftEntry) -> ConfChange:
     """What an entry changes. Raises msgspec.DecodeError if that cannot be read."""
     return _decode(entry.data) if entry.data else _EMPTY
 
 
-def is_conf_change(entry: Entry) -> bool:
+def is_conf_change(entry: RaftEntry) -> bool:
     """Whether an entry changes the configuration."""
     return entry.kind is not EntryKind.NORMAL
 

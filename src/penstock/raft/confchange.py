@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from copy import copy
 from typing import assert_never
 
-from penstock.raft.progress import Progress
+from penstock.raft.progress import PeerProgress
 from penstock.raft.quorum import JointConfig, MajorityConfig
 from penstock.raft.tracker import ProgressMap, Tracker, TrackerConfig
 from penstock.raft.types import NO_NODE, ConfChangeKind, ConfState, NodeId
@@ -195,14 +195,14 @@ class _Draft:
         if node_id not in self.outgoing:
             self.progress.pop(node_id, None)
 
-    def _known(self, node_id: NodeId) -> Progress:
+    def _known(self, node_id: NodeId) -> PeerProgress:
         """What is known of a node. Of a new one: nothing, but it counts as heard of.
 
         Otherwise the check of the quorum that comes next could end a leader for having added it.
         """
         if node_id not in self.progress:
             start = max(self._last_index, 1)
-            self.progress[node_id] = Progress(
+            self.progress[node_id] = PeerProgress(
                 next=start, inflights=self._tracker.new_inflights(), recent_active=True
             )
         return self.progress[node_id]

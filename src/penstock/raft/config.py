@@ -10,7 +10,7 @@ Trace = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class RaftConfig:
     """What a participant is told at its start. Times are counted in ticks, sizes in bytes of data.
 
     ``roll(n)`` gives a number from 0 up to ``n``, without it, each time another one: elections end

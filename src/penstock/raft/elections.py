@@ -11,11 +11,11 @@ same log up to it, so what is committed for one is committed for the other.
 from collections.abc import Callable
 
 from penstock.raft import following, replication
-from penstock.raft.errors import DropReason, ProposalDropped
+from penstock.raft.errors import ProposalDropped, ProposalDropReason
 from penstock.raft.participant import Participant
 from penstock.raft.quorum import VoteResult
 from penstock.raft.spelling import kind_name
-from penstock.raft.types import NO_NODE, Message, MessageKind, NodeId, Role
+from penstock.raft.types import NO_NODE, MessageKind, NodeId, RaftMessage, Role
 
 BY_TRANSFER = b"CampaignTransfer"
 """The context of vote requests of one whom the leader asked to take over: leases do not count."""
@@ -29,7 +29,7 @@ _RESPONSES = {
 # ── Running
 
 
-def on_hup(node: Participant, _message: Message) -> None:
+def on_hup(node: Participant, _message: RaftMessage) -> None:
     """Nothing was heard of a leader for too long, or the operator asks for an election."""
     hup(node, asks_first=node.config.pre_vote)
 
@@ -79,7 +79,7 @@ def _ask_all(node: Participant, kind: MessageKind, term: int, context: bytes) ->
     index, log_term = node.log.last_index, node.log.last_term
     for voter in node.tracker.voter_nodes():
         if voter == node.id:
-            node.after_persist.append(Message(_RESPONSES[kind], voter, node.id, term))
+            node.after_persist.append(RaftMessage(_RESPONSES[kind], voter, node.id, term))
             continue
         if node.trace:
             node.trace(
@@ -87,14 +87,16 @@ def _ask_all(node: Participant, kind: MessageKind, term: int, context: bytes) ->
                 f"{node.id:x} [logterm: {log_term}, index: {index}] sent {kind_name(kind)} "
                 f"request to {voter:x} at term {node.term}",
             )
-        node.messages.append(Message(kind, voter, node.id, term, log_term, index, context=context))
+        node.messages.append(
+            RaftMessage(kind, voter, node.id, term, log_term, index, context=context)
+        )
         _tell_commit(node, voter)
 
 
 # ── Voting
 
 
-def on_vote(node: Participant, message: Message) -> None:
+def on_vote(node: Participant, message: RaftMessage) -> None:
     """Somebody asks for a vote, or whether there would be one."""
     is_real = message.kind is MessageKind.VOTE
     may_vote = (
@@ -110,18 +112,18 @@ def on_vote(node: Participant, message: Message) -> None:
     # The term of the request, not ours: that of a pre-vote is one ahead, and this is how its sender
     # knows the answer to be for it.
     kind = _RESPONSES[message.kind]
-    node.after_persist.append(Message(kind, message.sender, node.id, message.term))
+    node.after_persist.append(RaftMessage(kind, message.sender, node.id, message.term))
     if is_real:
         node.election_elapsed = 0
         node.vote = message.sender
 
 
-def reject_vote(node: Participant, message: Message) -> None:
+def reject_vote(node: Participant, message: RaftMessage) -> None:
     """Refuse a vote, with our term, so that one who is behind learns of it."""
     if node.trace:
         node.trace("INFO", _about(node, message, f"rejected {kind_name(message.kind)} from"))
     kind = _RESPONSES[message.kind]
-    node.after_persist.append(Message(kind, message.sender, node.id, node.term, reject=True))
+    node.after_persist.append(RaftMessage(kind, message.sender, node.id, node.term, reject=True))
     _tell_commit(node, message.sender)
 
 
@@ -130,11 +132,11 @@ def _tell_commit(node: Participant, to: NodeId) -> None:
     term = node.log.term_or_zero(committed) if node.config.tells_commits else 0
     if term:
         node.messages.append(
-            Message(MessageKind.COMMITTED, to, node.id, log_term=term, index=committed)
+            RaftMessage(MessageKind.COMMITTED, to, node.id, log_term=term, index=committed)
         )
 
 
-def _on_committed(node: Participant, message: Message) -> None:
+def _on_committed(node: Participant, message: RaftMessage) -> None:
     """Somebody knows more than we do. What is not in our log is of no use to us."""
     if message.log_term and node.log.maybe_commit(message.index, message.log_term) and node.trace:
         node.trace(
@@ -142,7 +144,7 @@ def _on_committed(node: Participant, message: Message) -> None:
         )
 
 
-def trace_lease(node: Participant, message: Message) -> None:
+def trace_lease(node: Participant, message: RaftMessage) -> None:
     """Say that a request was ignored since we hear of a leader."""
     if node.trace:
         left = node.config.election_ticks - node.election_elapsed
@@ -150,7 +152,7 @@ def trace_lease(node: Participant, message: Message) -> None:
         node.trace("INFO", f"{text}: lease is not expired (remaining ticks: {left})")
 
 
-def _about(node: Participant, message: Message, deed: str) -> str:
+def _about(node: Participant, message: RaftMessage, deed: str) -> str:
     return (
         f"{node.id:x} [logterm: {node.log.last_term}, index: {node.log.last_index}, "
         f"vote: {node.vote:x}] {deed} {message.sender:x} "
@@ -161,7 +163,7 @@ def _about(node: Participant, message: Message, deed: str) -> str:
 # ── Counting
 
 
-def _on_vote_response(node: Participant, message: Message) -> None:
+def _on_vote_response(node: Participant, message: RaftMessage) -> None:
     """Somebody has answered. Win, lose, or wait for more."""
     result = _poll(node, message.kind, message.sender, granted=not message.reject)
     if result is VoteResult.WON:
@@ -199,25 +201,25 @@ def _lead(node: Participant) -> None:
 # ── What candidates do otherwise
 
 
-def _on_proposal(node: Participant, _message: Message) -> None:
+def _on_proposal(node: Participant, _message: RaftMessage) -> None:
     if node.trace:
         node.trace("INFO", f"{node.id:x} no leader at term {node.term}; dropping proposal")
-    raise ProposalDropped(DropReason.NO_LEADER)
+    raise ProposalDropped(ProposalDropReason.NO_LEADER)
 
 
 def _follow_first(
-    handle: Callable[[Participant, Message], None],
-) -> Callable[[Participant, Message], None]:
+    handle: Callable[[Participant, RaftMessage], None],
+) -> Callable[[Participant, RaftMessage], None]:
     """Somebody was elected in this term: follow, then do what followers do."""
 
-    def handle_as_follower(node: Participant, message: Message) -> None:
+    def handle_as_follower(node: Participant, message: RaftMessage) -> None:
         node.become_follower(message.term, message.sender)
         handle(node, message)
 
     return handle_as_follower
 
 
-def _on_timeout_now(node: Participant, message: Message) -> None:
+def _on_timeout_now(node: Participant, message: RaftMessage) -> None:
     if node.trace:
         state = "StatePreCandidate" if node.role is Role.PRE_CANDIDATE else "StateCandidate"
         node.trace(
@@ -227,7 +229,7 @@ def _on_timeout_now(node: Participant, message: Message) -> None:
         )
 
 
-def _on_asked_to_lead(node: Participant, message: Message) -> None:
+def _on_asked_to_lead(node: Participant, message: RaftMessage) -> None:
     """The leader hands over. It has made sure that we have all entries: no need to ask first."""
     if node.trace:
         node.trace(

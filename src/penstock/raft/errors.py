@@ -3,7 +3,7 @@
 from enum import Enum
 
 
-class DropReason(Enum):
+class ProposalDropReason(Enum):
     """Why a proposal was not taken. Nothing of it is in any log, so it may be made again."""
 
     NO_LEADER = "no leader is known; wait for an election"
@@ -17,7 +17,7 @@ class DropReason(Enum):
 class ProposalDropped(Exception):  # noqa: N818 - as etcd calls it
     """A proposal was not taken; ``reason`` says why, and what to do."""
 
-    def __init__(self, reason: DropReason) -> None:
+    def __init__(self, reason: ProposalDropReason) -> None:
         super().__init__(reason.value)
         self.reason = reason
 

@@ -1,13 +1,13 @@
 """What a follower does: take entries, snapshots, heartbeats; send on what is for the leader."""
 
 from penstock.raft import membership
-from penstock.raft.errors import DropReason, ProposalDropped
+from penstock.raft.errors import ProposalDropped, ProposalDropReason
 from penstock.raft.participant import Participant
 from penstock.raft.types import (
     NO_NODE,
     ConfState,
-    Message,
     MessageKind,
+    RaftMessage,
     ReadState,
     Role,
     SnapshotMeta,
@@ -16,17 +16,17 @@ from penstock.raft.types import (
 # ── Entries
 
 
-def _on_append(node: Participant, message: Message) -> None:
+def _on_append(node: Participant, message: RaftMessage) -> None:
     _heard_of(node, message)
     handle_append(node, message)
 
 
-def _heard_of(node: Participant, message: Message) -> None:
+def _heard_of(node: Participant, message: RaftMessage) -> None:
     node.election_elapsed = 0
     node.lead = message.sender
 
 
-def handle_append(node: Participant, message: Message) -> None:
+def handle_append(node: Participant, message: RaftMessage) -> None:
     """Take a leader's entries, or say where the logs may part."""
     log = node.log
     if message.index < log.committed:
@@ -43,7 +43,7 @@ def handle_append(node: Participant, message: Message) -> None:
         node.acknowledge(message.sender, last)
 
 
-def _reject_append(node: Participant, message: Message) -> None:
+def _reject_append(node: Participant, message: RaftMessage) -> None:
     """Refuse entries that follow on one which is not here.
 
     The hint is the last entry of ours that the leader's log may share. With it the leader passes
@@ -60,7 +60,7 @@ def _reject_append(node: Participant, message: Message) -> None:
     hint = min(message.index, log.last_index)
     hint, hint_term = log.find_conflict_by_term(hint, message.log_term)
     node.after_persist.append(
-        Message(
+        RaftMessage(
             MessageKind.APPEND_RESPONSE,
             message.sender,
             node.id,
@@ -73,12 +73,12 @@ def _reject_append(node: Participant, message: Message) -> None:
     )
 
 
-def _on_heartbeat(node: Participant, message: Message) -> None:
+def _on_heartbeat(node: Participant, message: RaftMessage) -> None:
     _heard_of(node, message)
     handle_heartbeat(node, message)
 
 
-def handle_heartbeat(node: Participant, message: Message) -> None:
+def handle_heartbeat(node: Participant, message: RaftMessage) -> None:
     """The leader is alive. It says no more to be committed than we have acknowledged."""
     node.log.commit_to(message.commit)
     node.send(MessageKind.HEARTBEAT_RESPONSE, message.sender, context=message.context)
@@ -87,12 +87,12 @@ def handle_heartbeat(node: Participant, message: Message) -> None:
 # ── Snapshots
 
 
-def _on_snapshot(node: Participant, message: Message) -> None:
+def _on_snapshot(node: Participant, message: RaftMessage) -> None:
     _heard_of(node, message)
     handle_snapshot(node, message)
 
 
-def handle_snapshot(node: Participant, message: Message) -> None:
+def handle_snapshot(node: Participant, message: RaftMessage) -> None:
     """Begin anew from a snapshot, unless all of it is here."""
     snapshot = message.snapshot or SnapshotMeta()
     is_taken = _restore(node, snapshot)
@@ -148,11 +148,11 @@ def _has_member(state: ConfState, node_id: int) -> bool:
 # ── What is for the leader
 
 
-def _on_proposal(node: Participant, message: Message) -> None:
+def _on_proposal(node: Participant, message: RaftMessage) -> None:
     if node.lead == NO_NODE:
         if node.trace:
             node.trace("INFO", f"{node.id:x} no leader at term {node.term}; dropping proposal")
-        raise ProposalDropped(DropReason.NO_LEADER)
+        raise ProposalDropped(ProposalDropReason.NO_LEADER)
     if not node.config.forwards_proposals:
         if node.trace:
             node.trace(
@@ -160,27 +160,27 @@ def _on_proposal(node: Participant, message: Message) -> None:
                 f"{node.id:x} not forwarding to leader {node.lead:x} at term {node.term}; "
                 "dropping proposal",
             )
-        raise ProposalDropped(DropReason.NOT_LEADER)
+        raise ProposalDropped(ProposalDropReason.NOT_LEADER)
     sender = message.sender or node.id
-    sent = Message(MessageKind.PROPOSE, node.lead, sender, entries=message.entries)
+    sent = RaftMessage(MessageKind.PROPOSE, node.lead, sender, entries=message.entries)
     node.messages.append(sent)
 
 
-def _on_transfer(node: Participant, message: Message) -> None:
+def _on_transfer(node: Participant, message: RaftMessage) -> None:
     """Ask the leader to hand over. The sender of such a message is who is to lead."""
     if node.lead == NO_NODE:
         _trace_dropped(node, "leader transfer msg")
         return
-    sent = Message(MessageKind.TRANSFER_LEADER, node.lead, message.sender, node.term)
+    sent = RaftMessage(MessageKind.TRANSFER_LEADER, node.lead, message.sender, node.term)
     node.messages.append(sent)
 
 
-def _on_read_index(node: Participant, message: Message) -> None:
+def _on_read_index(node: Participant, message: RaftMessage) -> None:
     if node.lead == NO_NODE:
         _trace_dropped(node, "index reading msg")
         return
     sender = message.sender or node.id
-    sent = Message(MessageKind.READ_INDEX, node.lead, sender, context=message.context)
+    sent = RaftMessage(MessageKind.READ_INDEX, node.lead, sender, context=message.context)
     node.messages.append(sent)
 
 
@@ -189,11 +189,11 @@ def _trace_dropped(node: Participant, what: str) -> None:
         node.trace("INFO", f"{node.id:x} no leader at term {node.term}; dropping {what}")
 
 
-def _on_read_index_response(node: Participant, message: Message) -> None:
+def _on_read_index_response(node: Participant, message: RaftMessage) -> None:
     node.read_states.append(ReadState(message.index, message.context))
 
 
-def _on_forget_leader(node: Participant, _message: Message) -> None:
+def _on_forget_leader(node: Participant, _message: RaftMessage) -> None:
     """Vote for others although a leader was heard of lately: the caller knows it to be gone."""
     if node.config.read_only_lease:
         # Its lease rests on nobody voting meanwhile.

@@ -5,18 +5,18 @@ import msgspec
 from penstock.raft import membership, replication
 from penstock.raft.conf_entries import decode_change, is_conf_change
 from penstock.raft.confchange import ConfChangeError
-from penstock.raft.errors import DropReason, ProposalDropped
+from penstock.raft.errors import ProposalDropped, ProposalDropReason
 from penstock.raft.participant import Participant
-from penstock.raft.progress import Progress, ProgressState
+from penstock.raft.progress import PeerProgress, ProgressState
 from penstock.raft.spelling import change_text
 from penstock.raft.types import (
     NO_NODE,
     ConfChange,
-    Entry,
     EntryKind,
-    Message,
     MessageKind,
     NodeId,
+    RaftEntry,
+    RaftMessage,
     ReadState,
     Role,
 )
@@ -24,11 +24,11 @@ from penstock.raft.types import (
 # ── Time
 
 
-def _on_beat(node: Participant, _message: Message) -> None:
+def _on_beat(node: Participant, _message: RaftMessage) -> None:
     replication.broadcast_heartbeat(node, node.read_only.heartbeat_context())
 
 
-def _on_check_quorum(node: Participant, _message: Message) -> None:
+def _on_check_quorum(node: Participant, _message: RaftMessage) -> None:
     """Step down if no quorum was heard of for an election timeout: others may have a leader."""
     if not node.tracker.quorum_active():
         if node.trace:
@@ -41,9 +41,9 @@ def _on_check_quorum(node: Participant, _message: Message) -> None:
 # ── Proposals
 
 
-def _on_proposal(node: Participant, message: Message) -> None:
+def _on_proposal(node: Participant, message: RaftMessage) -> None:
     if node.id not in node.tracker.progress:
-        raise ProposalDropped(DropReason.REMOVED)
+        raise ProposalDropped(ProposalDropReason.REMOVED)
     if node.lead_transferee != NO_NODE:
         if node.trace:
             node.trace(
@@ -51,7 +51,7 @@ def _on_proposal(node: Participant, message: Message) -> None:
                 f"{node.id:x} [term {node.term}] transfer leadership to "
                 f"{node.lead_transferee:x} is in progress; dropping proposal",
             )
-        raise ProposalDropped(DropReason.TRANSFER)
+        raise ProposalDropped(ProposalDropReason.TRANSFER)
     before = node.pending_conf_index
     try:
         proposed = [_admit(node, entry, place) for place, entry in enumerate(message.entries, 1)]
@@ -62,14 +62,14 @@ def _on_proposal(node: Participant, message: Message) -> None:
     replication.broadcast_append(node)
 
 
-def _admit(node: Participant, entry: Entry, place: int) -> tuple[bytes, EntryKind]:
+def _admit(node: Participant, entry: RaftEntry, place: int) -> tuple[bytes, EntryKind]:
     """Let an entry in. A change of the configuration that may not be made becomes an empty one."""
     if not is_conf_change(entry):
         return entry.data, EntryKind.NORMAL
     try:
         change = decode_change(entry)
     except msgspec.DecodeError as error:
-        raise ProposalDropped(DropReason.MALFORMED) from error
+        raise ProposalDropped(ProposalDropReason.MALFORMED) from error
     fault = fault_of(node, change)
     if fault and node.config.validates_conf_changes:
         if node.trace:
@@ -121,7 +121,7 @@ def _impossibility_of(node: Participant, change: ConfChange) -> str:
 # ── Answers to entries
 
 
-def _on_append_response(node: Participant, message: Message) -> None:
+def _on_append_response(node: Participant, message: RaftMessage) -> None:
     """Somebody has entries on its disk, or refuses some. The leader itself answers so, too."""
     progress = node.tracker.progress.get(message.sender)
     if progress is None:
@@ -136,7 +136,7 @@ def _on_append_response(node: Participant, message: Message) -> None:
         _on_acknowledgement(node, progress, message)
 
 
-def _on_rejection(node: Participant, progress: Progress, message: Message) -> None:
+def _on_rejection(node: Participant, progress: PeerProgress, message: RaftMessage) -> None:
     """Go back to where the logs may agree: by the follower's hint, and by our own terms."""
     if node.trace:
         node.trace(
@@ -156,7 +156,7 @@ def _on_rejection(node: Participant, progress: Progress, message: Message) -> No
     replication.send_append(node, message.sender, progress)
 
 
-def _on_acknowledgement(node: Participant, progress: Progress, message: Message) -> None:
+def _on_acknowledgement(node: Participant, progress: PeerProgress, message: RaftMessage) -> None:
     sender = message.sender
     _note_arrival(node, progress, message)
     if replication.maybe_commit(node):
@@ -175,7 +175,7 @@ def _on_acknowledgement(node: Participant, progress: Progress, message: Message)
         node.send(MessageKind.TIMEOUT_NOW, sender)
 
 
-def _note_arrival(node: Participant, progress: Progress, message: Message) -> None:
+def _note_arrival(node: Participant, progress: PeerProgress, message: RaftMessage) -> None:
     """Widen the window, or go over to sending ahead."""
     state = progress.state
     if state is ProgressState.REPLICATE:
@@ -194,7 +194,7 @@ def _note_arrival(node: Participant, progress: Progress, message: Message) -> No
         progress.become_replicate()
 
 
-def _on_heartbeat_response(node: Participant, message: Message) -> None:
+def _on_heartbeat_response(node: Participant, message: RaftMessage) -> None:
     progress = node.tracker.progress.get(message.sender)
     if progress is None:
         _trace_unknown(node, message)
@@ -207,7 +207,7 @@ def _on_heartbeat_response(node: Participant, message: Message) -> None:
         _confirm_reads(node, message.sender, message.context)
 
 
-def _on_unreachable(node: Participant, message: Message) -> None:
+def _on_unreachable(node: Participant, message: RaftMessage) -> None:
     """What was sent ahead is probably lost: ask where the follower stands."""
     progress = node.tracker.progress.get(message.sender)
     if progress is None:
@@ -223,7 +223,7 @@ def _on_unreachable(node: Participant, message: Message) -> None:
         )
 
 
-def _on_snapshot_status(node: Participant, message: Message) -> None:
+def _on_snapshot_status(node: Participant, message: RaftMessage) -> None:
     """A snapshot was sent, or not. Either way, wait for a sign of life before sending more."""
     progress = node.tracker.progress.get(message.sender)
     if progress is None:
@@ -244,7 +244,7 @@ def _on_snapshot_status(node: Participant, message: Message) -> None:
     progress.msg_app_flow_paused = True
 
 
-def _trace_unknown(node: Participant, message: Message) -> None:
+def _trace_unknown(node: Participant, message: RaftMessage) -> None:
     if node.trace:
         node.trace("DEBUG", f"{node.id:x} no progress available for {message.sender:x}")
 
@@ -252,7 +252,7 @@ def _trace_unknown(node: Participant, message: Message) -> None:
 # ── Reads
 
 
-def _on_read_index(node: Participant, message: Message) -> None:
+def _on_read_index(node: Participant, message: RaftMessage) -> None:
     """Somebody wants to read what is current; nobody: this node itself.
 
     Before the first commit of the term even a lone voter does not know how far it had committed:
@@ -301,7 +301,7 @@ def _answer_read(node: Participant, sender: NodeId, context: bytes, index: int) 
 # ── Handing over
 
 
-def _on_transfer(node: Participant, message: Message) -> None:
+def _on_transfer(node: Participant, message: RaftMessage) -> None:
     """Hand leadership to the sender, as soon as it has all entries.
 
     Proposals are refused meanwhile. If it does not lead after an election timeout, we go on.
@@ -334,7 +334,7 @@ def _abort_transfer(node: Participant) -> None:
         )
 
 
-def _begin_transfer(node: Participant, to: NodeId, progress: Progress) -> None:
+def _begin_transfer(node: Participant, to: NodeId, progress: PeerProgress) -> None:
     if to == node.id:
         if node.trace:
             node.trace(

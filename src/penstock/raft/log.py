@@ -23,15 +23,17 @@ from collections.abc import Sequence
 
 from penstock.raft.config import Trace
 from penstock.raft.errors import LogDamaged
-from penstock.raft.types import Compacted, Entry, LogView, SnapshotMeta, Unavailable
+from penstock.raft.types import Compacted, LogView, RaftEntry, SnapshotMeta, Unavailable
 
 
-def data_size(entries: Sequence[Entry]) -> int:
+def data_size(entries: Sequence[RaftEntry]) -> int:
     """The bytes that entries hold."""
     return sum([len(entry.data) for entry in entries])
 
 
-def _limited(entries: list[Entry], start: int, stop: int, bytes_max: int) -> tuple[Entry, ...]:
+def _limited(
+    entries: list[RaftEntry], start: int, stop: int, bytes_max: int
+) -> tuple[RaftEntry, ...]:
     """As many entries as fit, and at least one. Costs what is taken, however many there are."""
     size = 0
     for place in range(start, stop):
@@ -52,7 +54,7 @@ class Unstable:
     def __init__(self, offset: int, trace: Trace | None) -> None:
         self.offset = offset
         self.in_progress = offset
-        self.entries: list[Entry] = []
+        self.entries: list[RaftEntry] = []
         self.snapshot: SnapshotMeta | None = None
         self.is_snapshot_in_progress = False
         self.trace = trace
@@ -66,7 +68,7 @@ class Unstable:
             return self.snapshot.term
         return None
 
-    def next_entries(self) -> tuple[Entry, ...]:
+    def next_entries(self) -> tuple[RaftEntry, ...]:
         """What is to be written and was not handed out."""
         return tuple(self.entries[self.in_progress - self.offset :])
 
@@ -79,7 +81,7 @@ class Unstable:
         self.in_progress = self.offset + len(self.entries)
         self.is_snapshot_in_progress = self.snapshot is not None
 
-    def append(self, entries: Sequence[Entry]) -> None:
+    def append(self, entries: Sequence[RaftEntry]) -> None:
         """Put entries at their places; what was there and behind goes."""
         start = entries[0].index
         place = start - self.offset
@@ -130,7 +132,7 @@ class Unstable:
         self.is_snapshot_in_progress = False
 
 
-class Log:
+class RaftLog:
     """All entries, and how far they are committed and applied.
 
     ``applying``: the last entry that was handed out to be applied. ``last_index`` is kept here, and
@@ -216,11 +218,11 @@ class Log:
         """Whether a log that ends so has all that this one could have committed."""
         return (term, index) >= (self._tail_term, self.last_index)
 
-    def entries(self, low: int, bytes_max: int) -> tuple[Entry, ...]:
+    def entries(self, low: int, bytes_max: int) -> tuple[RaftEntry, ...]:
         """Entries from ``low`` on, as many as fit and at least one; none if there is none."""
         return () if low > self.last_index else self._slice(low, self.last_index + 1, bytes_max)
 
-    def _slice(self, low: int, high: int, bytes_max: int) -> tuple[Entry, ...]:
+    def _slice(self, low: int, high: int, bytes_max: int) -> tuple[RaftEntry, ...]:
         unstable = self.unstable
         offset = unstable.offset
         if low >= offset:
@@ -259,7 +261,7 @@ class Log:
 
     # ── Appending
 
-    def append(self, entries: Sequence[Entry]) -> None:
+    def append(self, entries: Sequence[RaftEntry]) -> None:
         """Put entries at their places; what was there and behind goes."""
         start = entries[0].index - 1
         if start < self.committed:
@@ -272,13 +274,13 @@ class Log:
         if entries[-1].term != self._tail_term:
             self._find_tail(entries)
 
-    def _find_tail(self, entries: Sequence[Entry]) -> None:
+    def _find_tail(self, entries: Sequence[RaftEntry]) -> None:
         """Terms only grow along a log, so the last stretch begins where the last term does."""
         self._tail_term = entries[-1].term
         self._tail_start = next(e.index for e in entries if e.term == self._tail_term)
 
     def maybe_append(
-        self, previous: int, previous_term: int, entries: Sequence[Entry], commit: int
+        self, previous: int, previous_term: int, entries: Sequence[RaftEntry], commit: int
     ) -> int | None:
         """Take entries of a leader that follow on an entry; None if that one is not here.
 
@@ -294,7 +296,7 @@ class Log:
         self.commit_to(min(commit, last_new))
         return last_new
 
-    def _find_conflict(self, entries: Sequence[Entry]) -> int:
+    def _find_conflict(self, entries: Sequence[RaftEntry]) -> int:
         """The first entry that is not here as it is; 0 if all are."""
         for entry in entries:
             if entry.index > self.last_index:
@@ -355,14 +357,14 @@ class Log:
             return False
         return self.applying < self._appliable(applies_unstable)
 
-    def next_committed(self, applies_unstable: bool) -> tuple[Entry, ...]:
+    def next_committed(self, applies_unstable: bool) -> tuple[RaftEntry, ...]:
         """What is to be applied and was not handed out; nothing before a snapshot is installed."""
         if not self.has_next_committed(applies_unstable):
             return ()
         room = self._applying_bytes_max - self._applying_bytes
         return self._slice(self.applying + 1, self._appliable(applies_unstable) + 1, room)
 
-    def accept_applying(self, entries: Sequence[Entry], applies_unstable: bool) -> None:
+    def accept_applying(self, entries: Sequence[RaftEntry], applies_unstable: bool) -> None:
         """Entries were handed out. Pause if they fill the room, or if the next did not fit."""
         self.applying = entries[-1].index
         size = data_size(entries)

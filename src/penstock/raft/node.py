@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from penstock.raft import elections, following, leading, membership
 from penstock.raft.conf_entries import change_entry
-from penstock.raft.config import Config
+from penstock.raft.config import RaftConfig
 from penstock.raft.errors import LogDamaged, ProposalDropped
 from penstock.raft.participant import Participant
 from penstock.raft.spelling import kind_name
@@ -17,13 +17,13 @@ from penstock.raft.types import (
     ConfChange,
     HardState,
     LogView,
-    Message,
     MessageKind,
+    RaftMessage,
     Role,
     SnapshotMeta,
 )
 
-Handler = Callable[[Participant, Message], None]
+Handler = Callable[[Participant, RaftMessage], None]
 
 HANDLERS: dict[tuple[Role, MessageKind], Handler] = {
     **elections.HANDLERS,
@@ -34,17 +34,17 @@ HANDLERS: dict[tuple[Role, MessageKind], Handler] = {
 
 _ASKS = (MessageKind.VOTE, MessageKind.PRE_VOTE)
 _LEADS = (MessageKind.APPEND, MessageKind.HEARTBEAT, MessageKind.SNAPSHOT)
-_HUP = Message(MessageKind.HUP)
-_BEAT = Message(MessageKind.BEAT)
-_CHECK_QUORUM = Message(MessageKind.CHECK_QUORUM)
+_HUP = RaftMessage(MessageKind.HUP)
+_BEAT = RaftMessage(MessageKind.BEAT)
+_CHECK_QUORUM = RaftMessage(MessageKind.CHECK_QUORUM)
 
 
-class Node(Participant):
+class RaftNode(Participant):
     """A participant that acts."""
 
     __slots__ = ()
 
-    def __init__(self, config: Config, view: LogView) -> None:
+    def __init__(self, config: RaftConfig, view: LogView) -> None:
         super().__init__(config, view)
         hard_state, conf_state = view.initial_state()
         membership.restore(self, conf_state)
@@ -97,7 +97,7 @@ class Node(Participant):
 
     # ── Messages
 
-    def step(self, message: Message) -> None:
+    def step(self, message: RaftMessage) -> None:
         """Take a message. One with term 0 comes from here. Raises ProposalDropped."""
         term = message.term
         if term and term != self.term:
@@ -110,7 +110,7 @@ class Node(Participant):
         if handle is not None:
             handle(self, message)
 
-    def _on_later_term(self, message: Message) -> bool:
+    def _on_later_term(self, message: RaftMessage) -> bool:
         """Follow whoever is ahead; False if the message is to be ignored."""
         kind = message.kind
         if kind in _ASKS and self._is_in_lease() and message.context != elections.BY_TRANSFER:
@@ -134,7 +134,7 @@ class Node(Participant):
         is_fresh = self.election_elapsed < self.config.election_ticks
         return self.config.check_quorum and self.lead != NO_NODE and is_fresh
 
-    def _on_earlier_term(self, message: Message) -> None:
+    def _on_earlier_term(self, message: RaftMessage) -> None:
         """Not heard, but one who would never learn of our term is told of it.
 
         With pre-vote or check-quorum, a node that was away does not make others hear a higher term.
@@ -194,7 +194,7 @@ class Node(Participant):
         """Propose to leave a joint configuration. If that is refused, the next applied does."""
         entry = change_entry(ConfChange())
         try:
-            self.step(Message(MessageKind.PROPOSE, sender=self.id, entries=(entry,)))
+            self.step(RaftMessage(MessageKind.PROPOSE, sender=self.id, entries=(entry,)))
         except ProposalDropped:
             if self.trace:
                 self.trace(

@@ -4,19 +4,19 @@
 ``node`` puts them together.
 """
 
-from penstock.raft.config import Config
+from penstock.raft.config import RaftConfig
 from penstock.raft.errors import LogDamaged
-from penstock.raft.log import Log
-from penstock.raft.progress import Progress
+from penstock.raft.log import RaftLog
+from penstock.raft.progress import PeerProgress
 from penstock.raft.read_only import ReadOnly
 from penstock.raft.tracker import Tracker
 from penstock.raft.types import (
     NO_NODE,
     HardState,
     LogView,
-    Message,
     MessageKind,
     NodeId,
+    RaftMessage,
     ReadState,
     Role,
 )
@@ -56,7 +56,7 @@ class Participant:
         "vote",
     )
 
-    def __init__(self, config: Config, view: LogView) -> None:
+    def __init__(self, config: RaftConfig, view: LogView) -> None:
         self.config = config
         self.trace = config.trace
         self.id = config.node_id
@@ -65,11 +65,11 @@ class Participant:
         self.lead: NodeId = NO_NODE
         self.lead_transferee: NodeId = NO_NODE
         self.role = Role.FOLLOWER
-        self.log = Log(view, config.committed_bytes_per_ready_max, config.trace)
+        self.log = RaftLog(view, config.committed_bytes_per_ready_max, config.trace)
         self.tracker = Tracker(config.inflight_messages_max, config.inflight_bytes_max)
-        self.peers: list[tuple[NodeId, Progress]] = []
-        self.messages: list[Message] = []
-        self.after_persist: list[Message] = []
+        self.peers: list[tuple[NodeId, PeerProgress]] = []
+        self.messages: list[RaftMessage] = []
+        self.after_persist: list[RaftMessage] = []
         self.read_only = ReadOnly(config.pending_reads_max)
         self.read_states: list[ReadState] = []
         self.postponed_reads: list[tuple[NodeId, bytes]] = []
@@ -94,12 +94,12 @@ class Participant:
 
     def send(self, kind: MessageKind, to: NodeId, *, index: int = 0, context: bytes = b"") -> None:
         """Send a plain message of this term, at once."""
-        self.messages.append(Message(kind, to, self.id, self.term, 0, index, context=context))
+        self.messages.append(RaftMessage(kind, to, self.id, self.term, 0, index, context=context))
 
     def acknowledge(self, to: NodeId, index: int) -> None:
         """Say that everything up to ``index`` is here, once it is on the disk."""
         self.after_persist.append(
-            Message(MessageKind.APPEND_RESPONSE, to, self.id, self.term, 0, index)
+            RaftMessage(MessageKind.APPEND_RESPONSE, to, self.id, self.term, 0, index)
         )
 
     # ── Roles
@@ -162,7 +162,7 @@ class Participant:
         """What a leader of another term knew of others does not count."""
         tracker, last = self.tracker, self.log.last_index
         for node_id, old in tracker.progress.items():
-            tracker.progress[node_id] = Progress(
+            tracker.progress[node_id] = PeerProgress(
                 last + 1,
                 tracker.new_inflights(),
                 match=last if node_id == self.id else 0,

@@ -39,7 +39,7 @@ class ProgressState(IntEnum):
         return f"State{self.name.capitalize()}"
 
 
-class Progress(msgspec.Struct):
+class PeerProgress(msgspec.Struct):
     """One follower, or the leader itself, seen by the leader."""
 
     next: int

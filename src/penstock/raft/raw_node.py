@@ -22,30 +22,30 @@ import msgspec
 
 from penstock.raft import leading, membership
 from penstock.raft.conf_entries import change_entry, decode_change
-from penstock.raft.config import Config
-from penstock.raft.errors import DropReason, LogDamaged, ProposalDropped
-from penstock.raft.node import Node
+from penstock.raft.config import RaftConfig
+from penstock.raft.errors import LogDamaged, ProposalDropped, ProposalDropReason
+from penstock.raft.node import RaftNode
 from penstock.raft.progress import ProgressState
 from penstock.raft.ready import PersistMark, Ready, SoftState
 from penstock.raft.types import (
     ConfChange,
     ConfState,
-    Entry,
     HardState,
     LogView,
-    Message,
     MessageKind,
     NodeId,
+    RaftEntry,
+    RaftMessage,
     Role,
 )
 
 __all__ = [
-    "Config",
-    "DropReason",
     "LogDamaged",
     "PeerStatus",
     "PersistMark",
+    "ProposalDropReason",
     "ProposalDropped",
+    "RaftConfig",
     "RawNode",
     "Ready",
     "SoftState",
@@ -116,8 +116,8 @@ class RawNode:
 
     __slots__ = ("_applies_unstable", "_commit", "_soft_state", "_term", "_vote", "node")
 
-    def __init__(self, config: Config, log_view: LogView) -> None:
-        self.node = node = Node(config, log_view)
+    def __init__(self, config: RaftConfig, log_view: LogView) -> None:
+        self.node = node = RaftNode(config, log_view)
         self._applies_unstable = config.applies_unstable
         self._soft_state = SoftState(node.lead, node.role)
         self._term, self._vote, self._commit = node.term, node.vote, node.log.committed
@@ -130,13 +130,13 @@ class RawNode:
 
     def campaign(self) -> None:
         """Begin an election now."""
-        self.node.step(Message(MessageKind.HUP))
+        self.node.step(RaftMessage(MessageKind.HUP))
 
     def propose(self, data: bytes | Sequence[bytes]) -> None:
         """Propose an entry, or several that follow each other. Raises ProposalDropped."""
         if isinstance(data, bytes):
             data = (data,)
-        self._propose(tuple([Entry(0, 0, piece) for piece in data]))
+        self._propose(tuple([RaftEntry(0, 0, piece) for piece in data]))
 
     def propose_conf_change(self, change: ConfChange) -> None:
         """Propose a change of the configuration. Raises ProposalDropped.
@@ -150,10 +150,10 @@ class RawNode:
         """Why a leader would not make a change now; empty if it would."""
         return leading.fault_of(self.node, change)
 
-    def _propose(self, entries: tuple[Entry, ...]) -> None:
+    def _propose(self, entries: tuple[RaftEntry, ...]) -> None:
         if entries:
             node = self.node
-            node.step(Message(MessageKind.PROPOSE, node.id, node.id, entries=entries))
+            node.step(RaftMessage(MessageKind.PROPOSE, node.id, node.id, entries=entries))
 
     def apply_conf_change(self, change: ConfChange) -> ConfState:
         """A committed change is applied; returns the configuration that it led to.
@@ -162,7 +162,7 @@ class RawNode:
         """
         return membership.apply_change(self.node, change)
 
-    def step(self, message: Message) -> bool:
+    def step(self, message: RaftMessage) -> bool:
         """A message came from another participant; False if nobody there may say such a thing.
 
         That are messages which a node sends to itself only, and answers of those who are no
@@ -179,7 +179,7 @@ class RawNode:
             node.step(message)
         return True
 
-    def _step_proposal(self, message: Message) -> None:
+    def _step_proposal(self, message: RaftMessage) -> None:
         """Take a proposal that was sent on. One that cannot be taken is lost."""
         with suppress(ProposalDropped):
             if message.entries:
@@ -193,23 +193,23 @@ class RawNode:
         """
         if not context:
             raise ValueError("a read needs a context by which its answer is known")
-        self.node.step(Message(MessageKind.READ_INDEX, context=context))
+        self.node.step(RaftMessage(MessageKind.READ_INDEX, context=context))
 
     def transfer_leader(self, to: NodeId) -> None:
         """Have another one lead. It may not come to that; after an election timeout it is over."""
-        self.node.step(Message(MessageKind.TRANSFER_LEADER, sender=to))
+        self.node.step(RaftMessage(MessageKind.TRANSFER_LEADER, sender=to))
 
     def forget_leader(self) -> None:
         """The leader is known to be gone: vote for others at once."""
-        self.node.step(Message(MessageKind.FORGET_LEADER))
+        self.node.step(RaftMessage(MessageKind.FORGET_LEADER))
 
     def report_unreachable(self, node_id: NodeId) -> None:
         """What was sent to a participant last may not have got there."""
-        self.node.step(Message(MessageKind.UNREACHABLE, sender=node_id))
+        self.node.step(RaftMessage(MessageKind.UNREACHABLE, sender=node_id))
 
     def report_snapshot(self, node_id: NodeId, is_ok: bool) -> None:
         """Sending a snapshot to a participant has ended. Must be told, or nothing more is sent."""
-        self.node.step(Message(MessageKind.SNAPSHOT_STATUS, sender=node_id, reject=not is_ok))
+        self.node.step(RaftMessage(MessageKind.SNAPSHOT_STATUS, sender=node_id, reject=not is_ok))
 
     # ── What is to be done
 
@@ -258,7 +258,7 @@ class RawNode:
             log.accept_applying(committed, self._applies_unstable)
         return ready
 
-    def _mark(self, after_persist: tuple[Message, ...]) -> PersistMark:
+    def _mark(self, after_persist: tuple[RaftMessage, ...]) -> PersistMark:
         """Which entries will be on the disk with this batch.
 
         All that are unstable: those which earlier batches hold are written by then, too.

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.raft.types import (
-    Entry,
     HardState,
-    Message,
     NodeId,
+    RaftEntry,
+    RaftMessage,
     ReadState,
     Role,
     SnapshotMeta,
@@ -33,7 +33,7 @@ class PersistMark(msgspec.Struct, frozen=True, gc=False):
     index: int = 0
     log_term: int = 0
     snapshot: SnapshotMeta | None = None
-    own: tuple[Message, ...] = ()
+    own: tuple[RaftMessage, ...] = ()
 
 
 class Ready(msgspec.Struct, frozen=True, gc=False):
@@ -51,18 +51,18 @@ class Ready(msgspec.Struct, frozen=True, gc=False):
     """None: as it was."""
     hard_state: HardState | None = None
     """To be written; None: as it was."""
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[RaftEntry, ...] = ()
     """To be written. What the log has from the first of them on goes."""
     snapshot: SnapshotMeta | None = None
     """To be installed before anything else of the batch, in place of the whole log."""
-    messages: tuple[Message, ...] = ()
+    messages: tuple[RaftMessage, ...] = ()
     """May leave at once, beside the writing."""
-    after_persist: tuple[Message, ...] = ()
+    after_persist: tuple[RaftMessage, ...] = ()
     """May leave only after this and all earlier batches are durable.
 
     Those to the node itself are stepped by ``persisted``; they are not to be sent.
     """
-    committed: tuple[Entry, ...] = ()
+    committed: tuple[RaftEntry, ...] = ()
     read_states: tuple[ReadState, ...] = ()
     must_sync: bool = False
     """Whether entries, term or vote are to be written. A commit index alone may be lost. (A

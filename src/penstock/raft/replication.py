@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 
-from penstock.raft.errors import DropReason, ProposalDropped
+from penstock.raft.errors import ProposalDropped, ProposalDropReason
 from penstock.raft.log import data_size
 from penstock.raft.participant import Participant
-from penstock.raft.progress import Progress, ProgressState
+from penstock.raft.progress import PeerProgress, ProgressState
 from penstock.raft.types import (
     Compacted,
-    Entry,
     EntryKind,
-    Message,
     MessageKind,
     NodeId,
+    RaftEntry,
+    RaftMessage,
     SnapshotUnavailable,
     Unavailable,
 )
@@ -39,7 +39,7 @@ def append_entries(node: Participant, proposed: Sequence[tuple[bytes, EntryKind]
     log, term = node.log, node.term
     _reserve(node, sum([len(data) for data, _ in proposed]))
     start = log.last_index + 1
-    log.append([Entry(term, at, *what) for at, what in enumerate(proposed, start)])
+    log.append([RaftEntry(term, at, *what) for at, what in enumerate(proposed, start)])
     node.acknowledge(node.id, log.last_index)
 
 
@@ -56,7 +56,7 @@ def _reserve(node: Participant, size: int) -> None:
                 f"{node.id:x} appending new entries to log would exceed uncommitted entry "
                 "size limit; dropping proposal",
             )
-        raise ProposalDropped(DropReason.UNCOMMITTED)
+        raise ProposalDropped(ProposalDropReason.UNCOMMITTED)
     node.uncommitted_bytes = total
 
 
@@ -74,12 +74,12 @@ def broadcast_append(node: Participant) -> None:
         _maybe_send(node, node_id, progress, is_empty_sent=True)
 
 
-def send_append(node: Participant, to: NodeId, progress: Progress) -> None:
+def send_append(node: Participant, to: NodeId, progress: PeerProgress) -> None:
     """Send one what it lacks, and how far is committed."""
     _maybe_send(node, to, progress, is_empty_sent=True)
 
 
-def send_more(node: Participant, to: NodeId, progress: Progress) -> None:
+def send_more(node: Participant, to: NodeId, progress: PeerProgress) -> None:
     """Send one as many messages as the window allows, none of them empty."""
     while progress.next <= node.log.last_index and _maybe_send(
         node, to, progress, is_empty_sent=False
@@ -93,7 +93,9 @@ def send_new(node: Participant) -> None:
         _maybe_send(node, node_id, progress, is_empty_sent=False)
 
 
-def _maybe_send(node: Participant, to: NodeId, progress: Progress, *, is_empty_sent: bool) -> bool:
+def _maybe_send(
+    node: Participant, to: NodeId, progress: PeerProgress, *, is_empty_sent: bool
+) -> bool:
     """Send an append message, or a snapshot if the log is too short; False if nothing was sent.
 
     While the window is full an empty message goes all the same, when somebody asks for one: if all
@@ -102,7 +104,7 @@ def _maybe_send(node: Participant, to: NodeId, progress: Progress, *, is_empty_s
     if progress.is_paused():
         return False
     log = node.log
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[RaftEntry, ...] = ()
     try:
         term = log.term(progress.next - 1)
         if progress.state is not _REPLICATE or not progress.inflights.full():
@@ -113,14 +115,14 @@ def _maybe_send(node: Participant, to: NodeId, progress: Progress, *, is_empty_s
         return False
     commit = log.committed
     node.messages.append(
-        Message(_APPEND, to, node.id, node.term, term, progress.next - 1, entries, commit)
+        RaftMessage(_APPEND, to, node.id, node.term, term, progress.next - 1, entries, commit)
     )
     progress.sent_entries(len(entries), data_size(entries))
     progress.sent_commit(commit)
     return True
 
 
-def _maybe_send_snapshot(node: Participant, to: NodeId, progress: Progress) -> bool:
+def _maybe_send_snapshot(node: Participant, to: NodeId, progress: PeerProgress) -> bool:
     """Have a snapshot sent to one who is alive; False if there is none just now."""
     if not progress.recent_active:
         if node.trace:
@@ -149,7 +151,9 @@ def _maybe_send_snapshot(node: Participant, to: NodeId, progress: Progress) -> b
         node.trace(
             "DEBUG", f"{node.id:x} paused sending replication messages to {to:x} [{progress}]"
         )
-    node.messages.append(Message(MessageKind.SNAPSHOT, to, node.id, node.term, snapshot=snapshot))
+    node.messages.append(
+        RaftMessage(MessageKind.SNAPSHOT, to, node.id, node.term, snapshot=snapshot)
+    )
     return True
 
 
@@ -159,6 +163,6 @@ def broadcast_heartbeat(node: Participant, context: bytes) -> None:
         # One who has not so much yet would take its log for damaged.
         commit = min(progress.match, node.log.committed)
         node.messages.append(
-            Message(_HEARTBEAT, node_id, node.id, node.term, commit=commit, context=context)
+            RaftMessage(_HEARTBEAT, node_id, node.id, node.term, commit=commit, context=context)
         )
         progress.sent_commit(commit)

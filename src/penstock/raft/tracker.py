@@ -5,11 +5,11 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.raft.inflights import Inflights
-from penstock.raft.progress import Progress
+from penstock.raft.progress import PeerProgress
 from penstock.raft.quorum import JointConfig, MajorityConfig, VoteResult
 from penstock.raft.types import ConfState, NodeId
 
-ProgressMap = dict[NodeId, Progress]
+ProgressMap = dict[NodeId, PeerProgress]
 
 
 class TrackerConfig(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class TrackerConfig(msgspec.Struct, frozen=True):
         )
 
 
-class Tally(NamedTuple):
+class VoteTally(NamedTuple):
     """The votes of an election so far."""
 
     granted: int
@@ -95,7 +95,7 @@ class Tracker:
         """All who learn, in ascending order; not those who will only after the joint change."""
         return sorted(self.config.learners)
 
-    def visit(self) -> list[tuple[NodeId, Progress]]:
+    def visit(self) -> list[tuple[NodeId, PeerProgress]]:
         """All participants, in ascending order: what is sent must not depend on a dict's."""
         return sorted(self.progress.items())
 
@@ -124,9 +124,9 @@ class Tracker:
         """Note a vote. The first one counts: a repetition changes nothing."""
         self.votes.setdefault(node_id, granted)
 
-    def tally_votes(self) -> Tally:
+    def tally_votes(self) -> VoteTally:
         """Count the votes of those who have one."""
         cast = [self.votes[voter] for voter in self.config.voters.ids() if voter in self.votes]
         granted = sum(cast)
         result = self.config.voters.vote_result(self.votes)
-        return Tally(granted, len(cast) - granted, result)
+        return VoteTally(granted, len(cast) - granted, result)

@@ -59,7 +59,7 @@ class MessageKind(IntEnum):
     """The sender knows the entry at ``index``, of ``log_term``, to be committed."""
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class RaftEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One place of the log."""
 
     term: int
@@ -125,7 +125,7 @@ class SnapshotMeta(msgspec.Struct, frozen=True, array_like=True, gc=False):
     conf_state: ConfState = ConfState()
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class RaftMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One message. Which fields mean something follows from ``kind``; see etcd's raft.proto."""
 
     kind: MessageKind
@@ -134,7 +134,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     term: int = 0
     log_term: int = 0
     index: int = 0
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[RaftEntry, ...] = ()
     commit: int = 0
     vote: NodeId = NO_NODE
     snapshot: SnapshotMeta | None = None
@@ -181,7 +181,7 @@ class LogView(Protocol):
         """The term of an entry, ``first_index() - 1`` included; Compacted, Unavailable."""
         ...
 
-    def entries(self, low: int, high: int, bytes_max: int) -> tuple[Entry, ...]:
+    def entries(self, low: int, high: int, bytes_max: int) -> tuple[RaftEntry, ...]:
         """Entries from ``low`` up to ``high``, without it.
 
         At least one, then no more than ``bytes_max`` of data. Raises Compacted, Unavailable.

@@ -6,7 +6,7 @@ Ours are ``read-index``, ``report-snapshot`` and ``restart``, and the options ``
 
 from collections.abc import Callable, Iterator
 
-from penstock.raft.config import Config
+from penstock.raft.config import RaftConfig
 from penstock.raft.errors import ProposalDropped
 from penstock.raft.types import (
     NO_LIMIT,
@@ -14,8 +14,8 @@ from penstock.raft.types import (
     ConfChangeKind,
     ConfChangeTransition,
     ConfState,
-    Message,
     MessageKind,
+    RaftMessage,
     SnapshotMeta,
 )
 from tests.raft.datadriven import Directive
@@ -64,9 +64,9 @@ def add_nodes(env: Environment, directive: Directive) -> None:
         env.nodes[config.node_id] = Node(config, MemoryLog(start), is_async=is_async)
 
 
-def _config(env: Environment, directive: Directive, *, node_id: int, applied: int) -> Config:
+def _config(env: Environment, directive: Directive, *, node_id: int, applied: int) -> RaftConfig:
     per_message = _number(directive, "max-size-per-msg", NO_LIMIT)
-    return Config(
+    return RaftConfig(
         node_id=node_id,
         election_ticks=ELECTION_TICKS,
         heartbeat_ticks=HEARTBEAT_TICKS,
@@ -199,7 +199,7 @@ def forget_leader(env: Environment, directive: Directive) -> None:
 def send_snapshot(env: Environment, directive: Directive) -> None:
     """One that the leader did not ask for: as when an operator copies a state by hand."""
     sender, to = _node(env, directive), int(directive.names[1])
-    sent = Message(
+    sent = RaftMessage(
         MessageKind.SNAPSHOT,
         to=to,
         sender=sender.id,

@@ -7,11 +7,11 @@ from penstock.raft.conf_entries import decode_change
 from penstock.raft.raw_node import Ready
 from penstock.raft.types import (
     ConfChangeKind,
-    Entry,
     EntryKind,
     HardState,
-    Message,
     MessageKind,
+    RaftEntry,
+    RaftMessage,
     ReadState,
     Role,
     SnapshotMeta,
@@ -58,12 +58,12 @@ STEPS = {
 }
 
 
-def entry(found: Entry) -> str:
+def entry(found: RaftEntry) -> str:
     """``term/index kind data``; of a change of the configuration its steps, if there are any."""
     return f"{found.term}/{found.index} {ENTRIES[found.kind]} {_data(found)}".rstrip()
 
 
-def _data(found: Entry) -> str:
+def _data(found: RaftEntry) -> str:
     if found.kind is EntryKind.NORMAL:
         return json.dumps(found.data.decode())
     return " ".join(f"{STEPS[kind]}{node}" for kind, node in decode_change(found).steps)
@@ -91,10 +91,10 @@ def hard_state(state: HardState) -> str:
     return f"Term:{state.term}{vote} Commit:{state.commit}"
 
 
-def message(sent: Message) -> str:
+def message(sent: RaftMessage) -> str:
     entries = sent.entries
     if sent.kind in (MessageKind.READ_INDEX, MessageKind.READ_INDEX_RESPONSE):
-        entries = (Entry(0, 0, sent.context),)  # etcd has the context of a read in an entry
+        entries = (RaftEntry(0, 0, sent.context),)  # etcd has the context of a read in an entry
     reject = f" Rejected (Hint: {sent.reject_hint})" if sent.reject else ""
     return (
         f"{sent.sender}->{sent.to} {MESSAGES[sent.kind]} Term:{sent.term}"
@@ -104,7 +104,7 @@ def message(sent: Message) -> str:
 
 
 def payload(
-    commit: int, vote: int, entries: Sequence[Entry], installed: SnapshotMeta | None
+    commit: int, vote: int, entries: Sequence[RaftEntry], installed: SnapshotMeta | None
 ) -> str:
     """The rest of a message: whatever is empty is left out."""
     return (
@@ -115,7 +115,7 @@ def payload(
     )
 
 
-def _entries_inline(entries: Sequence[Entry]) -> str:
+def _entries_inline(entries: Sequence[RaftEntry]) -> str:
     if not entries:
         return ""
     if len(entries) == 1:

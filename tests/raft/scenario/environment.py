@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from penstock.raft.conf_entries import decode_change
-from penstock.raft.config import Config
+from penstock.raft.config import RaftConfig
 from penstock.raft.errors import ProposalDropped
 from penstock.raft.raw_node import RawNode, Ready
-from penstock.raft.types import Entry, EntryKind, Message, MessageKind, NodeId, Role
+from penstock.raft.types import EntryKind, MessageKind, NodeId, RaftEntry, RaftMessage, Role
 from tests.raft.scenario import describe, threads
 from tests.raft.scenario.output import Output
 from tests.raft.scenario.storage import MemoryLog
@@ -21,7 +21,7 @@ from tests.raft.scenario.threads import Echo, Work
 class Node:
     """One participant with its disk. ``is_async``: writing and applying are threads beside it."""
 
-    def __init__(self, config: Config, log: MemoryLog, *, is_async: bool) -> None:
+    def __init__(self, config: RaftConfig, log: MemoryLog, *, is_async: bool) -> None:
         self.id = config.node_id
         self.config = config
         self.log = log
@@ -54,7 +54,7 @@ class Node:
     def write(self, batch: Ready) -> None:
         self.log.write(batch.hard_state, batch.entries, batch.snapshot)
 
-    def apply(self, entries: Iterable[Entry]) -> None:
+    def apply(self, entries: Iterable[RaftEntry]) -> None:
         for entry in entries:
             if entry.index <= self.log.snapshot().index:
                 continue  # a snapshot has overtaken it
@@ -70,7 +70,7 @@ class Environment:
     def __init__(self) -> None:
         self.output = Output()
         self.nodes: dict[NodeId, Node] = {}
-        self.messages: list[Message | Echo] = []
+        self.messages: list[RaftMessage | Echo] = []
 
     def process_ready(self, node: Node) -> None:
         """Take a batch and do what it says; with threads, give it to them."""
@@ -140,12 +140,12 @@ class Environment:
         self._take(lambda sent: sent.to == node.id and not _may_get_lost(sent))
         node.restart()
 
-    def _take(self, is_wanted: Callable[[Message | Echo], bool]) -> list[Message | Echo]:
+    def _take(self, is_wanted: Callable[[RaftMessage | Echo], bool]) -> list[RaftMessage | Echo]:
         taken = [sent for sent in self.messages if is_wanted(sent)]
         self.messages = [sent for sent in self.messages if not is_wanted(sent)]
         return taken
 
-    def _step(self, raw: RawNode, sent: Message | Echo) -> None:
+    def _step(self, raw: RawNode, sent: RaftMessage | Echo) -> None:
         """Our core ignores what etcd's refuses with an error; the error is printed all the same."""
         message = sent.own if isinstance(sent, Echo) else sent
         if message is not None and _is_from_a_stranger(raw, message):
@@ -157,7 +157,7 @@ class Environment:
         else:
             raw.step(sent)
 
-    def _step_proposal(self, raw: RawNode, message: Message) -> None:
+    def _step_proposal(self, raw: RawNode, message: RaftMessage) -> None:
         try:
             raw.node.step(message)
         except ProposalDropped:
@@ -206,15 +206,15 @@ class Environment:
         return found
 
 
-def _is_for(sent: Message | Echo, to: NodeId, kind: MessageKind | None) -> bool:
+def _is_for(sent: RaftMessage | Echo, to: NodeId, kind: MessageKind | None) -> bool:
     message = sent.own if isinstance(sent, Echo) else sent
     return sent.to == to and (kind is None or (message is not None and message.kind is kind))
 
 
-def _may_get_lost(sent: Message | Echo) -> bool:
-    return isinstance(sent, Message) and sent.sender != sent.to
+def _may_get_lost(sent: RaftMessage | Echo) -> bool:
+    return isinstance(sent, RaftMessage) and sent.sender != sent.to
 
 
-def _is_from_a_stranger(raw: RawNode, message: Message) -> bool:
+def _is_from_a_stranger(raw: RawNode, message: RaftMessage) -> bool:
     is_response = describe.MESSAGES[message.kind].endswith("Resp")
     return is_response and message.sender not in raw.node.tracker.progress

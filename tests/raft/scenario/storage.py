@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from penstock.raft.types import (
     Compacted,
     ConfState,
-    Entry,
     HardState,
+    RaftEntry,
     SnapshotMeta,
     Unavailable,
 )
@@ -21,7 +21,7 @@ class MemoryLog:
     def __init__(self, start: SnapshotMeta) -> None:
         self._hard_state = HardState()
         self._start = start
-        self._entries: list[Entry] = []
+        self._entries: list[RaftEntry] = []
         self._conf_state = start.conf_state
         self.history = [start]
 
@@ -39,14 +39,14 @@ class MemoryLog:
             return self._start.term
         return self._at(index).term
 
-    def _at(self, index: int) -> Entry:
+    def _at(self, index: int) -> RaftEntry:
         if index <= self._start.index:
             raise Compacted(index)
         if index > self.last_index():
             raise Unavailable(index)
         return self._entries[index - self.first_index()]
 
-    def entries(self, low: int, high: int, bytes_max: int) -> tuple[Entry, ...]:
+    def entries(self, low: int, high: int, bytes_max: int) -> tuple[RaftEntry, ...]:
         self._at(low)
         self._at(high - 1)
         found = self._entries[low - self.first_index() : high - self.first_index()]
@@ -64,7 +64,7 @@ class MemoryLog:
     def write(
         self,
         hard_state: HardState | None,
-        entries: Sequence[Entry],
+        entries: Sequence[RaftEntry],
         installed: SnapshotMeta | None,
     ) -> None:
         """What a batch asks for; entries replace what is there from their first index on."""
@@ -79,7 +79,7 @@ class MemoryLog:
             assert self.first_index() <= first <= self.last_index() + 1, "a hole in the log"
             self._entries[first - self.first_index() :] = entries
 
-    def applied(self, entry: Entry, conf_state: ConfState | None) -> None:
+    def applied(self, entry: RaftEntry, conf_state: ConfState | None) -> None:
         """The state machine is at ``entry``; the configuration is another one if given."""
         if conf_state is not None:
             self._conf_state = conf_state
@@ -98,5 +98,5 @@ class MemoryLog:
         self._entries = self._entries[index - self._start.index :]
         self._start = start
 
-    def all_entries(self) -> list[Entry]:
+    def all_entries(self) -> list[RaftEntry]:
         return list(self._entries)

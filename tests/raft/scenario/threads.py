@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from textwrap import indent
 
 from penstock.raft.raw_node import PersistMark, RawNode, Ready
-from penstock.raft.types import HardState, Message
+from penstock.raft.types import HardState, RaftMessage
 from tests.raft.scenario import describe
 
 APPEND = "AppendThread"
@@ -27,7 +27,7 @@ class Echo:
     to: int
     text: str
     tell: Callable[[], None]
-    own: Message | None = None
+    own: RaftMessage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Work:
 
     batch: Ready
     text: str
-    responses: tuple[Message | Echo, ...]
+    responses: tuple[RaftMessage | Echo, ...]
 
     def described(self) -> str:
         if not self.responses:
@@ -45,7 +45,7 @@ class Work:
         return f"{self.text} Responses:[\n{inner}\n]"
 
 
-def text_of(sent: Message | Echo) -> str:
+def text_of(sent: RaftMessage | Echo) -> str:
     return sent.text if isinstance(sent, Echo) else describe.message(sent)
 
 
@@ -60,7 +60,7 @@ def append_work(node: int, raw: RawNode, batch: Ready) -> Work | None:
     return Work(batch, _append(node, batch), tuple(responses))
 
 
-def _response(raw: RawNode, sent: Message, node: int, mark: PersistMark) -> Message | Echo:
+def _response(raw: RawNode, sent: RaftMessage, node: int, mark: PersistMark) -> RaftMessage | Echo:
     """What is to the node itself is in the mark. It is told piece by piece, as etcd prints it."""
     if sent.to != node:
         return sent

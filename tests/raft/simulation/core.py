@@ -43,7 +43,7 @@ def load(package: str) -> Core:
     return Core(
         types=import_module(f"{package}.types"),
         RawNode=import_module(f"{package}.raw_node").RawNode,
-        Config=import_module(f"{package}.config").Config,
+        Config=import_module(f"{package}.config").RaftConfig,
         ProposalDropped=import_module(f"{package}.errors").ProposalDropped,
         change_of=import_module(f"{package}.conf_entries").decode_change,
     )
