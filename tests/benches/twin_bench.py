@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from penstock.cluster.consensus import Leadership
-from penstock.cluster.line import Line
-from penstock.cluster.reads import Then
+from penstock.cluster.reads import DoneCallback
+from penstock.cluster.replicated_log import LogListener
 from penstock.commit.produce import Producing
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
@@ -114,9 +114,9 @@ class Node:
     def _begin(self) -> None:
         self.incarnation += 1
         self.applied = 0
-        self.barriers: list[tuple[int, Then]] = []
+        self.barriers: list[tuple[int, DoneCallback]] = []
         self.own: deque[Batch] = deque()
-        self.line: Line
+        self.line: LogListener
         self.counters = Counters()
         self.broker = Broker(self.counters, inflight_max=4, queue_messages_max=8)
         recover(self.store, self.broker)
@@ -185,7 +185,7 @@ class Node:
     def present(self) -> frozenset[int]:
         return frozenset(self.cluster.present)
 
-    def read_barrier(self, then: Then) -> None:
+    def read_barrier(self, then: DoneCallback) -> None:
         self.barriers.append((len(self.cluster.entries), then))
         self._pass_barriers()
 
@@ -201,7 +201,7 @@ class Node:
 
     # ── a log
 
-    def begin(self, line: Line) -> None:
+    def begin(self, line: LogListener) -> None:
         self.line = line
 
     def submit(self, batch: Batch) -> None:
@@ -210,7 +210,7 @@ class Node:
         else:  # rows of a checkpoint, and nobody else's business
             self.hub.loop.call_soon(self._commit_rows, self.line, batch)
 
-    def _commit_rows(self, line: Line, batch: Batch) -> None:
+    def _commit_rows(self, line: LogListener, batch: Batch) -> None:
         if line is self.line:
             line.committed(batch, self.store.commit(batch))
 

@@ -16,7 +16,7 @@ from collections import defaultdict
 import msgspec
 
 from penstock.cluster.faults import PeerFault
-from penstock.cluster.framing import FrameReader
+from penstock.cluster.framing import PeerFrameReader
 from penstock.cluster.handshake import HANDSHAKE_BYTES_MAX, Hello
 
 __all__ = ["Network", "Way"]
@@ -176,7 +176,7 @@ async def _give(
 
 async def _hello(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     """Who dials, and all that was read to find out."""
-    frames = FrameReader(HANDSHAKE_BYTES_MAX)
+    frames = PeerFrameReader(HANDSHAKE_BYTES_MAX)
     said = b""
     async with asyncio.timeout(HELLO_S):
         while True:

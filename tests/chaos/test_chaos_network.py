@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from penstock.cluster.framing import FrameWriter
+from penstock.cluster.framing import PeerFrameWriter
 from penstock.cluster.handshake import Dialer, Identity, Purpose
 from tests.chaos.network import Network
 
@@ -37,7 +37,7 @@ class Echo:
         """Connect as a node does: its first frame says who it is, and comes back."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         hello = Dialer(Identity(node, 7), 2, Purpose.CONTROL, b"", bytes(32)).hello
-        frame = b"".join(FrameWriter().frame(hello))
+        frame = b"".join(PeerFrameWriter().frame(hello))
         writer.write(frame)
         return reader, writer, len(frame)
 

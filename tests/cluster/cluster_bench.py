@@ -12,8 +12,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from penstock.cluster.figures import TransportFigures
 from penstock.cluster.frames import Frame, Member, decode_frame, encode_frame
+from penstock.cluster.peer_stats import TransportStats
 from penstock.cluster.record import RaftRecord, decode_record
 from penstock.cluster.replica import Replica
 from penstock.config.schema import Cluster
@@ -133,7 +133,7 @@ class _Peers:
         self._network = network
         self._node_id = node_id
         self.members: dict[NodeId, Member] = {}
-        self.figures = TransportFigures()
+        self.figures = TransportStats()
 
     def send(self, to: NodeId, frame: Frame) -> None:
         self._network.send(self._node_id, to, frame)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from penstock.cluster.applying import commit_of, parts
 from penstock.cluster.forwarding import (
     ENTRY_BYTES_TARGET,
-    Candidate,
-    Queue,
+    ProposalQueue,
+    QueuedBatch,
     choose,
     is_repetition,
     merge,
@@ -25,7 +25,7 @@ from tests.cluster.cluster_bench import batch_of as batch_with
 def candidate(
     node: int = 1, number: int = 1, *, incarnation: int = 1, size: int = 10, term: int = 0
 ):
-    return Candidate(node, incarnation, number, bytes(size), term)
+    return QueuedBatch(node, incarnation, number, bytes(size), term)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_batch_beyond_the_bound_is_refused() -> None:
 
 
 def test_a_later_batch_of_a_node_takes_the_place_of_an_earlier_one() -> None:
-    queue = Queue()
+    queue = ProposalQueue()
     assert queue.add(candidate(1, 1))
     assert queue.add(candidate(2, 5))
     assert not queue.add(candidate(2, 5))
@@ -77,7 +77,7 @@ def test_a_later_batch_of_a_node_takes_the_place_of_an_earlier_one() -> None:
 
 
 def test_what_is_in_the_log_or_never_will_be_leaves_the_line() -> None:
-    queue = Queue()
+    queue = ProposalQueue()
     for entry in (
         candidate(1, 1),
         candidate(2, 1, term=3),
@@ -92,7 +92,7 @@ def test_what_is_in_the_log_or_never_will_be_leaves_the_line() -> None:
 
 
 def test_what_was_taken_leaves_the_line_and_what_came_in_its_place_stays() -> None:
-    queue = Queue()
+    queue = ProposalQueue()
     first, other = candidate(1, 1), candidate(2, 1)
     queue.add(first)
     queue.add(other)
@@ -102,13 +102,13 @@ def test_what_was_taken_leaves_the_line_and_what_came_in_its_place_stays() -> No
     assert [(c.node, c.number) for c in queue.next()] == [(1, 2)]
 
 
-def packed(node: int, *messages: tuple[bytes, bytes]) -> Candidate:
-    return Candidate(node, 1, node, pack_batch(batch_with(*messages)))
+def packed(node: int, *messages: tuple[bytes, bytes]) -> QueuedBatch:
+    return QueuedBatch(node, 1, node, pack_batch(batch_with(*messages)))
 
 
 def test_merged_batches_come_out_as_they_went_in_each_at_its_place() -> None:
     given_ = [
-        Candidate(1, 1, 1, batch_with((b"x", b"1"), (b"y", b"2"))),
+        QueuedBatch(1, 1, 1, batch_with((b"x", b"1"), (b"y", b"2"))),
         packed(2, (b"y", b"3"), (b"x", b"4"), (b"x", b"5")),
         packed(3, (b"z", b"6"), (b"y", b"7")),
     ]
@@ -138,7 +138,7 @@ def test_a_batch_that_drops_a_topic_goes_alone() -> None:
     drop = Batch()
     drop.drop(b"x")
     plain = packed(1, (b"x", b"1"))
-    dropping = Candidate(2, 1, 1, pack_batch(drop))
+    dropping = QueuedBatch(2, 1, 1, pack_batch(drop))
     assert merge([plain, dropping]).taken == [plain]
     assert merge([dropping, plain]).taken == [dropping]
 
@@ -146,8 +146,8 @@ def test_a_batch_that_drops_a_topic_goes_alone() -> None:
 def test_a_damaged_batch_is_left_out_and_told() -> None:
     good = packed(1, (b"x", b"1"))
     content = pack_batch(batch_with((b"x", b"2" * 64)))
-    bad = Candidate(2, 1, 1, content[:-8] + b"!" + content[-7:])
-    empty = Candidate(3, 1, 1, b"")
+    bad = QueuedBatch(2, 1, 1, content[:-8] + b"!" + content[-7:])
+    empty = QueuedBatch(3, 1, 1, b"")
     merged = merge([bad, good, empty])
     assert merged.taken == [good]
     assert merged.refused == [(bad, RefusalReason.DAMAGED), (empty, RefusalReason.DAMAGED)]
@@ -155,5 +155,5 @@ def test_a_damaged_batch_is_left_out_and_told() -> None:
 
 @given(st.binary(max_size=200))
 def test_whatever_a_node_sends_as_a_batch_raises_nothing(content: bytes) -> None:
-    merged = merge([Candidate(2, 1, 1, content)])
+    merged = merge([QueuedBatch(2, 1, 1, content)])
     assert len(merged.taken) + len(merged.refused) == 1

@@ -5,17 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cluster.frames import (
-    ChangeAsked,
     ChangeKind,
     ChangeRefused,
+    ChangeRequest,
     Forward,
     ForwardRefused,
     Frame,
-    Live,
+    LiveMessages,
     Member,
+    MemberRemoved,
     RaftFrame,
     RefusalReason,
-    Removed,
     Welcome,
     decode_frame,
     encode_frame,
@@ -44,10 +44,10 @@ FRAMES: list[Frame] = [
     RaftFrame(RaftMessage(MessageKind.SNAPSHOT, snapshot=SnapshotMeta(7, 3, ConfState((1, 2))))),
     Forward(9, 1, b"batch", term=3),
     ForwardRefused(9, 1, RefusalReason.LEADERSHIP_LOST),
-    Live(b"a/b", (b"1", b"2")),
-    ChangeAsked(1, ChangeKind.ADD, Member(4, "a:1", "a:2")),
+    LiveMessages(b"a/b", (b"1", b"2")),
+    ChangeRequest(1, ChangeKind.ADD, Member(4, "a:1", "a:2")),
     ChangeRefused(1, "no", "wait"),
-    Removed(12),
+    MemberRemoved(12),
     Welcome(bytes(16), (Member(1, "a:1"),), (Member(1, "a:1"), Member(2, "b:1"))),
 ]
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cluster.faults import PeerFault
-from penstock.cluster.framing import FRAME_OVERHEAD_BYTES, FrameReader, FrameWriter
+from penstock.cluster.framing import FRAME_OVERHEAD_BYTES, PeerFrameReader, PeerFrameWriter
 from penstock.obs.reasons import PeerReason
 
 KEY = bytes(range(32))
@@ -18,13 +18,13 @@ payload = st.integers(0, 100).map(lambda size: bytes(range(size)))
 
 
 def framed(contents, key=KEY):
-    writer = FrameWriter(key)
+    writer = PeerFrameWriter(key)
     return b"".join(piece for payload in contents for piece in writer.frame(payload))
 
 
 def read(data, cuts=(), key=KEY):
     """What a reader finds in bytes that come in pieces."""
-    reader = FrameReader(BYTES_MAX, key)
+    reader = PeerFrameReader(BYTES_MAX, key)
     found = []
     bounds = [0, *sorted(cuts), len(data)]
     for start, end in pairwise(bounds):
@@ -47,7 +47,7 @@ def test_a_changed_byte_is_never_taken_for_a_frame(contents, data):
     stream = bytearray(framed(contents))
     place = data.draw(st.integers(0, len(stream) - 1))
     stream[place] ^= data.draw(st.integers(1, 255))
-    reader = FrameReader(BYTES_MAX, KEY)
+    reader = PeerFrameReader(BYTES_MAX, KEY)
     reader.append(bytes(stream))
     found = []
     with contextlib.suppress(PeerFault):
@@ -63,7 +63,7 @@ def test_a_changed_byte_is_never_taken_for_a_frame(contents, data):
     ids=["repeated", "moved", "first left out", "middle left out", "last alone"],
 )
 def test_frames_that_are_repeated_moved_or_left_out_are_refused(order):
-    writer = FrameWriter(KEY)
+    writer = PeerFrameWriter(KEY)
     frames = [b"".join(writer.frame(text)) for text in (b"one", b"two", b"three")]
     with pytest.raises(PeerFault) as caught:
         read(b"".join(frames[number] for number in order))
@@ -76,7 +76,7 @@ def test_a_frame_of_another_connection_is_refused():
 
 
 def test_an_announced_size_above_the_bound_is_refused_before_it_comes():
-    reader = FrameReader(BYTES_MAX, KEY)
+    reader = PeerFrameReader(BYTES_MAX, KEY)
     reader.append((BYTES_MAX + 1).to_bytes(4, "little"))
     with pytest.raises(PeerFault) as caught:
         reader.next()
@@ -88,7 +88,7 @@ def test_a_frame_of_the_bound_passes():
 
 
 def test_what_follows_a_change_of_keys_in_the_same_bytes_is_read_with_the_new_key():
-    reader = FrameReader(10)
+    reader = PeerFrameReader(10)
     reader.append(framed([b"plain"], key=b"") + framed([b"x" * 500, b"last"]))
     assert reader.next() == b"plain"
     reader.rekey(BYTES_MAX, KEY)

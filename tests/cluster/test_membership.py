@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from penstock.cluster.frames import ChangeAsked, ChangeKind, Member, Removed
-from penstock.cluster.membership import (
+from penstock.cluster.frames import ChangeKind, ChangeRequest, Member, MemberRemoved
+from penstock.cluster.membership_rules import (
     PROMOTE,
-    Asked,
+    MemberChange,
+    MembershipView,
     Promotions,
-    View,
     change_of,
     heir,
     member_of,
@@ -25,8 +25,8 @@ from tests.cluster.cluster_bench import Bench, Node, until
 MEMBERS = {n: Member(n, f"host{n}:7", f"host{n}:8") for n in (1, 2, 3)}
 
 
-def view(**changes: object) -> View:
-    base = View(
+def view(**changes: object) -> MembershipView:
+    base = MembershipView(
         node_id=1,
         conf=ConfState((1, 2, 3)),
         members=MEMBERS,
@@ -51,12 +51,12 @@ def peer(match: int, *, is_learner: bool = False) -> PeerStatus:
     )
 
 
-def add(node_id: int) -> Asked:
-    return Asked(ChangeKind.ADD, Member(node_id, f"host{node_id}:7", f"host{node_id}:8"))
+def add(node_id: int) -> MemberChange:
+    return MemberChange(ChangeKind.ADD, Member(node_id, f"host{node_id}:7", f"host{node_id}:8"))
 
 
-def remove(node_id: int) -> Asked:
-    return Asked(ChangeKind.REMOVE, Member(node_id))
+def remove(node_id: int) -> MemberChange:
+    return MemberChange(ChangeKind.REMOVE, Member(node_id))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def remove(node_id: int) -> Asked:
         (add(4), {"is_settled": False}, "just been elected"),
         (add(4), {"is_changing": True}, "another change"),
         (add(4), {"removed": (4,)}, "given once only"),
-        (Asked(ChangeKind.ADD, Member(2, "elsewhere:7")), {}, "node 2 is in the cluster"),
+        (MemberChange(ChangeKind.ADD, Member(2, "elsewhere:7")), {}, "node 2 is in the cluster"),
         (add(0), {}, "no node id"),
         (add(1 << 16), {}, "no node id"),
         (add(40), {"members": dict.fromkeys(range(1, 33), Member(1))}, "at most"),
@@ -81,15 +81,15 @@ def remove(node_id: int) -> Asked:
         (remove(4), {"conf": ConfState((1, 2, 3), (4,)), "live": frozenset({1, 2})}, None),
         (remove(1), {"conf": ConfState((1,)), "live": frozenset({1})}, "last voter"),
         (remove(2), {"is_changing": True}, "another change"),
-        (Asked(PROMOTE, Member(4)), {"live": frozenset({1, 2, 4})}, None),
-        (Asked(PROMOTE, Member(4)), {"live": frozenset({1, 4})}, "no quorum"),
+        (MemberChange(PROMOTE, Member(4)), {"live": frozenset({1, 2, 4})}, None),
+        (MemberChange(PROMOTE, Member(4)), {"live": frozenset({1, 4})}, "no quorum"),
         (
-            Asked(PROMOTE, Member(2)),
+            MemberChange(PROMOTE, Member(2)),
             {"conf": ConfState((1,), (2,)), "live": frozenset({1, 2})},
             None,
         ),
         (
-            Asked(PROMOTE, Member(2)),
+            MemberChange(PROMOTE, Member(2)),
             {"conf": ConfState((1,), (2,)), "live": frozenset({1})},
             "1 of 2",
         ),
@@ -220,7 +220,7 @@ async def test_a_node_that_was_away_when_it_was_removed_learns_of_it_when_it_is_
     assert await changed(leader, "remove", gone.id) is None
     gone.start()
     await until(lambda: gone.replica.is_removed)
-    assert any(isinstance(frame, Removed) for _, _, frame in bench.network.sent)
+    assert any(isinstance(frame, MemberRemoved) for _, _, frame in bench.network.sent)
 
 
 @pytest.mark.asyncio
@@ -343,7 +343,7 @@ async def test_a_node_tells_all_where_clients_reach_it_and_nobody_else_may(bench
 
     await until(lambda: all(told(node) == own for node in nodes))
     other, third = [node for node in nodes if node is not leader]
-    forged = ChangeAsked(1, ChangeKind.MOVE, Member(third.id, "host:7", "elsewhere:8"))
+    forged = ChangeRequest(1, ChangeKind.MOVE, Member(third.id, "host:7", "elsewhere:8"))
     leader.replica.received(other.id, forged)
     await leader.write(b"after")
     assert told(leader) == own
@@ -371,7 +371,7 @@ async def test_a_node_that_comes_back_at_another_address_is_known_there_by_all(
 
 
 def test_a_node_that_is_no_member_cannot_move() -> None:
-    assert refusal(Asked(ChangeKind.MOVE, Member(9, "x:1")), view()) is not None
+    assert refusal(MemberChange(ChangeKind.MOVE, Member(9, "x:1")), view()) is not None
 
 
 @pytest.mark.asyncio
@@ -382,8 +382,8 @@ async def test_a_removed_node_answers_who_asked_it_though_it_sees_no_more(bench:
     answers: list[object] = []
 
     def is_lost(_sender: int, to: int, frame: object) -> bool:
-        is_asked = any(isinstance(sent, ChangeAsked) for _, _, sent in bench.network.sent)
-        return is_asked and to == gone.id and not isinstance(frame, Removed)
+        is_asked = any(isinstance(sent, ChangeRequest) for _, _, sent in bench.network.sent)
+        return is_asked and to == gone.id and not isinstance(frame, MemberRemoved)
 
     bench.network.drops = is_lost
     gone.replica.remove(gone.id, answers.append)

@@ -93,7 +93,7 @@ async def test_who_shows_no_certificate_is_refused(authority):
 
 
 async def test_who_does_not_speak_tls_is_a_stranger_with_little_time(authority, monkeypatch):
-    monkeypatch.setattr("penstock.cluster.doorway.HANDSHAKE_S", 0.2)
+    monkeypatch.setattr("penstock.cluster.peer_listener.HANDSHAKE_S", 0.2)
     async with started(Node(2, security=security(authority, "node-2"))) as (two,):
         with socket.create_connection((two.listening.host, two.listening.port)):
             await until(lambda: sum(two.transport.figures.ends.values()) == 1)

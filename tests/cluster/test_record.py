@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cluster.disk import Work, joined
+from penstock.cluster.disk import DiskWork, joined
 from penstock.cluster.frames import Member
 from penstock.cluster.log_view import StoreLog
 from penstock.cluster.reads import ReadBarriers
@@ -204,7 +204,7 @@ def test_rows_wait_for_a_write_and_go_with_it_once() -> None:
     batch = Batch()
     batch.add_row("sessions", b"a", b"1")
     batch.checkpoint = 3
-    work = Work(fold_to=4)
+    work = DiskWork(fold_to=4)
     work.add_rows(batch)
     following = work.successor()
     assert work.write(b"record", 4) is None
@@ -212,7 +212,7 @@ def test_rows_wait_for_a_write_and_go_with_it_once() -> None:
     write = following.write(b"record", 4)
     assert write is not None
     assert (write.rows, write.checkpoint) == (batch.rows, 3)
-    assert following.successor() == Work()
+    assert following.successor() == DiskWork()
 
 
 def test_what_the_store_has_let_go_is_gone_for_a_core_with_peers_though_it_is_at_hand() -> None:

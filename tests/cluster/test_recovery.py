@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from penstock.cluster.recovery import recover, remains_of
+from penstock.cluster.recovery import inspect_stopped_node, recover
 from penstock.errors import PenstockError, StorageLocked
 from tests.cluster.cluster_bench import Bench, Node, until
 
@@ -85,14 +85,14 @@ async def test_what_was_not_known_to_be_committed_is_kept_too(bench: Bench) -> N
 
 async def test_node_that_runs_is_left_alone(bench: Bench) -> None:
     nodes = await bench.cluster(3)
-    for look in (remains_of, lambda path: recover(path, NEW_ID)):
+    for look in (inspect_stopped_node, lambda path: recover(path, NEW_ID)):
         with pytest.raises(StorageLocked):
             look(nodes[0].path)
 
 
 async def test_looking_changes_nothing(bench: Bench) -> None:
     survivor = await lone_survivor(bench)
-    assert remains_of(survivor.path) == remains_of(survivor.path)
+    assert inspect_stopped_node(survivor.path) == inspect_stopped_node(survivor.path)
     bench.all[1].start(), bench.all[2].start(), bench.all[3].start()
     leader = await bench.leader()
     await leader.write(b"4")

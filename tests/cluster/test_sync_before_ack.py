@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cluster.frames import RaftFrame, encode_frame
-from penstock.cluster.framing import FrameWriter
+from penstock.cluster.framing import PeerFrameWriter
 from penstock.raft.types import MessageKind, RaftMessage
 from penstock.store.lmdb_store import LmdbStore
 from tests.chaos.ground import Ground
@@ -156,7 +156,7 @@ def hexed(data: bytes) -> str:
 
 
 def framed(message: RaftMessage) -> str:
-    return hexed(b"".join(FrameWriter().frame(encode_frame(RaftFrame(message)))))
+    return hexed(b"".join(PeerFrameWriter().frame(encode_frame(RaftFrame(message)))))
 
 
 LINES = {

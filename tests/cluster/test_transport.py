@@ -7,9 +7,9 @@ import pytest
 import structlog
 
 from penstock.cluster import transport
-from penstock.cluster.framing import FrameWriter
+from penstock.cluster.framing import PeerFrameWriter
 from penstock.cluster.handshake import NO_CLUSTER, Purpose
-from penstock.cluster.lane import BACKOFF_S_MAX, BACKOFF_S_MIN, QUEUE_BYTES_MAX, backoff_s
+from penstock.cluster.peer_link import BACKOFF_S_MAX, BACKOFF_S_MIN, QUEUE_BYTES_MAX, backoff_s
 from penstock.cluster.security import PeerSecurity
 from penstock.config.address import Address
 from penstock.config.digest import settings_digest
@@ -166,7 +166,7 @@ async def test_a_new_life_of_a_node_ends_the_connections_of_the_old_one():
 
 
 async def test_a_node_that_comes_back_is_found_again_at_once_since_it_calls(monkeypatch):
-    monkeypatch.setattr("penstock.cluster.lane.BACKOFF_S_MAX", 3600.0)
+    monkeypatch.setattr("penstock.cluster.peer_link.BACKOFF_S_MAX", 3600.0)
     async with started(Node(1), Node(2)) as (one, two):
         await meet(one, two)
         place = two.listening
@@ -286,8 +286,8 @@ async def test_nodes_with_other_settings_are_turned_away_and_named():
 
 
 async def test_strangers_get_little_time_and_are_few(monkeypatch):
-    monkeypatch.setattr("penstock.cluster.links.HANDSHAKE_S", 0.2)
-    monkeypatch.setattr("penstock.cluster.doorway.STRANGERS_MAX", 3)
+    monkeypatch.setattr("penstock.cluster.peer_connection.HANDSHAKE_S", 0.2)
+    monkeypatch.setattr("penstock.cluster.peer_listener.STRANGERS_MAX", 3)
     async with started(Node(2)) as (two,):
         place = (two.listening.host, two.listening.port)
         silent = [socket.create_connection(place) for _ in range(5)]
@@ -302,7 +302,7 @@ async def test_strangers_get_little_time_and_are_few(monkeypatch):
     [
         (b"GET / HTTP/1.1\r\n\r\n" * 10, PeerReason.FRAME_TOO_LARGE),
         ((1025).to_bytes(4, "little"), PeerReason.FRAME_TOO_LARGE),
-        (b"".join(FrameWriter().frame(b"rubbish")), PeerReason.MALFORMED_FRAME),
+        (b"".join(PeerFrameWriter().frame(b"rubbish")), PeerReason.MALFORMED_FRAME),
         (b"\x04\0\0\0" + bytes(20), PeerReason.MALFORMED_FRAME),
     ],
 )

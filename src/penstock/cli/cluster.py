@@ -37,7 +37,7 @@ from penstock.errors import PenstockError
 from penstock.obs.reasons import PeerReason
 
 if TYPE_CHECKING:
-    from penstock.cluster.recovery import Remains
+    from penstock.cluster.recovery import StoppedNode
 
 
 PROBE_S = 2.0
@@ -491,11 +491,11 @@ def recover(directory: Path, *, is_understood: bool, as_json: bool) -> None:
     With several nodes left, look at each of them first and recover the one whose last entry has the
     greatest term and, of those, the greatest index. Empty the others, and join them anew.
     """
+    from penstock.cluster.recovery import inspect_stopped_node  # noqa: PLC0415 - the same
     from penstock.cluster.recovery import recover as begin_anew  # noqa: PLC0415 - needs the store
-    from penstock.cluster.recovery import remains_of  # noqa: PLC0415 - the same
 
     if not is_understood:
-        found = remains_of(directory)
+        found = inspect_stopped_node(directory)
         print_result(msgspec.to_builtins(found), _remains(found), as_json=as_json)
         raise PenstockError(
             "nothing was changed: messages that only the lost nodes had would be lost for good",
@@ -512,7 +512,7 @@ def recover(directory: Path, *, is_understood: bool, as_json: bool) -> None:
     print_result(document, text, as_json=as_json)
 
 
-def _remains(found: "Remains") -> str:
+def _remains(found: "StoppedNode") -> str:
     members = ", ".join(str(node) for node in found.members)
     return columns(
         [

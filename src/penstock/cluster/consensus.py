@@ -14,7 +14,7 @@ from penstock.cluster.status import ClusterStatus
 from penstock.errors import PenstockError
 from penstock.raft.types import NodeId
 
-Then: TypeAlias = Callable[[PenstockError | None], None]
+DoneCallback: TypeAlias = Callable[[PenstockError | None], None]
 
 
 class Leadership(NamedTuple):
@@ -77,7 +77,7 @@ class Consensus(Protocol):
     def broadcast(self, topic: bytes, payloads: Sequence[bytes]) -> None:
         """Tell other nodes of messages that no journal keeps; nobody knows whether they hear it."""
 
-    def read_barrier(self, then: Then) -> None:
+    def read_barrier(self, then: DoneCallback) -> None:
         """Wait until what is applied here is at least as new as anything acknowledged before."""
 
     def at_index(self, index: int, act: Callable[[], None], /) -> None:
@@ -86,14 +86,14 @@ class Consensus(Protocol):
     def off_index(self, index: int, act: Callable[[], None], /) -> None:
         """Undo ``at_index``."""
 
-    def bootstrap(self, members: Sequence[Member], then: Then) -> None:
+    def bootstrap(self, members: Sequence[Member], then: DoneCallback) -> None:
         """Begin a cluster of these nodes; done already if it has begun with the same ones."""
 
-    def add(self, member: Member, then: Then) -> None:
+    def add(self, member: Member, then: DoneCallback) -> None:
         """Have a node join: it learns first, and has a vote once it has caught up."""
 
-    def remove(self, node_id: NodeId, then: Then) -> None:
+    def remove(self, node_id: NodeId, then: DoneCallback) -> None:
         """Have a node take part no longer."""
 
-    def transfer(self, node_id: NodeId, then: Then) -> None:
+    def transfer(self, node_id: NodeId, then: DoneCallback) -> None:
         """Have another node lead."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from penstock.cluster.faults import PeerFault
 from penstock.cluster.handshake import NONCE_BYTES, Dialer, Identity, Purpose
-from penstock.cluster.links import HANDSHAKE_S, Link, LinkOwner, tune
+from penstock.cluster.peer_connection import HANDSHAKE_S, PeerConnection, PeerConnectionOwner, tune
 from penstock.cluster.security import PeerSecurity
 from penstock.config.address import Address, parse_listen
 from penstock.errors import ConfigError
@@ -22,13 +22,15 @@ class PeerDialer:
         self._identity = identity
         self._security = security
 
-    async def dial(self, owner: LinkOwner, node: NodeId, text: str, purpose: Purpose) -> Link:
+    async def dial(
+        self, owner: PeerConnectionOwner, node: NodeId, text: str, purpose: Purpose
+    ) -> PeerConnection:
         """Connect to a node; the handshake goes on by itself. Raises PeerFault if it can not be."""
         address = self._address(node, text)
         dialer = Dialer(
             self._identity(), node, purpose, self._security.secret, os.urandom(NONCE_BYTES)
         )
-        link = Link(owner, dialer)
+        link = PeerConnection(owner, dialer)
         try:
             async with asyncio.timeout(HANDSHAKE_S):
                 await self._connect(link, address)
@@ -36,7 +38,7 @@ class PeerDialer:
             raise _not_reached(node, address, error) from error
         return link
 
-    def check_certificate(self, link: Link, node: NodeId) -> None:
+    def check_certificate(self, link: PeerConnection, node: NodeId) -> None:
         """Refuse an answerer whose certificate is another node's; raises PeerFault."""
         self._security.check_certificate(node, link.certificate)
 
@@ -50,7 +52,7 @@ class PeerDialer:
             raise PeerFault(PeerReason.NOT_REACHED, f"node {node}: {error}") from error
         return address
 
-    async def _connect(self, link: Link, address: Address) -> None:
+    async def _connect(self, link: PeerConnection, address: Address) -> None:
         tls = self._security.client_tls
         transport, _ = await asyncio.get_running_loop().create_connection(
             lambda: link, address.host, address.port, ssl=tls, server_hostname="" if tls else None

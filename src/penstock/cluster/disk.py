@@ -1,8 +1,8 @@
 """One thing after another on the writer thread, and what is gathered for it meanwhile.
 
-While the writer is busy the core goes on: what it wants written, folded and sent is gathered as one
-``Work``, which is done in one transaction when the writer is free. That is group commit. Messages
-that must not leave before something is durable are part of the work.
+While the writer is busy the core goes on: what it wants written, applied and sent is collected in
+one ``DiskWork``, which runs in one transaction when the writer is free. That is group commit.
+Messages that must not leave before something is durable are part of the work.
 """
 
 import asyncio
@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.cluster.forwarding import Candidate, Merged, merge
-from penstock.cluster.reads import Then
+from penstock.cluster.forwarding import MergedBatch, QueuedBatch, merge
+from penstock.cluster.reads import DoneCallback
 from penstock.errors import StorageError
 from penstock.obs.log import get_logger
 from penstock.raft.ready import PersistMark
@@ -36,7 +36,7 @@ def joined(earlier: list[RaftEntry], later: Sequence[RaftEntry]) -> list[RaftEnt
     return [*earlier, *later]
 
 
-class Work(msgspec.Struct):
+class DiskWork(msgspec.Struct):
     """What the core and others want of the disk, and what is to follow."""
 
     entries: list[RaftEntry] = []
@@ -50,7 +50,7 @@ class Work(msgspec.Struct):
     marks: list[PersistMark] = []
     after: list[RaftMessage] = []
     """To be sent when all of it is durable."""
-    thens: list[Then] = []
+    thens: list[DoneCallback] = []
     """Told when all of it is durable."""
     batches: list[Batch] = []
     """Batches with rows only, which are done with it."""
@@ -70,11 +70,11 @@ class Work(msgspec.Struct):
         """Whether the writer has something to do."""
         return self.needs_write or bool(self.fold_to)
 
-    def successor(self) -> "Work":
+    def successor(self) -> "DiskWork":
         """What is gathered next. Rows that find no write go on waiting for one."""
         if self.needs_write:
-            return Work()
-        return Work(rows=self.rows, checkpoint=self.checkpoint)
+            return DiskWork()
+        return DiskWork(rows=self.rows, checkpoint=self.checkpoint)
 
     def add_rows(self, batch: Batch) -> None:
         """Take over what a batch has for the checkpoint."""
@@ -129,9 +129,9 @@ class Disk:
 
     def encode_batch(
         self,
-        candidates: Sequence[Candidate],
+        candidates: Sequence[QueuedBatch],
         is_late: Callable[[Batch], bool],
-        drawn: Callable[[Merged, EncodedBatch | None], None],
+        drawn: Callable[[MergedBatch, EncodedBatch | None], None],
     ) -> None:
         """Join batches and give them their place in the log, which has no tail."""
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from penstock.cluster.applying import NO_COST
-from penstock.cluster.disk import Disk, Work, joined
+from penstock.cluster.disk import Disk, DiskWork, joined
 from penstock.cluster.frames import Frame, RaftFrame
 from penstock.cluster.log_view import RECENT_ENTRIES_MAX, StoreLog
 from penstock.cluster.record import RaftRecord, encode_record, term_of, terms_with
@@ -35,7 +35,7 @@ TOLD_AT_ONCE_MAX = RECENT_ENTRIES_MAX // 2
 """Entries that the core is told of in one step: it asks for them once more, from memory."""
 
 
-class Owner(Protocol):
+class EngineOwner(Protocol):
     """Whom the engine tells what happened. Everything in order, on the event loop."""
 
     def send(self, to: NodeId, frame: Frame) -> None:
@@ -82,7 +82,7 @@ class Engine:
         self,
         store: LogStore,
         record: RaftRecord,
-        owner: Owner,
+        owner: EngineOwner,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._store = store
@@ -91,7 +91,7 @@ class Engine:
         self.record = record
         self.raw: RawNode | None = None
         self.disk = Disk(store, loop, owner.committed_alone, self._fail)
-        self.work = Work()
+        self.work = DiskWork()
         """What the writer gets next."""
         self.last_write = NO_COST
         self.durable_folded = 0
@@ -99,7 +99,7 @@ class Engine:
         self.has_written = False
         """Whether this incarnation is on record: before, it must not number anything."""
         self._log: StoreLog
-        self._in_flight: Work | None = None
+        self._in_flight: DiskWork | None = None
         self._commit = self._recovered = store.next_index - 1
         self._settled_term = 0
         self._change = 0
@@ -236,7 +236,7 @@ class Engine:
         if len(known) < len(entries):
             self.work.fold_to = entries[-1].index
 
-    def _hand_to_disk(self, work: Work) -> None:
+    def _hand_to_disk(self, work: DiskWork) -> None:
         """Fold and write. All that is folded by then is committed by the record, too."""
         self._in_flight = work
         record = self.record
@@ -263,7 +263,7 @@ class Engine:
         is_changing = self._change > self.record.folded
         return None if self.record.is_alone() and not is_changing else self._commit
 
-    def _done(self, work: Work, written: Written | None) -> None:
+    def _done(self, work: DiskWork, written: Written | None) -> None:
         """All of a work is durable: tell the core, and let go what waited for it."""
         if self._is_closed:
             return

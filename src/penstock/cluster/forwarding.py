@@ -27,7 +27,7 @@ ENTRY_BYTES_TARGET = 4 << 20
 Origins = Mapping[NodeId, tuple[int, int]]
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class QueuedBatch(msgspec.Struct, frozen=True):
     """A batch that waits for the leader to write it: its own as it is, another's as it came."""
 
     node: NodeId
@@ -49,7 +49,7 @@ def is_repetition(origins: Origins, node: NodeId, incarnation: int, number: int)
     return (incarnation, number) <= origins.get(node, (0, 0))
 
 
-def refusal(candidate: Candidate, term: int) -> RefusalReason | None:
+def refusal(candidate: QueuedBatch, term: int) -> RefusalReason | None:
     """Why the leader of ``term``, all of whose log is applied, will never write a batch."""
     if candidate.term and candidate.term != term:
         return RefusalReason.LEADERSHIP_LOST
@@ -57,7 +57,7 @@ def refusal(candidate: Candidate, term: int) -> RefusalReason | None:
     return RefusalReason.TOO_LARGE if is_too_large else None
 
 
-def choose(waiting: Sequence[Candidate], bytes_target: int = ENTRY_BYTES_TARGET) -> int:
+def choose(waiting: Sequence[QueuedBatch], bytes_target: int = ENTRY_BYTES_TARGET) -> int:
     """How many of those that wait share the next entry: the first, and what fits behind it.
 
     Nobody is passed over, however large, so nobody waits for ever.
@@ -70,25 +70,25 @@ def choose(waiting: Sequence[Candidate], bytes_target: int = ENTRY_BYTES_TARGET)
     return len(waiting)
 
 
-class Merged(NamedTuple):
+class MergedBatch(NamedTuple):
     """One batch made of several; those after ``taken`` did not fit in with it."""
 
     batch: Batch
-    taken: Sequence[Candidate]
-    refused: Sequence[tuple[Candidate, RefusalReason]]
+    taken: Sequence[QueuedBatch]
+    refused: Sequence[tuple[QueuedBatch, RefusalReason]]
 
 
 def merge(
-    candidates: Sequence[Candidate], is_late: Callable[[Batch], bool] = lambda _batch: False
-) -> Merged:
+    candidates: Sequence[QueuedBatch], is_late: Callable[[Batch], bool] = lambda _batch: False
+) -> MergedBatch:
     """Join batches, each as a segment. On the writer thread: it may take a while.
 
     ``is_late`` tells which must not be in the log any more. One that drops a topic goes alone: that
     comes before all else in an entry, and the segment of another node might have messages of that
     topic.
     """
-    found: list[tuple[Candidate, Batch]] = []
-    refused: list[tuple[Candidate, RefusalReason]] = []
+    found: list[tuple[QueuedBatch, Batch]] = []
+    refused: list[tuple[QueuedBatch, RefusalReason]] = []
     for candidate in candidates:
         batch = _opened(candidate)
         if batch is None or is_late(batch):
@@ -98,10 +98,10 @@ def merge(
         if found and (batch.drops or found[0][1].drops):
             break
         found.append((candidate, batch))
-    return Merged(_joined(found), [candidate for candidate, _ in found], refused)
+    return MergedBatch(_joined(found), [candidate for candidate, _ in found], refused)
 
 
-def _opened(candidate: Candidate) -> Batch | None:
+def _opened(candidate: QueuedBatch) -> Batch | None:
     content = candidate.content
     if isinstance(content, Batch):
         return content
@@ -111,7 +111,7 @@ def _opened(candidate: Candidate) -> Batch | None:
         return None
 
 
-def _joined(found: Sequence[tuple[Candidate, Batch]]) -> Batch:
+def _joined(found: Sequence[tuple[QueuedBatch, Batch]]) -> Batch:
     if len(found) == 1:
         candidate, batch = found[0]
         batch.segments = [NodeSegment(candidate.node, candidate.incarnation, candidate.number)]
@@ -122,16 +122,16 @@ def _joined(found: Sequence[tuple[Candidate, Batch]]) -> Batch:
     return joined
 
 
-class Queue:
+class ProposalQueue:
     """What waits for the leader: one batch of each node, in the order in which they came."""
 
     def __init__(self) -> None:
-        self._waiting: dict[NodeId, Candidate] = {}
+        self._waiting: dict[NodeId, QueuedBatch] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, candidate: Candidate) -> bool:
+    def add(self, candidate: QueuedBatch) -> bool:
         """Put a batch in line; False if it, or a later one of its node, is there already.
 
         An earlier one gives way: its node has given up on it.
@@ -146,7 +146,7 @@ class Queue:
 
     def settle(
         self, origins: Origins, term: int
-    ) -> tuple[list[Candidate], list[tuple[Candidate, RefusalReason]]]:
+    ) -> tuple[list[QueuedBatch], list[tuple[QueuedBatch, RefusalReason]]]:
         """Take out what is in the log already, and what never will be; return both."""
         repeated, refused = [], []
         for candidate in list(self._waiting.values()):
@@ -156,12 +156,12 @@ class Queue:
                 refused.append((self._waiting.pop(candidate.node), reason))
         return repeated, refused
 
-    def next(self) -> list[Candidate]:
+    def next(self) -> list[QueuedBatch]:
         """Those that share the next entry; they stay in line."""
         waiting = list(self._waiting.values())
         return waiting[: choose(waiting)]
 
-    def remove(self, candidates: Sequence[Candidate]) -> None:
+    def remove(self, candidates: Sequence[QueuedBatch]) -> None:
         """Take batches out of the line, unless later ones have come in their place."""
         for candidate in candidates:
             if self._waiting.get(candidate.node) is candidate:
@@ -172,7 +172,7 @@ class Queue:
         self._waiting.clear()
 
 
-class Own:
+class OwnBatch:
     """A batch of this node on its way, packed when it has to travel."""
 
     def __init__(self, batch: Batch, incarnation: int, number: int) -> None:
@@ -188,9 +188,9 @@ class Own:
         """For how long it has been on its way to other nodes."""
         self._packed: bytes | None = None
 
-    def candidate(self, node: NodeId) -> Candidate:
+    def candidate(self, node: NodeId) -> QueuedBatch:
         """As this node puts it in line when it leads."""
-        return Candidate(node, self.incarnation, self.number, self.batch, self.batch.term)
+        return QueuedBatch(node, self.incarnation, self.number, self.batch, self.batch.term)
 
     @property
     def forward(self) -> Forward:

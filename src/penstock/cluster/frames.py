@@ -1,9 +1,9 @@
 """What nodes say to each other, as MessagePack: arrays without names, read back checked by type.
 
-Consensus has its messages (``RaftFrame``). Beside them travel what a node wants written
-(``Forward``), what became of it if it is not written (``ForwardRefused``), messages that nobody
-journals (``Live``), and what concerns who takes part. Everything may be lost, doubled or late:
-whoever needs an answer asks again.
+Consensus has its messages (``RaftFrame``). Beside them travel batches for the leader
+(``Forward``), its refusals (``ForwardRefused``), messages that are not journaled
+(``LiveMessages``), and frames about membership. Any frame may be lost, duplicated or late: a node
+that needs an answer asks again.
 
 The transport carries frames; it looks into them only to see what may be large (``is_bulk``).
 """
@@ -80,14 +80,14 @@ class ForwardRefused(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=Fal
     reason: RefusalReason
 
 
-class Live(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
+class LiveMessages(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
     """Messages for whoever listens now; nobody keeps them."""
 
     topic: bytes
     payloads: tuple[bytes, ...]
 
 
-class ChangeAsked(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
+class ChangeRequest(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
     """A follower passes on what it was asked: to add or remove a node. ``number`` is its own."""
 
     number: int
@@ -103,7 +103,7 @@ class ChangeRefused(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=Fals
     advice: str = ""
 
 
-class Removed(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
+class MemberRemoved(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
     """The receiver is no longer part of the cluster, since entry ``index``."""
 
     index: int
@@ -137,10 +137,10 @@ Frame: TypeAlias = (
     RaftFrame
     | Forward
     | ForwardRefused
-    | Live
-    | ChangeAsked
+    | LiveMessages
+    | ChangeRequest
     | ChangeRefused
-    | Removed
+    | MemberRemoved
     | Welcome
     | Blank
     | Emptied
@@ -174,4 +174,4 @@ def is_bulk(frame: Frame) -> bool:
     """
     if isinstance(frame, RaftFrame):
         return frame.message.kind in _LARGE
-    return isinstance(frame, Forward | Live)
+    return isinstance(frame, Forward | LiveMessages)

@@ -48,7 +48,7 @@ class _Macs:
         return mac.digest()
 
 
-class FrameWriter:
+class PeerFrameWriter:
     """Makes frames of payloads. They must be sent in the order in which they were made."""
 
     __slots__ = ("_macs",)
@@ -61,7 +61,7 @@ class FrameWriter:
         return _LENGTH.pack(len(payload)), payload, self._macs.next(payload)
 
 
-class FrameReader:
+class PeerFrameReader:
     """Finds frames in a stream of bytes that is cut anywhere."""
 
     __slots__ = ("_buffer", "_bytes_max", "_macs", "_start")

@@ -6,7 +6,7 @@
       │── Hello: who I am, whom I look for, nonce ─────────►│
       │◄── Challenge: who I am, nonce ──────────────────────│
       │── Proof: HMAC(secret, "dialer", transcript) ───────►│  checks; only now proves itself
-      │◄── Accepted: HMAC(secret, "answerer", transcript) ──│  or Refusal: why not
+      │◄── HandshakeAccepted: HMAC(secret, "answerer", transcript) ──│  or HandshakeRefused: why not
     checks
 
 The transcript is the digest of Hello and Challenge as they were sent, so the proofs are about both
@@ -106,20 +106,20 @@ class Proof(msgspec.Struct, frozen=True, array_like=True, tag=3):
     proof: Annotated[bytes, Meta(max_length=32)]
 
 
-class Accepted(msgspec.Struct, frozen=True, array_like=True, tag=4):
+class HandshakeAccepted(msgspec.Struct, frozen=True, array_like=True, tag=4):
     """The answerer does, too, and takes the connection."""
 
     proof: Annotated[bytes, Meta(max_length=32)]
 
 
-class Refusal(msgspec.Struct, frozen=True, array_like=True, tag=5):
+class HandshakeRefused(msgspec.Struct, frozen=True, array_like=True, tag=5):
     """The answerer does not take the connection."""
 
     reason: Annotated[str, Meta(max_length=64)]
     message: Annotated[str, Meta(max_length=512)]
 
 
-class Session(msgspec.Struct, frozen=True):
+class PeerSession(msgspec.Struct, frozen=True):
     """What both sides know once they have accepted each other."""
 
     node_id: NodeId
@@ -134,12 +134,12 @@ class Session(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         """Keep the keys out of logs and tracebacks."""
         purpose = self.purpose.name.lower()
-        return f"Session(node {self.node_id}, incarnation {self.incarnation:x}, {purpose})"
+        return f"PeerSession(node {self.node_id}, incarnation {self.incarnation:x}, {purpose})"
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _to_answerer = msgspec.msgpack.Decoder(Hello | Proof)
-_to_dialer = msgspec.msgpack.Decoder(Challenge | Accepted | Refusal)
+_to_dialer = msgspec.msgpack.Decoder(Challenge | HandshakeAccepted | HandshakeRefused)
 
 
 class Dialer:
@@ -166,17 +166,17 @@ class Dialer:
         )
         self._challenge: Challenge | None = None
         self._transcript = b""
-        self.session: Session | None = None
+        self.session: PeerSession | None = None
         """Set once the other side has proven itself."""
 
     def received(self, payload: bytes) -> bytes | None:
         """Take a frame's payload; return what to answer, if anything. Raises PeerFault."""
         match _decoded(_to_dialer, payload):
-            case Refusal(reason, message):
+            case HandshakeRefused(reason, message):
                 raise _refused(reason, message)
             case Challenge() as challenge if self._challenge is None:
                 return self._prove(challenge, payload)
-            case Accepted(proof) if self._challenge is not None and self.session is None:
+            case HandshakeAccepted(proof) if self._challenge is not None and self.session is None:
                 self._check(proof, self._challenge)
                 return None
             case unexpected:
@@ -195,7 +195,7 @@ class Dialer:
 
     def _check(self, proof: bytes, challenge: Challenge) -> None:
         _compare(proof, _hmac(self._secret, b"answerer", self._transcript))
-        self.session = Session(
+        self.session = PeerSession(
             challenge.node_id,
             challenge.incarnation,
             challenge.cluster_id,
@@ -218,7 +218,7 @@ class Answerer:
         self._admit = admit
         self._hello: Hello | None = None
         self._transcript = b""
-        self.session: Session | None = None
+        self.session: PeerSession | None = None
         """Set once the other side has proven itself and was admitted."""
 
     def received(self, payload: bytes) -> bytes:
@@ -248,7 +248,7 @@ class Answerer:
         _compare(proof, _hmac(self._secret, b"dialer", self._transcript))
         self._check(hello)
         self._admit(hello)
-        self.session = Session(
+        self.session = PeerSession(
             hello.node_id,
             hello.incarnation,
             hello.cluster_id,
@@ -257,7 +257,7 @@ class Answerer:
             _hmac(self._secret, b"from answerer", self._transcript),
             _hmac(self._secret, b"from dialer", self._transcript),
         )
-        return _encode(Accepted(_hmac(self._secret, b"answerer", self._transcript)))
+        return _encode(HandshakeAccepted(_hmac(self._secret, b"answerer", self._transcript)))
 
     def _check(self, hello: Hello) -> None:
         me = self._me
@@ -287,14 +287,14 @@ class Answerer:
     @staticmethod
     def refusal(fault: PeerFault) -> bytes:
         """What to tell the dialer before the connection is closed."""
-        return _encode(Refusal(fault.reason.value, fault.message[:512]))
+        return _encode(HandshakeRefused(fault.reason.value, fault.message[:512]))
 
 
 def _decoded(
     decoder: msgspec.msgpack.Decoder[Hello | Proof]
-    | msgspec.msgpack.Decoder[Challenge | Accepted | Refusal],
+    | msgspec.msgpack.Decoder[Challenge | HandshakeAccepted | HandshakeRefused],
     payload: bytes,
-) -> Hello | Proof | Challenge | Accepted | Refusal:
+) -> Hello | Proof | Challenge | HandshakeAccepted | HandshakeRefused:
     try:
         return decoder.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

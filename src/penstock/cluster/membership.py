@@ -1,275 +1,377 @@
-"""Who takes part: one change at a time, and never one that could end in two majorities or none.
+"""What a node does about changes of the members: asks, passes on, proposes, applies.
 
-Whatever is changed, those who are up must be a majority, before the change and after it. One that
-is to be removed is not counted: it may be shut down at any moment. Only if two voters become one it
-must be up itself, since neither can do anything without the other. One that is promoted is counted,
-for it has shown that it keeps up; that is how a node replaces one that is dead.
-
-A node is added as a learner: it gets everything and has no say. Once it has been close behind for
-an election timeout it is promoted, by whoever leads then; nobody has to ask for it. A node is
-removed for good: its id is never given again, because a node that lost its disk may have forgotten
-a vote. What is asked for twice is done once.
-
-``refusal`` has all the rules and is pure. ``Changes`` keeps what was asked for until it is applied.
+The rules are in ``membership``. A change may be asked for on any node; one that does not lead
+passes it on to the leader until it sees it applied, or is told why not. A leader that is to be
+removed hands over first, and then passes the request on like any other node.
 """
 
-from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
 
-import msgspec
-
-from penstock.cluster.frames import ChangeKind, Member
-from penstock.cluster.reads import Then
+from penstock.cluster.frames import (
+    ChangeKind,
+    ChangeRefused,
+    ChangeRequest,
+    Frame,
+    Member,
+    MemberRemoved,
+)
+from penstock.cluster.kept_log import KeptLog
+from penstock.cluster.membership_rules import (
+    ARRIVED,
+    PROMOTE,
+    MemberChange,
+    MembershipView,
+    PendingChanges,
+    Promotions,
+    change_of,
+    heir,
+    is_done,
+    member_of,
+    refusal,
+    transfer_refusal,
+)
+from penstock.cluster.reads import DoneCallback
 from penstock.cluster.record import RaftRecord
-from penstock.errors import ClusterError, PenstockError, Refused
-from penstock.limits import MEMBERS_MAX, NODE_ID_MAX
-from penstock.raft.raw_node import PeerStatus
-from penstock.raft.types import ConfChange, ConfChangeKind, ConfState, NodeId
+from penstock.errors import NoQuorum, PenstockError, Refused
+from penstock.obs.log import get_logger
+from penstock.raft.confchange import ConfChangeError
+from penstock.raft.raw_node import ProposalDropped, RawNode, decode_change
+from penstock.raft.types import NO_NODE, ConfChangeKind, NodeId, RaftEntry, Role
 
-CAUGHT_UP_ENTRIES = 8
-"""A learner that lacks no more than this, for an election timeout, is ready to have a say. The
-leader writes one entry after another, so a node that keeps up lacks one or two."""
+PATIENCE_S = 20.0
+"""How long a change may take before whoever asked is told that nothing is known of it."""
 
-PAIR = 2
-"""Voters of whom neither is a majority without the other."""
-
-PROMOTE = "promote"
-ARRIVED = "arrived"
-"""What a leader asks of itself; not to be asked for."""
-
-_STEPS = {
-    ChangeKind.ADD: ConfChangeKind.ADD_LEARNER,
-    ChangeKind.REMOVE: ConfChangeKind.REMOVE_NODE,
-    PROMOTE: ConfChangeKind.ADD_NODE,
-    ARRIVED: ConfChangeKind.UPDATE_NODE,
-    ChangeKind.MOVE: ConfChangeKind.UPDATE_NODE,
-}
-
-_encode = msgspec.msgpack.Encoder().encode
-_decoder = msgspec.msgpack.Decoder(Member)
+_log = get_logger("cluster")
 
 
-class View(NamedTuple):
-    """What a leader knows when it is asked for a change."""
-
-    node_id: NodeId
-    conf: ConfState
-    members: Mapping[NodeId, Member]
-    removed: tuple[NodeId, ...]
-    live: frozenset[NodeId]
-    """Nodes heard of within an election timeout, the leader among them."""
-    is_settled: bool
-    """Whether an entry of the leader's own term is committed and applied."""
-    is_changing: bool
-    """Whether another change is not applied yet."""
-
-
-class Asked(NamedTuple):
-    """A change that somebody wants."""
-
-    kind: str
-    member: Member
-
-
-def is_done(asked: Asked, record: RaftRecord) -> bool:
-    """Whether there is nothing left to do."""
-    node_id, conf = asked.member.id, record.conf
-    is_member = node_id in conf.voters or node_id in conf.learners
-    if asked.kind == ChangeKind.REMOVE:
-        return not is_member
-    if asked.kind == PROMOTE:
-        return node_id in conf.voters
-    if asked.kind == ARRIVED:
-        return node_id in record.arrived or not is_member
-    is_known = record.members.get(node_id) == asked.member
-    return not is_member or is_known if asked.kind == ChangeKind.MOVE else is_member and is_known
-
-
-def refusal(asked: Asked, view: View) -> Refused | None:
-    """Why the leader will not make a change now; None if it may."""
-    if not view.is_settled:
-        return Refused(
-            "the leader has just been elected and has not committed anything yet",
-            "Try again in a moment.",
-        )
-    if view.is_changing:
-        return Refused("another change of the members is under way", "Try again when it is done.")
-    if asked.kind == ChangeKind.ADD:
-        return _add_refusal(asked.member, view)
-    if asked.kind == ChangeKind.MOVE and asked.member.id not in view.members:
-        return Refused(f"node {asked.member.id} is not part of the cluster", "Let it join.")
-    if asked.kind in {ARRIVED, ChangeKind.MOVE}:
-        return None
-    return _quorum_refusal(asked, view)
-
-
-def _add_refusal(member: Member, view: View) -> Refused | None:
-    known = view.members.get(member.id)
-    if not 0 < member.id <= NODE_ID_MAX:
-        return Refused(f"{member.id} is no node id", f"Choose one from 1 to {NODE_ID_MAX}.")
-    if member.id in view.removed:
-        return Refused(
-            f"node {member.id} was removed, and an id is given once only",
-            "Start the node with an empty data directory and another node_id.",
-        )
-    if known is not None and known != member:
-        return Refused(
-            f"node {member.id} is in the cluster, at {known.peer_addr}",
-            "Give the new node another node_id, or remove the other one first.",
-        )
-    if len(view.members) >= MEMBERS_MAX:
-        return Refused(f"a cluster has {MEMBERS_MAX} nodes at most", "Remove one first.")
-    return None
-
-
-def _quorum_refusal(asked: Asked, view: View) -> Refused | None:
-    """Refuse what would leave too few of those who are up, or could be left half done."""
-    node, before = asked.member.id, frozenset(view.conf.voters)
-    after = before | {node} if asked.kind == PROMOTE else before - {node}
-    if not after:
-        return Refused("the last voter cannot be removed", "Stop the broker instead.")
-    is_needed = asked.kind == PROMOTE or len(before) == PAIR
-    rest = view.live if is_needed else view.live - {node}
-    for voters in (before, after):
-        live = voters & rest
-        if len(live) <= len(voters) // 2:
-            return Refused(
-                f"only {len(live)} of {len(voters)} voters are up{_without(node, voters)}: no"
-                " quorum",
-                "Start the others first; remove those that will not come back.",
-            )
-    return None
-
-
-def _without(node: NodeId, voters: AbstractSet[NodeId]) -> str:
-    return f" without node {node}" if node in voters else ""
-
-
-def transfer_refusal(to: NodeId, view: View) -> Refused | None:
-    """Why leadership cannot be handed to a node; None if it can be tried."""
-    if to not in view.conf.voters:
-        voters = ", ".join(map(str, view.conf.voters))
-        return Refused(f"node {to} has no vote, so it cannot lead", f"Choose one of {voters}.")
-    if to not in view.live:
-        return Refused(f"node {to} is not reachable", "Start it first, or choose another one.")
-    return None
-
-
-def heir(view: View, progress: Mapping[NodeId, PeerStatus]) -> NodeId | None:
-    """Who should lead if the leader goes: of those that are up, the one with the most."""
-    others = [node for node in view.conf.voters if node != view.node_id and node in view.live]
-    return max(others, key=lambda node: (progress[node].match, -node), default=None)
-
-
-def change_of(asked: Asked) -> ConfChange:
-    """The entry that makes a change; where the node is found travels with it."""
-    step = (_STEPS[asked.kind], asked.member.id)
-    return ConfChange((step,), context=_encode(asked.member))
-
-
-def member_of(change: ConfChange) -> Member | None:
-    """Where a node is found that a change adds."""
-    try:
-        return _decoder.decode(change.context) if change.context else None
-    except msgspec.MsgspecError:
-        return None
-
-
-class Promotions:
-    """Counts for how long each learner has been close behind."""
-
-    def __init__(self, ticks_needed: int) -> None:
-        self._ticks_needed = ticks_needed
-        self._ticks: dict[NodeId, int] = {}
-
-    def tick(
-        self, last_index: int, progress: Mapping[NodeId, PeerStatus], live: AbstractSet[NodeId]
-    ) -> NodeId | None:
-        """A moment has passed; return a learner that is ready, if there is one.
-
-        Whether it is up is asked of ``live``: the core forgets it whenever it counts its quorum.
-        """
-        near = {
-            node: self._ticks.get(node, 0) + 1
-            for node, peer in progress.items()
-            if peer.is_learner
-            and node in live
-            and last_index - peer.match <= CAUGHT_UP_ENTRIES
-            and peer.match
-        }
-        self._ticks = near
-        ready = [node for node, ticks in near.items() if ticks >= self._ticks_needed]
-        return min(ready, default=None)
-
-    def clear(self) -> None:
-        """Begin anew: this node does not lead, or has led for a moment only."""
-        self._ticks.clear()
-
-
-class _Wanted(NamedTuple):
-    asked: Asked
-    then: Then
-    deadline: float
-
-
-class Changes:
-    """What was asked for, here or of a follower that passes it on, until it is applied."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._wanted: dict[int, _Wanted] = {}
-        self._number = 0
-        self.proposed: tuple[int, int] | None = None
-        """Index and number of the change that is in the log and not applied."""
-
-    def add(self, asked: Asked, then: Then, patience_s: float) -> int:
-        """Remember a change; ``then`` is told when it is applied, refused, or too late."""
-        self._number += 1
-        self._wanted[self._number] = _Wanted(asked, then, self._clock() + patience_s)
-        return self._number
+class MembershipHost(Protocol):
+    """What the node itself is to its members."""
 
     @property
-    def is_idle(self) -> bool:
-        """Whether nobody waits for anything."""
-        return not self._wanted and self.proposed is None
+    def node_id(self) -> NodeId: ...
+    @property
+    def record(self) -> RaftRecord: ...
+    @property
+    def raw(self) -> RawNode | None: ...
+    @property
+    def is_leader(self) -> bool: ...
+    @property
+    def leader(self) -> NodeId: ...
 
-    def has(self, asked: Asked) -> bool:
-        """Whether the same was asked for already."""
-        return any(wanted.asked == asked for wanted in self._wanted.values())
+    def own(self) -> Member:
+        """Say who this node is, and where it is reached."""
 
-    def waiting(self) -> list[tuple[int, Asked]]:
-        """Those that are not in the log, in order."""
-        proposed = self.proposed[1] if self.proposed else 0
-        return [(n, wanted.asked) for n, wanted in self._wanted.items() if n != proposed]
+    def heard_s(self, node: NodeId) -> float | None:
+        """Seconds since a node was heard of."""
 
-    def settle(self, record: RaftRecord) -> None:
-        """Tell those whose change is done, or was not made though its entry was applied."""
-        for number, wanted in list(self._wanted.items()):
-            if is_done(wanted.asked, record):
-                self.answer(number, None)
-        if self.proposed is not None and record.folded >= self.proposed[0]:
-            number = self.proposed[1]
-            self.proposed = None
-            self.answer(number, Refused("the change was not made", "Ask again."))
+    def send(self, to: NodeId, frame: Frame) -> None:
+        """Send a frame, or not."""
 
-    def answer(self, number: int, error: PenstockError | None) -> None:
-        """Tell who asked, if nobody has yet."""
-        wanted = self._wanted.pop(number, None)
-        if wanted is not None:
-            wanted.then(error)
+    def wake(self) -> None:
+        """Have ``propose`` called when the log has no tail."""
 
-    def end(self, node_id: NodeId) -> None:
-        """Answer all: this node was removed, and sees no more of what is changed."""
-        for number, wanted in list(self._wanted.items()):
-            is_it = wanted.asked == Asked(ChangeKind.REMOVE, Member(node_id))
-            error = Refused("this node was removed from the cluster", "Ask another node.")
-            self.answer(number, None if is_it else error)
+    def conf_changed(self) -> None:
+        """Who takes part has changed."""
+
+    def left(self) -> None:
+        """Say that this node does no longer."""
+
+    def when_written(self, then: DoneCallback) -> None:
+        """Call ``then`` when all that was applied is on the disk."""
+
+
+class Membership:
+    """The changes that this node knows of."""
+
+    def __init__(
+        self,
+        host: MembershipHost,
+        clock: Callable[[], float],
+        *,
+        election_ticks: int,
+        tick_s: float,
+    ) -> None:
+        self._host = host
+        self._clock = clock
+        self._election_ticks = election_ticks
+        self._election_s = election_ticks * tick_s
+        self._changes = PendingChanges(clock)
+        self._promotions = Promotions(election_ticks)
+        self._transfer: tuple[NodeId, DoneCallback, float] | None = None
+        self._ticks = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether some change waits to be put into the log."""
+        return not self._changes.is_idle
+
+    @property
+    def live(self) -> frozenset[NodeId]:
+        """Nodes heard of within an election timeout, and this one."""
+        host = self._host
+        heard = ((node, host.heard_s(node)) for node in host.record.members)
+        near = [node for node, ago in heard if ago is not None and ago < self._election_s]
+        return frozenset({*near, host.node_id})
+
+    def needed(self, kept: KeptLog) -> int:
+        """The entry after which all are to be kept: of the last ones so many, or some more.
+
+        A leader spares those that are up and slow for a while.
+        """
+        raw, last, live = self._host.raw, self._host.record.folded, self.live
+        progress = raw.status().progress if raw is not None else {}  # only a leader knows any
+        had = [peer.match for node, peer in progress.items() if node in live]
+        return kept.needed(last, had)
+
+    def _view(self) -> MembershipView:
+        record = self._host.record
+        return MembershipView(
+            node_id=record.node_id,
+            conf=record.conf,
+            members=record.members,
+            removed=tuple(record.removed),
+            live=self.live,
+            is_settled=self._host.is_leader,
+            is_changing=self._changes.proposed is not None,
+        )
+
+    # ── Asking ────────────────────────────────────────────────────────────────────────────────
+
+    def ask(self, kind: ChangeKind, member: Member, then: DoneCallback) -> None:
+        """Have a change made, here or by the leader; ``then`` is told once."""
+        host, asked = self._host, MemberChange(kind, member)
+        if host.raw is None or not host.leader:
+            then(NoQuorum("no node leads the cluster", "Start more nodes, then ask again."))
+            return
+        if is_done(asked, host.record):
+            then(None)
+            return
+        number = self._changes.add(asked, then, PATIENCE_S)
+        if host.leader == host.node_id:
+            host.wake()
+        else:
+            host.send(host.leader, ChangeRequest(number, kind, member))
+
+    def asked_elsewhere(self, sender: NodeId, frame: Frame) -> None:
+        """Another node passes on what it was asked; it sees for itself when it is done."""
+        assert isinstance(frame, ChangeRequest)
+        host, asked = self._host, MemberChange(frame.kind, frame.member)
+        if host.leader != host.node_id or self._changes.has(asked):
+            return
+        if asked.kind == ChangeKind.MOVE and asked.member.id != sender:
+            return  # where a node is, it says itself
+
+        def answer(error: PenstockError | None) -> None:
+            if error is not None:
+                host.send(sender, ChangeRefused(frame.number, error.message, error.advice))
+
+        self._changes.add(asked, answer, PATIENCE_S)
+        host.wake()
+
+    def refused_elsewhere(self, _sender: NodeId, frame: Frame) -> None:
+        """The leader says why not."""
+        assert isinstance(frame, ChangeRefused)
+        self._changes.answer(frame.number, Refused(frame.message, frame.advice))
+
+    def _pass_on(self) -> None:
+        """Ask whoever leads now for all that is not done."""
+        host = self._host
+        if host.leader not in {NO_NODE, host.node_id}:
+            for number, asked in self._changes.waiting():
+                if asked.kind in {PROMOTE, ARRIVED}:
+                    self._changes.answer(number, Refused("another node leads by now"))
+                else:
+                    frame = ChangeRequest(number, ChangeKind(asked.kind), asked.member)
+                    host.send(host.leader, frame)
+
+    # ── Leading ───────────────────────────────────────────────────────────────────────────────
+
+    def propose(self) -> bool:
+        """Put the next change into the log, which has no tail; tell whether one was."""
+        raw = self._host.raw
+        if raw is None or self._changes.proposed is not None or not self._changes.waiting():
+            return False
+        if not self._host.is_leader or raw.last_index != self._host.record.folded:
+            return False
+        return any(self._consider(raw, number, asked) for number, asked in self._changes.waiting())
+
+    def _consider(self, raw: RawNode, number: int, asked: MemberChange) -> bool:
+        """Propose a change, or answer it if there is no need or no way."""
+        view = self._view()
+        if is_done(asked, self._host.record):
+            self._changes.answer(number, None)
+            return False
+        error = refusal(asked, view)
+        if error is None and asked.kind == ChangeKind.REMOVE and asked.member.id == view.node_id:
+            self._step_aside(raw, number, view)
+            return False
+        if error is not None:
+            self._changes.answer(number, error)
+            return False
+        try:
+            raw.propose_conf_change(change_of(asked))
+        except ProposalDropped:
+            return False  # leadership is being handed over
+        self._changes.proposed = (raw.last_index, number)
+        return True
+
+    def _step_aside(self, raw: RawNode, number: int, view: MembershipView) -> None:
+        """Hand over before being removed: the next leader does it."""
+        status = raw.status()
+        if status.lead_transferee != NO_NODE:
+            return
+        to = heir(view, status.progress)
+        if to is None:
+            self._changes.answer(
+                number, Refused("no other voter is up to take over", "Start another node first.")
+            )
+        else:
+            raw.transfer_leader(to)
+
+    def hand_over(self) -> None:
+        """Let another node lead, if there is one."""
+        raw = self._host.raw
+        if raw is not None and raw.role is Role.LEADER:
+            to = heir(self._view(), raw.status().progress)
+            if to is not None:
+                raw.transfer_leader(to)
+                self._host.wake()
+
+    def transfer(self, to: NodeId, then: DoneCallback) -> None:
+        """Have another node lead; ``then`` is told when it does, or that it did not."""
+        host = self._host
+        raw = host.raw
+        if raw is None or not host.is_leader:
+            then(Refused("this node does not lead", f"Ask the leader, node {host.leader}."))
+        elif to == host.node_id:
+            then(None)
+        elif (error := transfer_refusal(to, self._view())) is not None:
+            then(error)
+        elif self._transfer is not None:
+            then(Refused("leadership is being handed over already", "Try again in a moment."))
+        else:
+            self._transfer = (to, then, self._clock() + 2 * self._election_s)
+            raw.transfer_leader(to)
+            host.wake()
+
+    def _end_transfer(self, error: PenstockError | None) -> None:
+        if self._transfer is not None:
+            _, then, _ = self._transfer
+            self._transfer = None
+            then(error)
+
+    # ── What happens ──────────────────────────────────────────────────────────────────────────
+
+    def apply(self, entry: RaftEntry) -> None:
+        """A change is committed: it is so from now on."""
+        host = self._host
+        raw, record = host.raw, host.record
+        assert raw is not None
+        change = decode_change(entry)
+        try:
+            conf = raw.apply_conf_change(change)
+        except ConfChangeError as error:  # the same on all nodes
+            _log.warning("member_change_void", index=entry.index, error=str(error))
+            return
+        gone = [node for kind, node in change.steps if kind is ConfChangeKind.REMOVE_NODE]
+        member = None if gone else member_of(change)
+        record.fold_conf(conf, [member] if member else [], gone)
+        if any(kind is ConfChangeKind.UPDATE_NODE for kind, _ in change.steps):
+            record.arrived = sorted({*record.arrived, *(node for _, node in change.steps)})
+        _log.info("members_changed", voters=conf.voters, learners=conf.learners)
+        if raw.role is Role.LEADER:
+            for node in gone:
+                self.tell_removed(node)
+        host.conf_changed()
+        if host.node_id in gone:
+            host.left()
+
+    def tell_removed(self, node: NodeId) -> None:
+        """Tell a node that it was removed, once that is written here.
+
+        It may be shut down then: no start of this node falls back to a configuration that needs it.
+        """
+        frame = MemberRemoved(self._host.record.folded)
+        self._host.when_written(lambda _error: self._host.send(node, frame))
+
+    def applied(self, _index: int) -> None:
+        """Entries up to this one are applied. Who waits is told when it is written, too.
+
+        One that was removed itself says nothing before it is told by others: see ``tell_removed``.
+        """
+        is_removed = self._host.node_id in self._host.record.removed
+        if not self._changes.is_idle and not is_removed:
+            self._host.when_written(lambda _error: self._changes.settle(self._host.record))
+
+    def led(self) -> None:
+        """Who leads has changed."""
+        host = self._host
+        self._promotions.clear()
+        if self._transfer is not None and host.leader == self._transfer[0]:
+            self._end_transfer(None)
+        if host.leader != host.node_id:
+            self._changes.proposed = None
+            self._pass_on()
+
+    def left(self) -> None:
+        """Answer who waits here: others say that this node was removed, and need it no more."""
+        self._changes.end(self._host.node_id)
+
+    def expire(self) -> None:
+        """Give up what nobody answers."""
+        self._changes.tick()
 
     def tick(self) -> None:
-        """Give up what took too long; it may still happen."""
-        now = self._clock()
-        for number, wanted in list(self._wanted.items()):
-            if now >= wanted.deadline:
-                message = f"it is not known yet whether node {wanted.asked.member.id} was changed"
-                self.answer(number, ClusterError(message, "Look at penstock cluster status."))
+        """A moment has passed."""
+        host = self._host
+        self._ticks += 1
+        self._changes.tick()
+        if self._transfer is not None and self._clock() >= self._transfer[2]:
+            to = self._transfer[0]
+            self._end_transfer(Refused(f"node {to} did not take over in time", "Try again."))
+        if self._ticks % self._election_ticks == 0:
+            self._pass_on()
+            self._tell_address()
+        if host.raw is not None and host.is_leader and self._changes.is_idle:
+            self._look_after(host.raw)
+
+    def _tell_address(self) -> None:
+        """Have all nodes know where this one is reached, by them and by clients.
+
+        Whoever began the cluster may not have said so, and it may be another place than before.
+        """
+        host, own = self._host, self._host.own()
+        asked = MemberChange(ChangeKind.MOVE, own)
+        is_elsewhere = host.record.members.get(own.id, own) != own
+        if is_elsewhere and host.leader and not self._changes.has(asked):
+            self.ask(ChangeKind.MOVE, own, partial(_seen_to, asked))
+
+    def _look_after(self, raw: RawNode) -> None:
+        """Ask for what a leader asks for by itself."""
+        record = self._host.record
+        ready = self._promotable(raw) if record.conf.learners else None
+        new = [node for node in record.members if self._has_arrived(node)]
+        for kind, node in [(PROMOTE, ready)] if ready else [(ARRIVED, node) for node in new[:1]]:
+            asked = MemberChange(kind, record.members.get(node, Member(node)))
+            if refusal(asked, self._view()) is None:
+                self._changes.add(asked, partial(_seen_to, asked), PATIENCE_S)
+                self._host.wake()
+
+    def _promotable(self, raw: RawNode) -> NodeId | None:
+        return self._promotions.tick(raw.last_index, raw.status().progress, self.live)
+
+    def _has_arrived(self, node: NodeId) -> bool:
+        """Whether a node takes part, and nobody has written that down."""
+        host = self._host
+        is_here = node == host.node_id or host.heard_s(node) is not None
+        return is_here and node not in host.record.arrived
+
+
+def _seen_to(asked: MemberChange, error: PenstockError | None) -> None:
+    node = asked.member.id
+    if error is None:
+        _log.info("member", node=node, change=asked.kind)
+    else:
+        _log.warning("member_not_changed", node=node, change=asked.kind, error=error.message)

@@ -11,10 +11,10 @@ from typing import TypeAlias
 from penstock.errors import NoQuorum, PenstockError
 from penstock.raft.types import ReadState
 
-Then: TypeAlias = Callable[[PenstockError | None], None]
+DoneCallback: TypeAlias = Callable[[PenstockError | None], None]
 """Told once: None, or why not."""
 
-_Waiting = tuple[Then, int]
+_Waiting = tuple[DoneCallback, int]
 """Who waits, and since which tick."""
 
 
@@ -36,7 +36,7 @@ class ReadBarriers:
         self._known: list[tuple[int, list[_Waiting]]] = []
         """Answers that are not applied yet: index, and who waits for it."""
 
-    def add(self, then: Then) -> None:
+    def add(self, then: DoneCallback) -> None:
         """Call ``then`` when all that is acknowledged by now is applied here."""
         self._next.append((then, self._tick))
         if not self._context:
@@ -84,7 +84,7 @@ class ReadBarriers:
         for then in late:
             then(NoQuorum("no quorum of the cluster confirmed the read", "Try again."))
 
-    def _take_late(self, oldest: int) -> list[Then]:
+    def _take_late(self, oldest: int) -> list[DoneCallback]:
         """Those who have waited since ``oldest`` or longer, for an answer or for its entries."""
         waiting = [*self._asked, *(one for _, known in self._known for one in known)]
         late = [then for then, since in waiting if since <= oldest]

@@ -22,7 +22,7 @@ from typing import Self
 import msgspec
 
 from penstock.cluster.frames import ChangeKind, Member
-from penstock.cluster.membership import PROMOTE, Asked, change_of
+from penstock.cluster.membership_rules import PROMOTE, MemberChange, change_of
 from penstock.cluster.record import (
     RaftRecord,
     decode_record,
@@ -38,7 +38,7 @@ from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import LogEntry, Write
 
 
-class Remains(msgspec.Struct, frozen=True, kw_only=True):
+class StoppedNode(msgspec.Struct, frozen=True, kw_only=True):
     """What a data directory has of its cluster."""
 
     node_id: NodeId
@@ -52,21 +52,21 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
     """Entries that this node knows to be agreed upon."""
 
 
-def remains_of(path: Path) -> Remains:
+def inspect_stopped_node(path: Path) -> StoppedNode:
     """Look at the directory of a node that is stopped. Raises a PenstockError."""
-    with _Opened(path) as opened:
+    with _StoppedStore(path) as opened:
         return opened.remains()
 
 
-def recover(path: Path, cluster_id: bytes) -> Remains:
+def recover(path: Path, cluster_id: bytes) -> StoppedNode:
     """Make the node a cluster of one, under a new id; tell what it had. Raises a PenstockError."""
-    with _Opened(path) as opened:
+    with _StoppedStore(path) as opened:
         remains = opened.remains()
         opened.recover(cluster_id)
         return remains
 
 
-class _Opened:
+class _StoppedStore:
     """The store of a node that is stopped."""
 
     def __init__(self, path: Path) -> None:
@@ -103,10 +103,10 @@ class _Opened:
             )
         return record
 
-    def remains(self) -> Remains:
+    def remains(self) -> StoppedNode:
         """What there is."""
         record, store = self._record, self._store
-        return Remains(
+        return StoppedNode(
             node_id=record.node_id,
             cluster_id=record.cluster_id.hex(),
             members=tuple(sorted(self._members())),
@@ -140,8 +140,8 @@ class _Opened:
         record.cluster_id = cluster_id
         others = sorted(self._members() - {own.id})
         asked = [
-            Asked(PROMOTE, own),  # it may have been a learner
-            *(Asked(ChangeKind.REMOVE, Member(node)) for node in others),
+            MemberChange(PROMOTE, own),  # it may have been a learner
+            *(MemberChange(ChangeKind.REMOVE, Member(node)) for node in others),
         ]
         entries = [
             msgspec.structs.replace(change_entry(change_of(one)), term=record.term, index=index)

@@ -20,35 +20,35 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from penstock.cluster.applying import commit_of, parts
-from penstock.cluster.batches import Batches
+from penstock.cluster.bootstrap import Bootstrap
 from penstock.cluster.consensus import Leadership, LeadershipListener
-from penstock.cluster.ending import end_process
 from penstock.cluster.engine import Engine
-from penstock.cluster.figures import TransportFigures
+from penstock.cluster.exit import exit_process
 from penstock.cluster.frames import (
     Blank,
-    ChangeAsked,
     ChangeKind,
     ChangeRefused,
+    ChangeRequest,
     Forward,
     ForwardRefused,
     Frame,
-    Live,
+    LiveMessages,
     Member,
+    MemberRemoved,
     RaftFrame,
-    Removed,
 )
+from penstock.cluster.index_triggers import IndexTriggers
 from penstock.cluster.kept_log import KeptLog
-from penstock.cluster.line import Line
-from penstock.cluster.members import Members
-from penstock.cluster.moments import Moments
-from penstock.cluster.newcomers import Newcomers
-from penstock.cluster.presence import Presence
-from penstock.cluster.reads import ReadBarriers, Then
+from penstock.cluster.membership import Membership
+from penstock.cluster.peer_activity import PeerActivity
+from penstock.cluster.peer_stats import TransportStats
+from penstock.cluster.proposals import Proposals
+from penstock.cluster.reads import DoneCallback, ReadBarriers
 from penstock.cluster.record import RaftRecord, prune_terms
+from penstock.cluster.replicated_log import LogListener
 from penstock.cluster.start import load_record
 from penstock.cluster.status import ClusterCounts, ClusterStatus
-from penstock.cluster.view import status_of
+from penstock.cluster.status_report import status_of
 from penstock.config.schema import Cluster
 from penstock.errors import (
     ClusterError,
@@ -82,7 +82,7 @@ class Peers(Protocol):
         """Speak to these from now on."""
 
     @property
-    def figures(self) -> TransportFigures:
+    def figures(self) -> TransportStats:
         """What went that way, and came."""
 
 
@@ -115,7 +115,7 @@ class Replica:
         timed: Callable[[int], None] = lambda _now_ms: None,
         live: Callable[[bytes, Sequence[bytes]], None] = lambda _topic, _payloads: None,
         is_late: Callable[[Batch], bool] = lambda _batch: False,
-        ended: Callable[[BaseException], None] = end_process,
+        ended: Callable[[BaseException], None] = exit_process,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -128,22 +128,22 @@ class Replica:
         self.is_late = is_late
         self._ended = ended
         self._loop = asyncio.get_running_loop()
-        self._line: Line
+        self._line: LogListener
         self.counts = ClusterCounts()
         self._own_member = identity
         record = load_record(store, settings, identity, roll)
         self._engine = Engine(store, record, self, self._loop)
-        self._batches = Batches(self, self._engine, self._loop.call_soon, settings.election_ticks)
+        self._batches = Proposals(self, self._engine, self._loop.call_soon, settings.election_ticks)
         self._reads = ReadBarriers(
             record.node_id, record.incarnation, self._ask_index, retry_ticks=settings.election_ticks
         )
-        self._members = Members(
+        self._members = Membership(
             self,
             clock.monotonic,
             election_ticks=settings.election_ticks,
             tick_s=settings.tick_ms / 1000,
         )
-        self._newcomers = Newcomers(
+        self._newcomers = Bootstrap(
             self, clock.monotonic, settings.election_ticks * settings.tick_ms / 1000
         )
         self._is_removed = False
@@ -151,10 +151,10 @@ class Replica:
         self._leaderless_at: float | None = clock.monotonic()
         self._leadership = Leadership(NO_NODE, 0, is_leader=False)
         self._leadership_listeners: list[LeadershipListener] = []
-        self._moments = Moments()
+        self._moments = IndexTriggers()
         self.at_index, self.off_index = self._moments.wait, self._moments.forget
         self._kept_log = KeptLog(settings.log_kept_entries, settings.log_kept_bytes)
-        self._presence = Presence(clock.monotonic, settings.node_grace_s)
+        self._presence = PeerActivity(clock.monotonic, settings.node_grace_s)
         self._patience_ticks = int(settings.no_leader_timeout_s * 1000 / settings.tick_ms)
         self._ticks = 0
         self._ticked_at = 0.0
@@ -163,10 +163,10 @@ class Replica:
             RaftFrame: self._step,
             Forward: self._batches.forwarded,
             ForwardRefused: self._batches.forward_refused,
-            Live: self._passed_on,
-            ChangeAsked: self._members.asked_elsewhere,
+            LiveMessages: self._passed_on,
+            ChangeRequest: self._members.asked_elsewhere,
             ChangeRefused: self._members.refused_elsewhere,
-            Removed: self._told_removed,
+            MemberRemoved: self._told_removed,
         }
 
     # ── What others may know ──────────────────────────────────────────────────────────────────
@@ -282,7 +282,7 @@ class Replica:
         return self._own_member
 
     @property
-    def figures(self) -> TransportFigures:
+    def figures(self) -> TransportStats:
         return self._peers.figures
 
     def present(self) -> frozenset[NodeId]:
@@ -295,7 +295,7 @@ class Replica:
 
     # ── Beginning and end ─────────────────────────────────────────────────────────────────────
 
-    def begin(self, line: Line) -> None:
+    def begin(self, line: LogListener) -> None:
         self._line = line
         self._engine.disk.start()
         if self.record.is_initialised:
@@ -339,7 +339,7 @@ class Replica:
 
     # ── Becoming part of a cluster ────────────────────────────────────────────────────────────
 
-    def bootstrap(self, genesis: Sequence[Member], then: Then) -> None:
+    def bootstrap(self, genesis: Sequence[Member], then: DoneCallback) -> None:
         """Begin a cluster with these nodes, of which this is one. Idempotent.
 
         ``then`` is told when it is written here. The other nodes are told by this one.
@@ -500,7 +500,7 @@ class Replica:
         The others may not all know of the removal. Until they do, they count this node, and may
         need its vote or what it knows to be committed.
         """
-        if isinstance(frame, Removed):
+        if isinstance(frame, MemberRemoved):
             self._told_removed(sender, frame)
         elif isinstance(frame, RaftFrame) and sender not in self.record.removed:
             self._step(sender, frame)
@@ -540,13 +540,13 @@ class Replica:
 
     def broadcast(self, topic: bytes, payloads: Sequence[bytes]) -> None:
         """Pass messages that nobody journals on to all other nodes, as far as they are there."""
-        frame = Live(topic, tuple(payloads))
+        frame = LiveMessages(topic, tuple(payloads))
         for node in self.record.members:
             if node != self.node_id:
                 self._peers.send(node, frame)
 
     def _passed_on(self, sender: NodeId, frame: Frame) -> None:
-        assert isinstance(frame, Live)
+        assert isinstance(frame, LiveMessages)
         if sender in self.record.members:
             self._live(frame.topic, frame.payloads)
 
@@ -570,7 +570,7 @@ class Replica:
             self._loop.call_soon(self._batches.refuse, self._batches.own, error)
         self._announce_leadership()
 
-    def when_written(self, then: Then) -> None:
+    def when_written(self, then: DoneCallback) -> None:
         self._engine.work.thens.append(then)
 
     def conf_changed(self) -> None:
@@ -598,7 +598,7 @@ class Replica:
 
     # ── Reads ─────────────────────────────────────────────────────────────────────────────────
 
-    def read_barrier(self, then: Then) -> None:
+    def read_barrier(self, then: DoneCallback) -> None:
         """Call ``then`` when all that was acknowledged before this call is applied here."""
         if self.raw is not None and self.is_lone and self.is_leader:
             self._line.when_readable(lambda: then(None))
@@ -614,15 +614,15 @@ class Replica:
 
     # ── Members ───────────────────────────────────────────────────────────────────────────────
 
-    def add(self, member: Member, then: Then) -> None:
+    def add(self, member: Member, then: DoneCallback) -> None:
         """Let a node join: as a learner first, promoted when it has caught up. Any node."""
         self._members.ask(ChangeKind.ADD, member, then)
 
-    def remove(self, node: NodeId, then: Then) -> None:
+    def remove(self, node: NodeId, then: DoneCallback) -> None:
         """Remove a node for good. Any node."""
         self._members.ask(ChangeKind.REMOVE, Member(node), then)
 
-    def transfer(self, to: NodeId, then: Then) -> None:
+    def transfer(self, to: NodeId, then: DoneCallback) -> None:
         """Have another node lead. The leader only; ``then`` is told when it does."""
         self._members.transfer(to, then)
 

@@ -14,16 +14,16 @@ from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 
-from penstock.cluster.figures import TransportFigures
-from penstock.cluster.links import Link
-from penstock.cluster.snapshot_words import (
+from penstock.cluster.peer_connection import PeerConnection
+from penstock.cluster.peer_stats import TransportStats
+from penstock.cluster.snapshot_frames import (
     DIGEST_BYTES,
     SnapshotAnswer,
     SnapshotBegin,
     SnapshotChunk,
     SnapshotEnd,
-    decode_word,
-    encode_word,
+    decode_snapshot_frame,
+    encode_snapshot_frame,
 )
 from penstock.errors import PenstockError, StorageDamaged, StorageFull
 from penstock.limits import MIB
@@ -51,20 +51,20 @@ class SnapshotReceiver:
         data: Path,
         wants: Callable[[NodeId, RaftMessage], bool],
         arrived: Callable[[], None],
-        figures: TransportFigures,
+        figures: TransportStats,
     ) -> None:
         self._data = data
         self._wants = wants
         self._arrived = arrived
         self._figures = figures
-        self._draft: _Draft | None = None
+        self._draft: _IncomingSnapshot | None = None
         self._task: asyncio.Task[None] | None = None
         self._has_arrived = False
         self._log = get_logger("cluster")
 
-    def received(self, link: Link, payload: bytes) -> None:
+    def received(self, link: PeerConnection, payload: bytes) -> None:
         """Take a frame of a snapshot's connection; raises PeerFault."""
-        word = decode_word(payload)
+        word = decode_snapshot_frame(payload)
         if isinstance(word, SnapshotBegin):
             self._begin(link, word.message)
         elif self._draft is not None and self._draft.link is link:
@@ -72,7 +72,7 @@ class SnapshotReceiver:
             if isinstance(word, SnapshotChunk):
                 self._figures.snapshot_bytes += len(word.data)
 
-    def ended(self, link: Link) -> None:
+    def ended(self, link: PeerConnection) -> None:
         """The connection is over: what did not come to its end is thrown away."""
         if self._task is not None and self._draft is not None and self._draft.link is link:
             self._task.cancel()
@@ -85,7 +85,7 @@ class SnapshotReceiver:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    def _begin(self, link: Link, message: RaftMessage) -> None:
+    def _begin(self, link: PeerConnection, message: RaftMessage) -> None:
         assert link.session is not None
         node = link.session.node_id
         if self._has_arrived or self._task is not None:
@@ -93,10 +93,10 @@ class SnapshotReceiver:
         elif not self._wants(node, message):
             _refuse(link, "it is not needed")
         else:
-            self._draft = _Draft(link)
+            self._draft = _IncomingSnapshot(link)
             self._task = asyncio.get_running_loop().create_task(self._take(self._draft, node))
 
-    async def _take(self, draft: "_Draft", node: NodeId) -> None:
+    async def _take(self, draft: "_IncomingSnapshot", node: NodeId) -> None:
         self._log.info("snapshot_begins", node=node)
         try:
             size = await draft.take(self._data)
@@ -108,22 +108,22 @@ class SnapshotReceiver:
             self._has_arrived = True
             self._figures.snapshots_received += 1
             self._log.info("snapshot_arrived", node=node, bytes=size)
-            draft.link.send([encode_word(SnapshotAnswer(is_ok=True))])
+            draft.link.send([encode_snapshot_frame(SnapshotAnswer(is_ok=True))])
             self._arrived()
         finally:
             self._draft = self._task = None
             self._figures.snapshot_bytes = 0
 
 
-def _refuse(link: Link, text: str) -> None:
+def _refuse(link: PeerConnection, text: str) -> None:
     if not link.is_over:
-        link.send([encode_word(SnapshotAnswer(is_ok=False, message=text[:512]))])
+        link.send([encode_snapshot_frame(SnapshotAnswer(is_ok=False, message=text[:512]))])
 
 
-class _Draft:
+class _IncomingSnapshot:
     """A file that is being received."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: PeerConnection) -> None:
         self.link = link
         self._words: asyncio.Queue[SnapshotChunk | SnapshotEnd] = asyncio.Queue()
         self._waiting_bytes = 0

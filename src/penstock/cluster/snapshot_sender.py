@@ -18,17 +18,17 @@ from typing import Self
 
 from penstock.cluster.dialing import PeerDialer
 from penstock.cluster.faults import PeerFault
-from penstock.cluster.figures import PeerFigures, TransportFigures
-from penstock.cluster.handshake import Purpose, Session
-from penstock.cluster.links import Link
-from penstock.cluster.snapshot_words import (
+from penstock.cluster.handshake import PeerSession, Purpose
+from penstock.cluster.peer_connection import PeerConnection
+from penstock.cluster.peer_stats import PeerStats, TransportStats
+from penstock.cluster.snapshot_frames import (
     CHUNK_BYTES,
     DIGEST_BYTES,
     SnapshotBegin,
     SnapshotChunk,
     SnapshotEnd,
-    decode_answer,
-    encode_word,
+    decode_snapshot_answer,
+    encode_snapshot_frame,
 )
 from penstock.errors import PenstockError
 from penstock.obs.log import get_logger
@@ -51,7 +51,7 @@ class SnapshotSender:
         dialer: PeerDialer,
         rate_bytes: int,
         report: Callable[[NodeId, bool], None],
-        figures: TransportFigures,
+        figures: TransportStats,
         time_limit_s: float = TIME_LIMIT_S,
     ) -> None:
         self._copy = copy
@@ -117,7 +117,7 @@ class SnapshotSender:
             call.hang_up()
         return end.size
 
-    async def _pass_on(self, copy: "_Copy", call: "_Call", figures: PeerFigures) -> SnapshotEnd:
+    async def _pass_on(self, copy: "_Copy", call: "_Call", figures: PeerStats) -> SnapshotEnd:
         """Send the copy as it comes, at the rate; return what ends it."""
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -148,7 +148,7 @@ class _Call:
         self._dialer = dialer
         self._changed = asyncio.Event()
         self._fault: PeerFault | None = None
-        self.link: Link | None = None
+        self.link: PeerConnection | None = None
         self.is_open = False
         self.is_taken = False
 
@@ -168,7 +168,7 @@ class _Call:
         await self.until(lambda: not link.is_paused or link.is_over)
         if self._fault is not None:
             raise self._fault
-        link.send([encode_word(word)])
+        link.send([encode_snapshot_frame(word)])
 
     def look(self) -> None:
         """Have whoever waits look again."""
@@ -179,24 +179,24 @@ class _Call:
         if self.link is not None:
             self.link.close(PeerReason.NODE_STOPPED, "the snapshot is over")
 
-    def opened(self, link: Link, _session: Session) -> None:
+    def opened(self, link: PeerConnection, _session: PeerSession) -> None:
         self._dialer.check_certificate(link, self._node)
         self.is_open = True
         self._changed.set()
 
-    def received(self, _link: Link, payload: bytes) -> None:
+    def received(self, _link: PeerConnection, payload: bytes) -> None:
         """See ``LinkOwner``: the answer may come early, if it is a no."""
-        answer = decode_answer(payload)
+        answer = decode_snapshot_answer(payload)
         if not answer.is_ok:
             text = f"the other node does not take it: {answer.message}"
             raise PeerFault(PeerReason.NODE_STOPPED, text)
         self.is_taken = True
         self._changed.set()
 
-    def writable(self, _link: Link) -> None:
+    def writable(self, _link: PeerConnection) -> None:
         self._changed.set()
 
-    def ended(self, _link: Link, fault: PeerFault) -> None:
+    def ended(self, _link: PeerConnection, fault: PeerFault) -> None:
         self._fault = fault
         self._changed.set()
 

@@ -5,7 +5,7 @@ Once one has arrived, the broker stops what uses its store, closes that, calls
 itself, with the old one.
 """
 
-from penstock.cluster.links import Link
+from penstock.cluster.peer_connection import PeerConnection
 from penstock.cluster.snapshot_receiver import SnapshotReceiver
 from penstock.cluster.snapshot_sender import SnapshotSender
 from penstock.raft.types import NodeId, RaftMessage
@@ -22,11 +22,11 @@ class Snapshots:
         """Send a copy of our store to a node."""
         self.sender.start(node, address, message)
 
-    def received(self, link: Link, payload: bytes) -> None:
+    def received(self, link: PeerConnection, payload: bytes) -> None:
         """Take a frame of one that comes in; raises PeerFault."""
         self.receiver.received(link, payload)
 
-    def ended(self, link: Link) -> None:
+    def ended(self, link: PeerConnection) -> None:
         """The connection of one that comes in is over."""
         self.receiver.ended(link)
 

@@ -7,7 +7,7 @@ connections made for one each (:mod:`penstock.cluster.snapshots`).
 
 ::
 
-    send ─► Lane (queue, connection) ─► │ network │ ─► Doorway (strangers, then nodes) ─► received
+    send ─► PeerLink (queue, connection) ─► │ network │ ─► PeerListener (handshake) ─► received
 
 Who is in is a matter of the journal, and a node that is behind in it does not know the newest
 members yet, of whom one may be the leader. So whoever proves to be of this cluster is heard as a
@@ -19,13 +19,13 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from penstock.cluster.dialing import PeerDialer
-from penstock.cluster.doorway import Doorway
 from penstock.cluster.faults import PeerFault
-from penstock.cluster.figures import PeerFigures, TransportFigures
 from penstock.cluster.frames import Frame, Member, RaftFrame, decode_frame, encode_frame, is_bulk
-from penstock.cluster.handshake import Hello, Identity, Purpose, Session
-from penstock.cluster.lane import Lane
-from penstock.cluster.links import Link
+from penstock.cluster.handshake import Hello, Identity, PeerSession, Purpose
+from penstock.cluster.peer_connection import PeerConnection
+from penstock.cluster.peer_link import PeerLink
+from penstock.cluster.peer_listener import PeerListener
+from penstock.cluster.peer_stats import PeerStats, TransportStats
 from penstock.cluster.security import PeerSecurity
 from penstock.config.address import Address
 from penstock.config.digest import differing
@@ -43,7 +43,7 @@ _QUIET_ENDS = {PeerReason.NODE_STOPPED, PeerReason.REPLACED}
 """Ends that are not worth a line."""
 
 
-class Inbox(Protocol):
+class FrameReceiver(Protocol):
     """What the transport tells the replica, on the event loop."""
 
     def received(self, sender: NodeId, frame: Frame) -> None:
@@ -62,11 +62,11 @@ class SnapshotDesk(Protocol):
         """Send one."""
         ...
 
-    def received(self, link: Link, payload: bytes) -> None:
+    def received(self, link: PeerConnection, payload: bytes) -> None:
         """A frame of one that comes in. May raise PeerFault."""
         ...
 
-    def ended(self, link: Link) -> None:
+    def ended(self, link: PeerConnection) -> None:
         """The connection of one that comes in is over."""
         ...
 
@@ -87,11 +87,11 @@ class Transport:
         *,
         identity: Callable[[], Identity],
         security: PeerSecurity,
-        inbox: Inbox,
+        inbox: FrameReceiver,
         roll: Callable[[int], int],
         admits: Callable[[NodeId], bool] = lambda _node: True,
     ) -> None:
-        self.figures = TransportFigures()
+        self.figures = TransportStats()
         self.dialer = PeerDialer(identity, security)
         self.snapshots: SnapshotDesk | None = None
         self._identity = identity
@@ -99,8 +99,8 @@ class Transport:
         self._inbox = inbox
         self._roll = roll
         self._admits = admits
-        self._doorway = Doorway(self, identity, security)
-        self._lanes: dict[tuple[NodeId, Purpose], Lane] = {}
+        self._doorway = PeerListener(self, identity, security)
+        self._lanes: dict[tuple[NodeId, Purpose], PeerLink] = {}
         self._members: dict[NodeId, str] = {}
         self._guests: dict[NodeId, str] = {}
         """Where those are found who are no members (or no more)."""
@@ -136,7 +136,7 @@ class Transport:
     # ── Peers ─────────────────────────────────────────────────────────────────────────────────
 
     def send(self, to: NodeId, frame: Frame) -> None:
-        """Send a frame, soon or never; if never, ``Inbox.unreachable`` is told afterwards."""
+        """Send a frame, or drop it and call ``FrameReceiver.unreachable`` later."""
         if self._is_stopped:
             return
         if isinstance(frame, RaftFrame) and frame.message.kind is MessageKind.SNAPSHOT:
@@ -179,14 +179,14 @@ class Transport:
     def _address(self, node: NodeId) -> str:
         return self._moved.get(node) or self._members.get(node) or self._guests.get(node, "")
 
-    def _lane(self, node: NodeId, purpose: Purpose) -> Lane | None:
+    def _lane(self, node: NodeId, purpose: Purpose) -> PeerLink | None:
         """The lane to a node, heading for where it is now; None if nobody knows where."""
         address = self._address(node)
         if not address:
             return None
         lane = self._lanes.get((node, purpose))
         if lane is None:
-            lane = self._lanes[node, purpose] = Lane(
+            lane = self._lanes[node, purpose] = PeerLink(
                 node,
                 purpose,
                 self.dialer,
@@ -211,7 +211,7 @@ class Transport:
                     self._stopping.add(task)
                     task.add_done_callback(self._stopping.discard)
 
-    def _connected(self, node: NodeId, session: Session) -> None:
+    def _connected(self, node: NodeId, session: PeerSession) -> None:
         self.figures.of(node).trouble = ""
         self._log.info("peer_connected", node=node, purpose=session.purpose.name.lower())
 
@@ -294,7 +294,7 @@ class Transport:
             "Give all nodes the same, and restart those that had others.",
         )
 
-    def arrived(self, session: Session) -> None:
+    def arrived(self, session: PeerSession) -> None:
         """See ``Guests``: it is alive, so what waits for it need not wait any longer."""
         node = session.node_id
         self._touch(node)
@@ -314,7 +314,7 @@ class Transport:
             for purpose in (Purpose.CONTROL, Purpose.BULK):
                 self._lane(node, purpose)
 
-    def received(self, link: Link, payload: bytes) -> None:
+    def received(self, link: PeerConnection, payload: bytes) -> None:
         session = link.session
         assert session is not None
         figures = self._touch(session.node_id)
@@ -327,10 +327,10 @@ class Transport:
         else:
             raise PeerFault(PeerReason.MALFORMED_FRAME, "this node takes no snapshots")
 
-    def writable(self, link: Link) -> None:
+    def writable(self, link: PeerConnection) -> None:
         """See ``Guests``: what is sent there is one short answer."""
 
-    def ended(self, link: Link, fault: PeerFault) -> None:
+    def ended(self, link: PeerConnection, fault: PeerFault) -> None:
         session = link.session
         if session is None:
             self._count(fault, peer=link.peer)
@@ -339,7 +339,7 @@ class Transport:
         if session.purpose is Purpose.SNAPSHOT and self.snapshots is not None:
             self.snapshots.ended(link)
 
-    def _touch(self, node: NodeId) -> PeerFigures:
+    def _touch(self, node: NodeId) -> PeerStats:
         figures = self.figures.of(node)
         figures.last_contact = asyncio.get_running_loop().time()
         return figures

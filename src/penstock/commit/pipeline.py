@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock.clock import Clock
-from penstock.cluster.line import Log
+from penstock.cluster.replicated_log import ReplicatedLog
 from penstock.commit.checkpoint import Checkpointer
 from penstock.commit.latency import CommitLatency
 from penstock.commit.pending_batch import (
@@ -83,7 +83,7 @@ class Pipeline:
         *,
         broker: Broker,
         store: Store,
-        log: Log,
+        log: ReplicatedLog,
         clock: Clock,
         counters: Counters,
         execute: Callable[[Effects], None],

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from penstock.cluster.consensus import Consensus, Then
+from penstock.cluster.consensus import Consensus, DoneCallback
 from penstock.cluster.frames import Member
 from penstock.cluster.status import ClusterStatus, unreadiness
 from penstock.errors import NoQuorum, NotLeader, PenstockError
@@ -63,7 +63,7 @@ class NodeClusterAdmin:
         check_leads(self._hub.cluster)
         await self._done(partial(self._hub.cluster.transfer, node_id))
 
-    async def _done(self, begin: Callable[[Then], None]) -> None:
+    async def _done(self, begin: Callable[[DoneCallback], None]) -> None:
         done = self._hub.loop.create_future()
 
         def then(error: PenstockError | None) -> None:

@@ -22,7 +22,7 @@ from penstock.access.admission import (
 )
 from penstock.clock import Clock, SteadyClock
 from penstock.cluster.consensus import Consensus
-from penstock.cluster.line import Log
+from penstock.cluster.replicated_log import ReplicatedLog
 from penstock.commit.erasing import erase
 from penstock.commit.pipeline import Pipeline
 from penstock.config.schema import Config
@@ -209,7 +209,7 @@ class Hub:
         clock: Clock,
         counters: Counters,
         is_captured: Callable[[bytes], bool],
-        log: Log,
+        log: ReplicatedLog,
         cluster: Consensus,
         signed_until_ms: int = 0,
     ) -> None:
@@ -301,7 +301,7 @@ class Hub:
             Erasing: lambda c: erase(self, c.command, c.outlet),
         }
 
-    def _make_pipeline(self, log: Log) -> Pipeline:
+    def _make_pipeline(self, log: ReplicatedLog) -> Pipeline:
         config, journal = self.config, self.config.journal
         return Pipeline(
             broker=self.broker,

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Protocol
 
 from penstock.clock import Clock
-from penstock.cluster.figures import TransportFigures
 from penstock.cluster.frames import Frame
 from penstock.cluster.handshake import Identity
+from penstock.cluster.peer_stats import TransportStats
 from penstock.cluster.replica import Replica
 from penstock.cluster.security import PeerSecurity, TlsFiles
 from penstock.cluster.snapshot_receiver import SnapshotReceiver
@@ -55,7 +55,7 @@ class _Nobody:
     """The way to other nodes where there are none."""
 
     def __init__(self) -> None:
-        self.figures = TransportFigures()
+        self.figures = TransportStats()
 
     def send(self, to: NodeId, frame: Frame) -> None:
         """Drop it."""
@@ -163,11 +163,11 @@ class Node:
     # ── what the transport tells, and what the replica asks ───────────────────────────────────
 
     def received(self, sender: NodeId, frame: Frame) -> None:
-        """See ``Inbox``."""
+        """See ``FrameReceiver``."""
         self.replica.received(sender, frame)
 
     def unreachable(self, node: NodeId) -> None:
-        """See ``Inbox``."""
+        """See ``FrameReceiver``."""
         self.replica.unreachable(node)
 
     def _now_ms(self) -> int:

@@ -12,13 +12,13 @@ EXIT_STORAGE: Final = 74
 _log = get_logger("cluster")
 
 
-def end_process(error: BaseException) -> None:
+def exit_process(error: BaseException) -> None:
     """Stop at once: to go on could be to acknowledge what is not there."""
-    _log.critical("node_ends", exit_status=EXIT_STORAGE, **last_words(error))
+    _log.critical("node_ends", exit_status=EXIT_STORAGE, **exit_report(error))
     os._exit(EXIT_STORAGE)
 
 
-def last_words(error: BaseException) -> dict[str, str]:
+def exit_report(error: BaseException) -> dict[str, str]:
     """Say what happened and what to do. The error's own advice is for a broker that goes on."""
     what = error.message if isinstance(error, PenstockError) else str(error)
     if isinstance(error, StorageFull):

@@ -11,8 +11,8 @@ from typing import Protocol, cast
 
 from penstock.cluster.faults import PeerFault
 from penstock.cluster.frames import FRAME_BYTES_MAX
-from penstock.cluster.framing import FrameReader, FrameWriter
-from penstock.cluster.handshake import HANDSHAKE_BYTES_MAX, Answerer, Dialer, Purpose, Session
+from penstock.cluster.framing import PeerFrameReader, PeerFrameWriter
+from penstock.cluster.handshake import HANDSHAKE_BYTES_MAX, Answerer, Dialer, PeerSession, Purpose
 from penstock.limits import KIB, MIB
 from penstock.obs.reasons import PeerReason
 
@@ -34,37 +34,37 @@ SILENCE_MS = 6_000
 """The kernel asks after a silent connection, and gives one up that nobody confirms anything on."""
 
 
-class LinkOwner(Protocol):
+class PeerConnectionOwner(Protocol):
     """What a link tells whoever made it."""
 
-    def opened(self, link: "Link", session: Session) -> None:
+    def opened(self, link: "PeerConnection", session: PeerSession) -> None:
         """Both sides have proven who they are."""
         ...
 
-    def received(self, link: "Link", payload: bytes) -> None:
+    def received(self, link: "PeerConnection", payload: bytes) -> None:
         """A frame came. May raise PeerFault, which ends the link."""
         ...
 
-    def writable(self, link: "Link") -> None:
+    def writable(self, link: "PeerConnection") -> None:
         """The socket takes more again."""
         ...
 
-    def ended(self, link: "Link", fault: PeerFault) -> None:
+    def ended(self, link: "PeerConnection", fault: PeerFault) -> None:
         """The link is no more. Told once, and nothing after it."""
         ...
 
 
-class Link(asyncio.Protocol):
+class PeerConnection(asyncio.Protocol):
     """A connection with its handshake and its frames."""
 
-    def __init__(self, owner: LinkOwner, handshake: Dialer | Answerer) -> None:
+    def __init__(self, owner: PeerConnectionOwner, handshake: Dialer | Answerer) -> None:
         self._owner = owner
         self._handshake = handshake
-        self._reader = FrameReader(HANDSHAKE_BYTES_MAX)
-        self._writer = FrameWriter()
+        self._reader = PeerFrameReader(HANDSHAKE_BYTES_MAX)
+        self._writer = PeerFrameWriter()
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
-        self.session: Session | None = None
+        self.session: PeerSession | None = None
         self.is_paused = False
         """Whether the socket has enough for now."""
         self.is_over = False
@@ -151,7 +151,7 @@ class Link(asyncio.Protocol):
         if session is None:
             return
         self._reader.rekey(FRAME_BYTES_MAX_BY_PURPOSE[session.purpose], session.receive_key)
-        self._writer = FrameWriter(session.send_key)
+        self._writer = PeerFrameWriter(session.send_key)
         self.session = session
         self._stop_deadline()
         self._owner.opened(self, session)

@@ -20,10 +20,10 @@ from penstock.cluster.handshake import (
     Answerer,
     Hello,
     Identity,
+    PeerSession,
     Purpose,
-    Session,
 )
-from penstock.cluster.links import HANDSHAKE_S, Link, tune
+from penstock.cluster.peer_connection import HANDSHAKE_S, PeerConnection, tune
 from penstock.cluster.security import PeerSecurity
 from penstock.config.address import Address
 from penstock.errors import Refused
@@ -37,35 +37,35 @@ BACKLOG = 64
 _Way: TypeAlias = tuple[NodeId, Purpose]
 
 
-class Guests(Protocol):
+class PeerListenerOwner(Protocol):
     """Who is told about nodes that came in."""
 
     def admit(self, hello: Hello) -> None:
         """A proven node asks to come in; raises PeerFault if it is not wanted."""
         ...
 
-    def arrived(self, session: Session) -> None:
+    def arrived(self, session: PeerSession) -> None:
         """It is in."""
         ...
 
-    def received(self, link: Link, payload: bytes) -> None:
+    def received(self, link: PeerConnection, payload: bytes) -> None:
         """It says something. May raise PeerFault."""
         ...
 
-    def writable(self, link: Link) -> None:
+    def writable(self, link: PeerConnection) -> None:
         """It takes more of what is sent to it (snapshots are answered)."""
         ...
 
-    def ended(self, link: Link, fault: PeerFault) -> None:
+    def ended(self, link: PeerConnection, fault: PeerFault) -> None:
         """A connection is over: that of a node, or (without session) a stranger's."""
         ...
 
 
-class Doorway:
+class PeerListener:
     """A listening socket for nodes."""
 
     def __init__(
-        self, guests: Guests, identity: Callable[[], Identity], security: PeerSecurity
+        self, guests: PeerListenerOwner, identity: Callable[[], Identity], security: PeerSecurity
     ) -> None:
         self._guests = guests
         self._identity = identity
@@ -73,8 +73,8 @@ class Doorway:
         self._socket: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._greetings: set[asyncio.Task[None]] = set()
-        self._strangers: set[Link] = set()
-        self._nodes: dict[_Way, Link] = {}
+        self._strangers: set[PeerConnection] = set()
+        self._nodes: dict[_Way, PeerConnection] = {}
 
     async def listen(self, address: Address) -> Address:
         """Listen; return the address with the port that was really taken. Raises Refused."""
@@ -138,25 +138,27 @@ class Doorway:
             reason = PeerReason.WRONG_CERTIFICATE if is_tls else PeerReason.CONNECTION_LOST
             link.close(reason, f"TLS failed: {error}" if is_tls else f"lost at once: {error}")
 
-    def _link(self) -> Link:
+    def _link(self) -> PeerConnection:
         secret, nonce = self._security.secret, os.urandom(NONCE_BYTES)
-        link = Link(self, Answerer(self._identity(), secret, nonce, lambda h: self._admit(link, h)))
+        link = PeerConnection(
+            self, Answerer(self._identity(), secret, nonce, lambda h: self._admit(link, h))
+        )
         return link
 
-    def _admit(self, link: Link, hello: Hello) -> None:
+    def _admit(self, link: PeerConnection, hello: Hello) -> None:
         self._security.check_certificate(hello.node_id, link.certificate)
         self._guests.admit(hello)
 
     # ── What connections tell ─────────────────────────────────────────────────────────────────
 
-    def opened(self, link: Link, session: Session) -> None:
+    def opened(self, link: PeerConnection, session: PeerSession) -> None:
         self._strangers.discard(link)
         for other in list(self._nodes.values()):
             self._part(other, session)
         self._nodes[session.node_id, session.purpose] = link
         self._guests.arrived(session)
 
-    def _part(self, other: Link, session: Session) -> None:
+    def _part(self, other: PeerConnection, session: PeerSession) -> None:
         """End a connection that a new one makes superfluous."""
         old = other.session
         if old is None or old.node_id != session.node_id:
@@ -166,13 +168,13 @@ class Doorway:
         elif old.purpose is session.purpose:
             other.close(PeerReason.REPLACED, f"node {old.node_id} has connected again")
 
-    def received(self, link: Link, payload: bytes) -> None:
+    def received(self, link: PeerConnection, payload: bytes) -> None:
         self._guests.received(link, payload)
 
-    def writable(self, link: Link) -> None:
+    def writable(self, link: PeerConnection) -> None:
         self._guests.writable(link)
 
-    def ended(self, link: Link, fault: PeerFault) -> None:
+    def ended(self, link: PeerConnection, fault: PeerFault) -> None:
         self._strangers.discard(link)
         session = link.session
         if session is not None and self._nodes.get((session.node_id, session.purpose)) is link:

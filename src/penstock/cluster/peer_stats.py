@@ -6,7 +6,7 @@ from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId
 
 
-class PeerFigures(msgspec.Struct):
+class PeerStats(msgspec.Struct):
     """One other node. Bytes are those of payloads."""
 
     frames_in: int = 0
@@ -27,11 +27,11 @@ class PeerFigures(msgspec.Struct):
     """Why it was not reached when last tried; empty while there is a connection to it."""
 
 
-class TransportFigures:
+class TransportStats:
     """All other nodes, and why connections ended."""
 
     def __init__(self) -> None:
-        self.peers: dict[NodeId, PeerFigures] = {}
+        self.peers: dict[NodeId, PeerStats] = {}
         self.ends: dict[PeerReason, int] = dict.fromkeys(PeerReason, 0)
         self.snapshots_received = 0
         self.snapshot_bytes = 0
@@ -39,9 +39,9 @@ class TransportFigures:
         self.differing: dict[NodeId, tuple[str, ...]] = {}
         """Members that were turned away, and the settings in which they differ from this node."""
 
-    def of(self, node: NodeId) -> PeerFigures:
+    def of(self, node: NodeId) -> PeerStats:
         """The figures of a node; there are as many as nodes that have proven who they are."""
         figures = self.peers.get(node)
         if figures is None:
-            figures = self.peers[node] = PeerFigures()
+            figures = self.peers[node] = PeerStats()
         return figures

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeAlias
 
-from penstock.cluster.frames import Blank, Emptied, Frame, Member, Removed, Welcome
-from penstock.cluster.reads import Then
+from penstock.cluster.frames import Blank, Emptied, Frame, Member, MemberRemoved, Welcome
+from penstock.cluster.reads import DoneCallback
 from penstock.cluster.record import RaftRecord, cluster_id_of, genesis_record
 from penstock.cluster.start import bootstrap_refusal
 from penstock.errors import Refused
@@ -25,7 +25,7 @@ _Asked: TypeAlias = tuple[set[NodeId], Callable[[], None], asyncio.TimerHandle]
 _log = get_logger("cluster")
 
 
-class Host(Protocol):
+class BootstrapHost(Protocol):
     """What the node itself is to newcomers, and as one."""
 
     @property
@@ -51,14 +51,14 @@ class Host(Protocol):
     def begin_with(self, record: RaftRecord) -> None:
         """Be in a cluster from now on, as the record says."""
 
-    def when_written(self, then: Then) -> None:
+    def when_written(self, then: DoneCallback) -> None:
         """Call ``then`` when the record is on the disk."""
 
 
-class Newcomers:
+class Bootstrap:
     """``patience_s``: how long a node that begins a cluster listens for objections."""
 
-    def __init__(self, host: Host, clock: Callable[[], float], patience_s: float) -> None:
+    def __init__(self, host: BootstrapHost, clock: Callable[[], float], patience_s: float) -> None:
         self._host = host
         self._clock = clock
         self._patience_s = patience_s
@@ -73,7 +73,7 @@ class Newcomers:
 
     # ── As one ────────────────────────────────────────────────────────────────────────────────
 
-    def bootstrap(self, genesis: Sequence[Member], then: Then) -> None:
+    def bootstrap(self, genesis: Sequence[Member], then: DoneCallback) -> None:
         """Begin a cluster with these nodes, unless one of them says that there was one before."""
         error = self._refusal(genesis)
         if error is not None or self._host.is_initialised:
@@ -83,7 +83,7 @@ class Newcomers:
         else:
             self._ask_others(genesis, then)
 
-    def _ask_others(self, genesis: Sequence[Member], then: Then) -> None:
+    def _ask_others(self, genesis: Sequence[Member], then: DoneCallback) -> None:
         """Begin when all others say that they know of nothing either, or some say nothing."""
         self._host.meet({member.id: member for member in genesis})
         others = {member.id for member in genesis} - {self._host.node_id}
@@ -110,7 +110,7 @@ class Newcomers:
         host = self._host
         return bootstrap_refusal(genesis, host.record, listens=host.is_listening)
 
-    def _begin(self, genesis: Sequence[Member], then: Then) -> None:
+    def _begin(self, genesis: Sequence[Member], then: DoneCallback) -> None:
         host = self._host
         error = self._refusal(genesis)
         if error is not None or host.is_initialised:
@@ -126,7 +126,7 @@ class Newcomers:
                 self._initialise(frame.cluster_id, frame.genesis, frame.members)
         elif isinstance(frame, Emptied):
             self._note_emptied(frame)
-        elif isinstance(frame, Removed) and self.emptied_of:
+        elif isinstance(frame, MemberRemoved) and self.emptied_of:
             self.was_removed = True
         elif isinstance(frame, Blank) and self._asked:
             self._answered(sender)

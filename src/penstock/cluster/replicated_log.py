@@ -1,8 +1,8 @@
 """Between the broker and the log: a batch goes one way, what became of batches comes the other.
 
-A broker gathers commands into a batch and hands it over (``Log.submit``). It learns what became of
-it, and of the batches of all other nodes, in the order of the log, as the ``Line`` that it is. It
-does not know who leads, nor whether there is anybody else.
+A broker collects commands into a batch and submits it (``ReplicatedLog.submit``). As the
+``LogListener`` it hears the outcome of that batch, and of the batches of all other nodes, in the
+order of the log. It does not know who leads, nor whether there are other nodes.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from penstock.store.batch import Batch
 from penstock.store.store import Commit
 
 
-class Line(Protocol):
+class LogListener(Protocol):
     """Who is told what is in the log. Called on the event loop, in order."""
 
     def committed(self, batch: Batch, commit: Commit) -> None:
@@ -36,7 +36,7 @@ class Line(Protocol):
         """
 
 
-class Log(Protocol):
+class ReplicatedLog(Protocol):
     """Where batches go."""
 
     @property
@@ -47,7 +47,7 @@ class Log(Protocol):
     def term(self) -> int:
         """The term of now: what a leader decides counts in no other (``Batch.term``)."""
 
-    def begin(self, line: Line) -> None:
+    def begin(self, line: LogListener) -> None:
         """Tell this one from now on. Once, before anything is handed over."""
 
     def submit(self, batch: Batch) -> None:

@@ -5,8 +5,8 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.cluster.figures import PeerFigures, TransportFigures
 from penstock.cluster.frames import Member
+from penstock.cluster.peer_stats import PeerStats, TransportStats
 from penstock.cluster.record import RaftRecord
 from penstock.cluster.status import ClusterCounts, ClusterStatus, MemberStatus, NodeState
 from penstock.config.schema import Cluster
@@ -18,10 +18,10 @@ LOST_ELECTIONS = 3
 election timeouts."""
 
 
-_NO_TRAFFIC = PeerFigures()
+_NO_TRAFFIC = PeerStats()
 
 
-class Node(Protocol):
+class StatusSource(Protocol):
     """Who is asked."""
 
     counts: ClusterCounts
@@ -37,7 +37,7 @@ class Node(Protocol):
     @property
     def leader_addr(self) -> str: ...
     @property
-    def figures(self) -> TransportFigures: ...
+    def figures(self) -> TransportStats: ...
     @property
     def first_index(self) -> int: ...
     @property
@@ -56,7 +56,7 @@ class Node(Protocol):
         """Seconds since a node was heard of."""
 
 
-def status_of(node: Node, settings: Cluster) -> ClusterStatus:
+def status_of(node: StatusSource, settings: Cluster) -> ClusterStatus:
     """How the cluster is, as this node sees it."""
     record, raw = node.record, node.raw
     if raw is None:
@@ -90,7 +90,7 @@ def status_of(node: Node, settings: Cluster) -> ClusterStatus:
     )
 
 
-def _state(node: Node, settings: Cluster) -> NodeState:
+def _state(node: StatusSource, settings: Cluster) -> NodeState:
     if node.is_removed:
         return NodeState.REMOVED
     if not settings.peer_listen and len(node.record.members) < 2:
@@ -99,7 +99,7 @@ def _state(node: Node, settings: Cluster) -> NodeState:
 
 
 def _members(
-    node: Node, settings: Cluster, progress: Mapping[NodeId, PeerStatus], last_index: int
+    node: StatusSource, settings: Cluster, progress: Mapping[NodeId, PeerStatus], last_index: int
 ) -> tuple[MemberStatus, ...]:
     members = sorted(node.record.members.values(), key=lambda member: member.id)
     election_s = settings.election_ticks * settings.tick_ms / 1000
@@ -117,7 +117,7 @@ def _match(peer: PeerStatus | None, *, is_active: bool) -> int | None:
 
 
 def _member(
-    node: Node, member: Member, peer: PeerStatus | None, last_index: int, election_s: float
+    node: StatusSource, member: Member, peer: PeerStatus | None, last_index: int, election_s: float
 ) -> MemberStatus:
     """One of them: lag is known to the leader, silence also where nobody leads."""
     is_self = member.id == node.record.node_id

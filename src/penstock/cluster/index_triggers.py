@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 
-class Moments:
+class IndexTriggers:
     """Who waits for which entry."""
 
     def __init__(self) -> None:

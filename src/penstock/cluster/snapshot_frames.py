@@ -50,14 +50,14 @@ class SnapshotAnswer(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=Fal
     message: Annotated[str, Meta(max_length=512)] = ""
 
 
-encode_word = msgspec.msgpack.Encoder().encode
+encode_snapshot_frame = msgspec.msgpack.Encoder().encode
 _word: msgspec.msgpack.Decoder[SnapshotBegin | SnapshotChunk | SnapshotEnd] = (
     msgspec.msgpack.Decoder(SnapshotBegin | SnapshotChunk | SnapshotEnd)
 )
 _answer = msgspec.msgpack.Decoder(SnapshotAnswer)
 
 
-def decode_word(payload: bytes) -> SnapshotBegin | SnapshotChunk | SnapshotEnd:
+def decode_snapshot_frame(payload: bytes) -> SnapshotBegin | SnapshotChunk | SnapshotEnd:
     """What the sender says; raises PeerFault."""
     try:
         return _word.decode(payload)
@@ -65,7 +65,7 @@ def decode_word(payload: bytes) -> SnapshotBegin | SnapshotChunk | SnapshotEnd:
         raise _no_word(error) from error
 
 
-def decode_answer(payload: bytes) -> SnapshotAnswer:
+def decode_snapshot_answer(payload: bytes) -> SnapshotAnswer:
     """What the receiver says; raises PeerFault."""
     try:
         return _answer.decode(payload)

@@ -1,10 +1,10 @@
 """Something is done when exactly an entry is applied: not before, and not after."""
 
-from penstock.cluster.moments import Moments
+from penstock.cluster.index_triggers import IndexTriggers
 
 
 def test_each_is_called_at_its_entry_once():
-    moments, called = Moments(), []
+    moments, called = IndexTriggers(), []
     for index in (3, 5, 5):
         moments.wait(index, lambda index=index: called.append(index))
     for index in range(1, 7):
@@ -14,7 +14,7 @@ def test_each_is_called_at_its_entry_once():
 
 
 def test_who_waits_no_longer_is_not_called():
-    moments, called = Moments(), []
+    moments, called = IndexTriggers(), []
 
     def first():
         called.append("first")

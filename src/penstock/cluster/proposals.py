@@ -1,4 +1,4 @@
-"""Batches on their way: this node's to whoever leads, and all nodes' into the log if this one does.
+"""Batches on their way into the log: this node's to the leader; every node's, if this one leads.
 
 What makes it safe to send a batch again is in ``forwarding``.
 """
@@ -7,7 +7,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 from penstock.cluster.engine import Engine
-from penstock.cluster.forwarding import Candidate, Merged, Own, Queue, is_repetition
+from penstock.cluster.forwarding import (
+    MergedBatch,
+    OwnBatch,
+    ProposalQueue,
+    QueuedBatch,
+    is_repetition,
+)
 from penstock.cluster.frames import Forward, ForwardRefused, Frame, RefusalReason
 from penstock.cluster.status import ClusterCounts
 from penstock.errors import ClusterError, LeadershipLost, PenstockError
@@ -20,7 +26,7 @@ REPEAT_DOUBLINGS_MAX = 3
 """A batch is repeated after an election timeout, then after twice as long, and so on up to this."""
 
 
-class Host(Protocol):
+class ProposalHost(Protocol):
     """Who sends, and who is told."""
 
     counts: ClusterCounts
@@ -35,20 +41,20 @@ class Host(Protocol):
         """Say that this node's batch was given up."""
 
 
-class Batches:
+class Proposals:
     """``own`` is this node's batch on its way; the queue, what waits where this node leads."""
 
     def __init__(
-        self, host: Host, engine: Engine, soon: Callable[..., object], election_ticks: int
+        self, host: ProposalHost, engine: Engine, soon: Callable[..., object], election_ticks: int
     ) -> None:
         self._host = host
         self._engine = engine
         self._soon = soon
         self._election_ticks = election_ticks
-        self._queue = Queue()
+        self._queue = ProposalQueue()
         self._drawing_term = 0
         self._number = 0
-        self.own: Own | None = None
+        self.own: OwnBatch | None = None
 
     # ── This node's ───────────────────────────────────────────────────────────────────────────
 
@@ -56,13 +62,13 @@ class Batches:
         """Bring a batch into the log, unless there is a reason not to try."""
         assert self.own is None, "one batch at a time"
         self._number += 1
-        own = self.own = Own(batch, self._engine.record.incarnation, self._number)
+        own = self.own = OwnBatch(batch, self._engine.record.incarnation, self._number)
         if error is not None:
             self._soon(self.refuse, own, error)
         elif not self._engine.record.is_alone():
             self._begin(own)
 
-    def _begin(self, own: Own) -> None:
+    def _begin(self, own: OwnBatch) -> None:
         """Have the rows written here, and the content wherever the leader is."""
         work, batch = self._engine.work, own.batch
         work.add_rows(batch)
@@ -72,7 +78,7 @@ class Batches:
             work.batches.append(batch)
             self._engine.wake()
 
-    def refuse(self, own: Own, error: PenstockError) -> None:
+    def refuse(self, own: OwnBatch, error: PenstockError) -> None:
         """Give a batch up, if it is still on its way. It may turn up in the log all the same."""
         if self.own is own:
             self.own = None
@@ -88,7 +94,7 @@ class Batches:
         elif raw.lead != NO_NODE and self._engine.has_written:
             self._forward(own, raw.lead, raw.term)
 
-    def _forward(self, own: Own, lead: NodeId, term: int) -> None:
+    def _forward(self, own: OwnBatch, lead: NodeId, term: int) -> None:
         counts = self._host.counts
         if own.sent_to is None:
             counts.forwarded_batches += 1
@@ -150,9 +156,9 @@ class Batches:
         is_member = sender in self._engine.record.members
         if raw is None or raw.role is not Role.LEADER or not is_member:
             return  # it will be sent to whoever leads
-        self._enqueue(Candidate(sender, frame.incarnation, frame.number, frame.batch, frame.term))
+        self._enqueue(QueuedBatch(sender, frame.incarnation, frame.number, frame.batch, frame.term))
 
-    def _enqueue(self, candidate: Candidate) -> None:
+    def _enqueue(self, candidate: QueuedBatch) -> None:
         key = (candidate.node, candidate.incarnation, candidate.number)
         if not is_repetition(self._engine.record.origins, *key) and self._queue.add(candidate):
             self._engine.wake()
@@ -174,7 +180,7 @@ class Batches:
             self._drawing_term = engine.raw.term
             engine.disk.encode_batch(self._queue.next(), self._host.is_late, self._drawn)
 
-    def _refuse(self, candidate: Candidate, reason: RefusalReason) -> None:
+    def _refuse(self, candidate: QueuedBatch, reason: RefusalReason) -> None:
         own = self.own
         if candidate.node != self._engine.record.node_id:
             self._host.counts.forward_refusals += 1
@@ -183,7 +189,7 @@ class Batches:
         elif own is not None and own.number == candidate.number:
             self._soon(self.refuse, own, error_of(reason))
 
-    def _drawn(self, merged: Merged, drawn: EncodedBatch | None) -> None:
+    def _drawn(self, merged: MergedBatch, drawn: EncodedBatch | None) -> None:
         """Propose what was drawn up, unless another leads by now or something came before it."""
         engine = self._engine
         raw = engine.raw

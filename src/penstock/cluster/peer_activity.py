@@ -6,7 +6,7 @@ from math import inf
 from penstock.raft.types import NodeId
 
 
-class Presence:
+class PeerActivity:
     """What one node has heard of the others. ``clock`` tells durations only."""
 
     def __init__(self, clock: Callable[[], float], grace_s: float) -> None:

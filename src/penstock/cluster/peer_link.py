@@ -17,9 +17,9 @@ from collections.abc import Callable
 
 from penstock.cluster.dialing import PeerDialer
 from penstock.cluster.faults import PeerFault
-from penstock.cluster.figures import PeerFigures
-from penstock.cluster.handshake import Purpose, Session
-from penstock.cluster.links import Link
+from penstock.cluster.handshake import PeerSession, Purpose
+from penstock.cluster.peer_connection import PeerConnection
+from penstock.cluster.peer_stats import PeerStats
 from penstock.limits import MIB
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId
@@ -45,7 +45,7 @@ def backoff_s(attempt: int, roll: Callable[[int], int]) -> float:
     return whole * (0.5 + roll(1_000) / 2_000)
 
 
-class Lane:
+class PeerLink:
     """The way to one node for one purpose. ``ended`` is told why each connection ended."""
 
     def __init__(
@@ -54,9 +54,9 @@ class Lane:
         purpose: Purpose,
         dialer: PeerDialer,
         *,
-        figures: PeerFigures,
+        figures: PeerStats,
         roll: Callable[[int], int],
-        connected: Callable[[NodeId, Session], None],
+        connected: Callable[[NodeId, PeerSession], None],
         ended: Callable[[NodeId, PeerFault], None],
     ) -> None:
         self.node = node
@@ -70,7 +70,7 @@ class Lane:
         self._loop = asyncio.get_running_loop()
         self._queue: deque[bytes] = deque()
         self._queue_bytes = 0
-        self._link: Link | None = None
+        self._link: PeerConnection | None = None
         self._is_open = False
         self._opened_at = float("inf")
         self._is_flush_due = False
@@ -183,7 +183,7 @@ class Lane:
 
     # ── What the connection tells ─────────────────────────────────────────────────────────────
 
-    def opened(self, link: Link, session: Session) -> None:
+    def opened(self, link: PeerConnection, session: PeerSession) -> None:
         self._dialer.check_certificate(link, self.node)
         self._link = link
         self._is_open = True
@@ -192,14 +192,14 @@ class Lane:
         self._connected(self.node, session)
         self._flush()
 
-    def received(self, _link: Link, _payload: bytes) -> None:
+    def received(self, _link: PeerConnection, _payload: bytes) -> None:
         """See ``LinkOwner``: nobody answers here."""
         raise PeerFault(PeerReason.MALFORMED_FRAME, "a frame came over a connection that we made")
 
-    def writable(self, _link: Link) -> None:
+    def writable(self, _link: PeerConnection) -> None:
         self._flush()
 
-    def ended(self, _link: Link, fault: PeerFault) -> None:
+    def ended(self, _link: PeerConnection, fault: PeerFault) -> None:
         self._link = None
         self._is_open = False
         if self._over is not None and not self._over.done():
