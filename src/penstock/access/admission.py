@@ -1,7 +1,7 @@
 """Which topics may be published to, and under which conditions; the same for every door.
 
 A topic is looked at when it is new to the route cache. What was found is remembered with the route,
-as flags in its ``memo``, so that a message costs one look at an integer.
+as flags in its ``policy``, so that a message costs one look at an integer.
 """
 
 from penstock.config.schema import Limits

@@ -16,6 +16,7 @@ their publishers could not send them again.
 from typing import NamedTuple
 
 from penstock.access.admission import CAPTURED, ENVELOPE_PREFIX, topic_refusal
+from penstock.core.routes import UNKNOWN_POLICY
 from penstock.delivery.live import Live
 from penstock.model.message import Extras
 from penstock.node.hub import Hub
@@ -96,12 +97,12 @@ def unsigned_refusal(hub: Hub, topic: bytes, count: int) -> Refused | None:
     They are counted if so. A topic that is no topic is not worth a place among the cached routes.
     """
     route = hub.broker.routes.cached.get(topic)
-    if route is None or route.memo is None:
+    if route is None or route.policy == UNKNOWN_POLICY:
         refusal = topic_refusal(topic, hub.limits)
         if refusal is not None:
             return refusal
         route = hub.route(topic)
-    if route.memo <= CAPTURED:
+    if route.policy <= CAPTURED:
         return None
     return refuse_unsigned(hub, topic, count, could_sign=False)
 

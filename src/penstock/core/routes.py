@@ -30,7 +30,7 @@ off, without any other difference to be seen.
 
 from collections.abc import Callable, Collection, Iterable
 from itertools import islice
-from typing import Any, Generic
+from typing import Generic
 
 from penstock.core.subscriptions import Subscriber, SubscriptionTrie
 from penstock.core.topic_tree import TopicTree
@@ -47,20 +47,22 @@ VISITS_MAX = 32_768
 client with thousands of filters, each just narrow enough, would else stall everybody for seconds
 when it leaves. All of them together then cost some thirty milliseconds."""
 
+UNKNOWN_POLICY = -1  # nobody has worked it out yet
+
 PATTERN_WILDCARDS = (b"*", b"?", b"[")
 """What a pattern must begin with to be blind for topics that begin with ``$``."""
 
 
 class Route(Generic[Subscriber]):
-    """Where messages of one topic go. ``memo`` is the caller's, and is forgotten with the route."""
+    """Where messages of one topic go. The caller sets ``policy``; it lasts as long as the route."""
 
-    __slots__ = ("memo", "targets", "topic")
+    __slots__ = ("policy", "targets", "topic")
 
     def __init__(self, topic: bytes, targets: tuple[tuple[Subscriber, int], ...]) -> None:
         self.topic = topic
         self.targets = targets
         """Each subscriber once, with the QoS to deliver at most with."""
-        self.memo: Any = None
+        self.policy = UNKNOWN_POLICY  # flags of ``access.admission``
 
 
 class _Pattern(Generic[Subscriber]):

@@ -48,7 +48,7 @@ from penstock.core.effects import (
     Unkept,
     UnsubscribeAnswer,
 )
-from penstock.core.routes import Route
+from penstock.core.routes import UNKNOWN_POLICY, Route
 from penstock.core.session import Session
 from penstock.core.stale_publishes import has_stale_publish
 from penstock.delivery.live import Live
@@ -333,13 +333,13 @@ class Hub:
     def publish_will(self, will: WillMessage) -> None:
         """Publish for a client that vanished; nobody waits for an acknowledgement."""
         route = self.route(will.topic)
-        if route.memo > CAPTURED:  # since a start with other rules; nobody can sign it now
+        if route.policy > CAPTURED:  # since a start with other rules; nobody can sign it now
             self.gate.admit_unsigned(will.topic)
             self.counters.drops[DropReason.SIGNATURE_REFUSED] += 1
             return
         if not will.qos:
             self.forward(route.targets, Live.of(will.topic, [will.payload]))
-            if not route.memo and not will.retain:
+            if not route.policy and not will.retain:
                 self.broadcast(will.topic, [will.payload])
         now_ms = self.clock.wall_ms()
         if will.qos or will.retain:
@@ -363,8 +363,8 @@ class Hub:
         """Where a topic goes, its policy worked out."""
         routes = self.broker.routes
         route = routes.cached.get(topic) or routes.resolve(topic)
-        if route.memo is None:
-            route.memo = self.policy(topic)
+        if route.policy == UNKNOWN_POLICY:
+            route.policy = self.policy(topic)
         return route
 
     def listen(self, topic_filter: bytes, outlet: Any) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.core.routes import VISITS_MAX, WIDE_FILTER_VISITS, Routes
+from penstock.core.routes import UNKNOWN_POLICY, VISITS_MAX, WIDE_FILTER_VISITS, Routes
 from penstock.core.topic_tree import TopicTree
 
 
@@ -20,15 +20,15 @@ def test_a_route_says_where_the_messages_of_a_topic_go():
     route = routes.resolve(b"a/b")
     assert route.topic == b"a/b"
     assert dict(route.targets) == {"us": 1, "them": 0}
-    assert route.memo is None
+    assert route.policy == UNKNOWN_POLICY
 
 
 def test_a_resolved_route_is_cached_with_its_memo():
     routes = Routes()
     route = routes.resolve(b"a/b")
-    route.memo = "checked"
+    route.policy = 3
     assert routes.cached[b"a/b"] is route
-    assert routes.cached[b"a/b"].memo == "checked"
+    assert routes.cached[b"a/b"].policy == 3
 
 
 def test_a_topic_without_subscribers_is_cached_too():

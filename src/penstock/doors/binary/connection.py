@@ -220,7 +220,7 @@ class BinaryConnection(Connection):
             for _ in event.sequences:
                 self._fail(refusal)
             return
-        if hub.route(topic).memo > CAPTURED:
+        if hub.route(topic).policy > CAPTURED:
             self._refuse_unsigned(topic, len(event.sequences))
             return
         self._publish(topic, event.payloads, event.sequences, now_ms)
@@ -283,7 +283,7 @@ class BinaryConnection(Connection):
         refusal = self._refusal(event.topic)
         if refusal is not None:
             return refusal
-        if self._hub.route(event.topic).memo & (ENVELOPES | FORBIDDEN):
+        if self._hub.route(event.topic).policy & (ENVELOPES | FORBIDDEN):
             return refuse_unsigned(self._hub, event.topic, 1)[1]  # it covers no message within
         refused = self._hub.gate.admit_signed(event.topic, event.payload, event.signature, now_ms)
         if refused is None:
@@ -522,7 +522,7 @@ class BinaryConnection(Connection):
     def forward(self, live: Live) -> None:
         """Live messages: only of topics that the journal does not keep; the feed has the rest."""
         for run in live.runs:
-            if not self._hub.route(run.topic).memo:
+            if not self._hub.route(run.topic).policy:
                 frames = encode.messages(run.topic, run.payloads, [0] * len(run.payloads))
                 self.outbox.send_live(len(run.payloads), frames)
 

@@ -32,7 +32,7 @@ from penstock.core.commands import (
 )
 from penstock.core.effects import Delivery, Effects
 from penstock.core.retained_delivery import SUBSCRIBE_FAILED
-from penstock.core.routes import Route
+from penstock.core.routes import UNKNOWN_POLICY, Route
 from penstock.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL, Session
 from penstock.delivery.live import Live
 from penstock.doors.mqtt.outbox import MqttOutbox
@@ -319,10 +319,10 @@ class MqttConnection(Connection):
             route = route or self._admit(topic)
             if route is None:
                 break
-            memo = route.memo
-            if memo is None:
-                memo = route.memo = hub.policy(topic)
-            if memo > CAPTURED:
+            policy = route.policy
+            if policy == UNKNOWN_POLICY:
+                policy = route.policy = hub.policy(topic)
+            if policy > CAPTURED:
                 if len(payloads) > SIGNED_AT_ONCE:  # the rest when others have had their turn
                     position -= 1
                     events[position] = replace(event, payloads=payloads[SIGNED_AT_ONCE:])
@@ -336,7 +336,7 @@ class MqttConnection(Connection):
                     hub.forward(targets, joined(stretch))
                 targets = route.targets
                 stretch = [event] if targets else []
-            if memo:
+            if policy:
                 capture(topic, payloads, now_ms, 0)
             else:
                 hub.broadcast(topic, payloads)
@@ -353,14 +353,14 @@ class MqttConnection(Connection):
         route = hub.broker.routes.cached.get(topic) or self._admit(topic)
         if route is None:
             return position
-        if route.memo is None:
-            route.memo = hub.policy(topic)
+        if route.policy == UNKNOWN_POLICY:
+            route.policy = hub.policy(topic)
         run = [first]
-        most = SIGNED_AT_ONCE if route.memo > CAPTURED else len(events)
+        most = SIGNED_AT_ONCE if route.policy > CAPTURED else len(events)
         while position < len(events) and len(run) < most and continues(first, events[position]):
             run.append(events[position])
             position += 1
-        if route.memo > CAPTURED:
+        if route.policy > CAPTURED:
             self._on_signed(run, now_ms)
             return position
         if qos == 2:
@@ -431,7 +431,7 @@ class MqttConnection(Connection):
     def _open(self, topic: bytes, payloads: list[bytes], now_ms: int) -> OpenedEnvelopes:
         """What the envelopes hold; nothing, and why, if they are none."""
         hub = self._hub
-        if hub.route(topic).memo & ENVELOPES:
+        if hub.route(topic).policy & ENVELOPES:
             return open_envelopes(hub, topic, payloads, now_ms)
         return OpenedEnvelopes(topic, [], [], 0, refuse_unsigned(hub, topic, len(payloads)))
 

@@ -7,7 +7,7 @@ and those who follow the journal.
 
 from penstock.access.admission import CAPTURED, ENVELOPES, topic_refusal
 from penstock.access.envelopes import Opened, open_envelopes, refuse_unsigned
-from penstock.core.routes import Route
+from penstock.core.routes import UNKNOWN_POLICY, Route
 from penstock.core.session import Session
 from penstock.delivery.live import Live
 from penstock.doors.resp.calls import Call, Spec
@@ -22,22 +22,26 @@ def _publish(call: Call) -> None:
     hub, topic, payloads = call.connection.hub, call.args[1], call.tails
     cached = hub.broker.routes.cached
     route = cached.get(topic)
-    if route is None or route.memo is None or b"%" in topic:
+    if route is None or route.policy == UNKNOWN_POLICY or b"%" in topic:
         topic = topic_of(topic)
         route = cached.get(topic)
         # Cached alone says nothing: the broker's own topics are, and are closed to clients.
-        refusal = topic_refusal(topic, hub.limits) if route is None or route.memo is None else None
+        refusal = (
+            topic_refusal(topic, hub.limits)
+            if route is None or route.policy == UNKNOWN_POLICY
+            else None
+        )
         if refusal is not None:
             call.fail(publish_fault(refusal))
             return
         route = hub.route(topic)
-    if route.memo > CAPTURED:
-        _publish_guarded(call, topic, route.memo)
+    if route.policy > CAPTURED:
+        _publish_guarded(call, topic, route.policy)
         return
     hub.counters.messages_in_total[0] += len(payloads)
     if route.targets:
         hub.forward(route.targets, Live.of(topic, payloads))
-    if route.memo:
+    if route.policy:
         hub.pipeline.capture(topic, payloads, call.now_ms)
     else:
         hub.broadcast(topic, payloads)
