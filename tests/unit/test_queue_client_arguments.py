@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from math import inf, nan
 
 import pytest
+from tests.unit.queue_client_link import ScriptedLink
 
 from penstock.client import (
     ArgumentError,
@@ -15,9 +16,10 @@ from penstock.client import (
     connect_async,
 )
 from penstock.client.errors import queue_refused
-from penstock.client.queue import plans, requests
+from penstock.client.queue import requests
 from penstock.client.queue.producer import Producer, batches
 from penstock.client.queue.session import QueueSession
+from penstock.client.sync import run
 from penstock.errors import PenstockError
 
 
@@ -26,7 +28,7 @@ def produce(topic="t", payload=b"", **settings):
 
 
 def produce_many(items, **settings):
-    return list(plans.produce_many(Producer(None), "t", items, None, settings))
+    return run(ScriptedLink([]).operations().produce_many("t", items, **settings))
 
 
 def poll(topic="t", group="g", wait_s=0.0, **settings):
@@ -34,7 +36,7 @@ def poll(topic="t", group="g", wait_s=0.0, **settings):
 
 
 def settle(jobs):
-    return list(plans.settle(jobs, requests.ack_many))
+    return run(ScriptedLink([]).operations().ack(jobs))
 
 
 WRONG_VALUES = [

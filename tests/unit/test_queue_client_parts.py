@@ -1,15 +1,16 @@
-"""The parts of the queue client that know no socket: routes, numbers, batches, plans, pushes."""
+"""The parts of the queue client that know no socket: routes, numbers, batches, operations, pushes."""
 
 import pytest
+from tests.unit.queue_client_link import ScriptedLink
 
 from penstock.client import ConnectionLostError, Item, NotLeaderError, RateLimitedError
 from penstock.client.errors import ArgumentError, BrokerProtocolError, queue_refused
-from penstock.client.queue import plans, requests
-from penstock.client.queue.plans import Begin, Pause
+from penstock.client.queue import requests
+from penstock.client.queue.operations import PRODUCE_WINDOW
 from penstock.client.queue.producer import BATCH_BYTES_MAX, BATCH_MAX, Producer, batches
 from penstock.client.queue.push import PushSession
 from penstock.client.queue.server_pool import ServerPool
-from penstock.client.queue.session import QueueCall
+from penstock.client.sync import run
 from penstock.errors import LocalProtocolError
 from penstock.wire.queue import encode
 from penstock.wire.queue.server import QueueServerMachine
@@ -148,41 +149,11 @@ def test_bytes_of_other_kinds_are_taken_and_text_is_not():
         cut(["text"])
 
 
-# ── Plans ─────────────────────────────────────────────────────────────────────────────────────
+# ── Operations of several requests ─────────────────────────────────────────────────────────────
 
 
-class Player:
-    """Runs a plan at a clock of its own; ``answers`` are given to the calls in their order."""
-
-    def __init__(self, *answers):
-        self.now = 1000.0
-        self.steps = []
-        self._answers = iter(answers)
-
-    def run(self, plan):
-        answer = None
-        while True:
-            try:
-                step = plan.throw(answer) if isinstance(answer, Exception) else plan.send(answer)
-            except StopIteration as end:
-                return end.value
-            self.steps.append(step)
-            answer = self._do(step)
-
-    def _do(self, step):
-        match step:
-            case Begin():
-                return None
-            case Pause(seconds, until):
-                self.now += max(0.0, min(seconds, until - self.now))
-                return self.now
-            case QueueCall():
-                self.now += 1.0  # every answer takes a second
-                return next(self._answers)
-
-    @property
-    def polls(self):
-        return [step.request.poll.wait_ms for step in self.steps if isinstance(step, QueueCall)]
+def polls(link):
+    return [request.poll.wait_ms for request in link.begun]
 
 
 def limited(retry_after_ms):
@@ -190,58 +161,56 @@ def limited(retry_after_ms):
 
 
 def test_a_poll_without_a_wait_is_asked_once():
-    player = Player([])
-    assert player.run(plans.poll("t", "g", 0.0, {})) == []
-    assert player.polls == [0]
+    link = ScriptedLink([])
+    assert run(link.operations().poll("t", "g")) == []
+    assert polls(link) == [0]
 
 
 def test_a_poll_that_the_rate_forbids_is_asked_again_for_the_time_that_is_left():
-    player = Player(limited(2000), ["job"])
-    assert player.run(plans.poll("t", "g", 10.0, {})) == ["job"]
-    assert player.polls == [10_000, 7000]
+    link = ScriptedLink(limited(2000), ["job"])
+    assert run(link.operations().poll("t", "g", wait_s=10.0)) == ["job"]
+    assert polls(link) == [10_000, 7000]
 
 
 def test_a_poll_ends_with_nothing_when_the_rate_forbids_it_to_the_end():
-    player = Player(limited(60_000))
-    assert player.run(plans.poll("t", "g", 10.0, {})) == []
-    assert player.now == 1010.0
+    link = ScriptedLink(limited(60_000))
+    assert run(link.operations().poll("t", "g", wait_s=10.0)) == []
+    assert link.now_s == 1010.0
 
 
 def test_a_poll_without_a_wait_tells_that_the_rate_forbids_it():
     with pytest.raises(RateLimitedError):
-        Player(limited(10)).run(plans.poll("t", "g", 0.0, {}))
+        run(ScriptedLink(limited(10)).operations().poll("t", "g"))
 
 
 def test_a_poll_that_waits_longer_than_a_broker_lets_it_is_asked_again():
-    player = Player([], ["job"])
-    assert player.run(plans.poll("t", "g", 400.0, {})) == ["job"]
-    assert player.polls == [300_000, 300_000]
+    link = ScriptedLink([], ["job"])
+    assert run(link.operations().poll("t", "g", wait_s=400.0)) == ["job"]
+    assert polls(link) == [300_000, 300_000]
 
 
 def test_batches_are_under_way_together_but_not_without_bound():
-    count = plans.WINDOW + 2
-    player = Player(*([["result"]] * count))
-    results = player.run(
-        plans.produce_many(Producer(None), "t", [b""] * (count * BATCH_MAX), None, {})
-    )
-    kinds = ["begin" if isinstance(step, Begin) else "wait" for step in player.steps]
-    assert kinds[: plans.WINDOW] == ["begin"] * plans.WINDOW
-    assert kinds[plans.WINDOW :] == ["wait", "begin", "wait", "begin"] + ["wait"] * plans.WINDOW
+    count = PRODUCE_WINDOW + 2
+    link = ScriptedLink(*([["result"]] * count))
+    results = run(link.operations().produce_many("t", [b""] * (count * BATCH_MAX)))
+    before, after = link.steps[:PRODUCE_WINDOW], link.steps[PRODUCE_WINDOW:]
+    assert before == ["begin"] * PRODUCE_WINDOW
+    assert after == ["wait", "begin", "wait", "begin"] + ["wait"] * PRODUCE_WINDOW
     assert results == ["result"] * count
 
 
 def test_the_seqs_of_a_named_producer_go_on_from_batch_to_batch():
-    player = Player(["result"], ["result"])
+    link = ScriptedLink(["result"], ["result"])
     items = [b""] * (BATCH_MAX + 1)
-    player.run(plans.produce_many(Producer("me"), "t", items, 1000, {}))
-    begun = [step.call.request.produce_many for step in player.steps if isinstance(step, Begin)]
+    run(link.operations("me").produce_many("t", items, seq=1000))
+    begun = [request.produce_many for request in link.begun]
     assert [(asked.producer_id, asked.seq) for asked in begun] == [("me", 1000), ("me", 1256)]
 
 
 def test_a_batch_that_fails_is_the_error_of_each_of_its_messages():
-    player = Player(LOST, ["fine"])
+    link = ScriptedLink(LOST, ["fine"])
     items = [b""] * (BATCH_MAX + 1)
-    results = player.run(plans.produce_many(Producer(None), "t", items, None, {}))
+    results = run(link.operations().produce_many("t", items))
     assert [result.error for result in results[:-1]] == [LOST] * BATCH_MAX
     assert results[-1] == "fine"
 

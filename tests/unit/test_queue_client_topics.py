@@ -244,5 +244,5 @@ def test_a_topic_that_is_made_anew_is_not_read_on(clients):
     with broker(converse) as address, clients.connect(address) as client:
         reading = client.messages("t")
         assert next(reading).offset == 0
-        with pytest.raises(ClientError, match="made anew"):
+        with pytest.raises(ClientError, match="created again"):
             next(reading)

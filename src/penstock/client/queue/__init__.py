@@ -6,36 +6,36 @@
 ...     with client.subscribe("images", "resize", lambda job: print(job.payload)) as work:
 ...         work.wait()
 
-It comes in two forms that do the same: ``QueueClient``, blocking, for any number of threads, and
-``AsyncQueueClient`` for a loop.
+There are two clients: ``QueueClient``, blocking, for any number of threads, and
+``AsyncQueueClient`` for an event loop. Each operation is written once, in ``operations``.
 
-**Who promises what.** A message is stored once, however often the connection is lost while it is
-produced: the broker knows it by producer and number (``producer``). A job is handed to one consumer
-of a group at a time, and again if it is not acknowledged in time: it is done *at least once*.
+**Guarantees.** A message is stored once, however often the connection is lost while it is produced:
+the broker recognises it by producer id and number (``producer``). A job is leased to one consumer
+of a group at a time, and delivered again if it is not acknowledged in time: *at least once*.
 
-**Lost connections** are made again with the next of the addresses, or with the leader that a node
-has named. A call waits through that for ``timeout_s``, a subscription for ever. Jobs in hand when a
-broker dies are acknowledged to the one that comes back (``push``).
+**Lost connections** are replaced, to the next address or to the leader that a node has named. A
+call waits through that for ``timeout_s``, a subscription for ever. Jobs in hand when a broker dies
+are acknowledged to the one that returns (``push``).
 
 ==================  =============================================================================
-``values``          what goes in and comes out
-``checks``          whether arguments are allowed
+``operations``      every operation, as a coroutine over a link
+``blocking``        the blocking client; ``link``: its socket, thread and clock
+``asynchronous``    the asyncio client; ``async_link``: its transport and clock
+``requests``        every request, and how its answer is read
+``session``         protocol state over any number of connections; no socket, no clock
+``push``            the same for a subscription
+``subscription``    threads around ``push``; ``async_subscription``: tasks
+``values``          arguments and results
+``checks``          validation of arguments
 ``columns``         messages in bulk
-``requests``        every request as a ``QueueCall``: what is asked, how the answer is read
-``session``         the conversation, over any number of connections; no socket, no clock
-``frames``          bytes to responses
-``plans``           operations of more than one request, as generators
-``producer``        numbers, and batches
-``server_pool``     which address next, and when
-``sockets``         what all connections have in common
-``link``            a socket and a thread around a session; ``blocking`` has the client
-``async_link``      a transport around a session; ``asynchronous`` has the client
-``push``            a subscription's conversation; no socket, no clock
-``subscription``    a socket and threads around it; ``async_subscription`` streams and tasks
-``reports``         what a subscription tells of trouble
+``producer``        numbers and batches of messages
+``server_pool``     which address to try next, and when
+``heartbeat``       whether a silent broker is still there
+``sockets``         options and errors of connections
+``reports``         what a subscription reports of errors
 ==================  =============================================================================
 
-Nothing is loaded before it is asked for: a program that speaks MQTT does not need protobuf.
+Modules are loaded on first use: a program that speaks MQTT does not need protobuf.
 """
 
 from importlib import import_module

@@ -8,12 +8,11 @@ the clock runs only while an answer is due.
 import asyncio
 from contextlib import suppress
 from random import random
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from penstock.client.dial import unreachable
 from penstock.client.errors import ClientError, ConnectionLostError
 from penstock.client.queue.heartbeat import LOOK_S
-from penstock.client.queue.plans import Begin, Pause, Plan
 from penstock.client.queue.server_pool import ServerPool
 from penstock.client.queue.session import QueueCall, QueueSession
 from penstock.client.queue.sockets import (
@@ -75,13 +74,7 @@ class AsyncQueueLink(asyncio.Protocol):
 
     # ── Asking ────────────────────────────────────────────────────────────────────────────────
 
-    async def call(self, call: QueueCall[T]) -> T:
-        """Ask, and wait for the answer."""
-        self.begin(call)
-        return await self.wait(call)
-
-    def begin(self, call: QueueCall[Any]) -> None:
-        """Ask."""
+    def begin(self, call: QueueCall[object]) -> None:
         if not self._is_open:
             raise _closed()
         self._session.ask(call, self._loop.time())
@@ -90,39 +83,17 @@ class AsyncQueueLink(asyncio.Protocol):
             self._loop.call_soon(self._send)
 
     async def wait(self, call: QueueCall[T]) -> T:
-        """Wait for the answer."""
         if not call.is_done:
             future = self._loop.create_future()
             call.when_done = lambda: None if future.done() else future.set_result(None)
             await future
         return call.result()
 
-    async def run(self, plan: Plan[T]) -> T:
-        """Do what a plan needs."""
-        answer: Any = None
-        error: ClientError | None = None
-        while True:
-            try:
-                step = plan.send(answer) if error is None else plan.throw(error)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return] # what the plan returns, by its type
-            answer, error = None, None
-            try:
-                answer = await self._do(step)
-            except ClientError as failure:
-                error = failure
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
-    async def _do(self, step: QueueCall[Any] | Begin | Pause) -> Any:
-        match step:
-            case Begin(call):
-                return self.begin(call)
-            case Pause(seconds, until):
-                await asyncio.sleep(max(0.0, min(seconds, until - self._loop.time())))
-                return self._loop.time()
-            case QueueCall(number=0):
-                return await self.call(step)
-            case QueueCall():
-                return await self.wait(step)
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
 
     def _look(self) -> None:
         """Give up what takes too long, and look again for as long as anything is under way."""

@@ -17,13 +17,12 @@ import threading
 from contextlib import suppress
 from random import random
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from penstock.client.binary.manager import LINGER_S, READ_BYTES
 from penstock.client.dial import dial
 from penstock.client.errors import ClientError, ConnectionLostError
 from penstock.client.queue.heartbeat import LOOK_S
-from penstock.client.queue.plans import Begin, Pause, Plan
 from penstock.client.queue.server_pool import ServerPool
 from penstock.client.queue.session import QueueCall, QueueSession
 from penstock.client.queue.sockets import (
@@ -46,6 +45,7 @@ class BlockingQueueLink:
     def __init__(self, pool: ServerPool, session: QueueSession) -> None:
         self._pool = pool
         self._session = session
+        self._look_every_s = min(session.timeout_s / 8, LOOK_S)
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         self._wanted = threading.Condition(self._lock)
@@ -85,13 +85,7 @@ class BlockingQueueLink:
 
     # ── Asking ────────────────────────────────────────────────────────────────────────────────
 
-    def call(self, call: QueueCall[T]) -> T:
-        """Ask, and wait for the answer."""
-        self.begin(call)
-        return self.wait(call)
-
-    def begin(self, call: QueueCall[Any]) -> None:
-        """Ask."""
+    def begin(self, call: QueueCall[object]) -> None:
         with self._lock:
             if self._closed.is_set():
                 raise _closed()
@@ -100,45 +94,24 @@ class BlockingQueueLink:
                 self._wanted.notify_all()
         self._send()
 
-    def wait(self, call: QueueCall[T]) -> T:
-        """Wait for the answer."""
+    async def wait(self, call: QueueCall[T]) -> T:
+        """Block until the answer is here."""
         arrived = threading.Lock()
         arrived.acquire()
         with self._lock:
             if call.is_done:
                 return call.result()
             call.when_done = arrived.release
-        while not arrived.acquire(timeout=min(self._session.timeout_s / 8, LOOK_S)):
+        while not arrived.acquire(timeout=self._look_every_s):
             self._look()
         return call.result()
 
-    def run(self, plan: Plan[T]) -> T:
-        """Do what a plan needs."""
-        answer: Any = None
-        error: ClientError | None = None
-        while True:
-            try:
-                step = plan.send(answer) if error is None else plan.throw(error)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return] # what the plan returns, by its type
-            answer, error = None, None
-            try:
-                answer = self._do(step)
-            except ClientError as failure:
-                error = failure
+    async def sleep(self, seconds: float) -> None:
+        """Block, but not beyond the end of the client."""
+        self._closed.wait(max(0.0, seconds))
 
-    def _do(self, step: QueueCall[Any] | Begin | Pause) -> Any:
-        match step:
-            case Begin(call):
-                return self.begin(call)
-            case Pause(seconds, until):
-                now = monotonic()
-                self._closed.wait(max(0.0, min(seconds, until - now)))
-                return monotonic()
-            case QueueCall(number=0):
-                return self.call(step)
-            case QueueCall():
-                return self.wait(step)
+    def now(self) -> float:
+        return monotonic()
 
     def _look(self) -> None:
         with self._lock:

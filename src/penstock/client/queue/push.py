@@ -25,9 +25,8 @@ from typing import TypeAlias
 
 from penstock.client.errors import BadRequestError, BrokerProtocolError, ClientError
 from penstock.client.queue import requests
-from penstock.client.queue.frames import ResponseReader
 from penstock.client.queue.heartbeat import PUSH_PACE, Heartbeat, ping
-from penstock.client.queue.session import refusal
+from penstock.client.queue.session import ResponseReader, refusal
 from penstock.client.queue.sockets import broker_silent
 from penstock.client.queue.values import Job
 from penstock.wire.queue import encode

@@ -1,13 +1,12 @@
-"""Every request of the protocol as a ``QueueCall``: what is asked, and how the answer is read.
+"""Every request of the protocol as a ``QueueCall``: the request, and how its answer is read.
 
-One function per request, named as in ``queue.proto``. Nothing here talks to anybody: the drivers
-ask, so this is all that the blocking and the asynchronous client know of the wire. Arguments are
-looked at here (``checks``), so that what is wrong with one is told before anything is asked.
+One function per request, named as in ``queue.proto``. Arguments are checked here (``checks``),
+before anything is sent.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, TypeVar, Unpack
+from typing import Final, Protocol, TypeVar, Unpack
 
 import msgspec
 
@@ -35,48 +34,58 @@ from penstock.client.queue.values import (
     Job,
     LeaseSettings,
     MessageSettings,
-    PollSettings,
     Result,
+    SinkStatus,
     Start,
     Stats,
     Topic,
 )
+from penstock.limits import SINK_EPOCH_MAX
 from penstock.model.message import PRIORITY_MAX
 from penstock.wire.queue._generated import queue_pb2 as wire
 
-T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 
 _NUMBER_OF_TYPE: Final = {name: number for number, name in enumerate(CONTENT_TYPES)}
+
+COMMIT_WAIT_S: Final = 10.0  # after this time the broker answers that a commit is under way
 
 _ENDS: Final = {"earliest": wire.EARLIEST, "latest": wire.LATEST}
 
 
-def _ok(request: wire.Request) -> QueueCall[None]:
-    """A request that is answered by nothing but that it was done."""
-    return QueueCall(request, "ok", _nothing)
+class _GroupRequest(Protocol):
+    """A request about a group of a topic."""
+
+    topic: str
+    group: str
 
 
-def _nothing(_answer: wire.Ok) -> None:
-    pass
+G = TypeVar("G", bound=_GroupRequest)
 
 
-def _of_leases(request: wire.Request) -> QueueCall[list[int]]:
-    """A request about leases, answered with those that were over."""
-    return QueueCall(request, "ok", lambda answer: list(answer.lapsed))
+def _of_group(asked: G, topic: str, group: str) -> G:
+    asked.topic, asked.group = name("topic", topic), name("group", group)
+    return asked
 
 
-def _place(topic: str, group: str) -> dict[str, Any]:
-    """A group of a topic, as fields."""
-    return {"topic": name("topic", topic), "group": name("group", group)}
-
-
-def _start(start: Start) -> dict[str, Any]:
-    """Where a group begins, as fields."""
+def _set_start(asked: wire.Poll | wire.Subscribe | wire.CreateGroup, start: Start) -> None:
     if isinstance(start, datetime):
-        return {"start": wire.TIME, "start_value": milliseconds("start", start.timestamp())}
-    if isinstance(start, str):
-        return {"start": _ENDS[choice("start", start, _ENDS)]}
-    return {"start": wire.OFFSET, "start_value": count("start", start, most=U64_MAX)}
+        asked.start = wire.TIME
+        asked.start_value = milliseconds("start", start.timestamp())
+    elif isinstance(start, str):
+        asked.start = _ENDS[choice("start", start, _ENDS)]
+    else:
+        asked.start = wire.OFFSET
+        asked.start_value = count("start", start, most=U64_MAX)
+
+
+def _ok(request: wire.Request) -> QueueCall[None]:
+    return QueueCall(request, "ok", lambda _answer: None)
+
+
+def _about_leases(request: wire.Request) -> QueueCall[list[int]]:
+    """A request that is answered with the leases that had expired."""
+    return QueueCall(request, "ok", lambda answer: list(answer.ok.lapsed))
 
 
 # ── Producing ─────────────────────────────────────────────────────────────────────────────────
@@ -85,7 +94,6 @@ def _start(start: Start) -> dict[str, Any]:
 def produce(
     topic: str, payload: bytes, producer_id: str, seq: int, **settings: Unpack[MessageSettings]
 ) -> QueueCall[int]:
-    """One message; its offset is the answer."""
     request = wire.Request()
     asked = request.produce
     asked.topic, asked.payload, asked.producer_id, asked.seq = topic, payload, producer_id, seq
@@ -101,13 +109,15 @@ def produce_many(
     seq: int,
     **settings: Unpack[MessageSettings],
 ) -> QueueCall[list[Result]]:
-    """Messages with seqs in a row from ``seq``; a result for each is the answer."""
+    """Messages with consecutive seqs from ``seq``."""
     request = wire.Request()
     asked = request.produce_many
     asked.topic, asked.producer_id, asked.seq = topic, producer_id, seq
     asked.payloads.extend(payloads)
     _describe(asked, **settings)
-    return QueueCall(request, "produced_many", lambda answer: _results(answer, len(payloads)))
+    return QueueCall(
+        request, "produced_many", lambda answer: _results(answer.produced_many, len(payloads))
+    )
 
 
 def _describe(
@@ -127,12 +137,12 @@ def _describe(
         asked.headers.add(name=header, value=value)
 
 
-def _offset(answer: wire.Produced) -> int:
-    return answer.offset
+def _offset(answer: wire.Response) -> int:
+    return answer.produced.offset
 
 
 def _results(answer: wire.ProducedMany, produced: int) -> list[Result]:
-    """A result per payload: stretches are of those that were not refused, in their order."""
+    """Assign offsets: stretches cover the messages that were not refused, in their order."""
     offsets = (
         offset
         for stretch in answer.stretches
@@ -151,50 +161,50 @@ def _results(answer: wire.ProducedMany, produced: int) -> list[Result]:
 
 
 def poll(
-    topic: str, group: str, wait_s: float, **settings: Unpack[PollSettings]
+    topic: str,
+    group: str,
+    wait_s: float,
+    *,
+    max: int = 16,  # noqa: A002 - its name in the protocol
+    **lease: Unpack[LeaseSettings],
 ) -> QueueCall[list[Job]]:
-    """Lease what is there, or wait for something; not repeated when that would lose messages."""
-    wait_ms = milliseconds("wait_s", wait_s)
-    asked = wire.Poll(**_place(topic, group), wait_ms=wait_ms, **_of_poll(**settings))
+    """Lease jobs, or wait for some; not repeated where a repetition would lose messages."""
+    asked = _of_group(wire.Poll(), topic, group)
+    asked.wait_ms = milliseconds("wait_s", wait_s)
+    asked.max = count("max", max, 1)
+    _set_lease(asked, **lease)
     return QueueCall(
         wire.Request(poll=asked),
         "polled",
-        lambda answer: jobs_of(answer, topic, group),
+        lambda answer: jobs_of(answer.polled, topic, group),
         repeats=asked.ack_mode == "manual",
         grace_s=wait_s,
     )
 
 
-def _of_poll(
-    *,
-    max: int = 16,  # noqa: A002 - its name in the protocol
-    **lease: Unpack[LeaseSettings],
-) -> dict[str, Any]:
-    return {"max": count("max", max, 1), **_of_lease(**lease)}
-
-
 def subscribe(
-    topic: str, group: str, concurrency: int, **settings: Unpack[LeaseSettings]
+    topic: str, group: str, concurrency: int, **lease: Unpack[LeaseSettings]
 ) -> wire.Request:
-    """Begin a push connection; nothing but messages answers it."""
-    prefetch = count("concurrency", concurrency, 1)
-    asked = wire.Subscribe(**_place(topic, group), prefetch=prefetch, **_of_lease(**settings))
+    """Start a push connection; it is answered by messages only."""
+    asked = _of_group(wire.Subscribe(), topic, group)
+    asked.prefetch = count("concurrency", concurrency, 1)
+    _set_lease(asked, **lease)
     return wire.Request(subscribe=asked)
 
 
-def _of_lease(
-    *, visibility_s: float = 30.0, ack_mode: AckMode = "manual", start: Start = "earliest"
-) -> dict[str, Any]:
-    """How messages are handed out, as fields."""
-    return {
-        "visibility_timeout_ms": span_milliseconds("visibility_s", visibility_s),
-        "ack_mode": choice("ack_mode", ack_mode, ("manual", "auto")),
-        **_start(start),
-    }
+def _set_lease(
+    asked: wire.Poll | wire.Subscribe,
+    *,
+    visibility_s: float = 30.0,
+    ack_mode: AckMode = "manual",
+    start: Start = "earliest",
+) -> None:
+    asked.visibility_timeout_ms = span_milliseconds("visibility_s", visibility_s)
+    asked.ack_mode = choice("ack_mode", ack_mode, ("manual", "auto"))
+    _set_start(asked, start)
 
 
 def jobs_of(answer: wire.Polled, topic: str, group: str) -> list[Job]:
-    """What was handed to us."""
     return [
         Job(
             topic,
@@ -213,39 +223,30 @@ def jobs_of(answer: wire.Polled, topic: str, group: str) -> list[Job]:
 
 
 def ack_many(topic: str, group: str, lease_ids: Iterable[int]) -> QueueCall[list[int]]:
-    """These are done."""
-    asked = wire.AckMany(**_place(topic, group), lease_ids=lease_ids)
-    return _of_leases(wire.Request(ack_many=asked))
+    asked = _of_group(wire.AckMany(lease_ids=lease_ids), topic, group)
+    return _about_leases(wire.Request(ack_many=asked))
 
 
 def nack_many(
     topic: str, group: str, lease_ids: Iterable[int], delay_s: float = 0.0, reason: str = ""
 ) -> QueueCall[list[int]]:
-    """These are to be handed out again."""
-    asked = wire.NackMany(
-        **_place(topic, group),
-        lease_ids=lease_ids,
-        delay_ms=milliseconds("delay_s", delay_s),
-        reason=text("reason", reason),
-    )
-    return _of_leases(wire.Request(nack_many=asked))
+    asked = _of_group(wire.NackMany(lease_ids=lease_ids), topic, group)
+    asked.delay_ms = milliseconds("delay_s", delay_s)
+    asked.reason = text("reason", reason)
+    return _about_leases(wire.Request(nack_many=asked))
 
 
 def extend(
     topic: str, group: str, lease_ids: Iterable[int], visibility_s: float
 ) -> QueueCall[list[int]]:
-    """These leases run for so much time from now on."""
-    asked = wire.Extend(
-        **_place(topic, group),
-        lease_ids=lease_ids,
-        visibility_timeout_ms=span_milliseconds("visibility_s", visibility_s),
-    )
-    return _of_leases(wire.Request(extend=asked))
+    asked = _of_group(wire.Extend(lease_ids=lease_ids), topic, group)
+    asked.visibility_timeout_ms = span_milliseconds("visibility_s", visibility_s)
+    return _about_leases(wire.Request(extend=asked))
 
 
 def commit(topic: str, group: str, offset: int) -> QueueCall[None]:
-    """Everything below the offset is done."""
-    asked = wire.Commit(**_place(topic, group), offset=count("offset", offset, most=U64_MAX))
+    asked = _of_group(wire.Commit(), topic, group)
+    asked.offset = count("offset", offset, most=U64_MAX)
     return _ok(wire.Request(commit=asked))
 
 
@@ -262,7 +263,6 @@ def configure_topic(
     max_bytes: int | None = None,
     keep: bool | None = None,
 ) -> QueueCall[None]:
-    """Make the topic if need be, and change what is given, in one step."""
     asked = wire.ConfigureTopic(topic=name("topic", topic))
     if rate_per_sec is not None:
         asked.rate_per_sec = rate("rate_per_sec", rate_per_sec)
@@ -280,12 +280,10 @@ def configure_topic(
 
 
 def delete_topic(topic: str) -> QueueCall[None]:
-    """Remove messages, groups and settings."""
     return _ok(wire.Request(delete_topic=wire.DeleteTopic(topic=name("topic", topic))))
 
 
 def set_rate_limit(topic: str, rate_per_sec: float, burst: int) -> QueueCall[None]:
-    """Both parts of the rate at once."""
     asked = wire.SetRateLimit(
         topic=name("topic", topic),
         rate_per_sec=rate("rate_per_sec", rate_per_sec),
@@ -297,7 +295,6 @@ def set_rate_limit(topic: str, rate_per_sec: float, burst: int) -> QueueCall[Non
 def set_retention(
     topic: str, max_messages: int, max_age_s: float, max_bytes: int
 ) -> QueueCall[None]:
-    """All limits at once; 0 is none, and all 0 the default."""
     asked = wire.SetRetention(
         topic=name("topic", topic),
         max_messages=count("max_messages", max_messages, most=U64_MAX),
@@ -310,14 +307,14 @@ def set_retention(
 def create_group(
     topic: str, group: str, start: Start, *, seek: bool = False, reader: bool = False
 ) -> QueueCall[None]:
-    """Make a group that begins there; ``seek`` moves one that exists."""
-    asked = wire.CreateGroup(**_place(topic, group), seek=seek, reader=reader, **_start(start))
+    """Create a group; ``seek`` moves one that exists."""
+    asked = _of_group(wire.CreateGroup(seek=seek, reader=reader), topic, group)
+    _set_start(asked, start)
     return _ok(wire.Request(create_group=asked))
 
 
 def delete_group(topic: str, group: str) -> QueueCall[None]:
-    """Forget a group."""
-    return _ok(wire.Request(delete_group=wire.DeleteGroup(**_place(topic, group))))
+    return _ok(wire.Request(delete_group=_of_group(wire.DeleteGroup(), topic, group)))
 
 
 def configure_group(
@@ -328,8 +325,7 @@ def configure_group(
     backoff_s: float | None = None,
     backoff_max_s: float | None = None,
 ) -> QueueCall[None]:
-    """Make the group if need be, and change what is given, in one step."""
-    asked = wire.ConfigureGroup(**_place(topic, group))
+    asked = _of_group(wire.ConfigureGroup(), topic, group)
     if max_deliveries is not None:
         asked.max_deliveries = count("max_deliveries", max_deliveries)
     if backoff_s is not None:
@@ -345,18 +341,22 @@ def configure_group(
 
 
 def redrive(topic: str, group: str, max: int) -> QueueCall[int]:  # noqa: A002 - as in ``poll``
-    """Dead letters go back; done twice, a ``max`` would be passed."""
-    asked = wire.Redrive(**_place(topic, group), max=count("max", max))
-    return QueueCall(wire.Request(redrive=asked), "redriven", lambda a: a.count, repeats=max == 0)
+    """Return dead letters to their topic; a repetition could exceed ``max``."""
+    asked = _of_group(wire.Redrive(max=count("max", max)), topic, group)
+    return QueueCall(
+        wire.Request(redrive=asked),
+        "redriven",
+        lambda answer: answer.redriven.count,
+        repeats=max == 0,
+    )
 
 
 def list_topics(prefix: str, after: str = "") -> QueueCall[tuple[list[Topic], bool]]:
-    """A page of topics, and whether there are more."""
+    """Ask for a page of topics; the answer also tells whether there are more."""
     return _topics(wire.ListTopics(prefix=text("prefix", prefix), after=after))
 
 
 def find_topic(topic: str) -> QueueCall[tuple[list[Topic], bool]]:
-    """The same of just this one."""
     return _topics(wire.ListTopics(name=name("name", topic)))
 
 
@@ -364,19 +364,18 @@ def _topics(asked: wire.ListTopics) -> QueueCall[tuple[list[Topic], bool]]:
     return QueueCall(
         wire.Request(list_topics=asked),
         "topics",
-        lambda answer: ([_copied(Topic, one) for one in answer.topics], answer.more),
+        lambda answer: _page(Topic, answer.topics.topics, more=answer.topics.more),
     )
 
 
 def list_groups(topic: str, after: Group | None) -> QueueCall[tuple[list[Group], bool]]:
-    """A page of groups, and whether there are more."""
     asked = wire.ListGroups(topic=text("topic", topic))
     if after is not None:
         asked.after_topic, asked.after_group = after.topic, after.name
     return QueueCall(
         wire.Request(list_groups=asked),
         "groups",
-        lambda answer: ([_copied(Group, one) for one in answer.groups], answer.more),
+        lambda answer: _page(Group, answer.groups.groups, more=answer.groups.more),
     )
 
 
@@ -389,7 +388,7 @@ def fetch(
     *,
     columns: int = 0,
 ) -> QueueCall[wire.Fetched]:
-    """Messages as columns; with a mask of ``columns``, as the journal has them."""
+    """Read messages as columns; with a mask of ``columns``, as the journal has them."""
     asked = wire.Fetch(
         topic=name("topic", topic),
         offset=count("offset", offset, most=U64_MAX),
@@ -398,17 +397,12 @@ def fetch(
         max_bytes=count("max_bytes", max_bytes, most=U64_MAX),
         columns=count("columns", columns),
     )
-    return QueueCall(wire.Request(fetch=asked), "fetched", _itself)
-
-
-def _itself(answer: T) -> T:
-    return answer
+    return QueueCall(wire.Request(fetch=asked), "fetched", lambda answer: answer.fetched)
 
 
 def locate(
     topic: str, times_ms: Iterable[int], measures: Iterable[tuple[int, int]]
 ) -> QueueCall[wire.Located]:
-    """Which offsets times have, and how far bytes reach."""
     asked = wire.Locate(topic=name("topic", topic))
     asked.times_ms.extend([count("times_ms", time_ms, most=U64_MAX) for time_ms in times_ms])
     for offset, size in measures:
@@ -416,7 +410,7 @@ def locate(
             offset=count("measures", offset, most=U64_MAX),
             bytes=count("measures", size, most=U64_MAX),
         )
-    return QueueCall(wire.Request(locate=asked), "located", _itself)
+    return QueueCall(wire.Request(locate=asked), "located", lambda answer: answer.located)
 
 
 def changes(
@@ -426,7 +420,6 @@ def changes(
     max: int,  # noqa: A002 - its name in the protocol
     after: str,
 ) -> QueueCall[wire.Changed]:
-    """Which topics there are, or which have changed; waits for the first."""
     if isinstance(filters, str):
         raise wrong_type("filters", "a list, or the like, of texts", filters)
     asked = wire.Changes(
@@ -436,36 +429,105 @@ def changes(
         max=count("max", max),
         after=text("after", after),
     )
-    return QueueCall(wire.Request(changes=asked), "changed", _itself, grace_s=wait_s)
+    return QueueCall(
+        wire.Request(changes=asked), "changed", lambda answer: answer.changed, grace_s=wait_s
+    )
 
 
 def list_keys(after: int = 0) -> QueueCall[tuple[list[DeviceKey], bool]]:
-    """A page of keys, and whether there are more."""
     return QueueCall(
         wire.Request(list_keys=wire.ListKeys(after=after)),
         "keys",
-        lambda answer: ([_copied(DeviceKey, one) for one in answer.keys], answer.more),
+        lambda answer: _page(DeviceKey, answer.keys.keys, more=answer.keys.more),
     )
 
 
 def bootstrap(nodes: Mapping[int, str]) -> QueueCall[None]:
-    """Begin a cluster of these nodes."""
     named = [wire.Node(id=number, peer_addr=address) for number, address in nodes.items()]
-    request = wire.Request(bootstrap=wire.Bootstrap(nodes=named))
-    return QueueCall(request, "ok", lambda _ok: None)
+    return _ok(wire.Request(bootstrap=wire.Bootstrap(nodes=named)))
 
 
 def stats() -> QueueCall[Stats]:
-    """What the broker says of itself."""
+    request = wire.Request(stats=wire.Stats())
+    return QueueCall(request, "stats", lambda answer: _copied(Stats, answer.stats))
+
+
+def _page(kind: type[S], entries: Iterable[object], *, more: bool) -> tuple[list[S], bool]:
+    return [_copied(kind, entry) for entry in entries], more
+
+
+def _copied(kind: type[S], answer: object) -> S:
+    """Copy the fields, which have the same names in the protocol."""
+    fields = [field.name for field in msgspec.structs.fields(kind)]
+    return kind(**{name: getattr(answer, name) for name in fields})
+
+
+# ── Staged commits ────────────────────────────────────────────────────────────────────────────
+
+
+def stage(sink: str, epoch: int, part: str, number: int, block: bytes) -> QueueCall[None]:
+    """Store a block of rows; sent again, it is stored once."""
+    if not isinstance(block, bytes):
+        raise wrong_type("block", "the bytes of a StagedBlock", block)
+    asked = wire.Stage(
+        sink=name("sink", sink),
+        epoch=_epoch(epoch),
+        part=name("part", part),
+        number=count("number", number),
+        block=block,
+    )
+    return _ok(wire.Request(stage=asked))
+
+
+def commit_stage(
+    sink: str, epoch: int, parts: Iterable[tuple[str, int]], note: bytes
+) -> QueueCall[wire.StageCommitted]:
+    asked = wire.CommitStage(sink=name("sink", sink), epoch=_epoch(epoch), note=note)
+    for part, blocks in parts:
+        asked.parts.add(part=name("part", part), blocks=count("blocks", blocks))
     return QueueCall(
-        wire.Request(stats=wire.Stats()), "stats", lambda answer: _copied(Stats, answer)
+        wire.Request(commit_stage=asked),
+        "stage_committed",
+        lambda answer: answer.stage_committed,
+        grace_s=COMMIT_WAIT_S,
     )
 
 
-def _copied(kind: type[T], answer: Any) -> T:
-    """A value of the same fields; the names of the protocol are ours too."""
-    return kind(**{name: getattr(answer, name) for name in _fields(kind)})
+def abort_stage(sink: str, epoch: int, parts: Sequence[str]) -> QueueCall[None]:
+    asked = wire.AbortStage(sink=name("sink", sink), epoch=_epoch(epoch))
+    asked.parts.extend([name("part", part) for part in parts])
+    return _ok(wire.Request(abort_stage=asked))
 
 
-def _fields(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in msgspec.structs.fields(kind))
+def forget_sink(sink: str) -> QueueCall[None]:
+    return _ok(wire.Request(forget_sink=wire.ForgetSink(name=name("name", sink))))
+
+
+def list_sinks(
+    sink: str | None, after: SinkStatus | None
+) -> QueueCall[tuple[list[SinkStatus], bool]]:
+    asked = wire.ListSinks(name="" if sink is None else name("name", sink))
+    if after is not None:
+        asked.after = after.name
+    return QueueCall(
+        wire.Request(list_sinks=asked),
+        "sinks",
+        lambda answer: ([_sink(one) for one in answer.sinks.sinks], answer.sinks.more),
+    )
+
+
+def _sink(answer: wire.Sink) -> SinkStatus:
+    return SinkStatus(
+        answer.name,
+        answer.epoch if answer.committed_ms else None,
+        answer.note,
+        answer.messages,
+        answer.committed_ms,
+        answer.is_committing,
+        answer.staged_bytes,
+        answer.staged_parts,
+    )
+
+
+def _epoch(epoch: int) -> int:
+    return count("epoch", epoch, most=SINK_EPOCH_MAX)

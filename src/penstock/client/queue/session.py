@@ -29,7 +29,7 @@ does not answer; in any case after half of the time, which leaves the other half
 
 import copy
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from penstock.client.errors import (
     BrokerProtocolError,
@@ -41,15 +41,16 @@ from penstock.client.errors import (
     queue_refused,
 )
 from penstock.client.queue.checks import check_timeout
-from penstock.client.queue.frames import ResponseReader
 from penstock.client.queue.heartbeat import CALL_PACE, Heartbeat, ping
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated.queue_pb2 import Error, Request, Response
+from penstock.wire.queue.client import QueueClientMachine
+from penstock.wire.violation import Violation
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
-class QueueCall(Generic[T]):
+class QueueCall(Generic[T_co]):
     """Something that the broker answers once.
 
     ``expects`` names the kind of answer, and ``read`` makes the result of it.
@@ -76,7 +77,7 @@ class QueueCall(Generic[T]):
         self,
         request: Request,
         expects: str,
-        read: Callable[[Any], T],
+        read: Callable[[Response], T_co],
         *,
         repeats: bool = True,
         grace_s: float = 0.0,
@@ -98,19 +99,19 @@ class QueueCall(Generic[T]):
         self.error: ClientError | None = None
         self.when_done: Callable[[], None] | None = None
 
-    def result(self) -> T:
+    def result(self) -> T_co:
         """What the broker answered, once it is done; raises if that was an error."""
         if self.error is not None:
             raise self.error
         return self._result
 
-    def answered(self, kind: str, answer: Any) -> None:
+    def answered(self, kind: str, response: Response) -> None:
         """Take the broker's answer."""
         if kind == self.expects:
-            self._result = self.read(answer)
+            self._result = self.read(response)
             self._finish()
         elif kind == "error":
-            self.fail(refusal(answer))
+            self.fail(refusal(response.error))
         else:
             self.fail(_out_of_place(f"{kind or 'nothing'} instead of {self.expects}"))
 
@@ -141,9 +142,9 @@ class QueueSession:
         """A ping that is to be sent."""
         self._trouble: ClientError | None = None
         """What was wrong with the last connection; None once the broker has answered."""
-        self._waiting: list[QueueCall[Any]] = []
+        self._waiting: list[QueueCall[object]] = []
         """Calls that were not sent yet, on this connection."""
-        self._in_flight: dict[int, QueueCall[Any]] = {}
+        self._in_flight: dict[int, QueueCall[object]] = {}
 
     @property
     def is_wanting(self) -> bool:
@@ -162,11 +163,12 @@ class QueueSession:
 
     # ── Calls ─────────────────────────────────────────────────────────────────────────────────
 
-    def ask(self, call: QueueCall[Any], now: float) -> None:
+    def ask(self, call: QueueCall[object], now: float) -> None:
         """Send this with the next bytes."""
         self._last_number += 1
         call.number = call.request.request_id = self._last_number
-        call.request.stale = self._stale_reads
+        if self._stale_reads:
+            call.request.stale = True
         call.frame = encode.request(call.request)
         call.deadline = now + self.timeout_s + call.grace_s
         self._waiting.append(call)
@@ -264,11 +266,11 @@ class QueueSession:
                 self._waiting.append(call)
             else:
                 self._trouble = None
-                call.answered(kind, getattr(response, kind, None))
+                call.answered(kind, response)
         if moved is not None:
             raise moved
 
-    def _call_of(self, response: Response) -> QueueCall[Any] | None:
+    def _call_of(self, response: Response) -> QueueCall[object] | None:
         """Whom this answers, if that is still known."""
         number = response.request_id
         if number:
@@ -277,6 +279,26 @@ class QueueSession:
         if not self._in_flight:
             raise _out_of_place("an answer to nothing")
         return self._in_flight.pop(next(iter(self._in_flight)))
+
+
+class ResponseReader:
+    """Cuts the bytes of one connection into responses."""
+
+    def __init__(self) -> None:
+        self._machine = QueueClientMachine()
+
+    def receive(self, data: bytes) -> list[Response]:
+        """Return the responses that are complete; raise if the bytes are not the protocol."""
+        return [_valid(event) for event in self._machine.receive(data)]
+
+
+def _valid(event: Response | Violation) -> Response:
+    if isinstance(event, Violation):
+        raise BrokerProtocolError(
+            f"the answer is not in the queue protocol ({event.detail})",
+            "is this the address of a broker?",
+        )
+    return event
 
 
 def refusal(error: Error) -> ClientError:
@@ -291,7 +313,7 @@ def _lost_for_good() -> ConnectionLostError:
     )
 
 
-def _is_elsewhere(error: Error, call: QueueCall[Any]) -> bool:
+def _is_elsewhere(error: Error, call: QueueCall[object]) -> bool:
     """Whether to ask another node, or this one again: nothing was done, or it may be done twice."""
     if error.code == NotLeaderError.code:
         return True
