@@ -1,4 +1,4 @@
-"""Writes docs/reference/reasons.md: why connections end and messages go no further; what to do.
+"""Writes docs/reference/reasons.md: why connections close and messages are dropped; what to do.
 
 The meaning of each reason comes from the source (``penstock.obs.reasons``), the advice from here. A
 reason without advice is an error, so that a new one cannot be forgotten.
@@ -11,42 +11,41 @@ from penstock.obs.reasons import DisconnectReason, DropReason, PeerReason
 
 __all__ = ["ADVICE", "markdown"]
 
-_NOTHING = "Nothing; it is the ordinary end."
+_NOTHING = "Nothing; this is normal."
 
 ADVICE: dict[Enum, str] = {
     DisconnectReason.CLIENT_DISCONNECT: _NOTHING,
     DisconnectReason.CONNECTION_LOST: (
-        "A few are normal. Many: look at the network, at NAT time-outs (a shorter keep-alive "
-        "helps), or at clients that crash."
+        "A few are normal. If there are many, check the network, NAT timeouts (a shorter keep-alive "
+        "helps) and clients that crash."
     ),
     DisconnectReason.CONNECT_TIMEOUT: (
-        "Port scans and health checks that only open a socket end so. A slow link may need a "
+        "Port scans and health checks that only open a socket cause this. A slow link may need a "
         "higher `limits.connect_timeout_s`."
     ),
     DisconnectReason.KEEP_ALIVE_TIMEOUT: (
-        "The client stopped or its link did. If it is busy for long stretches, let it ask for a "
-        "longer keep-alive."
+        "The client or its link failed. If the client is busy for long periods, configure a longer "
+        "keep-alive in it."
     ),
     DisconnectReason.IDLE_TIMEOUT: (
-        "Let the client send a PING now and then: every minute is plenty. `limits.idle_timeout_s` "
-        "is the bound."
+        "Let the client send a PING every minute or so; the limit is `limits.idle_timeout_s`."
     ),
     DisconnectReason.SIGNATURE_REFUSED: (
-        "The log has the topic and what was wrong. See the page on signing for the ways to sign."
+        "The log has the topic and the fault. See [signing](../operating/signing.md)."
     ),
     DisconnectReason.SESSION_TAKEN_OVER: (
-        "Fine after a quick reconnect. In a steady rhythm: two clients share one id and throw "
-        "each other out; give each its own."
+        "Normal after a quick reconnect. If it repeats, two clients share one id and disconnect "
+        "each other; give each its own."
     ),
     DisconnectReason.SESSION_ENDED: (
-        "Nothing for the client: it connects again and finds its session. See why the node was out "
-        "of contact for longer than `cluster.node_grace_s`: overload, or the network."
+        "The client reconnects and finds its session. Find out why the node was unreachable for "
+        "longer than `cluster.node_grace_s`: overload, or the network."
     ),
-    DisconnectReason.MALFORMED_PACKET: "Fix or update the client; the log line says which rule.",
-    DisconnectReason.PROTOCOL_VIOLATION: "Fix or update the client; the log line says which rule.",
+    DisconnectReason.MALFORMED_PACKET: "Fix or update the client; the log line names the rule.",
+    DisconnectReason.PROTOCOL_VIOLATION: "Fix or update the client; the log line names the rule.",
     DisconnectReason.INCOMPLETE_PACKETS: (
-        "Clients begin large packets and do not finish them. If they are honest, raise "
-        "`limits.incomplete_bytes_max`; if not, look where they come from."
+        "Clients start large packets and do not finish them. If they are legitimate, raise "
+        "`limits.incomplete_bytes_max`; otherwise find out where they connect from."
     ),
     DisconnectReason.PACKET_TOO_LARGE: (
         "Send less at once, or raise `limits.packet_bytes_max` (MQTT; before CONNECT: "
@@ -54,7 +53,7 @@ ADVICE: dict[Enum, str] = {
     ),
     DisconnectReason.UNACCEPTABLE_PROTOCOL: "Set the client to MQTT 3.1.1 (protocol level 4).",
     DisconnectReason.UNKNOWN_PROTOCOL: (
-        "The log line says what it looked like. MQTT, HTTP, RESP and the binary protocol are "
+        "The log line shows what it looked like. MQTT, HTTP, RESP and the binary protocol are "
         "spoken on every port; TLS is not in this release."
     ),
     DisconnectReason.IDENTIFIER_REJECTED: (
@@ -62,43 +61,43 @@ ADVICE: dict[Enum, str] = {
         "clean session 1."
     ),
     DisconnectReason.TOPIC_INVALID: (
-        "Fix the topic; the log line says what is wrong. Lengths and levels are "
+        "Fix the topic; the log line has the fault. Lengths and levels are limited by "
         "`limits.topic_bytes_max` and `limits.topic_levels_max`."
     ),
-    DisconnectReason.TOPIC_RESERVED: "Publish elsewhere: `$SYS` is the broker's own.",
+    DisconnectReason.TOPIC_RESERVED: "Publish to another topic: `$SYS` is reserved for the broker.",
     DisconnectReason.TOO_MANY_SESSIONS: (
-        "Raise `limits.sessions_max`, or lower `limits.session_expiry_s` so that sessions nobody"
-        " comes back for go sooner. Clients that make up a new id each time should ask for a clean"
+        "Raise `limits.sessions_max`, or lower `limits.session_expiry_s` so that abandoned"
+        " sessions expire sooner. Clients that use a new id each time should request a clean"
         " session."
     ),
     DisconnectReason.TOO_MANY_CLIENTS: (
-        "Raise `limits.clients_max`, and the limit on open files with it."
+        "Raise `limits.clients_max`, and the limit on open files accordingly."
     ),
     DisconnectReason.SLOW_READER: (
         "The client publishes without reading its acknowledgements: fix it."
     ),
     DisconnectReason.STORAGE_FULL: (
-        "Make room; see [storage](../operating/storage.md#when-the-disk-is-full). The broker "
-        "goes on by itself, and clients may repeat what was not acknowledged."
+        "Free disk space; see [storage](../operating/storage.md#when-the-disk-is-full). The broker "
+        "then recovers by itself, and clients may retry what was not acknowledged."
     ),
     DisconnectReason.STORAGE_FAILED: (
-        "Look at the disk and at the log: `commit_failed` if writing failed; `journal_unreadable` "
-        "if reading did, then run `penstock store verify`."
+        "Check the disk and the log: `commit_failed` means a failed write, `journal_unreadable` a "
+        "failed read; then run `penstock store verify`."
     ),
     DisconnectReason.NO_QUORUM: (
-        "Start the nodes that are down: `penstock cluster status` names them. It goes on by itself"
-        " once most are there, and clients may repeat what was not acknowledged."
+        "Start the nodes that are down: `penstock cluster status` names them. The cluster recovers"
+        " once a quorum is up, and clients may retry what was not acknowledged."
     ),
     DisconnectReason.LEADERSHIP_LOST: (
-        "Let the client repeat what was not acknowledged; ours do. Often: nodes are overloaded, or"
-        " the network between them is; see `penstock_raft_elections_total`."
+        "Let the client retry what was not acknowledged; ours do. If it is frequent, the nodes or"
+        " the network between them are overloaded; see `penstock_raft_elections_total`."
     ),
-    DisconnectReason.CLIENT_KILLED: "Ask who administers Redis clients; CLIENT LIST shows them.",
+    DisconnectReason.CLIENT_KILLED: "Ask the administrator of the Redis clients; CLIENT LIST shows them.",
     DisconnectReason.SERVER_SHUTDOWN: _NOTHING,
-    DisconnectReason.INTERNAL_ERROR: "Report it, with the trace from the log.",
+    DisconnectReason.INTERNAL_ERROR: "Report it, with the traceback from the log.",
     DropReason.CAPTURE_OVERFLOW: (
-        "A faster disk, a higher `journal.capture_pending_bytes_max` for bursts, or "
-        "`journal.capture_exclude` for topics nobody reads back."
+        "Use a faster disk, raise `journal.capture_pending_bytes_max` for bursts, or exclude topics "
+        "that nobody reads back (`journal.capture_exclude`)."
     ),
     DropReason.CAPTURE_FAILED: "As for `storage_full` and `storage_failed`.",
     DropReason.SLOW_READER: (
@@ -106,87 +105,87 @@ ADVICE: dict[Enum, str] = {
         "`limits.outbound_bytes_max`."
     ),
     DropReason.QUEUE_FULL_OLDEST: (
-        "Raise `limits.queue_messages_max`, or have clients come back (or acknowledge) sooner."
+        "Raise `limits.queue_messages_max`, or let clients reconnect (or acknowledge) sooner."
     ),
     DropReason.QUEUE_FULL_NEWEST: (
-        "Raise `limits.queue_messages_max`, or have clients come back (or acknowledge) sooner."
+        "Raise `limits.queue_messages_max`, or let clients reconnect (or acknowledge) sooner."
     ),
     DropReason.RETENTION: (
-        "Somebody had still to get what retention removed. Raise the limits of the rule that "
-        "matches the topic, or `journal.total_bytes_max`."
+        "Consumers are slower than retention. Raise the limits of the rule that matches the topic, "
+        "or `journal.total_bytes_max`."
     ),
     DropReason.SESSION_EXPIRED: (
-        "Raise `limits.session_expiry_s`, if the client was meant to come back."
+        "Raise `limits.session_expiry_s` if the client should have found its session."
     ),
-    DropReason.RETAINED_LIMIT: "Raise `limits.retained_max`, or clear topics that are not used.",
+    DropReason.RETAINED_LIMIT: "Raise `limits.retained_max`, or clear unused topics.",
     DropReason.ACKNOWLEDGEMENT_HOLES: (
-        "A subscriber acknowledges newer messages and leaves older ones open, ten thousand times "
-        "over. Look at why it does not acknowledge those."
+        "A subscriber acknowledges newer messages and skips older ones, more than ten thousand times."
+        " Find out why it does not acknowledge those."
     ),
     DropReason.EXPIRED: (
-        "Consumers are slower than the messages' time to live allows: add some, or give messages"
-        " more time."
+        "Consumers are slower than the messages' time to live: add consumers, or raise the time to"
+        " live."
     ),
     DropReason.TOPIC_DELETED: "Nothing, if deleting the topic was intended.",
     DropReason.SIGNATURE_REFUSED: (
-        "`penstock keys list` shows which keys are valid; the counter by fault tells what was "
-        "wrong. Somebody may be trying."
+        "`penstock keys list` shows which keys are active; `penstock_signature_failures_total` counts "
+        "by fault. It may be an attack."
     ),
     DropReason.STORAGE_FULL: (
-        "Make room. The publisher was not given an acknowledgement and may repeat."
+        "Free disk space. The publisher got no acknowledgement and may retry."
     ),
     DropReason.NO_QUORUM: (
-        "Start the nodes that are down: `penstock cluster status` names them. The publisher was not"
-        " given an acknowledgement and may repeat."
+        "Start the nodes that are down: `penstock cluster status` names them. The publisher got no"
+        " acknowledgement and may retry."
     ),
     DropReason.LEADERSHIP_LOST: (
-        "Nothing, if it is rare: the publisher was not given an acknowledgement and may repeat."
+        "Nothing if it is rare: the publisher got no acknowledgement and may retry."
     ),
     DropReason.STORAGE_FAILED: (
-        "Look at the disk and at the log (`commit_failed`; `journal_unreadable`: run "
-        "`penstock store verify`). The publisher was not given an acknowledgement and may repeat."
+        "Check the disk and the log (`commit_failed`; after `journal_unreadable` run "
+        "`penstock store verify`). The publisher got no acknowledgement and may retry."
     ),
     PeerReason.CONNECTION_LOST: (
-        "Nothing, after a restart of a node. Again and again: look at the network between them."
+        "Nothing after a restart of a node. If it repeats, check the network between the nodes."
     ),
     PeerReason.NOT_REACHED: (
-        "Start the other node; check the address that it advertises to others "
-        "(`cluster.advertise_peer`), and firewalls on the way."
+        "Start the other node; check the address that it advertises (`cluster.advertise_peer`), and "
+        "firewalls."
     ),
     PeerReason.HANDSHAKE_TIMEOUT: (
-        "Port scans end so. If it is a node: it hangs, or one side has TLS set and the other not."
+        "Port scans cause this. If it is a node: it hangs, or only one side uses TLS."
     ),
     PeerReason.TOO_MANY_STRANGERS: (
-        "Somebody who is no node connects to the address for nodes: let only nodes reach it."
+        "Something other than a node connects to `cluster.peer_listen`: allow only nodes to reach it."
     ),
-    PeerReason.WRONG_VERSION: "Bring all nodes to the same version of Penstock, one by one.",
+    PeerReason.WRONG_VERSION: "Upgrade all nodes to the same version of Penstock, one by one.",
     PeerReason.WRONG_SECRET: "Give all nodes the same `cluster.secret`.",
     PeerReason.WRONG_CERTIFICATE: (
         "Give node 3 a certificate with the name `node-3`, signed by the authority in "
-        "`cluster.tls_ca`; the log line says what was wrong."
+        "`cluster.tls_ca`; the log line has the fault."
     ),
     PeerReason.WRONG_CLUSTER: (
         "Two clusters know each other's addresses: check `cluster.advertise_peer` of the nodes. "
-        "A node that is to change clusters needs a new data directory."
+        "A node that moves to another cluster needs a new data directory."
     ),
     PeerReason.WRONG_NODE: (
-        "Check `cluster.node_id` and `cluster.advertise_peer` of the nodes: two have changed "
-        "places, or share an address."
+        "Check `cluster.node_id` and `cluster.advertise_peer` of the nodes: two are swapped "
+        "or share an address."
     ),
     PeerReason.WRONG_SETTINGS: (
-        "Give all nodes the settings that `penstock cluster status` names, and restart those that "
-        "have others."
+        "Make the settings that `penstock cluster status` names the same on all nodes, and restart "
+        "the changed ones."
     ),
     PeerReason.UNKNOWN_NODE: (
         "Stop a node that was removed. Give each node a `cluster.node_id` of its own."
     ),
     PeerReason.MALFORMED_FRAME: (
-        "Something on the way changes bytes, or somebody who is no node connects; if all nodes "
-        "have the same version, report it."
+        "Something on the network changes bytes, or something other than a node connects; if all "
+        "nodes have the same version, report it."
     ),
     PeerReason.FRAME_TOO_LARGE: "As for `malformed_frame`.",
     PeerReason.NEW_INCARNATION: (
-        "Nothing. In a steady rhythm: two processes run with the same `cluster.node_id`; stop one."
+        "Nothing. If it repeats, two processes run with the same `cluster.node_id`; stop one."
     ),
     PeerReason.REPLACED: _NOTHING,
     PeerReason.NODE_STOPPED: _NOTHING,
@@ -197,27 +196,27 @@ PAGE = """\
 
 <!-- Generated by `make docs` from src/penstock/obs/reasons.py and tests/reasons_page.py. -->
 
-Every connection that ends has one reason from the first list. Every message, or copy of one, that the
-broker took and then could not deliver, keep or acknowledge has one from the second. The same word is
-the label of a counter and, for connections, the `reason` in the log. All counters are there, as 0,
-from the start. What to watch: [monitoring](../operating/monitoring.md).
+Every closed connection has a reason from the first list. Every message, or copy of one, that the
+broker accepted and could not deliver, keep or acknowledge has one from the second. The reason is the
+label of a counter and, for connections, the `reason` in the log. All counters are present from the
+start, as 0. What to watch: [monitoring](../operating/monitoring.md).
 
-## Why a connection ended
+## Why a connection was closed
 
 `penstock_disconnects_total{{reason="..."}}`
 
 {disconnects}
 
-## Why a message went no further
+## Why a message was dropped
 
 `penstock_dropped_total{{reason="..."}}`
 
 {drops}
 
-Not counted is what MQTT itself does not owe: QoS 0 for a client that is away, and what was on its way
-to a clean session when its connection ended.
+Not counted is what MQTT does not guarantee: QoS 0 for a client that is away, and messages in flight
+to a clean session when its connection closes.
 
-## Why nodes of a cluster parted
+## Why a connection between nodes was closed
 
 `penstock_peer_disconnects_total{{reason="..."}}`
 

@@ -1,43 +1,35 @@
-"""``/cluster``: how the cluster is, as this node sees it; begun, joined, left and led by another.
+"""``/cluster``: the status of the cluster as this node sees it, and changes of its membership.
 
-Changes of who takes part are the leader's business. A node that follows answers 421 with
-``leader_addr``, and whoever asked goes there; ``/cluster/init`` is taken by any node that waits.
-All answer with the status after the change, which may still be under way: a node that was added is
-a learner until it has caught up.
+Only the leader changes the membership. Other nodes answer 421 with ``leader_addr``; any node that
+is not in a cluster accepts ``/cluster/init``. All requests answer with the status after the change,
+which may still be in progress: a node that was added is a learner until it has caught up.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
+from starlette.requests import Request
 from starlette.routing import Route
 
-from penstock.admin.pages import RequestRefused, administrators_page, kept, number, read_body
+from penstock.admin.pages import RequestRefused, admin_page, applied, int_parameter, read_body
+from penstock.admin.view import ClusterAdmin
 from penstock.cluster.frames import Member
 from penstock.cluster.status import ClusterStatus, diagnosis
 from penstock.config.address import parse_listen
 from penstock.limits import MEMBERS_MAX, NODE_ID_MAX
 from penstock.obs.log import get_logger
 
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from penstock.admin.view import ClusterAdmin
-
+INDEX_MAX = (1 << 63) - 1
 
 _NodeId = Annotated[int, Meta(ge=1, le=NODE_ID_MAX)]
 _Address = Annotated[str, Meta(max_length=300)]
-
-_DIGESTS = ("index", "log_first")
-"""Parameters of the page of digests."""
-
-INDEX_MAX = (1 << 63) - 1
 
 _log = get_logger("cluster")
 
 
 class _MemberRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A node and where it is reached."""
+    """A node and its addresses."""
 
     id: _NodeId
     peer_addr: _Address
@@ -45,102 +37,95 @@ class _MemberRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _InitRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Those that a cluster begins with; none: only the node that is asked."""
+    """The initial members; none: only the node that receives the request."""
 
     nodes: Annotated[list[_MemberRequest], Meta(max_length=MEMBERS_MAX)] = []
 
 
 class _TransferRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who is to lead."""
+    """The next leader."""
 
     to: _NodeId
 
 
-def routes(admin: "ClusterAdmin", token: str) -> list[Route]:
-    """The pages of one node; ``token`` is the administrators', empty if there is none."""
+def routes(admin: ClusterAdmin, token: str) -> list[Route]:
     pages = _ClusterPages(admin)
+    digest_parameters = ("index", "log_first")
     return [
-        administrators_page("/cluster", "GET", token, pages.show),
-        administrators_page("/cluster/digests", "GET", token, pages.digests, _DIGESTS),
-        administrators_page("/cluster/init", "POST", token, pages.init),
-        administrators_page("/cluster/members", "POST", token, pages.add),
-        administrators_page("/cluster/members", "DELETE", token, pages.remove, ("id",)),
-        administrators_page("/cluster/transfer", "POST", token, pages.transfer),
+        admin_page("/cluster", "GET", token, pages.show),
+        admin_page("/cluster/digests", "GET", token, pages.digests, digest_parameters),
+        admin_page("/cluster/init", "POST", token, pages.init),
+        admin_page("/cluster/members", "POST", token, pages.add),
+        admin_page("/cluster/members", "DELETE", token, pages.remove, ("id",)),
+        admin_page("/cluster/transfer", "POST", token, pages.transfer),
     ]
 
 
 class _ClusterPages:
-    def __init__(self, admin: "ClusterAdmin") -> None:
+    def __init__(self, admin: ClusterAdmin) -> None:
         self._admin = admin
 
-    async def show(self, _request: "Request") -> Any:
-        return self._shown()
+    async def show(self, _request: Request) -> object:
+        return self._status()
 
-    async def digests(self, request: "Request") -> Any:
-        index = number(request, "index", 0, INDEX_MAX)
-        log_first = number(request, "log_first", 1, INDEX_MAX)
-        return msgspec.to_builtins(await kept(self._admin.digests(index, log_first), 409))
+    async def digests(self, request: Request) -> object:
+        index = int_parameter(request, "index", 0, INDEX_MAX)
+        log_first = int_parameter(request, "log_first", 1, INDEX_MAX)
+        return msgspec.to_builtins(await applied(self._admin.digests(index, log_first), 409))
 
-    async def init(self, request: "Request") -> Any:
+    async def init(self, request: Request) -> object:
         wanted = await read_body(request, _InitRequest)
         members = [_member(node) for node in wanted.nodes]
-        await kept(self._admin.bootstrap(members), 409)
+        await applied(self._admin.bootstrap(members), 409)
         _log.info("cluster_initialised", nodes=[member.id for member in members])
-        return self._shown()
+        return self._status()
 
-    async def add(self, request: "Request") -> Any:
+    async def add(self, request: Request) -> object:
         member = _member(await read_body(request, _MemberRequest))
-        await kept(self._admin.add(member), 409)
+        await applied(self._admin.add(member), 409)
         _log.info("node_added", node=member.id, peer=member.peer_addr)
-        return self._shown()
+        return self._status()
 
-    async def remove(self, request: "Request") -> Any:
+    async def remove(self, request: Request) -> object:
         node_id = _node_id(request)
-        await kept(self._admin.remove(node_id), 409)
+        await applied(self._admin.remove(node_id), 409)
         _log.info("node_removed", node=node_id)
-        return self._shown()
+        return self._status()
 
-    async def transfer(self, request: "Request") -> Any:
+    async def transfer(self, request: Request) -> object:
         wanted = await read_body(request, _TransferRequest)
-        await kept(self._admin.transfer(wanted.to), 409)
+        await applied(self._admin.transfer(wanted.to), 409)
         _log.info("leadership_transferred", to=wanted.to)
-        return self._shown()
+        return self._status()
 
-    def _shown(self) -> dict[str, Any]:
+    def _status(self) -> dict[str, object]:
         own = self._admin.own()
-        return document(self._admin.status()) | {
-            "peer_addr": own.peer_addr,
-            "client_addr": own.client_addr,
-        }
+        addresses = {"peer_addr": own.peer_addr, "client_addr": own.client_addr}
+        return document(self._admin.status()) | addresses
 
 
-def document(status: ClusterStatus) -> dict[str, Any]:
-    """A status as the page shows it, with what it means in a sentence."""
-    shown: dict[str, Any] = msgspec.to_builtins(status)
-    del shown["counts"]  # those are metrics
-    return {"diagnosis": diagnosis(status), "is_leader": status.is_leader, **shown}
+def document(status: ClusterStatus) -> dict[str, object]:
+    """A status as the page shows it, with its diagnosis."""
+    fields: dict[str, object] = msgspec.to_builtins(status)
+    del fields["counts"]  # those are metrics
+    return {"diagnosis": diagnosis(status), "is_leader": status.is_leader, **fields}
 
 
 def _member(node: _MemberRequest) -> Member:
-    for address in (node.peer_addr, node.client_addr):
-        if address:
-            _check_address(address)
     if not node.peer_addr:
-        raise RequestRefused(
-            400, f"node {node.id} has no peer_addr", "say where other nodes reach it"
-        )
+        advice = "add the address at which other nodes reach it"
+        raise RequestRefused(400, f"node {node.id} has no peer_addr", advice)
+    for address in filter(None, (node.peer_addr, node.client_addr)):
+        try:
+            parse_listen(address)
+        except ValueError as error:
+            advice = 'write host:port, as in "10.0.0.1:7700"'
+            raise RequestRefused(400, str(error), advice) from None
     return Member(node.id, node.peer_addr, node.client_addr)
 
 
-def _check_address(text: str) -> None:
-    try:
-        parse_listen(text)
-    except ValueError as error:
-        raise RequestRefused(400, str(error), 'write host:port, as in "10.0.0.1:7700"') from None
-
-
-def _node_id(request: "Request") -> int:
+def _node_id(request: Request) -> int:
     text = request.query_params.get("id", "")
     if not (text.isascii() and text.isdecimal() and 0 < int(text) <= NODE_ID_MAX):
-        raise RequestRefused(400, "no such node", "name it by its number, as in ?id=3")
+        raise RequestRefused(400, "no such node", "give its number, as in ?id=3")
     return int(text)

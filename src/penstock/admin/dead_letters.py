@@ -1,150 +1,122 @@
-"""``/dlq``: messages that failed as often as their group allows, looked at, sent back, dropped.
+"""``/dlq``: inspect, redrive and drop messages that failed too often.
 
-They lie in a topic of their own, whose name tells the topic and the group
-(:mod:`penstock.model.dead_letters`); each letter says in its headers where it comes from.
+They are stored in a topic of their own, named after the topic and the group
+(:mod:`penstock.model.dead_letters`). The headers of a letter tell its origin.
 
-One request sends back a limited number of letters, as an answer has its time; whoever wants all of
-them asks again.
+One request redrives a limited number of letters, so that the response does not take long.
 """
 
 import codecs
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 from starlette.routing import Route
 
 from penstock.admin.groups import known_group, names
 from penstock.admin.pages import (
     RequestRefused,
-    administrators_page,
-    in_turns,
-    kept,
-    number,
+    admin_page,
+    admin_read_page,
+    applied,
+    int_parameter,
+    map_in_slices,
     payload_fields,
     read_body,
-    reading_page,
     text_of,
     time_of,
 )
 from penstock.admin.queues import is_topic
+from penstock.admin.view import QueueAdmin
 from penstock.limits import KIB, MIB
 from penstock.model.dead_letters import PREFIX, dead_letter_topic, origin
+from penstock.model.message import Message
 from penstock.obs.log import get_logger
 
-if TYPE_CHECKING:
-    from starlette.requests import Request
+LISTED_DEFAULT, LISTED_MAX = 100, 1_000  # dead-letter topics in one response
+LETTERS_DEFAULT, LETTERS_MAX = 10, 1_000  # letters in one response
+READ_BYTES_MAX = 4 * MIB  # payload bytes read for one response
+PREVIEW_BYTES = 1 * KIB  # payload bytes shown of one letter
+REDRIVEN_MAX = 10_000  # letters redriven by one request: about a second
 
-    from penstock.admin.view import QueueAdmin
-    from penstock.model.message import Message
-
-
-LISTED_DEFAULT, LISTED_MAX = 100, 1_000
-"""Dead-letter topics in one answer."""
-
-LETTERS_DEFAULT, LETTERS_MAX = 10, 1_000
-"""Letters in one answer."""
-
-READ_BYTES_MAX = 4 * MIB
-PREVIEW_BYTES = 1 * KIB
-"""Payload read for one answer, and shown of one letter."""
-
-REDRIVEN_MAX = 10_000
-"""Letters sent back by one request: a matter of a second."""
-
-_LETTERS = ("topic", "group", "offset", "limit")
-"""Parameters of the page of one group's letters."""
-
+_LETTER_PARAMETERS = ("topic", "group", "offset", "limit")
 _HEADER_PREFIX = b"dlq-"
 
 _log = get_logger("queues")
 
 
 class _RedriveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whose letters to send back, and how many of them."""
+    """Whose letters to redrive, and how many at most."""
 
     topic: str
     group: str
     max: Annotated[int, Meta(ge=1, le=REDRIVEN_MAX)] = REDRIVEN_MAX
 
 
-def routes(admin: "QueueAdmin", token: str) -> list[Route]:
-    """The pages of one broker; ``token`` is the administrators', empty if there is none."""
+def routes(admin: QueueAdmin, token: str) -> list[Route]:
     pages = _DeadLetterPages(admin)
     return [
-        reading_page("/dlq", token, admin, pages.show_all, ("after", "limit")),
-        administrators_page("/dlq", "DELETE", token, pages.drop, ("topic", "group")),
-        reading_page("/dlq/letters", token, admin, pages.show_letters, _LETTERS),
-        administrators_page("/dlq/redrive", "POST", token, pages.redrive),
+        admin_read_page("/dlq", token, admin, pages.show_all, ("after", "limit")),
+        admin_page("/dlq", "DELETE", token, pages.drop, ("topic", "group")),
+        admin_read_page("/dlq/letters", token, admin, pages.show_letters, _LETTER_PARAMETERS),
+        admin_page("/dlq/redrive", "POST", token, pages.redrive),
     ]
 
 
 class _DeadLetterPages:
-    """Answers the requests. Whoever gets here may do everything."""
-
-    def __init__(self, admin: "QueueAdmin") -> None:
+    def __init__(self, admin: QueueAdmin) -> None:
         self._admin = admin
 
-    async def show_all(self, request: "Request") -> dict[str, Any]:
+    async def show_all(self, request: Request) -> dict[str, object]:
         after = request.query_params.get("after", "").encode()
-        limit = number(request, "limit", LISTED_DEFAULT, LISTED_MAX)
+        limit = int_parameter(request, "limit", LISTED_DEFAULT, LISTED_MAX)
         names = [
             name for name in self._admin.topics.by_name if name.startswith(PREFIX) and name > after
         ]
-        counts = await in_turns(names, self._admin.letter_count)
+        counts = await map_in_slices(names, self._admin.letter_count)
         found = {name: count for name, count in zip(names, counts, strict=True) if count}
         page = nsmallest(limit, found)
-        shown = [self._describe(name, found[name]) for name in page]
-        return {"dead_letters": shown, "more": len(found) > len(page)}
+        described = [_describe(name, found[name]) for name in page]
+        return {"dead_letters": described, "more": len(found) > len(page)}
 
-    def _describe(self, letters: bytes, count: int) -> dict[str, Any]:
-        topic, group = origin(letters)
-        return {
-            "topic": text_of(topic),
-            "group": text_of(group),
-            "letters_topic": text_of(letters),
-            "letters": count,
-        }
-
-    async def show_letters(self, request: "Request") -> dict[str, Any]:
+    async def show_letters(self, request: Request) -> dict[str, object]:
         letters = self._letters_topic(*names(request))
         count = self._admin.letter_count(letters)
         first = self._admin.first_letter(letters)
-        offset = max(number(request, "offset", first, 2**63 - 1), first)
-        limit = number(request, "limit", LETTERS_DEFAULT, LETTERS_MAX)
+        offset = max(int_parameter(request, "offset", first, 2**63 - 1), first)
+        limit = int_parameter(request, "limit", LETTERS_DEFAULT, LETTERS_MAX)
         shown = []
         if count:
-            store = self._admin.store
-            found = await run_in_threadpool(
-                store.read_topic, letters, offset, limit, READ_BYTES_MAX
-            )
+            read = self._admin.store.read_topic
+            found = await run_in_threadpool(read, letters, offset, limit, READ_BYTES_MAX)
             shown = [_show(message) for message in found.messages()]
         return {"letters_topic": text_of(letters), "letters": count, "shown": shown}
 
-    async def redrive(self, request: "Request") -> dict[str, Any]:
+    async def redrive(self, request: Request) -> dict[str, object]:
         wanted = await read_body(request, _RedriveRequest)
         letters = self._letters_topic(wanted.topic, wanted.group)
         before = self._admin.letter_count(letters)
         topic, group = wanted.topic.encode(), wanted.group.encode()
-        redriven = await kept(self._admin.redrive(topic, group, wanted.max), 409)
+        redriven = await applied(self._admin.redrive(topic, group, wanted.max), 409)
         left = self._admin.letter_count(letters)
         _check_moved(letters, redriven, before, left)
         _log.info("letters_redriven", topic=wanted.topic, group=wanted.group, letters=redriven)
         return {"redriven": redriven, "left": left}
 
-    async def drop(self, request: "Request") -> dict[str, Any]:
+    async def drop(self, request: Request) -> dict[str, object]:
         topic, group = names(request)
         letters = self._letters_topic(topic, group)
         before = self._admin.letter_count(letters)
-        dropped = await kept(self._admin.drop(topic.encode(), group.encode()))
+        dropped = await applied(self._admin.drop(topic.encode(), group.encode()))
         _check_moved(letters, dropped, before, self._admin.letter_count(letters))
         _log.info("letters_dropped", topic=topic, group=group, letters=dropped)
         return {"dropped": dropped}
 
     def _letters_topic(self, topic: str, group: str) -> bytes:
-        """Return where a group's letters are; they may outlast the group and its topic."""
+        """Return the topic of a group's letters; it may outlive the group and its topic."""
         letters = dead_letter_topic(topic.encode(), group.encode())
         if not is_topic(self._admin, letters):
             known_group(self._admin, topic, group)
@@ -152,26 +124,33 @@ class _DeadLetterPages:
 
 
 def _check_moved(letters: bytes, moved: int, before: int, left: int) -> None:
-    """Say so if nothing happened to letters that are there: somebody else has them in hand."""
+    """Refuse if no letter could be moved: another request is moving them."""
     if not moved and before and left >= before:
-        raise RequestRefused(
-            409,
-            f"the letters of {text_of(letters)!r} are being sent back already",
-            "ask again when that has ended",
-        )
+        error = f"the letters of {text_of(letters)!r} are already being redriven"
+        raise RequestRefused(409, error, "try again when that is done")
 
 
-def _show(message: "Message") -> dict[str, Any]:
+def _describe(letters: bytes, count: int) -> dict[str, object]:
+    topic, group = origin(letters)
+    return {
+        "topic": text_of(topic),
+        "group": text_of(group),
+        "letters_topic": text_of(letters),
+        "letters": count,
+    }
+
+
+def _show(message: Message) -> dict[str, object]:
     headers = message.extras.headers if message.extras else ()
-    story = dict(headers)
+    known = dict(headers)
     own = [[text_of(n), text_of(v)] for n, v in headers if not n.startswith(_HEADER_PREFIX)]
     return {
         "offset": message.offset,
         "time": time_of(message.time_ms),
-        "topic": text_of(story.get(b"dlq-topic", b"")),
-        "topic_offset": int(story.get(b"dlq-offset", b"0")),
-        "attempts": int(story.get(b"dlq-attempts", b"0")),
-        "reason": text_of(story.get(b"dlq-reason", b"")),
+        "topic": text_of(known.get(b"dlq-topic", b"")),
+        "topic_offset": int(known.get(b"dlq-offset", b"0")),
+        "attempts": int(known.get(b"dlq-attempts", b"0")),
+        "reason": text_of(known.get(b"dlq-reason", b"")),
         **({"headers": own} if own else {}),
         "payload_bytes": len(message.payload),
         **_preview(message.payload),
@@ -179,7 +158,7 @@ def _show(message: "Message") -> dict[str, Any]:
 
 
 def _preview(payload: bytes) -> dict[str, str]:
-    """Show the beginning of a payload: as text if it is, though the cut be amid a character."""
+    """Show the beginning of a payload, as text even if the cut is inside a character."""
     if len(payload) <= PREVIEW_BYTES:
         return payload_fields(payload)
     head = payload[:PREVIEW_BYTES]

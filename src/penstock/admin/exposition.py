@@ -1,14 +1,12 @@
-"""What a metric is, what a scrape looks at, and how one becomes text.
+"""What a metric is, what a scrape reads, and how it becomes Prometheus text.
 
-A table of metrics is a tuple of ``Metric`` rows; each says how to read its number from a
-``Scrape``. A scrape has three sides:
+A table of metrics is a tuple of ``Metric`` rows; each row reads its value from a ``Scrape``:
 
-* **what is stored** (``StoredFigures``) may need the disk, so a worker thread reads it, first;
-* **what is in memory** belongs to the event loop, which reads it in one go, without waiting; but
-  groups can be many, so what is to be known of them is gathered before, in slices (``Survey``).
+* ``StoredFigures`` may need the disk, so a worker thread reads them first;
+* ``Survey`` sums over topics and groups; there may be many, so it is gathered in slices;
+* everything else is in memory and read on the event loop, in one go.
 
-All are bounded: none grows with what the journal holds. The text is made in a worker thread
-again, from numbers that nobody changes any more.
+All of them are bounded: none grows with the journal. A worker thread writes the text.
 """
 
 from bisect import bisect_left
@@ -27,25 +25,21 @@ from penstock.admin.survey import Survey
 from penstock.admin.view import BrokerView, JournalView
 from penstock.obs.counters import Counters, Histogram
 
-TOPICS_SHOWN_MAX = 1_000
-"""Topics that have series of their own: a scraper keeps each of those for ever."""
-
-TOPICS_COUNTED_MAX = 10_000
-"""Topics beyond those that are counted as left out, and no further."""
+TOPICS_SHOWN_MAX = 1_000  # topics with series of their own: a scraper keeps each forever
+TOPICS_COUNTED_MAX = 10_000  # further topics that are counted as left out
 
 Kind = Literal["counter", "gauge", "histogram"]
 
 Reading = float | Mapping[str, float] | Mapping[tuple[str, ...], float] | Histogram
-"""A number; or one number per value of the label (or values of the labels); or a histogram."""
+"""A number, one number per label value (or tuple of label values), or a histogram."""
 
 
 class StoredFigures(NamedTuple):
-    """What a worker thread has read; ``topics`` only if it was asked for."""
+    """What a worker thread has read; ``topics`` only on request."""
 
     journal: JournalView
     queue_pending: int
-    topics: dict[bytes, int]
-    """Messages ever journaled, by topic: the first topics in the order of the store."""
+    topics: dict[bytes, int]  # messages ever journaled, for the first topics by name
     topics_left_out: int
 
 
@@ -58,14 +52,14 @@ class Scrape(NamedTuple):
 
     @property
     def counters(self) -> Counters:
-        """All that is counted."""
         return self.view.counters
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """One row of a table. ``label`` is set when ``read`` returns a mapping.
+    """One row of a table.
 
-    It is one name, or several by commas; keys of the mapping are tuples then.
+    ``label`` is set when ``read`` returns a mapping. It may be several names separated by commas;
+    the keys are tuples then.
     """
 
     name: str
@@ -75,13 +69,25 @@ class Metric(msgspec.Struct, frozen=True):
     label: str = ""
 
 
-def counted(name: str, kind: Kind, slot: str, text: str) -> Metric:
-    """Make the row of a number or histogram that is a slot of ``Counters`` and has no label."""
+def counter(name: str, text: str, read: Callable[[Scrape], Reading], label: str = "") -> Metric:
+    return Metric(name, "counter", text, read, label)
+
+
+def gauge(name: str, text: str, read: Callable[[Scrape], Reading], label: str = "") -> Metric:
+    return Metric(name, "gauge", text, read, label)
+
+
+def counted(slot: str, text: str, name: str = "") -> Metric:
+    """Make the row of a field of ``Counters``, after which it is named by default."""
     assert slot in Counters.__slots__, slot
-    return Metric(name, kind, text, lambda scrape: getattr(scrape.counters, slot))
+    is_histogram = isinstance(getattr(Counters(), slot), Histogram)
+    kind: Kind = "histogram" if is_histogram else "counter" if slot.endswith("_total") else "gauge"
+    return Metric(
+        name or f"penstock_{slot}", kind, text, lambda scrape: getattr(scrape.counters, slot)
+    )
 
 
-# ── taking ────────────────────────────────────────────────────────────────────────────────────
+# ── Reading ───────────────────────────────────────────────────────────────────────────────────
 
 
 def read_stored(view: BrokerView, *, with_topics: bool) -> StoredFigures:
@@ -93,7 +99,7 @@ def read_stored(view: BrokerView, *, with_topics: bool) -> StoredFigures:
 
 
 def coarser(histogram: Histogram, bounds: tuple[float, ...]) -> Histogram:
-    """The same observations in fewer buckets; exact, as ``bounds`` are some of its own."""
+    """The same observations in fewer buckets; ``bounds`` must be a subset of its own."""
     assert set(bounds) <= set(histogram.bounds)
     result = Histogram(bounds)
     for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
@@ -102,18 +108,18 @@ def coarser(histogram: Histogram, bounds: tuple[float, ...]) -> Histogram:
     return result
 
 
-# ── the exposition ────────────────────────────────────────────────────────────────────────────
+# ── Writing ───────────────────────────────────────────────────────────────────────────────────
 
 
 def families(table: Iterable[Metric], scrape: Scrape) -> list[Family]:
-    """Read every row, on the event loop; what is returned changes no more."""
+    """Read every row, on the event loop. The result no longer changes."""
     return [_family(metric, metric.read(scrape)) for metric in table]
 
 
 def exposition(found: list[Family]) -> bytes:
-    """Return the Prometheus text format, the figures of the process behind; in any thread.
+    """Return the Prometheus text, followed by the metrics of the process; in any thread.
 
-    The registry is made for the one scrape: there is no global state.
+    The registry lives for one scrape: there is no global state.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Found(found))
@@ -122,7 +128,7 @@ def exposition(found: list[Family]) -> bytes:
 
 
 class _Found(Collector):
-    """Hands out what was found when the registry asks."""
+    """Hands families that were read before to a registry."""
 
     def __init__(self, found: list[Family]) -> None:
         self._found = found
@@ -144,13 +150,11 @@ def _family(metric: Metric, reading: Reading) -> Family:
 
 
 def _histogram_family(metric: Metric, histogram: Histogram) -> Family:
-    # Summed from one copy: the writer thread may count on meanwhile, and the buckets of one
-    # exposition must agree with each other.
+    # Summed from a copy: the writer thread may count on, and the buckets of one exposition must
+    # be consistent.
     ends = accumulate(tuple(histogram.counts))
     names = [*map(floatToGoString, histogram.bounds), "+Inf"]
+    buckets = list(zip(names, ends, strict=True))
     return HistogramMetricFamily(
-        metric.name,
-        metric.help,
-        buckets=list(zip(names, ends, strict=True)),
-        sum_value=histogram.total,
+        metric.name, metric.help, buckets=buckets, sum_value=histogram.total
     )

@@ -1,16 +1,14 @@
-"""The metrics: one table, from which both the exposition and the reference page are made.
+"""The metrics: the table from which both ``/metrics`` and the reference page are made.
 
-Counting happens elsewhere, in plain integers (``obs.counters``); nothing here is touched until
-somebody asks. A scrape walks the table, reads each number and lets ``prometheus_client`` write the
-text (:mod:`penstock.admin.exposition`). Two brokers in one process do not see each other, and a
-metric cannot be forgotten in a second place. Every label value that can occur is always there, with
-0 if need be, so that a rate over a first event is not lost. What concerns queues has a table of its
-own (:mod:`penstock.admin.metrics_queues`), and so has the cluster
-(:mod:`penstock.admin.metrics_cluster`). Behind ours come the same figures under the names of
-MetricMQ (:mod:`~penstock.admin.metrics_metricmq`) and HermesMQ
-(:mod:`~penstock.admin.metrics_hermesmq`).
+To add a metric, add a row here, or to the table for queues (:mod:`~penstock.admin.metrics_queues`)
+or the cluster (:mod:`~penstock.admin.metrics_cluster`). A scrape walks the tables
+(:mod:`~penstock.admin.exposition`); nothing happens between scrapes, and there is no global state.
+The same figures follow under the names of MetricMQ (:mod:`~penstock.admin.metrics_metricmq`) and
+HermesMQ (:mod:`~penstock.admin.metrics_hermesmq`).
 
-Names follow the Prometheus conventions: prefix, subject, unit last, ``_total`` for what only grows.
+Every possible label value is always present, as 0 if need be, so that a rate over a first event is
+not lost. Names follow the Prometheus conventions: prefix, subject, unit last, ``_total`` for
+counters.
 """
 
 import ast
@@ -26,8 +24,10 @@ from penstock.admin.exposition import (
     Metric,
     Scrape,
     counted,
+    counter,
     exposition,
     families,
+    gauge,
     read_stored,
 )
 from penstock.admin.metrics_cluster import CLUSTER
@@ -41,11 +41,9 @@ from penstock.trust.faults import SignatureFault
 
 __all__ = ["CONTENT_TYPE", "METRICS", "Metric", "markdown", "render", "render_off_loop"]
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""The Prometheus text format, as old as the readers that may come."""
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # understood by old scrapers, too
 
-PROTOCOLS = ("mqtt", "binary", "resp", "http")
-"""Values of the label ``protocol`` that are always present."""
+PROTOCOLS = ("mqtt", "binary", "resp", "http")  # label values that are always present
 
 
 def _by_protocol(scrape: Scrape) -> Mapping[str, float]:
@@ -66,240 +64,174 @@ def _by_reason(
 
 METRICS: tuple[Metric, ...] = (
     # ── Connections
-    Metric(
+    counter(
         "penstock_connections_total",
-        "counter",
         "Connections accepted, by protocol.",
         _by_protocol,
         "protocol",
     ),
-    Metric(
-        "penstock_clients_connected",
-        "gauge",
-        "Clients connected now.",
-        lambda scrape: scrape.counters.clients_connected,
-    ),
-    Metric(
+    counted("clients_connected", "Clients connected now."),
+    counter(
         "penstock_disconnects_total",
-        "counter",
-        "Connections ended, by reason.",
-        lambda scrape: _by_reason(scrape.counters.disconnects),
+        "Connections closed, by reason.",
+        lambda s: _by_reason(s.counters.disconnects),
         "reason",
     ),
     # ── Messages
-    Metric(
+    counter(
         "penstock_messages_received_total",
-        "counter",
         "Messages accepted from publishers, by QoS.",
-        lambda scrape: _by_qos(scrape.counters.messages_in_total),
+        lambda s: _by_qos(s.counters.messages_in_total),
         "qos",
     ),
-    Metric(
+    counter(
         "penstock_messages_sent_total",
-        "counter",
         "Messages sent to subscribers, by QoS of the delivery.",
-        lambda scrape: _by_qos(scrape.counters.messages_out_total),
+        lambda s: _by_qos(s.counters.messages_out_total),
         "qos",
     ),
+    counted("bytes_in_total", "Bytes read from sockets.", "penstock_received_bytes_total"),
+    counted("bytes_out_total", "Bytes written to sockets.", "penstock_sent_bytes_total"),
     counted(
-        "penstock_received_bytes_total", "counter", "bytes_in_total", "Bytes read from sockets."
-    ),
-    counted("penstock_sent_bytes_total", "counter", "bytes_out_total", "Bytes written to sockets."),
-    counted(
-        "penstock_redelivered_total",
-        "counter",
         "redelivered_total",
-        "Messages sent again to a client that came back without having acknowledged them.",
+        "Messages redelivered to a client that reconnected without acknowledging them.",
     ),
-    Metric(
+    gauge(
         "penstock_outgoing_bytes",
-        "gauge",
-        "Bytes that wait to be sent to clients of all protocols but HTTP.",
-        lambda scrape: scrape.view.outgoing()[0],
+        "Bytes waiting to be sent to clients, HTTP excluded.",
+        lambda s: s.view.outgoing()[0],
     ),
-    Metric(
+    gauge(
         "penstock_outgoing_bytes_max",
-        "gauge",
-        "The most that they may be: `limits.outgoing_bytes_max`.",
-        lambda scrape: scrape.view.outgoing()[1],
+        "The limit of these bytes: `limits.outgoing_bytes_max`.",
+        lambda s: s.view.outgoing()[1],
     ),
-    Metric(
+    gauge(
         "penstock_outgoing_waiting",
-        "gauge",
-        "Connections that have something to send and wait because all together hold too much.",
-        lambda scrape: scrape.view.outgoing()[2],
+        "Connections that have data to send and wait because the limit is nearly reached.",
+        lambda s: s.view.outgoing()[2],
     ),
-    Metric(
+    counter(
         "penstock_dropped_total",
-        "counter",
-        "Messages, or single copies of one, that went no further, by reason.",
-        lambda scrape: _by_reason(scrape.counters.drops),
+        "Messages, or single copies of one, that were dropped, by reason.",
+        lambda s: _by_reason(s.counters.drops),
         "reason",
     ),
     counted(
-        "penstock_publish_seconds",
-        "histogram",
         "publish_seconds",
-        "From reading a QoS 1 or 2 or binary publish to its acknowledgement.",
+        "Time from reading a QoS 1, QoS 2 or binary publish to its acknowledgement.",
     ),
     counted(
-        "penstock_delivery_seconds",
-        "histogram",
         "delivery_seconds",
-        "From reading a publish that waits for the disk to handing it to a subscriber; once each.",
+        "Time from reading a publish that waits for the disk to passing it to a subscriber, per"
+        " delivery.",
     ),
     counted(
-        "penstock_acknowledgements_total",
-        "counter",
         "acknowledged_total",
-        "Acknowledgements of durable subscribers and of workers.",
+        "Acknowledgements from durable subscribers and workers.",
+        "penstock_acknowledgements_total",
     ),
     # ── Signatures
-    Metric(
+    counter(
         "penstock_signature_verifications_total",
-        "counter",
-        "Signed publishes that were judged, accepted or not.",
-        lambda scrape: scrape.view.gate.verifications_total,
+        "Signed publishes that were verified, valid or not.",
+        lambda s: s.view.gate.verifications_total,
     ),
-    Metric(
+    counter(
         "penstock_signature_failures_total",
-        "counter",
-        "Publishes refused by their signature, or for the lack of one, by fault.",
-        lambda scrape: _by_reason(scrape.view.gate.failures),
+        "Publishes refused for a bad or missing signature, by fault.",
+        lambda s: _by_reason(s.view.gate.failures),
         "fault",
     ),
     # ── The journal
+    counted("captured_total", "Messages written to the journal."),
+    counted("commit_seconds", "Duration of a journal commit."),
+    counted("fsync_seconds", "Part of a commit spent waiting for the disk."),
+    counted("batch_messages", "Messages per commit."),
     counted(
-        "penstock_captured_total", "counter", "captured_total", "Messages written to the journal."
-    ),
-    counted(
-        "penstock_commit_seconds",
-        "histogram",
-        "commit_seconds",
-        "One commit of the journal, from start to end.",
-    ),
-    counted(
-        "penstock_fsync_seconds",
-        "histogram",
-        "fsync_seconds",
-        "The part of a commit spent waiting for the disk.",
-    ),
-    counted("penstock_batch_messages", "histogram", "batch_messages", "Messages per commit."),
-    counted(
-        "penstock_read_failures_total",
-        "counter",
         "read_failures_total",
-        "Reads of the journal that failed; `penstock store verify` tells how far damage goes.",
+        "Failed reads of the journal; `penstock store verify` finds the extent of the damage.",
     ),
     counted(
-        "penstock_commit_failures_total",
-        "counter",
         "commit_failures_total",
-        "Commits that failed; their messages were refused or counted as dropped.",
+        "Failed commits; their messages were refused or counted as dropped.",
     ),
-    Metric(
+    gauge(
         "penstock_pending_capture_bytes",
-        "gauge",
         "Bytes of QoS 0 messages waiting to be journaled.",
-        lambda scrape: scrape.view.pending_capture_bytes(),
+        lambda s: s.view.pending_capture_bytes(),
     ),
-    Metric(
-        "penstock_journal_bytes",
-        "gauge",
-        "Disk used by the store.",
-        lambda scrape: scrape.stored.journal.bytes,
-    ),
-    Metric(
+    gauge("penstock_journal_bytes", "Disk used by the store.", lambda s: s.stored.journal.bytes),
+    gauge(
         "penstock_journal_map_bytes",
-        "gauge",
         "Address space of the store; it grows before it is full.",
-        lambda scrape: scrape.stored.journal.map_bytes,
+        lambda s: s.stored.journal.map_bytes,
     ),
-    Metric(
+    gauge(
         "penstock_journal_entries",
-        "gauge",
         "Entries (commits) in the journal.",
-        lambda scrape: scrape.stored.journal.entries,
+        lambda s: s.stored.journal.entries,
     ),
-    Metric(
+    gauge(
         "penstock_journal_messages",
-        "gauge",
         "Messages in the journal.",
-        lambda scrape: scrape.stored.journal.messages,
+        lambda s: s.stored.journal.messages,
     ),
-    Metric(
+    gauge(
         "penstock_journal_first_sequence",
-        "gauge",
-        "Sequence of the oldest message in the journal; 0 if it is empty.",
-        lambda scrape: scrape.stored.journal.oldest_sequence,
+        "Sequence number of the oldest message in the journal; 0 if it is empty.",
+        lambda s: s.stored.journal.oldest_sequence,
     ),
-    Metric(
+    gauge(
         "penstock_journal_last_sequence",
-        "gauge",
-        "Sequence of the newest message in the journal; 0 if it is empty.",
-        lambda scrape: scrape.stored.journal.newest_sequence,
+        "Sequence number of the newest message in the journal; 0 if it is empty.",
+        lambda s: s.stored.journal.newest_sequence,
     ),
     # ── State
-    Metric(
+    gauge(
         "penstock_sessions",
-        "gauge",
-        "Sessions: connected, or kept for a client that is away.",
-        lambda scrape: dict(zip(("connected", "away"), scrape.view.sessions(), strict=True)),
+        "Sessions, connected or away.",
+        lambda s: dict(zip(("connected", "away"), s.view.sessions(), strict=True)),
         "state",
     ),
-    Metric(
+    gauge(
         "penstock_queued_messages",
-        "gauge",
         "Messages waiting in the queues of all sessions.",
-        lambda scrape: scrape.view.queued(),
+        lambda s: s.view.queued(),
     ),
-    Metric(
-        "penstock_retained_messages",
-        "gauge",
-        "Retained messages.",
-        lambda scrape: scrape.view.retained(),
-    ),
-    Metric(
+    gauge("penstock_retained_messages", "Retained messages.", lambda s: s.view.retained()),
+    gauge(
         "penstock_subscriptions",
-        "gauge",
-        "Filters of all clients, by any protocol; workers of queues, too.",
-        lambda scrape: scrape.view.subscriptions(),
+        "Subscriptions of all clients and protocols, queue workers included.",
+        lambda s: s.view.subscriptions(),
     ),
-    Metric(
+    gauge(
         "penstock_followers",
-        "gauge",
-        "Those of them that follow the journal: subscriptions of binary clients.",
-        lambda scrape: scrape.view.followers(),
+        "Subscriptions that read from the journal: those of binary clients.",
+        lambda s: s.view.followers(),
     ),
-    Metric(
+    gauge(
         "penstock_durable_subscribers",
-        "gauge",
-        "Client ids of the binary protocol whose acknowledgements are kept.",
-        lambda scrape: scrape.view.durable_subscribers(),
+        "Client ids of the binary protocol whose acknowledgements are stored.",
+        lambda s: s.view.durable_subscribers(),
     ),
-    Metric(
+    gauge(
         "penstock_queue_pending",
-        "gauge",
-        "Jobs that wait in queues or are being done, of 1,000 queues at most.",
-        lambda scrape: scrape.stored.queue_pending,
+        "Jobs waiting in queues or in progress, in up to 1,000 queues.",
+        lambda s: s.stored.queue_pending,
     ),
-    Metric(
-        "penstock_ready",
-        "gauge",
-        "1 while /ready says yes, else 0.",
-        lambda scrape: scrape.view.ready()[0],
+    gauge(
+        "penstock_ready", "1 while /ready answers 200, otherwise 0.", lambda s: s.view.ready()[0]
     ),
-    Metric(
+    gauge(
         "penstock_uptime_seconds",
-        "gauge",
-        "Time since the broker began to listen.",
-        lambda scrape: scrape.view.uptime_s(),
+        "Time since the broker started to listen.",
+        lambda s: s.view.uptime_s(),
     ),
-    Metric(
+    gauge(
         "penstock_build_info",
-        "gauge",
-        "Always 1; the label says which version runs.",
-        lambda scrape: {scrape.view.version: 1},
+        "Always 1; the label is the running version.",
+        lambda s: {s.view.version: 1},
         "version",
     ),
 )
@@ -312,7 +244,7 @@ _ALWAYS = (*METRICS, *QUEUES, *CLUSTER, *METRICMQ, *HERMESMQ)
 
 
 def render(view: BrokerView) -> bytes:
-    """Return all metrics in the Prometheus text format, at once; for tests and small programs."""
+    """Return all metrics as Prometheus text, blocking; for tests and small programs."""
     stored = read_stored(view, with_topics=False)
     survey = Survey(view.queues)
     for _ in survey.slices():
@@ -327,9 +259,9 @@ async def render_off_loop(
     with_topics: bool = False,
     group_series: int = SERIES_DEFAULT,
 ) -> bytes:
-    """Return the same, and series by topic if asked for; the event loop goes on meanwhile.
+    """Return the same, with series by topic on request, while the event loop keeps serving.
 
-    One survey at a time: a hundred of them, a slice each, would be a long turn together.
+    One survey at a time: a slice each of a hundred surveys would block the loop.
     """
     table = (*_ALWAYS, *PER_TOPIC) if with_topics else _ALWAYS
     stored = await run_in_threadpool(read_stored, view, with_topics=with_topics)
@@ -345,7 +277,7 @@ async def render_off_loop(
 PAGE = """\
 # Metrics
 
-*Generated from `penstock.admin.metrics`; `make docs` writes it anew.*
+*Generated from `penstock.admin.metrics`; run `make docs` to update.*
 
 `GET /metrics` on any listener answers in the Prometheus text format. What to watch, and when to
 worry, is in [monitoring](../operating/monitoring.md).
@@ -365,10 +297,10 @@ Histograms have the usual series `_bucket`, `_sum` and `_count`. Every reason is
 
 ## Under MetricMQ's names
 
-For those who have dashboards for it. What differs from MetricMQ's own figures, and what counts as
-an error, is in [monitoring](../operating/monitoring.md#metricmqs-dashboards).
+For existing dashboards. What differs from MetricMQ's own figures, and what counts as an error, is
+in [monitoring](../operating/monitoring.md#metricmqs-dashboards).
 
-{seed}
+{metricmq}
 
 Only in `/metrics?topics=1`:
 
@@ -376,7 +308,7 @@ Only in `/metrics?topics=1`:
 
 ## Under HermesMQ's names
 
-For those who have dashboards for it. A broker that stands alone is a cluster of one, the node 1.
+For existing dashboards. A standalone broker is a cluster of one, node 1.
 
 {hermesmq}
 
@@ -406,7 +338,7 @@ def markdown() -> str:
         metrics=_metrics_table(METRICS),
         queues=_metrics_table(QUEUES),
         cluster=_metrics_table(CLUSTER),
-        seed=_metrics_table(METRICMQ),
+        metricmq=_metrics_table(METRICMQ),
         per_topic=_metrics_table(PER_TOPIC),
         hermesmq=_metrics_table(HERMESMQ),
         disconnects=_table(("reason", "meaning"), _reasons(DisconnectReason)),

@@ -1,48 +1,42 @@
-"""The metrics of a node: what Raft has decided, how far others are, what went between nodes.
+"""The metrics of Raft, of other nodes, and of the connections between nodes.
 
-A broker that stands alone has them, too: it leads itself, in the first term, and nobody lags. What
-is known of other nodes has the label ``node``; how far they are is known to the leader alone, so
-there is no such series on the others.
+A standalone broker has them too: it leads itself, in term 1. Metrics about other nodes have the
+label ``node``. Only the leader knows their progress, so the other nodes have no such series.
 """
 
 from collections.abc import Callable, Mapping
 
-from penstock.admin.exposition import Metric, Scrape
+from penstock.admin.exposition import Metric, Scrape, counter, gauge
 from penstock.cluster.status import ClusterStatus, MemberStatus
 
 
 def _gauge(name: str, text: str, read: Callable[[ClusterStatus], float]) -> Metric:
-    return Metric(
-        f"penstock_raft_{name}", "gauge", text, lambda scrape: read(scrape.view.cluster())
-    )
+    return gauge(f"penstock_raft_{name}", text, lambda scrape: read(scrape.view.cluster()))
 
 
-def _count(name: str, slot: str, text: str) -> Metric:
+def _count(slot: str, text: str) -> Metric:
+    """Make the row of a field of ``ClusterCounts``."""
+
     def read(scrape: Scrape) -> int:
         count: int = getattr(scrape.view.cluster().counts, slot)
         return count
 
-    return Metric(f"penstock_raft_{name}_total", "counter", text, read)
+    return counter(f"penstock_raft_{slot}_total", text, read)
 
 
-def _others(status: ClusterStatus) -> list[MemberStatus]:
+def _others(scrape: Scrape) -> list[MemberStatus]:
+    status = scrape.view.cluster()
     return [member for member in status.members if member.id != status.node_id]
 
 
-def _lags(scrape: Scrape) -> Mapping[str, float]:
-    others = _others(scrape.view.cluster())
-    return {str(member.id): member.lag for member in others if member.lag is not None}
+def _by_node(slot: str) -> Callable[[Scrape], Mapping[str, float]]:
+    """Read a field of all other nodes for which it is known."""
 
+    def read(scrape: Scrape) -> Mapping[str, float]:
+        values = {str(member.id): getattr(member, slot) for member in _others(scrape)}
+        return {node: value for node, value in values.items() if value is not None}
 
-def _activity(scrape: Scrape) -> Mapping[str, float]:
-    others = _others(scrape.view.cluster())
-    return {str(member.id): member.is_active for member in others if member.is_active is not None}
-
-
-def _traffic(slot: str) -> Callable[[Scrape], Mapping[str, float]]:
-    return lambda scrape: {
-        str(member.id): getattr(member, slot) for member in _others(scrape.view.cluster())
-    }
+    return read
 
 
 def _members(scrape: Scrape) -> Mapping[str, float]:
@@ -52,121 +46,90 @@ def _members(scrape: Scrape) -> Mapping[str, float]:
 
 
 CLUSTER: tuple[Metric, ...] = (
-    _gauge("term", "The term: how often a leader was sought.", lambda status: status.term),
-    _gauge("leader", "The node that leads; 0: none is known.", lambda status: status.leader),
-    _gauge("is_leader", "1 while this node leads, else 0.", lambda status: status.is_leader),
-    Metric(
+    _gauge("term", "The current term.", lambda status: status.term),
+    _gauge("leader", "The leader's node number; 0 if none is known.", lambda s: s.leader),
+    _gauge("is_leader", "1 while this node leads, otherwise 0.", lambda s: s.is_leader),
+    gauge(
         "penstock_raft_members",
-        "gauge",
         "Nodes of the cluster: voters, and learners, which are catching up.",
         _members,
         "kind",
     ),
     _gauge(
         "commit_index",
-        "Last entry that most nodes have on disk, as far as this node knows.",
-        lambda status: status.commit,
+        "Last entry known here to be on disk on a quorum of nodes.",
+        lambda s: s.commit,
     ),
+    _gauge("applied_index", "Last entry applied on this node.", lambda s: s.applied),
     _gauge(
-        "applied_index", "Last entry that is applied on this node.", lambda status: status.applied
+        "last_index", "Last entry in this node's log, committed or not.", lambda s: s.last_index
     ),
-    _gauge(
-        "last_index",
-        "Last entry in this node's log, agreed upon or not.",
-        lambda status: status.last_index,
-    ),
-    Metric(
+    gauge(
         "penstock_raft_follower_lag",
-        "gauge",
-        "Entries that a node does not have yet; on the leader only, and only if it has heard from"
-        " the node since it leads.",
-        _lags,
+        "Entries that a node does not have yet; on the leader only, once it has heard from the"
+        " node.",
+        _by_node("lag"),
         "node",
     ),
-    Metric(
+    gauge(
         "penstock_raft_follower_active",
-        "gauge",
-        "1 if a node was heard of within an election timeout, else 0; on the leader only.",
-        _activity,
+        "1 if a node was heard from within an election timeout, otherwise 0; on the leader only.",
+        _by_node("is_active"),
         "node",
     ),
     _gauge(
         "log_kept_bytes",
-        "About how many bytes the entries have that are kept for other nodes and were written"
-        " since this node started; cluster.log_kept_bytes bounds it.",
-        lambda status: status.log_bytes,
+        "Approximate size of the entries written since this node started and kept for other nodes;"
+        " limited by cluster.log_kept_bytes.",
+        lambda s: s.log_bytes,
     ),
-    Metric(
+    gauge(
         "penstock_clock_skew_seconds",
-        "gauge",
-        "This node's clock minus the cluster's time, which is that of the leader and by which"
-        " leases and absences end; the time between the nodes is part of it.",
+        "This node's clock minus the leader's, by which leases and sessions expire; includes the"
+        " network delay.",
         lambda scrape: scrape.view.clock_skew_s(),
     ),
-    Metric(
+    gauge(
         "penstock_raft_snapshot_sending_bytes",
-        "gauge",
-        "How much of a copy of the store a node has been sent; 0 while none is on its way. The"
-        " whole is about penstock_journal_bytes of this node.",
-        _traffic("snapshot_bytes"),
+        "Bytes sent so far of a snapshot for a node; 0 while none is being sent. The whole is about"
+        " penstock_journal_bytes of this node.",
+        _by_node("snapshot_bytes"),
         "node",
     ),
     _gauge(
         "snapshot_receiving_bytes",
-        "How much of a copy of another node's store has arrived here; 0 while none is on its way.",
-        lambda status: status.snapshot_bytes,
+        "Bytes received so far of a snapshot; 0 while none is being received.",
+        lambda s: s.snapshot_bytes,
     ),
-    _count("elections", "elections", "Changes of the leader, or attempts, that this node saw."),
-    _count(
-        "snapshots_sent", "snapshots_sent", "Copies of the store that were sent to other nodes."
-    ),
-    _count(
-        "snapshots_received",
-        "snapshots_received",
-        "Copies of the store that this node was sent and uses.",
-    ),
-    _count("snapshots_failed", "snapshots_failed", "Copies of the store that did not arrive."),
-    _count(
-        "forwarded_batches",
-        "forwarded_batches",
-        "Batches of this node's clients that went to another node, which leads.",
-    ),
+    _count("elections", "Elections that this node started or saw another node win."),
+    _count("snapshots_sent", "Snapshots of the store sent to other nodes."),
+    _count("snapshots_received", "Snapshots of the store received and installed."),
+    _count("snapshots_failed", "Snapshots of the store that failed to arrive."),
+    _count("forwarded_batches", "Batches of this node's clients forwarded to the leader."),
     _count(
         "forward_repeats",
-        "forward_repeats",
-        "Times that such a batch was sent again: the leader changed, or did not answer.",
+        "Times that such a batch was sent again because the leader changed or did not answer.",
     ),
-    _count(
-        "forward_refusals",
-        "forward_refusals",
-        "Batches of other nodes that this node refused as leader.",
+    _count("forward_refusals", "Batches of other nodes that this node refused as leader."),
+    counter(
+        "penstock_peer_sent_bytes_total", "Bytes sent to a node.", _by_node("bytes_out"), "node"
     ),
-    Metric(
-        "penstock_peer_sent_bytes_total",
-        "counter",
-        "Bytes sent to a node.",
-        _traffic("bytes_out"),
-        "node",
-    ),
-    Metric(
+    counter(
         "penstock_peer_received_bytes_total",
-        "counter",
         "Bytes received from a node.",
-        _traffic("bytes_in"),
+        _by_node("bytes_in"),
         "node",
     ),
-    Metric(
+    counter(
         "penstock_peer_dropped_frames_total",
-        "counter",
-        "Frames for a node that were not sent: no connection, or too much waited. They are sent"
-        " again as needed.",
-        _traffic("drops"),
+        "Frames for a node that were dropped because there was no connection, or too much data"
+        " waiting. They are sent again as needed.",
+        _by_node("drops"),
         "node",
     ),
-    Metric(
+    counter(
         "penstock_peer_disconnects_total",
-        "counter",
-        "Connections between nodes that ended or were refused, by reason.",
+        "Connections between nodes that were closed or refused, by reason.",
         lambda scrape: scrape.view.cluster().counts.peer_ends,
         "reason",
     ),

@@ -1,19 +1,18 @@
-"""The same figures under the names of MetricMQ, for those who have dashboards for it.
+"""The same figures under MetricMQ's names, for existing dashboards.
 
-All names that MetricMQ really served are here, and those that its documentation only promised and
-its dashboards ask for. They mean what that documentation says: a delivery is a message handed to
-one subscriber, gauges fall when clients leave, the histograms record, with MetricMQ's own buckets.
+It has every name that MetricMQ served, and those that its documentation promised and its dashboards
+use. They mean what that documentation says: a delivery is a message passed to one subscriber,
+gauges fall when clients leave, and the histograms have MetricMQ's buckets.
 
-**Connections** are those of clients; who asks by HTTP is none, as MetricMQ served its metrics on a
-port of their own. One that has ended was accepted and is open no more, so the three figures always
-add up.
+**Connections** are those of clients, HTTP excluded: MetricMQ served its metrics on another port.
+Accepted, closed and open connections always add up.
 
-**Errors** are requests that were answered with an error, and connections that the broker ended for
-what the client sent or for want of something it needs. A client that goes, or is silent for too
-long, is no error.
+**Errors** are requests answered with an error, and connections that the broker closed because of
+what the client sent or because a resource was exhausted. A client that disconnects or times out is
+not an error.
 
-**Topics** have series of their own only in ``/metrics?topics=1``: a scraper that did not ask must
-not be given thousands. Labels are whatever clients chose, hence escaped.
+**Topics** have series of their own only in ``/metrics?topics=1``: there may be thousands. Labels
+are chosen by clients, so they are escaped.
 """
 
 from collections.abc import Mapping
@@ -25,11 +24,13 @@ from penstock.admin.exposition import (
     Scrape,
     coarser,
     counted,
+    counter,
+    gauge,
 )
+from penstock.admin.pages import text_of
 from penstock.obs.reasons import DisconnectReason
 
-LATENCY_S_BOUNDS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1)
-"""MetricMQ's buckets, all of them bounds of ours too."""
+LATENCY_S_BOUNDS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1)  # a subset of our own
 
 _NO_ERRORS = {
     DisconnectReason.CLIENT_DISCONNECT,
@@ -54,140 +55,111 @@ def _errors(scrape: Scrape) -> int:
 
 
 METRICMQ: tuple[Metric, ...] = (
-    Metric(
+    counter(
         "metricmq_messages_published_total",
-        "counter",
         "Messages accepted from publishers.",
-        lambda scrape: sum(scrape.counters.messages_in_total),
+        lambda s: sum(s.counters.messages_in_total),
     ),
-    Metric(
+    counter(
         "metricmq_messages_delivered_total",
-        "counter",
-        "Messages handed to subscribers, once for each.",
-        lambda scrape: sum(scrape.counters.messages_out_total),
+        "Messages passed to subscribers, once for each.",
+        lambda s: sum(s.counters.messages_out_total),
     ),
     counted(
-        "metricmq_subscriptions_total",
-        "counter",
         "subscribed_total",
         "Topics, filters and patterns that clients subscribed to.",
+        "metricmq_subscriptions_total",
     ),
-    counted(
-        "metricmq_unsubscriptions_total",
-        "counter",
-        "unsubscribed_total",
-        "Requests of clients to unsubscribe.",
-    ),
-    Metric("metricmq_connections_total", "counter", "Connections of clients.", _accepted),
-    Metric(
+    counted("unsubscribed_total", "Unsubscribe requests.", "metricmq_unsubscriptions_total"),
+    counter("metricmq_connections_total", "Client connections.", _accepted),
+    counter(
         "metricmq_disconnections_total",
-        "counter",
-        "Connections of clients that have ended.",
-        lambda scrape: _accepted(scrape) - scrape.view.connections(),
+        "Client connections that were closed.",
+        lambda s: _accepted(s) - s.view.connections(),
     ),
-    counted("metricmq_acks_total", "counter", "acknowledged_total", "Acknowledgements of clients."),
-    Metric(
+    counted("acknowledged_total", "Acknowledgements from clients.", "metricmq_acks_total"),
+    counter(
         "metricmq_errors_total",
-        "counter",
-        "Requests answered with an error, and connections ended for a fault.",
+        "Requests answered with an error, and connections closed because of one.",
         _errors,
     ),
-    counted("metricmq_bytes_in_total", "counter", "bytes_in_total", "Bytes read from sockets."),
-    counted("metricmq_bytes_out_total", "counter", "bytes_out_total", "Bytes written to sockets."),
-    Metric(
+    counted("bytes_in_total", "Bytes read from sockets.", "metricmq_bytes_in_total"),
+    counted("bytes_out_total", "Bytes written to sockets.", "metricmq_bytes_out_total"),
+    counter(
         "metricmq_signature_verifications_total",
-        "counter",
-        "Signed publishes that were judged.",
-        lambda scrape: scrape.view.gate.verifications_total,
+        "Signed publishes that were verified.",
+        lambda s: s.view.gate.verifications_total,
     ),
-    Metric(
+    counter(
         "metricmq_signature_failures_total",
-        "counter",
-        "Publishes refused by their signature, or for the lack of one.",
-        lambda scrape: sum(scrape.view.gate.failures.values()),
+        "Publishes refused for a bad or missing signature.",
+        lambda s: sum(s.view.gate.failures.values()),
     ),
-    Metric(
-        "metricmq_active_connections",
-        "gauge",
-        "Clients connected now.",
-        lambda scrape: scrape.view.connections(),
-    ),
-    Metric(
+    gauge("metricmq_active_connections", "Clients connected now.", lambda s: s.view.connections()),
+    gauge(
         "metricmq_active_subscribers",
-        "gauge",
         "Subscriptions of all clients.",
-        lambda scrape: scrape.view.subscriptions(),
+        lambda s: s.view.subscriptions(),
     ),
-    Metric(
+    gauge(
         "metricmq_topics",
-        "gauge",
-        "Topics and filters that somebody subscribes to.",
-        lambda scrape: scrape.view.topics_subscribed(),
+        "Topics and filters with subscribers.",
+        lambda s: s.view.topics_subscribed(),
     ),
-    Metric(
+    gauge(
         "metricmq_active_topics",
-        "gauge",
         "The same as `metricmq_topics`.",
-        lambda scrape: scrape.view.topics_subscribed(),
+        lambda s: s.view.topics_subscribed(),
     ),
-    Metric(
+    gauge(
         "metricmq_queue_pending",
-        "gauge",
-        "Jobs that wait in queues or are being done.",
-        lambda scrape: scrape.stored.queue_pending,
+        "Jobs waiting in queues or in progress.",
+        lambda s: s.stored.queue_pending,
     ),
     Metric(
         "metricmq_publish_latency_seconds",
         "histogram",
-        "From reading a publish that waits for the disk to its acknowledgement.",
-        lambda scrape: coarser(scrape.counters.publish_seconds, LATENCY_S_BOUNDS),
+        "Time from reading a publish that waits for the disk to its acknowledgement.",
+        lambda s: coarser(s.counters.publish_seconds, LATENCY_S_BOUNDS),
     ),
     Metric(
         "metricmq_delivery_latency_seconds",
         "histogram",
-        "From reading a publish that waits for the disk to handing it to a subscriber.",
-        lambda scrape: coarser(scrape.counters.delivery_seconds, LATENCY_S_BOUNDS),
+        "Time from reading a publish that waits for the disk to passing it to a subscriber.",
+        lambda s: coarser(s.counters.delivery_seconds, LATENCY_S_BOUNDS),
     ),
 )
 
 
-# ── by topic ──────────────────────────────────────────────────────────────────────────────────
+# ── By topic ──────────────────────────────────────────────────────────────────────────────────
 
 
 def _messages(scrape: Scrape) -> Mapping[str, float]:
-    return {_label(topic): count for topic, count in scrape.stored.topics.items()}
+    return {text_of(topic): count for topic, count in scrape.stored.topics.items()}
 
 
 def _subscribers(scrape: Scrape) -> Mapping[str, float]:
-    """By topic, 0 where nobody is; and by what else is subscribed to, filters included."""
+    """By topic, 0 included, and by subscribed filter."""
     topics = dict.fromkeys([*scrape.stored.topics, *scrape.view.filters(TOPICS_SHOWN_MAX)])
-    return {_label(topic): scrape.view.subscribers(topic) for topic in topics}
-
-
-def _label(topic: bytes) -> str:
-    return topic.decode("utf-8", "backslashreplace")
+    return {text_of(topic): scrape.view.subscribers(topic) for topic in topics}
 
 
 PER_TOPIC: tuple[Metric, ...] = (
-    Metric(
+    counter(
         "metricmq_topic_messages_total",
-        "counter",
-        f"Messages ever journaled, of the first {TOPICS_SHOWN_MAX:,} topics by name.",
+        f"Messages ever journaled, for the first {TOPICS_SHOWN_MAX:,} topics by name.",
         _messages,
         "topic",
     ),
-    Metric(
+    gauge(
         "metricmq_topic_subscribers",
-        "gauge",
-        f"Subscribers of the same topics, and of {TOPICS_SHOWN_MAX:,} filters at most, each under"
-        " its own spelling.",
+        f"Subscribers of the same topics, and of up to {TOPICS_SHOWN_MAX:,} filters.",
         _subscribers,
         "topic",
     ),
-    Metric(
+    gauge(
         "metricmq_topics_left_out",
-        "gauge",
         f"Topics beyond those in `metricmq_topic_messages_total`, up to {TOPICS_COUNTED_MAX:,}.",
-        lambda scrape: scrape.stored.topics_left_out,
+        lambda s: s.stored.topics_left_out,
     ),
 )

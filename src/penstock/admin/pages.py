@@ -1,51 +1,45 @@
-"""What pages have in common: who may ask, what may be sent, how answers and refusals look.
+"""Building blocks of the HTTP pages: access control, request parsing, responses and errors.
 
-**Browsers** reach loopback addresses too, on behalf of any web page. Pages of other origins cannot
-read the answers, unless they make their own name point here (DNS rebinding); so where an address is
-all that is asked for, a request must name an address, ``localhost`` or one of the configured names
-(``admin.hosts``) as its host. And they can post, blindly; but with an ``Origin``, which no
-administrator's tool sends.
+To add a page, write a module with a function ``routes`` and list it in :mod:`penstock.admin.app`.
 
-**Administrators** present the token of the configuration. Where none is configured, whoever is on
-this machine is one. A proxy on this machine makes everybody so: give it a token to pass on. Whoever
-is refused is in the log, a few lines a second at most, by address and never with what was
-presented: an administrator's slip of the finger is nearly the token.
+**Browsers** can reach loopback addresses on behalf of any web page. The same-origin policy keeps
+other origins from reading the response, unless they point their own name here (DNS rebinding). So
+a request without a token must have an address, ``localhost`` or a configured name
+(``admin.hosts``) as its host. Browsers can also post blindly, but then they send ``Origin``, which
+no administrator's tool does.
+
+**Administrators** present the configured token. Without one, everybody on this machine is an
+administrator. A proxy on this machine would make everybody one: configure a token and let it pass
+that on. Refused requests are logged, throttled, with the address and never with the credentials: a
+mistyped token is nearly the token.
 """
 
 import asyncio
 import base64
 import hmac
 import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from penstock.admin.view import Confirmed
 from penstock.errors import NoQuorum, NotLeader, PenstockError, StorageError
 from penstock.limits import KIB
 from penstock.obs.log import ThrottledLogger, get_logger, printable
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
-
-    from starlette.requests import Request
-
-    from penstock.admin.view import Confirmed
-
-
-BODY_BYTES_MAX = 16 * KIB
-"""Largest body of a request; a key with the longest list of topics is a quarter of it."""
-
-SHOWN_AT_ONCE = 20
-"""Topics or groups described before others have a turn."""
+BODY_BYTES_MAX = 16 * KIB  # a key with the longest list of topics needs a quarter of it
+SLICE_ITEMS = 20  # described before the event loop serves others
 
 _PORT = re.compile(r":[0-9]*\Z")
 
-_Body = TypeVar("_Body")
+_Body = TypeVar("_Body", bound=msgspec.Struct)
 _Item = TypeVar("_Item")
 _Value = TypeVar("_Value")
 
@@ -53,15 +47,19 @@ _log = ThrottledLogger(get_logger("admin"))
 
 
 class JsonLine(JSONResponse):
-    """JSON and a newline: the answer is read in terminals."""
+    """JSON with a final newline, for terminals. It describes this moment: it is never cached."""
 
-    def render(self, content: Any) -> bytes:
-        """Return the bytes of the answer (called by Starlette)."""
+    def __init__(
+        self, content: object, status_code: int = 200, headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(content, status_code, {"cache-control": "no-store", **(headers or {})})
+
+    def render(self, content: object) -> bytes:
         return super().render(content) + b"\n"
 
 
 class RequestRefused(HTTPException):
-    """A request that is not granted; ``advice`` says what would be."""
+    """A request that is refused; ``advice`` tells the client what to do instead."""
 
     def __init__(
         self, status: int, error: str, advice: str, headers: dict[str, str] | None = None
@@ -71,131 +69,128 @@ class RequestRefused(HTTPException):
 
 
 class Misdirected(RequestRefused):
-    """A request for the leader that was sent to another node; it says where the leader is."""
+    """A request that only the leader can serve; it carries the leader's address."""
 
     def __init__(self, error: NotLeader) -> None:
         super().__init__(421, error.message, error.advice)
         self.leader_addr = error.leader_addr
 
 
-# ── who may ask ───────────────────────────────────────────────────────────────────────────────
+# ── Access control ────────────────────────────────────────────────────────────────────────────
 
 
-def administrators_page(
+def admin_page(
     path: str,
     method: str,
     token: str,
-    answer: "Callable[[Request], Awaitable[Any]]",
-    parameters: "Sequence[str]" = (),
+    answer: Callable[[Request], Awaitable[object]],
+    parameters: Sequence[str] = (),
 ) -> Route:
-    """Make a page for administrators, who present ``token``; its answer is JSON.
+    """Make a JSON page for administrators; ``parameters`` are those its query may have."""
 
-    ``parameters`` are those that the query may have.
-    """
-
-    async def endpoint(request: "Request") -> Response:
+    async def endpoint(request: Request) -> Response:
         check_administrator(request, token)
         check_parameters(request, parameters)
-        return JsonLine(await answer(request), headers={"cache-control": "no-store"})
+        return JsonLine(await answer(request))
 
     return Route(path, endpoint, methods=[method])
 
 
-def reading_page(
+def admin_read_page(
     path: str,
     token: str,
-    admin: "Confirmed",
-    answer: "Callable[[Request], Awaitable[Any]]",
-    parameters: "Sequence[str]" = (),
+    source: Confirmed,
+    answer: Callable[[Request], Awaitable[object]],
+    parameters: Sequence[str] = (),
 ) -> Route:
-    """Make a page that shows administrators what the cluster has agreed upon."""
+    """Make a page for administrators that shows replicated state, linearizably by default."""
 
-    async def current(request: "Request") -> Any:
-        await check_current(request, admin)
+    async def current(request: Request) -> object:
+        await check_current(request, source)
         return await answer(request)
 
-    return administrators_page(path, "GET", token, current, (*parameters, "stale"))
+    return admin_page(path, "GET", token, current, (*parameters, "stale"))
 
 
-async def check_current(request: "Request", admin: "Confirmed") -> None:
-    """Wait until what is shown is current, unless the client is content with what is here."""
-    if not flag(request, "stale"):
-        await kept(admin.confirmed())
+async def check_current(request: Request, source: Confirmed) -> None:
+    """Wait until the state shown is current, unless the client accepts stale reads."""
+    if not bool_parameter(request, "stale"):
+        await applied(source.confirmed())
 
 
-def check_host(request: "Request") -> None:
-    """Let only those pass who ask by address, as localhost, or by a name that is configured.
+def check_host(request: Request) -> None:
+    """Allow only hosts given as an address, as localhost, or by a configured name.
 
-    Asked is what the client has sent. ``request.url`` puts our own address in the place of a name
-    that it does not take for one, and which names those are differs between versions.
+    Reads the header itself: ``request.url`` replaces names that it considers invalid by our own
+    address, and which names those are differs between versions of Starlette.
     """
-    asked = request.headers.get("host")
-    if asked is None:
+    header = request.headers.get("host")
+    if header is None:
         return  # HTTP/1.0 by hand: browsers always send one
-    host = asked if asked.endswith("]") else _PORT.sub("", asked)
+    host = header if header.endswith("]") else _PORT.sub("", header)
     try:
         ip_address(host[1:-1] if host.startswith("[") and host.endswith("]") else host)
     except ValueError:
         if host.lower() not in {"localhost", *request.app.state.hosts}:
             raise RequestRefused(
                 403,
-                f"this broker is not asked by the name {printable(host)}",
-                "ask by address or as localhost, or add the name to admin.hosts at the broker",
+                f"unknown host name {printable(host)}",
+                "use an IP address or localhost, or add the name to admin.hosts on the broker",
             ) from None
 
 
-def check_no_web_page(request: "Request") -> None:
-    """Refuse what a browser sends on behalf of a page, wherever that is from."""
+def check_no_web_page(request: Request) -> None:
+    """Refuse what a browser sends on behalf of a web page of any origin."""
     if "origin" in request.headers:
         raise RequestRefused(
             403,
-            "requests of web pages are not taken",
+            "requests from web pages are not accepted",
             "use the penstock command, or a program that sends no Origin header",
         )
 
 
-def check_administrator(request: "Request", token: str) -> None:
-    """Let only administrators pass; ``token`` is the configured one, empty if there is none."""
+def check_administrator(request: Request, token: str) -> None:
+    """Allow only administrators; ``token`` is the configured one, or empty."""
     try:
         _check_administrator(request, token)
-    except HTTPException as refusal:
+    except HTTPException as refused:
         _log.warning(
             "administrator_refused",
             client=request.client.host if request.client else "unknown",
             path=request.url.path,
-            why=refusal.detail,
+            why=refused.detail,
         )
         raise
 
 
-def _check_administrator(request: "Request", token: str) -> None:
+def _check_administrator(request: Request, token: str) -> None:
     check_no_web_page(request)
     if token:
         _check_token(request, token)
     elif not _is_loopback(request):
         raise RequestRefused(
             403,
-            "only for those on the broker's own machine, since no token is configured",
-            "set admin.token (PENSTOCK_ADMIN_TOKEN) at the broker and present it",
+            "administration is limited to the broker's own machine while no token is configured",
+            "set admin.token (PENSTOCK_ADMIN_TOKEN) on the broker and present it",
         )
     else:
         check_host(request)
 
 
-def _check_token(request: "Request", token: str) -> None:
+def _check_token(request: Request, token: str) -> None:
     presented = request.headers.get("authorization", "")
     given = presented.encode("utf-8", "surrogateescape")
-    # Compared in constant time: how long it takes must not tell how much of it was right.
+    # In constant time: the time it takes must not reveal how much of the token was right.
     if not hmac.compare_digest(given, f"Bearer {token}".encode()):
         raise RequestRefused(
             401,
-            f"the administrator's token is {'wrong' if presented else 'missing'}",
+            f"the administrator token is {'wrong' if presented else 'missing'}",
             "send it as Authorization: Bearer TOKEN (the penstock command: --token)",
             {"www-authenticate": "Bearer"},
         )
 
 
-def _is_loopback(request: "Request") -> bool:
+def _is_loopback(request: Request) -> bool:
     if request.client is None:
         return False
     try:
@@ -207,22 +202,18 @@ def _is_loopback(request: "Request") -> bool:
     return address.is_loopback
 
 
-# ── what may be sent ──────────────────────────────────────────────────────────────────────────
+# ── Requests ──────────────────────────────────────────────────────────────────────────────────
 
 
-def check_parameters(request: "Request", known: "Sequence[str]") -> None:
-    """Refuse a query with parameters that the page does not have.
-
-    To ignore a misspelt ``offset`` would answer a question that nobody asked.
-    """
+def check_parameters(request: Request, known: Sequence[str]) -> None:
+    """Refuse unknown parameters: ignoring a misspelt ``offset`` would answer another question."""
     unknown = [name for name in request.query_params if name not in known]
     if unknown:
         advice = f"this page takes {', '.join(known)}" if known else "this page takes no parameters"
         raise RequestRefused(400, f"unknown parameter {printable(unknown[0])}", advice)
 
 
-def number(request: "Request", name: str, default: int, maximum: int) -> int:
-    """Return a parameter of the query that is a number."""
+def int_parameter(request: Request, name: str, default: int, maximum: int) -> int:
     text = request.query_params.get(name)
     if text is None:
         return default
@@ -231,36 +222,40 @@ def number(request: "Request", name: str, default: int, maximum: int) -> int:
     return int(text)
 
 
-def flag(request: "Request", name: str) -> bool:
-    """Return a parameter of the query that is true or false; a bare name is true."""
+def bool_parameter(request: Request, name: str) -> bool:
+    """Return a flag of the query; a bare name is true."""
     text = request.query_params.get(name, "false").lower()
     if text not in {"", "1", "true", "0", "false"}:
         raise HTTPException(400, f"{name} must be true or false")
     return text not in {"0", "false"}
 
 
-async def read_body(request: "Request", kind: type[_Body]) -> _Body:
-    """Return the body, JSON of the given kind; no more is read than the bound allows."""
+async def read_payload(request: Request, bytes_max: int, what: str) -> bytes:
+    """Return the body; stop reading as soon as it exceeds the limit."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > BODY_BYTES_MAX:
-            raise RequestRefused(
-                413, "the request's body is too large", f"send {BODY_BYTES_MAX} at most"
-            )
+        if len(body) > bytes_max:
+            raise RequestRefused(413, f"{what} is too large", f"send at most {bytes_max} bytes")
+    return bytes(body)
+
+
+async def read_body(request: Request, kind: type[_Body]) -> _Body:
+    """Return the JSON body, decoded and checked."""
+    body = await read_payload(request, BODY_BYTES_MAX, "the request body")
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
-        fields = ", ".join(field.name for field in msgspec.structs.fields(kind))  # type: ignore[arg-type]
-        raise RequestRefused(
-            400, f"the request's body cannot be used: {error}", f"send JSON with {fields}"
-        ) from None
+        fields = ", ".join(field.name for field in msgspec.structs.fields(kind))
+        advice = f"send a JSON object with {fields}"
+        raise RequestRefused(400, f"invalid request body: {error}", advice) from None
 
 
-async def kept(change: "Awaitable[_Value]", status: int = 503) -> _Value:
-    """Wait for something to be durable; if the disk or the cluster refuses, so does the answer.
+async def applied(change: Awaitable[_Value], status: int = 503) -> _Value:
+    """Wait until a change is durable and in force; turn its error into a response.
 
-    ``status`` is for what is refused for other reasons than that nobody can do it now.
+    ``status`` is for changes refused for another reason than the disk or the cluster being
+    unavailable.
     """
     try:
         return await change
@@ -272,33 +267,34 @@ async def kept(change: "Awaitable[_Value]", status: int = 503) -> _Value:
         raise RequestRefused(status, error.message, error.advice or "try again") from error
 
 
-# ── what is answered ──────────────────────────────────────────────────────────────────────────
+# ── Responses ─────────────────────────────────────────────────────────────────────────────────
 
 
-async def in_turns(items: "Iterable[_Item]", show: "Callable[[_Item], _Value]") -> list[_Value]:
-    """Show items one by one; in a long list others have a turn now and then."""
-    shown = []
-    for place, item in enumerate(items, 1):
-        shown.append(show(item))
-        if place % SHOWN_AT_ONCE == 0:
+async def map_in_slices(
+    items: Iterable[_Item], describe: Callable[[_Item], _Value]
+) -> list[_Value]:
+    """Describe items one by one, yielding to the event loop now and then."""
+    described = []
+    for count, item in enumerate(items, 1):
+        described.append(describe(item))
+        if count % SLICE_ITEMS == 0:
             await asyncio.sleep(0)
-    return shown
+    return described
 
 
 def text_of(data: bytes) -> str:
-    """Whatever a client chose, as text."""
     return data.decode("utf-8", "backslashreplace")
 
 
 def time_of(time_ms: int) -> str | None:
-    """A time in UTC; None for none."""
+    """A time in UTC as ISO 8601, or None for 0."""
     if not time_ms:
         return None
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def payload_fields(payload: bytes) -> dict[str, str]:
-    """A payload as text, if it is UTF-8."""
+    """A payload as text if it is UTF-8, else in base64."""
     try:
         return {"payload": payload.decode()}
     except UnicodeDecodeError:

@@ -1,30 +1,30 @@
-"""``/queues``: topics that are worked on, listed, made, steered and deleted.
+"""``/queues``: list, create, configure and delete topics that are used as queues.
 
-Every topic can be worked on. Listed are those that somebody made or steered, and those that have
-groups; what is in the names of the broker's own (``$...``) only if the prefix says so. The settings
-of a topic are changed one by one: what a request does not name stays as it is.
-
-What clients see of the same is in the queue protocol. All pages here are for administrators.
+Every topic can be used as a queue. The list has those that were created or configured, and those
+with groups; names that begin with ``$`` only if the prefix does. A request changes only the
+settings that it names.
 """
 
 from heapq import nsmallest
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
+from starlette.requests import Request
 from starlette.routing import Route
 
 from penstock.admin.pages import (
     RequestRefused,
-    administrators_page,
-    in_turns,
-    kept,
-    number,
+    admin_page,
+    admin_read_page,
+    applied,
+    int_parameter,
+    map_in_slices,
     read_body,
-    reading_page,
     text_of,
 )
+from penstock.admin.view import QueueAdmin
 from penstock.core.commands import TopicConfigured
 from penstock.core.rate import milli_rate
 from penstock.core.topics import TopicSettings
@@ -32,30 +32,21 @@ from penstock.model.dead_letters import PREFIX
 from penstock.model.topic import topic_fault
 from penstock.obs.log import get_logger
 
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from penstock.admin.view import QueueAdmin
-
-
-LISTED_DEFAULT, LISTED_MAX = 100, 1_000
-"""Topics in one answer."""
+LISTED_DEFAULT, LISTED_MAX = 100, 1_000  # topics in one response
 
 _YEAR_S = 365 * 24 * 3600
 
-_Count = Annotated[int, Meta(ge=0, le=2**53)]
-"""More than there will ever be, and exact in the JSON of any language."""
+_Count = Annotated[int, Meta(ge=0, le=2**53)]  # exact in the JSON of any language
 
 Seconds = Annotated[float, Meta(ge=0, le=100 * _YEAR_S)]
 
-_UNSTEERED = TopicSettings(b"", keep=True)
-"""How a topic behaves that nobody has made or steered: a log, under the configured limits."""
+_UNCONFIGURED = TopicSettings(b"", keep=True)  # a log with the configured retention
 
 _log = get_logger("queues")
 
 
-class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What steers a topic; 0 is without limit."""
+class _QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The settings of a topic; 0 is no limit."""
 
     rate_per_s: Annotated[float, Meta(ge=0, le=1e9)] | None = None
     burst: Annotated[int, Meta(ge=0, le=2**31)] | None = None
@@ -65,57 +56,56 @@ class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep: bool | None = None
 
 
-def routes(admin: "QueueAdmin", token: str) -> list[Route]:
-    """The pages of one broker; ``token`` is the administrators', empty if there is none."""
+def routes(admin: QueueAdmin, token: str) -> list[Route]:
     pages = _QueuePages(admin)
     return [
-        reading_page("/queues", token, admin, pages.show_all, ("prefix", "after", "limit")),
-        reading_page("/queues/{topic:path}", token, admin, pages.show),
-        administrators_page("/queues/{topic:path}", "PUT", token, pages.configure),
-        administrators_page("/queues/{topic:path}", "DELETE", token, pages.delete),
+        admin_read_page("/queues", token, admin, pages.show_all, ("prefix", "after", "limit")),
+        admin_read_page("/queues/{topic:path}", token, admin, pages.show),
+        admin_page("/queues/{topic:path}", "PUT", token, pages.configure),
+        admin_page("/queues/{topic:path}", "DELETE", token, pages.delete),
     ]
 
 
 class _QueuePages:
-    """Answers the requests. Whoever gets here may do everything."""
-
-    def __init__(self, admin: "QueueAdmin") -> None:
+    def __init__(self, admin: QueueAdmin) -> None:
         self._admin = admin
 
-    async def show_all(self, request: "Request") -> dict[str, Any]:
+    async def show_all(self, request: Request) -> dict[str, object]:
         prefix = request.query_params.get("prefix", "").encode()
         after = request.query_params.get("after", "").encode()
-        limit = number(request, "limit", LISTED_DEFAULT, LISTED_MAX)
+        limit = int_parameter(request, "limit", LISTED_DEFAULT, LISTED_MAX)
         listed = {
             name
             for name in chain(self._admin.topics.by_name, self._admin.groups.by_topic)
-            if name > after and name.startswith(prefix) and _is_shown(name, prefix)
+            if name > after and name.startswith(prefix) and _is_listed(name, prefix)
         }
         page = nsmallest(limit, listed)
-        shown = await in_turns(page, lambda name: _describe(self._admin, name))
-        return {"queues": shown, "more": len(listed) > len(page)}
+        described = await map_in_slices(page, lambda name: _describe(self._admin, name))
+        return {"queues": described, "more": len(listed) > len(page)}
 
-    async def show(self, request: "Request") -> dict[str, Any]:
+    async def show(self, request: Request) -> dict[str, object]:
         return _describe(self._admin, known_topic(self._admin, request.path_params["topic"]))
 
-    async def configure(self, request: "Request") -> dict[str, Any]:
-        wanted = await read_body(request, _Settings)
-        topic = lawful_topic(request.path_params["topic"])
-        await kept(self._admin.configure_topic(_command(topic, wanted)))
-        _log.info("queue_configured", topic=text_of(topic), **_given(wanted))
+    async def configure(self, request: Request) -> dict[str, object]:
+        wanted = await read_body(request, _QueueSettings)
+        topic = valid_topic(request.path_params["topic"])
+        await applied(self._admin.configure_topic(_command(topic, wanted)))
+        settings = msgspec.structs.asdict(wanted).items()
+        given = {name: value for name, value in settings if value is not None}
+        _log.info("queue_configured", topic=text_of(topic), **given)
         return _describe(self._admin, topic)
 
-    async def delete(self, request: "Request") -> dict[str, Any]:
-        topic = lawful_topic(request.path_params["topic"])
+    async def delete(self, request: Request) -> dict[str, object]:
+        topic = valid_topic(request.path_params["topic"])
         known_topic(self._admin, request.path_params["topic"])
         deleted = _describe(self._admin, topic)
-        await kept(self._admin.delete_topic(topic))
+        await applied(self._admin.delete_topic(topic))
         _log.info("queue_deleted", topic=text_of(topic), messages=deleted["messages"])
         return deleted
 
 
-def is_topic(admin: "QueueAdmin", topic: bytes) -> bool:
-    """Tell whether there is such a topic: made, worked on, or with messages."""
+def is_topic(admin: QueueAdmin, topic: bytes) -> bool:
+    """Whether a topic was configured, has groups, or has messages."""
     return (
         admin.topics.get(topic) is not None
         or topic in admin.groups.by_topic
@@ -123,42 +113,35 @@ def is_topic(admin: "QueueAdmin", topic: bytes) -> bool:
     )
 
 
-def known_topic(admin: "QueueAdmin", name: str) -> bytes:
-    """Return a topic's name if there is such a topic."""
+def known_topic(admin: QueueAdmin, name: str) -> bytes:
     topic = name.encode()
     if not is_topic(admin, topic):
         raise RequestRefused(
             404,
             f"there is no topic {name!r}",
-            "penstock queue list shows those that are worked on; penstock queue create makes one",
+            "penstock queue list shows all queues; penstock queue create makes one",
         )
     return topic
 
 
-def _is_shown(name: bytes, prefix: bytes) -> bool:
-    """As with the filters of MQTT: names of the broker's own are not among all names."""
+def _is_listed(name: bytes, prefix: bytes) -> bool:
+    """As for MQTT filters: the broker's own topics must be asked for."""
     return not name.startswith(b"$") or prefix.startswith(b"$")
 
 
-def lawful_topic(name: str) -> bytes:
-    """Return a topic's name if there may be such a topic."""
+def valid_topic(name: str) -> bytes:
+    """Return the name of a topic that can be configured."""
     topic = name.encode()
     fault = topic_fault(topic)
     if not fault and topic.startswith(b"$") and not topic.startswith(PREFIX):
-        fault = "names that begin with $ are the broker's own"
+        fault = "names that begin with $ are reserved"
     if fault:
-        raise RequestRefused(
-            400, f"the topic {name!r} cannot be steered: {fault}", "choose another name"
-        )
+        error = f"the topic {name!r} cannot be configured: {fault}"
+        raise RequestRefused(400, error, "choose another name")
     return topic
 
 
-def _given(wanted: _Settings) -> dict[str, Any]:
-    settings = msgspec.structs.asdict(wanted)
-    return {name: value for name, value in settings.items() if value is not None}
-
-
-def _command(topic: bytes, wanted: _Settings) -> TopicConfigured:
+def _command(topic: bytes, wanted: _QueueSettings) -> TopicConfigured:
     rate, age_s = wanted.rate_per_s, wanted.max_age_s
     return TopicConfigured(
         topic,
@@ -171,9 +154,9 @@ def _command(topic: bytes, wanted: _Settings) -> TopicConfigured:
     )
 
 
-def _describe(admin: "QueueAdmin", name: bytes) -> dict[str, Any]:
+def _describe(admin: QueueAdmin, name: bytes) -> dict[str, object]:
     info = admin.store.topic(name)
-    settings = admin.topics.get(name) or _UNSTEERED
+    settings = admin.topics.get(name) or _UNCONFIGURED
     return {
         "topic": text_of(name),
         "messages": admin.messages(name),

@@ -1,54 +1,38 @@
-"""``/status``: a broker in one answer; ``/clients``: who is connected to it.
+"""``/status``: a summary of the broker; ``/clients``: who is connected.
 
-``/status`` is for everybody, like ``/ready`` and ``/metrics``, from which all of it could be put
-together. ``/clients`` names clients and their addresses, and is for administrators.
+``/status`` is public, like ``/ready`` and ``/metrics``, which contain the same figures.
+``/clients`` shows client ids and addresses, so it is for administrators.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
-from penstock.admin.pages import (
-    JsonLine,
-    administrators_page,
-    flag,
-    number,
-    text_of,
-)
+from penstock.admin.pages import JsonLine, admin_page, bool_parameter, int_parameter, text_of
+from penstock.admin.view import BrokerView
+from penstock.obs.client_view import ClientView
 
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
-
-    from penstock.admin.view import BrokerView
-    from penstock.obs.client_view import ClientView
+LISTED_DEFAULT, LISTED_MAX = 100, 1_000  # clients in one response
 
 
-LISTED_DEFAULT, LISTED_MAX = 100, 1_000
-"""Clients in one answer."""
+def routes(view: BrokerView, token: str) -> list[Route]:
+    async def status(_request: Request) -> Response:
+        return JsonLine(await _status(view))
 
-
-def routes(view: "BrokerView", token: str) -> list[Route]:
-    """The two pages; ``token`` is the administrators', empty if there is none."""
-
-    async def status(_request: "Request") -> "Response":
-        return JsonLine(await _status(view), headers={"cache-control": "no-store"})
-
-    async def clients(request: "Request") -> dict[str, Any]:
-        limit = number(request, "limit", LISTED_DEFAULT, LISTED_MAX)
+    async def clients(request: Request) -> dict[str, object]:
+        limit = int_parameter(request, "limit", LISTED_DEFAULT, LISTED_MAX)
         prefix = request.query_params.get("prefix", "").encode()
-        found = view.clients(prefix, limit + 1, are_away=flag(request, "away"))
-        shown = [_shown(client) for client in found[:limit]]
-        return {"clients": shown, "more": len(found) > limit}
+        found = view.clients(prefix, limit + 1, are_away=bool_parameter(request, "away"))
+        return {"clients": [_describe(c) for c in found[:limit]], "more": len(found) > limit}
 
     return [
         Route("/status", status),
-        administrators_page("/clients", "GET", token, clients, ("prefix", "away", "limit")),
+        admin_page("/clients", "GET", token, clients, ("prefix", "away", "limit")),
     ]
 
 
-async def _status(view: "BrokerView") -> dict[str, Any]:
+async def _status(view: BrokerView) -> dict[str, object]:
     is_ready, why_not = view.ready()
     connected, away = view.sessions()
     cluster = view.cluster()
@@ -68,11 +52,11 @@ async def _status(view: "BrokerView") -> dict[str, Any]:
         "nodes": len(cluster.members) or 1,
     }
     journal = await run_in_threadpool(view.journal)
-    held = {"messages": journal.messages, "bytes": journal.bytes}
-    return document | {"journal": held | {"newest_sequence": journal.newest_sequence}}
+    size = {"messages": journal.messages, "bytes": journal.bytes}
+    return document | {"journal": size | {"newest_sequence": journal.newest_sequence}}
 
 
-def _shown(client: "ClientView") -> dict[str, Any]:
+def _describe(client: ClientView) -> dict[str, object]:
     idle_s = client.idle_s
     return {
         "client_id": text_of(client.client_id),

@@ -27,19 +27,17 @@ from penstock.trust.keys import Key
 
 
 class Confirmed(Protocol):
-    """Somebody who knows whether what is read here is current."""
+    """A source of linearizable reads."""
 
     async def confirmed(self) -> None:
-        """Wait until everything acknowledged before is to be seen here. Raises NoQuorum."""
+        """Wait until everything acknowledged so far is visible here. Raises NoQuorum."""
 
 
 class JournalView(NamedTuple):
-    """The journal in numbers, as of the last commit. Sequences are 0 while there is no message."""
+    """The size of the journal as of the last commit. Sequences are 0 while it is empty."""
 
-    bytes: int
-    """Disk used by the store: pages in use, not the size of the map."""
+    bytes: int  # pages in use, not the size of the map
     map_bytes: int
-    """Address space the store may use before it has to grow."""
     entries: int
     messages: int
     oldest_sequence: int
@@ -47,206 +45,182 @@ class JournalView(NamedTuple):
 
 
 class QueueView(Protocol):
-    """Topics, their groups and their dead letters, as the pages see them."""
+    """Topics, consumer groups and dead letters. The store can be read from any thread."""
 
     @property
-    def store(self) -> Store:
-        """The journal; its reading methods may be called from any thread."""
+    def store(self) -> Store: ...
 
     @property
-    def topics(self) -> Topics:
-        """Topics that were made or steered."""
+    def topics(self) -> Topics: ...
 
     @property
-    def groups(self) -> Groups:
-        """All groups of all topics."""
+    def groups(self) -> Groups: ...
 
-    def lag(self, group: Group) -> int:
-        """How many messages a group has not done, of those that there are."""
-        ...
+    def lag(self, group: Group) -> int: ...
 
     def first_offset(self, topic: bytes) -> int:
-        """The oldest message that a new group of a topic would get."""
+        """The oldest message that a new group would receive."""
 
     def messages(self, topic: bytes) -> int:
-        """How many messages a topic has from there on."""
+        """The number of messages from ``first_offset`` on."""
 
     def consumers(self, topic: bytes, group: bytes) -> int:
-        """How many consumers a group has now."""
+        """The number of consumers connected now."""
 
     def first_letter(self, letters: bytes) -> int:
-        """The oldest message of a dead-letter topic that was neither sent back nor dropped."""
+        """The oldest letter of a dead-letter topic that was neither redriven nor dropped."""
 
     def letter_count(self, letters: bytes) -> int:
-        """How many messages a dead-letter topic has from there on."""
+        """The number of letters from ``first_letter`` on."""
 
 
 class BrokerView(Confirmed, Protocol):
-    """A running broker, as the pages see it."""
+    """A running broker, read-only."""
 
     @property
-    def version(self) -> str:
-        """The version of the package."""
+    def version(self) -> str: ...
 
     @property
-    def store(self) -> Store:
-        """The journal; its reading methods may be called from any thread."""
+    def store(self) -> Store: ...
 
     @property
-    def counters(self) -> Counters:
-        """All that is counted."""
+    def counters(self) -> Counters: ...
 
     @property
-    def gate(self) -> Gate:
-        """Who judges signatures, and counts what was judged."""
+    def gate(self) -> Gate: ...
 
     @property
-    def queues(self) -> QueueView:
-        """Topics that are worked on, and their groups."""
+    def queues(self) -> QueueView: ...
 
     def connections(self) -> int:
-        """Open connections of clients; who asks by HTTP is none."""
+        """Open client connections, HTTP excluded."""
 
     def clients(self, prefix: bytes, count_max: int, *, are_away: bool) -> list[ClientView]:
-        """Clients whose ids begin so: connected ones, or sessions that wait for theirs."""
+        """Connected clients by id prefix, or the sessions of clients that are away."""
 
     def sessions(self) -> tuple[int, int]:
-        """Sessions with a connection, and sessions without (away)."""
+        """The number of connected sessions, and of sessions whose client is away."""
 
     def queued(self) -> int:
         """Messages waiting in the queues of all sessions."""
 
     def outgoing(self) -> tuple[int, int, int]:
-        """Bytes that wait to be sent, the most they may be, and who waits for room among them."""
+        """Bytes waiting to be sent, their limit, and the connections waiting for room."""
 
-    def retained(self) -> int:
-        """Retained messages."""
+    def retained(self) -> int: ...
 
     def subscriptions(self) -> int:
-        """Filters of all clients, by any protocol; workers of queues, too."""
+        """Subscriptions over all protocols, queue workers included."""
 
     def followers(self) -> int:
-        """Those of them that follow the journal: subscriptions of binary clients."""
+        """Subscriptions that read from the journal: those of binary clients."""
 
     def durable_subscribers(self) -> int:
-        """Client ids of the binary protocol whose acknowledgements are kept."""
+        """Client ids of the binary protocol whose acknowledgements are stored."""
 
     def topics_subscribed(self) -> int:
-        """Different filters that somebody subscribes to, queues aside."""
+        """Distinct subscribed filters, queues excluded."""
 
     def filters(self, count_max: int) -> list[bytes]:
-        """Some of those filters; without patterns of RESP, which are none."""
+        """Some of those filters, RESP patterns excluded."""
 
     def subscribers(self, topic_filter: bytes) -> int:
-        """How many subscribe to a filter of just this spelling."""
+        """The number of subscriptions to exactly this filter."""
 
     def queue_pending(self) -> int:
-        """Jobs that wait in queues or are being done, whether or not a worker was ever there."""
+        """Jobs that are waiting in queues or in progress."""
 
-    def journal(self) -> JournalView:
-        """The journal in numbers."""
+    def journal(self) -> JournalView: ...
 
     def pending_capture_bytes(self) -> int:
         """Bytes of QoS 0 messages waiting to be journaled."""
 
     def cluster(self) -> ClusterStatus:
-        """The cluster as this node sees it; a broker that stands alone is one of itself."""
+        """The cluster as this node sees it; a standalone broker is a cluster of one."""
 
     def clock_skew_s(self) -> float:
-        """Say how far this node's clock is ahead of the cluster's time, which is the leader's."""
+        """How far this node's clock is ahead of the leader's."""
 
-    def uptime_s(self) -> float:
-        """Seconds since the broker began to listen."""
+    def uptime_s(self) -> float: ...
 
     def ready(self) -> tuple[bool, str]:
-        """Whether new work is welcome; if not, why (storage full or failing, shutting down)."""
+        """Whether the broker accepts work, and if not, the reason."""
 
 
 class ClusterAdmin(Protocol):
-    """The cluster, as the pages see and change it. What is refused is a ``PenstockError``."""
+    """Reads and changes the membership. Raises PenstockError for a change that is refused."""
 
-    def own(self) -> Member:
-        """Say who this node is and where it is reached."""
+    def own(self) -> Member: ...
 
-    def status(self) -> ClusterStatus:
-        """How the cluster is."""
+    def status(self) -> ClusterStatus: ...
 
     async def bootstrap(self, members: Sequence[Member]) -> None:
-        """Begin a cluster of these nodes; of this one alone, if there are none."""
+        """Create a cluster of these nodes; of this node alone if there are none."""
 
-    async def add(self, member: Member) -> None:
-        """Have a node join."""
+    async def add(self, member: Member) -> None: ...
 
-    async def remove(self, node_id: int) -> None:
-        """Have a node take part no longer."""
+    async def remove(self, node_id: int) -> None: ...
 
     async def transfer(self, node_id: int) -> None:
-        """Have another node lead."""
+        """Transfer leadership to a node."""
 
     async def digests(self, index: int, log_first: int) -> msgspec.Struct:
-        """Digests of what this node has at an entry (0: the last), to be compared with others'.
-
-        Of the log, those of entries from ``log_first`` on.
-        """
+        """Digests of this node's state at an entry (0: the last), and of its log from an entry."""
 
 
 class TopicPublisher(Protocol):
-    """The topics, for whoever publishes to them."""
+    """Publishes messages for HTTP clients."""
 
     @property
-    def payload_bytes_max(self) -> int:
-        """The largest payload that is taken."""
+    def payload_bytes_max(self) -> int: ...
 
     def refusal(self, topic: bytes) -> tuple[DisconnectReason, str] | None:
-        """Say why a message may not be published to a topic, and count it; None if it may."""
+        """Why a message to this topic is refused, or None. A refusal is counted."""
 
     async def publish(self, topic: bytes, payload: bytes, *, retain: bool) -> int:
-        """Publish with QoS 1; return the offset once it is on disk."""
+        """Publish with QoS 1 and return the offset once the message is durable."""
 
 
 class KeyAdmin(Confirmed, Protocol):
-    """The keys that devices sign with, as the pages see and change them."""
+    """Reads and changes the public keys of devices."""
 
     def keys(self) -> list[Key]:
-        """All registered keys, by id, whether or not they are in force."""
+        """All registered keys, active or not, ordered by id."""
 
-    def next_key_id(self) -> int:
-        """An id that no key has."""
+    def next_key_id(self) -> int: ...
 
     def wall_ms(self) -> int:
-        """The time of day, in milliseconds since 1970: the clock by which keys expire."""
+        """The clock by which keys expire, in milliseconds since 1970."""
 
     async def store_key(self, key: Key) -> None:
-        """Register a key or replace the one of its id; durable and in force when it returns."""
+        """Add a key, or replace the one with its id; durable and in force on return."""
 
 
 class QueueAdmin(QueueView, Confirmed, Protocol):
-    """The same, to be changed; whatever is awaited is durable and in force when it returns."""
+    """Changes topics, groups and dead letters; each change is durable and in force on return."""
 
     async def configure_topic(self, command: TopicConfigured) -> None:
-        """Make a topic or change its settings."""
+        """Create a topic or change its settings."""
 
     async def delete_topic(self, topic: bytes) -> None:
         """Delete a topic with its messages, groups and settings."""
 
     async def make_group(self, topic: bytes, group: bytes, at: str, value: int) -> bool:
-        """Make a group; tell whether there was none.
+        """Create a group and return True; False if it exists.
 
-        It begins ``at`` "earliest", "latest", "offset" or "time"; the value is the offset or, in
-        milliseconds, the time.
+        It starts ``at`` "earliest", "latest", "offset" or "time"; ``value`` is the offset, or the
+        time in milliseconds.
         """
 
     async def move_group(self, topic: bytes, group: bytes, at: str, value: int) -> None:
-        """Have a group go on from somewhere else."""
+        """Move a group to another position, given as for ``make_group``."""
 
-    async def configure_group(self, command: GroupConfigured) -> None:
-        """Change how a group repeats what failed."""
+    async def configure_group(self, command: GroupConfigured) -> None: ...
 
-    async def delete_group(self, topic: bytes, group: bytes) -> None:
-        """Forget a group."""
+    async def delete_group(self, topic: bytes, group: bytes) -> None: ...
 
     async def redrive(self, topic: bytes, group: bytes, maximum: int) -> int:
-        """Send dead letters back to the topic they came from; return how many were sent."""
+        """Send dead letters back to their topic; return how many."""
 
     async def drop(self, topic: bytes, group: bytes) -> int:
-        """Be done with the dead letters of a group; return how many there were."""
+        """Discard all dead letters of a group; return how many."""

@@ -1,1 +1,1 @@
-"""What is counted and logged: plain-integer counters, reasons, log events."""
+"""Observability: counters, reasons for disconnects and drops, logging."""

@@ -1,21 +1,16 @@
-"""What is shown of a client, whichever protocol it speaks."""
+"""What ``/clients`` shows of a client, whichever protocol it speaks."""
 
 from typing import NamedTuple
 
 
 class ClientView(NamedTuple):
-    """A connection, or a session that is kept while its client is away."""
+    """A connection, or the stored session of a client that is away."""
 
-    client_id: bytes
-    """Empty if it has given none."""
+    client_id: bytes  # empty if the client gave none
     protocol: str
-    peer: str
-    """Its address; empty while it is away."""
-    idle_s: float | None
-    """Time since it said something; None while it is away."""
+    peer: str  # its address; empty while it is away
+    idle_s: float | None  # since it last sent something; None while it is away
     is_persistent: bool = False
     subscriptions: int = 0
-    in_flight: int = 0
-    """Messages that it has not acknowledged."""
-    waiting: int = 0
-    """Messages that wait for those."""
+    in_flight: int = 0  # messages not acknowledged yet
+    waiting: int = 0  # messages queued behind those

@@ -1,11 +1,14 @@
-"""Counting in plain integers; the exposition reads them when somebody asks.
+"""Counters and histograms as plain numbers; ``/metrics`` reads them on request.
 
-A slot ``+= 1`` costs a tenth of a Prometheus ``inc()``. All counters are touched by the event loop
-only, save those of the writer thread, which has its own histograms (single writer each, so that a
-reader at worst sees a value one step old).
+``+= 1`` on a slot costs a tenth of a Prometheus ``inc()``. The event loop writes all counters,
+except those of the writer thread, which has its own histograms: each has a single writer, so a
+reader sees a value that is at most one step old.
+
+To add one, declare it here and add a row to a table of :mod:`penstock.admin.metrics`.
 """
 
 from bisect import bisect_left
+from dataclasses import dataclass, field
 
 from penstock.obs.reasons import DisconnectReason, DropReason
 
@@ -20,7 +23,7 @@ class Histogram:
 
     __slots__ = ("bounds", "counts", "total")
 
-    def __init__(self, bounds: tuple[float, ...]) -> None:
+    def __init__(self, bounds: tuple[float, ...] = LATENCY_S_BOUNDS) -> None:
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
@@ -31,94 +34,40 @@ class Histogram:
         self.total += value * times
 
 
+@dataclass(slots=True, eq=False)
 class Counters:
-    """Everything that is counted, for all protocols. ``_total`` grows; the others are gauges."""
+    """Everything that is counted, for all protocols. ``_total`` only grows; others are gauges."""
 
-    __slots__ = (
-        "acknowledged_total",
-        "batch_messages",
-        "bytes_in_total",
-        "bytes_out_total",
-        "captured_total",
-        "clients_connected",
-        "commit_failures_total",
-        "commit_seconds",
-        "connections_total",
-        "dead_letters_total",
-        "delivery_seconds",
-        "disconnects",
-        "drops",
-        "fsync_seconds",
-        "messages_in_total",
-        "messages_out_total",
-        "publish_seconds",
-        "rate_limited_total",
-        "read_failures_total",
-        "redelivered_total",
-        "refused_total",
-        "returned_total",
-        "sink_commits_total",
-        "sink_repetitions_total",
-        "staged_bytes",
-        "staged_parts",
-        "stages_aborted_total",
-        "stages_expired_total",
-        "subscribed_total",
-        "unsubscribed_total",
-        "workers_connected",
+    connections_total: dict[str, int] = field(default_factory=dict)  # accepted, by protocol
+    clients_connected: int = 0
+    workers_connected: int = 0  # of the binary protocol, once per queue
+    subscribed_total: int = 0
+    unsubscribed_total: int = 0
+    refused_total: int = 0  # requests answered with an error
+    messages_in_total: list[int] = field(default_factory=lambda: [0, 0, 0])  # by QoS
+    messages_out_total: list[int] = field(default_factory=lambda: [0, 0, 0])  # by delivery QoS
+    bytes_in_total: int = 0
+    bytes_out_total: int = 0
+    captured_total: int = 0  # messages written to the journal
+    acknowledged_total: int = 0  # by durable subscribers and workers of the binary protocol
+    rate_limited_total: int = 0
+    returned_total: int = 0  # nacked by consumers
+    dead_letters_total: int = 0
+    staged_bytes: int = 0
+    staged_parts: int = 0
+    sink_commits_total: int = 0
+    sink_repetitions_total: int = 0
+    stages_aborted_total: int = 0
+    stages_expired_total: int = 0
+    read_failures_total: int = 0
+    redelivered_total: int = 0
+    commit_failures_total: int = 0
+    publish_seconds: Histogram = field(default_factory=Histogram)
+    delivery_seconds: Histogram = field(default_factory=Histogram)
+    commit_seconds: Histogram = field(default_factory=Histogram)
+    fsync_seconds: Histogram = field(default_factory=Histogram)
+    batch_messages: Histogram = field(default_factory=lambda: Histogram(BATCH_MESSAGES_BOUNDS))
+    disconnects: dict[DisconnectReason, int] = field(
+        default_factory=lambda: dict.fromkeys(DisconnectReason, 0)
     )
-
-    def __init__(self) -> None:
-        self.connections_total: dict[str, int] = {}
-        """Accepted connections by protocol ("mqtt", "http")."""
-        self.clients_connected = 0
-        self.workers_connected = 0
-        """Workers of queues that stay and are given jobs (binary protocol), once for each queue."""
-        self.subscribed_total = 0
-        """Filters subscribed to."""
-        self.unsubscribed_total = 0
-        """Requests to unsubscribe."""
-        self.refused_total = 0
-        """Requests answered with an error."""
-        self.messages_in_total = [0, 0, 0]
-        """PUBLISH packets accepted, by QoS."""
-        self.messages_out_total = [0, 0, 0]
-        """PUBLISH packets sent, by QoS of the delivery."""
-        self.bytes_in_total = 0
-        self.bytes_out_total = 0
-        self.captured_total = 0
-        """Messages written to the journal."""
-        self.acknowledged_total = 0
-        """ACK frames of durable subscribers and workers (binary protocol)."""
-        self.rate_limited_total = 0
-        """Times that a topic had messages for somebody, and its rate allowed none yet."""
-        self.returned_total = 0
-        """Messages that consumers gave back."""
-        self.dead_letters_total = 0
-        """Messages put with the dead letters."""
-        self.staged_bytes = 0
-        self.staged_parts = 0
-        """What is staged and not committed."""
-        self.sink_commits_total = 0
-        """Epochs of sinks that were published."""
-        self.sink_repetitions_total = 0
-        """Commits that were asked for again, and left alone."""
-        self.stages_aborted_total = 0
-        """Parts that were let go as their writers asked."""
-        self.stages_expired_total = 0
-        """Parts that were let go as nobody asked for anything."""
-        self.read_failures_total = 0
-        """Reads of the journal that failed: damage, or a disk that does."""
-        self.redelivered_total = 0
-        self.commit_failures_total = 0
-        self.publish_seconds = Histogram(LATENCY_S_BOUNDS)
-        """From reading a QoS 1 or 2 PUBLISH to its acknowledgement."""
-        self.delivery_seconds = Histogram(LATENCY_S_BOUNDS)
-        """From reading a publish that waits for the disk to handing it to a subscriber."""
-        self.commit_seconds = Histogram(LATENCY_S_BOUNDS)
-        """One commit of the journal, all of it."""
-        self.fsync_seconds = Histogram(LATENCY_S_BOUNDS)
-        """The part of a commit spent waiting for the disk."""
-        self.batch_messages = Histogram(tuple(float(b) for b in BATCH_MESSAGES_BOUNDS))
-        self.disconnects = dict.fromkeys(DisconnectReason, 0)
-        self.drops = dict.fromkeys(DropReason, 0)
+    drops: dict[DropReason, int] = field(default_factory=lambda: dict.fromkeys(DropReason, 0))

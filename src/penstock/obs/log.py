@@ -1,18 +1,17 @@
-"""Logging: events with names and values, one line each, whoever is on the other end.
+"""Structured logging: an event name in snake_case and key-value pairs, one line each.
 
-A line is an event name in snake_case and key-value pairs: ``connection_closed reason=slow_reader
-client=pump-7``. On a terminal it is coloured text, elsewhere one JSON object. Nothing is logged per
-message, so the log's cost does not follow the load.
+On a terminal a line is coloured text (``connection_closed reason=slow_reader client=pump-7``),
+elsewhere a JSON object. Nothing is logged per message, so the cost does not grow with the load.
 
-Strangers choose much of what we might log (client ids, topics, first bytes), hence three guards,
-which hold for every line and need no discipline at the call site:
+Clients choose much of what is logged (client ids, topics, first bytes). Three guards apply to every
+line, without any effort at the call site:
 
-* **One bounded line.** Text values are escaped and cut by ``printable``: no newline can forge a
-  second event, no control sequence reaches a terminal.
-* **No secrets.** Values under the names in ``SECRETS`` are replaced. Tracebacks are plain: the
-  fancier ones print local variables, and with them passwords and payloads.
-* **No flood.** What a bad client can cause goes through a ``ThrottledLogger``: so many lines per
-  second and kind, then silence, then one line that says how many were left out.
+* **One bounded line.** Text values are escaped and truncated by ``printable``: no newline can forge
+  a second event, no control sequence reaches a terminal.
+* **No secrets.** Values under the names in ``SECRETS`` are replaced. Tracebacks are plain: richer
+  ones print local variables, and with them passwords and payloads.
+* **No flood.** What a client can cause goes through a ``ThrottledLogger``: a number of lines per
+  second and kind, then silence, then one line with the number of suppressed lines.
 
 A log that cannot be written (its reader is gone) is dropped: it must never stop the broker.
 """
@@ -28,17 +27,11 @@ from typing import Literal, TextIO
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
-PRINTABLE_CHARACTERS_MAX = 64
-"""Client-supplied text in a log line: enough to recognise a client id or a topic."""
+PRINTABLE_CHARACTERS_MAX = 64  # of text from clients: enough to recognise an id or a topic
+VALUE_CHARACTERS_MAX = 512  # of any text value; error messages with advice fit
+LINES_PER_SECOND_MAX = 10  # per kind: a person reads no faster
 
-VALUE_CHARACTERS_MAX = 512
-"""Any text value in a log line; error messages with advice fit."""
-
-LINES_PER_SECOND_MAX = 10
-"""Throttled lines per kind: a person reads no faster, and a disk does not notice."""
-
-SECRETS = frozenset({"password", "payload", "secret", "token"})
-"""Names of values that are never written, whatever they hold."""
+SECRETS = frozenset({"password", "payload", "secret", "token"})  # never written
 
 
 def configure(
@@ -46,10 +39,7 @@ def configure(
     format: Literal["console", "json", "auto"],  # noqa: A002 - the name of the configuration key
     stream: TextIO | None = None,
 ) -> None:
-    """Set up logging for the process; ``auto`` is console on a terminal and JSON otherwise.
-
-    ``stream`` is standard error unless given.
-    """
+    """Set up logging for the process; ``auto`` is console on a terminal and JSON elsewhere."""
     stream = stream or sys.stderr
     console = format == "console" or (format == "auto" and stream.isatty())
     structlog.configure(
@@ -63,7 +53,7 @@ def configure(
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
-    """Return the logger of a part of the broker; ``name`` is in each of its lines."""
+    """Return the logger of a component; ``name`` is in each of its lines."""
     logger: FilteringBoundLogger = structlog.get_logger(name)
     return logger
 
@@ -71,8 +61,8 @@ def get_logger(name: str) -> FilteringBoundLogger:
 def printable(text: bytes | str, limit: int = PRINTABLE_CHARACTERS_MAX) -> str:
     r"""Return ``text`` as at most ``limit`` characters that are safe on a terminal.
 
-    What is not printable, and the backslash itself, becomes an escape (``\n``, ``\x1b``); what is
-    cut off leaves an ellipsis. The work is bounded by ``limit``, not by the text.
+    Backslashes and what is not printable are escaped (``\n``, ``\x1b``); an ellipsis marks a cut.
+    The work is bounded by ``limit``, not by the text.
     """
     head = text[: limit + 1] if isinstance(text, str) else _decode(text, limit + 1)
     shown = ""
@@ -85,7 +75,7 @@ def printable(text: bytes | str, limit: int = PRINTABLE_CHARACTERS_MAX) -> str:
 
 
 def _decode(text: bytes, characters: int) -> str:
-    # Four bytes hold any character, so that many times four are enough to look at.
+    # A character has at most four bytes.
     return text[: 4 * characters].decode("utf-8", "surrogateescape")[:characters]
 
 
@@ -97,7 +87,7 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-# ── The way of a line ─────────────────────────────────────────────────────────────────────────
+# ── Processors ────────────────────────────────────────────────────────────────────────────────
 
 
 def _guards() -> list[Processor]:
@@ -129,7 +119,7 @@ def _hide_secrets(_logger: object, _method: str, event: EventDict) -> EventDict:
 
 
 def _plain_values(_logger: object, _method: str, event: EventDict) -> EventDict:
-    # ``exc_info`` is no value yet: the renderers make a traceback of it, several lines on purpose.
+    # The renderers turn ``exc_info`` into a traceback, several lines on purpose.
     return {name: v if name == "exc_info" else _plain(v) for name, v in event.items()}
 
 
@@ -143,7 +133,7 @@ def _plain(value: object) -> object:
 
 
 class _StreamLogger:
-    """Writes the lines of one part of the broker; a stream that is gone takes none."""
+    """Writes the lines of one component; ignores a stream that is gone."""
 
     def __init__(self, name: str, stream: TextIO) -> None:
         self.name = name
@@ -157,13 +147,13 @@ class _StreamLogger:
     debug = info = warning = error = critical = msg
 
 
-# ── The flood guard ───────────────────────────────────────────────────────────────────────────
+# ── Throttling ────────────────────────────────────────────────────────────────────────────────
 
 
 class Throttle:
-    """So many lines per second and kind; counts what it holds back. Pure: time is a parameter.
+    """Limits the lines per second and kind; counts what it suppresses. Time is a parameter.
 
-    Kinds are names from the source (an event, a reason), never text of a client: there are few.
+    Kinds are names from the source (an event, a reason), never text from a client: there are few.
     """
 
     def __init__(self, lines_per_second_max: int = LINES_PER_SECOND_MAX) -> None:
@@ -171,7 +161,7 @@ class Throttle:
         self._windows: dict[str, _Window] = {}
 
     def admit(self, kind: str, now: float) -> bool:
-        """Tell whether a line of this kind may be written now; if not, it is counted."""
+        """Whether a line of this kind may be written now; if not, count it."""
         window = self._windows.get(kind)
         if window is None:
             window = self._windows[kind] = _Window(now)
@@ -184,7 +174,7 @@ class Throttle:
         return False
 
     def take_suppressed(self, now: float) -> dict[str, int]:
-        """Hand over, and forget, the counts of kinds whose second of silence is over."""
+        """Return and reset the counts of kinds that may be written again."""
         over = {
             kind: window.suppressed
             for kind, window in self._windows.items()
@@ -196,7 +186,7 @@ class Throttle:
 
 
 class _Window:
-    """One kind's current second: when it began, lines written in it, lines held back since told."""
+    """The current second of one kind."""
 
     __slots__ = ("lines", "start", "suppressed")
 
@@ -207,7 +197,7 @@ class _Window:
 
 
 class ThrottledLogger:
-    """A logger for what clients can cause. ``flush`` from time to time tells what was held back."""
+    """A logger for events that clients can cause. Call ``flush`` regularly."""
 
     def __init__(
         self,
@@ -220,20 +210,18 @@ class ThrottledLogger:
         self._clock = clock
 
     def log(self, level: int, event: str, kind: str = "", **values: object) -> None:
-        """Write an event unless its kind (by default, its name) has had its lines this second."""
+        """Write an event unless its kind (by default its name) exceeds the rate."""
         self.flush()
         if self._throttle.admit(kind or event, self._clock()):
             self._logger.log(level, event, **values)
 
     def info(self, event: str, kind: str = "", **values: object) -> None:
-        """Write an event of level info; see ``log``."""
         self.log(logging.INFO, event, kind, **values)
 
     def warning(self, event: str, kind: str = "", **values: object) -> None:
-        """Write an event of level warning; see ``log``."""
         self.log(logging.WARNING, event, kind, **values)
 
     def flush(self) -> None:
-        """Write one line for each kind that was held back and is free again."""
+        """Write one line for each kind whose lines were suppressed."""
         for kind, count in self._throttle.take_suppressed(self._clock()).items():
             self._logger.warning("lines_suppressed", kind=kind, suppressed=count)

@@ -1,4 +1,4 @@
-"""Tell how far something has come that usually takes a moment, once it takes longer."""
+"""Log the progress of a startup step that takes longer than usual."""
 
 from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter
@@ -8,7 +8,6 @@ from penstock.obs.log import get_logger
 
 FIRST_AFTER_S = 2.0
 AGAIN_AFTER_S = 5.0
-"""When the first line is logged, and how long after each the next."""
 
 T = TypeVar("T")
 
@@ -16,7 +15,7 @@ _log = get_logger("progress")
 
 
 class ProgressLog:
-    """Logs how far one thing has come; nothing at all if it is done soon."""
+    """Logs the progress of one task; nothing if it finishes soon."""
 
     def __init__(self, doing: str, clock: Callable[[], float] = perf_counter) -> None:
         self._doing = doing
@@ -25,7 +24,7 @@ class ProgressLog:
         self._due_at = self._started_at + FIRST_AFTER_S
 
     def reached(self, done: int, total: int | None = None) -> None:
-        """So much is done. Cheap: call it for each step."""
+        """Report progress. Cheap: call it for each step."""
         now = self._clock()
         if now < self._due_at:
             return
@@ -35,7 +34,7 @@ class ProgressLog:
         _log.info("starting", doing=self._doing, done=done, **of, seconds=seconds)
 
     def each(self, items: Iterable[T]) -> Iterator[T]:
-        """All items, telling how many there were."""
+        """Yield all items and report their number."""
         for number, item in enumerate(items):
             self.reached(number)
             yield item

@@ -1,33 +1,30 @@
-"""Log lines that clients can cause again and again: one for each of them and minute, with a count.
+"""Log events that a client can cause repeatedly: at most one line per client and minute.
 
-The first is written at once, so that the operator sees it; what comes within a minute after it is
-counted, and told when the minute is over.
+The first line is written at once, so that the operator sees it. What follows within a minute is
+counted and logged as one line when the minute is over.
 """
 
 from collections.abc import Callable
 
 from structlog.typing import FilteringBoundLogger
 
-TELL_S = 60.0
-"""Time between two lines about the same."""
-
-KEYS_MAX = 10_000
-"""Whom lines are remembered for; of more, the first is forgotten."""
+INTERVAL_S = 60.0
+KEYS_MAX = 10_000  # clients remembered; beyond it the oldest is forgotten
 
 
-class _Told:
-    """What was noted about one of them and not told yet."""
+class _Pending:
+    """Events of one client that were not logged yet."""
 
-    __slots__ = ("at", "count", "values")
+    __slots__ = ("count", "logged_at", "values")
 
     def __init__(self) -> None:
-        self.at = float("-inf")
+        self.logged_at = float("-inf")
         self.count = 0
         self.values: dict[str, object] = {}
 
 
 class SummarizedLog:
-    """Lines of one kind, by whom they are about."""
+    """Lines of one event, by the client (or other key) that they are about."""
 
     def __init__(
         self, log: FilteringBoundLogger, event: str, monotonic: Callable[[], float]
@@ -35,30 +32,29 @@ class SummarizedLog:
         self._log = log
         self._event = event
         self._monotonic = monotonic
-        self._told: dict[object, _Told] = {}
+        self._pending: dict[object, _Pending] = {}
 
     def note(self, key: object, **values: object) -> None:
-        """It happened once more; ``values`` are those of the line."""
-        told = self._told.get(key)
-        if told is None:
-            if len(self._told) >= KEYS_MAX:
-                first = self._told.pop(next(iter(self._told)))
-                self._tell(first)
-            told = self._told[key] = _Told()
-        told.count += 1
-        told.values = values
-        if self._monotonic() - told.at >= TELL_S:
-            self._tell(told)
+        """Record an event; ``values`` are those of the line."""
+        pending = self._pending.get(key)
+        if pending is None:
+            if len(self._pending) >= KEYS_MAX:
+                self._write(self._pending.pop(next(iter(self._pending))))
+            pending = self._pending[key] = _Pending()
+        pending.count += 1
+        pending.values = values
+        if self._monotonic() - pending.logged_at >= INTERVAL_S:
+            self._write(pending)
 
     def turn(self, now: float) -> None:
-        """Tell what has gathered for a minute; forget what is at rest."""
-        for key, told in list(self._told.items()):
-            if now - told.at >= TELL_S:
-                if not told.count:
-                    del self._told[key]
-                self._tell(told)
+        """Log what has accumulated for a minute; forget clients without new events."""
+        for key, pending in list(self._pending.items()):
+            if now - pending.logged_at >= INTERVAL_S:
+                if not pending.count:
+                    del self._pending[key]
+                self._write(pending)
 
-    def _tell(self, told: _Told) -> None:
-        if told.count:
-            self._log.warning(self._event, count=told.count, **told.values)
-            told.at, told.count = self._monotonic(), 0
+    def _write(self, pending: _Pending) -> None:
+        if pending.count:
+            self._log.warning(self._event, count=pending.count, **pending.values)
+            pending.logged_at, pending.count = self._monotonic(), 0

@@ -204,4 +204,4 @@ def test_the_page_explains_every_metric_and_every_reason():
         assert f"| `{metric.name}` | {metric.kind} |" in page
     for reason in [*DisconnectReason, *DropReason, *SignatureFault]:
         assert re.search(rf"^\| `{reason.value}` \| \w.+\. \|$", page, re.MULTILINE)
-    assert "| `slow_reader` | QoS 0 to a subscriber that reads too slowly. |" in page
+    assert "| `slow_reader` | QoS 0: the subscriber reads too slowly. |" in page

@@ -159,7 +159,7 @@ def test_a_topic_deleted_meanwhile_is_no_trouble(book):
     for number in range(3):
         make_group(book, b"t%d" % number, b"g", end=5)
     survey = Survey(book)
-    steps = survey._gather(survey._names())
+    steps = survey._visit(survey._names())
     next(steps)
     book.groups.forget_topic(b"t0", 1, recovering=False)
     book.groups.forget_topic(b"t2", 1, recovering=False)

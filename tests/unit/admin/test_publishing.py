@@ -81,7 +81,7 @@ def test_what_no_door_admits_is_refused_here_too(broker, path, status, error):
 @pytest.mark.parametrize(
     ("path", "error", "advice"),
     [
-        ("/topics/", "no topic is named", "POST /topics/plant/a"),
+        ("/topics/", "the topic is missing", "POST /topics/plant/a"),
         ("/topics/user%2342", "wildcard in a topic name", "the topic user%2342"),
         ("/topics/x?retian=true", "unknown parameter retian", "this page takes retain"),
     ],
@@ -95,7 +95,7 @@ def test_advice_fits_what_is_wrong(broker, path, error, advice):
 
 def test_a_web_page_cannot_publish_through_a_browser(broker):
     status, document = post(broker, "/topics/x", origin="http://evil.example")
-    assert (status, document["error"]) == (403, "requests of web pages are not taken")
+    assert (status, document["error"]) == (403, "requests from web pages are not accepted")
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])

@@ -133,10 +133,10 @@ def test_the_slowest_rate_does_not_become_no_limit(api, book):
         ("/queues/mail", {"max_age_s": 1e12}, "max_age_s"),
         ("/queues/mail", {"max_messages": 1.5}, "max_messages"),
         ("/queues/mail", {"colour": "red"}, "colour"),
-        ("/queues/mail", b"", "cannot be used"),
+        ("/queues/mail", b"", "invalid request body"),
         ("/queues/a+b", {"burst": 1}, "wildcard"),
         ("/queues/", {"burst": 1}, "empty"),
-        ("/queues/$SYS/uptime", {"burst": 1}, "broker's own"),
+        ("/queues/$SYS/uptime", {"burst": 1}, "are reserved"),
     ],
 )
 def test_what_cannot_be_set_is_refused_with_advice(api, book, path, body, error):

@@ -112,7 +112,7 @@ def test_an_unknown_parameter_is_refused_with_those_that_the_page_has(broker, pa
 
 def test_a_name_of_redis_that_no_topic_has_is_hinted_at_by_its_topic(broker):
     status, document = get(broker, "/topics/user%2342")
-    assert (status, document["error"]) == (404, "nothing is journaled for the topic 'user#42'")
+    assert (status, document["error"]) == (404, "topic 'user#42' has no messages in the journal")
     assert "the topic user%2342, in a URL /topics/user%252342" in document["advice"]
 
 

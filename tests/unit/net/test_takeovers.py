@@ -50,7 +50,7 @@ def test_so_many_ids_are_remembered_and_those_at_rest_are_not():
     bench.now += 61
     bench.takeovers.turn(bench.now)
     assert not bench.takeovers._tokens
-    assert not bench.takeovers._lines._told
+    assert not bench.takeovers._lines._pending
 
 
 def test_what_was_not_told_of_one_is_told_when_it_is_forgotten(monkeypatch):
