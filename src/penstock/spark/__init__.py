@@ -1,16 +1,15 @@
-"""Topics as tables, tables as topics: the data pipeline that runs on Spark, through PySpark.
+"""Spark data source, sink and streaming jobs, through PySpark.
 
-An extra, ``penstock-mq[spark]``; nothing outside this package imports it, except the command line
-when it is asked for ``penstock spark …``. Spark finds the data source by the module
-``pyspark_penstock``.
+This is the extra ``penstock-mq[spark]``. Nothing outside this package imports it, except the
+``penstock spark`` commands. Spark finds the data source through the module ``pyspark_penstock``.
 
-================  ================================================================================
-reading           ``source``, ``batch``, ``stream``; ``offsets`` and ``planning`` decide, purely;
-                  ``watch``, ``reading``, ``columns`` fetch; ``loss`` tells what is gone
-writing           ``sink``; ``blocks`` and ``staging`` send; ``identity`` says who a task is
-getting started   ``session``, ``java``, ``home``, ``defaults``; ``doctor``; ``cluster``
-jobs              ``pipelines``; ``archived`` is the format of the archive, ``history`` reads it
-                  together with the broker
-show              ``demo``
-================  ================================================================================
+===============  =================================================================================
+reading          ``source``, ``batch``, ``stream``; pure decisions in ``offsets`` and ``planning``;
+                 fetching in ``topic_watch``, ``reading``, ``columns``; loss in ``data_loss``
+writing          ``sink``; ``blocks`` and ``staging`` send rows; ``identity`` names the task
+setup            ``session``, ``java``, ``spark_home``, ``spark_defaults``, ``doctor``, ``cluster``
+jobs             ``pipelines``; ``archived`` is the archive format; ``history`` reads the archive
+                 and the broker as one table
+demo             ``demo``
+===============  =================================================================================
 """

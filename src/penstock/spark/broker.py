@@ -1,14 +1,13 @@
-"""Connections to the broker, kept for as long as the process lives, and patience with it.
+"""Broker connections, kept for the life of the process, and retries.
 
-Spark uses a Python worker again for the next task and the next batch, so a connection is made once
-per process and address and then stays. It belongs to the process that made it: what a fork has
-inherited is not used.
+Spark reuses a Python worker for the next task and the next batch, so each process keeps one
+connection per address. A forked child does not use a connection it inherited.
 
-Spark does not ask again when a reader fails: the query ends. So whatever we ask is asked again when
-the broker is away. A call of the client already comes back over lost connections for ``CALL_S``;
-``with_retries`` makes several such calls. By default that is two minutes: a broker may be restarted
-under a running query. Two minutes without a word look like a program that hangs, to somebody whose
-broker was never started or who mistyped its port: so whoever waits for a connection is told early.
+Spark ends the query when a reader fails, so every request is retried while the broker is away. One
+client call already reconnects for up to ``CALL_S``; ``with_retries`` makes several calls, two
+minutes in all by default, so the broker can be restarted under a running query. After ``NOTICE_S``
+without a connection a warning is logged: a stopped broker or a wrong port must not look like a
+hanging program.
 """
 
 import logging
@@ -32,14 +31,11 @@ from penstock.spark.options import RetryPolicy
 S = TypeVar("S")
 T = TypeVar("T")
 
-CALL_S: Final = 30.0
-"""How long one call may take, lost connections included."""
+CALL_S: Final = 30.0  # limit for one call, reconnecting included
 
-NOTICE_S: Final = 3.0
-"""How long a connection may take before we say that we wait for it."""
+NOTICE_S: Final = 3.0  # wait this long for a connection before logging a warning
 
-CALLS_AT_ONCE: Final = 8
-"""Questions about single topics that are under way at a time."""
+CALLS_AT_ONCE: Final = 8  # concurrent requests about single topics
 
 _LOG: Final = logging.getLogger("penstock.spark")
 _clients: dict[tuple[int, tuple[str, ...]], QueueClient] = {}
@@ -47,7 +43,7 @@ _lock = threading.Lock()
 
 
 def client_for(servers: tuple[str, ...]) -> QueueClient:
-    """The connection of this process to these servers; any number of threads may use it."""
+    """Return this process's connection to these servers. It is thread-safe."""
     key = (os.getpid(), servers)
     with _lock:
         client = _clients.get(key)
@@ -57,7 +53,7 @@ def client_for(servers: tuple[str, ...]) -> QueueClient:
 
 
 def _connected(servers: tuple[str, ...]) -> QueueClient:
-    notice = threading.Timer(NOTICE_S, _say_that_we_wait, [servers])
+    notice = threading.Timer(NOTICE_S, _warn_waiting, [servers])
     notice.daemon = True
     notice.start()
     try:
@@ -66,31 +62,31 @@ def _connected(servers: tuple[str, ...]) -> QueueClient:
         notice.cancel()
 
 
-def _say_that_we_wait(servers: tuple[str, ...]) -> None:
-    _LOG.warning("no broker answers at %s, waiting for one: is it started?", ", ".join(servers))
+def _warn_waiting(servers: tuple[str, ...]) -> None:
+    _LOG.warning("no broker answers at %s yet; is it running? Retrying", ", ".join(servers))
 
 
-def with_retries(patience: RetryPolicy, ask: Callable[[], T]) -> T:
-    """Ask, and ask again for as long as the trouble may pass by itself."""
-    for _ in range(patience.retries):
+def with_retries(policy: RetryPolicy, ask: Callable[[], T]) -> T:
+    """Call ``ask``, and again while its error is transient."""
+    for _ in range(policy.retries):
         try:
             return ask()
         except ClientError as error:
             if not is_transient(error):
                 raise
-            time.sleep(patience.pause_s)
+            time.sleep(policy.pause_s)
     return ask()
 
 
 def is_transient(error: ClientError) -> bool:
-    """Whether it may be otherwise in a while, with nobody changing anything."""
+    """Whether the error may go away by itself."""
     if isinstance(error, QueueRefusedError):
         return not error.is_final
     return isinstance(error, UnreachableError | ConnectionLostError | ReplyTimeoutError)
 
 
 def map_concurrently(ask: Callable[[S], T], items: Iterable[S]) -> list[T]:
-    """Ask about each, some at a time; answers are in the order of the items."""
+    """Call ``ask`` for each item, several at a time; results keep the order of the items."""
     asked = list(items)
     if len(asked) == 1:
         return [ask(asked[0])]

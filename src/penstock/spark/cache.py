@@ -1,7 +1,7 @@
-"""The folder for what we make on a machine for Spark: it may be deleted at any time.
+"""The cache directory for files that we generate for Spark; it may be deleted at any time.
 
-``$XDG_CACHE_HOME/penstock``, or ``~/.cache/penstock``. Files are put in place whole, for any number
-of processes may want the same one at the same time.
+It is ``$XDG_CACHE_HOME/penstock``, or ``~/.cache/penstock``. Files are replaced atomically, because
+several processes may need the same file at the same time.
 """
 
 import os
@@ -12,7 +12,7 @@ from penstock.errors import ConfigError
 
 
 def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return where the folder is; it need not exist. A relative path is ignored, as XDG says."""
+    """Return the directory, which may not exist. As XDG demands, a relative path is ignored."""
     chosen = Path(environ.get("XDG_CACHE_HOME", ""))
     if chosen.is_absolute():
         return chosen / "penstock"
@@ -20,9 +20,9 @@ def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def put(path: Path, text: str, mode: int = 0o644) -> None:
-    """Have a file with this text at ``path``, in the cache; nobody ever sees half of it."""
+    """Make sure that ``path`` has this text and mode; readers never see a partial file."""
     try:
-        if _is_so(path, text, mode):
+        if _is_current(path, text, mode):
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name(f".{path.name}.{os.getpid()}")
@@ -32,11 +32,11 @@ def put(path: Path, text: str, mode: int = 0o644) -> None:
     except OSError as error:
         raise ConfigError(
             f"cannot write {path}: {error.strerror}",
-            "set XDG_CACHE_HOME to a directory that you may write to",
+            "set XDG_CACHE_HOME to a writable directory",
         ) from error
 
 
-def _is_so(path: Path, text: str, mode: int) -> bool:
+def _is_current(path: Path, text: str, mode: int) -> bool:
     try:
         return path.read_text(encoding="utf-8") == text and path.stat().st_mode & 0o777 == mode
     except FileNotFoundError:

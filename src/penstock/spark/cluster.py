@@ -1,13 +1,12 @@
-"""A cluster of Spark's own kind on this machine: a master and workers, as processes.
+"""A standalone Spark cluster on this machine: a master and workers, as processes.
 
-To try ``--master spark://…``, and to test what only shows with more than one executor: a worker
-that is lost, code that must be on every machine. The package from pip has all it takes, save the
-scripts that start it; ``spark-class`` does that::
+It serves to try ``--master spark://…``, and to test what needs more than one executor, such as the
+loss of a worker. The pip package of PySpark lacks the start scripts, so we use ``spark-class``::
 
-    with Cluster(workers=2) as cluster:
+    with SparkCluster(workers=2) as cluster:
         spark = session("try", cluster.url)
 
-Each worker is a process group, with its executors in it: to kill one is to lose a machine.
+Each worker and its executors form a process group; killing the group simulates a lost machine.
 """
 
 import os
@@ -25,8 +24,7 @@ from penstock.errors import PenstockError
 from penstock.spark.java import ensure_java
 from penstock.spark.spark_home import linked_home
 
-START_S_MAX: Final = 90.0
-"""How long a master or a worker may take to come up, on a busy machine."""
+START_S_MAX: Final = 90.0  # time for a master or worker to start on a busy machine
 
 STOP_S_MAX: Final = 10.0
 POLL_S: Final = 0.05
@@ -39,9 +37,9 @@ _JOINED: Final = re.compile(rb"Successfully registered with master (spark://\S+)
 
 
 class SparkCluster:
-    """A master and its workers, from ``with`` to its end; ``url`` is what sessions are given.
+    """A master and its workers, running inside ``with``; ``url`` is for sessions.
 
-    ``java_options`` are for the master's and the workers' own JVMs. Executors get theirs from the
+    ``java_options`` are for the JVMs of the master and the workers. Executors get theirs from the
     session: ``spark.executor.memory`` must fit into a worker's ``memory``.
     """
 
@@ -65,15 +63,15 @@ class SparkCluster:
         self.url = ""
 
     def __enter__(self) -> Self:
-        """Start all of it; where one does not come up, none is left."""
+        """Start all processes; if one fails to start, stop the others."""
         with ExitStack() as stack:
             folder = tempfile.TemporaryDirectory(prefix="penstock-spark-")
             self._folder = Path(stack.enter_context(folder))
             self._master = stack.enter_context(self._daemon("master", _MASTER))
             self.url = self._master.wait_for(_LISTENS)
             for number in range(self._count):
-                place = str(self._folder / f"work-{number}")
-                arguments = (*self._share, "--work-dir", place, self.url)
+                work = str(self._folder / f"work-{number}")
+                arguments = (*self._share, "--work-dir", work, self.url)
                 worker = self._daemon(f"worker-{number}", _WORKER, *arguments)
                 self._workers.append(stack.enter_context(worker))
             for worker in self._workers:
@@ -85,11 +83,10 @@ class SparkCluster:
         self._stack.close()
 
     def kill_worker(self, number: int) -> None:
-        """Lose a machine: the worker and its executors are gone, and nobody was told."""
+        """Kill a worker and its executors, as if the machine had failed."""
         self._workers[number].kill()
 
     def is_alive(self) -> bool:
-        """Say whether the master and all workers run."""
         daemons = [self._master, *self._workers]
         return all(daemon is not None and daemon.is_alive() for daemon in daemons)
 
@@ -99,7 +96,7 @@ class SparkCluster:
         return _Daemon([main, *port, *arguments], self._environment(), log)
 
     def _environment(self) -> dict[str, str]:
-        """What Spark's processes are started with; Python is this one, on every worker."""
+        """Return the environment for Spark's processes; workers use this Python."""
         environ = dict(os.environ)
         ensure_java(environ)
         environ.setdefault("SPARK_HOME", str(linked_home()))
@@ -113,7 +110,7 @@ class SparkCluster:
 
 
 class _Daemon:
-    """One of Spark's processes, in a process group of its own, with a log."""
+    """A Spark process in its own process group, with a log file."""
 
     def __init__(self, command: list[str], environ: dict[str, str], log: Path) -> None:
         self._log = log
@@ -129,7 +126,7 @@ class _Daemon:
             )
 
     def wait_for(self, sign: re.Pattern[bytes]) -> str:
-        """Wait until the log has a sign of life; return what it says."""
+        """Wait until the log matches ``sign``; return its first group."""
         deadline = time.monotonic() + START_S_MAX
         while time.monotonic() < deadline:
             is_alive = self.is_alive()
@@ -140,7 +137,7 @@ class _Daemon:
                 break
             time.sleep(POLL_S)
         end = self._log.read_bytes()[-LOG_BYTES_SHOWN:].decode(errors="replace")
-        raise PenstockError(f"a process of Spark's cluster did not start:\n{end}")
+        raise PenstockError(f"a Spark cluster process did not start; its log ends with:\n{end}")
 
     def is_alive(self) -> bool:
         return self._process.poll() is None
@@ -153,7 +150,7 @@ class _Daemon:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Stop it; what does not listen is killed, and executors that were left as well."""
+        """Stop it; kill it and its executors if it does not stop."""
         self._signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(STOP_S_MAX)

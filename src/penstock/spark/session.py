@@ -1,20 +1,19 @@
-"""A Spark session that suits Penstock: on this machine unless told otherwise, and nothing hidden.
+"""Creates a Spark session with suitable settings, on this machine by default.
 
-Three have a say about a setting: whoever calls :func:`session`, then whoever set Spark up
-(``spark-submit``, ``spark-defaults.conf``, ``PYSPARK_SUBMIT_ARGS``), and last we. Ours are:
+The caller's settings win, then those of the Spark installation (``spark-submit``,
+``spark-defaults.conf``, ``PYSPARK_SUBMIT_ARGS``), then ours:
 
-* Times are UTC, as Arrow batches have them.
-* State goes to RocksDB, which the jobs with timers need.
-* The checkpoint's files come without a checksum file beside each: that halves the processes that
-  Hadoop starts for every micro-batch.
-* Progress is shown by our own display, not by Spark's bar.
-* On this machine, a shuffle makes one part per core and not 200, for every part of a stream's state
-  costs files at every batch; and Spark listens on the loopback only.
+* Timestamps are UTC, as in Arrow batches.
+* State is kept in RocksDB, which jobs with timers need.
+* Checkpoint files have no checksum files: half as many processes that Hadoop starts per batch.
+* We show progress ourselves, so Spark's progress bar is off.
+* In local mode a shuffle has one partition per core instead of 200, because each partition of
+  streaming state costs files at every batch; and Spark listens on loopback only.
 
-The environment is prepared before the JVM starts, and only what nobody has set:
-``PYSPARK_PYTHON`` is this interpreter, or Spark would look for the data source in whatever
-``python3`` the path has; ``JAVA_HOME`` as :mod:`penstock.spark.java` finds it; ``SPARK_HOME`` as
-:mod:`penstock.spark.spark_home` makes it. Importing this module does nothing.
+Before the JVM starts we set environment variables that are unset: ``PYSPARK_PYTHON`` to this
+interpreter (otherwise Spark uses the ``python3`` on the path, which may lack the data source),
+``JAVA_HOME`` (:mod:`penstock.spark.java`) and ``SPARK_HOME`` (:mod:`penstock.spark.spark_home`).
+Importing this module does nothing.
 """
 
 import os
@@ -38,7 +37,6 @@ SETTINGS: Final = {
     ),
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
-"""Ours, on every master."""
 
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _LOOPBACK: Final = "127.0.0.1"
@@ -49,15 +47,15 @@ def session(
     master: str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Make a session, or get the one that runs. Without ``master`` it is on this machine.
+    """Create a session, or return the active one. Without ``master`` it runs on this machine.
 
-    ``settings`` are Spark's own, by their full names; they come before all others.
+    ``settings`` are Spark settings by their full names; they override all others.
     """
     asked = dict(settings or {}) | ({"spark.master": master} if master else {})
     if SparkSession.getActiveSession() is not None:
         return _built(asked)
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:  # noqa: SLF001 - no other way to tell
-        return _built({"spark.app.name": name, **choose(asked, _given_to_the_running())})
+        return _built({"spark.app.name": name, **choose(asked, _settings_of_running_jvm())})
     given = settings_from_files(os.environ)
     chosen = choose(asked, given)
     options = log_flag({**given, **chosen}.get(_JAVA_OPTIONS, ""), os.environ)
@@ -66,7 +64,7 @@ def session(
 
 
 def _built(settings: Mapping[str, str]) -> SparkSession:
-    """Build a session with these settings; one that runs takes those of SQL, and leaves others."""
+    """Build a session. A running one takes over SQL settings only."""
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -74,14 +72,13 @@ def _built(settings: Mapping[str, str]) -> SparkSession:
 
 
 def choose(asked: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Return what we have to tell Spark: what was asked for, and ours where nobody has a wish."""
+    """Return the settings to pass to Spark: those asked for, and ours where none is given."""
     master = asked.get("spark.master") or given.get("spark.master") or "local[*]"
-    ours = {"spark.master": master, **SETTINGS, **_here(master)}
+    ours = {"spark.master": master, **SETTINGS, **_local_settings(master)}
     return {key: value for key, value in ours.items() if key not in given} | dict(asked)
 
 
-def _here(master: str) -> dict[str, str]:
-    """Ours, where the master is in this process."""
+def _local_settings(master: str) -> dict[str, str]:
     cores = re.match(r"local(?:\[(\d+|\*))?", master)
     if not cores:
         return {}
@@ -93,14 +90,13 @@ def _here(master: str) -> dict[str, str]:
     }
 
 
-def _given_to_the_running() -> dict[str, str]:
-    """What the JVM was started with, by ``spark-submit`` or by an earlier session."""
-    SparkContext._ensure_initialized()  # noqa: SLF001 - connects to the one that spark-submit started
+def _settings_of_running_jvm() -> dict[str, str]:
+    """Return the settings the running JVM was started with."""
+    SparkContext._ensure_initialized()  # noqa: SLF001 - connects to the JVM of spark-submit
     return dict(SparkConf().getAll())
 
 
 def _prepare(settings: Mapping[str, str]) -> None:
-    """Set what the JVM and the Python workers take from the environment."""
     python = settings.get("spark.pyspark.python") or sys.executable
     os.environ.setdefault("PYSPARK_PYTHON", python)
     ensure_java()

@@ -1,7 +1,7 @@
-"""What somebody has set for Spark on this machine, before there is a JVM to ask.
+"""The Spark settings of this machine, read before there is a JVM to ask.
 
-``spark-submit`` reads these files and options itself, but what a program sets comes before them. So
-a program that has wishes of its own, and wants to leave other people's alone, must know them.
+Settings that a program makes override those of ``spark-submit`` and of the configuration files. To
+leave the user's settings alone, we must know them first.
 """
 
 import re
@@ -25,7 +25,7 @@ def settings_from_files(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def log_flag(options: str, environ: Mapping[str, str]) -> str:
-    """Add our log settings to the options of the driver's JVM, unless somebody has set others."""
+    """Add our log settings to the driver's JVM options, unless the user configured log4j."""
     if "log4j" in options or (_conf_folder(environ) / _LOG).exists():
         return options
     ours = f'"-Dlog4j2.configurationFile={Path(__file__).with_name(_LOG).as_uri()}"'
@@ -42,7 +42,7 @@ def _conf_folder(environ: Mapping[str, str]) -> Path:
 
 
 def _submitted(text: str) -> Iterator[tuple[str, str]]:
-    """Yield what the options say that have a setting of the same meaning."""
+    """Yield the settings that these ``spark-submit`` options stand for."""
     for word, following in pairwise([*shlex.split(text), ""]):
         option, equals, value = word.partition("=")
         value = value if equals else following
@@ -65,7 +65,7 @@ _OPTIONS: Final = {
 
 
 def _properties(file: Path) -> dict[str, str]:
-    """Read a file of Java's properties, as far as people write them: a key and a value per line."""
+    """Read a Java properties file: one key and value per line."""
     try:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

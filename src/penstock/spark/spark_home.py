@@ -1,9 +1,9 @@
-"""A ``SPARK_HOME`` of links to the installed package, without the archive of its Python sources.
+"""A ``SPARK_HOME`` of symlinks to the installed PySpark, without ``python/lib/pyspark.zip``.
 
-Where Spark finds ``python/lib/pyspark.zip`` in its home, its Python workers import PySpark from
-there: an archive without bytecode, which takes each of them four times as long as the package that
-pip installed. The first use of a data source starts four. YARN hands that archive to its
-containers, so there the home is left as it is.
+Spark's Python workers import PySpark from that archive if ``SPARK_HOME`` has it. It holds no
+bytecode, so each worker starts four times slower than from the installed package, and the first use
+of a data source starts four workers. YARN ships the archive to its containers, so it keeps the
+normal home.
 """
 
 import os
@@ -20,7 +20,7 @@ _PARTS = ("bin", "conf", "data", "jars", "sbin")
 
 
 def linked_home() -> Path:
-    """Have the folder of links; where it cannot be made, the package itself does, only slower."""
+    """Create the links; if that fails, return the installed package, which is only slower."""
     package = find_spec("pyspark")
     if package is None or package.origin is None:
         raise ConfigError("Spark is not installed", INSTALL)
@@ -36,7 +36,6 @@ def linked_home() -> Path:
 
 
 def _link(link: Path, target: Path) -> None:
-    """Have a link where there is a target; another process may be making it as well."""
     if target.exists() and not link.exists():
         link.unlink(missing_ok=True)
         with suppress(FileExistsError):

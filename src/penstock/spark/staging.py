@@ -1,62 +1,62 @@
-"""Blocks on their way to the broker: some under way at once, stored in their order.
+"""Sends the blocks of a staged part: several in flight, stored in order.
 
-The broker stores the blocks of a part by their numbers, one after the other. A block that it has is
-not stored again, so after trouble all that were not acknowledged are sent once more, in order.
+The broker stores the blocks of a part by number, in order, and ignores a block it already has. So
+after an error every unacknowledged block is sent again, in order.
 """
 
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.client.errors import ClientError
 from penstock.client.queue.blocking import QueueClient
+from penstock.client.queue.session import QueueCall
 from penstock.spark.broker import with_retries
 from penstock.spark.options import RetryPolicy
 
-WINDOW: Final = 8
-"""Blocks under way at once: the broker commits those that came together in one go."""
+WINDOW: Final = 8  # blocks in flight; the broker commits blocks that arrive together in one batch
 
 
 class SinkEpoch(NamedTuple):
-    """What is written is this epoch of this sink."""
+    """One epoch of one sink."""
 
     sink: str
     epoch: int
 
 
 class StagedPart(NamedTuple):
-    """What one attempt of one task writes."""
+    """The rows that one task attempt writes."""
 
-    place: SinkEpoch
+    epoch: SinkEpoch
     name: str
 
 
 class _InFlightBlock(NamedTuple):
     number: int
     block: bytes
-    pending: Any
+    pending: QueueCall[None]
 
 
 def stage(
-    client: QueueClient, patience: RetryPolicy, part: StagedPart, blocks: Iterable[bytes]
+    client: QueueClient, retries: RetryPolicy, part: StagedPart, blocks: Iterable[bytes]
 ) -> int:
-    """Send blocks; tells how many there were once the broker's disk has all of them."""
-    line = _BlockWindow(client, patience, part)
+    """Send blocks; return their number once all are on the broker's disk."""
+    window = _BlockWindow(client, retries, part)
     count = 0
     for count, block in enumerate(blocks, 1):
-        line.send(count - 1, block)
-    line.settle(0)
+        window.send(count - 1, block)
+    window.settle(0)
     return count
 
 
 class _BlockWindow:
-    """The blocks that are not acknowledged yet, in order."""
+    """The unacknowledged blocks, in order."""
 
-    def __init__(self, client: QueueClient, patience: RetryPolicy, part: StagedPart) -> None:
+    def __init__(self, client: QueueClient, retries: RetryPolicy, part: StagedPart) -> None:
         self._client = client
-        self._patience = patience
-        self._names = (*part.place, part.name)
+        self._retries = retries
+        self._names = (*part.epoch, part.name)
         self._sent: deque[_InFlightBlock] = deque()
 
     def send(self, number: int, block: bytes) -> None:
@@ -65,7 +65,7 @@ class _BlockWindow:
         self._sent.append(_InFlightBlock(number, block, pending))
 
     def settle(self, left: int) -> None:
-        """Wait until no more than so many are under way."""
+        """Wait until at most ``left`` blocks are in flight."""
         while len(self._sent) > left:
             try:
                 self._client.finish(self._sent[0].pending)
@@ -75,9 +75,9 @@ class _BlockWindow:
                 self._sent.popleft()
 
     def _send_again(self) -> None:
-        """Start over with the first that failed; those behind it may have been out of order.
+        """Resend from the first failed block; later ones may have arrived out of order.
 
-        If it was refused for good, it is refused again, and that is raised.
+        If the broker refuses it for good, the second refusal is raised.
         """
         for sent in list(self._sent)[1:]:
             with suppress(ClientError):
@@ -85,7 +85,7 @@ class _BlockWindow:
         while self._sent:
             number, block, _ = self._sent[0]
             with_retries(
-                self._patience,
+                self._retries,
                 lambda: self._client.stage(*self._names, number, block),  # noqa: B023
             )
             self._sent.popleft()
