@@ -31,8 +31,7 @@ def put(path: Path, text: str, mode: int = 0o644) -> None:
         fresh.replace(path)
     except OSError as error:
         raise ConfigError(
-            f"cannot write {path}: {error.strerror}",
-            "set XDG_CACHE_HOME to a writable directory",
+            f"cannot write {path}: {error.strerror}", "set XDG_CACHE_HOME to a writable directory"
         ) from error
 
 

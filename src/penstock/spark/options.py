@@ -125,12 +125,7 @@ def check_names(given: Collection[str], names: Collection[str]) -> None:
             raise option_error(name, "there is no such option", f"{meant} {_all(names)}")
 
 
-_OF_BATCHES: Final = (
-    "endingOffsets",
-    "endingTimestamp",
-    "endingOffsetsByTimestamp",
-    "archive",
-)
+_OF_BATCHES: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "archive")
 _OF_STREAMS: Final = (
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",

@@ -43,9 +43,7 @@ _LOOPBACK: Final = "127.0.0.1"
 
 
 def session(
-    name: str = "penstock",
-    master: str | None = None,
-    settings: Mapping[str, str] | None = None,
+    name: str = "penstock", master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
     """Create a session, or return the active one. Without ``master`` it runs on this machine.
 

@@ -54,10 +54,7 @@ COLUMNS: Final = {
 
 SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 
-PARTITIONINGS: Final = {
-    "topic,date": ("topic_key", "date"),
-    "date": ("date",),
-}
+PARTITIONINGS: Final = {"topic,date": ("topic_key", "date"), "date": ("date",)}
 """How rows may be divided into directories. Each batch makes a file for each topic and day in it:
 with tens of thousands of topics that is as many files, and the day alone is the better choice."""
 

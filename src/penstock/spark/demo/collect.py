@@ -124,9 +124,7 @@ def keys_of(windows: Mapping[str, Iterable[bytes]]) -> Counter[tuple[str, str, s
 
 
 def lines_of(
-    fleet: Sequence[Sensor],
-    accounts: Mapping[str, Account],
-    tallies: Mapping[str, tuple[int, int]],
+    fleet: Sequence[Sensor], accounts: Mapping[str, Account], tallies: Mapping[str, tuple[int, int]]
 ) -> list[SensorComparison]:
     """Put each sensor's account beside what the archive has of its topic."""
     lines = []
@@ -201,10 +199,7 @@ def _audited(result: DemoAudit) -> list[Check]:
             not holes and not audit["doubled"] and audit["rows"] > 0,
         ),
         Check(
-            "messages that only the broker has",
-            "0",
-            f"{audit['waiting']:,}",
-            audit["waiting"] == 0,
+            "messages that only the broker has", "0", f"{audit['waiting']:,}", audit["waiting"] == 0
         ),
         Check(
             "signatures that verify",

@@ -298,10 +298,7 @@ JOB: Final = PipelineJob(
         archive.PATH,
         Option("target_mib", "How large files become, in MiB.", "integer", TARGET_BYTES // MIB),
         Option(
-            "grace",
-            "How long replaced files stay for readers that have begun.",
-            "duration",
-            "24h",
+            "grace", "How long replaced files stay for readers that have begun.", "duration", "24h"
         ),
         Option(
             "min_files",

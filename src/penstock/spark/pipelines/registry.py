@@ -97,9 +97,7 @@ CHECKPOINT: Final = Option(
     is_required=True,
 )
 READER: Final = Option(
-    "reader",
-    "The name under which the broker knows this job, and shows its lag.",
-    metavar="NAME",
+    "reader", "The name under which the broker knows this job, and shows its lag.", metavar="NAME"
 )
 DEVICE: Final = Option(
     "device",
@@ -108,9 +106,7 @@ DEVICE: Final = Option(
     metavar="WHAT",
 )
 IGNORE_LOSS: Final = Option(
-    "ignore_loss",
-    "Go on where retention was faster than the job, and note what is lost.",
-    "flag",
+    "ignore_loss", "Go on where retention was faster than the job, and note what is lost.", "flag"
 )
 TRIGGER: Final = Option(
     "trigger",
@@ -139,10 +135,7 @@ JOBS: Final[dict[str, tuple[str, str]]] = {
         "penstock.spark.pipelines.audit:JOB",
         "Prove that an archive has every message exactly once.",
     ),
-    "compact": (
-        "penstock.spark.pipelines.compaction:JOB",
-        "Make few files of many in an archive.",
-    ),
+    "compact": ("penstock.spark.pipelines.compaction:JOB", "Make few files of many in an archive."),
     "quality": (
         "penstock.spark.pipelines.quality:JOB",
         "Find out what JSON payloads look like, and what has changed.",
@@ -159,10 +152,7 @@ JOBS: Final[dict[str, tuple[str, str]]] = {
         "penstock.spark.pipelines.rollup:JOB",
         "Count and average measurements in windows of time.",
     ),
-    "sessions": (
-        "penstock.spark.pipelines.sessions:JOB",
-        "Find when devices were at work.",
-    ),
+    "sessions": ("penstock.spark.pipelines.sessions:JOB", "Find when devices were at work."),
     "silent": (
         "penstock.spark.pipelines.silent:JOB",
         "Tell which devices fell silent, came back or skipped numbers.",

@@ -285,14 +285,7 @@ def _limits(after: float, forget: float) -> PresenceTimeouts:
 
 
 def check(
-    *,
-    checkpoint: str,
-    device: str,
-    seq: str | None,
-    after: float,
-    forget: float,
-    to: str,
-    **_: Any,
+    *, checkpoint: str, device: str, seq: str | None, after: float, forget: float, to: str, **_: Any
 ) -> None:
     """Refuse options that ``run`` would refuse."""
     check_device(device)
