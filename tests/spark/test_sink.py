@@ -96,7 +96,7 @@ def test_batches_of_foreach_batch_are_noted_as_those_of_the_query(spark, servers
 
     query = run("one")
     assert last_epoch(servers, "job/alerts") == (0, query.encode())
-    with pytest.raises(PySparkException, match="by another query"):
+    with pytest.raises(PySparkException, match="belongs to another query"):
         run("another")
 
 
@@ -191,7 +191,7 @@ def test_another_checkpoint_does_not_pass_for_the_query_that_had_its_sink(stream
     stream.run(sink="mine")
     with pytest.raises(PySparkException) as caught:
         stream.run("another", sink="mine")
-    assert "by another query" in str(caught.value)
+    assert "belongs to another query" in str(caught.value)
     client.forget_sink("mine")
     stream.run("third", sink="mine")
     assert payloads(client, "t") == [b"1", b"1"]

@@ -1,7 +1,7 @@
-"""A batch read: ranges are settled once, when the DataFrame is loaded, and stay what they are.
+"""Batch reads: the ranges are fixed when the DataFrame is loaded.
 
-Spark asks for the partitions once per ``load()``. Every action on that DataFrame, or on one that is
-derived from it, reads the same rows; who wants what came since loads again.
+Spark asks for partitions once per ``load()``. Every action on that DataFrame, or on one derived
+from it, reads the same rows. To see newer rows, load again.
 """
 
 import os
@@ -21,7 +21,7 @@ from penstock.spark.tracebacks import hide_traceback, hide_traceback_of_rows
 
 
 class RangePartition(InputPartition):
-    """What one task reads."""
+    """The ranges that one task reads."""
 
     def __init__(self, ranges: Sequence[OffsetRange]) -> None:
         super().__init__(None)
@@ -29,7 +29,7 @@ class RangePartition(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Reads from where the options say, up to where they say, as it was when it was loaded."""
+    """Reads the ranges that the options select, as of the time of loading."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         self._options = options
@@ -37,7 +37,6 @@ class BatchReader(DataSourceReader):
 
     @hide_traceback
     def partitions(self) -> Sequence[InputPartition]:
-        """Settle the ranges, and cut them."""
         options = self._options
         cut = partitioning_of(options)
         if options.archive is not None:
@@ -46,7 +45,7 @@ class BatchReader(DataSourceReader):
 
     @hide_traceback_of_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a partition; Spark makes an empty one of its own where there is none."""
+        """Read a partition; if there is none, Spark passes an empty one of its own."""
         if isinstance(partition, FilesPartition):
             return rows_of(self._options, partition, self._schema)
         if isinstance(partition, LivePartition):
@@ -56,9 +55,9 @@ class BatchReader(DataSourceReader):
 
 
 def plan_ranges(options: SourceOptions) -> list[OffsetRange]:
-    """The ranges that options mean right now, without what is gone, which is reported."""
+    """Return the ranges the options select now; lost ranges are reported."""
     watch = TopicWatch(options)
-    watch.look()
+    watch.refresh()
     warn_missing_topics(options, watch.topics)
     begins = resolve_offsets(options, options.start, watch.topics)
     ends = resolve_offsets(options, options.end, watch.topics)
@@ -73,5 +72,4 @@ def plan_ranges(options: SourceOptions) -> list[OffsetRange]:
 
 
 def partitioning_of(options: SourceOptions) -> Partitioning:
-    """What decides on the number of partitions, as of now."""
     return Partitioning(os.cpu_count() or 1, options.min_partitions, options.max_partition_rows)

@@ -1,18 +1,18 @@
-"""Rows of a table become blocks of messages: what a task of the sink sends.
+"""Encodes rows of a table as blocks of messages, which a sink task sends.
 
 A **block** is a ``StagedBlock`` of at most 1 MiB. It holds **lots**: messages of one topic that
-have everything but payload and time in common. Rows are gathered until they are worth some blocks,
-then sorted by topic, all of them at once and stably: messages of one topic keep their order, those
-of different topics have none among each other. A lot ends where priority, content type or headers
-change, so one column that is different in each row costs a lot per row.
+share everything but payload and time. Rows are collected until they fill some blocks, then sorted
+by topic, stably: the messages of one topic keep their order; those of different topics have none. A
+lot ends where priority, content type or headers change, so a column that differs in every row costs
+a lot per row.
 
-Nothing here loops over rows; lots are made one by one. Whatever is wrong with a row is told with
-its number before any block of its piece is made, so a task fails without anything being visible.
+There are no loops over rows, only over lots. A bad row is reported with its number before any of
+its blocks is made, so a task fails before anything is visible.
 """
 
 from collections.abc import Iterator
 from itertools import repeat
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -35,18 +35,16 @@ from penstock.model.topic import topic_fault
 from penstock.spark.sink_schema import Layout
 from penstock.wire.queue._generated import queue_pb2 as wire
 
+# Collect this much before cutting: few blocks stay partial, and rows of one topic meet.
 PIECE_BYTES: Final = 4 * MIB
-"""So much of a table is gathered before it is cut: few blocks of it are not full, many rows of one
-topic come together. Spark's own batches are larger than this only where rows are."""
 
 PAYLOAD_COST: Final = 6
 TIME_COST: Final = 10
 HEADER_COST: Final = 14
+# upper bounds for what the wire format adds to a payload, a time, a header and a lot
 LOT_COST: Final = 48
-"""What the wire form adds, at most: to a payload, a time, a header and a lot."""
 
-TIME_HEADER_BYTES: Final = 24
-"""A time as the header that it becomes: its name, and a number of 20 digits at most."""
+TIME_HEADER_BYTES: Final = 24  # a time becomes a header: its name and up to 20 digits
 
 HEADERS_TYPE: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -57,24 +55,22 @@ Flags = NDArray[np.bool_]
 
 
 class RowError(PenstockError):
-    """A row that cannot become a message; says which, and what to do about it."""
+    """A row that cannot become a message."""
 
 
 class _Headers(NamedTuple):
-    """Headers of all rows: those of row i are from ``ends[i] - counts[i]`` to ``ends[i]``."""
+    """Headers of all rows; those of row i are at ``ends[i] - counts[i]`` to ``ends[i]``."""
 
     counts: Numbers
     ends: Numbers
-    codes: Numbers
-    """The same number for the same name and value."""
+    codes: Numbers  # equal for equal name and value
     names: pa.Array
     values: pa.Array
-    bytes: Numbers
-    """Names and values of each row together."""
+    bytes: Numbers  # names and values of each row
 
 
 class _RowColumns(NamedTuple):
-    """Columns of some rows, in the order of their topics."""
+    """Columns of some rows, sorted by topic."""
 
     topics: list[str]
     topic_codes: Numbers
@@ -82,13 +78,12 @@ class _RowColumns(NamedTuple):
     payload_bytes: Numbers
     priorities: Numbers
     content_types: Numbers
-    times_ms: Numbers
-    """-1: has none."""
+    times_ms: Numbers  # -1: none
     headers: _Headers | None
 
 
 class Blocks:
-    """The rows of one task on their way to being blocks: ``add`` batches, ``finish``."""
+    """Collects the rows of one task and encodes them: call ``add``, then ``finish``."""
 
     def __init__(self, layout: Layout, topic: str | None = None, content_type: int = 0) -> None:
         self._layout = layout
@@ -97,11 +92,10 @@ class Blocks:
         self._batches: list[pa.RecordBatch] = []
         self._bytes = 0
         self._checked: set[str] = set()
-        self.rows = 0
-        """How many were made into blocks."""
+        self.rows = 0  # encoded so far
 
     def add(self, batch: pa.RecordBatch) -> Iterator[bytes]:
-        """Take rows, and give the blocks that can be made by now."""
+        """Take rows; yield the blocks that are full."""
         if batch.num_rows:
             self._batches.append(batch)
             self._bytes += batch.nbytes
@@ -109,21 +103,17 @@ class Blocks:
             yield from self._cut()
 
     def finish(self) -> Iterator[bytes]:
-        """Give what is left."""
         if self._batches:
             yield from self._cut()
 
     def _cut(self) -> Iterator[bytes]:
         batches, self._batches, self._bytes = self._batches, [], 0
         whole = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        piece = self._in_order(self._columns(whole))
+        columns = self._in_order(self._columns(whole))
         self.rows += whole.num_rows
-        yield from _blocks(piece)
-
-    # ── Columns ───────────────────────────────────────────────────────────────────────────────
+        yield from _blocks(columns)
 
     def _columns(self, rows: pa.RecordBatch) -> _RowColumns:
-        """The columns of a message, checked, whatever the table has of them."""
         layout, count = self._layout, rows.num_rows
         topics, codes = self._topics(rows)
         payloads = rows.column(layout.payload).cast(pa.binary())
@@ -131,9 +121,9 @@ class Blocks:
             raise self._fault(
                 _first(pc.is_null(payloads)),
                 "has no payload",
-                "a message always has one: filter such rows out, or coalesce(payload, X'')",
+                "filter such rows out, or use coalesce(payload, X'')",
             )
-        piece = _RowColumns(
+        columns = _RowColumns(
             topics=topics,
             topic_codes=codes,
             payloads=payloads,
@@ -143,18 +133,20 @@ class Blocks:
             times_ms=self._times(rows, count),
             headers=self._headers(rows),
         )
-        self._check_sizes(piece)
-        return piece
+        self._check_sizes(columns)
+        return columns
 
     def _topics(self, rows: pa.RecordBatch) -> tuple[list[str], Numbers]:
-        """Each topic once, and for each row which it is."""
+        """Return the distinct topics, and the index of each row's topic."""
         if self._layout.topic is None:
             topics, codes = [self._topic or ""], np.zeros(rows.num_rows, np.int64)
         else:
             column = rows.column(self._layout.topic)
             if column.null_count:
                 raise self._fault(
-                    _first(pc.is_null(column)), "has no topic", "filter such rows out, or coalesce"
+                    _first(pc.is_null(column)),
+                    "has no topic",
+                    "filter such rows out, or use coalesce",
                 )
             encoded = column.cast(pa.string()).dictionary_encode()
             topics, codes = encoded.dictionary.to_pylist(), _numbers(encoded.indices)
@@ -167,7 +159,7 @@ class Blocks:
         fault = topic_fault(topic.encode())
         if fault:
             raise self._fault(
-                int(np.argmax(codes == code)), f"is for the topic {topic[:100]!r}: {fault}"
+                int(np.argmax(codes == code)), f"has an invalid topic {topic[:100]!r}: {fault}"
             )
         if len(self._checked) >= TOPICS_CHECKED_MAX:
             self._checked.clear()
@@ -181,7 +173,7 @@ class Blocks:
         if bad.any():
             index = int(np.argmax(bad))
             raise self._fault(
-                index, f"has priority {priorities[index]}", f"0 to {PRIORITY_MAX} are possible"
+                index, f"has priority {priorities[index]}", f"use 0 to {PRIORITY_MAX}"
             )
         return priorities
 
@@ -196,7 +188,7 @@ class Blocks:
             raise self._fault(
                 index,
                 f"has content type {column[index].as_py()[:100]!r}",
-                f"there are {', '.join(CONTENT_TYPES)}",
+                f"use one of {', '.join(CONTENT_TYPES)}",
             )
         return _numbers(types.fill_null(self._content_type))
 
@@ -208,7 +200,9 @@ class Blocks:
         bad = (times < 0) & column.is_valid().to_numpy(zero_copy_only=False)
         if bad.any():
             raise self._fault(
-                int(np.argmax(bad)), "has a timestamp before 1970", "filter it out, or mend it"
+                int(np.argmax(bad)),
+                "has a timestamp before 1970",
+                "filter such rows out, or correct it",
             )
         return times // 1000
 
@@ -218,70 +212,66 @@ class Blocks:
         column = rows.column(self._layout.headers).cast(HEADERS_TYPE)
         headers = _flattened(column)
         if headers.names.null_count:
-            place = _first(pc.is_null(headers.names))
+            index = _first(pc.is_null(headers.names))
             raise self._fault(
-                int(np.searchsorted(headers.ends, place, side="right")),
+                int(np.searchsorted(headers.ends, index, side="right")),
                 "has a header without a key",
-                "filter(headers, h -> h.key IS NOT NULL) leaves those out",
+                "remove it with filter(headers, h -> h.key IS NOT NULL)",
             )
         return headers
 
-    def _check_sizes(self, piece: _RowColumns) -> None:
-        """What is too large for the broker, or for a block."""
-        headers, has_time = piece.headers, piece.times_ms >= 0
-        if headers is not None:  # a time is a header too
+    def _check_sizes(self, columns: _RowColumns) -> None:
+        headers, has_time = columns.headers, columns.times_ms >= 0
+        if headers is not None:  # a time becomes a header
             bad = headers.counts + has_time > HEADERS_MAX
             bad |= headers.bytes + TIME_HEADER_BYTES * has_time > HEADERS_BYTES_MAX
             if bad.any():
                 raise self._fault(
                     int(np.argmax(bad)),
                     "has too many headers, or too large ones",
-                    f"{HEADERS_MAX} are possible, of {HEADERS_BYTES_MAX} bytes together",
+                    f"the limits are {HEADERS_MAX} headers and {HEADERS_BYTES_MAX} bytes",
                 )
-        bad = _row_costs(piece) + _lot_costs(piece) > STAGED_BLOCK_BYTES_MAX
+        bad = _row_costs(columns) + _lot_costs(columns) > STAGED_BLOCK_BYTES_MAX
         if bad.any():
             index = int(np.argmax(bad))
             raise self._fault(
                 index,
-                f"has a payload of {piece.payload_bytes[index]} bytes",
-                f"topic and headers included {STAGED_BLOCK_BYTES_MAX} are possible; store it"
-                " elsewhere, and publish where",
+                f"has a payload of {columns.payload_bytes[index]} bytes",
+                f"the limit is {STAGED_BLOCK_BYTES_MAX} with topic and headers; publish a reference"
+                " instead",
             )
 
     def _fault(self, index: int, what: str, advice: str = "") -> RowError:
         return RowError(f"row {self.rows + index} of this task {what}", advice)
 
     @staticmethod
-    def _in_order(piece: _RowColumns) -> _RowColumns:
-        """Sort by topic. Codes count up as topics appear, so often there is nothing to do."""
-        codes = piece.topic_codes
+    def _in_order(columns: _RowColumns) -> _RowColumns:
+        """Sort by topic. Codes rise as topics appear, so often there is nothing to do."""
+        codes = columns.topic_codes
         if not (np.diff(codes) < 0).any():
-            return piece
+            return columns
         order = np.argsort(codes, kind="stable")
         return _RowColumns(
-            topics=piece.topics,
+            topics=columns.topics,
             topic_codes=codes[order],
-            payloads=piece.payloads.take(pa.array(order)),
-            payload_bytes=piece.payload_bytes[order],
-            priorities=piece.priorities[order],
-            content_types=piece.content_types[order],
-            times_ms=piece.times_ms[order],
-            headers=None if piece.headers is None else _taken(piece.headers, order),
+            payloads=columns.payloads.take(pa.array(order)),
+            payload_bytes=columns.payload_bytes[order],
+            priorities=columns.priorities[order],
+            content_types=columns.content_types[order],
+            times_ms=columns.times_ms[order],
+            headers=None if columns.headers is None else _taken(columns.headers, order),
         )
 
 
-# ── Headers ───────────────────────────────────────────────────────────────────────────────────
-
-
 def _flattened(column: pa.Array) -> _Headers:
-    """All headers of all rows, one after the other; a row without has an empty list."""
+    """Return all headers of all rows; a row without any has an empty list."""
     counts = _numbers(pc.list_value_length(column).fill_null(0))
     names, values = pc.list_flatten(column).flatten()
     return _described(counts, names, values.fill_null(b""))
 
 
 def _taken(headers: _Headers, order: Numbers) -> _Headers:
-    """The same with the rows in another order."""
+    """Return the headers with the rows reordered."""
     counts = headers.counts[order]
     ends = np.cumsum(counts)
     begins = headers.ends[order] - counts
@@ -306,10 +296,10 @@ def _described(counts: Numbers, names: pa.Array, values: pa.Array) -> _Headers:
 
 
 def _differ(headers: _Headers) -> Flags:
-    """Which rows have other headers than the row before them.
+    """Return which rows have other headers than the row before.
 
-    Where two neighbours have equally many, each header is compared with the one so many places
-    before it.
+    If two neighbours have equally many, each header is compared with its counterpart in the row
+    before.
     """
     counts = headers.counts
     differ = np.ones(len(counts), np.bool_)
@@ -321,21 +311,18 @@ def _differ(headers: _Headers) -> Flags:
     return differ
 
 
-# ── Blocks ────────────────────────────────────────────────────────────────────────────────────
-
-
-def _blocks(piece: _RowColumns) -> Iterator[bytes]:
-    """Cut a piece into blocks, each as full as can be."""
-    fresh = _fresh(piece)
-    lot_costs = _lot_costs(piece)
-    ends = np.cumsum(_row_costs(piece) + np.where(fresh, lot_costs, 0))
-    header_ends = np.cumsum(_header_bytes(piece))
-    make = _Maker(piece)
+def _blocks(columns: _RowColumns) -> Iterator[bytes]:
+    """Cut rows into blocks, each as full as possible."""
+    fresh = _fresh(columns)
+    lot_costs = _lot_costs(columns)
+    ends = np.cumsum(_row_costs(columns) + np.where(fresh, lot_costs, 0))
+    header_ends = np.cumsum(_header_bytes(columns))
+    make = _Maker(columns)
     lots = np.flatnonzero(fresh)
     begin, count = 0, len(ends)
     while begin < count:
         room = STAGED_BLOCK_BYTES_MAX + (ends[begin - 1] if begin else 0)
-        if not fresh[begin]:  # the lot goes on in this block, and is described again
+        if not fresh[begin]:  # the lot continues in this block, with its own description
             room -= lot_costs[begin]
         further = lots[np.searchsorted(lots, begin, side="right") :]
         header_room = STAGED_HEADERS_BYTES_MAX + (header_ends[begin - 1] if begin else 0)
@@ -351,58 +338,58 @@ def _blocks(piece: _RowColumns) -> Iterator[bytes]:
         begin = end
 
 
-def _fresh(piece: _RowColumns) -> Flags:
-    """Where lots begin."""
-    fresh = np.ones(len(piece.topic_codes), np.bool_)
+def _fresh(columns: _RowColumns) -> Flags:
+    """Return where lots begin."""
+    fresh = np.ones(len(columns.topic_codes), np.bool_)
     fresh[1:] = False
-    has_time = piece.times_ms >= 0
-    for column in (piece.topic_codes, piece.priorities, piece.content_types, has_time):
+    has_time = columns.times_ms >= 0
+    for column in (columns.topic_codes, columns.priorities, columns.content_types, has_time):
         fresh[1:] |= column[1:] != column[:-1]
-    return fresh if piece.headers is None else fresh | _differ(piece.headers)
+    return fresh if columns.headers is None else fresh | _differ(columns.headers)
 
 
-def _row_costs(piece: _RowColumns) -> Numbers:
-    return piece.payload_bytes + PAYLOAD_COST + np.where(piece.times_ms >= 0, TIME_COST, 0)
+def _row_costs(columns: _RowColumns) -> Numbers:
+    return columns.payload_bytes + PAYLOAD_COST + np.where(columns.times_ms >= 0, TIME_COST, 0)
 
 
-def _header_bytes(piece: _RowColumns) -> Numbers:
-    """What the headers of each row take when it is a message: a lot has them once."""
-    times: Numbers = np.where(piece.times_ms >= 0, TIME_HEADER_BYTES, 0)
-    return times if piece.headers is None else times + piece.headers.bytes
+def _header_bytes(columns: _RowColumns) -> Numbers:
+    """Return the header bytes of each row as a message; a lot stores them once."""
+    times: Numbers = np.where(columns.times_ms >= 0, TIME_HEADER_BYTES, 0)
+    return times if columns.headers is None else times + columns.headers.bytes
 
 
-def _lot_costs(piece: _RowColumns) -> Numbers:
-    """What each row would cost beyond that if a lot began with it."""
-    lengths = np.array([len(topic.encode()) for topic in piece.topics], np.int64)
-    costs: Numbers = LOT_COST + lengths[piece.topic_codes]
-    if piece.headers is not None:
-        costs += piece.headers.bytes + HEADER_COST * piece.headers.counts
+def _lot_costs(columns: _RowColumns) -> Numbers:
+    """Return the extra bytes of each row if a lot begins with it."""
+    lengths = np.array([len(topic.encode()) for topic in columns.topics], np.int64)
+    costs: Numbers = LOT_COST + lengths[columns.topic_codes]
+    if columns.headers is not None:
+        costs += columns.headers.bytes + HEADER_COST * columns.headers.counts
     return costs
 
 
 class _Maker:
-    """Makes blocks of a piece. Columns are taken as lists, a block at a time: lots cut those."""
+    """Encodes blocks. Columns become lists one block at a time, and lots slice those."""
 
-    def __init__(self, piece: _RowColumns) -> None:
-        self._piece = piece
-        self._has_times = bool((piece.times_ms >= 0).any())
+    def __init__(self, columns: _RowColumns) -> None:
+        self._piece = columns
+        self._has_times = bool((columns.times_ms >= 0).any())
 
     def block(self, bounds: list[int]) -> bytes:
-        """Lots between neighbouring bounds."""
-        piece, first, starts = self._piece, bounds[0], np.array(bounds[:-1])
-        payloads = piece.payloads.slice(first, bounds[-1] - first).to_pylist()
+        """Encode the lots between neighbouring bounds."""
+        columns, first, starts = self._piece, bounds[0], np.array(bounds[:-1])
+        payloads = columns.payloads.slice(first, bounds[-1] - first).to_pylist()
         block = wire.StagedBlock()
         for begin, end, code, priority, content_type, headers in zip(
             bounds,
             bounds[1:],
-            piece.topic_codes[starts].tolist(),
-            piece.priorities[starts].tolist(),
-            piece.content_types[starts].tolist(),
+            columns.topic_codes[starts].tolist(),
+            columns.priorities[starts].tolist(),
+            columns.content_types[starts].tolist(),
             self._headers(starts),
             strict=False,  # there is one bound more than lots
         ):
             block.lots.add(
-                topic=piece.topics[code],
+                topic=columns.topics[code],
                 priority=priority,
                 content_type=content_type,
                 payloads=payloads[begin - first : end - first],
@@ -418,7 +405,7 @@ class _Maker:
         return times
 
     def _headers(self, starts: Numbers) -> Iterator[list[wire.Header]]:
-        """Those of the first row of each lot, which are those of all its rows."""
+        """Yield the headers of each lot, taken from its first row."""
         headers = self._piece.headers
         if headers is None:
             yield from repeat([], len(starts))
@@ -437,13 +424,12 @@ class _Maker:
             ]
 
 
-def _numbers(column: Any, missing: int = 0) -> Numbers:
-    """A column of numbers for arithmetic."""
+def _numbers(column: pa.Array, missing: int = 0) -> Numbers:
     filled = column.fill_null(missing).to_numpy(zero_copy_only=False)
     numbers: Numbers = filled.astype(np.int64, copy=False)
     return numbers
 
 
-def _first(flags: Any) -> int:
-    """Where the first true one is."""
+def _first(flags: pa.Array) -> int:
+    """Return the index of the first true value."""
     return int(pc.index(flags, True).as_py())

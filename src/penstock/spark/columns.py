@@ -1,22 +1,20 @@
-"""Answers of the broker as Arrow columns, without a loop over their rows.
+"""Decodes fetch replies into Arrow columns, without a loop over rows.
 
-The broker answers a fetch with **slices**: columns of a stretch of one topic, as its journal has
-them (``docs/reference/journal-format.md``). Devices that publish one message at a time make slices
-of one message, so that nothing may cost much per slice either. Therefore the same column of *all*
-slices is joined first, by one ``b"".join``, and everything after that is vector arithmetic over all
-of them: what is touched per slice is its attributes, and nothing is touched per row. Answers are
-small, so several are taken together, also such of different topics.
+A reply consists of **slices**: columns of a run of messages of one topic, as in the journal
+(``docs/reference/journal-format.md``). Devices that publish one message at a time produce slices of
+one message, so the cost per slice must be small too. Therefore a column of *all* slices is joined
+first, with one ``b"".join``, and the rest is vector arithmetic. Replies are small, so several of
+them, also of different topics, are decoded together.
 
-* **Numbers.** Rows of a run have one time, flags and type, and sequences in a row: a value per run
-  is repeated as often as the run is long.
-* **Payloads.** Their bytes are the buffer of an Arrow array as they came; only where one ends and
-  the next begins is computed. What is taken together is far below the 2 GiB that such an array can
-  have.
-* **What few rows have** (headers, signatures, producers) comes with the numbers of those rows. It
-  is scattered to its places; the others are null.
+* **Numbers.** The messages of a run share time, flags and type, and have consecutive sequences: the
+  value of a run is repeated as often as the run is long.
+* **Payloads.** The bytes become the buffer of an Arrow array as they are; only the offsets are
+  computed. What is decoded together is far below the 2 GiB limit of such an array.
+* **Sparse columns** (headers, signatures, producers) come with row numbers. They are scattered to
+  those rows; the others are null.
 
-The broker is a stranger. Whatever is used as an index or a size is checked first, for Arrow does
-not: ``BrokerProtocolError`` if it does not fit.
+Replies are untrusted input, and Arrow does not check indexes and sizes, so we do:
+``BrokerProtocolError`` if they are inconsistent.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,11 +33,9 @@ from penstock.wire.queue._generated.queue_pb2 import Fetched
 
 Numbers: TypeAlias = npt.NDArray[Any]
 
-BATCH_ROWS_MAX: Final = 65_536
-"""Rows of a batch. From 1,000 to 100,000 Spark reads at about the same speed."""
+BATCH_ROWS_MAX: Final = 65_536  # Spark reads equally fast from 1,000 to 100,000 rows
 
-VERIFIED: Final = "verified"
-"""By the broker, when it took the message: it takes no other."""
+VERIFIED: Final = "verified"  # by the broker, on arrival
 
 SIGNATURE_RECORD: Final = np.dtype(
     [
@@ -51,8 +47,7 @@ SIGNATURE_RECORD: Final = np.dtype(
         ("nonce_bytes", "u1"),
         ("zero", "<u2"),
     ]
-)
-"""As in the journal. Times are read as signed numbers, the only ones that Spark has."""
+)  # As in the journal. Times are signed, because Spark has no unsigned integers.
 
 _INT32_MAX: Final = 2**31 - 1
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
@@ -62,7 +57,7 @@ HEADERS_TYPE: Final = pa.list_(
 
 
 class FetchedColumns:
-    """What the broker sent, of one topic or of several; methods make columns of it."""
+    """Replies for one or several topics; methods return columns."""
 
     def __init__(self, parts: Sequence[tuple[str, Fetched]], rows_max: int) -> None:
         self._parts = parts
@@ -70,56 +65,50 @@ class FetchedColumns:
         self._counts = self._each("count", np.int64)
         self.rows = int(self._counts.sum())
         if self.rows > rows_max * len(parts):
-            raise _unfit(f"{self.rows} rows in {len(parts)} answers of up to {rows_max}")
+            raise _inconsistent(f"{self.rows} rows in {len(parts)} answers of up to {rows_max}")
         self._starts = np.cumsum(self._counts) - self._counts
 
     @cached_property
     def part_rows(self) -> Numbers:
-        """How many rows are of each part."""
         slices = np.fromiter((len(part.slices) for _, part in self._parts), np.int64)
         ends = np.concatenate([[0], np.cumsum(self._counts)])[np.cumsum(slices)]
         return np.diff(ends, prepend=0)
 
-    # ── Slices ────────────────────────────────────────────────────────────────────────────────
-
-    def _each(self, name: str, kind: Any) -> Numbers:
-        """A number of each slice."""
+    def _each(self, name: str, kind: npt.DTypeLike) -> Numbers:
+        """Return an attribute of each slice."""
         return np.fromiter(map(attrgetter(name), self._slices), kind, len(self._slices))
 
     def _joined(self, name: str) -> bytes:
-        """A column of all slices, joined."""
         if len(self._slices) == 1:
             column: bytes = getattr(self._slices[0], name)
             return column
         return b"".join(map(attrgetter(name), self._slices))
 
     def _column(self, name: str, kind: str) -> tuple[Numbers, Numbers]:
-        """A column of all slices as numbers, and how many of them each slice has."""
+        """Return a column of all slices as numbers, and how many each slice has."""
         parts = list(map(attrgetter(name), self._slices))
         numbers = np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), kind)
         sizes = np.fromiter(map(len, parts), np.int64, len(parts))
         return numbers, sizes // numbers.itemsize
 
     def _placed(self, name: str) -> Numbers:
-        """Numbers of rows, counted from the beginning of a slice, as numbers of rows of ours."""
+        """Return row numbers, which are relative to their slice, as absolute ones."""
         numbers, per_slice = self._column(name, "<u4")
         rows: Numbers = numbers + np.repeat(self._starts, per_slice)
         if len(rows) and (rows[-1] >= self.rows or (np.diff(rows) <= 0).any()):
-            raise _unfit(f"{name} do not ascend, or go too far")
+            raise _inconsistent(f"{name} are not ascending, or out of range")
         return rows
 
     def _lengths(self, name: str) -> Numbers:
-        """How long each is, from a column that has where they begin, and where the last ends."""
+        """Return lengths from a column of start offsets with the final end."""
         bounds, per_slice = self._column(name, "<u4")
         lengths = np.diff(bounds.astype(np.int64))
         seams = np.cumsum(per_slice[per_slice > 0])[:-1] - 1
         if len(seams):
             lengths = np.delete(lengths, seams)
         if len(lengths) and int(lengths.min()) < 0:
-            raise _unfit(f"{name} descend")
+            raise _inconsistent(f"{name} are descending")
         return lengths
-
-    # ── Numbers ───────────────────────────────────────────────────────────────────────────────
 
     @cached_property
     def _numbers(self) -> Numbers:
@@ -127,33 +116,32 @@ class FetchedColumns:
 
     @cached_property
     def _runs(self) -> tuple[Numbers, Numbers, Numbers]:
-        """The first row of each run, how many it has, and how many runs each slice has."""
+        """Return the first row of each run, its length, and the number of runs per slice."""
         starts, per_slice = self._column("run_starts", "<u4")
         firsts = starts + np.repeat(self._starts, per_slice)
         lengths = np.diff(firsts, append=self.rows)
         if int(lengths.sum()) != self.rows or (len(lengths) and int(lengths.min()) < 0):
-            raise _unfit("runs do not cover the slice")
+            raise _inconsistent("runs do not cover the slice")
         return firsts, lengths, per_slice
 
     def _of_runs(self, values: Numbers) -> Numbers:
-        """A value for each row, from one for each run."""
+        """Expand one value per run to one per row."""
         lengths = self._runs[1]
         if len(values) != len(lengths):
-            raise _unfit("columns of runs differ in length")
+            raise _inconsistent("columns of runs differ in length")
         if len(values) == 1:
             return np.full(self.rows, values[0], values.dtype)
         return np.repeat(values, lengths)
 
     def _run_numbers(self, name: str, base: str) -> Numbers:
-        """A number of each run, which is counted from one of its slice."""
+        """Return numbers of runs, which are relative to a number of their slice."""
         numbers, _ = self._column(name, "<u4")
         bases: Numbers = np.repeat(self._each(base, np.int64), self._runs[2])
         if len(bases) != len(numbers):
-            raise _unfit("columns of runs differ in length")
+            raise _inconsistent("columns of runs differ in length")
         return np.add(numbers, bases)
 
     def topics(self) -> pa.Array:
-        """Each topic as often as it has rows."""
         names = [topic for topic, _ in self._parts]
         if len(set(names)) == 1:
             return _repeated(names[0], self.rows)
@@ -161,32 +149,28 @@ class FetchedColumns:
         return strings(names).take(fixed(pa.int64(), places))
 
     def incarnations(self) -> pa.Array:
-        """That of the topic."""
         numbers = np.fromiter((fetched.incarnation for _, fetched in self._parts), np.int64)
         return fixed(pa.int64(), np.repeat(numbers, self.part_rows))
 
     def offsets(self) -> pa.Array:
-        """Offsets of a slice are in a row."""
         firsts = self._each("first_offset", np.int64) - self._starts
         return fixed(pa.int64(), np.repeat(firsts, self._counts) + self._numbers)
 
     def sequences(self) -> pa.Array:
-        """Sequences of a run are in a row."""
         firsts = self._run_numbers("run_positions", "base_sequence") - self._runs[0]
         return fixed(pa.int64(), self._of_runs(firsts) + self._numbers)
 
     def timestamps(self) -> pa.Array:
-        """When the broker took it; milliseconds there, microseconds in Spark."""
+        """When the broker accepted the message: milliseconds there, microseconds in Spark."""
         return fixed(_TIMESTAMP, self._of_runs(self._run_numbers("run_times", "time_ms") * 1000))
 
     def priorities(self) -> pa.Array:
-        """From 0 to 7."""
         flags = np.frombuffer(self._joined("run_flags"), np.uint8)
         priorities = ((flags & FLAG_PRIORITY) >> PRIORITY_SHIFT).astype(np.int32)
         return fixed(pa.int32(), self._of_runs(priorities))
 
     def content_types(self) -> pa.Array:
-        """By name. A slice that says nothing is raw."""
+        """By name; a slice without types is raw."""
         parts = list(map(attrgetter("run_types"), self._slices))
         if not any(map(any, parts)):
             return _repeated(CONTENT_TYPES[0], self.rows)
@@ -195,30 +179,24 @@ class FetchedColumns:
         types = np.frombuffer(b"".join(full), np.uint8) & 0b11
         return strings(CONTENT_TYPES).take(fixed(pa.uint8(), self._of_runs(types)))
 
-    # ── Payloads ──────────────────────────────────────────────────────────────────────────────
-
     def payloads(self) -> pa.Array:
-        """As they came: one buffer."""
         lengths = self._lengths("bounds")
         if len(lengths) != self.rows:
-            raise _unfit("not a payload for each row")
+            raise _inconsistent("payloads and rows differ in number")
         return _binary(lengths, self._joined("payloads"))
 
-    # ── Headers ───────────────────────────────────────────────────────────────────────────────
-
     def headers(self) -> pa.Array:
-        """Lists of name and value; null where there are none."""
         rows = self._placed("header_numbers")
         if not len(rows):
             return pa.nulls(self.rows, HEADERS_TYPE)
         counts = self._lengths("header_bounds")
         if len(rows) != len(counts):
-            raise _unfit("headers for other rows than were named")
+            raise _inconsistent("headers and their row numbers differ in number")
         per_row = np.zeros(self.rows, np.int64)
         per_row[rows] = counts
         texts = _binary(self._lengths("header_text_bounds"), self._joined("header_texts"))
         if len(texts) != 2 * int(counts.sum()):
-            raise _unfit("not a name and a value for each header")
+            raise _inconsistent("header names and values differ in number")
         evens = np.arange(0, len(texts), 2)
         keys = _texts(texts.take(fixed(pa.int64(), evens)))
         values = texts.take(fixed(pa.int64(), evens + 1))
@@ -230,31 +208,28 @@ class FetchedColumns:
             children=[pairs],
         )
 
-    # ── Signatures ────────────────────────────────────────────────────────────────────────────
-
     @cached_property
     def signed(self) -> tuple[Numbers, Numbers]:
-        """Which rows are signed, and the records of their signatures."""
+        """Return the signed rows, and their signature records."""
         rows = self._placed("signature_numbers")
         joined = self._joined("signatures") if len(rows) else b""
         if len(joined) != len(rows) * SIGNATURE_RECORD.itemsize:
-            raise _unfit("not a signature for each row that was named")
+            raise _inconsistent("signatures and their row numbers differ in number")
         return rows, np.frombuffer(joined, SIGNATURE_RECORD)
 
     def signers(self) -> pa.Array:
-        """The key that signed; null without."""
         rows, records = self.signed
         return self._scattered(pa.int64(), rows, records["key_id"].astype(np.int64))
 
     def verdicts(self) -> pa.Array:
-        """What is signed was verified by the broker, or it would not be there."""
+        """The broker stores a signed message only if its signature is valid."""
         return self.verdicts_from((VERIFIED,), np.zeros(len(self.signed[0]), np.int8))
 
     def verdicts_from(self, words: Sequence[str], of_signed: Numbers) -> pa.Array:
-        """Verdicts by words, and which of them each signed row has; null without a signature.
+        """Return a verdict per row, from an index into ``words`` for each signed row; else null.
 
-        A word for each unsigned row, as every other column of strings, would cost Spark a tenth of
-        all that it does with a row.
+        A text for unsigned rows, as in other string columns, would cost a tenth of Spark's time per
+        row.
         """
         if not len(of_signed):
             return pa.nulls(self.rows, pa.string())
@@ -263,7 +238,6 @@ class FetchedColumns:
         return strings(words).take(pa.array(places, mask=places < 0))
 
     def signatures(self) -> pa.Array:
-        """Everything that it takes to verify one; null without."""
         rows, records = self.signed
         lengths = records["nonce_bytes"].astype(np.int64)
         nonces = records["nonce"][np.arange(8) < lengths[:, None]]
@@ -278,25 +252,22 @@ class FetchedColumns:
         kind = pa.struct([(name, field.type) for name, field in kinds])
         return pa.Array.from_buffers(kind, self.rows, [self._validity(rows)], children=fields)
 
-    # ── Producers ─────────────────────────────────────────────────────────────────────────────
-
     @cached_property
     def _notes(self) -> tuple[Numbers, Numbers, Numbers]:
-        """Rows that a producer has numbered, which note each belongs to, and their seqs."""
+        """Return the rows with a producer, the index of their producer note, and their seqs."""
         firsts = self._placed("producer_numbers")
         if not len(firsts):
             return firsts, firsts, firsts
         counts, _ = self._column("producer_counts", "<u4")
         seqs, _ = self._column("producer_seqs", "<i8")
         if not len(firsts) == len(counts) == len(seqs):
-            raise _unfit("columns of producers differ in length")
+            raise _inconsistent("columns of producers differ in length")
         lengths = np.minimum(counts.astype(np.int64), np.diff(firsts, append=self.rows))
         notes = np.repeat(np.arange(len(firsts)), lengths)
         within = np.arange(len(notes)) - (np.cumsum(lengths) - lengths)[notes]
         return firsts[notes] + within, notes, seqs[notes] + within
 
     def producers(self) -> pa.Array:
-        """Who numbered it; null where nobody did."""
         rows, notes, _ = self._notes
         if not len(rows):
             return pa.nulls(self.rows, pa.string())
@@ -305,9 +276,9 @@ class FetchedColumns:
         starts[(np.cumsum(per_slice) - per_slice)[per_slice > 0]] = 0
         lengths = ends - starts
         if len(lengths) and int(lengths.min()) < 0:
-            raise _unfit("names of producers descend")
+            raise _inconsistent("producer names are descending")
         if int(notes[-1]) >= len(lengths):
-            raise _unfit("not a name for each producer")
+            raise _inconsistent("producers and their names differ in number")
         joined = self._joined("producer_names")
         first = joined[: int(lengths[0])]
         if len(rows) == self.rows and _is_repetition(first, lengths, joined):
@@ -316,14 +287,10 @@ class FetchedColumns:
         return names.take(self._scattered(pa.int64(), rows, notes))
 
     def producer_seqs(self) -> pa.Array:
-        """The producer's own number; null where it gave none."""
         rows, _, seqs = self._notes
         return self._scattered(pa.int64(), rows, seqs)
 
-    # ── Scattering ────────────────────────────────────────────────────────────────────────────
-
     def _scattered(self, kind: pa.DataType, rows: Numbers, values: Numbers) -> pa.Array:
-        """Values at their rows, null elsewhere."""
         if not len(rows):
             return pa.nulls(self.rows, kind)
         if len(rows) == self.rows:
@@ -334,67 +301,63 @@ class FetchedColumns:
         return pa.Array.from_buffers(kind, self.rows, buffers)
 
     def _validity(self, rows: Numbers) -> pa.Buffer:
-        """Bits: these rows have a value."""
         has = np.zeros(self.rows, bool)
         has[rows] = True
         return pa.py_buffer(np.packbits(has, bitorder="little"))
 
     def _scattered_binary(self, rows: Numbers, lengths: Numbers, content: bytes) -> pa.Array:
-        """Bytes at their rows; empty elsewhere, where the signature as a whole is null."""
+        """Place bytes at their rows; others are empty, where the signature struct is null."""
         full = np.zeros(self.rows, np.int64)
         full[rows] = lengths
         return _binary(full, content)
 
 
 def fixed(kind: pa.DataType, values: Numbers) -> pa.Array:
-    """An Arrow array that is a numpy array: the same memory."""
+    """Return an Arrow array that shares a numpy array's memory."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 def _bounds(lengths: Numbers) -> Numbers:
-    """Where each begins, and where the last ends, as Arrow counts."""
     bounds = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=bounds[1:])
     if int(bounds[-1]) > _INT32_MAX:
-        raise _unfit("more than 2 GiB at once")
+        raise _inconsistent("more than 2 GiB at once")
     return bounds.astype(np.int32)
 
 
 def _binary(lengths: Numbers, content: bytes) -> pa.Array:
-    """Strings of bytes that lie one behind the other, where they lie."""
+    """Return a binary array over ``content``, without copying it."""
     bounds = _bounds(lengths)
     if int(bounds[-1]) != len(content):
-        raise _unfit("a column has other bytes than its bounds say")
+        raise _inconsistent("a column's length contradicts its bounds")
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(content)]
     return pa.Array.from_buffers(pa.binary(), len(lengths), buffers)
 
 
 def strings(texts: Sequence[str]) -> pa.Array:
-    """Some texts as an array, made by hand: ``pa.array`` would load pandas, for half a second."""
+    """Return a string array; ``pa.array`` would import pandas, which takes half a second."""
     encoded = [text.encode() for text in texts]
     lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
     return _texts(_binary(lengths, b"".join(encoded)))
 
 
 def _repeated(text: str, rows: int) -> pa.Array:
-    """One text, over and over."""
     encoded = text.encode()
     bounds = np.arange(rows + 1, dtype=np.int64) * len(encoded)
     if int(bounds[-1]) > _INT32_MAX:
-        raise _unfit("more than 2 GiB at once")
+        raise _inconsistent("more than 2 GiB at once")
     buffers = [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(encoded * rows)]
     return pa.Array.from_buffers(pa.string(), rows, buffers)
 
 
 def _is_repetition(first: bytes, lengths: Numbers, joined: bytes) -> bool:
-    """Whether texts of these lengths, joined, are all the same as the first."""
     if len(joined) != len(first) * len(lengths) or (lengths != len(first)).any():
         return False
     return joined == first * len(lengths)
 
 
 def _texts(binary: pa.Array) -> pa.Array:
-    """The same as text. What is no UTF-8 must not fail a job: it is replaced, as on the wire."""
+    """Decode as UTF-8; invalid bytes are replaced, because they must not fail a job."""
     try:
         return binary.cast(pa.string())
     except pa.ArrowInvalid:
@@ -402,10 +365,10 @@ def _texts(binary: pa.Array) -> pa.Array:
         return strings(texts)
 
 
-def _unfit(detail: str) -> BrokerProtocolError:
+def _inconsistent(detail: str) -> BrokerProtocolError:
     return BrokerProtocolError(
-        f"the broker sent columns that do not fit together: {detail}",
-        "is it of another version than this package?",
+        f"the broker sent inconsistent columns: {detail}",
+        "check that the broker and this package have the same version",
     )
 
 
@@ -424,8 +387,7 @@ MAKERS: Final[Mapping[str, Callable[[FetchedColumns], pa.Array]]] = {
     "headers": FetchedColumns.headers,
     "signature": FetchedColumns.signatures,
     "incarnation": FetchedColumns.incarnations,
-}
-"""How each column is made; the names are those of ``schema``."""
+}  # by column name
 
 
 def batches(
@@ -433,7 +395,7 @@ def batches(
     schema: pa.Schema,
     verdicts: Callable[[FetchedColumns], pa.Array] = FetchedColumns.verdicts,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of answers, the columns of a schema; ``verdicts`` judges signatures."""
+    """Yield the rows as batches of this schema; ``verdicts`` judges signatures."""
     if not answers.rows:
         return
     makers = {**MAKERS, "signature_verdict": verdicts}

@@ -1,13 +1,13 @@
-"""What is done about rows that can never be read: they are told, one way or the other.
+"""Reports rows that can no longer be read.
 
-With ``failOnDataLoss`` (the default) the job fails, with an error that names topic and range.
-Without it the job goes on, and the loss is a message of the loss topic, where an audit finds it:
+With ``failOnDataLoss`` (the default) the job fails, with an error that names the topic and range.
+Otherwise the job goes on, and the loss is published to the loss topic, where an audit finds it:
 
->>> letter(Loss("pump/7", 3, 0, 100, "removed"), "archive")
+>>> loss_message(Loss("pump/7", 3, 0, 100, "removed"), "archive")
 b'{"topic":"pump/7","incarnation":3,"begin":0,"end":100,"reason":"removed","reader":"archive"}'
 
-A batch may run again, and meet the same loss again. Its message is numbered by what it says, so the
-broker keeps it once.
+A batch that is retried may meet the same loss again. The message's producer id is a hash of its
+content, so the broker stores it once.
 """
 
 import logging
@@ -28,17 +28,17 @@ _LOG = logging.getLogger("penstock.spark")
 _REASONS: Final = {
     "removed": "were removed by retention before they were read",
     "deleted": "were in a topic that was deleted before they were read",
-    "made anew": "were in a topic that was deleted before they were read, and made anew",
-    "cut back": "are gone from the end of the topic: the broker came back with less than it had",
+    "made anew": "were in a topic that was deleted before they were read, and created again",
+    "cut back": "are gone from the end of the topic: the broker was restored from an older copy",
 }
 
 
 class LossError(PenstockError):
-    """Rows are lost, and ``failOnDataLoss`` says that this is not to be passed over."""
+    """Rows are lost, and ``failOnDataLoss`` is set."""
 
 
 def report_losses(options: SourceOptions, losses: Sequence[Loss]) -> None:
-    """Fail because of losses, or note them in the loss topic, each once."""
+    """Raise ``LossError``, or publish each loss once to the loss topic."""
     if not losses:
         return
     if options.fails_on_loss:
@@ -49,7 +49,6 @@ def report_losses(options: SourceOptions, losses: Sequence[Loss]) -> None:
 
 
 def loss_message(loss: Loss, reader: str | None) -> bytes:
-    """A loss as a message: JSON."""
     return msgspec.json.encode({**loss._asdict(), "reader": reader})
 
 
@@ -60,7 +59,7 @@ def _publish(options: SourceOptions, payload: bytes) -> None:
         with QueueClient(options.servers, producer_id=producer, timeout_s=CALL_S).open() as client:
             client.produce(options.loss_topic, payload, seq=1, content_type="json")
 
-    with_retries(options.patience, ask)
+    with_retries(options.retry, ask)
 
 
 def _text(losses: Sequence[Loss]) -> str:
@@ -71,8 +70,8 @@ def _text(losses: Sequence[Loss]) -> str:
 
 
 def _advice(options: SourceOptions) -> str:
-    anew = "" if options.reader is None else " and another name for the reader, which has its start"
+    reader = "" if options.reader is None else " and another reader name"
     return (
-        "to go on without them set failOnDataLoss=false: each loss is then told in the topic "
-        f"{options.loss_topic}; or begin anew with another checkpoint{anew}"
+        "to go on without them, set failOnDataLoss=false: each loss is then published to the topic "
+        f"{options.loss_topic}; or start over with a new checkpoint{reader}"
     )

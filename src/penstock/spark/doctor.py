@@ -153,9 +153,7 @@ def _machine() -> Finding:
     text = f"{cores} cores, {total / MIB / 1024:.1f} GiB of memory"
     if total >= MEMORY_BYTES_MIN:
         return Finding("machine", "ok", text)
-    return Finding(
-        "machine", "note", text, "--conf spark.driver.memory=512m reduces the driver's memory"
-    )
+    return Finding("machine", "note", text, "reduce it with --conf spark.driver.memory=512m")
 
 
 def _temporary() -> Finding:
@@ -231,9 +229,7 @@ def _speaks(client: QueueClient, what: str, ask: Callable[[QueueClient], object]
     try:
         ask(client)
     except ClientError as error:
-        return Finding(
-            what, "missing", str(error), "upgrade the broker: it is older than this package"
-        )
+        return Finding(what, "missing", str(error), "upgrade the broker to this version")
     return Finding(what, "ok", "supported by the broker")
 
 

@@ -1,6 +1,7 @@
-"""MQTT filters where no broker is asked: as a regular expression over names of topics.
+"""MQTT topic filters as regular expressions over topic names.
 
-One that Python and Java understand alike, so that a driver may choose topics by it and a job rows.
+Python and Java read these expressions alike, so a driver can select topics and Spark can select
+rows with them.
 """
 
 import re
@@ -11,22 +12,22 @@ from penstock.model.topic import filter_fault
 
 
 def filters_of(subscribe: str) -> tuple[str, ...]:
-    """Read an option ``subscribe``: names and filters, separated by commas."""
+    """Parse a ``subscribe`` option: names and filters, separated by commas."""
     filters = tuple(part.strip() for part in subscribe.split(",") if part.strip())
     for each in filters:
         if fault := filter_fault(each.encode()):
-            raise ConfigError(f"{each!r} is no name and no filter: {fault}")
+            raise ConfigError(f"{each!r} is not a topic name or filter: {fault}")
     return filters
 
 
 def topic_regex(filters: Iterable[str]) -> str:
-    r"""Return what the names that match any of these filters look like.
+    r"""Return an expression for the names that match any of these filters.
 
     >>> topic_regex(["plant/+/level", "mill/#"])
     '^(?:plant/[^/]*/level|mill(?:/(?s:.*))?)(?![\\s\\S])'
 
-    A filter that begins with a wildcard leaves out names that begin with ``$``, as MQTT has it. (At
-    the end stands not ``$``: that would pass over a last line break.)
+    As in MQTT, a filter that begins with a wildcard does not match names that begin with ``$``. (A
+    final ``$`` would also accept a trailing line break.)
     """
     return f"^(?:{'|'.join(map(_one, filters))})(?![\\s\\S])"
 
@@ -41,6 +42,5 @@ def _one(topic_filter: str) -> str:
 
 
 def names_matching(names: Iterable[str], filters: Iterable[str]) -> list[str]:
-    """Return the names that match any of these filters."""
     matches = re.compile(topic_regex(filters)).match
     return [name for name in names if matches(name)]

@@ -1,25 +1,24 @@
-"""Archive and broker as one table: a batch read with the option ``archive``.
+"""Reads the archive and the broker as one table: a batch read with the option ``archive``.
 
-The archive is read as far as it goes, and the broker gives the rest, each offset once::
+The archive is read as far as it goes, and the broker provides the rest, each offset once::
 
     archive   first ─────────────────────── next
     broker                first ──────────────────────────── end
     read      └──────── from files ─────────┘└─ from broker ─┘
 
-Retention goes on while a query is planned and while it runs. That is why the border is the end of
-the archive and not the oldest offset of the broker: what is in files stays. The rest may still go
-from the broker before it is read. A task that finds it gone looks at the archive again, which has
-grown meanwhile, and reads it from there (``ArchiveFallback``). What neither has is lost, and
-treated as any loss is (``failOnDataLoss``).
+Retention goes on while a query is planned and runs. So the boundary is the end of the archive, not
+the broker's oldest offset: files stay. The rest may still be removed from the broker before it is
+read. A task that meets such a gap looks at the archive again, which has grown meanwhile, and reads
+the gap from there (``ArchiveFallback``). What neither has is a loss (``failOnDataLoss``).
 
-A topic that was deleted and made anew has its present incarnation read; one that is gone from the
-broker has the last one that was archived. (``archive.read`` has all of them.) If the broker ends
-before the archive does, it was restored from an older copy and may have given offsets twice: then
-the archive is read only up to the broker's oldest offset.
+Of a topic that was deleted and recreated, the present incarnation is read; of one that the broker
+no longer has, the last archived one. (``archive.read`` returns all of them.) If the broker ends
+before the archive, it was restored from an older copy and may have assigned offsets twice: then the
+archive is read only up to the broker's oldest offset.
 
-Files are read in tasks, by pyarrow, and only those that the manifest and the sink's log name
-(``archived.snapshot``). Row groups are passed over by their statistics: after compaction rows are
-sorted by topic and offset, so a read of little costs little.
+Tasks read files with pyarrow, only those that the manifest and the sink's log name
+(``archived.snapshot``). Row groups are skipped by their statistics: compacted files are sorted by
+topic and offset, so a small read is cheap.
 """
 
 import os
@@ -44,7 +43,7 @@ from penstock.spark.archived.layout import day_of, key_of, root_of, topic_key
 from penstock.spark.archived.proofs import verdict_of
 from penstock.spark.archived.snapshot import ArchivedTopic, ArchiveFile, chosen, position, take
 from penstock.spark.broker import client_for, map_concurrently, with_retries
-from penstock.spark.columns import BATCH_ROWS_MAX
+from penstock.spark.columns import BATCH_ROWS_MAX, Numbers
 from penstock.spark.data_loss import report_losses
 from penstock.spark.filters import names_matching
 from penstock.spark.offsets import OffsetRange, Partitioning
@@ -53,14 +52,13 @@ from penstock.spark.planning import Loss, TopicState, split
 from penstock.spark.reading import read_ranges
 from penstock.spark.topic_watch import TopicWatch, locate, resolve_offsets
 
-PART_BYTES: Final = 64 * MIB
-"""Bytes of files that one task reads: two seconds or so."""
+PART_BYTES: Final = 64 * MIB  # bytes of files per task: about two seconds
 
 _KEYS: Final = ("topic", "incarnation", "offset", "timestamp")
 
 
 class ArchivedRange(NamedTuple):
-    """Offsets ``begin … end - 1`` of a topic that are read from files, of some times (ms)."""
+    """Offsets ``begin … end - 1`` of a topic to read from files, limited to some times (ms)."""
 
     topic: str
     incarnation: int
@@ -71,7 +69,7 @@ class ArchivedRange(NamedTuple):
 
 
 class ReadSplit(NamedTuple):
-    """What is read of a topic, and from where; any of it may be nothing."""
+    """What is read of a topic from files and from the broker, and what is lost."""
 
     stored: ArchivedRange | None
     live: tuple[OffsetRange, ...] = ()
@@ -79,7 +77,7 @@ class ReadSplit(NamedTuple):
 
 
 class FilesPartition(InputPartition):
-    """What one task reads of an archive: some files, and which rows of them."""
+    """What one task reads of an archive: files, and the wanted ranges."""
 
     def __init__(self, paths: Sequence[str], wanted: Sequence[ArchivedRange]) -> None:
         super().__init__(None)
@@ -88,7 +86,7 @@ class FilesPartition(InputPartition):
 
 
 class LivePartition(InputPartition):
-    """What one task reads from the broker, and which times were asked for of these topics."""
+    """What one task reads from the broker, and the ranges that were asked for."""
 
     def __init__(self, ranges: Sequence[OffsetRange], asked: Sequence[ArchivedRange]) -> None:
         super().__init__(None)
@@ -96,15 +94,12 @@ class LivePartition(InputPartition):
         self.asked = tuple(asked)
 
 
-# ── Who serves what, pure ─────────────────────────────────────────────────────────────────────
-
-
 def merged(
     seen: Mapping[str, TopicState], archived: Mapping[str, ArchivedTopic]
 ) -> dict[str, tuple[TopicState, ArchivedTopic | None]]:
-    """Return each topic as broker and archive have it together.
+    """Return each topic as the broker and the archive have it.
 
-    One that the broker does not have ends where the archive does.
+    A topic that the broker does not have ends where the archive ends.
     """
     both: dict[str, tuple[TopicState, ArchivedTopic | None]] = {}
     for name in sorted(seen.keys() | archived.keys()):
@@ -118,12 +113,11 @@ def merged(
 
 
 def first_of(live: TopicState, stored: ArchivedTopic | None) -> int:
-    """Return the oldest offset that one of both has."""
     return live.first if stored is None else min(live.first, stored.first)
 
 
 def divide(asked: ArchivedRange, live: TopicState, stored: ArchivedTopic | None) -> ReadSplit:
-    """Take what the archive has from there, and the rest from the broker."""
+    """Divide a range into what the archive has, what the broker has, and losses."""
     begin, end = asked.begin, max(asked.begin, asked.end)
     low, high = _in_files(live, stored) or (begin, begin)
     low = min(max(begin, low), end)
@@ -139,42 +133,38 @@ def divide(asked: ArchivedRange, live: TopicState, stored: ArchivedTopic | None)
 
 
 def _in_files(live: TopicState, stored: ArchivedTopic | None) -> tuple[int, int] | None:
-    """Return which offsets the archive is believed to have, as the broker has them."""
+    """Return the range of offsets that the archive has and that is valid at the broker."""
     if stored is None:
         return None
     is_cut_back = live.end < stored.next
     return stored.first, min(stored.next, live.first) if is_cut_back else stored.next
 
 
-# ── Planning ──────────────────────────────────────────────────────────────────────────────────
-
-
 class ArchiveView:
-    """The archive as it was looked at last; it grows while we work."""
+    """The archive as of the last look; it grows while we work."""
 
     def __init__(self, options: SourceOptions) -> None:
         assert options.archive is not None
         self._root = root_of(options.archive)
         self._options = options
-        self._waits = options.patience.retries
+        self._waits = options.retry.retries
         self._look()
 
     def more(self) -> bool:
-        """Look again, and tell whether the archive has grown.
+        """Look again; return whether the archive has grown.
 
-        If the archiving job is writing a batch, wait for it as one would for the broker: it has
-        read what retention may have removed since. In all, a task waits so often at most.
+        If the archiving job is writing a batch, wait for it as for the broker: it may contain what
+        retention has removed. The number of waits per task is limited.
         """
         before = self.archived
         self._look()
         while self.archived == before and self._waits and self._is_growing():
             self._waits -= 1
-            time.sleep(self._options.patience.pause_s)
+            time.sleep(self._options.retry.pause_s)
             self._look()
         return self.archived != before
 
     def matching(self) -> dict[str, ArchivedTopic]:
-        """Return the topics that are asked for."""
         names = names_matching(self.archived, self._options.filters)
         pattern = self._options.pattern
         if pattern is not None:
@@ -186,38 +176,38 @@ class ArchiveView:
         self.archived = position(self.snapshot)
 
     def _is_growing(self) -> bool:
-        """Tell whether a batch is noted in the checkpoint that is not in the archive yet."""
+        """Whether the checkpoint has a batch that is not in the archive yet."""
         return (
             last_planned_batch(self._root / self.snapshot.manifest.checkpoint) > self.snapshot.batch
         )
 
 
-def plan(options: SourceOptions, cut: Partitioning) -> list[InputPartition]:
-    """Settle what is read from files, and what from the broker; what is lost is reported."""
-    # The archive is looked at first: if it is ahead of the broker, the broker was cut back.
-    shelf = ArchiveView(options)
+def plan(options: SourceOptions, partitioning: Partitioning) -> list[InputPartition]:
+    """Decide what is read from files and from the broker; report losses."""
+    # The archive comes first: if it is ahead of the broker, the broker was restored.
+    view = ArchiveView(options)
     watch = TopicWatch(options)
-    watch.look()
-    asked = list(_asked(options, merged(watch.topics, shelf.matching()), watch.topics))
-    divided = _divided(asked, watch, shelf)
-    for _ in range(options.patience.retries + 1):
-        if not any(each.losses for each in divided) or not shelf.more():
+    watch.refresh()
+    asked = list(_asked(options, merged(watch.topics, view.matching()), watch.topics))
+    divided = _divided(asked, watch, view)
+    for _ in range(options.retry.retries + 1):
+        if not any(each.losses for each in divided) or not view.more():
             break
-        divided = _divided(asked, watch, shelf)
+        divided = _divided(asked, watch, view)
     report_losses(options, [loss for each in divided for loss in each.losses])
     stored = [each.stored for each in divided if each.stored is not None]
-    live = split([one for each in divided for one in each.live], cut)
+    live = split([one for each in divided for one in each.live], partitioning)
     by_topic = {each.topic: each for each in asked}
     return [
-        *files_partitions(shelf.snapshot.parts, stored),
+        *files_partitions(view.snapshot.parts, stored),
         *(LivePartition(part, [by_topic[one.topic] for one in part]) for part in live),
     ]
 
 
 def _divided(
-    asked: Iterable[ArchivedRange], watch: TopicWatch, shelf: ArchiveView
+    asked: Iterable[ArchivedRange], watch: TopicWatch, view: ArchiveView
 ) -> list[ReadSplit]:
-    topics = merged(watch.topics, shelf.matching())
+    topics = merged(watch.topics, view.matching())
     return [divide(each, *topics[each.topic]) for each in asked]
 
 
@@ -226,14 +216,14 @@ def _asked(
     topics: Mapping[str, tuple[TopicState, ArchivedTopic | None]],
     known: Collection[str],
 ) -> Iterator[ArchivedRange]:
-    """Tell what the options mean, for each topic; ``known`` are those that the broker has."""
+    """Return the ranges the options select; ``known`` are the topics that the broker has."""
     whole = {
         name: live._replace(first=first_of(live, stored)) for name, (live, stored) in topics.items()
     }
     begins = _resolved(options, options.start, whole, known)
     ends = _resolved(options, options.end, whole, known)
     for name, (live, _) in topics.items():
-        # If the broker's oldest message is late enough, there may be more of them in the archive.
+        # If nothing older is at the broker, the archive may have more.
         begin = whole[name].first if begins[name].is_early else begins[name].offset
         end = ends[name].offset
         if begin < end:
@@ -242,7 +232,7 @@ def _asked(
 
 
 class _Resolved(NamedTuple):
-    """Where a place is; if it is a time, which (ms), and whether nothing older is at the broker."""
+    """An offset; if it was given as a time, that time, and whether the broker has nothing older."""
 
     offset: int
     time_ms: int | None = None
@@ -251,26 +241,26 @@ class _Resolved(NamedTuple):
 
 def _resolved(
     options: SourceOptions,
-    places: OffsetSpecs,
+    specs: OffsetSpecs,
     whole: Mapping[str, TopicState],
     known: Collection[str],
 ) -> dict[str, _Resolved]:
-    """Return where places are.
+    """Resolve offset specs.
 
-    Of a topic that the broker does not have, a time is somewhere in the archive: before its end.
+    For a topic that the broker does not have, a time lies somewhere in the archive, before its end.
     """
 
     def ask(name: str) -> _Resolved:
-        time_ms = places.of(name).value
+        time_ms = specs.of(name).value
         if name not in known:
             return _Resolved(whole[name].end, time_ms, is_early=True)
         found = locate(options, name, time_ms)
-        # The oldest offset of the same answer: retention may have moved it since we looked.
+        # Compare within one reply: retention may have moved the oldest offset since.
         return _Resolved(found.offsets[0], time_ms, found.offsets[0] <= found.first_offset)
 
-    timed = [name for name in whole if places.of(name).kind == "time"]
+    timed = [name for name in whole if specs.of(name).kind == "time"]
     others = {name: topic for name, topic in whole.items() if name not in set(timed)}
-    plain = resolve_offsets(options, places, others)
+    plain = resolve_offsets(options, specs, others)
     return {
         **{name: _Resolved(offset) for name, offset in plain.items()},
         **dict(zip(timed, map_concurrently(ask, timed), strict=True)),
@@ -280,7 +270,7 @@ def _resolved(
 def files_partitions(
     parts: Sequence[ArchiveFile], stored: Sequence[ArchivedRange]
 ) -> list[FilesPartition]:
-    """Deal files to tasks, with the ranges that may be in them."""
+    """Distribute files over tasks, with the ranges that may be in them."""
     if not stored:
         return []
     by_key: dict[str, list[ArchivedRange]] = {}
@@ -302,7 +292,7 @@ def files_partitions(
 
 
 def _days(stored: Sequence[ArchivedRange]) -> tuple[date | None, date | None]:
-    """Return the first and the last day that any range has rows of; None is without a limit."""
+    """Return the first and last day of the ranges; None: no limit."""
     sinces = [each.since_ms for each in stored if each.since_ms is not None]
     untils = [each.until_ms for each in stored if each.until_ms is not None]
     first = min(sinces) if len(sinces) == len(stored) else None
@@ -314,18 +304,15 @@ def _day(time_ms: int | None) -> date | None:
     return None if time_ms is None else day_of(datetime.fromtimestamp(time_ms / 1000, UTC))
 
 
-# ── Reading, in tasks ─────────────────────────────────────────────────────────────────────────
-
-
 def rows_of(
     options: SourceOptions, part: FilesPartition, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Read the wanted rows of some files, as the columns of a schema."""
+    """Yield the wanted rows of some files, in the columns of a schema."""
     needed = {*_KEYS, *schema.names}
     keys: dict[int, bytes] | None = None
     if options.verifies and "signature_verdict" in needed:
         needed |= {"payload", "signature"}
-        listed = with_retries(options.patience, lambda: client_for(options.servers).keys())
+        listed = with_retries(options.retry, lambda: client_for(options.servers).keys())
         keys = {key.id: key.public_key for key in listed}
     wanted = {each.topic: each for each in part.wanted}
     for path in part.paths:
@@ -345,16 +332,16 @@ def _batches(
     except FileNotFoundError:
         raise StorageDamaged(
             f"{path} is gone: it was compacted after this DataFrame was loaded",
-            "Load it again. If it was just loaded, `penstock spark run audit` tells what is amiss.",
+            "Load it again. If that does not help, run `penstock spark run audit`.",
         ) from None
     except ArrowException as error:
         raise StorageDamaged(
-            f"{path} cannot be read: {error}", "`penstock spark run audit` tells what is amiss."
+            f"{path} cannot be read: {error}", "Run `penstock spark run audit` to find the damage."
         ) from None
 
 
 def _may_have(file: pq.ParquetFile, group: int, wanted: Mapping[str, ArchivedRange]) -> bool:
-    """Tell by its statistics whether a row group may have rows that are wanted."""
+    """Whether a row group may have wanted rows, by its statistics."""
     limits = _limits(file.metadata.row_group(group))
     low_topic, high_topic = limits.get("topic", (None, None))
     if low_topic is None or low_topic != high_topic:
@@ -371,7 +358,7 @@ def _may_have(file: pq.ParquetFile, group: int, wanted: Mapping[str, ArchivedRan
     return not (is_late or is_early)
 
 
-def _limits(group: Any) -> dict[str, tuple[Any, Any]]:
+def _limits(group: pq.RowGroupMetaData) -> dict[str, tuple[Any, Any]]:
     columns = [group.column(number) for number in range(group.num_columns)]
     return {
         column.path_in_schema: (column.statistics.min, column.statistics.max)
@@ -383,13 +370,14 @@ def _limits(group: Any) -> dict[str, tuple[Any, Any]]:
 
 
 def _mask(batch: pa.RecordBatch, wanted: Mapping[str, ArchivedRange]) -> pa.Array:
-    """Tell which rows are wanted; a loop over the topics of a batch, not over its rows."""
+    """Return which rows are wanted; loops over the topics of a batch, not over its rows."""
     topics = batch.column("topic").dictionary_encode()
     ranges = [wanted.get(name) for name in topics.dictionary.to_pylist()]
     which = topics.indices.to_numpy(zero_copy_only=False)
 
-    def of(values: Iterable[int]) -> Any:
-        return np.array(list(values), np.int64)[which]
+    def of(values: Iterable[int]) -> Numbers:
+        per_row: Numbers = np.array(list(values), np.int64)[which]
+        return per_row
 
     offsets = batch.column("offset").to_numpy()
     times = pc.cast(batch.column("timestamp"), pa.int64()).to_numpy()
@@ -405,7 +393,6 @@ def _mask(batch: pa.RecordBatch, wanted: Mapping[str, ArchivedRange]) -> pa.Arra
 def _as(
     schema: pa.Schema, batch: pa.RecordBatch, keys: Mapping[int, bytes] | None
 ) -> pa.RecordBatch:
-    """Make a batch that Spark takes: its columns, order and types."""
     columns = {name: batch.column(name) for name in schema.names if name != "signature_verdict"}
     if "signature_verdict" in schema.names:
         columns["signature_verdict"] = _verdicts(batch, keys)
@@ -418,26 +405,23 @@ def _verdicts(batch: pa.RecordBatch, keys: Mapping[int, bytes] | None) -> pa.Arr
         return batch.column("signature_verdict")
     names = ("topic", "payload", "signature")
     rows = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-    words = [
+    verdicts = [
         None if proof is None else verdict_of(keys, topic, payload, proof)
         for topic, payload, proof in rows
     ]
-    return pa.array(words, pa.string())
-
-
-# ── Reading from the broker, and from files instead ───────────────────────────────────────────
+    return pa.array(verdicts, pa.string())
 
 
 def live_rows(
     options: SourceOptions, part: LivePartition, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Read ranges from the broker, and from the archive what the broker has lost meanwhile."""
+    """Read ranges from the broker, and from the archive what the broker no longer has."""
     fallback = ArchiveFallback(options, part.asked, schema)
     return read_ranges(options, part.ranges, schema, fallback.rows)
 
 
 class ArchiveFallback:
-    """Reads from the archive what the broker was to give, and has not any more."""
+    """Reads from the archive what the broker no longer has."""
 
     def __init__(
         self, options: SourceOptions, asked: Iterable[ArchivedRange], schema: pa.Schema
@@ -445,11 +429,11 @@ class ArchiveFallback:
         self._options = options
         self._asked = {each.topic: each for each in asked}
         self._schema = schema
-        self._shelf: ArchiveView | None = None
+        self._view: ArchiveView | None = None
 
     def rows(self, loss: Loss) -> Iterator[pa.RecordBatch]:
-        """Read these offsets from files; those that are not there either are reported."""
-        assert loss.end is not None  # it is what is missing of a range
+        """Yield these offsets from files; report those that are missing there too."""
+        assert loss.end is not None  # the loss is part of a range
         begin, end = self._span(loss)
         if begin < end:
             wanted = self._asked[loss.topic]._replace(begin=begin, end=end)
@@ -459,7 +443,7 @@ class ArchiveFallback:
         report_losses(self._options, [loss._replace(begin=b, end=e) for b, e in gaps if b < e])
 
     def _span(self, loss: Loss) -> tuple[int, int]:
-        """Return which of the offsets are in the archive, after a second look if it must be."""
+        """Return the offsets that the archive has, after a second look if necessary."""
         begin, end = self._seen(loss)
         if (begin, end) != (loss.begin, loss.end) and self._opened().more():
             begin, end = self._seen(loss)
@@ -474,17 +458,14 @@ class ArchiveFallback:
         return begin, max(min(last, stored.next), begin)
 
     def _opened(self) -> ArchiveView:
-        if self._shelf is None:
-            self._shelf = ArchiveView(self._options)
-        return self._shelf
-
-
-# ── For programs ──────────────────────────────────────────────────────────────────────────────
+        if self._view is None:
+            self._view = ArchiveView(self._options)
+        return self._view
 
 
 def read(
     spark: SparkSession, servers: str, subscribe: str, archive: str | os.PathLike[str], **more: str
 ) -> DataFrame:
-    """Return what archive and broker have together; ``more`` are options of the source."""
+    """Return the archive and the broker as one table; ``more`` are options of the source."""
     reader = spark.read.format("penstock").options(servers=servers, subscribe=subscribe, **more)
     return reader.option("archive", os.fspath(archive)).load()

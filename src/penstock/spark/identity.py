@@ -1,9 +1,9 @@
-"""Who a task is: which query, which of its batches, which partition, which attempt.
+"""Identifies the running task: its query, batch, partition and attempt.
 
-A writer of a stream is told nothing, but the task it runs in carries the query's id, which the
-checkpoint keeps over restarts, and the number of the batch. Both are properties that Spark sets for
-itself, under names that it promises nobody. So they are read here and nowhere else, and where they
-are missing the task fails: a guess could publish a batch twice, or not at all.
+Spark passes no batch number to a streaming writer, but each task carries the query id, which the
+checkpoint keeps across restarts, and the batch number as local properties. Their names are not
+public API, so they are read here only. If they are missing the task fails: a guess could publish a
+batch twice or not at all.
 """
 
 from typing import Final, NamedTuple
@@ -25,33 +25,31 @@ class TaskAttempt(NamedTuple):
 
 
 class MicroBatch(NamedTuple):
-    """One micro-batch; the same after a restart from the same checkpoint."""
+    """One micro-batch; it is the same after a restart from the checkpoint."""
 
     query: str
     epoch: int
 
 
 def this_task() -> TaskAttempt:
-    """The task that we are in."""
     context = _context()
     return TaskAttempt(context.partitionId(), context.attemptNumber())
 
 
 def batch_of_task() -> MicroBatch:
-    """The micro-batch that our task belongs to."""
     context = _context()
     query, number = (context.getLocalProperty(name) for name in (QUERY_PROPERTY, BATCH_PROPERTY))
     if not _is_id(query) or number is None or not number.isdecimal():
         raise PenstockError(
-            "this task does not say which batch of which query it belongs to:"
+            "the batch and query of this task are unknown:"
             f" {QUERY_PROPERTY} is {query!r}, {BATCH_PROPERTY} is {number!r}",
-            "the sink needs the Spark that penstock-mq[spark] installs, and a streaming query",
+            "use the Spark version that penstock-mq[spark] installs, and a streaming query",
         )
     return MicroBatch(str(query), int(number))
 
 
 def query_of_task() -> str:
-    """The streaming query that our task belongs to; empty if it is none's."""
+    """Return the id of the task's streaming query, or an empty string."""
     query = _context().getLocalProperty(QUERY_PROPERTY)
     return str(query) if _is_id(query) else ""
 
@@ -59,7 +57,7 @@ def query_of_task() -> str:
 def _context() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise PenstockError("this is no task of Spark", "rows are written by tasks alone")
+        raise PenstockError("not inside a Spark task", "only Spark tasks can write rows")
     return context
 
 

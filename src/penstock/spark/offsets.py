@@ -1,27 +1,25 @@
-"""Where a stream is, as Spark keeps it: the offset that goes into the checkpoint.
+"""The position of a stream, as Spark keeps it in the checkpoint.
 
 ::
 
     {"v": 1, "plan": {"cores": 2, "maxRecordsPerPartition": null, "minPartitions": null},
      "topics": {"pump/7": [incarnation, next_offset, first_offset]}}
 
-Spark tells that nothing is new by comparing the text, so the same position must always be written
-the same way: keys are sorted. Everything that decides how a batch is cut into partitions is in
-here too, so that a batch which runs again after a crash is cut alike even if options have changed.
+Spark compares offsets as text to find out whether there is new data, so keys are sorted and equal
+positions are written alike. All settings that decide how a batch is split into partitions are
+included, so a batch that runs again after a crash is split the same way even if options changed.
 
-``first_offset`` is where the reading of a topic began, and does not change. Spark does *not* keep
-what ``initialOffset`` said: it asks again when batch 0 is repeated. So what it says is marked
-(``"initial": true``), and the ranges of a batch begin where the *end* says that the topic began.
-The end is in the log before the batch runs: thereby "latest" is pinned.
+``first_offset`` is where reading of a topic began; it never changes. Spark does *not* keep the
+result of ``initialOffset`` and asks again when batch 0 is repeated. So that result is marked
+(``"initial": true``), and a batch after it begins where its *end* says that the topic began. The
+end is in the checkpoint before the batch runs, which pins "latest".
 
-If topics were deleted since the batch before, ``"gone": {"pump/8": end_offset}`` says where they
-ended when we last saw them, so that a repetition knows whether they were read to their end.
-
-Pure: nothing here knows a broker or a clock.
+If topics were deleted since the batch before, ``"gone": {"pump/8": end_offset}`` is where they
+ended when last seen. So a repeated batch knows whether they were read to their end.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -29,19 +27,19 @@ from penstock.errors import PenstockError
 
 VERSION: Final = 1
 
+StreamOffset: TypeAlias = dict[str, Any]  # JSON, as Spark stores it
+
 
 class TopicPosition(NamedTuple):
-    """A place in a topic."""
+    """The position in one topic: the offset to read next, and the first one that was read."""
 
     incarnation: int
     next: int
-    """The offset that is read next."""
     first: int
-    """The offset with which the reading began."""
 
 
 class Partitioning(msgspec.Struct, frozen=True):
-    """What decides into how many partitions a range is cut."""
+    """What decides into how many partitions a batch is split."""
 
     cores: int = 1
     min_partitions: int | None = None
@@ -49,13 +47,12 @@ class Partitioning(msgspec.Struct, frozen=True):
 
 
 class StreamPosition(msgspec.Struct, frozen=True):
-    """Where a stream is in all of its topics."""
+    """The position of a stream in all of its topics."""
 
     topics: Mapping[str, TopicPosition]
     cut: Partitioning = Partitioning()
     is_initial: bool = False
-    gone: Mapping[str, int] = {}
-    """Where topics ended that have gone since the batch before, as far as we know."""
+    gone: Mapping[str, int] = {}  # last known end of topics deleted since the batch before
 
 
 class OffsetRange(NamedTuple):
@@ -67,10 +64,9 @@ class OffsetRange(NamedTuple):
     end: int
 
 
-def encode(position: StreamPosition) -> dict[str, Any]:
-    """As Spark keeps it."""
+def encode(position: StreamPosition) -> StreamOffset:
     cut = position.cut
-    offset: dict[str, Any] = {"initial": True} if position.is_initial else {}
+    offset: StreamOffset = {"initial": True} if position.is_initial else {}
     if position.gone:
         offset["gone"] = {name: position.gone[name] for name in sorted(position.gone)}
     offset["plan"] = {
@@ -83,12 +79,11 @@ def encode(position: StreamPosition) -> dict[str, Any]:
     return offset
 
 
-def decode(offset: Mapping[str, Any]) -> StreamPosition:
-    """From what Spark has kept."""
+def decode(offset: StreamOffset) -> StreamPosition:
     if offset.get("v") != VERSION:
         raise PenstockError(
-            f"the checkpoint was written by another version (offsets of version {offset.get('v')})",
-            "go on with that version, or begin with a new checkpoint",
+            f"the checkpoint has offsets of version {offset.get('v')}, not {VERSION}",
+            "use the Penstock version that wrote it, or start with a new checkpoint",
         )
     plan = offset["plan"]
     return StreamPosition(
@@ -102,17 +97,11 @@ def decode(offset: Mapping[str, Any]) -> StreamPosition:
 
 
 def ranges_between(start: StreamPosition, end: StreamPosition) -> list[OffsetRange]:
-    """What a batch reads, topic by topic in the order of their names."""
     ranges = []
     for name, spot in sorted(end.topics.items()):
-        begin = _begin(None if start.is_initial else start.topics.get(name), spot)
+        before = None if start.is_initial else start.topics.get(name)
+        is_known = before is not None and before.incarnation == spot.incarnation
+        begin = before.next if before is not None and is_known else spot.first
         if begin < spot.next:
             ranges.append(OffsetRange(name, spot.incarnation, begin, spot.next))
     return ranges
-
-
-def _begin(before: TopicPosition | None, end: TopicPosition) -> int:
-    """Where the batch before ended; where the reading of the topic began if there was none."""
-    if before is None or before.incarnation != end.incarnation:
-        return end.first
-    return before.next

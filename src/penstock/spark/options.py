@@ -1,8 +1,8 @@
-"""The options of the source: read, checked, and frozen before anything is asked of a broker.
+"""The options of the source, parsed and checked before the broker is contacted.
 
-Names are those of ``docs/spark/source.md``, in any case of letters; where Kafka's source has an
-option for the same thing, its name is taken too. What is misspelt is an error that says what may
-have been meant: an option that is silently ignored reads the wrong rows.
+``docs/spark/source.md`` lists the names. They are case-insensitive, and the names of Kafka's source
+are accepted too. An unknown name is an error with a suggestion: silently ignoring an option would
+read the wrong rows.
 
 >>> source_options({"servers": "127.0.0.1:1883", "subscribe": "pump/#"}).filters
 ('pump/#',)
@@ -24,52 +24,46 @@ from penstock.spark.schema import COLUMNS, DEFAULT_COLUMNS, mask_of
 
 T = TypeVar("T")
 
-Given: TypeAlias = Mapping[str, str]
-"""Options as they were given, by their names in small letters."""
+Given: TypeAlias = Mapping[str, str]  # options by lower-case name
 
 
 class OffsetSpec(msgspec.Struct, frozen=True):
-    """Where to begin or to end in a topic: at one of its ends, at an offset, or at a time."""
+    """Where to start or end in a topic: an end of it, an offset, or a time."""
 
     kind: Literal["earliest", "latest", "offset", "time"]
     value: int = 0
 
 
-LOSS_TOPIC: Final = "penstock/spark/loss"
-"""Where losses are told, unless another topic is given."""
+LOSS_TOPIC: Final = "penstock/spark/loss"  # the default
 
 EARLIEST: Final = OffsetSpec("earliest")
 LATEST: Final = OffsetSpec("latest")
 
 
 class OffsetSpecs(msgspec.Struct, frozen=True):
-    """The same for many topics: for some by name, and for all others."""
+    """Offset specs for many topics: some by name, and one for all others."""
 
     others: OffsetSpec
     named: dict[str, OffsetSpec] = {}
 
     def of(self, topic: str) -> OffsetSpec:
-        """That of one topic."""
         return self.named.get(topic, self.others)
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
-    """How often something is asked again when the broker is away, and after which pause."""
+    """How often to retry when the broker is away, and the pause between."""
 
     retries: int = 3
     pause_s: float = 1.0
 
 
 class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a reader is told."""
+    """The options of a reader."""
 
     servers: tuple[str, ...]
-    filters: tuple[str, ...]
-    """MQTT filters; a name is one that matches itself."""
-    pattern: str | None = None
-    """What names must match as a whole, besides."""
-    reader: str | None = None
-    """Under which the broker knows a stream: a group of this name on every topic."""
+    filters: tuple[str, ...]  # MQTT filters; a name matches itself
+    pattern: str | None = None  # topic names must match it as a whole
+    reader: str | None = None  # the broker shows the stream as a group of this name on every topic
     start: OffsetSpecs = OffsetSpecs(EARLIEST)
     end: OffsetSpecs = OffsetSpecs(LATEST)
     max_rows: int | None = None
@@ -83,16 +77,13 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[str, ...] = DEFAULT_COLUMNS
     verifies: bool = False
     poll_s: float = 0.5
-    patience: RetryPolicy = RetryPolicy()
+    retry: RetryPolicy = RetryPolicy()
     archive: str | None = None
 
     @property
     def mask(self) -> int:
-        """What to fetch."""
         return mask_of(self.columns, verify=self.verifies)
 
-
-# ── Names ─────────────────────────────────────────────────────────────────────────────────────
 
 _NAMES: Final = (
     *("servers", "subscribe", "subscribePattern", "assign", "reader"),
@@ -110,19 +101,19 @@ ALIASES: Final = {
     "groupid": "reader",
 }
 
+# options that Spark adds
 SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname", "provider", "mode"})
-"""What Spark puts among the options itself."""
 
 
 def check_names(given: Collection[str], names: Collection[str]) -> None:
-    """Refuse options that nobody knows, and say what may have been meant."""
+    """Refuse unknown options, and suggest the nearest name."""
     aliases = [alias for alias, name in ALIASES.items() if name in names]
     known = {name.lower(): name for name in (*names, *aliases)}
     for name in given:
         if name not in known and name not in SPARKS_OWN and not name.startswith("spark."):
             near = get_close_matches(name, known, 1)
-            meant = f"did you mean {known[near[0]]}?" if near else "leave it out"
-            raise option_error(name, "there is no such option", f"{meant} {_all(names)}")
+            meant = f"did you mean {known[near[0]]}?" if near else "leave it out."
+            raise option_error(name, "no such option", f"{meant} Options are {', '.join(names)}")
 
 
 _OF_BATCHES: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "archive")
@@ -135,42 +126,37 @@ _OF_STREAMS: Final = (
 
 
 def check_stream(options: Mapping[str, str]) -> None:
-    """Refuse what a stream has no use for, whatever its value: it would be silently ignored."""
+    """Refuse options that a stream would silently ignore."""
     given = normal(options)
     for name in _OF_BATCHES:
         if name.lower() in given:
-            advice = (
-                "a stream has no end and reads only the broker: leave it out, or use spark.read"
-            )
+            advice = "a stream has no end and reads only the broker: remove it, or use spark.read"
             raise option_error(name, "is for batch reads only", advice)
 
 
 def check_batch(options: Mapping[str, str], read: "SourceOptions") -> None:
-    """Refuse what a batch has no use for, and a start that leaves nothing to read.
+    """Refuse options that a batch would ignore, and a start that leaves nothing to read.
 
-    For some topics, by name, that start is a way to leave them out.
+    For single topics, by name, such a start is a way to exclude them.
     """
     given = normal(options)
     for name in _OF_STREAMS:
         if name.lower() in given:
-            advice = "a batch reads its whole range: leave it out, or use spark.readStream"
+            advice = "a batch reads its whole range: remove it, or use spark.readStream"
             raise option_error(name, "is for streams only", advice)
     if read.start.others == LATEST:
-        advice = "give earliest, an offset or a time; a batch ends at the latest by itself"
-        raise option_error("startingOffsets", "a batch that begins at the latest is empty", advice)
-
-
-def _all(names: Collection[str]) -> str:
-    return f"Options are {', '.join(names)}"
+        advice = "use earliest, an offset or a time; a batch ends at the latest offset by default"
+        raise option_error(
+            "startingOffsets", "a batch that starts at the latest offset is empty", advice
+        )
 
 
 def option_error(name: str, fault: str, advice: str) -> ConfigError:
-    """What is wrong with an option, and what to write instead."""
     return ConfigError(f"option {name}: {fault}", advice)
 
 
 def normal(options: Mapping[str, str]) -> dict[str, str]:
-    """Options by names in small letters, Kafka's replaced by ours."""
+    """Return the options by lower-case names, with Kafka's names replaced."""
     given: dict[str, str] = {}
     for key, value in options.items():
         name = ALIASES.get(key.lower(), key.lower())
@@ -180,7 +166,7 @@ def normal(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def source_options(options: Mapping[str, str]) -> SourceOptions:
-    """Read what was given for a source; ``ConfigError`` says what is wrong with it."""
+    """Parse the options of a source; ``ConfigError`` says what is wrong."""
     check_names([key.lower() for key in options], _NAMES)
     given = normal(options)
     filters, pattern = _topics(given)
@@ -189,8 +175,8 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         filters=filters,
         pattern=pattern,
         reader=_reader(given),
-        start=_places(given, "starting", EARLIEST),
-        end=_places(given, "ending", LATEST),
+        start=_offset_specs(given, "starting", EARLIEST),
+        end=_offset_specs(given, "ending", LATEST),
         max_rows=positive(given, "maxOffsetsPerTrigger"),
         min_rows=positive(given, "minOffsetsPerTrigger"),
         max_delay_s=read_option(given, "maxTriggerDelay", _seconds, 900.0),
@@ -202,7 +188,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         columns=_columns(given),
         verifies=boolean(given, "verifySignatures"),
         poll_s=read_option(given, "pollTimeoutMs", count_of, 500) / 1000,
-        patience=RetryPolicy(
+        retry=RetryPolicy(
             read_option(given, "fetchOffset.numRetries", count_of, 3),
             read_option(given, "fetchOffset.retryIntervalMs", count_of, 1000) / 1000,
         ),
@@ -210,29 +196,25 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
     )
 
 
-# ── Values ────────────────────────────────────────────────────────────────────────────────────
-
-
 def read_option(given: Given, name: str, read: Callable[[str], T], default: T) -> T:
-    """Read a value; what ``read`` says of a wrong one is told with the option's name."""
+    """Parse a value; a ``ValueError`` of ``read`` becomes an error that names the option."""
     text = given.get(name.lower())
     if text is None:
         return default
     try:
         return read(text.strip())
     except ValueError as error:
-        raise option_error(name, f"{text!r} will not do", str(error)) from None
+        raise option_error(name, f"{text!r} is invalid", str(error)) from None
 
 
 def count_of(text: str) -> int:
-    """A whole number."""
     if not text.isascii() or not text.isdigit():
         raise ValueError("write a whole number, 0 or more")
     return int(text)
 
 
 def positive(given: Given, name: str) -> int | None:
-    """A whole number that is more than 0; None if it was not given."""
+    """Return a whole number above 0, or None if the option is missing."""
 
     def read(text: str) -> int | None:
         if count_of(text) == 0:
@@ -243,7 +225,6 @@ def positive(given: Given, name: str) -> int | None:
 
 
 def boolean(given: Given, name: str, *, default: bool = False) -> bool:
-    """True or false, as Spark writes them."""
 
     def read(text: str) -> bool:
         if text.lower() not in {"true", "false"}:
@@ -264,7 +245,7 @@ def _seconds(text: str) -> float:
 
 
 def _milliseconds(text: str) -> int:
-    """A point in time: milliseconds since 1970, or ISO 8601; without a zone it is UTC."""
+    """Parse milliseconds since 1970, or ISO 8601, which is UTC without a zone."""
     if text.isascii() and text.isdigit():
         return int(text)
     try:
@@ -275,23 +256,22 @@ def _milliseconds(text: str) -> int:
 
 
 def topic_name(text: str) -> str:
-    """The name of a topic."""
     fault = topic_fault(text.encode())
     if fault:
-        raise ValueError(f"name a topic: this is {fault}")
+        raise ValueError(f"not a topic name: {fault}")
     return text
 
 
 def servers_of(given: Given) -> tuple[str, ...]:
-    """Addresses, separated by commas; looked at here, for a task would fail of them late."""
+    """Parse addresses, separated by commas; checked here, because a task would fail late."""
     servers = tuple(part.strip() for part in given.get("servers", "").split(",") if part.strip())
     if not servers:
-        raise option_error("servers", "is missing", "say where the broker is: 127.0.0.1:1883")
+        raise option_error("servers", "is missing", "give the broker's address: 127.0.0.1:1883")
     for server in servers:
         try:
             parse_listen(server)
         except ValueError as error:
-            raise option_error("servers", f"{server!r} will not do", str(error)) from None
+            raise option_error("servers", f"{server!r} is invalid", str(error)) from None
     return servers
 
 
@@ -302,11 +282,8 @@ def _reader(given: Given) -> str | None:
     return name
 
 
-# ── Topics ────────────────────────────────────────────────────────────────────────────────────
-
-
 def _topics(given: Given) -> tuple[tuple[str, ...], str | None]:
-    """Filters and a pattern, from whichever of the three options was given."""
+    """Return filters and a pattern, from the one of three options that is given."""
     ways = [name for name in ("subscribe", "subscribepattern", "assign") if name in given]
     if len(ways) != 1:
         fault = f"{' and '.join(ways)} contradict each other" if ways else "is missing"
@@ -325,7 +302,7 @@ def _filters(text: str) -> tuple[str, ...]:
     for one in filters:
         fault = filter_fault(one.encode())
         if fault:
-            raise ValueError(f"{one!r} is no topic filter: {fault}")
+            raise ValueError(f"{one!r} is not a topic filter: {fault}")
     return filters
 
 
@@ -352,21 +329,18 @@ def _json(text: str) -> object:
     return found
 
 
-# ── Places ────────────────────────────────────────────────────────────────────────────────────
-
-
-def _places(given: Given, which: str, default: OffsetSpec) -> OffsetSpecs:
-    """Where to begin, or to end: by offsets, or a time, or times by topic."""
+def _offset_specs(given: Given, which: str, default: OffsetSpec) -> OffsetSpecs:
+    """Return where to start or to end: by offsets, by a time, or by times per topic."""
     names = (f"{which}Offsets", f"{which}Timestamp", f"{which}OffsetsByTimestamp")
     ways = [name for name in names if name.lower() in given]
     if len(ways) > 1:
         raise option_error(ways[0], f"contradicts {ways[1]}", "give one of them")
-    places = OffsetSpecs(default)
-    places = read_option(given, names[0], lambda text: _offsets(text, which, default), places)
-    places = read_option(
-        given, names[1], lambda text: OffsetSpecs(OffsetSpec("time", _milliseconds(text))), places
+    specs = OffsetSpecs(default)
+    specs = read_option(given, names[0], lambda text: _offsets(text, which, default), specs)
+    specs = read_option(
+        given, names[1], lambda text: OffsetSpecs(OffsetSpec("time", _milliseconds(text))), specs
     )
-    return read_option(given, names[2], lambda text: _times(text, default), places)
+    return read_option(given, names[2], lambda text: _times(text, default), specs)
 
 
 def _offsets(text: str, which: str, default: OffsetSpec) -> OffsetSpecs:
@@ -396,13 +370,11 @@ def _times(text: str, default: OffsetSpec) -> OffsetSpecs:
 def _by_topic(text: str) -> dict[str, object]:
     found = _json(text)
     if not isinstance(found, dict):
-        raise ValueError(  # noqa: TRY004 - the value is text; it says the wrong thing
+        raise ValueError(  # noqa: TRY004 - it is the text that is wrong
             'write a JSON object by topics: {"pump/1": 17}'
         )
     return found
 
-
-# ── Columns ───────────────────────────────────────────────────────────────────────────────────
 
 _INCLUDED: Final = (
     ("includeHeaders", "headers"),
@@ -412,7 +384,6 @@ _INCLUDED: Final = (
 
 
 def _columns(given: Given) -> tuple[str, ...]:
-    """Those that are chosen, or else the usual ones; and those that are included."""
     columns = read_option(given, "columns", _chosen, DEFAULT_COLUMNS)
     included = [column for option, column in _INCLUDED if boolean(given, option)]
     return tuple(dict.fromkeys((*columns, *included)))

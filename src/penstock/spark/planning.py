@@ -1,19 +1,16 @@
-"""How far the next batch goes, how it is cut into partitions, and what of it is lost.
+"""Pure planning: how far the next batch reads, how it is split, and what of it is lost.
 
-Pure: positions and what the broker has go in, positions and ranges come out. The same input gives
-the same partitions, which is what makes a batch that runs again the same batch.
+The same input gives the same partitions, so a batch that runs again reads the same rows.
 
-**Limits.** Rows of a limited batch are shared out in proportion to what waits in each topic, but at
-least one for each topic, so that a small one is not starved by a large one. If there are more
-topics than rows, they take turns: the first of this batch is the one after the last of the batch
-before, which is known from how many rows were read in all.
+**Limits.** A limited batch takes rows from each topic in proportion to its lag, but at least one,
+so a large topic cannot starve a small one. If there are more topics than rows, the topics take
+turns; the number of rows read so far tells whose turn it is.
 
-**Partitions.** All ranges, one behind the other, are one line of rows, and the line is cut into
-equal pieces. A large topic is so read by many tasks, and many small topics by few: 50,000 of them
-must not become 50,000 tasks.
+**Partitions.** The ranges are joined end to end, and the result is cut into equal parts. So many
+tasks share a large topic, and 50,000 small topics do not become 50,000 tasks.
 
-**Loss.** What retention removed before it was read, or what was in a topic that was deleted.
-Offsets that are missing *above* the topic's first one were deleted on purpose, and are not.
+**Loss.** What retention removed before it was read, or what was in a deleted topic. Offsets that
+are missing *above* a topic's first offset were deleted on purpose, and are not a loss.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,27 +19,24 @@ from typing import Final, NamedTuple
 
 from penstock.spark.offsets import OffsetRange, Partitioning, StreamPosition, TopicPosition
 
+# fewer rows do not justify a task, which costs Spark some milliseconds
 ROWS_PER_TASK: Final = 50_000
-"""Less than this is not worth a task of its own: Spark needs some milliseconds to start one."""
 
-ROWS_PER_RANGE: Final = 500
-"""What it costs to turn to another topic, in rows: a question more for the broker."""
+ROWS_PER_RANGE: Final = 500  # the cost of one more topic (another request), in rows
 
 
 class TopicState(NamedTuple):
-    """A topic as the broker has it."""
+    """A topic as the broker has it: ``first`` is its oldest offset, ``end`` one past its newest."""
 
     incarnation: int
     first: int
-    """The oldest offset there is."""
     end: int
-    """One past the newest."""
     messages: int = 0
     bytes: int = 0
 
 
 class Loss(NamedTuple):
-    """Offsets that cannot be read any more, and why; ``end`` is None if it is not known."""
+    """Offsets that can no longer be read, and why; ``end`` is None if it is unknown."""
 
     topic: str
     incarnation: int
@@ -51,11 +45,7 @@ class Loss(NamedTuple):
     reason: str
 
 
-# ── How far ───────────────────────────────────────────────────────────────────────────────────
-
-
 def lag_of(start: StreamPosition, seen: Mapping[str, TopicState]) -> dict[str, int]:
-    """How many offsets wait in each topic that has some."""
     lags = {}
     for name, topic in seen.items():
         lag = topic.end - next_of(start.topics.get(name), topic)
@@ -65,7 +55,7 @@ def lag_of(start: StreamPosition, seen: Mapping[str, TopicState]) -> dict[str, i
 
 
 def next_of(spot: TopicPosition | None, topic: TopicState) -> int:
-    """What is read next of a topic: its oldest if it is new to us, or made anew."""
+    """Return the next offset to read: the oldest one, if the topic is new or recreated."""
     if spot is None or spot.incarnation != topic.incarnation:
         return topic.first
     return spot.next
@@ -78,12 +68,12 @@ def advance(
     cut: Partitioning,
     resting: Mapping[str, TopicPosition] | None = None,
 ) -> StreamPosition:
-    """Where a batch ends that takes so many offsets of each topic.
+    """Return where a batch ends that takes this many offsets of each topic.
 
-    Topics that the broker no longer has leave the position; ``lost_with_topics`` reports what was
-    lost with them. Topics that are no longer subscribed to (``resting``) keep their position: if
-    they are subscribed to again, reading resumes there. If a topic now ends before our position,
-    the broker was restored from an older copy, and we move back with it.
+    Topics that the broker no longer has leave the position; ``lost_with_topics`` reports the loss.
+    Topics that are no longer subscribed to (``resting``) keep their position: if they are
+    subscribed to again, reading resumes there. If a topic ends before our position, the broker was
+    restored from an older copy, and we move back with it.
     """
     spots = dict(resting or {})
     for name, topic in seen.items():
@@ -98,17 +88,17 @@ def advance(
 
 
 def share(lags: Mapping[str, int], total: int, turn: int = 0) -> dict[str, int]:
-    """Share ``total`` out in proportion to lags, at least one for each as far as it goes."""
+    """Share ``total`` in proportion to the lags, at least one each while it lasts."""
     if sum(lags.values()) <= total:
         return dict(lags)
     names = sorted(lags)
     if len(names) >= total:
-        return {names[(turn + place) % len(names)]: 1 for place in range(total)}
+        return {names[(turn + step) % len(names)]: 1 for step in range(total)}
     return _proportional({name: lags[name] - 1 for name in names}, total - len(names))
 
 
 def _proportional(rests: Mapping[str, int], total: int) -> dict[str, int]:
-    """One for each, and of ``total`` a part in proportion; what rounding leaves goes in turn."""
+    """Give one to each, and share ``total`` in proportion; largest remainders round up."""
     whole = sum(rests.values())
     parts = {name: 1 + total * rest // whole for name, rest in rests.items()}
     left = total + len(rests) - sum(parts.values())
@@ -121,10 +111,10 @@ def _proportional(rests: Mapping[str, int], total: int) -> dict[str, int]:
 def share_bytes(
     sizes: Mapping[str, int], means: Mapping[str, int], total: int, turn: int = 0
 ) -> dict[str, int]:
-    """Share bytes out in the same way: one message of mean size for each, then in proportion.
+    """Share bytes alike: one message of mean size for each topic, the rest in proportion.
 
-    If that is too much for all, they take turns; one gets something, whatever its size. Sizes are
-    estimates, so a share may be more than the size it is for.
+    If that exceeds the total, topics take turns; at least one gets its share. Sizes are estimates,
+    so a share may exceed the topic's size.
     """
     names = sorted(sizes)
     least = {name: max(1, means[name]) for name in names}
@@ -135,11 +125,11 @@ def share_bytes(
 
 
 def _in_turn(least: Mapping[str, int], total: int, turn: int) -> dict[str, int]:
-    """As many as fit, from whose turn it is; one at least."""
+    """Take as many as fit, starting with the topic whose turn it is; at least one."""
     names = list(least)
     taken: dict[str, int] = {}
-    for place in range(len(names)):
-        name = names[(turn + place) % len(names)]
+    for step in range(len(names)):
+        name = names[(turn + step) % len(names)]
         if taken and least[name] > total:
             break
         taken[name] = least[name]
@@ -147,11 +137,7 @@ def _in_turn(least: Mapping[str, int], total: int, turn: int) -> dict[str, int]:
     return taken
 
 
-# ── Partitions ────────────────────────────────────────────────────────────────────────────────
-
-
 def partition_count(ranges: Sequence[OffsetRange], cut: Partitioning) -> int:
-    """Into how many partitions ranges are cut."""
     rows = sum(one.end - one.begin for one in ranges)
     cost = rows + ROWS_PER_RANGE * len(ranges)
     count = cut.min_partitions or min(cut.cores, -(-cost // ROWS_PER_TASK))
@@ -161,18 +147,18 @@ def partition_count(ranges: Sequence[OffsetRange], cut: Partitioning) -> int:
 
 
 def split(ranges: Sequence[OffsetRange], cut: Partitioning) -> list[list[OffsetRange]]:
-    """Cut ranges into partitions of as many rows each, to within one."""
+    """Split ranges into partitions of equal size, to within one row."""
     rows = sum(one.end - one.begin for one in ranges)
     if not rows:
         return []
     count = partition_count(ranges, cut)
-    edges = [rows * place // count for place in range(count + 1)]
-    pieces = _RangeCutter(ranges)
-    return [list(pieces.take(end - start)) for start, end in pairwise(edges)]
+    edges = [rows * step // count for step in range(count + 1)]
+    cutter = _RangeCutter(ranges)
+    return [list(cutter.take(end - start)) for start, end in pairwise(edges)]
 
 
 class _RangeCutter:
-    """Ranges one behind the other, from which rows are taken at the front."""
+    """Takes rows from the front of a list of ranges."""
 
     def __init__(self, ranges: Sequence[OffsetRange]) -> None:
         self._rest = iter(ranges)
@@ -187,13 +173,10 @@ class _RangeCutter:
             self._current = current._replace(begin=middle) if middle < current.end else None
 
 
-# ── Loss ──────────────────────────────────────────────────────────────────────────────────────
-
-
 def clamp(
     ranges: Sequence[OffsetRange], has: Mapping[str, TopicState]
 ) -> tuple[list[OffsetRange], list[Loss]]:
-    """What of ranges the broker still has, and what it has not."""
+    """Divide ranges into what the broker still has, and losses."""
     left, losses = [], []
     for one in ranges:
         topic = has.get(one.topic)
@@ -215,10 +198,10 @@ def clamp(
 def with_deleted_ends(
     start: StreamPosition, end: StreamPosition, last: Mapping[str, TopicState]
 ) -> StreamPosition:
-    """Note in the end of a batch where topics ended that have gone since its start.
+    """Record in the end of a batch where topics ended that were deleted since its start.
 
-    ``last`` is how we have seen topics at last, before they went. It belongs into the log: if the
-    batch runs again, nobody remembers, and a topic that was read to its end would count as lost.
+    ``last`` is their last known state. It belongs in the checkpoint: a repeated batch cannot look
+    it up again, and a topic that was read to its end would count as lost.
     """
     gone = {}
     for name, spot in start.topics.items():
@@ -230,10 +213,10 @@ def with_deleted_ends(
 
 
 def lost_with_topics(start: StreamPosition, end: StreamPosition) -> list[Loss]:
-    """What was lost with topics that are not in the end any more, are others now, or go back.
+    """Return what was lost with topics that were deleted, recreated or cut back.
 
-    The end says where they ended when they were seen last: if all of that was read, nothing was
-    lost. What was not seen counts as lost.
+    The end says where they ended when last seen: if all of it was read, nothing was lost. What was
+    never seen counts as lost.
     """
     losses = []
     for name, spot in start.topics.items():

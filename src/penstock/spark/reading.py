@@ -1,13 +1,12 @@
-"""What a task does: reads its ranges, and gives them to Spark as Arrow batches.
+"""The work of a read task: fetches its ranges, and yields them as Arrow batches.
 
-The broker's answers are small, so that nobody at its other doors waits for one to be made. So that
-we do not wait either, several are under way at a time: a range is cut into **pieces** of about as
-many rows as an answer holds, and the next pieces, or the first ones of the next ranges, are asked
-for while one is worked on. Answers are put together and converted when there are enough rows for a
-batch. So memory is bounded by a few answers and a batch, however long the ranges are.
+The broker keeps its replies small, so that no other client waits long. To hide the round trips,
+several requests are in flight: a range is cut into **pieces** of about one reply each, and the next
+pieces are requested while one is decoded. Replies are joined and converted when there are enough
+rows for a batch. So memory is bounded by a few replies and one batch.
 
-Each answer is checked before it is used: is the topic still the one that was planned, and has
-retention not gone past the place where we are?
+Each reply is checked: is the topic still the one that was planned, and has retention passed our
+position?
 """
 
 from collections import deque
@@ -28,38 +27,33 @@ from penstock.spark.planning import Loss
 from penstock.spark.signatures import Verifier
 from penstock.wire.queue._generated.queue_pb2 import Fetched
 
-UNDER_WAY_MAX: Final = 4
-"""Answers that are asked for at a time."""
+FETCHES_IN_FLIGHT: Final = 4  # requests in flight
 
 PIECE_ROWS: Final = 2_048
+# PIECE_ROWS at first, ANSWER_ROWS_MAX at most; the broker limits the bytes of a reply
 ANSWER_ROWS_MAX: Final = 65_536
-"""What is asked for at first, and at most. How many bytes an answer has, the broker decides."""
 
-SMALL_BYTES: Final = 64 * KIB
-"""An answer with less could have been larger."""
+SMALL_BYTES: Final = 64 * KIB  # a smaller reply had room for more rows
 
 HELD_ROWS: Final = 32_768
+# Replies are joined until either limit is reached. A batch costs some calls of numpy and Arrow
+# whatever its size: with half as many rows, a worker took a tenth more time per row.
 HELD_BYTES: Final = 8 * MIB
-"""So much is put together for a batch; whichever is reached first.
-
-A batch costs some calls of numpy and Arrow, whatever its size. With half as many rows a worker took
-about a tenth more time for each row.
-"""
 
 
-Instead: TypeAlias = Callable[[Loss], Iterator[pa.RecordBatch]]
-"""Reads from elsewhere what the broker does not have any more, and reports what is nowhere."""
+# reads lost rows from elsewhere, and reports the rest
+LossReader: TypeAlias = Callable[[Loss], Iterator[pa.RecordBatch]]
 
 
 def read_ranges(
     options: SourceOptions,
     ranges: Iterable[OffsetRange],
     schema: pa.Schema,
-    instead: Instead | None = None,
+    instead: LossReader | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of ranges, in their order, as batches of a convenient size.
+    """Yield the rows of ranges, in order, in batches of a convenient size.
 
-    What is found to be lost is reported, unless there is somebody to ask instead.
+    A loss is reported, unless ``instead`` can read it from somewhere else.
     """
     reading = _FetchPipeline(options, ranges)
     verdicts = Verifier(reading.client).verdicts if options.verifies else FetchedColumns.verdicts
@@ -75,7 +69,7 @@ def read_ranges(
 def _gathered(
     answers: Iterable[tuple[str, Fetched] | Loss],
 ) -> Iterator[list[tuple[str, Fetched]] | Loss]:
-    """Answers in lots of as many rows as make a batch; a loss stands in its place between them."""
+    """Group replies into batches; a loss keeps its place between them."""
     held: list[tuple[str, Fetched]] = []
     rows = size = 0
     for answer in answers:
@@ -97,26 +91,26 @@ def _gathered(
 
 
 class _PendingFetch(NamedTuple):
-    """A question that is under way: a piece of a range."""
+    """A request in flight, for a piece of a range."""
 
     piece: OffsetRange
     pending: QueueCall[Fetched]
 
 
 class _FetchPipeline:
-    """One task's questions, and the answers in the order of the ranges."""
+    """The requests of one task, answered in the order of the ranges."""
 
     def __init__(self, options: SourceOptions, ranges: Iterable[OffsetRange]) -> None:
         self._options = options
         self._waiting = deque(ranges)
         self._asked: deque[_PendingFetch] = deque()
         self._piece_rows = PIECE_ROWS
-        self.client = with_retries(options.patience, lambda: client_for(options.servers))
+        self.client = with_retries(options.retry, lambda: client_for(options.servers))
 
     def answers(self) -> Iterator[tuple[str, Fetched] | Loss]:
-        """Topics and what came of them, and before it what is found to be lost."""
+        """Yield topics with their replies, and losses before the reply that shows them."""
         while self._waiting or self._asked:
-            while self._waiting and len(self._asked) < UNDER_WAY_MAX:
+            while self._waiting and len(self._asked) < FETCHES_IN_FLIGHT:
                 self._asked.append(self._ask(self._next_piece()))
             piece, fetched = self._answer(self._asked.popleft())
             loss = lost(piece, fetched)
@@ -130,7 +124,6 @@ class _FetchPipeline:
                 yield piece.topic, fetched
 
     def _next_piece(self) -> OffsetRange:
-        """Cut a piece off what waits."""
         first = self._waiting.popleft()
         end = min(first.begin + self._piece_rows, first.end)
         if end < first.end:
@@ -138,7 +131,7 @@ class _FetchPipeline:
         return first._replace(end=end)
 
     def _learn(self, piece: OffsetRange, rest: OffsetRange | None, fetched: Fetched) -> None:
-        """Ask for what an answer held if it could not hold all, and for more if it was small."""
+        """Adapt the piece size: request what fits into a reply, or more if it was small."""
         if rest is not None:
             self._piece_rows = max(1, rest.begin - piece.begin)
         elif payload_bytes(fetched) < SMALL_BYTES:
@@ -155,19 +148,19 @@ class _FetchPipeline:
         return _PendingFetch(piece, pending)
 
     def _answer(self, asked: _PendingFetch) -> tuple[OffsetRange, Fetched]:
-        """Wait for an answer; ask again if the broker was away for too long."""
+        """Wait for a reply; ask again if the broker was away for too long."""
         try:
             return asked.piece, self.client.finish(asked.pending)
         except ClientError as error:
             if not is_transient(error):
                 raise
         return asked.piece, with_retries(
-            self._options.patience, lambda: self.client.finish(self._ask(asked.piece).pending)
+            self._options.retry, lambda: self.client.finish(self._ask(asked.piece).pending)
         )
 
 
 def payload_bytes(fetched: Fetched) -> int:
-    """Bytes of payload in an answer, by the bounds: to ask for its size would write it anew."""
+    """Return the payload bytes of a reply, from its bounds; ``ByteSize`` would serialize it."""
     size = 0
     for part in fetched.slices:
         bounds = part.bounds
@@ -176,10 +169,10 @@ def payload_bytes(fetched: Fetched) -> int:
 
 
 def lost(rest: OffsetRange, fetched: Fetched) -> Loss | None:
-    """What an answer shows to be lost of a range.
+    """Return what a reply shows to be lost of a range.
 
-    What is missing below the first offset of the topic was removed by retention. What is missing
-    above it was deleted by somebody who meant to.
+    Retention removed what is missing below the topic's first offset. What is missing above it was
+    deleted on purpose.
     """
     if fetched.incarnation != rest.incarnation:
         return Loss(*rest, "made anew" if fetched.incarnation else "deleted")
@@ -193,14 +186,14 @@ def lost(rest: OffsetRange, fetched: Fetched) -> Loss | None:
 
 
 def rest_of(rest: OffsetRange, fetched: Fetched) -> OffsetRange | None:
-    """What is left of a range after an answer; None if nothing is."""
+    """Return what is left of a range after a reply, or None."""
     if fetched.incarnation != rest.incarnation or fetched.end_offset <= rest.begin:
         return None
     if fetched.next_offset >= rest.end:
         return None
     if fetched.next_offset <= rest.begin:
         raise BrokerProtocolError(
-            f"the broker does not go on at offset {rest.begin} of {rest.topic!r}",
-            "is it of another version than this package?",
+            f"the broker made no progress at offset {rest.begin} of {rest.topic!r}",
+            "check that the broker and this package have the same version",
         )
     return rest._replace(begin=fetched.next_offset)

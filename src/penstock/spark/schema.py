@@ -1,7 +1,7 @@
-"""The columns of the source: their names, their types, and what has to be fetched for each.
+"""The columns of the source: names, types, and what to fetch for each.
 
-Spark prunes no columns of a Python source, so the choice is an option (``columns``). It decides
-what ``schema()`` says, what the broker is asked for, and what is sent to Spark.
+Spark does not prune columns of a Python source, so the choice is an option (``columns``). It
+determines the schema, what is fetched from the broker, and what is sent to Spark.
 """
 
 from collections.abc import Iterable
@@ -23,13 +23,12 @@ from penstock.model.columns import HEADERS, NUMBERS, PAYLOADS, PRODUCERS, SIGNAT
 
 
 class Column(NamedTuple):
-    """A column of the source."""
+    """A column of the source; ``needs`` is what to fetch for it besides the numbers."""
 
     name: str
     type: DataType
     is_nullable: bool = True
     needs: int = 0
-    """What to fetch for it, beyond the numbers."""
 
 
 HEADER_TYPE: Final = ArrayType(
@@ -63,15 +62,13 @@ _ALL: Final = (
     Column("incarnation", LongType(), is_nullable=False),
 )
 
-COLUMNS: Final = {column.name: column for column in _ALL}
-"""All there are, in the order in which they come."""
+COLUMNS: Final = {column.name: column for column in _ALL}  # all columns, in schema order
 
 DEFAULT_COLUMNS: Final = tuple(column.name for column in _ALL[:11])
-"""Those that come without being asked for."""
 
 
 def mask_of(names: Iterable[str], *, verify: bool = False) -> int:
-    """What to fetch for these columns; to verify signatures takes the payloads as well."""
+    """Return the columns to fetch; verifying signatures needs the payloads too."""
     mask = 0
     for name in names:
         mask |= COLUMNS[name].needs
@@ -81,6 +78,5 @@ def mask_of(names: Iterable[str], *, verify: bool = False) -> int:
 
 
 def struct_of(names: Iterable[str]) -> StructType:
-    """The schema of these columns, in this order."""
     chosen = [COLUMNS[name] for name in names]
     return StructType([StructField(it.name, it.type, it.is_nullable) for it in chosen])

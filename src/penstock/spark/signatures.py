@@ -1,8 +1,8 @@
-"""Signatures checked again, where the rows are read: ``verifySignatures``.
+"""Verifies signatures where rows are read: ``verifySignatures`` and ``audit``.
 
-The broker verified each when it took it, and by default we believe it. Who does not want to trust
-the broker, or its disk, has every signature checked here, with the public keys that the broker
-lists. That is one verification by libsodium per signed row, some 10,000 rows a second and core.
+The broker verified each signature when it accepted the message, and by default we trust it. To
+distrust the broker or its disk, verify every signature here, with the broker's list of public keys.
+One core verifies about 10,000 rows a second.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ _VALID, _INVALID, _UNKNOWN = 0, 1, 2
 
 
 class Verifier:
-    """Checks the signatures of answers; asks for the keys when it meets one that it lacks."""
+    """Verifies fetched rows; asks the broker for keys that it lacks."""
 
     def __init__(self, client: QueueClient) -> None:
         self._client = client
@@ -28,7 +28,6 @@ class Verifier:
         self._missing: set[int] = set()
 
     def verdicts(self, answers: FetchedColumns) -> pa.Array:
-        """A verdict for each row."""
         rows, records = answers.signed
         if not len(rows):
             return FetchedColumns.verdicts(answers)
@@ -49,7 +48,7 @@ class Verifier:
         return _VALID if is_valid(key, topic, payload, signature) else _INVALID
 
     def _have_keys(self, key_ids: set[int]) -> None:
-        """Ask for the keys, but once only for one that the broker does not know either."""
+        """Fetch keys; a key that the broker does not know either is asked for only once."""
         missing = key_ids - self._keys.keys() - self._missing
         if missing:
             listed = self._client.keys()

@@ -1,7 +1,7 @@
-"""The options of a write, read and checked before anything is written.
+"""The options of a write, parsed and checked before anything is written.
 
-Names are taken without regard to case, as Spark does. One that we do not know is refused: a typo
-would be a setting that is silently not there. What Spark itself adds is passed over.
+As in Spark, names are case-insensitive. An unknown name is an error, because a typo would silently
+drop a setting. Options that Spark adds itself are ignored.
 """
 
 from collections.abc import Mapping
@@ -24,11 +24,9 @@ from penstock.spark.options import (
     topic_name,
 )
 
-RANDOM: Final = "random"
-"""As a ``jobId``: one that nobody has, so that the job cannot be repeated."""
+RANDOM: Final = "random"  # as a jobId: a unique one, so the job cannot be retried safely
 
-TIMEOUT_MS: Final = 120_000
-"""A broker that is restarted is back by then, even one with a long journal."""
+TIMEOUT_MS: Final = 120_000  # long enough for a broker with a long journal to restart
 
 _COMMON: Final = ("servers", "topic", "contentType", "timeoutMs")
 _OF_STREAMS: Final = ("sink",)
@@ -36,7 +34,7 @@ _OF_JOBS: Final = ("jobId", "epoch", "note")
 
 
 class SinkOptions(msgspec.Struct, frozen=True):
-    """What batch and stream have in common, and the name of a stream's sink, None for Spark's."""
+    """The options of both kinds of write; ``sink`` names a stream's sink, None: by query id."""
 
     servers: tuple[str, ...]
     topic: str | None = None
@@ -46,19 +44,17 @@ class SinkOptions(msgspec.Struct, frozen=True):
 
 
 class BatchJob(msgspec.Struct, frozen=True):
-    """What a batch write is known by."""
+    """Identifies a batch write."""
 
     sink: str
     epoch: int = 0
     note: bytes = b""
-    is_random: bool = False
-    """Nobody will ask for this sink again."""
-    is_numbered: bool = False
-    """The epoch was given: it is one of several."""
+    is_random: bool = False  # the sink is never used again
+    is_numbered: bool = False  # the epoch was given, as one of several
 
 
 def read_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
-    """Read what counts for both kinds of write, and refuse what belongs to the other kind."""
+    """Parse the options of both kinds of write; options of the other kind are refused."""
     check_names([name.lower() for name in options], (*_COMMON, *_OF_STREAMS, *_OF_JOBS))
     given = normal(options)
     _check_kind(given, is_stream)
@@ -71,16 +67,14 @@ def read_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
     )
 
 
-def job_of(options: Mapping[str, str]) -> BatchJob:
-    """Read what a batch write is known by."""
+def batch_job(options: Mapping[str, str]) -> BatchJob:
     given = normal(options)
     job_id = given.get("jobid", "")
     if not job_id:
         raise ConfigError(
             "a batch write needs a jobId",
-            'option("jobId", "prices-2030-01-31") makes it harmless to run this again: what is'
-            f' published under that name is published once. "{RANDOM}" gives one that is never'
-            " used again: then a repetition publishes everything again",
+            'set option("jobId", "prices-2030-01-31"): running the same job again then publishes'
+            f' nothing twice. With "{RANDOM}" every run publishes all rows again',
         )
     return BatchJob(
         sink=read_option(given, "jobId", _job_sink, ""),
@@ -95,11 +89,8 @@ def _check_kind(given: Mapping[str, str], is_stream: bool) -> None:
     for name in _OF_JOBS if is_stream else _OF_STREAMS:
         if name.lower() in given:
             kind = "batch" if is_stream else "streaming"
-            advice = "a stream is known by its checkpoint" if is_stream else "give a jobId instead"
+            advice = "the checkpoint identifies a stream" if is_stream else "set jobId instead"
             raise option_error(name, f"is for {kind} writes only", advice)
-
-
-# ── Values ────────────────────────────────────────────────────────────────────────────────────
 
 
 def _content_type(text: str) -> int:
@@ -110,10 +101,9 @@ def _content_type(text: str) -> int:
 
 
 def _sink(name: str) -> str:
-    """A sink's name is part of the name of a topic."""
     fault = sink_fault(name.encode())
     if fault:
-        raise ValueError(f"{fault}; letters, digits, - and _ are safe")
+        raise ValueError(f"{fault}; use letters, digits, - and _")
     return name
 
 
@@ -124,12 +114,12 @@ def _job_sink(job_id: str) -> str:
 def _epoch(text: str) -> int:
     epoch = count_of(text)
     if epoch > SINK_EPOCH_MAX:
-        raise ValueError(f"{SINK_EPOCH_MAX} is the last one")
+        raise ValueError(f"the largest epoch is {SINK_EPOCH_MAX}")
     return epoch
 
 
 def _note(text: str) -> bytes:
     note = text.encode()
     if len(note) > SINK_NOTE_BYTES_MAX:
-        raise ValueError(f"it may have {SINK_NOTE_BYTES_MAX} bytes")
+        raise ValueError(f"at most {SINK_NOTE_BYTES_MAX} bytes")
     return note

@@ -1,8 +1,7 @@
-"""The columns of a table that is written: which there are, where, and of what type.
+"""The columns of a table to write, checked when the query is planned.
 
-Looked at when the query is planned, so that a wrong column is told of at once and not by the first
-task. What is not known is refused: a column that was meant to go along and did not is a loss that
-nobody would notice.
+A wrong column fails the query at once, not its first task. Unknown columns are refused: silently
+dropping one would lose data.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +24,7 @@ from penstock.errors import ConfigError
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """Where each column is; None: the table has none of it."""
+    """The index of each column; None if the table lacks it."""
 
     payload: int
     topic: int | None = None
@@ -36,7 +35,7 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 class _Role(NamedTuple):
-    """What a column of some name may be, in code and in words, and how to make it so."""
+    """The types that a column of some name may have, as code and as text, and advice."""
 
     fits: Callable[[DataType], bool]
     types: str
@@ -68,12 +67,12 @@ _ROLES: Final[Mapping[str, _Role]] = {
     "payload": _Role(
         _is_bytes,
         "binary or string",
-        'make it one: to_json(struct("*")) for rows, col(...).cast("string") for a number',
+        'convert it: to_json(struct("*")) for rows, col(...).cast("string") for a number',
     ),
     "headers": _Role(
         _is_headers,
         "array<struct<key:string,value:binary>> or map<string,binary>",
-        "the value of a header may be a string too",
+        "a header's value may also be a string",
     ),
     "priority": _Role(
         lambda kind: isinstance(kind, IntegralType), "int", 'cast it: col("priority").cast("int")'
@@ -86,56 +85,51 @@ _ROLES: Final[Mapping[str, _Role]] = {
     ),
 }
 
-_ALIASES: Final = {"value": "payload"}
-"""As Kafka's sink calls it."""
+_ALIASES: Final = {"value": "payload"}  # the name in Kafka's sink
 
 
 def layout_of(schema: StructType, *, has_topic: bool) -> Layout:
-    """Find the columns; ``has_topic``: an option names the topic, and no column need do so."""
-    places: dict[str, int] = {}
+    """Find the columns. ``has_topic``: the topic is an option, so no column is needed."""
+    indexes: dict[str, int] = {}
     for index, field in enumerate(schema.fields):
         role = _role_of(field)
-        if role in places:
+        if role in indexes:
             raise ConfigError(
-                f'columns "{schema.fields[places[role]].name}" and "{field.name}" are both the'
+                f'columns "{schema.fields[indexes[role]].name}" and "{field.name}" are both the'
                 f" {role}",
                 "drop one of them",
             )
-        places[role] = index
-    _check_complete(places, has_topic)
+        indexes[role] = index
+    _check_complete(indexes, has_topic)
     if has_topic:
-        places.pop("topic", None)  # the option wins, as with Kafka's sink
-    return Layout(**places)
+        indexes.pop("topic", None)  # as in Kafka's sink, the option wins
+    return Layout(**indexes)
 
 
 def _role_of(field: StructField) -> str:
-    """What a column is for; raises if that is nothing, or if it cannot be of its type."""
+    """Return what a column is for; ``ConfigError`` for an unknown name or a wrong type."""
     name = field.name.lower()
     name = _ALIASES.get(name, name)
     role = _ROLES.get(name)
     if role is None:
         raise ConfigError(
-            f'there is no use for the column "{field.name}"',
-            f"select those that a message has: {', '.join(_ROLES)}; everything else goes into the"
-            " payload, as by to_json(struct(...))",
+            f'unknown column "{field.name}"',
+            f"a message has {', '.join(_ROLES)}; put everything else into the payload, for example"
+            " with to_json(struct(...))",
         )
     if not role.fits(field.dataType):
         raise ConfigError(
-            f'the column "{field.name}" is {field.dataType.simpleString()}, and must be'
+            f'the column "{field.name}" is {field.dataType.simpleString()}, but must be'
             f" {role.types}",
             role.advice,
         )
     return name
 
 
-def _check_complete(places: Mapping[str, int], has_topic: bool) -> None:
-    if "payload" not in places:
+def _check_complete(indexes: Mapping[str, int], has_topic: bool) -> None:
+    if "payload" not in indexes:
         raise ConfigError(
-            'there is no column "payload"',
-            'name one so, as in selectExpr("to_json(struct(*)) AS payload")',
+            'no column "payload"', 'name one, as in selectExpr("to_json(struct(*)) AS payload")'
         )
-    if not has_topic and "topic" not in places:
-        raise ConfigError(
-            "nothing says which topic the rows are for",
-            'give option("topic", ...), or a column "topic"',
-        )
+    if not has_topic and "topic" not in indexes:
+        raise ConfigError("no topic given", 'set option("topic", ...), or add a column "topic"')

@@ -24,11 +24,14 @@ class SinkEpoch(NamedTuple):
     sink: str
     epoch: int
 
+    def __str__(self) -> str:
+        return f"epoch {self.epoch} of sink {self.sink}"
+
 
 class StagedPart(NamedTuple):
     """The rows that one task attempt writes."""
 
-    epoch: SinkEpoch
+    target: SinkEpoch
     name: str
 
 
@@ -56,7 +59,7 @@ class _BlockWindow:
     def __init__(self, client: QueueClient, retries: RetryPolicy, part: StagedPart) -> None:
         self._client = client
         self._retries = retries
-        self._names = (*part.epoch, part.name)
+        self._names = (*part.target, part.name)
         self._sent: deque[_InFlightBlock] = deque()
 
     def send(self, number: int, block: bytes) -> None:

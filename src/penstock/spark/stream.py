@@ -1,22 +1,23 @@
-"""A stream: how far the next batch goes, what it reads, and what the broker is told of it.
+"""Streaming reads: where the next batch ends, what it reads, and the progress told to the broker.
 
-Spark runs one process with one ``StreamReader`` per query, which plans, and has ``read`` run in
-workers. It calls ``latestOffset`` over and over; we let the broker keep us waiting there for
-something new, instead of asking a hundred times a second.
+Spark runs one process with one ``StreamReader`` per query, which plans; ``read`` runs in workers.
+Spark calls ``latestOffset`` in a loop; instead of polling, we let the broker hold the request until
+there is something new.
 
-**Nothing is lost at the start.** Spark forgets what ``initialOffset`` said until batch 0 is
-committed. Two things pin it. The end of a batch, which Spark writes down before it runs it, says
-where each topic began (see ``offsets``). And a reader with a name has a group of that name on every
-topic, made where it begins: if the query dies before anything is written down, it finds it there.
+**Nothing is lost at the start.** Spark does not store the result of ``initialOffset`` until batch 0
+is committed. Two things pin it. The end of a batch, which Spark stores before it runs the batch,
+says where each topic began (see ``offsets``). And a reader with a name has a group of that name on
+every topic, created where reading begins: if the query dies before anything is stored, the next run
+finds the group.
 
-**The group is for looking at.** What ``commit`` tells the broker feeds the lag that it shows, and
-nothing else: Spark calls it one batch late, and for the last only we do, once there is no more.
+**The group is for display only.** ``commit`` moves it, so that the broker can show the lag. Spark
+calls ``commit`` one batch late, and never for the last batch; we do that when there is no more.
 """
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -33,7 +34,14 @@ from penstock.client.errors import ClientError
 from penstock.spark.batch import RangePartition, partitioning_of
 from penstock.spark.broker import client_for, map_concurrently, with_retries
 from penstock.spark.data_loss import report_losses
-from penstock.spark.offsets import StreamPosition, TopicPosition, decode, encode, ranges_between
+from penstock.spark.offsets import (
+    StreamOffset,
+    StreamPosition,
+    TopicPosition,
+    decode,
+    encode,
+    ranges_between,
+)
 from penstock.spark.options import SourceOptions
 from penstock.spark.planning import (
     TopicState,
@@ -59,10 +67,8 @@ from penstock.spark.tracebacks import hide_traceback, hide_traceback_of_rows
 
 _LOG = logging.getLogger("penstock.spark")
 
-Offset = dict[str, Any]
-
+# up to this many topics are measured; others are estimated
 _TOPICS_MEASURED_MAX: Final = SINGLE_MAX
-"""How far bytes reach is asked for up to so many topics; for the others it is estimated."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -72,21 +78,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._watch = TopicWatch(options)
-        self._initial: Offset | None = None
+        self._initial: StreamOffset | None = None
         self._target: dict[str, TopicState] | None = None
         self._advanced_at = monotonic()
         self._grouped: set[tuple[str, int]] = set()
         self._committed: dict[str, TopicPosition] = {}
 
-    # ── Where to begin ────────────────────────────────────────────────────────────────────────
-
     @hide_traceback
-    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Where the query begins; the same for as long as it runs, and pinned if it has a name."""
+    def initialOffset(self) -> StreamOffset:  # noqa: N802
+        """Return where the query begins; pinned if the reader has a name."""
         if self._initial is None:
-            self._watch.look()
+            self._watch.refresh()
             topics = dict(self._watch.topics)
-            if not topics:  # else it has something to do, and takes in others as they are made
+            if not topics:  # otherwise there is work, and new topics join later
                 warn_missing_topics(self._options, topics)
             begins = resolve_offsets(self._options, self._options.start, topics)
             if self._options.reader is not None:
@@ -101,12 +105,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def _pin(self, topic: str, begin: int) -> int:
-        """Make our group where we begin; one that is there and has not moved says where we began.
+        """Create our group where reading begins; return the start of an existing, unmoved group.
 
-        One that has moved is that of an earlier query: we begin anew, and take it along. So it is
-        with an offset that was asked for by number, which needs no pin. A pin is there so that
-        nothing is left out: where one is behind the place that is asked for now, it was made for
-        another start (latest, and now earliest), and to follow it would lose what is between.
+        A group that has moved belongs to an earlier query: we start over, and move it. The same
+        applies to a start given as an offset number, which needs no pin. A pin only prevents gaps:
+        if it is after the start that is asked for now, it was made for another start (latest, then
+        earliest), and following it would skip messages.
         """
         reader = self._options.reader or ""
         is_exact = self._options.start.of(topic).kind == "offset"
@@ -120,14 +124,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             client.seek(topic, reader, begin)
             return begin
 
-        begin = with_retries(self._options.patience, ask)
+        begin = with_retries(self._options.retry, ask)
         self._grouped.add((topic, self._watch.topics[topic].incarnation))
         return begin
 
-    # ── How far to go ─────────────────────────────────────────────────────────────────────────
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """The first of our limits; it is how we tell that Spark wants them respected."""
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return the first of our limits; Spark passes it back if limits apply."""
         options = self._options
         if options.max_rows is not None:
             return ReadMaxRows(options.max_rows)
@@ -138,34 +140,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     @hide_traceback
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Note where all topics end now; this run goes no further."""
-        self._watch.look()
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Remember where all topics end now; this run stops there."""
+        self._watch.refresh()
         self._target = dict(self._watch.topics)
 
     @hide_traceback
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """Where the next batch ends; ``start`` itself if there is nothing to do.
+    def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:  # noqa: N802
+        """Return where the next batch ends; ``start`` itself if there is nothing to do.
 
-        Waits for something new for a while, if there is nothing. Who asks how to go on from
-        ``start`` is done with what is before: so the broker hears of the last batch as well, for
-        which Spark never calls ``commit``.
+        Waits a while for new messages. A request to continue from ``start`` means that everything
+        before it is done, so the group is moved there: Spark never calls ``commit`` for the last
+        batch.
         """
         position = decode(start)
-        self._watch.look()
+        self._watch.refresh()
         end = self._end(position, limit)
         if end.topics == position.topics and not position.is_initial:
             self.commit(start)
             if self._target is None:
-                self._watch.look(self._options.poll_s)
+                self._watch.refresh(self._options.poll_s)
                 end = self._end(position, limit)
         if end.topics == position.topics and not position.is_initial:
             return start
         self._advanced_at = monotonic()
         return encode(end)
 
-    def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Where the topics end, for the progress report: the difference is the lag."""
+    def reportLatestOffset(self) -> StreamOffset:  # noqa: N802
+        """Return where the topics end; Spark's progress report shows the lag."""
         seen = self._watch.topics
         spots = {name: TopicPosition(it.incarnation, it.end, it.first) for name, it in seen.items()}
         return encode(StreamPosition(spots, partitioning_of(self._options)))
@@ -182,14 +184,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return with_deleted_ends(start, end, self._watch.gone)
 
     def _resting(self, start: StreamPosition) -> dict[str, TopicPosition]:
-        """Where we are in topics that an earlier run read, and this one is not to read."""
+        """Return the positions in topics that an earlier run read and this one does not."""
         unseen = start.topics.keys() - self._watch.topics.keys()
-        return {name: start.topics[name] for name in unseen if not self._watch.wants(name)}
+        return {name: start.topics[name] for name in unseen if not self._watch.matches(name)}
 
     def _available(self, start: StreamPosition) -> dict[str, TopicState]:
-        """What may be read: all there is, or what was there when an AvailableNow run began.
+        """Return what may be read: everything, or what an AvailableNow run saw when it began.
 
-        A start of "latest" may be later than that, and is not to be taken for a topic cut back.
+        A start of "latest" may be after that; it must not look like a topic that was cut back.
         """
         topics, target = self._watch.topics, self._target
         if target is None:
@@ -202,7 +204,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def _is_too_little(self, rows: int) -> bool:
-        """Whether to wait for more rows; not for ever, and not when nothing more is to come."""
+        """Whether to wait for more rows; not forever, and not if no more can come."""
         options = self._options
         if options.min_rows is None or self._target is not None:
             return False
@@ -218,7 +220,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _within_bytes(
         self, start: StreamPosition, seen: Mapping[str, TopicState], takes: dict[str, int]
     ) -> dict[str, int]:
-        """Shorten to the bytes of a batch; how far they reach, the broker's index tells."""
+        """Limit the bytes of a batch; the broker's index tells how many messages fit."""
         most = self._options.max_bytes
         if most is None or sum(seen[name].bytes for name in takes) <= most:
             return takes
@@ -236,21 +238,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _reach(self, start: StreamPosition, topic: TopicState, name: str, size: int) -> int:
-        """How many offsets so many bytes reach."""
+        """Return how many messages ``size`` bytes hold."""
         begin = next_of(start.topics.get(name), topic)
         found = with_retries(
-            self._options.patience,
+            self._options.retry,
             lambda: client_for(self._options.servers).locate(
                 name, times_ms=(), measures=[(begin, size)]
             ),
         )
         return max(1, found.reaches[0] - begin) if found.reaches else 1
 
-    # ── What to read ──────────────────────────────────────────────────────────────────────────
-
     @hide_traceback
-    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Cut a batch into tasks; what it should read and nobody has any more is reported."""
+    def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
+        """Split a batch into tasks; report what is lost."""
         begins, ends = decode(start), decode(end)
         losses = [] if begins.is_initial else lost_with_topics(begins, ends)
         asked = ranges_between(begins, ends)
@@ -261,26 +261,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @hide_traceback_of_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a partition, in a worker."""
         ranges = partition.ranges if isinstance(partition, RangePartition) else ()
         return read_ranges(self._options, ranges, self._schema)
 
-    # ── What to tell the broker ───────────────────────────────────────────────────────────────
-
     @hide_traceback
-    def commit(self, end: Offset) -> None:
-        """Let the broker show how far we are; a broker that is away does not matter."""
+    def commit(self, end: StreamOffset) -> None:
+        """Move the group, for display; a broker that is away does not matter."""
         if self._options.reader is None:
             return
         moved = {
             name: spot
             for name, spot in decode(end).topics.items()
-            if self._committed.get(name) != spot and self._watch.wants(name)
+            if self._committed.get(name) != spot and self._watch.matches(name)
         }
         try:
             map_concurrently(lambda item: self._tell(*item), moved.items())
         except ClientError as error:
-            _LOG.warning("the broker was not told how far %s is: %s", self._options.reader, error)
+            _LOG.warning(
+                "could not update the position of reader %s at the broker: %s",
+                self._options.reader,
+                error,
+            )
         else:
             self._committed |= moved
 
@@ -292,14 +293,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         client.commit(topic, reader, spot.next)
 
     def stop(self) -> None:
-        """Nothing is held that would not end with the process."""
+        """Nothing to release."""
 
 
 def _mean(topic: TopicState) -> float:
-    """Bytes of a message, about."""
     return topic.bytes / topic.messages if topic.messages else 0.0
 
 
 def _rows_read(position: StreamPosition) -> int:
-    """How many rows a stream has read so far: by this, topics take turns."""
+    """Return the rows read so far; topics take turns by it."""
     return sum(spot.next - spot.first for spot in position.topics.values())

@@ -1,9 +1,9 @@
-"""What the broker has of the topics that a query reads, kept up at the cost of what changes.
+"""Tracks the topics that a query reads, at the cost of what changes.
 
-The first look lists all topics that match. From then on the broker is asked what was written to,
-made or deleted since, and may keep us waiting for the first of it: a query at rest asks twice a
-second, and learns of a message at once. Beginning anew is always right, and is what we do when the
-broker says so (it was restarted, or too much has changed).
+The first refresh lists all matching topics. After that the broker reports what was written, created
+or deleted since, and holds the request until something changes: an idle query asks twice a second,
+and learns of a message at once. If the broker was restarted, or too much has changed, it asks for a
+new listing, which is always correct.
 """
 
 import logging
@@ -19,18 +19,15 @@ from penstock.wire.queue._generated.queue_pb2 import Changed, Located, Topic
 
 _LOG: Final = logging.getLogger("penstock.spark")
 
-SINGLE_MAX: Final = 256
-"""Up to so many topics are asked about one by one; the state of more is listed."""
+SINGLE_MAX: Final = 256  # up to this many topics are queried one by one; more are listed
 
-MISSING_MAX: Final = 5
-"""Topics that are not there, and are named."""
+MISSING_MAX: Final = 5  # missing topics that a warning names
 
 GONE_MAX: Final = 65_536
-"""Topics that were deleted, and are remembered as they were."""
 
 
 class TopicWatch:
-    """The topics that match, as we have seen them last."""
+    """The matching topics, as of the last refresh."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -38,11 +35,10 @@ class TopicWatch:
         self._names = re.compile(topic_regex(options.filters))
         self._sequence = 0
         self.topics: dict[str, TopicState] = {}
-        self.gone: dict[str, TopicState] = {}
-        """Topics that were deleted or made anew meanwhile, as they were before."""
+        self.gone: dict[str, TopicState] = {}  # topics deleted or recreated, as they were before
 
-    def look(self, wait_s: float = 0.0) -> None:
-        """Learn what has changed; wait for the first change for so long."""
+    def refresh(self, wait_s: float = 0.0) -> None:
+        """Fetch the changes since the last call; wait up to ``wait_s`` for the first one."""
         if not self._sequence:
             self._list()
             return
@@ -55,16 +51,17 @@ class TopicWatch:
             if not page.more:
                 self._sequence = sequence
                 return
-            page = self._ask(self._sequence, after=_last_name(page))
+            names = [*(topic.name for topic in page.topics), *page.deleted]  # each is sorted
+            page = self._ask(self._sequence, after=max(names))
         self._list()
 
-    def wants(self, name: str) -> bool:
-        """Tell whether a topic of this name would be among ours, if there were one."""
+    def matches(self, name: str) -> bool:
+        """Whether a topic of this name would be subscribed to."""
         is_ours = self._pattern is None or self._pattern.fullmatch(name)
         return bool(is_ours and self._names.match(name))
 
     def _list(self) -> None:
-        """Learn all there is, page by page; changes are counted from the first page on."""
+        """List all topics, page by page; changes count from the first page on."""
         page = self._ask(0)
         self._sequence = page.sequence
         found = self._note(page)
@@ -77,14 +74,14 @@ class TopicWatch:
     def _ask(self, sequence: int, *, wait_s: float = 0.0, after: str = "") -> Changed:
         options = self._options
         return with_retries(
-            options.patience,
+            options.retry,
             lambda: client_for(options.servers).changes(
                 options.filters, after_sequence=sequence, wait_s=wait_s, after=after
             ),
         )
 
     def _note(self, changed: Changed) -> set[str]:
-        """Take over what topics are like; those that the pattern leaves out are none of ours."""
+        """Take over the state of topics; return the names that match the pattern."""
         found = set()
         for topic in changed.topics:
             if self._pattern is None or self._pattern.fullmatch(topic.name):
@@ -112,37 +109,32 @@ class TopicWatch:
             del self.gone[next(iter(self.gone))]
 
 
-def _last_name(page: Changed) -> str:
-    """The last that a page of changes tells of; they are in the order of names."""
-    return max([*(topic.name for topic in page.topics), *page.deleted])
-
-
 def warn_missing_topics(options: SourceOptions, found: Collection[str]) -> None:
-    """Say which topics are not there: a name that is mistyped must not look like one at rest.
+    """Log which named topics do not exist, so a typo does not look like an idle topic.
 
-    That is no error: a topic is made by the first message to it, which may come later.
+    It is not an error: the first message creates the topic.
     """
     names = [name for name in options.filters if not {"+", "#"} & set(name)]
     missing = [name for name in names if name not in found]
     if missing:
         listed = ", ".join(map(repr, missing[:MISSING_MAX]))
         more = f" and {len(missing) - MISSING_MAX:,} more" if len(missing) > MISSING_MAX else ""
-        _LOG.warning("there is no topic %s%s yet", listed, more)
+        _LOG.warning("no such topic yet: %s%s", listed, more)
     elif not found:
         asked = options.pattern or ", ".join(options.filters)
         _LOG.warning("no topic matches %s yet", asked)
 
 
 def current_states(options: SourceOptions, names: list[str]) -> dict[str, TopicState]:
-    """How topics are right now: retention moves their first offsets without a change to tell of.
+    """Return the present state of topics: retention moves first offsets without a change event.
 
-    What is not listed is asked about by name: a batch that was planned before the subscription was
-    changed has topics that are not subscribed to any more, and are there all the same.
+    Topics that are not listed are queried by name: a batch planned before the subscription changed
+    may read topics that are no longer subscribed to.
     """
     if len(names) <= SINGLE_MAX:
         return _locate_each(options, names)
     watch = TopicWatch(options)
-    watch.look()
+    watch.refresh()
     listed = watch.topics
     return listed | _locate_each(options, [name for name in names if name not in listed])
 
@@ -150,7 +142,7 @@ def current_states(options: SourceOptions, names: list[str]) -> dict[str, TopicS
 def _locate_each(options: SourceOptions, names: list[str]) -> dict[str, TopicState]:
     def ask(name: str) -> TopicState:
         found = with_retries(
-            options.patience, lambda: client_for(options.servers).locate(name, times_ms=())
+            options.retry, lambda: client_for(options.servers).locate(name, times_ms=())
         )
         return TopicState(found.incarnation, found.first_offset, found.end_offset)
 
@@ -159,36 +151,35 @@ def _locate_each(options: SourceOptions, names: list[str]) -> dict[str, TopicSta
 
 
 def resolve_offsets(
-    options: SourceOptions, places: OffsetSpecs, seen: dict[str, TopicState]
+    options: SourceOptions, specs: OffsetSpecs, seen: dict[str, TopicState]
 ) -> dict[str, int]:
-    """Which offsets places are, for topics as they are now."""
 
     def ask(name: str) -> int:
-        return _offset(options, name, places.of(name), seen[name])
+        return _offset(options, name, specs.of(name), seen[name])
 
-    timed = [name for name in seen if places.of(name).kind == "time"]
+    timed = [name for name in seen if specs.of(name).kind == "time"]
     offsets = {name: ask(name) for name in seen.keys() - set(timed)}
     return {**offsets, **dict(zip(timed, map_concurrently(ask, timed), strict=True))}
 
 
-def _offset(options: SourceOptions, name: str, place: OffsetSpec, topic: TopicState) -> int:
-    if place.kind == "earliest":
+def _offset(options: SourceOptions, name: str, spec: OffsetSpec, topic: TopicState) -> int:
+    if spec.kind == "earliest":
         return topic.first
-    if place.kind == "latest":
+    if spec.kind == "latest":
         return topic.end
-    if place.kind == "offset":
-        if place.value > topic.end:
+    if spec.kind == "offset":
+        if spec.value > topic.end:
             raise option_error(
                 "startingOffsets, endingOffsets",
-                f"{place.value} is beyond the end of {name!r}, which is {topic.end}",
-                "give an offset up to there, or -1 for the end",
+                f"{spec.value} is beyond the end of {name!r}, which is {topic.end}",
+                "give a smaller offset, or -1 for the end",
             )
-        return place.value
-    return locate(options, name, place.value).offsets[0]
+        return spec.value
+    return locate(options, name, spec.value).offsets[0]
 
 
 def locate(options: SourceOptions, name: str, time_ms: int) -> Located:
-    """Ask where the first message of this time or later is, and what the topic has besides."""
+    """Find the first message of this time or later, and the state of the topic."""
     return with_retries(
-        options.patience, lambda: client_for(options.servers).locate(name, times_ms=[time_ms])
+        options.retry, lambda: client_for(options.servers).locate(name, times_ms=[time_ms])
     )

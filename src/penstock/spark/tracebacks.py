@@ -1,11 +1,10 @@
-"""Errors that Spark repeats begin with their cause.
+"""Makes Spark report our errors by their message, without a traceback.
 
-Spark runs the source and the sink in Python processes of its own, and repeats what they raise as
-text: the whole traceback, a thousand characters of it, and the message at its end. Errors that are
-meant for the user (:class:`~penstock.errors.PenstockError`) say what is wrong and what to do; where
-in our code they were raised helps nobody. Spark leaves tracebacks out if a variable of the
-environment says so when the error is written. We set it in the moment we raise such an error: the
-process ends with it, so errors of other code, which need their traceback, keep it.
+Spark runs the source and the sink in its own Python processes, and forwards what they raise as
+text, with the whole traceback. Our errors (:class:`~penstock.errors.PenstockError`) say what is
+wrong and what to do; the traceback only hides that. Spark omits tracebacks if an environment
+variable is set when it writes the error. We set it when such an error is raised: the process ends
+with it, so other errors keep their traceback.
 """
 
 import os
@@ -20,11 +19,11 @@ from penstock.errors import PenstockError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-HIDES_TRACEBACKS: Final = "SPARK_HIDE_TRACEBACK"
+HIDE_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"
 
 
 def hide_traceback(call: Callable[P, T]) -> Callable[P, T]:
-    """Have Spark repeat an error of ours without its traceback."""
+    """Let Spark report a ``PenstockError`` of this function without its traceback."""
 
     @wraps(call)
     def called(*given: P.args, **named: P.kwargs) -> T:
@@ -35,7 +34,7 @@ def hide_traceback(call: Callable[P, T]) -> Callable[P, T]:
 
 
 def hide_traceback_of_rows(call: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
-    """Do the same for what is raised while rows are read."""
+    """The same for a function that yields rows."""
 
     @wraps(call)
     def called(*given: P.args, **named: P.kwargs) -> Iterator[T]:
@@ -50,12 +49,12 @@ def _hidden_traceback() -> Iterator[None]:
     try:
         yield
     except PenstockError:
-        if _is_sparks(sys.modules["__main__"]):
-            os.environ[HIDES_TRACEBACKS] = "1"
+        if _is_spark_process(sys.modules["__main__"]):
+            os.environ[HIDE_TRACEBACK] = "1"
         raise
 
 
-def _is_sparks(main: object) -> bool:
-    """Tell whether this process is one of Spark's, run as ``python -m pyspark...``."""
+def _is_spark_process(main: object) -> bool:
+    """Whether this process was started by Spark, as ``python -m pyspark...``."""
     spec = getattr(main, "__spec__", None)
     return spec is not None and str(spec.name).startswith("pyspark.")

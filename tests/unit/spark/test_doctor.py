@@ -52,7 +52,7 @@ def test_a_package_of_another_version_is_missing(monkeypatch):
     monkeypatch.setattr(doctor.metadata, "version", lambda _name: "3.5.1")
     found = finding("pyspark")
     assert (found.state, found.advice) == ("missing", INSTALL)
-    assert found.found.startswith("3.5.1, and ")
+    assert found.found.startswith("3.5.1, but ")
 
 
 def test_without_java_the_advice_is_what_to_install(monkeypatch):

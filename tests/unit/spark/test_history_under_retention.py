@@ -43,14 +43,14 @@ def test_what_goes_while_the_read_is_planned_is_read_from_the_archive(
 ):
     trickle(client, "t", 10)
     archive.extend(3)
-    look = TopicWatch.look
+    look = TopicWatch.refresh
 
     def after_retention(watch, *wait_s):
         archive.extend(8)
         remove(broker, client, "t", 4)
         look(watch, *wait_s)
 
-    monkeypatch.setattr(TopicWatch, "look", after_retention)
+    monkeypatch.setattr(TopicWatch, "refresh", after_retention)
     reader, parts = planned(archive)
     assert payloads(rows_of(reader, parts)) == list(range(10))
 
@@ -63,13 +63,13 @@ def test_retention_does_not_move_a_limit_in_time(broker, client, archive, monkey
     trickle(client, "t", 5, 5)
     time_ms = next(iter(client.messages("t", 5))).ts_ms
     archive.extend(9)
-    look = TopicWatch.look
+    look = TopicWatch.refresh
 
     def then_retention(watch, *wait_s):
         look(watch, *wait_s)
         remove(broker, client, "t", 2)
 
-    monkeypatch.setattr(TopicWatch, "look", then_retention)
+    monkeypatch.setattr(TopicWatch, "refresh", then_retention)
     reader, parts = planned(archive, **{limit: time_ms})
     kept = range(5, 10) if limit == "startingTimestamp" else range(5)
     assert payloads(rows_of(reader, parts)) == list(kept)
@@ -101,12 +101,12 @@ def test_a_broker_that_was_cut_back_gives_what_it_has_now(client, archive, monke
     """The archive is ahead of it: what both have may differ, and the broker's counts."""
     trickle(client, "t", 6)
     archive.extend(6)
-    look = TopicWatch.look
+    look = TopicWatch.refresh
 
     def cut_back(watch, *wait_s):
         look(watch, *wait_s)
         watch.topics["t"] = watch.topics["t"]._replace(end=5)
 
-    monkeypatch.setattr(TopicWatch, "look", cut_back)
+    monkeypatch.setattr(TopicWatch, "refresh", cut_back)
     _, parts = planned(archive)
     assert [part.ranges[0][2:] for part in parts] == [(0, 5)]

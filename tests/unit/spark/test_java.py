@@ -70,7 +70,7 @@ def test_a_java_home_that_is_too_old_is_passed_over_and_unset(machine, version):
     assert ensure_java(machine.environ).origin == "PATH"
     assert "JAVA_HOME" not in machine.environ
     machine.environ["JAVA_HOME"] = str(machine.path / "old")
-    assert "needs 17" in search(machine.environ).passed_over[0]
+    assert "needs 17" in search(machine.environ).rejected[0]
 
 
 def test_a_java_home_without_a_java_is_passed_over(machine):
@@ -78,7 +78,7 @@ def test_a_java_home_without_a_java_is_passed_over(machine):
     machine.environ["PATH"] = str(make_java(machine.path / "there", "17") / "bin")
     found = search(machine.environ)
     assert found.java.origin == "PATH"
-    assert "No such file" in found.passed_over[0]
+    assert "No such file" in found.rejected[0]
 
 
 def test_the_runtime_from_pip_is_used_where_there_is_no_other(machine):
@@ -128,7 +128,7 @@ def test_a_java_that_hangs_is_passed_over(machine, monkeypatch):
     script = make_java(machine.path / "hung", "17") / "bin" / "java"
     script.write_text("#!/bin/sh\nexec sleep 30\n")
     machine.environ["PATH"] = f"{script.parent}:/usr/bin:/bin"
-    assert any("no answer" in text for text in search(machine.environ).passed_over)
+    assert any("no answer" in text for text in search(machine.environ).rejected)
 
 
 def test_the_stand_in_is_left_alone_where_it_is_right_and_repaired_where_not(machine):

@@ -93,7 +93,7 @@ class History:
         return self.client.locate("t").end_offset
 
     def _committed(self, attempt: Attempt) -> None:
-        self.driver.writer.commit(attempt, attempt[0].place.epoch)
+        self.driver.writer.commit(attempt, attempt[0].target.epoch)
 
 
 def steps() -> dict[Callable[[History], None], int]:

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 )
 
 from penstock.errors import ConfigError
-from penstock.spark.sink_options import BatchJob, SinkOptions, job_of, read_options
+from penstock.spark.sink_options import BatchJob, SinkOptions, batch_job, read_options
 from penstock.spark.sink_schema import Layout, layout_of
 
 HERE = {"servers": "127.0.0.1:1883"}
@@ -58,8 +58,8 @@ def test_what_spark_adds_is_passed_over():
     ("given", "says"),
     [
         ({"topc": "t"}, "did you mean topic?"),
-        ({"compression": "x"}, "compression: there is no such option"),
-        ({"servers": " , "}, "where the broker is"),
+        ({"compression": "x"}, "compression: no such option"),
+        ({"servers": " , "}, "the broker's address"),
         ({"topic": "a/#"}, "wildcard"),
         ({"contentType": "xml"}, "raw, text, json, msgpack"),
         ({"timeoutMs": "soon"}, "whole number"),
@@ -85,18 +85,18 @@ def test_a_sinks_name_must_fit_into_a_topics(name):
 
 
 def test_a_job_is_a_sink_of_its_own_with_one_epoch():
-    assert job_of({"jobId": "a"}) == BatchJob("job/a", 0, b"")
+    assert batch_job({"jobId": "a"}) == BatchJob("job/a", 0, b"")
     seventh = BatchJob("job/a", 7, "é".encode(), is_numbered=True)
-    assert job_of({"jobid": "a", "epoch": "7", "note": "é"}) == seventh
+    assert batch_job({"jobid": "a", "epoch": "7", "note": "é"}) == seventh
 
 
 def test_without_a_job_id_it_is_told_what_that_is_for():
     with pytest.raises(ConfigError, match="prices-2030-01-31"):
-        job_of(HERE)
+        batch_job(HERE)
 
 
 def test_a_random_job_is_another_each_time():
-    one, other = job_of({"jobId": "random"}), job_of({"jobId": "random"})
+    one, other = batch_job({"jobId": "random"}), batch_job({"jobId": "random"})
     assert one.is_random
     assert one.sink != other.sink
 
@@ -104,7 +104,7 @@ def test_a_random_job_is_another_each_time():
 @pytest.mark.parametrize("given", [{"epoch": "-1"}, {"epoch": str(2**63)}, {"note": "x" * 16_385}])
 def test_bounds_of_a_job(given):
     with pytest.raises(ConfigError):
-        job_of({"jobId": "a", **given})
+        batch_job({"jobId": "a", **given})
 
 
 def test_columns_are_found_by_name_in_any_order_and_case():
@@ -128,8 +128,8 @@ def test_the_option_wins_over_a_column_as_with_kafkas_sink():
     ("columns", "says"),
     [
         ({"topic": TEXT}, 'no column "payload"'),
-        ({"payload": BYTES}, "which topic"),
-        ({"topic": TEXT, "payload": BYTES, "offset": INT}, 'no use for the column "offset"'),
+        ({"payload": BYTES}, "no topic given"),
+        ({"topic": TEXT, "payload": BYTES, "offset": INT}, 'unknown column "offset"'),
         ({"topic": TEXT, "payload": BYTES, "value": BYTES}, "both the payload"),
         ({"topic": TEXT, "payload": StructType().add("a", INT)}, "to_json"),
         ({"topic": TEXT, "payload": DoubleType()}, 'cast("string")'),

@@ -235,7 +235,7 @@ def test_a_topic_that_was_made_anew_between_planning_and_reading_is_not_read_for
     with pytest.raises(LossError, match="deleted before they were read"):
         list(reader.read(part))
     fill(client, "a", 10, 100)
-    with pytest.raises(LossError, match="made anew"):
+    with pytest.raises(LossError, match="created again"):
         list(reader.read(part))
 
 

@@ -290,7 +290,7 @@ def test_payloads_of_one_slice_are_not_copied():
 )  # fmt: skip
 def test_columns_that_do_not_fit_are_refused_before_arrow_reads_beyond_them(changes):
     fetched = Fetched(incarnation=5, slices=[plain(4, **changes)])
-    with pytest.raises(BrokerProtocolError, match="do not fit"):
+    with pytest.raises(BrokerProtocolError, match="inconsistent columns"):
         converted(fetched)
 
 

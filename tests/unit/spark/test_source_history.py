@@ -194,7 +194,7 @@ def test_no_change_is_missed(broker, servers, client, monkeypatch, seed):
             broker.restart(kill=chance.random() < 0.5)
         for watch in watches:
             if chance.random() < 0.5:
-                watch.look()
+                watch.refresh()
                 fresh = TopicWatch(options)
-                fresh.look()
+                fresh.refresh()
                 assert watch.topics == fresh.topics

@@ -231,14 +231,14 @@ def test_something_new_ends_the_wait_at_once(servers, client):
     stream = Stream(servers, subscribe="s/#", pollTimeoutMs=60_000)
     stream.next()
     reader, offset, is_waiting = stream.reader, stream.offset, Event()
-    look = reader._watch.look
+    look = reader._watch.refresh
 
     def look_and_tell(*wait_s):
         if wait_s:
             is_waiting.set()
         return look(*wait_s)
 
-    reader._watch.look = look_and_tell
+    reader._watch.refresh = look_and_tell
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(reader.latestOffset, offset, ReadAllAvailable())
         assert is_waiting.wait(30)
@@ -294,7 +294,7 @@ def test_a_topic_deleted_before_it_was_read_is(servers, client):
     client.delete_topic("s/1")
     fill(client, "s/1", 3, 50)
     assert stream.log()
-    with pytest.raises(LossError, match=r"offsets from 2 to 4 of 's/1'.*made anew"):
+    with pytest.raises(LossError, match=r"offsets from 2 to 4 of 's/1'.*created again"):
         stream.run()
 
 

@@ -129,10 +129,10 @@ def test_a_task_knows_its_partition_attempt_and_batch(context):
 @pytest.mark.parametrize("value", [None, "", "none", "-1"])
 def test_a_task_that_does_not_know_its_batch_fails_loudly(context, name, value):
     context._localProperties[name] = value
-    with pytest.raises(PenstockError, match="does not say which batch"):
+    with pytest.raises(PenstockError, match="batch and query of this task are unknown"):
         batch_of_task()
 
 
 def test_outside_of_a_task_nobody_writes():
-    with pytest.raises(PenstockError, match="no task of Spark"):
+    with pytest.raises(PenstockError, match="not inside a Spark task"):
         this_task()
