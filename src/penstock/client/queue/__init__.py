@@ -24,7 +24,8 @@ are acknowledged to the one that returns (``push``).
 ``requests``        every request, and how its answer is read
 ``session``         protocol state over any number of connections; no socket, no clock
 ``push``            the same for a subscription
-``subscription``    threads around ``push``; ``async_subscription``: tasks
+``push_loop``       the life of a subscription, as coroutines
+``subscription``    threads for it; ``async_subscription``: tasks
 ``values``          arguments and results
 ``checks``          validation of arguments
 ``columns``         messages in bulk
