@@ -22,6 +22,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, chain, pairwise
+from operator import sub
 from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
@@ -113,7 +114,7 @@ _WIDTHS: dict[int, Literal["I", "Q"]] = {
 }  # fmt: skip
 
 _EMPTY = memoryview(b"")
-_U32_MAX = 0xFFFF_FFFF
+TIME_SPAN_MS_MAX = 0xFFFF_FFFF  # times of an entry are u32, counted from its earliest
 _PADDING = tuple(bytes(n) for n in (0, 7, 6, 5, 4, 3, 2, 1))
 
 _encode_events = msgspec.msgpack.Encoder().encode
@@ -129,6 +130,14 @@ class Placement(NamedTuple):
     first_offset: int
 
 
+class EncodedEntry(NamedTuple):
+    """An entry as bytes, its earliest time, and the bytes of payload of each group."""
+
+    data: bytes
+    time_ms: int
+    group_bytes: list[int]
+
+
 def encode(
     batch: Batch,
     index: int,
@@ -136,11 +145,24 @@ def encode(
     placements: Sequence[Placement],
     dropped: Sequence[tuple[int, bytes]] = (),
 ) -> bytes:
-    """Write a batch as entry ``index``; ``placements`` go with ``batch.groups``, in their order.
+    """Encode a batch as an entry; see ``encode_entry``."""
+    return encode_entry(batch, index, base_sequence, placements, dropped).data
 
-    ``dropped`` are id and name of those of ``batch.drops`` that there are.
+
+def encode_entry(
+    batch: Batch,
+    index: int,
+    base_sequence: int,
+    placements: Sequence[Placement],
+    dropped: Sequence[tuple[int, bytes]] = (),
+) -> EncodedEntry:
+    """Encode a batch as entry ``index``; ``placements`` are in the order of ``batch.groups``.
+
+    ``dropped`` are id and name of those of ``batch.drops`` that exist.
     """
-    time_ms, sections = _message_sections(batch, placements) if batch.count else (0, [])
+    time_ms, group_bytes, sections = (
+        _message_sections(batch, placements) if batch.count else (0, [], [])
+    )
     if batch.events:
         sections.append((EVENTS, _encode_events(batch.events)))
     if batch.extras:
@@ -154,9 +176,12 @@ def encode(
     if batch.configuration is not None:
         kind, content = batch.configuration
         sections.append((CONFIGURATION, bytes((kind,)) + content))
-    parts: list[bytes] = [
-        _BODY.pack(0, index, base_sequence, batch.count, len(batch.groups), time_ms)
-    ]
+    body = _BODY.pack(0, index, base_sequence, batch.count, len(batch.groups), time_ms)
+    return EncodedEntry(_joined(body, sections), time_ms, group_bytes)
+
+
+def _joined(body: bytes, sections: list[tuple[int, bytes]]) -> bytes:
+    parts = [body]
     parts += [_SECTION.pack(number, 0, len(content)) for number, content in sections]
     for _, content in sections:
         parts += (content, _PADDING[len(content) % 8])
@@ -169,17 +194,20 @@ def encode(
 
 def _message_sections(
     batch: Batch, placements: Sequence[Placement]
-) -> tuple[int, list[tuple[int, bytes]]]:
+) -> tuple[int, list[int], list[tuple[int, bytes]]]:
     groups = batch.groups.values()
     runs = list(chain.from_iterable([group.runs for group in groups]))
     payloads = list(chain.from_iterable([group.payloads for group in groups]))
     positions, counts, times = runs[0::RUN_WIDTH], runs[1::RUN_WIDTH], runs[2::RUN_WIDTH]
     ids, first_offsets = zip(*placements, strict=True)
     time_ms = min(times)
+    bounds = list(accumulate(map(len, payloads), initial=0))
+    message_ends = list(accumulate([len(group.payloads) for group in groups]))
+    ends = [bounds[end] for end in message_ends]
     sections = [
         (TOPIC_IDS, _u32(ids)),
         (FIRST_OFFSETS, array("Q", first_offsets).tobytes()),
-        (GROUP_MESSAGES, _u32(accumulate([len(group.payloads) for group in groups]))),
+        (GROUP_MESSAGES, _u32(message_ends)),
         (GROUP_RUNS, _u32(accumulate([len(group.runs) // RUN_WIDTH for group in groups]))),
         (NAME_ENDS, _u32(accumulate(map(len, batch.groups)))),
         (NAMES, b"".join(batch.groups)),
@@ -187,10 +215,10 @@ def _message_sections(
         (RUN_BOUNDS, _u32(accumulate(counts, initial=0))),
         (RUN_TIMES, _time_deltas(times, time_ms)),
         *_flag_sections(runs[3::RUN_WIDTH]),
-        (BOUNDS, _u32(accumulate(map(len, payloads), initial=0))),
+        (BOUNDS, array("I", bounds).tobytes()),
         (PAYLOADS, b"".join(payloads)),
     ]
-    return time_ms, sections
+    return time_ms, list(map(sub, ends, chain((0,), ends))), sections
 
 
 def _flag_sections(flags: list[int]) -> list[tuple[int, bytes]]:
@@ -248,10 +276,10 @@ def _time_deltas(times: list[int], time_ms: int) -> bytes:
     span = max(times) - time_ms
     if not span:
         return bytes(4 * len(times))
-    if span <= _U32_MAX:
+    if span <= TIME_SPAN_MS_MAX:
         return _u32([time - time_ms for time in times])
     # A clock set back and forth by weeks within one batch is clipped, not refused.
-    return _u32([min(time - time_ms, _U32_MAX) for time in times])
+    return _u32([min(time - time_ms, TIME_SPAN_MS_MAX) for time in times])
 
 
 def _u32(values: Iterable[int]) -> bytes:

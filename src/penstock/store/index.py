@@ -17,10 +17,19 @@ in between is seen twice, never missed; rows that overlap are recognised by thei
 import struct
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from penstock.store.entry import FIRST_OFFSETS, GROUP_MESSAGES, TOPIC_IDS, Entry
+from penstock.store.batch import RUN_WIDTH, Batch
+from penstock.store.entry import (
+    FIRST_OFFSETS,
+    GROUP_MESSAGES,
+    TIME_SPAN_MS_MAX,
+    TOPIC_IDS,
+    EncodedEntry,
+    Entry,
+    Placement,
+)
 from penstock.store.slices import GroupRange
 
 ROUND_ENTRIES = 256
@@ -80,8 +89,45 @@ def reference(entry: Entry, number: int) -> Reference:
     )
 
 
-def references(entry: Entry) -> list[tuple[int, ...]]:
-    """The references to all groups, as plain tuples: every commit makes them, so this is cheap."""
+class IndexedEntry(NamedTuple):
+    """What the index and the topic states take from an entry; a reference as a plain tuple."""
+
+    entry_index: int
+    end_sequence: int
+    bytes: int
+    topic_ids: Sequence[int]
+    references: list[tuple[int, ...]]
+
+
+def indexed_batch(
+    batch: Batch,
+    encoded: EncodedEntry,
+    index: int,
+    base: int,
+    placements: Sequence[Placement],
+) -> IndexedEntry:
+    """What the index takes from a batch that was just encoded, without reading the entry.
+
+    ``base`` is the sequence of its first message.
+    """
+    latest_ms, group_count = encoded.time_ms + TIME_SPAN_MS_MAX, len(placements)
+    found: list[tuple[int, ...]] = []
+    groups = zip(batch.groups.values(), placements, encoded.group_bytes, strict=True)
+    for number, (group, (_, first_offset), size) in enumerate(groups):
+        runs = group.runs
+        newest_ms = runs[-2] if len(runs) == RUN_WIDTH else max(runs[2::RUN_WIDTH])
+        newest_ms = min(newest_ms, latest_ms)  # a clock was set back: times of an entry are clipped
+        last_sequence = base + runs[-4] + runs[-3] - 1
+        found.append(
+            (first_offset, base, index, last_sequence, newest_ms, number, group_count,
+             len(group.payloads), size)
+        )  # fmt: skip
+    ids = [topic_id for topic_id, _ in placements]
+    return IndexedEntry(index, base + batch.count, len(encoded.data), ids, found)
+
+
+def indexed_entry(entry: Entry) -> IndexedEntry:
+    """What the index takes from an entry that was read."""
     base, index, time_ms = entry.base_sequence, entry.index, entry.time_ms
     positions, run_bounds = entry.run_positions, entry.run_bounds
     times, bounds = entry.run_times, entry.bounds
@@ -103,7 +149,8 @@ def references(entry: Entry) -> list[tuple[int, ...]]:
              entry.group_count, count, size)
         )  # fmt: skip
         run_start, message_start = run_end, message_end
-    return found
+    ids = entry.column(TOPIC_IDS)
+    return IndexedEntry(index, entry.end_sequence, len(entry.buffer), ids, found)
 
 
 def references_from(row: bytes | memoryview, offset: int) -> Iterator[Reference]:
@@ -149,20 +196,19 @@ class MemoryIndex:
         self.round_sequence = 0
         """The last entry of the round being written, and the sequence after it."""
 
-    def add(self, entry: Entry, found: list[tuple[int, ...]], entry_bytes: int) -> None:
-        """Index a committed entry; ``found`` are its ``references``."""
-        topic_ids = entry.column(TOPIC_IDS)
+    def add(self, entry: IndexedEntry) -> None:
+        """Index a committed entry."""
         pack, gathering = _REFERENCE.pack, self._gathering
         with self._lock:
-            for topic_id, fields in zip(topic_ids, found, strict=True):
+            for topic_id, fields in zip(entry.topic_ids, entry.references, strict=True):
                 row = gathering.get(topic_id)
                 if row is None:
                     gathering[topic_id] = bytearray(pack(*fields))
                 else:
                     row += pack(*fields)
         self._entries += 1
-        self._references += len(found)
-        self._bytes += entry_bytes
+        self._references += len(entry.references)
+        self._bytes += entry.bytes
 
     def rows(self, topic_id: int) -> list[bytes]:
         """A topic's rows in memory, ascending. Any thread."""

@@ -2,21 +2,19 @@
 
 Databases: ``journal`` (entries), and derived from it ``index`` (see index.py) and ``topics``;
 ``rows`` (checkpoint rows of the broker's state); ``live`` (how many groups of an entry are left,
-for entries that retention took something from); ``deleted`` (offsets that were deleted from groups
-still there, see deletions.py); ``meta`` (the marks, see marks.py; topics that were dropped, see
-dropped.py).
+for entries from which retention removed some); ``deleted`` (deleted offsets in groups that still
+exist, see deletions.py); ``meta`` (the marks, see marks.py; dropped topics, see dropped.py).
 
-**Commit** runs in one write transaction: the entry is appended at the right edge of ``journal``,
-the batch's rows are put, and a slice of the index's current round rides along. Memory (topic
-states, index, counters) changes only after the transaction has committed, so a failure leaves
-nothing to undo.
+**Commit** runs in one write transaction: it appends the entry at the right edge of ``journal``,
+puts the batch's rows, and writes a slice of the current index round. Memory (topic states, index,
+counters) changes only after the transaction has committed, so a failure leaves nothing to undo.
 
-**Start** reads the marks, applies the entries after the last complete round into memory, verifying
-checksum and order of each, and looks at a sample of the older ones. Its cost follows the length of
-a round, not of the journal.
+**Start** reads the marks, applies the entries after the last complete round, verifying checksum and
+order of each, and verifies a sample of the older ones. Its cost follows the length of a round, not
+of the journal.
 
-**Reads** are in reader.py, **retention** in retention.py; commits wait for it where the store would
-outgrow its total (room.py).
+**Reads** are in reader.py, **retention** in retention.py; commits wait for retention where the
+store would exceed its total (disk_budget.py).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,25 +29,20 @@ from penstock.errors import StorageError
 from penstock.limits import MAP_BYTES_INITIAL
 from penstock.model.message import Message
 from penstock.obs.progress import ProgressLog
+from penstock.store.applier import Applier
 from penstock.store.batch import Batch
 from penstock.store.copying import copy_in_process
-from penstock.store.deletions import (
-    DELETED_ROW_BYTES,
-    Deletion,
-    OffsetRange,
-    erase,
-    load_deleted,
-    put_deleted,
-    stretches_of,
-)
+from penstock.store.deleter import Deleter
+from penstock.store.deletions import load_deleted
 from penstock.store.directory import DataDirectory
 from penstock.store.disk_budget import DiskBudget, bytes_expected, row_bytes
-from penstock.store.dropped import Dropped, load_dropped, put_dropped
-from penstock.store.entry import Entry, decode
+from penstock.store.dropped import load_dropped
+from penstock.store.entry import Entry
 from penstock.store.environment import Environment, Transaction
-from penstock.store.index import MemoryIndex, references, row_span
+from penstock.store.index import MemoryIndex
+from penstock.store.index_rounds import IndexRounds
 from penstock.store.journal import broken_order
-from penstock.store.keys import KEY_BYTES_MAX, index_key, journal_key, name_key, row_prefix
+from penstock.store.keys import KEY_BYTES_MAX, journal_key, name_key, row_prefix
 from penstock.store.log_tail import (
     LogTail,
     get_record,
@@ -58,7 +51,7 @@ from penstock.store.log_tail import (
     put_tail,
     read_tail,
 )
-from penstock.store.marks import Marks, get_marks, put_marks
+from penstock.store.marks import Marks, StorePosition, get_marks, put_marks
 from penstock.store.offset_assigner import AssignedBatch, OffsetAssigner
 from penstock.store.reader import Reader
 from penstock.store.retention import RetentionEngine
@@ -82,31 +75,27 @@ from penstock.store.store import (
     Write,
     Written,
 )
-from penstock.store.topics import StoredTopic, TopicStates, put_topic
+from penstock.store.topics import TopicStates
 
-SAMPLE_ENTRIES = 8
-"""Older entries that a start verifies, spread evenly."""
-SLICE_TOPICS_ALONE = 4_096
-"""Topics whose rows of the index are written at a time when nothing else is."""
-ROUNDS_RECOVERED_MAX = 3
-"""Rounds of the index that a start leaves to the commits that follow; it writes what is more."""
+SAMPLE_ENTRIES = 8  # older entries that a start verifies, spread evenly
+ROUNDS_RECOVERED_MAX = 3  # rounds that a start leaves to later commits; it writes any excess
 RETAIN_S = 0.02
-"""After this time one call of ``retain`` begins no other slice; commits wait for it."""
+"""After this time a call of ``retain`` begins no other slice, because commits wait for it."""
 
 
 Result = TypeVar("Result")
 
 
 class _Written(NamedTuple):
-    """What a commit's transaction did, to be taken over into memory once it is durable."""
+    """What a commit's transaction did; memory follows once it is durable."""
 
-    draft: AssignedBatch
+    assigned: AssignedBatch
     slice_topics: list[int]
     marks: Marks
 
 
 class LmdbStore:
-    """See ``Store``. Opening raises a StorageError that says what to do."""
+    """See ``Store``. Opening raises a StorageError with advice."""
 
     def __init__(self, path: Path, map_bytes: int = MAP_BYTES_INITIAL) -> None:
         self._directory = DataDirectory(path)
@@ -128,89 +117,88 @@ class LmdbStore:
             self._directory.ready()
 
     def _open(self) -> None:
+        environment = self._environment
         self._memory = MemoryIndex()
         self._topics = TopicStates(self._memory.holds)
-        self._drafts = OffsetAssigner(self._environment, self._topics)
-        self._verified: dict[int, None] = {}
-        with self._environment.reading() as transaction:
-            self._marks = get_marks(self._environment, transaction)
-            self._dropped = load_dropped(self._environment, transaction)
-            self._record, self._committed = get_record(self._environment, transaction)
-            deleted = load_deleted(self._environment, transaction, self._dropped)
+        self._assigner = OffsetAssigner(environment, self._topics)
+        with environment.reading() as transaction:
+            self._position = StorePosition(get_marks(environment, transaction))
+            self._dropped = load_dropped(environment, transaction)
+            self._record, self._committed = get_record(environment, transaction)
+            deleted = load_deleted(environment, transaction, self._dropped)
         with self._topics.lock:
             for name, ranges in deleted.values():
                 self._topics.set_deleted(name, ranges)
-        self._round_wanted = True
+        self._topics.next_id = self._position.marks.next_topic_id
         self.on_removed: Callable[[RetentionResult], None] = lambda _removed: None
         self.log_floor = self.start_floor = LOG_UNBOUND
-        self._topics.next_id = self._marks.next_topic_id
-        self._next_index = self._marks.flushed_index + 1
-        self._next_sequence = self._marks.flushed_sequence
-        self._reader = Reader(self._environment, self._topics, self._memory, self._verified)
-        self._retention = RetentionEngine(
-            self._environment, self._reader, self._topics, self._dropped
+        self._reader = Reader(environment, self._topics, self._memory, {})
+        self._retention = RetentionEngine(environment, self._reader, self._topics, self._dropped)
+        self._rounds = IndexRounds(
+            environment, self._memory, self._topics, self._position, self._retention.examine
         )
-        self._room = DiskBudget(self._environment, self._memory, self._remove, self._flush_further)
+        self._applier = Applier(
+            environment, self._memory, self._assigner, self._dropped, self._retention.forget
+        )
+        self._deleter = Deleter(
+            environment, self._assigner, self._reader, self._position, self._retention.examine
+        )
+        self._budget = DiskBudget(environment, self._memory, self._remove, self._flush_further)
         self._recover()
         self._load_tail()
-        self._load_topics_with_deletions()
-        with self._environment.reading() as transaction:
-            self._reader.journal(transaction).sample(SAMPLE_ENTRIES, self._next_sequence)
+        with environment.reading() as transaction:
+            for name in self._topics.deleted_names():
+                self._assigner.topic(transaction, name)
+            self._reader.journal(transaction).sample(SAMPLE_ENTRIES, self.next_sequence)
 
     # ── Writing ───────────────────────────────────────────────────────────────────────────────
 
     @property
     def next_sequence(self) -> int:
-        """See ``Store``."""
-        return self._next_sequence
+        return self._position.next_sequence
 
     @property
     def next_index(self) -> int:
-        """See ``Store``."""
-        return self._next_index
+        return self._position.next_index
 
     def commit(self, batch: Batch) -> Commit:
-        """See ``Store``."""
         started = perf_counter()
         size = bytes_expected(batch)
-        self._room.before(size)
-        self._begin_round_if_due()
+        self._budget.before(size)
+        self._rounds.begin_if_due()
         written, fsync_s = self._environment.write(
             size, lambda transaction: self._write(transaction, batch)
         )
-        draft = written.draft
+        assigned, position = written.assigned, self._position
         commit = Commit(
-            index=self._next_index if draft.entry else self._next_index - 1,
-            base_sequence=self._next_sequence,
+            index=position.next_index if assigned.entry else position.next_index - 1,
+            base_sequence=position.next_sequence,
             count=batch.count,
-            bytes=len(draft.entry),
+            bytes=len(assigned.entry),
             commit_s=perf_counter() - started,
             fsync_s=fsync_s,
-            first_offsets=draft.first_offsets,
+            first_offsets=assigned.first_offsets,
         )
         self._take_over(written)
         return commit
 
     def prepare(self) -> None:
-        """See ``Store``."""
         self._environment.prepare()
-        self._room.after()
+        self._budget.after()
 
     def _write(self, transaction: Transaction, batch: Batch) -> _Written:
-        assert not self._tail.entries, "an entry is committed alone only where nobody has a say"
-        drawn = self._draw(transaction, batch)
-        if drawn.entry:
-            key = journal_key(self._next_sequence, self._next_index)
-            transaction.put(key, drawn.entry, db=self._environment["journal"], append=True)
+        assert not self._tail.entries, "an entry is committed directly only without other voters"
+        position = self._position
+        assigned = self._assigner.assign(transaction, batch, position)
+        if assigned.entry:
+            key = journal_key(position.next_sequence, position.next_index)
+            transaction.put(key, assigned.entry, db=self._environment["journal"], append=True)
         slice_topics, marks = self._write_beside(transaction, batch.rows, batch.checkpoint)
-        marks = self._write_drops(transaction, marks, drawn.gone)
-        if marks is not self._marks:
+        if assigned.gone:  # after the index slice, which may put rows of these topics
+            marks = self._applier.write_drops(transaction, marks, assigned.gone, position)
+        if marks is not position.marks:
             put_marks(self._environment, transaction, marks)
-        return _Written(drawn, slice_topics, marks)
-
-    def _draw(self, transaction: Transaction, batch: Batch) -> AssignedBatch:
-        """The entry that follows all that is applied."""
-        return self._drafts.draw(transaction, batch, self._next_index, self._next_sequence)
+        return _Written(assigned, slice_topics, marks)
 
     def _write_beside(
         self,
@@ -218,27 +206,14 @@ class LmdbStore:
         rows: Sequence[tuple[str, bytes, bytes | None]],
         checkpoint: int | None,
     ) -> tuple[list[int], Marks]:
-        """Write what rides along: rows of the checkpoint, and a slice of the index."""
+        """Write checkpoint rows, and a slice of the index."""
         for table, name, value in rows:
             self._write_row(transaction, row_prefix(table) + name, value)
-        marks = self._marks
+        marks = self._position.marks
         if checkpoint is not None:
-            assert marks.checkpoint <= checkpoint <= self._next_index
+            assert marks.checkpoint <= checkpoint <= self.next_index
             marks = msgspec.structs.replace(marks, checkpoint=checkpoint)
-        return self._write_slice(transaction, marks)
-
-    def _write_drops(
-        self, transaction: Transaction, marks: Marks, gone: list[StoredTopic]
-    ) -> Marks:
-        """Turn topics' rows into records; after the slice of the index, which may put such rows."""
-        if not gone:
-            return marks
-        for state in gone:
-            transaction.delete(name_key(state.name), db=self._environment["topics"])
-            put_dropped(self._environment, transaction, Dropped(self._next_index, state))
-        counts = (state.info(self._topics.deleted(state.name)).count for state in gone)
-        removed = marks.removed_messages + sum(counts)
-        return msgspec.structs.replace(marks, removed_messages=removed)
+        return self._rounds.write_slice(transaction, marks)
 
     def _write_row(self, transaction: Transaction, name: bytes, value: bytes | None) -> None:
         key = name_key(name)
@@ -251,82 +226,42 @@ class LmdbStore:
             transaction.put(key, full, db=self._environment["rows"])
 
     def _take_over(self, written: _Written) -> None:
-        """Make memory say what is now on disk."""
-        self._marks = written.marks
-        self._advance(written.slice_topics)
-        draft = written.draft
-        if draft.entry:
-            entry = decode(draft.entry, verify=False)
-            self._apply(entry, len(draft.entry), draft.states, draft.gone)
-            self._tail.applied(entry.index, entry.end_sequence)
-
-    def _apply(
-        self,
-        entry: Entry,
-        entry_bytes: int,
-        states: Sequence[StoredTopic],
-        gone: Sequence[StoredTopic] = (),
-    ) -> None:
-        found = references(entry)
-        self._memory.add(entry, found, entry_bytes)  # before a reader learns that there is more
-        keep = self._topics.keep
-        with self._topics.lock:
-            for state in gone:
-                self._forget(state)
-            for number, (fields, state) in enumerate(zip(found, states, strict=True)):
-                if state.next_offset == 0:
-                    first_run = entry.group_runs[number - 1] if number else 0
-                    state.created_ms = entry.time_ms + entry.run_times[first_run]
-                state.apply(first_offset=fields[0], count=fields[-2], size=fields[-1])
-                if state.id not in self._dropped:
-                    keep(state)
-            newest_id = max((state.id for state in states), default=0)
-            self._topics.next_id = max(self._topics.next_id, newest_id + 1)
-        self._next_index = entry.index + 1
-        self._next_sequence = entry.end_sequence
-
-    def _forget(self, state: StoredTopic) -> None:
-        """Make memory say that a topic was dropped."""
-        self._topics.remove(state)
-        self._dropped[state.id] = Dropped(self._next_index, state)
-        self._retention.forget(state.name)
+        """Update memory to what is now on disk."""
+        self._position.marks = written.marks
+        self._rounds.advance(written.slice_topics)
+        assigned = written.assigned
+        if assigned.indexed is not None:
+            self._applier.add(assigned.indexed, assigned.states, self._position, assigned.gone)
+            self._tail.applied(self.next_index - 1, self.next_sequence)
 
     # ── The log ───────────────────────────────────────────────────────────────────────────────
 
     @property
     def first_index(self) -> int:
-        """See ``LogStore``."""
-        return self._marks.compacted + 1
+        return self._position.marks.compacted + 1
 
     @property
     def last_index(self) -> int:
-        """See ``Store``."""
         return self._tail.last_index
 
     def record(self) -> bytes | None:
-        """See ``Store``."""
         return self._record
 
     @property
     def committed(self) -> int | None:
-        """See ``Store``."""
-        if self._committed is None:
-            return None
-        return max(self._committed, self._next_index - 1)
+        return None if self._committed is None else max(self._committed, self.next_index - 1)
 
     def encode_batch(self, batch: Batch) -> EncodedBatch:
-        """See ``Store``."""
         assert not self._tail.entries, "offsets follow from what is applied"
         with self._environment.reading() as transaction:
-            draft = self._draw(transaction, batch)
-        return EncodedBatch(draft.entry, draft.first_offsets)
+            assigned = self._assigner.assign(transaction, batch, self._position)
+        return EncodedBatch(assigned.entry, assigned.first_offsets)
 
     def write(self, write: Write) -> Written:
-        """See ``Store``."""
         started = perf_counter()
         size = sum(len(entry.data) for entry in write.entries) + row_bytes(write.rows)
-        self._room.before(size)
-        self._begin_round_if_due()
+        self._budget.before(size)
+        self._rounds.begin_if_due()
         tail, fresh = self._tail.joined(write.entries) if write.entries else (None, [])
         cut = self._tail.cut(write.entries[0].index) if write.entries else []
         record = write.record
@@ -336,64 +271,28 @@ class LmdbStore:
         def job(transaction: Transaction) -> tuple[list[int], Marks]:
             put_tail(self._environment, transaction, cut, fresh)
             topics, marks = self._write_beside(transaction, write.rows, write.checkpoint)
-            if marks is not self._marks:
+            if marks is not self._position.marks:
                 put_marks(self._environment, transaction, marks)
             if record is not None:
                 put_record(self._environment, transaction, record, write.committed)
             return topics, marks
 
-        (topics, self._marks), fsync_s = self._environment.write(size, job)
+        (topics, self._position.marks), fsync_s = self._environment.write(size, job)
         if tail is not None:
             self._tail.entries = tail
         if record is not None:
             self._record, self._committed = record, write.committed
-        self._advance(topics)
+        self._rounds.advance(topics)
         return Written(perf_counter() - started, fsync_s)
 
     def apply(self, index: int) -> list[Entry]:
-        """See ``Store``."""
-        applied = []
-        for found in self._tail.entries:
-            if found.index > index:
-                break
-            entry = decode(found.data, verify=False)
-            self._apply_committed(entry)
-            applied.append(entry)
-        self._tail.applied(self._next_index - 1, self._next_sequence)
-        return applied
-
-    def _apply_committed(self, entry: Entry) -> None:
-        """Fold an entry that is on disk, and write down which topics it has dropped."""
-        gone = self._gone_by(entry)
-        if gone:
-            self._write_gone(gone)
-        with self._topics.lock:
-            for state in gone:
-                self._forget(state)
-        self._apply(entry, len(entry.buffer), self._recovered_states(entry))
-
-    def _gone_by(self, entry: Entry) -> list[StoredTopic]:
-        """Topics that an entry has dropped, those that are not on record as such."""
-        dropped = [(number, name) for number, name in entry.dropped if number not in self._dropped]
-        if not dropped:
-            return []
-        with self._environment.reading() as transaction:
-            found = [self._drafts.topic(transaction, name) for _, name in dropped]
-        states = [state for state in found if state is not None]
-        if [state.id for state in states] != [number for number, _ in dropped]:
-            raise broken_order(entry.index, "drops a topic that is not on record as dropped")
-        return states
-
-    def _write_gone(self, gone: list[StoredTopic]) -> None:
-        def job(transaction: Transaction) -> Marks:
-            marks = self._write_drops(transaction, self._marks, gone)
-            put_marks(self._environment, transaction, marks)
-            return marks
-
-        self._marks, _ = self._environment.write(0, job)
+        entries = [entry for entry in self._tail.entries if entry.index <= index]
+        for entry in entries:
+            self._applier.add_committed(entry, self._position)
+        self._tail.applied(self.next_index - 1, self.next_sequence)
+        return entries
 
     def log_entries(self, low: int, high: int, bytes_max: int) -> list[LogEntry]:
-        """See ``Store``."""
         found: list[LogEntry] = []
         size = 0
         with self._environment.reading() as transaction:
@@ -402,223 +301,112 @@ class LmdbStore:
                 is_next = entry.index == low + len(found) < high
                 if not is_next or (found and size > bytes_max):
                     break
-                found.append(log_entry(bytes(entry.buffer)))
+                found.append(log_entry(entry))
         if not found:
             raise LookupError(f"entry {low} is not in the log")
         return found
 
     def copy(self, file: int) -> None:
-        """See ``Store``."""
         copy_in_process(self._directory.path, self._environment, file)
 
-    # ── Rounds of the index ───────────────────────────────────────────────────────────────────
-
-    def _begin_round_if_due(self) -> None:
-        if not self._memory.is_writing and self._memory.fullness >= 1:
-            self._begin_round()
-
-    def _begin_round(self) -> None:
-        self._memory.begin_round(self._next_index - 1, self._next_sequence)
-
-    def _write_slice(
-        self, transaction: Transaction, marks: Marks, topics_min: int = 0
-    ) -> tuple[list[int], Marks]:
-        """Write a slice of the current round; return its topics, and the marks after it."""
-        memory = self._memory
-        if not memory.is_writing:
-            return [], marks
-        rows = memory.slice(topics_min)
-        for topic_id, row in rows:
-            first_offset, _ = row_span(row)
-            key = index_key(topic_id, first_offset)
-            transaction.put(key, bytes(row), db=self._environment["index"])
-            state = self._topics.by_id(topic_id)
-            if state is not None:
-                put_topic(self._environment, transaction, state)
-        if memory.is_last(len(rows)):
-            marks = msgspec.structs.replace(
-                marks,
-                next_topic_id=self._topics.next_id,
-                flushed_index=memory.round_index,
-                flushed_sequence=memory.round_sequence,
-            )
-        return [topic_id for topic_id, _ in rows], marks
-
     def flush(self) -> bool:
-        """Write a slice of the index by itself; tell whether more is left. Writer thread only."""
-        memory = self._memory
-        if not memory.is_writing:
-            if not memory.is_gathering:
-                return False
-            self._begin_round()
-        self._flush_slice(SLICE_TOPICS_ALONE)
-        return memory.is_writing or memory.is_gathering
-
-    def _flush_further(self) -> bool:
-        """Write a slice of the index, if that lets retention remove more."""
-        if self._marks.flushed_index >= self._retention.disposable(self._marks):
-            return False
-        self.flush()
-        return True
-
-    def _flush_slice(self, topics_min: int = 0) -> None:
-        def job(transaction: Transaction) -> tuple[list[int], Marks]:
-            topics, marks = self._write_slice(transaction, self._marks, topics_min)
-            if marks is not self._marks:
-                put_marks(self._environment, transaction, marks)
-            return topics, marks
-
-        (topics, self._marks), _ = self._environment.write(0, job)
-        self._advance(topics)
-
-    def _advance(self, slice_topics: list[int]) -> None:
-        if not self._memory.is_writing:
-            return
-        states = [state for state in map(self._topics.by_id, slice_topics) if state is not None]
-        with self._topics.lock:
-            for state in states:
-                self._retention.examine(state.name)
-                self._topics.idle(state)
-        self._memory.advance(len(slice_topics))
-        self._topics.evict()
+        """Write a slice of the index by itself; return whether more is left. Writer thread only."""
+        return self._rounds.flush()
 
     # ── Start ─────────────────────────────────────────────────────────────────────────────────
 
     def _recover(self) -> None:
-        """Fold the entries after the last complete round into memory, proving their order.
+        """Apply the entries after the last complete round, verifying their order.
 
-        The index is left to the commits that follow, unless there is more than lives usually leave
-        behind: a start is not the time to write.
+        The index is left to the commits that follow, unless far more entries than usual were left
+        behind: a start should not spend its time writing.
         """
         progress, last = ProgressLog("reading the end of the journal"), self._reader.last_index()
-        for entry in self._reader.entries_after(self._marks.flushed_index):
+        position = self._position
+        for entry in self._reader.entries_after(position.marks.flushed_index):
             if not self._is_committed(entry.index):
                 break  # it may still be replaced
-            if entry.index != self._next_index:
-                raise broken_order(entry.index, f"follows entry {self._next_index - 1}")
-            if entry.base_sequence != self._next_sequence:
-                raise broken_order(
-                    entry.index,
-                    f"begins at sequence {entry.base_sequence} instead of {self._next_sequence}",
-                )
-            self._apply_committed(entry)
+            if entry.index != position.next_index:
+                raise broken_order(entry.index, f"follows entry {position.next_index - 1}")
+            if entry.base_sequence != position.next_sequence:
+                expected = position.next_sequence
+                what = f"begins at sequence {entry.base_sequence} instead of {expected}"
+                raise broken_order(entry.index, what)
+            self._applier.add_committed(entry, position)
             progress.reached(entry.index, last)
             if self._memory.fullness >= ROUNDS_RECOVERED_MAX:
-                while self.flush():
+                while self._rounds.flush():
                     progress.reached(entry.index, last)
 
     def _is_committed(self, index: int) -> bool:
-        """Whether a start may count on an entry: what rows of the checkpoint hold, always."""
-        return self._committed is None or index <= max(self._committed, self._marks.checkpoint)
-
-    def _recovered_states(self, entry: Entry) -> list[StoredTopic]:
-        states = []
-        with self._environment.reading() as transaction:
-            for _, topic_id, name, first_offset, _, _ in entry.extents(0, entry.group_count):
-                dropped = self._dropped.get(topic_id)  # by a later entry
-                state = dropped.state if dropped else self._drafts.topic(transaction, name)
-                if state is None:
-                    state = StoredTopic(topic_id, name)
-                if state.id != topic_id or state.next_offset < first_offset:
-                    raise broken_order(entry.index, f"leaves a gap in topic {name!r}")
-                states.append(state)
-        return states
+        """Whether a start may rely on an entry; those in checkpoint rows are always committed."""
+        checkpoint = self._position.marks.checkpoint
+        return self._committed is None or index <= max(self._committed, checkpoint)
 
     def _load_tail(self) -> None:
-        """Take note of what is in the log, but was not committed when the last life ended."""
-        self._tail = LogTail(self._next_index - 1, self._next_sequence)
+        """Read the entries of the log that were not committed when the store was last open."""
+        self._tail = LogTail(self.next_index - 1, self.next_sequence)
         with self._environment.reading() as transaction:
             journal = self._reader.journal(transaction)
-            self._tail.entries = read_tail(journal, self._next_index - 1)
+            self._tail.entries = read_tail(journal, self.next_index - 1)
         last = self._committed
-        if last is not None and last >= self._next_index:
-            raise broken_order(self._next_index, f"is missing, though {last} are committed")
-
-    def _load_topics_with_deletions(self) -> None:
-        """Those that the entries just applied did not bring to memory."""
-        with self._environment.reading() as transaction:
-            for name in self._topics.deleted_names():
-                self._drafts.topic(transaction, name)
+        if last is not None and last >= self.next_index:
+            raise broken_order(self.next_index, f"is missing, though {last} are committed")
 
     # ── Deleting ──────────────────────────────────────────────────────────────────────────────
 
     def trim(self, topic: bytes, offset: int) -> int:
-        """See ``Store``."""
-        return self._erase(topic, lambda first, end: [(first, min(offset, end))])
+        return self._deleter.trim(topic, offset)
 
     def delete(self, topic: bytes, offsets: Sequence[int]) -> int:
-        """See ``Store``."""
-        return self._erase(topic, lambda first, end: stretches_of(offsets, first, end))
+        return self._deleter.delete(topic, offsets)
 
-    def _erase(self, name: bytes, wanted: Callable[[int, int], list[OffsetRange]]) -> int:
-        with self._environment.reading() as transaction:
-            state = self._drafts.topic(transaction, name)
-        if state is None:
-            return 0
-        erased = erase(
-            self._topics.deleted(name),
-            wanted(state.first_offset, state.next_offset),
-            lambda stretches: self._reader.payload_bytes(state.id, stretches),
-        )
-        if erased.messages:
-            self._write_erased(state, erased)
-        return erased.messages
-
-    def _write_erased(self, state: StoredTopic, erased: Deletion) -> None:
-        removed = self._marks.removed_messages + erased.messages
-        marks = msgspec.structs.replace(self._marks, removed_messages=removed)
-
-        def job(transaction: Transaction) -> None:
-            topic = (state.id, state.name)
-            put_deleted(self._environment, transaction, topic, erased.ranges, erased.changes)
-            put_marks(self._environment, transaction, marks)
-
-        self._environment.write(len(erased.changes) * DELETED_ROW_BYTES, job)
-        self._marks = marks
-        with self._topics.lock:
-            self._topics.set_deleted(state.name, erased.ranges)
-        self._retention.examine(state.name)
-
-    # ── Reading, retention, the end ───────────────────────────────────────────────────────────
+    # ── Reading ───────────────────────────────────────────────────────────────────────────────
 
     def replay(self) -> Iterator[Entry]:
-        """See ``Store``."""
-        entries = self._reader.entries_after(self._marks.checkpoint)
-        return takewhile(lambda entry: entry.index < self._next_index, entries)
+        entries = self._reader.entries_after(self._position.marks.checkpoint)
+        return takewhile(lambda entry: entry.index < self.next_index, entries)
 
     def rows(self, table: str) -> Iterator[tuple[bytes, bytes]]:
-        """See ``Store``."""
         return self._reader.rows(table)
 
     def read(self, sequences: Sequence[int]) -> list[Message | None]:
-        """See ``Store``."""
         return self._reader.read(sequences)
 
     def read_topic(self, topic: bytes, offset: int, count_max: int, bytes_max: int) -> TopicRange:
-        """See ``Store``."""
         return self._reader.read_topic(topic, offset, count_max, bytes_max)
 
     def read_raw(
         self, query: RawQuery, make: Callable[[TopicInfo, int, list[RawSlice]], Result]
     ) -> Result | None:
-        """See ``Store``."""
         return self._reader.read_raw(query, make)
 
     def measure(self, topic: bytes, offset: int, bytes_max: int) -> int:
-        """See ``Store``."""
         return self._reader.measure(topic, offset, bytes_max)
 
     def read_flags(self, topic: bytes, offset: int, count_max: int) -> TopicFlags:
-        """See ``Store``."""
         return self._reader.read_flags(topic, offset, count_max)
 
     def topic(self, name: bytes) -> TopicInfo | None:
-        """See ``Store``."""
         return self._reader.topic(name)
 
     def topics(self, prefix: bytes = b"", after: bytes = b"") -> Iterator[TopicInfo]:
-        """See ``Store``."""
         return self._reader.topics(prefix, after)
+
+    def size(self) -> StoreSize:
+        with self._environment.reading() as transaction:
+            oldest = self._reader.journal(transaction).first()
+            newest = self.next_sequence - 1
+            return StoreSize(
+                bytes_used=self._environment.used_bytes(transaction),
+                map_bytes=self._environment.map_bytes,
+                entries=transaction.stat(self._environment["journal"])["entries"],
+                messages=newest - self._position.marks.removed_messages,
+                sequence_oldest=oldest.base_sequence if oldest else newest + 1,
+                sequence_newest=newest,
+            )
+
+    # ── Retention ─────────────────────────────────────────────────────────────────────────────
 
     def retain(
         self,
@@ -628,10 +416,9 @@ class LmdbStore:
         protected: ProtectedTopics = NOTHING_PROTECTED,
         low_water_marks: Mapping[bytes, int] = NO_LOW_WATER_MARKS,
     ) -> RetentionResult:
-        """See ``Store``."""
         deadline = perf_counter() + RETAIN_S
         request = RetentionRequest(rules, now_ms, floor_sequence, protected, low_water_marks)
-        self._room.keep_to(request)
+        self._budget.keep_to(request)
         total = RetentionResult(more=True)
         while total.more:
             try:
@@ -639,57 +426,36 @@ class LmdbStore:
             except StorageError:
                 if not total.messages:
                     raise
-                return total  # what was removed must be told; the next call meets the error first
+                return total  # report what was removed; the next call meets the error first
             if total.more and perf_counter() >= deadline:
                 return total
-        self._round_wanted = True
+        self._rounds.is_wanted = True
         return total
 
     def _retain_slice(self, request: RetentionRequest, total: RetentionResult) -> None:
-        self._flush_for_retention()
+        self._rounds.flush_for_retention()
         self._retention.keep_from(self.log_floor, self.start_floor)
-        removed, self._marks = self._retention.slice(request, self._marks)
+        removed, self._position.marks = self._retention.slice(request, self._position.marks)
         total.add(removed)
-        total.more = removed.more or self._is_flush_left()
+        total.more = removed.more or self._rounds.is_flush_left
 
     def _remove(self, request: RetentionRequest, total: int) -> RetentionResult:
-        """Make room beside commits; whoever must know is told."""
+        """Make room for a commit."""
         self._retention.keep_from(self.log_floor, self.start_floor)
-        removed, self._marks = self._retention.make_room(request, self._marks, total)
+        marks = self._position.marks
+        removed, self._position.marks = self._retention.make_room(request, marks, total)
         if removed.messages:
             self.on_removed(removed)
         return removed
 
-    def _flush_for_retention(self) -> None:
-        """Write a slice of the index, so that retention gets to see what was committed last.
-
-        It begins a round of its own only once until it is done, lest under load every call
-        write the rows of all busy topics again.
-        """
-        if self._round_wanted and not self._memory.is_writing and self._memory.is_gathering:
-            self._round_wanted = False
-            self._begin_round()
-        if self._memory.is_writing:
-            self._flush_slice()
-
-    def _is_flush_left(self) -> bool:
-        memory = self._memory
-        return memory.is_writing or (self._round_wanted and memory.is_gathering)
-
-    def size(self) -> StoreSize:
-        """See ``Store``."""
-        with self._environment.reading() as transaction:
-            oldest = self._reader.journal(transaction).first()
-            return StoreSize(
-                bytes_used=self._environment.used_bytes(transaction),
-                map_bytes=self._environment.map_bytes,
-                entries=transaction.stat(self._environment["journal"])["entries"],
-                messages=self._next_sequence - 1 - self._marks.removed_messages,
-                sequence_oldest=oldest.base_sequence if oldest else self._next_sequence,
-                sequence_newest=self._next_sequence - 1,
-            )
+    def _flush_further(self) -> bool:
+        """Write a slice of the index, if that lets retention remove more."""
+        marks = self._position.marks
+        if marks.flushed_index >= self._retention.disposable(marks):
+            return False
+        self._rounds.flush()
+        return True
 
     def close(self) -> None:
-        """See ``Store``."""
         self._environment.close()
         self._directory.close()

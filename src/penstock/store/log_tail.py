@@ -14,11 +14,9 @@ import struct
 from collections.abc import Sequence
 from zlib import crc32
 
-import msgspec
-
 from penstock.errors import StorageDamaged
 from penstock.store.batch import Batch
-from penstock.store.entry import decode, encode
+from penstock.store.entry import Entry, decode, encode
 from penstock.store.environment import Environment, Transaction
 from penstock.store.journal import JournalCursor, broken_order
 from penstock.store.keys import journal_key
@@ -33,51 +31,37 @@ _ALL = (1 << 64) - 1
 EMPTY_ENTRY_BYTES = len(encode(Batch(), 0, 0, []))
 
 
-class TailEntry(msgspec.Struct, frozen=True, gc=False):
-    """An entry that is in the log, but not applied."""
-
-    index: int
-    base_sequence: int
-    end_sequence: int
-    data: bytes
-    """As it lies in the journal."""
-
-
-def wrapped(entry: LogEntry, base_sequence: int) -> TailEntry:
-    """An entry of the log as one of the journal; raises StorageDamaged if it cannot be that."""
+def wrapped(entry: LogEntry, base_sequence: int) -> Entry:
+    """A log entry as a journal entry; raises StorageDamaged if it cannot be one."""
     if entry.kind or not entry.data:
         batch = Batch()
         if entry.kind:
             batch.configuration = (entry.kind, entry.data)
-        data = encode(batch, entry.index, base_sequence, [])
-        return TailEntry(entry.index, base_sequence, base_sequence, data)
+        return decode(encode(batch, entry.index, base_sequence, []), verify=False)
     found = decode(entry.data)
     if (found.index, found.base_sequence) != (entry.index, base_sequence):
-        where = (
-            f"is entry {found.index} from sequence {found.base_sequence} on, not {base_sequence}"
-        )
-        raise broken_order(entry.index, where)
-    return TailEntry(entry.index, base_sequence, found.end_sequence, entry.data)
+        what = f"is entry {found.index} from sequence {found.base_sequence} on, not {base_sequence}"
+        raise broken_order(entry.index, what)
+    return found
 
 
-def log_entry(data: bytes) -> LogEntry:
-    """An entry of the journal as one of the log: the inverse of ``wrapped``."""
-    entry = decode(data, verify=False)
-    if len(data) == EMPTY_ENTRY_BYTES:
+def log_entry(entry: Entry) -> LogEntry:
+    """A journal entry as a log entry: the inverse of ``wrapped``."""
+    if len(entry.buffer) == EMPTY_ENTRY_BYTES:
         return LogEntry(entry.index, 0, b"")
     change = entry.configuration
     if change is not None:
         return LogEntry(entry.index, *change)
-    return LogEntry(entry.index, 0, data)
+    return LogEntry(entry.index, 0, bytes(entry.buffer))
 
 
 class LogTail:
-    """What is in the log and not applied; the writer thread changes it."""
+    """Entries that are in the log but not applied; the writer thread changes it."""
 
     def __init__(self, index: int, sequence: int) -> None:
         self._applied_index = index
         self._applied_sequence = sequence
-        self.entries: list[TailEntry] = []
+        self.entries: list[Entry] = []
 
     @property
     def last_index(self) -> int:
@@ -85,48 +69,42 @@ class LogTail:
         entries = self.entries
         return entries[-1].index if entries else self._applied_index
 
-    def before(self, index: int) -> tuple[list[TailEntry], int]:
-        """What is left of the tail before an entry, and the sequence that this one begins with."""
-        if not self._applied_index < index <= self.last_index + 1:
-            raise broken_order(index, f"can not follow entry {self.last_index} of the log")
-        kept = self.entries[: index - self._applied_index - 1]
-        return kept, kept[-1].end_sequence if kept else self._applied_sequence
+    def joined(self, entries: Sequence[LogEntry]) -> tuple[list[Entry], list[Entry]]:
+        """The tail after ``entries`` have replaced it from the first of them on, and the new part.
 
-    def joined(self, entries: Sequence[LogEntry]) -> tuple[list[TailEntry], list[TailEntry]]:
-        """The tail once ``entries`` have replaced what it has from the first of them on.
-
-        Also those of them, as they are to be put into the journal.
+        Nothing changes here: the caller writes the new part first.
         """
-        kept, sequence = self.before(entries[0].index)
-        fresh: list[TailEntry] = []
+        kept, sequence = self._before(entries[0].index)
+        fresh: list[Entry] = []
         for entry in entries:
             fresh.append(wrapped(entry, sequence))
             sequence = fresh[-1].end_sequence
         return kept + fresh, fresh
 
-    def cut(self, index: int) -> list[TailEntry]:
-        """Entries of the tail from this one on: they are to be deleted."""
+    def _before(self, index: int) -> tuple[list[Entry], int]:
+        """The tail before an entry, and the sequence with which that entry begins."""
+        if not self._applied_index < index <= self.last_index + 1:
+            raise broken_order(index, f"can not follow entry {self.last_index} of the log")
+        kept = self.entries[: index - self._applied_index - 1]
+        return kept, kept[-1].end_sequence if kept else self._applied_sequence
+
+    def cut(self, index: int) -> list[Entry]:
+        """Entries of the tail from ``index`` on, which are to be deleted."""
         return [entry for entry in self.entries if entry.index >= index]
 
     def applied(self, index: int, sequence: int) -> None:
-        """Everything up to an entry is applied."""
+        """Note that everything up to an entry is applied."""
         kept = [entry for entry in self.entries if entry.index > index]
         self._applied_index, self._applied_sequence, self.entries = index, sequence, kept
 
 
-def read_tail(journal: JournalCursor, index: int) -> list[TailEntry]:
-    """The entries after ``index``, as a start finds them."""
-    return [
-        TailEntry(entry.index, entry.base_sequence, entry.end_sequence, bytes(entry.buffer))
-        for entry in journal.after(index)
-    ]
+def read_tail(journal: JournalCursor, index: int) -> list[Entry]:
+    """The entries after ``index``, copied out of their snapshot."""
+    return [decode(bytes(entry.buffer), verify=False) for entry in journal.after(index)]
 
 
 def put_tail(
-    environment: Environment,
-    transaction: Transaction,
-    cut: Sequence[TailEntry],
-    fresh: Sequence[TailEntry],
+    environment: Environment, transaction: Transaction, cut: Sequence[Entry], fresh: Sequence[Entry]
 ) -> None:
     """Replace entries at the end of the journal."""
     journal = environment["journal"]
@@ -134,7 +112,7 @@ def put_tail(
         transaction.delete(journal_key(entry.base_sequence, entry.index), db=journal)
     for entry in fresh:
         key = journal_key(entry.base_sequence, entry.index)
-        transaction.put(key, entry.data, db=journal, append=True)
+        transaction.put(key, entry.buffer, db=journal, append=True)
 
 
 def get_record(

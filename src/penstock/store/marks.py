@@ -33,6 +33,20 @@ class Marks(msgspec.Struct, frozen=True, gc=False):
     """Up to this entry some may be missing; from the next on the log is whole."""
 
 
+class StorePosition:
+    """Where the journal ends, and how far what is derived from it has come.
+
+    One object shared by the parts of a store; the writer thread changes it.
+    """
+
+    __slots__ = ("marks", "next_index", "next_sequence")
+
+    def __init__(self, marks: Marks) -> None:
+        self.marks = marks
+        self.next_index = marks.flushed_index + 1
+        self.next_sequence = marks.flushed_sequence
+
+
 def pack_marks(marks: Marks) -> bytes:
     """The record, with its checksum."""
     topic_id, *numbers = msgspec.structs.astuple(marks)

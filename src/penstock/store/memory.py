@@ -186,8 +186,7 @@ class MemoryStore:
     def apply(self, index: int) -> list[Entry]:
         """See ``LogStore``."""
         with self._lock:
-            found = [tail for tail in self._tail.entries if tail.index <= index]
-            entries = [decode(tail.data, verify=False) for tail in found]
+            entries = [entry for entry in self._tail.entries if entry.index <= index]
             for entry in entries:
                 self._apply(entry)
             return entries
@@ -196,14 +195,13 @@ class MemoryStore:
         """See ``LogStore``."""
         found: list[LogEntry] = []
         with self._lock:
-            tail = {entry.index: entry.data for entry in self._tail.entries}
+            tail = {entry.index: entry for entry in self._tail.entries}
             for index in range(low, high):
-                applied = self._entries.get(index)
-                data = bytes(applied.buffer) if applied else tail.get(index)
-                size = len(data or b"") + sum(len(entry.data) for entry in found)
-                if data is None or (found and size > bytes_max):
+                entry = self._entries.get(index) or tail.get(index)
+                size = sum(len(other.data) for other in found)
+                if entry is None or (found and size + len(entry.buffer) > bytes_max):
                     break
-                found.append(log_entry(data))
+                found.append(log_entry(entry))
         if not found:
             raise LookupError(f"entry {low} is not in the log")
         return found

@@ -3,22 +3,25 @@
 from typing import NamedTuple
 
 from penstock.store.batch import Batch
-from penstock.store.entry import Placement, encode
+from penstock.store.entry import TIME_SPAN_MS_MAX, Placement, encode_entry
 from penstock.store.environment import Environment, Transaction
+from penstock.store.index import IndexedEntry, indexed_batch
 from penstock.store.keys import name_key
+from penstock.store.marks import StorePosition
 from penstock.store.topics import StoredTopic, TopicStates, unpack_topic
 
 
 class AssignedBatch(NamedTuple):
-    """A batch as an entry, and the states of its topics: those it adds to, those it drops."""
+    """A batch as an entry, and the states of the topics that it adds to and that it drops."""
 
     entry: bytes
+    indexed: IndexedEntry | None
     first_offsets: tuple[int, ...]
     states: list[StoredTopic]
     gone: list[StoredTopic]
 
 
-_NO_ENTRY = AssignedBatch(b"", (), [], [])
+_NO_ENTRY = AssignedBatch(b"", None, (), [], [])
 
 
 class OffsetAssigner:
@@ -26,49 +29,60 @@ class OffsetAssigner:
 
     def __init__(self, environment: Environment, topics: TopicStates) -> None:
         self._environment = environment
-        self._topics = topics
+        self.topics = topics
 
-    def draw(
-        self, transaction: Transaction, batch: Batch, index: int, sequence: int
+    def assign(
+        self, transaction: Transaction, batch: Batch, position: StorePosition
     ) -> AssignedBatch:
-        """Give a batch its place behind all that is applied; nothing if it is for rows only."""
+        """Encode a batch as the next entry; there is none if it only has rows."""
         if not batch.has_content:
             return _NO_ENTRY
         gone = self._gone(transaction, batch) if batch.drops else []
-        states = self._states(transaction, batch)
+        states, fresh = self._states(transaction, batch)
         first_offsets = tuple([state.next_offset for state in states])
         placements = [
             Placement(s.id, first) for s, first in zip(states, first_offsets, strict=True)
         ]
         dropped = [(state.id, state.name) for state in gone]
-        entry = encode(batch, index, sequence, placements, dropped)
-        return AssignedBatch(entry, first_offsets, states, gone)
+        index, sequence = position.next_index, position.next_sequence
+        encoded = encode_entry(batch, index, sequence, placements, dropped)
+        for state in fresh:
+            first_ms = batch.groups[state.name].runs[2]
+            state.created_ms = min(first_ms, encoded.time_ms + TIME_SPAN_MS_MAX)
+        indexed = indexed_batch(batch, encoded, index, sequence, placements)
+        return AssignedBatch(encoded.data, indexed, first_offsets, states, gone)
 
     def _gone(self, transaction: Transaction, batch: Batch) -> list[StoredTopic]:
-        """States of the topics that a batch drops, those that there are."""
+        """States of those topics that a batch drops and that exist."""
         found = [self.topic(transaction, name) for name in batch.drops]
         return [state for state in found if state is not None]
 
-    def _states(self, transaction: Transaction, batch: Batch) -> list[StoredTopic]:
-        """States of the batch's topics; new ones get the next ids, not yet remembered."""
-        states = []
-        topic_id = self._topics.next_id
+    def _states(
+        self, transaction: Transaction, batch: Batch
+    ) -> tuple[list[StoredTopic], list[StoredTopic]]:
+        """States of the batch's topics, and those of them that are new.
+
+        New ones get the next ids. They are not remembered before they are committed.
+        """
+        states, fresh = [], []
+        topic_id = self.topics.next_id
         for name in batch.groups:
-            state = self._topics.get(name) or self.topic(transaction, name)
+            state = self.topics.get(name) or self.topic(transaction, name)
             if state is None or name in batch.drops:
                 state = StoredTopic(topic_id, name)
+                fresh.append(state)
                 topic_id += 1
             states.append(state)
-        return states
+        return states, fresh
 
     def topic(self, transaction: Transaction, name: bytes) -> StoredTopic | None:
-        """The state of a topic, brought to memory if it was not there."""
-        state = self._topics.get(name)
+        """The state of a topic, loaded into memory if needed."""
+        state = self.topics.get(name)
         if state is None:
             row = transaction.get(name_key(name), db=self._environment["topics"])
             if row is not None:
                 state = unpack_topic(row)
-                with self._topics.lock:
-                    self._topics.keep(state)
-                    self._topics.idle(state)
+                with self.topics.lock:
+                    self.topics.keep(state)
+                    self.topics.idle(state)
         return state

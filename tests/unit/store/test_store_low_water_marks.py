@@ -92,7 +92,7 @@ def test_a_low_that_reaches_beyond_the_index_is_looked_at_again(open_store):
     fill(store, b"a", entries=3)
     retain(store)
     fill(store, b"a", entries=3)
-    store._round_wanted = False
+    store._rounds.is_wanted = False
     for low_water_marks, expected in [({b"a": 6}, 3), ({b"b": 1}, 3), ({b"a": 6}, 6)]:
         retain(store, low_water_marks=low_water_marks)
         assert first_offset(store) == expected

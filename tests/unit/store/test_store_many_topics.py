@@ -60,13 +60,13 @@ def test_a_start_leaves_the_rounds_of_its_last_life_to_the_commits_that_follow(
     """It reads, and does not write; but what crash after crash has left is written in the end."""
     store = open_store()
     write(store)
-    flushed = store._marks.flushed_index
+    flushed = store._position.marks.flushed_index
     store = open_store()
-    assert store._marks.flushed_index == flushed
+    assert store._position.marks.flushed_index == flushed
     store = open_store()
     monkeypatch.setattr(index, "ROUND_REFERENCES", 200)
     store = open_store()
-    assert store._marks.flushed_index > flushed
+    assert store._position.marks.flushed_index > flushed
 
 
 def test_the_least_recently_used_topics_are_forgotten_first(monkeypatch):

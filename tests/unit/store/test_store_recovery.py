@@ -8,8 +8,10 @@ import pytest
 from penstock.errors import StorageDamaged
 from penstock.limits import MIB
 from penstock.store import index
+from penstock.store.applier import Applier
 from penstock.store.batch import Batch
 from penstock.store.environment import DATABASES
+from penstock.store.index_rounds import IndexRounds
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import RetentionLimits, RetentionRules
 from penstock.store.verify import verify
@@ -64,9 +66,11 @@ def test_a_start_does_not_read_what_was_indexed(open_store, monkeypatch):
     for _ in range(3 * index.ROUND_ENTRIES):
         commit(store, messages=1)
     applied = []
-    apply = LmdbStore._apply
+    add = Applier.add
     monkeypatch.setattr(
-        LmdbStore, "_apply", lambda self, e, *rest: (applied.append(e.index), apply(self, e, *rest))
+        Applier,
+        "add",
+        lambda self, e, *rest: (applied.append(e.entry_index), add(self, e, *rest)),
     )
     open_store()
     assert len(applied) <= index.ROUND_ENTRIES + 1
@@ -83,14 +87,14 @@ def test_the_number_of_topics_does_not_show_in_a_commit(open_store, monkeypatch)
     while store.flush():
         pass
     rows = []
-    write_slice = LmdbStore._write_slice
+    write_slice = IndexRounds.write_slice
 
     def counted(self, transaction, marks):
         written = write_slice(self, transaction, marks)
         rows.append(len(written[0]))
         return written
 
-    monkeypatch.setattr(LmdbStore, "_write_slice", counted)
+    monkeypatch.setattr(IndexRounds, "write_slice", counted)
     for _ in range(70):
         commit(store, topics=2_000, messages=2_000)
     assert sum(rows) <= 3 * 2_000  # 140,000 groups; two rounds were due
