@@ -8,6 +8,7 @@ allocated for it, and be tighter before the peer has said who it is.
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
+TIB = 1024 * GIB
 
 # ── Reading from sockets ──────────────────────────────────────────────────────────────────────
 PACKET_BYTES_MAX = 256 * KIB

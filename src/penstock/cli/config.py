@@ -93,7 +93,7 @@ def _known(name: str) -> ConfigKey:
     if name not in KEYS:
         names = [*KEYS, *filter(None, SECTIONS)]
         advice = did_you_mean(closest(name, names)) or LISTED_ADVICE
-        raise ConfigError(f"{name}: no such key or section", advice)
+        raise ConfigError(f"{name}: unknown option or section", advice)
     return KEYS[name]
 
 

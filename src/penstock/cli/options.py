@@ -64,7 +64,7 @@ def load_or_advise(file: str | None, flags: Mapping[str, Any]) -> Loaded:
 
 
 def _advised(problem: Problem) -> Problem:
-    if problem.advice or not problem.what.startswith("no such"):
+    if problem.advice or not problem.what.startswith("unknown"):
         return problem
     return msgspec.structs.replace(problem, advice=LISTED_ADVICE)
 

@@ -1,8 +1,9 @@
-"""The configuration: schema, loading (file, environment, flags), explaining.
+"""The configuration.
 
-* :mod:`~penstock.config.schema` declares every key once: type, default, range, meaning;
-* :mod:`~penstock.config.load` reads file, environment and flags against it;
-* :mod:`~penstock.config.reference` writes the reference page and the example file from it.
+* :mod:`~penstock.config.schema` declares every option: type, default, range, description;
+* :mod:`~penstock.config.checks` has the rules between options;
+* :mod:`~penstock.config.load` reads file, environment and flags;
+* :mod:`~penstock.config.reference` generates the reference page and the example file.
 """
 
 from penstock.config.address import Address, parse_listen

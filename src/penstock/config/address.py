@@ -1,4 +1,4 @@
-"""Where to listen: "127.0.0.1:1883", "localhost:1883", "[::1]:1883"."""
+"""Addresses to listen on: "127.0.0.1:1883", "localhost:1883", "[::1]:1883"."""
 
 from ipaddress import ip_address
 
@@ -6,16 +6,16 @@ import msgspec
 
 
 class Address(msgspec.Struct, frozen=True):
-    """A host and a port; port 0 lets the system choose a free one."""
+    """A host and a port; port 0 lets the system choose one."""
 
     host: str
     port: int
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it. A name other than localhost counts as reachable.
+        """Whether only this machine can reach it.
 
-        Names are not looked up: the answer must not depend on a resolver.
+        Names other than localhost count as reachable: the answer must not depend on a resolver.
         """
         try:
             return ip_address(self.host).is_loopback
@@ -27,27 +27,27 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def parse_listen(text: str) -> Address:
-    """Read ``host:port``; ValueError says what is wrong and what to write instead."""
+    """Parse ``host:port``. Raises ValueError with the fault and a suggestion."""
     host, colon, port = text.strip().rpartition(":")
     if not colon and port.isdecimal():
         raise ValueError(f'"{text}" has no host: write "127.0.0.1:{port}"')
     if not colon or not port.isdecimal() or not port.isascii():
         raise ValueError(f'"{text}" has no port: write host:port, as in "127.0.0.1:1883"')
     if int(port) > 65_535:
-        raise ValueError(f'"{text}": a port is at most 65535')
+        raise ValueError(f'"{text}": the port must be at most 65535')
     return Address(_host(text, host, port), int(port))
 
 
 def _host(text: str, host: str, port: str) -> str:
-    """Take the brackets off an IPv6 address, which needs them: its colons end nowhere else."""
+    """Check the host, and remove the brackets of an IPv6 address."""
     if host in {"", "*"}:
         raise ValueError(f'"{text}" has no host: write "0.0.0.0:{port}" for all interfaces')
     if any(c.isspace() or c == "/" for c in host):
-        raise ValueError(f'"{text}" is not host:port; it takes no scheme, path or space')
+        raise ValueError(f'"{text}" is not host:port; omit scheme, path and spaces')
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
         if not _is_ipv6(host):
-            raise ValueError(f'"{text}": only an IPv6 address stands in brackets')
+            raise ValueError(f'"{text}": brackets are only for IPv6 addresses')
     elif ":" in host:
         raise ValueError(f'"{text}": write an IPv6 address in brackets, as in "[::1]:{port}"')
     return host

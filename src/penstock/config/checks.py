@@ -1,7 +1,7 @@
-"""What no key can be judged on alone: rules between keys.
+"""Rules between options.
 
-A rule is applied when all the keys it looks at are known. So a mistake in one key hides only what
-depends on it, and no rule complains of a default that merely stands in for a value with a mistake.
+A rule is checked only if all its options could be read, so that no rule complains about a default
+that merely replaces an invalid value.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,10 +16,7 @@ from penstock.config.schema import Config
 
 
 def cross_faults(config: Config, unknown: AbstractSet[str] = frozenset()) -> Iterator[ConfigFault]:
-    """Everything about ``config`` that contradicts itself; each fault names its key.
-
-    ``unknown`` names the keys whose values could not be read.
-    """
+    """Check all rules; ``unknown`` names the options whose values could not be read."""
     for keys, rule in _RULES:
         if keys.isdisjoint(unknown):
             yield from rule(config)
@@ -31,14 +28,12 @@ def _addresses(config: Config, key: str) -> list[Address]:
 
 
 def _listener_faults(config: Config) -> Iterator[ConfigFault]:
-    """Two listeners cannot share an address, and none at all would be a broker nobody reaches."""
+    """Addresses must differ, and there must be one."""
     taken: set[Address] = set()
     for key in ("listen", "http_listen"):
         for address in _addresses(config, key):
             if address in taken:
-                yield ConfigFault(
-                    f"{address} is listed twice", "remove one, or change its port", key
-                )
+                yield ConfigFault(f"{address} is listed twice", "remove it or change its port", key)
             if address.port:  # port 0 is a different port each time
                 taken.add(address)
     if not config.listen and not config.http_listen:
@@ -48,35 +43,33 @@ def _listener_faults(config: Config) -> Iterator[ConfigFault]:
 
 
 def _exposure_faults(config: Config, *, key: str) -> Iterator[ConfigFault]:
-    """Safe by default: with no credentials, everyone who reaches a listener may do everything."""
+    """Secure by default: clients are not authenticated, so listen on loopback only."""
     if config.allow_anonymous:
         return
     for address in _addresses(config, key):
         if not address.is_loopback:
             yield ConfigFault(
-                f"{address} can be reached from other machines, and nobody is asked who they are",
-                "add allow_anonymous = true (flag --allow-anonymous) if that is meant,"
+                f"{address} is reachable from other machines, and clients are not authenticated",
+                "add allow_anonymous = true (flag --allow-anonymous) if that is intended,"
                 f" or listen on 127.0.0.1:{address.port}",
                 key,
             )
 
 
 def _connect_faults(config: Config) -> Iterator[ConfigFault]:
-    """What is let in as the first packet must fit through the bound on all packets."""
     if config.limits.connect_bytes_max > config.limits.packet_bytes_max:
         yield ConfigFault(
             "is above limits.packet_bytes_max",
-            "lower it, or raise the other",
+            "lower it or raise the other",
             "limits.connect_bytes_max",
         )
 
 
 def _packet_faults(config: Config) -> Iterator[ConfigFault]:
-    """What is let in must fit through the bound on what goes out."""
     if config.limits.packet_bytes_max > config.limits.outbound_bytes_max:
         yield ConfigFault(
             "is above limits.outbound_bytes_max, so the largest messages could never be delivered",
-            "lower it, or raise the other",
+            "lower it or raise the other",
             "limits.packet_bytes_max",
         )
 
@@ -89,4 +82,4 @@ _RULES: Final[list[tuple[AbstractSet[str], Callable[[Config], Iterator[ConfigFau
     ({"limits.packet_bytes_max", "limits.outbound_bytes_max"}, _packet_faults),
     (CLUSTER_KEYS, cluster_faults),
 ]
-"""Each rule with the keys it looks at."""
+"""Each rule with the options that it reads."""

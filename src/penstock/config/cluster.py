@@ -1,8 +1,8 @@
-"""What ``[cluster]`` means beyond single keys: addresses told to others, the secret, and rules.
+"""The advertised addresses, the secret, and the rules of ``[cluster]``.
 
-A node says of itself where it is reached, so an address that means something else on another
-machine (0.0.0.0, or loopback told to strangers) would send them to themselves. Such mistakes look
-like a network that is down; so they are refused at the start, where they can be explained.
+A node advertises its address to others. One that means something else on another machine (0.0.0.0,
+or loopback) would send them to themselves. That would look like a network failure, so it is
+refused at startup, where it can be explained.
 """
 
 import stat
@@ -15,8 +15,7 @@ from penstock.config.problems import ConfigFault
 from penstock.config.schema import Cluster, Config
 from penstock.errors import ConfigError
 
-SECRET_FILE_BYTES_MAX = 4096
-"""A secret has 256 characters at most; this is not the file of one."""
+SECRET_FILE_BYTES_MAX = 4096  # a secret has at most 256 characters
 
 CLUSTER_KEYS = frozenset(
     {
@@ -34,7 +33,7 @@ CLUSTER_KEYS = frozenset(
         "cluster.tls_ca",
     }
 )
-"""The keys that ``cluster_faults`` looks at."""
+"""The options that ``cluster_faults`` reads."""
 
 
 def advertised_peer(config: Config) -> Address:
@@ -50,9 +49,9 @@ def advertised(config: Config) -> Address | None:
 
 
 def cluster_secret(cluster: Cluster) -> bytes:
-    """Return the secret by which nodes know each other; empty if there is none.
+    """Return the cluster secret, empty if none is configured.
 
-    Raises ``ConfigError`` if the file cannot be used, or if everybody on the machine may read it.
+    Raises ``ConfigError`` if the file is invalid, or readable by all users of the machine.
     """
     if cluster.secret or not cluster.secret_file:
         return cluster.secret.encode()
@@ -62,11 +61,11 @@ def cluster_secret(cluster: Cluster) -> bytes:
     except OSError as error:
         raise _secret_error(cluster, f"cannot be read: {error.strerror}", "make one") from error
     if mode & stat.S_IROTH:
-        raise _secret_error(cluster, "can be read by everybody on this machine", "chmod 600 it")
+        raise _secret_error(cluster, "is readable by all users of this machine", "chmod 600 it")
     secret = text.strip()
     if not (16 <= len(secret) <= 256 and secret.isascii() and len(secret.split()) == 1):
         raise _secret_error(
-            cluster, "must hold 16 to 256 characters of ASCII without spaces", "make another"
+            cluster, "must contain 16 to 256 ASCII characters without spaces", "make another"
         )
     return secret
 
@@ -77,11 +76,10 @@ def _secret_error(cluster: Cluster, what: str, advice: str) -> ConfigError:
     return ConfigError(f"cluster.secret_file: {cluster.secret_file} {what}", how)
 
 
-# ── rules between keys ────────────────────────────────────────────────────────────────────────
+# ── Rules ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def cluster_faults(config: Config) -> Iterator[ConfigFault]:
-    """What keeps a node from working with others; nothing is asked of a broker that is alone."""
     if not config.cluster.peer_listen:
         yield from _lone_faults(config.cluster)
         return
@@ -91,11 +89,11 @@ def cluster_faults(config: Config) -> Iterator[ConfigFault]:
 
 
 def _lone_faults(cluster: Cluster) -> Iterator[ConfigFault]:
-    """Half a node is a slip: it would start, and wait for nobody."""
+    """Node settings without peer_listen are a mistake: the broker would start standalone."""
     for key in ("node_id", "advertise_peer", "advertise"):
         if getattr(cluster, key):
             yield ConfigFault(
-                "means nothing without cluster.peer_listen",
+                "has no effect without cluster.peer_listen",
                 'add peer_listen = "HOST:7700" under [cluster] (flag --peer-listen), or remove it',
                 f"cluster.{key}",
             )
@@ -104,14 +102,14 @@ def _lone_faults(cluster: Cluster) -> Iterator[ConfigFault]:
 def _identity_faults(config: Config) -> Iterator[ConfigFault]:
     if not config.cluster.node_id:
         yield ConfigFault(
-            "is missing: every node of a cluster has a number of its own",
-            "write node_id = 1 under [cluster] (flag --node-id 1), and another on each other node",
+            "is missing: every node of a cluster needs its own number",
+            "write node_id = 1 under [cluster] (flag --node-id 1), and another number on each node",
             "cluster.node_id",
         )
     if config.durability != "sync":
         yield ConfigFault(
-            "a node of a cluster must not acknowledge before its disk has the message",
-            'write durability = "sync", or run it alone (without cluster.peer_listen)',
+            "a cluster node must not acknowledge a message before it is on disk",
+            'write durability = "sync", or run it standalone (without cluster.peer_listen)',
             "durability",
         )
 
@@ -122,18 +120,18 @@ def _credential_faults(cluster: Cluster) -> Iterator[ConfigFault]:
         if not file and any(files.values()):
             yield ConfigFault(
                 "is missing: TLS needs tls_cert, tls_key and tls_ca",
-                "give all three, or none",
+                "set all three, or none",
                 f"cluster.{name}",
             )
     if cluster.secret and cluster.secret_file:
         yield ConfigFault(
-            "is given beside cluster.secret", "keep one of them", "cluster.secret_file"
+            "is set in addition to cluster.secret", "keep one of them", "cluster.secret_file"
         )
     is_guarded = bool(cluster.secret or cluster.secret_file or any(files.values()))
     if not is_guarded and not parse_listen(cluster.peer_listen).is_loopback:
         yield ConfigFault(
-            f"{cluster.peer_listen} can be reached from other machines, and nodes could not tell"
-            " each other from strangers",
+            f"{cluster.peer_listen} is reachable from other machines, and nodes are not"
+            " authenticated",
             "give all nodes the same secret: --cluster-secret-file FILE, or"
             " PENSTOCK_CLUSTER_SECRET; or TLS certificates",
             "cluster.peer_listen",
@@ -146,19 +144,19 @@ def _address_faults(config: Config) -> Iterator[ConfigFault]:
         yield ConfigFault(f"{own} is listed twice", "change its port", "cluster.peer_listen")
     if not peer.port:
         yield ConfigFault(
-            "port 0 is another one after each start, and other nodes would not find this one",
+            "port 0 changes with each start, so that other nodes would not find this one",
             'choose one, as in "127.0.0.1:7700"',
             "cluster.advertise_peer" if config.cluster.advertise_peer else "cluster.peer_listen",
         )
     if _is_wildcard(peer):
-        yield _told_fault(peer, "cluster.advertise_peer", "--advertise-peer")
+        yield _advertised_fault(peer, "cluster.advertise_peer", "--advertise-peer")
     client = advertised(config)
-    if client is not None and _is_elsewhere(client, peer):
-        yield _told_fault(client, "cluster.advertise", "--advertise")
+    if client is not None and _means_elsewhere(client, peer):
+        yield _advertised_fault(client, "cluster.advertise", "--advertise")
 
 
-def _is_elsewhere(client: Address, peer: Address) -> bool:
-    """Whether an address means another machine to those who reach ours at ``peer``."""
+def _means_elsewhere(client: Address, peer: Address) -> bool:
+    """Whether an address means another machine to nodes that reach this one at ``peer``."""
     return _is_wildcard(client) or (client.is_loopback and not peer.is_loopback)
 
 
@@ -169,9 +167,9 @@ def _is_wildcard(address: Address) -> bool:
         return False
 
 
-def _told_fault(address: Address, key: str, flag: str) -> ConfigFault:
+def _advertised_fault(address: Address, key: str, flag: str) -> ConfigFault:
     return ConfigFault(
-        f"{address} would be told to others, who would find themselves there",
-        f"say how this machine is reached from theirs: {flag} HOST:{address.port}",
+        f"{address} would be advertised to others, for whom it is their own machine",
+        f"set the address at which they reach this machine: {flag} HOST:{address.port}",
         key,
     )

@@ -1,11 +1,9 @@
-"""Whether two nodes of a cluster are configured alike, where that matters.
+"""A digest of the settings that must be the same on all nodes of a cluster.
 
-Nodes apply the same journal, and must come to the same state: a session's window and queue, say,
-are bounded by the configuration, and what does not fit is dropped. What a door decides before
-it is journaled (which messages are captured, which topics demand a signature) does no harm if it
-differs; but clients would find another broker at each node. So nodes tell each other a digest of
-all such settings, and take no part together if it differs. It has a few bytes for each setting, so
-that whoever runs the nodes is told which one it is.
+Nodes apply the same journal and must reach the same state. Some limits affect that state: a session
+drops what does not fit into its queue. Settings that only decide what is journaled could differ,
+but clients would find a different broker on each node. Nodes exchange the digest and refuse each
+other if it differs. It has a few bytes per setting, so that the error can name the setting.
 """
 
 from collections.abc import Iterator
@@ -16,8 +14,8 @@ import msgspec
 from penstock.config.schema import Config
 
 STATE_VERSION = 2
-"""Raised whenever the same journal comes to another state than before, or has events that an
-earlier version does not know: a node that cannot apply an entry ends."""
+"""Increment it when the same journal leads to another state, or has events that an earlier version
+does not know: a node that cannot apply an entry stops."""
 
 _PIECE_BYTES = 4
 
@@ -51,7 +49,6 @@ DIGEST_BYTES = _PIECE_BYTES * len(_NAMES)
 
 
 def settings_digest(config: Config) -> bytes:
-    """Bytes that are the same on nodes which agree."""
     return b"".join(_pieces(config))
 
 
@@ -69,13 +66,12 @@ def _pieces(config: Config) -> Iterator[bytes]:
 
 
 def differing(one: bytes, other: bytes) -> tuple[str, ...]:
-    """Name the settings in which two nodes differ; none if one of them is not known (empty)."""
+    """Name the settings in which two nodes differ; none if one digest is unknown (empty)."""
     if one == other or not one or not other:
         return ()
     if not len(one) == len(other) == DIGEST_BYTES or _piece(one, 0) != _piece(other, 0):
         return (_VERSION,)
-    places = range(0, DIGEST_BYTES, _PIECE_BYTES)
-    pieces = zip(_NAMES, places, strict=True)
+    pieces = zip(_NAMES, range(0, DIGEST_BYTES, _PIECE_BYTES), strict=True)
     return tuple(name for name, at in pieces if _piece(one, at) != _piece(other, at))
 
 

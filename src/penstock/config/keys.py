@@ -1,23 +1,22 @@
-"""The schema as a flat table: one :class:`ConfigKey` per thing that can be set.
+"""The schema as a flat table: one :class:`ConfigKey` per option, in the order of declaration.
 
-Loader, explanations, reference page and command-line options all go through ``KEYS``; none of them
-looks at the structs. The order is that of the declaration.
+The loader, ``config explain``, the reference page and the command-line flags all use ``KEYS``.
 """
 
 from difflib import get_close_matches
-from typing import Any, Literal, get_args, get_origin
+from typing import Literal, get_args, get_origin
 
 import msgspec
 from msgspec.structs import FieldInfo
 
-from penstock.config.schema import SECTIONS
+from penstock.config.schema import SECTIONS, RetentionRule, SigningRule
 from penstock.config.units import unit_of
 
 ENVIRONMENT_PREFIX = "PENSTOCK_"
 
 Kind = Literal["boolean", "integer", "number", "text", "choice", "choices", "list", "rules"]
 
-_KINDS: dict[Any, Kind] = {
+_KINDS: dict[object, Kind] = {
     bool: "boolean",
     int: "integer",
     float: "number",
@@ -28,30 +27,24 @@ _KINDS: dict[Any, Kind] = {
 
 
 class ConfigKey(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything there is to know about one key."""
+    """One option."""
 
-    name: str
-    """Section and field, with a dot between; a key of the top level has no dot."""
+    name: str  # section.field; without a dot at the top level
     kind: Kind
     text: str
-    """One sentence on what it does."""
-    default: Any
+    default: object
     low: float | None = None
     high: float | None = None
     choices: tuple[str | int, ...] = ()
     flag: str = ""
-    """An option of its own on the command line, where it has one."""
-    form: str = ""
-    """What its texts must be beyond text: "address", "filter", "secret" or nothing further."""
+    form: str = ""  # "address", "filter", "secret" or any text
 
     @property
     def section(self) -> str:
-        """The section it stands in, empty for the top level."""
         return self.name.rpartition(".")[0]
 
     @property
     def leaf(self) -> str:
-        """Its name within the section."""
         return self.name.rpartition(".")[2]
 
     @property
@@ -61,7 +54,6 @@ class ConfigKey(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def environment(self) -> str:
-        """The environment variable that sets it."""
         return ENVIRONMENT_PREFIX + self.name.upper().replace(".", "_")
 
 
@@ -80,17 +72,17 @@ def _key(section: str, field: FieldInfo) -> ConfigKey:
     )
 
 
-def _choices(base: Any) -> tuple[str | int, ...]:
+def _choices(base: object) -> tuple[str | int, ...]:
     item = base if get_origin(base) is Literal else _item(base)
     return get_args(item) if get_origin(item) is Literal else ()
 
 
-def _item(base: Any) -> Any:
-    """The type of a list's items; None of what is no list."""
+def _item(base: object) -> object:
+    """The type of the items of a list; None for other types."""
     return get_args(base)[0] if get_origin(base) is tuple else None
 
 
-def _kind(base: Any) -> Kind:
+def _kind(base: object) -> Kind:
     item = _item(base)
     if get_origin(item) is Literal:
         return "choices"
@@ -107,31 +99,22 @@ def _keys_of(section: str, struct: type[msgspec.Struct]) -> list[ConfigKey]:
 KEYS: dict[str, ConfigKey] = {
     key.name: key for section, struct in SECTIONS.items() for key in _keys_of(section, struct)
 }
-"""All keys by name, in the order in which the reference lists them."""
-
-
-def _rule_keys(section: str, struct: type[msgspec.Struct]) -> dict[str, ConfigKey]:
-    rules = next(field for field in msgspec.structs.fields(struct) if field.name == "rules")
-    rule: type[msgspec.Struct] = _item(get_args(rules.type)[0])
-    return {key.leaf: key for key in _keys_of(f"{section}.rules", rule)}
 
 
 RULE_KEYS: dict[str, dict[str, ConfigKey]] = {
-    key.name: _rule_keys(key.section, SECTIONS[key.section])
-    for key in KEYS.values()
-    if key.kind == "rules"
+    f"{section}.rules": {key.leaf: key for key in _keys_of(f"{section}.rules", rule)}
+    for section, rule in (("retention", RetentionRule), ("signing", SigningRule))
 }
-"""For each key that holds rules: the keys of one rule, by their bare names."""
+"""For each option that is a list of rules: the options of one rule, by their bare names."""
 
 
-_LIKENESS_MIN = 0.75
-"""How alike a guess must be, from 0 to 1: a far-fetched one misleads more than none."""
+_SIMILARITY_MIN = 0.75  # from 0 to 1: a far-fetched suggestion misleads
 
 
 def closest(name: str, names: list[str]) -> str:
-    """The known name that was probably meant, or nothing.
+    """Return the known name that was probably meant, or "".
 
-    The right name in the wrong section (or with none) is a likelier slip than any misspelling.
+    The right name in the wrong section is more likely than a misspelling.
     """
     leaf = name.rpartition(".")[2]
     same_leaf = [known for known in names if known.rpartition(".")[2] == leaf]
@@ -139,6 +122,6 @@ def closest(name: str, names: list[str]) -> str:
         return same_leaf[0]
     by_leaf = {known.rpartition(".")[2]: known for known in names}
     for word, words in ((name, {known: known for known in names}), (leaf, by_leaf)):
-        if found := get_close_matches(word, words, n=1, cutoff=_LIKENESS_MIN):
+        if found := get_close_matches(word, words, n=1, cutoff=_SIMILARITY_MIN):
             return words[found[0]]
     return ""

@@ -1,14 +1,13 @@
-"""On which line of a TOML file each key was set; the parser of the standard library forgets it.
+"""The line of a TOML file on which each key was set; the parser of the standard library drops it.
 
-The text is cut into statements: the fewest lines, from where the last statement ended, that parse
-by themselves. No proper beginning of a multi-line value parses, so the cut is exact, and what the
-parser says about the statement tells the key, quoted, dotted or plain. A long array costs the
-square of its lines, which configuration files can afford.
+The text is cut into statements: the fewest lines that parse by themselves. No proper prefix of a
+multi-line value parses, so the cut is exact, and the parsed statement has the key, be it quoted,
+dotted or plain. The cost is quadratic in the lines of a long array, which is fine for
+configuration files.
 """
 
 import tomllib
 from collections.abc import Iterator
-from typing import Any
 
 
 def key_lines(text: str) -> dict[str, int]:
@@ -33,7 +32,7 @@ def key_lines(text: str) -> dict[str, int]:
     return lines
 
 
-def _statements(text: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
+def _statements(text: str) -> Iterator[tuple[int, str, dict[str, object]]]:
     start, pending = 1, ""
     for number, line in enumerate(text.split("\n"), start=1):
         pending += line + "\n"
@@ -45,7 +44,7 @@ def _statements(text: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
         start, pending = number + 1, ""
 
 
-def _names(table: dict[str, Any], prefix: str = "") -> Iterator[str]:
+def _names(table: dict[str, object], prefix: str = "") -> Iterator[str]:
     """List the dotted names in a parsed statement, outer ones first."""
     for name, value in table.items():
         yield prefix + name

@@ -1,9 +1,9 @@
-"""Which addresses a broker must have, and which it takes only where they are free.
+"""Which addresses to listen on, and which of them are required.
 
-Somebody who names an address needs it, so a broker that cannot have it does not start. Nobody
-asked for the default ones: the first is what the broker is for, the others spare users of Redis, of
-the queue protocol and of Prometheus a flag. A program that holds one of those (a Redis on 6379,
-say) is no reason not to start.
+An address that was configured is required: without it the broker does not start. Of the defaults
+only the first is. The others are a convenience for clients of Redis, the queue protocol and
+Prometheus; a program that uses one of those ports (a Redis on 6379) must not keep the broker from
+starting.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from penstock.config.schema import HTTP_LISTEN, LISTEN, Config
 
 
 class ListenAddress(NamedTuple):
-    """An address to listen on; without a ``required`` one the broker does not start."""
+    """An address to listen on."""
 
     address: Address
     is_required: bool
@@ -21,8 +21,8 @@ class ListenAddress(NamedTuple):
 
 def wanted(config: Config) -> list[ListenAddress]:
     """Return the addresses to listen on, in the order of the configuration."""
-    is_usual = config.listen == LISTEN
-    is_usual_http = is_usual and config.http_listen == HTTP_LISTEN
-    listen = [(text, not is_usual or text == LISTEN[0]) for text in config.listen]
-    http = [(text, not is_usual_http) for text in config.http_listen]
+    is_default = config.listen == LISTEN
+    is_default_http = is_default and config.http_listen == HTTP_LISTEN
+    listen = [(text, not is_default or text == LISTEN[0]) for text in config.listen]
+    http = [(text, not is_default_http) for text in config.http_listen]
     return [ListenAddress(parse_listen(text), is_required) for text, is_required in listen + http]

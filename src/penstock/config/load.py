@@ -1,19 +1,18 @@
-"""From file, environment and flags to one checked :class:`Config`, and where each value came from.
+"""Load and check the configuration from file, environment and flags.
 
-Three layers, each a flat map from key names to what was written; the strongest that mentions a key
-wins: flag, environment, file, default. A value that is overruled is still checked, for a mistake
-that hides behind a flag will be met on the day the flag is dropped.
+Each layer is a flat map from option names to values. Flags override the environment, which
+overrides the file. An overridden value is checked all the same: its mistake would surface on the
+day that the flag is dropped.
 
-All problems are raised together, in the order of layers and lines. What a mistake leaves unknown
-(the value of its key; of the key that was probably meant; in a file that does not parse, of all) is
-not held against the keys that depend on it.
+All problems are raised together, ordered by layer and line. The rules between options ignore those
+whose value is unknown because of a mistake (in the value, in a name, or in the whole file).
 """
 
 import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -32,37 +31,34 @@ from penstock.config.problems import (
 from penstock.config.schema import SECTIONS, Config
 from penstock.config.values import decode
 
-FILE_VARIABLE = ENVIRONMENT_PREFIX + "CONFIG"
-"""The one variable that is no key: the path of the file, where no flag gives it."""
+FILE_VARIABLE = ENVIRONMENT_PREFIX + "CONFIG"  # the path of the file, if no flag gives it
 
 _LAYER_ORDER: Final = ("file", "environment", "flag", "default")
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """A configuration that was checked, and for every key where its value came from."""
+    """A valid configuration, and the source of every value."""
 
     config: Config
-    sources: dict[str, str]
-    """ "flag", "environment PENSTOCK_X", "file x.toml line 3" or "default", by key."""
+    sources: dict[str, str]  # by option, as in "environment PENSTOCK_X", "file x.toml line 3"
     file: str | None = None
 
-    def value(self, name: str) -> Any:
-        """The value of a key by its dotted name."""
+    def value(self, name: str) -> object:
         section, _, leaf = name.rpartition(".")
-        return getattr(getattr(self.config, section) if section else self.config, leaf)
+        value: object = getattr(getattr(self.config, section) if section else self.config, leaf)
+        return value
 
 
 class _Layer(msgspec.Struct):
-    """What one source says: values by key name, where each stands, and what is wrong with it."""
+    """The values of one source, by option name, with their origins and problems."""
 
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     origins: dict[str, Origin] = {}
     problems: list[Problem] = []
-    unknown: set[str] = set()
-    """Keys whose values a mistake keeps from us."""
+    unknown: set[str] = set()  # options whose values could not be read
 
     def origin(self, name: str) -> Origin:
-        """Where ``name`` stands; a part of a key ("rules[0].filter") may have its own place."""
+        """The origin of an option, or of a part of it, as in "rules[0].filter"."""
         return self.origins.get(name) or self.origins[_key_name(name)]
 
 
@@ -70,15 +66,15 @@ def _key_name(name: str) -> str:
     return name.partition("[")[0]
 
 
-def load(path: str | None, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Loaded:
-    """Read the configuration, or raise :class:`ConfigProblemsError` with all that is wrong.
+def load(path: str | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Loaded:
+    """Load the configuration. Raises :class:`ConfigProblemsError` with all problems.
 
-    ``path`` of None means the file that ``PENSTOCK_CONFIG`` names, or none. ``flags`` maps key
-    names to values or their text; None stands for a flag that was not given.
+    Without a ``path``, ``PENSTOCK_CONFIG`` names the file. ``flags`` maps option names to values or
+    their text; None is a flag that was not given.
     """
     path = path or environ.get(FILE_VARIABLE) or None
     layers = [_file_layer(path), _environment_layer(environ), _flag_layer(flags)]
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     unknown: set[str] = set()
     for layer in layers:
         decoded = _decoded(layer)
@@ -90,18 +86,17 @@ def load(path: str | None, environ: Mapping[str, str], flags: Mapping[str, Any])
         _located(fault, _origin(layers, fault.key)) for fault in cross_faults(config, unknown)
     ]
     if problems:
-        raise ConfigProblemsError(sorted(problems, key=_place))
+        raise ConfigProblemsError(sorted(problems, key=_order))
     return Loaded(config, {name: str(_origin(layers, name)) for name in KEYS}, path)
 
 
-def _place(problem: Problem) -> tuple[int, int]:
-    """Order problems as the layers are ordered, and within a file by line."""
+def _order(problem: Problem) -> tuple[int, int]:
     return _LAYER_ORDER.index(problem.origin.kind), problem.origin.line
 
 
-def _decoded(layer: _Layer) -> dict[str, Any]:
-    """Decode a layer's values; what cannot be decoded is added to its problems."""
-    values: dict[str, Any] = {}
+def _decoded(layer: _Layer) -> dict[str, object]:
+    """Decode the values of a layer; add to its problems what cannot be decoded."""
+    values: dict[str, object] = {}
     for name, raw in layer.values.items():
         try:
             values[name] = decode(KEYS[name], raw)
@@ -118,28 +113,29 @@ def _located(fault: ConfigFault, origin: Origin) -> Problem:
 
 
 def _origin(layers: list[_Layer], name: str) -> Origin:
-    """Where the value that won stands."""
+    """The origin of the effective value."""
     for layer in reversed(layers):
         if _key_name(name) in layer.values:
             return layer.origin(name)
     return DEFAULT
 
 
-def _build(values: dict[str, Any]) -> Config:
-    """Nest the flat values and let the schema have the last word on them.
+def _build(values: dict[str, object]) -> Config:
+    """Nest the flat values and convert them.
 
-    Whoever chooses addresses gets those alone: the default of ``http_listen`` then is none.
+    If ``listen`` is set, the default of ``http_listen`` is empty.
     """
     if values.get("listen"):
         values.setdefault("http_listen", ())
-    document: dict[str, Any] = {}
+    sections: dict[str, dict[str, object]] = {}
     for name, value in values.items():
         section, _, leaf = name.rpartition(".")
-        (document.setdefault(section, {}) if section else document)[leaf] = value
-    if rules := values.get("retention.rules"):
-        section_wide = {leaf: v for leaf, v in document["retention"].items() if leaf != "rules"}
-        document["retention"]["rules"] = [section_wide | rule for rule in rules]
-    return msgspec.convert(document, Config)
+        sections.setdefault(section, {})[leaf] = value
+    rules = values.get("retention.rules")
+    if isinstance(rules, tuple):
+        inherited = {leaf: v for leaf, v in sections["retention"].items() if leaf != "rules"}
+        sections["retention"]["rules"] = [inherited | rule for rule in rules]
+    return msgspec.convert(sections.pop("", {}) | sections, Config)
 
 
 # ── The file ──────────────────────────────────────────────────────────────────────────────────
@@ -169,35 +165,35 @@ def _unreadable(origin: Origin, what: str) -> _Layer:
 
 
 def _syntax_error(path: str, text: str, message: str) -> _Layer:
-    """Place the parser's complaint; it tells the position in words, and not at the end of text."""
-    what, _, place = message.partition(" (at ")
-    numbers = re.findall(r"\d+", place) or [str(text.count("\n") + 1), "0"]
+    """Find the position in the parser's message; at the end of the text it has none."""
+    what, _, position = message.partition(" (at ")
+    numbers = re.findall(r"\d+", position) or [str(text.count("\n") + 1), "0"]
     origin = Origin("file", path, int(numbers[0]), int(numbers[1]))
     return _unreadable(origin, f"not valid TOML: {what[:1].lower()}{what[1:]}")
 
 
-def _take(layer: _Layer, name: str, value: Any) -> None:
-    """Sort one item of the document: a key of the top level, or a section of keys."""
+def _take(layer: _Layer, name: str, value: object) -> None:
+    """Add one item of the document: an option of the top level, or a section."""
     if name not in SECTIONS or not name:
         _take_key(layer, name, value)
     elif isinstance(value, dict):
         for leaf, inner in value.items():
             _take_key(layer, f"{name}.{leaf}", inner)
     else:
-        what, advice = "is a section, not a key", f"write [{name}] and its keys below"
+        what, advice = "is a section, not an option", f"write [{name}] and its options below"
         layer.problems.append(Problem(layer.origins[name], name, what, advice))
 
 
-def _take_key(layer: _Layer, name: str, value: Any) -> None:
+def _take_key(layer: _Layer, name: str, value: object) -> None:
     if name in KEYS:
         layer.values[name] = value
         return
-    what, names = "no such key", list(KEYS)
+    what, names = "unknown option", list(KEYS)
     if isinstance(value, dict):
-        what, names = "no such section", [section for section in SECTIONS if section]
+        what, names = "unknown section", [section for section in SECTIONS if section]
     advice = did_you_mean(guess := closest(name, names))
     if guess in KEYS and "." in name and "." not in guess:
-        advice += " Keys without a section stand above the first [section]"
+        advice += " Options without a section come before the first [section]"
     layer.problems.append(Problem(layer.origins[name], name, what, advice))
     layer.unknown.add(guess)
 
@@ -217,24 +213,24 @@ def _environment_layer(environ: Mapping[str, str]) -> _Layer:
             layer.origins[names[variable]] = origin
         else:
             guess = _closest_variable(variable, [*names, FILE_VARIABLE])
-            layer.problems.append(Problem(origin, "", "no such setting", did_you_mean(guess)))
+            layer.problems.append(Problem(origin, "", "unknown option", did_you_mean(guess)))
             layer.unknown.add(names.get(guess, ""))
     return layer
 
 
 def _closest_variable(variable: str, variables: list[str]) -> str:
-    """Guess which was meant; the prefix, which all share, is no likeness."""
+    """Guess which one was meant, ignoring the prefix that all share."""
     bare = [name.removeprefix(ENVIRONMENT_PREFIX) for name in variables]
     guess = closest(variable.removeprefix(ENVIRONMENT_PREFIX), bare)
     return ENVIRONMENT_PREFIX + guess if guess else ""
 
 
-def _flag_layer(flags: Mapping[str, Any]) -> _Layer:
+def _flag_layer(flags: Mapping[str, object]) -> _Layer:
     layer = _Layer()
     for name, value in flags.items():
         if name not in KEYS:
             advice = did_you_mean(guess := closest(name, list(KEYS)))
-            layer.problems.append(Problem(Origin("flag"), name, "no such key", advice))
+            layer.problems.append(Problem(Origin("flag"), name, "unknown option", advice))
             layer.unknown.add(guess)
         elif value is not None:
             layer.values[name] = value

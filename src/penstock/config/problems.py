@@ -1,8 +1,4 @@
-"""What is wrong with a configuration, said so that it can be put right at once.
-
-The loader gathers problems and raises them together: an operator who has made three mistakes
-should not need four attempts.
-"""
+"""Problems of a configuration. The loader collects them and raises all at once."""
 
 from typing import Literal
 
@@ -12,11 +8,10 @@ from penstock.errors import ConfigError
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a value was given."""
+    """Where a value was set."""
 
     kind: Literal["default", "file", "environment", "flag"]
-    name: str = ""
-    """The file's path or the variable's name."""
+    name: str = ""  # path of the file or name of the variable
     line: int = 0
     column: int = 0
 
@@ -29,19 +24,18 @@ class Origin(msgspec.Struct, frozen=True):
 DEFAULT = Origin("default")
 
 
-class ConfigFault(Exception):  # noqa: N818 - internal: a problem before it is known where it stands
-    """A value cannot be used; ``advice`` says what to write instead."""
+class ConfigFault(Exception):  # noqa: N818 - a problem whose origin is not known yet
+    """An invalid value; ``key`` names the option if the raiser is not its decoder."""
 
     def __init__(self, what: str, advice: str = "", key: str = "") -> None:
         super().__init__(what)
         self.what = what
         self.advice = advice
         self.key = key
-        """The key at fault, where it is not plain from who raises."""
 
 
 def faults_in(group: BaseExceptionGroup[ConfigFault]) -> list[ConfigFault]:
-    """The faults of a group, however deep, in order."""
+    """Flatten a group of faults, in order."""
     found: list[ConfigFault] = []
     for member in group.exceptions:
         found += faults_in(member) if isinstance(member, BaseExceptionGroup) else [member]
@@ -49,12 +43,11 @@ def faults_in(group: BaseExceptionGroup[ConfigFault]) -> list[ConfigFault]:
 
 
 def did_you_mean(name: str) -> str:
-    """The advice for a misspelt word, where a likely one was found."""
     return f"did you mean {name}?" if name else ""
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing that is wrong, where, and what to do about it."""
+    """A fault and its origin."""
 
     origin: Origin
     key: str
@@ -67,7 +60,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class ConfigProblemsError(ConfigError):
-    """The configuration cannot be used; ``problems`` holds everything that was found."""
+    """The configuration is invalid; ``problems`` has everything that was found."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))

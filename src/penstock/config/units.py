@@ -1,20 +1,20 @@
-"""Durations and sizes as people write them: "24h", "500ms", "256KiB".
+"""Durations and sizes with units: "24h", "500ms", "256KiB".
 
-The unit of a key stands in its name (``session_expiry_s``, ``packet_bytes_max``); a bare number is
-in that unit, and text may use any unit of the same kind. Sizes are powers of 1024 and say so:
-"MB" is refused rather than guessed at.
+The name of an option has its unit (``session_expiry_s``, ``packet_bytes_max``). A bare number is in
+that unit; text may use any unit of the same kind. Sizes are powers of 1024: "MB" is ambiguous and
+refused.
 """
 
 import re
 from typing import Final
 
-from penstock.limits import GIB, KIB, MIB
+from penstock.limits import GIB, KIB, MIB, TIB
 
 _DURATIONS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SIZES: Final = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 1024 * GIB}
+_SIZES: Final = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": TIB}
 
 _SUFFIXES: Final[dict[str, dict[str, int]]] = {"s": _DURATIONS, "ms": _DURATIONS, "bytes": _SIZES}
-"""For each unit that a key may have: the suffixes of its kind, in the smallest of them."""
+"""For each unit of an option: the suffixes of its kind, in multiples of the smallest."""
 
 _OWN_SUFFIX: Final = {"s": "s", "ms": "ms", "bytes": "B"}
 
@@ -29,13 +29,13 @@ _QUANTITY: Final = re.compile(r"([+-]?[0-9][0-9_]{0,29}(?:\.[0-9]{1,9})?)\s*([A-
 
 
 def unit_of(name: str) -> str:
-    """The unit in a key's name: "s", "ms", "bytes", or "" for a plain count."""
+    """The unit in the name of an option: "s", "ms", "bytes", or "" for a plain number."""
     leaf = name.rpartition(".")[2]
     return next((word for word in leaf.split("_") if word in _SUFFIXES), "")
 
 
 def without_unit(text: str, unit: str) -> float:
-    """Turn "24h" into a number of ``unit``; ValueError says what would have been right."""
+    """Turn "24h" into a number of ``unit``. Raises ValueError with the accepted forms."""
     found = _QUANTITY.fullmatch(text.strip())
     if found is None or (found[2] and found[2] not in _SUFFIXES.get(unit, {})):
         raise ValueError(f"must be {_EXAMPLES[unit]}")
@@ -48,9 +48,9 @@ def without_unit(text: str, unit: str) -> float:
 
 
 def with_unit(number: float, unit: str) -> str:
-    """Write a number of ``unit`` with the largest suffix that leaves it whole.
+    """Format a number of ``unit`` with the largest suffix that leaves it whole.
 
-    ``without_unit`` reads it back: large numbers are grouped by underscores, as TOML allows.
+    ``without_unit`` reads it back. Large numbers are grouped by underscores, as TOML allows.
     """
     if number == 0 or not unit:
         return _plain(number)

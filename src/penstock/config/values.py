@@ -1,14 +1,14 @@
-"""From what was written to the value of a key, checked; and back to how it is written.
+"""Decode and check the value of an option; encode it as TOML.
 
-The same rules hold wherever a value comes from: text of an environment variable or flag, or a
-typed value of the file. So a number may be a number, digits, or a quantity with its unit; a list
-may be a list or text with commas; and rules in a variable are a TOML array.
+The same rules apply to the text of an environment variable or flag and to a typed value of the
+file. So a number may also be text, with or without a unit; a list may be text with commas; rules
+may be the text of a TOML array.
 """
 
 import json
 import tomllib
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -24,22 +24,19 @@ _Value = TypeVar("_Value")
 _BOOLEANS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
-def decode(key: ConfigKey, raw: Any) -> Any:
-    """Turn what was given for ``key`` into its value.
-
-    Raises :class:`ConfigFault`, or a group of them for a list, where several items may be wrong.
-    """
+def decode(key: ConfigKey, raw: object) -> object:
+    """Return the value of an option. Raises a ConfigFault, or a group of them for a list."""
     return _DECODERS[key.kind](key, raw)
 
 
-def _boolean(_key: ConfigKey, raw: Any) -> bool:
+def _boolean(_key: ConfigKey, raw: object) -> bool:
     value = _BOOLEANS.get(raw.strip().lower()) if isinstance(raw, str) else raw
     if not isinstance(value, bool):
         raise ConfigFault(f"must be true or false, not {_shown(raw)}")
     return value
 
 
-def _number(key: ConfigKey, raw: Any) -> float:
+def _number(key: ConfigKey, raw: object) -> float:
     try:
         value = without_unit(raw, key.unit) if isinstance(raw, str) else raw
     except ValueError as error:
@@ -53,7 +50,7 @@ def _number(key: ConfigKey, raw: Any) -> float:
     return value
 
 
-def _integer(key: ConfigKey, raw: Any) -> int:
+def _integer(key: ConfigKey, raw: object) -> int:
     value = _number(key, raw)
     if value != int(value):
         units = {"s": " of seconds", "ms": " of milliseconds", "bytes": " of bytes", "": ""}
@@ -61,13 +58,13 @@ def _integer(key: ConfigKey, raw: Any) -> int:
     return int(value)
 
 
-def _float(key: ConfigKey, raw: Any) -> float:
+def _float(key: ConfigKey, raw: object) -> float:
     return float(_number(key, raw))
 
 
-def _text(key: ConfigKey, raw: Any) -> str:
+def _text(key: ConfigKey, raw: object) -> str:
     if not isinstance(raw, str):
-        shown = "what is there" if key.form == "secret" else _shown(raw)
+        shown = "the value given" if key.form == "secret" else _shown(raw)
         raise ConfigFault(f"must be text in quotes, not {shown}")
     if raw:
         _FORMS[key.form](raw)
@@ -84,16 +81,16 @@ def _address(text: str) -> None:
 
 
 def _filter(text: str) -> None:
-    # Only what the wire allows is checked: the limits on topics are configuration themselves.
+    # Only the limits of the wire are checked: those on topics are configuration themselves.
     fault = filter_fault(text.encode("utf-8", "surrogateescape"), 65_535, 65_535)
     if fault:
         raise ConfigFault(f"{_shown(text)} is not a topic filter: {fault}")
 
 
 def _secret(text: str) -> None:
-    # It travels in a header of HTTP, and is all that keeps strangers out. It is never shown.
+    # It is sent in an HTTP header. It is never shown.
     if not (16 <= len(text) <= 256 and text.isascii() and text.isprintable() and " " not in text):
-        raise ConfigFault("must have 16 to 256 letters, digits and signs of ASCII, without spaces")
+        raise ConfigFault("must have 16 to 256 printable ASCII characters, without spaces")
 
 
 _FORMS: Final[dict[str, Callable[[str], None]]] = {
@@ -104,8 +101,8 @@ _FORMS: Final[dict[str, Callable[[str], None]]] = {
 }
 
 
-def _choice(key: ConfigKey, raw: Any) -> str | int:
-    # A number among the choices may come as text, from the environment or a flag.
+def _choice(key: ConfigKey, raw: object) -> str | int:
+    # A number may be given as text, by the environment or a flag.
     choices = {str(choice): choice for choice in key.choices}
     if not isinstance(raw, bool) and (found := choices.get(str(raw))) is not None:
         return found
@@ -116,31 +113,31 @@ def _choice(key: ConfigKey, raw: Any) -> str | int:
     )
 
 
-def _choices(key: ConfigKey, raw: Any) -> tuple[str | int, ...]:
-    raw = _parted(raw)
-    if not isinstance(raw, list | tuple):
-        raise ConfigFault(f"must be a list, not {_shown(raw)}")
-    if not raw and key.default:
+def _choices(key: ConfigKey, raw: object) -> tuple[str | int, ...]:
+    items = _split(raw)
+    if not isinstance(items, list | tuple):
+        raise ConfigFault(f"must be a list, not {_shown(items)}")
+    if not items and key.default:
         raise ConfigFault("must not be empty")
-    return tuple(_each(raw, lambda _index, item: _choice(key, item)))
+    return tuple(_each(items, lambda _index, item: _choice(key, item)))
 
 
-def _parted(raw: Any) -> Any:
-    """Part text at its commas; what is no text stays as it is."""
+def _split(raw: object) -> object:
+    """Split text at its commas; return anything else unchanged."""
     if not isinstance(raw, str):
         return raw
     return [part.strip() for part in raw.split(",") if part.strip()]
 
 
-def _list(key: ConfigKey, raw: Any) -> tuple[str, ...]:
-    raw = _parted(raw)
-    if not isinstance(raw, list | tuple) or not all(isinstance(item, str) for item in raw):
-        raise ConfigFault(f"must be a list of texts, not {_shown(raw)}")
-    return tuple(_each(raw, lambda _index, item: _text(key, item)))
+def _list(key: ConfigKey, raw: object) -> tuple[str, ...]:
+    items = _split(raw)
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
+        raise ConfigFault(f"must be a list of texts, not {_shown(items)}")
+    return tuple(_each(items, lambda _index, item: _text(key, item)))
 
 
-def _rules(key: ConfigKey, raw: Any) -> tuple[dict[str, Any], ...]:
-    """Decode every rule to the keys it sets; the loader fills in the rest."""
+def _rules(key: ConfigKey, raw: object) -> tuple[dict[str, object], ...]:
+    """Decode the options that each rule sets; the loader adds the others."""
     if isinstance(raw, str):
         raw = _toml_array(key, raw)
     if not isinstance(raw, list | tuple) or not all(isinstance(rule, dict) for rule in raw):
@@ -148,13 +145,14 @@ def _rules(key: ConfigKey, raw: Any) -> tuple[dict[str, Any], ...]:
     return tuple(_each(raw, lambda index, rule: _rule(f"{key.name}[{index}]", key, rule)))
 
 
-def _toml_array(key: ConfigKey, text: str) -> Any:
+def _toml_array(key: ConfigKey, text: str) -> object:
     try:
-        return tomllib.loads(f"rules = {text}")["rules"]
+        rules: object = tomllib.loads(f"rules = {text}")["rules"]
     except tomllib.TOMLDecodeError:
         raise ConfigFault(
             "must be an array of rules", f"write it as in {_RULE_EXAMPLES[key.name]}"
         ) from None
+    return rules
 
 
 _RULE_EXAMPLES: Final = {
@@ -163,7 +161,7 @@ _RULE_EXAMPLES: Final = {
 }
 
 
-def _rule(name: str, key: ConfigKey, rule: dict[str, Any]) -> dict[str, Any]:
+def _rule(name: str, key: ConfigKey, rule: dict[str, object]) -> dict[str, object]:
     if "filter" not in rule:
         raise ConfigFault("a rule needs a filter", 'add filter = "some/topic/#"', key=name)
     keys = RULE_KEYS[key.name]
@@ -171,9 +169,9 @@ def _rule(name: str, key: ConfigKey, rule: dict[str, Any]) -> dict[str, Any]:
     return dict(zip(rule, values, strict=True))
 
 
-def _rule_value(name: str, keys: dict[str, ConfigKey], leaf: str, raw: Any) -> Any:
+def _rule_value(name: str, keys: dict[str, ConfigKey], leaf: str, raw: object) -> object:
     if leaf not in keys:
-        raise ConfigFault("no such key", did_you_mean(closest(leaf, list(keys))), key=name)
+        raise ConfigFault("unknown option", did_you_mean(closest(leaf, list(keys))), key=name)
     try:
         return decode(keys[leaf], raw)
     except ConfigFault as fault:
@@ -181,7 +179,7 @@ def _rule_value(name: str, keys: dict[str, ConfigKey], leaf: str, raw: Any) -> A
 
 
 def _each(items: Iterable[_Item], decoder: Callable[[int, _Item], _Value]) -> list[_Value]:
-    """Decode all items and raise all their faults together, not only the first."""
+    """Decode all items; raise all their faults together."""
     values: list[_Value] = []
     faults: list[ConfigFault] = []
     for index, item in enumerate(items):
@@ -194,7 +192,7 @@ def _each(items: Iterable[_Item], decoder: Callable[[int, _Item], _Value]) -> li
     return values
 
 
-_DECODERS: Final[dict[Kind, Callable[[ConfigKey, Any], Any]]] = {
+_DECODERS: Final[dict[Kind, Callable[[ConfigKey, object], object]]] = {
     "boolean": _boolean,
     "integer": _integer,
     "number": _float,
@@ -206,14 +204,14 @@ _DECODERS: Final[dict[Kind, Callable[[ConfigKey, Any], Any]]] = {
 }
 
 
-def encode(key: ConfigKey, value: Any) -> str:
-    """Write a value as TOML, quantities with their unit; ``decode`` reads it back."""
-    if key.kind == "rules":
+def encode(key: ConfigKey, value: object) -> str:
+    """Format a value as TOML, numbers with their unit; ``decode`` reads it back."""
+    if key.kind == "rules" and isinstance(value, tuple):
         return "[" + ", ".join(_encode_rule(key, rule) for rule in value) + "]"
-    if key.kind in {"integer", "number"}:
+    if key.kind in {"integer", "number"} and isinstance(value, int | float):
         text = with_unit(value, key.unit)
         return text if key.unit == "" or value == 0 else f'"{text}"'
-    # JSON and TOML escape alike, but for DEL, which JSON leaves as it is and TOML forbids.
+    # JSON and TOML escape alike, except for DEL, which JSON allows and TOML forbids.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -224,13 +222,13 @@ def _encode_rule(key: ConfigKey, rule: msgspec.Struct) -> str:
 
 
 def range_of(key: ConfigKey) -> str:
-    """Say the range of a number in words: "1KiB to 64MiB"; empty for all other kinds."""
+    """Format the range of a number, as in "1KiB to 64MiB"; empty for other kinds."""
     if key.low is None or key.high is None:
         return ""
     return f"{with_unit(key.low, key.unit)} to {with_unit(key.high, key.unit)}"
 
 
-def _shown(raw: Any) -> str:
-    """Quote what was given, cut to a length that fits a line."""
+def _shown(raw: object) -> str:
+    """Quote a value, truncated to fit a line."""
     text = json.dumps(raw, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:57] + "..."

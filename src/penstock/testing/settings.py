@@ -65,7 +65,7 @@ def _flat(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((f"{name}.{leaf}", inner) for leaf, inner in value.items())
         elif name in SECTIONS:
             raise ConfigError(
-                f"{name} is a section, not a key", f'write {name}={{"some_key": value}}'
+                f"{name} is a section, not an option", f'write {name}={{"some_option": value}}'
             )
         else:
             yield name, value
@@ -73,4 +73,6 @@ def _flat(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _give_way(flags: dict[str, Any], larger: str, smaller: str) -> None:
     with contextlib.suppress(ConfigFault):  # the loader will say it, with all the rest
-        flags[smaller] = min(decode(KEYS[larger], flags[larger]), KEYS[smaller].default)
+        limit, default = decode(KEYS[larger], flags[larger]), KEYS[smaller].default
+        if isinstance(limit, int) and isinstance(default, int):
+            flags[smaller] = min(limit, default)

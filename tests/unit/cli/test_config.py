@@ -45,7 +45,7 @@ def test_check_prints_all_problems_without_a_traceback(run):
     assert result.exit_code == 1
     assert result.stdout == ""
     assert result.stderr == (
-        "penstock: file p.toml line 1: dta: no such key\n  did you mean data?\n"
+        "penstock: file p.toml line 1: dta: unknown option\n  did you mean data?\n"
         "file p.toml line 3: limits.clients_max: must be 1 to 1_000_000, not 0\n"
     )
 
@@ -66,7 +66,7 @@ def test_check_as_json_names_file_line_key_and_advice(run):
                 "file": "p.toml",
                 "line": 2,
                 "key": "dta",
-                "problem": "no such key",
+                "problem": "unknown option",
                 "advice": "did you mean data?",
             }
         ],
@@ -93,7 +93,7 @@ def test_explain_tells_everything_about_one_key(run):
     result = run("explain", "limits.clients_max", "--set", "limits.clients_max=12")
     assert result.stdout == (
         "limits.clients_max\n"
-        "  Connections at once, all protocols together; a newcomer beyond it is refused.\n\n"
+        "  Maximum number of connections, all protocols.\n\n"
         "  type         whole number\n"
         "  default      10_000\n"
         "  range        1 to 1_000_000\n"
@@ -134,7 +134,7 @@ def test_explain_as_json_is_one_object_or_all(run):
 def test_explain_suggests_the_key_that_was_meant(run, written, meant):
     result = run("explain", written)
     assert result.exit_code == 1
-    said = f"penstock: {written}: no such key or section\n  did you mean {meant}?\n"
+    said = f"penstock: {written}: unknown option or section\n  did you mean {meant}?\n"
     assert result.stderr == said
 
 
@@ -143,14 +143,14 @@ LISTED = "\n  penstock config explain lists all keys, and with a KEY the variabl
 
 def test_explain_does_not_guess_too_far(run):
     said = run("explain", "limits.nope").stderr
-    assert said == f"penstock: limits.nope: no such key or section{LISTED}"
+    assert said == f"penstock: limits.nope: unknown option or section{LISTED}"
 
 
 @pytest.mark.parametrize(
     ("arguments", "environ", "problem", "status"),
     [
-        (["explain", "--set", "limits.zzz=1"], {}, "flag: limits.zzz: no such key", 2),
-        (["check"], {"PENSTOCK_ZZZ": "1"}, "environment PENSTOCK_ZZZ: no such setting", 1),
+        (["explain", "--set", "limits.zzz=1"], {}, "flag: limits.zzz: unknown option", 2),
+        (["check"], {"PENSTOCK_ZZZ": "1"}, "environment PENSTOCK_ZZZ: unknown option", 1),
     ],
 )
 def test_name_that_resembles_none_is_told_where_all_are(run, arguments, environ, problem, status):

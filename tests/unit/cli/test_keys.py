@@ -350,7 +350,7 @@ def test_expired_key_cannot_be_enabled_and_what_to_do_is_said(served):
     served.book.ring.put(Key(1, bytes.fromhex(PUBLIC_KEY), "pump", "*", 1, expires_ms=2))
     result = served.run("enable", "1")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "key 1 has expired" in result.stderr
+    assert "key 1 expired" in result.stderr
     assert "penstock keys new pump" in result.stderr
 
 
@@ -457,7 +457,7 @@ def test_refusal_of_the_broker_is_passed_on_with_its_advice(served):
     result = served.run("add", "valve", "--public-key", PUBLIC_KEY)
     assert result.exit_code == 1
     assert "registered already, as key 1" in result.stderr
-    assert "make a new pair" in result.stderr
+    assert "generate a new pair" in result.stderr
 
 
 def test_wrong_token_is_refused_and_neither_is_shown(served):

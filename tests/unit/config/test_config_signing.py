@@ -43,7 +43,7 @@ def test_rules_are_read_from_a_file(tmp_path):
 
 def test_mistake_in_a_rule_names_the_section_it_stands_in():
     assert "write [[signing.rules]] above each rule" in problem({"signing.rules": [1]})
-    assert "signing.rules[0].bytes_max: no such key" in problem(
+    assert "signing.rules[0].bytes_max: unknown option" in problem(
         {"signing.rules": "[{filter = 'a', bytes_max = 1}]"}
     )
     assert "plant/+/commands" in problem({"signing.rules": "["})

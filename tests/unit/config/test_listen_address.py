@@ -33,12 +33,12 @@ def test_host_and_port_are_read(text, host, port):
         ("localhost:-1", "has no port"),
         ("localhost:٣", "has no port"),
         ("", "has no port"),
-        ("localhost:65536", "a port is at most 65535"),
+        ("localhost:65536", "the port must be at most 65535"),
         ("::1:1883", 'in brackets, as in "[::1]:1883"'),
-        ("[localhost]:1883", "only an IPv6 address stands in brackets"),
-        ("[127.0.0.1]:1883", "only an IPv6 address stands in brackets"),
-        ("mqtt://localhost:1883", "no scheme"),
-        ("a b:1883", "no scheme, path or space"),
+        ("[localhost]:1883", "brackets are only for IPv6 addresses"),
+        ("[127.0.0.1]:1883", "brackets are only for IPv6 addresses"),
+        ("mqtt://localhost:1883", "omit scheme"),
+        ("a b:1883", "omit scheme, path and spaces"),
     ],
 )
 def test_what_is_no_address_is_refused_with_what_to_write(text, complaint):

@@ -10,20 +10,20 @@ from penstock.testing import AsyncBroker, Broker
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"limits": {"nope": 1}}, "limits.nope: no such key"),
+        ({"limits": {"nope": 1}}, "limits.nope: unknown option"),
         ({"limits": {"client_max": 1}}, "did you mean limits.clients_max?"),
         ({"limts": {"clients_max": 1}}, "did you mean limits.clients_max?"),
-        ({"limts": {}}, "limts: no such key"),
-        ({"colour": 1}, "colour: no such key"),
+        ({"limts": {}}, "limts: unknown option"),
+        ({"colour": 1}, "colour: unknown option"),
         ({"limits": {"clients_max": 0}}, "limits.clients_max: must be 1 to 1_000_000, not 0"),
-        ({"limits": 5}, "limits is a section, not a key"),
-        ({"log": 5, "log_level": "info"}, "log is a section, not a key"),
+        ({"limits": 5}, "limits is a section, not an option"),
+        ({"log": 5, "log_level": "info"}, "log is a section, not an option"),
         ({"log_level": "loud"}, "log.level: must be debug, info, warning or error"),
         ({"retention": {"rules": [{"age_s_max": 1}]}}, "a rule needs a filter"),
         ({"journal": {"capture_exclude": ["a/#/b"]}}, "is not a topic filter"),
-        ({"port": 99_999}, "a port is at most 65535"),
+        ({"port": 99_999}, "the port must be at most 65535"),
         ({"data": ""}, "data: must not be empty"),
-        ({"listen": ["0.0.0.0:0"]}, "can be reached from other machines"),
+        ({"listen": ["0.0.0.0:0"]}, "is reachable from other machines"),
     ],
 )
 def test_a_wrong_setting_is_refused_at_once_with_advice(kind, options, said):
