@@ -178,7 +178,7 @@ def test_acknowledgements_of_unknown_messages_are_harmless(clients):
     clients.publisher().publish_many("t", numbered(b"m", 3))
     first = clients.subscriber("c", "t", auto_ack=False)
     taken = take(first, 3)
-    of_nothing = Message(ReceivedMessage(b"t", b"", 99_999, None), None, taken[0]._receipts)
+    of_nothing = Message(ReceivedMessage(b"t", b"", 99_999, None), None, taken[0]._acks)
     clients.ack(of_nothing, taken[1])
     first.flush()
     first.abandon()

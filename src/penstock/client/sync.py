@@ -12,14 +12,15 @@ from functools import wraps
 from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 C = TypeVar("C")
+C_co = TypeVar("C_co", covariant=True)
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class BlockingFacade(Generic[C]):
+class BlockingFacade(Generic[C_co]):
     """A class whose methods are derived from those of its ``_operations``."""
 
-    _operations: C
+    _operations: C_co
 
 
 def run(coroutine: Coroutine[object, None, T]) -> T:

@@ -237,7 +237,7 @@ def test_an_asynchronous_subscriber_that_is_slow_stops_reading():
         assert (await subscriber.receive(20)).sequence == 1
         for _ in range(100):
             await asyncio.sleep(0)
-        waiting = len(subscriber._inbox)
+        waiting = len(subscriber._inbox.arrived)
         taken = [message.sequence async for message in _first(subscriber, count - 1)]
         assert taken == list(range(2, count + 1))
         await subscriber.abandon()

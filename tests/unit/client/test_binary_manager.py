@@ -48,7 +48,7 @@ def test_who_leaves_takes_nothing_more():
     manager.opened(0)
     manager.is_leaving = True
     manager.heard(encode.message(b"t", b"", 1), 0)
-    assert len(manager.inbox) == 0
+    assert len(manager.inbox.arrived) == 0
 
 
 def test_a_ping_leaves_when_it_is_due():

@@ -7,25 +7,28 @@
 ...     for message in subscriber:  # each is acknowledged when the next is asked for
 ...         print(message.topic, message.payload)
 
-Each comes in two forms that do the same: blocking, and with ``Async`` in front for a loop.
+Each comes in two forms: blocking, and with ``Async`` in front for an event loop. Each operation is
+written once, in ``operations``.
 
-**Who promises what.** A publisher sends again what was not confirmed: *at least once*. A subscriber
-has a client id under which the broker remembers, on its disk, what was acknowledged; with what this
-process remembers of messages it has in hand, each is handed out *exactly once* for as long as the
-process lives. One that dies between dealing with a message and acknowledging it gets it again: only
-the application can make these two one. A job of a queue is done *at least once*.
+**Guarantees.** A publisher sends again what was not confirmed: *at least once*. A subscriber has a
+client id under which the broker remembers, on its disk, what was acknowledged; together with what
+this process remembers, each message is handed out *exactly once* for as long as the process lives.
+A process that dies between handling a message and acknowledging it gets it again: only the
+application can make these two one. A job of a queue is done *at least once*.
 
-**Lost connections** are made again, at growing and jittered intervals, and everything resumes; the
-application notices a pause. Only what cannot get better by trying again is raised.
+**Lost connections** are replaced, at growing intervals with jitter, and everything resumes; the
+application notices a pause. Only errors that a retry cannot cure are raised.
 
 =================  =============================================================================
-``session``        the conversation, over any number of connections; no socket, no clock
+``operations``     every operation, as a coroutine over a link
+``blocking``       the blocking clients; ``link``: their socket
+``asynchronous``   the asyncio clients; ``async_link``: their streams
+``session``        protocol state over any number of connections; no socket, no clock
 ``ack_tracker``    which messages are in hand, handled, acknowledged, confirmed
 ``inbox``          verifying, withholding and handing out
-``timing``         when to ping, when to give up, when to try again; time is a parameter
-``manager``        all of these from connection to connection: what both drivers do alike
-``link``           a socket around it; ``blocking`` has the clients
-``async_link``     streams around it; ``asynchronous`` has the clients
+``timing``         when to ping, when to give up, when to retry; time is a parameter
+``manager``        session, inbox and timing from connection to connection, for both links
+``jobs``           jobs that failed
 ``signing``        key files, signing, local verification
 ``settings``       the keywords of all clients
 =================  =============================================================================

@@ -17,10 +17,9 @@ from contextlib import suppress
 from math import inf
 from random import random
 
-from penstock.client.binary.inbox import ARRIVED_MAX, log
+from penstock.client.binary.inbox import ARRIVED_MAX
 from penstock.client.binary.manager import (
     ACKNOWLEDGE_DELAY_S,
-    LINGER_S,
     READ_BYTES,
     ConnectionManager,
 )
@@ -50,24 +49,12 @@ class AsyncBinaryLink:
     # ── Beginning and end ─────────────────────────────────────────────────────────────────────
 
     async def open(self) -> None:
-        """Connect, once: who gave the wrong address is told at once."""
+        """Connect, with one attempt: a wrong address is reported at once."""
         await self._dial()
         self._failure = None
         self._task = asyncio.create_task(self._run())
 
-    async def close(self) -> None:
-        """Bring the last acknowledgements home, if the broker is there, and hang up."""
-        if self._failure is None and not self._manager.session.acks.is_settled:
-            self._manager.is_leaving = True
-            try:
-                async with asyncio.timeout(LINGER_S):
-                    await self.answered(self._manager.session.barrier())
-            except (ClientError, TimeoutError):
-                log.warning("closed without the broker's word on the last acknowledgements")
-        await self.abandon()
-
     async def abandon(self) -> None:
-        """Hang up without a word."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -80,26 +67,42 @@ class AsyncBinaryLink:
 
     # ── Waiting ───────────────────────────────────────────────────────────────────────────────
 
-    async def answered(self, request: Request) -> None:
-        """Send what there is to send, and wait until this was answered; raise if refused."""
+    def is_open(self) -> bool:
+        return self._failure is None
+
+    def is_turn_due(self) -> bool:
+        return self._manager.session.acks.is_ample
+
+    async def answered(self, request: Request, timeout_s: float = inf) -> bool:
         self._check()
         if not request.is_done:
-            future = asyncio.get_running_loop().create_future()
-            request.when_done = lambda: None if future.done() else future.set_result(None)
+            loop = asyncio.get_running_loop()
+            future = loop.create_future()
+
+            def finish() -> None:
+                if not future.done():
+                    future.set_result(None)
+
+            request.when_done = finish
+            timer = None if timeout_s == inf else loop.call_later(timeout_s, finish)
             self._waiting.add(future)
             try:
                 self.nudge()
                 await future
             finally:
                 self._waiting.discard(future)
-        request.check()
+                if timer is not None:
+                    timer.cancel()
+        return request.is_done
 
-    async def until(self, done: Callable[[], bool]) -> None:
-        """Send what there is to send, and wait until something is so."""
+    async def until(self, done: Callable[[], bool], timeout_s: float = inf) -> bool:
         self.nudge()
-        while not done():
-            self._check()
-            await self._happened.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if timeout_s == inf else timeout_s):
+                while not done():
+                    self._check()
+                    await self._happened.wait()
+        return done()
 
     def nudge(self, delay_s: float = 0.0) -> None:
         """There is something to send, or there is room for more messages."""
@@ -161,7 +164,7 @@ class AsyncBinaryLink:
 
     @property
     def _is_listening(self) -> bool:
-        is_full = len(self._manager.inbox) >= ARRIVED_MAX
+        is_full = len(self._manager.inbox.arrived) >= ARRIVED_MAX
         return not is_full or bool(self._waiting) or self._manager.awaits_sign
 
     async def _come_back(self) -> None:

@@ -1,56 +1,45 @@
-"""The blocking clients, over a ``BlockingBinaryLink``.
+"""The blocking clients: the operations, over a link that blocks.
 
-Whatever waits, waits through lost connections too. Each client is for one thread. The keywords are
-those of ``settings``.
+A call that waits also waits through lost connections. Each client is for one thread. The keywords
+are those of ``settings``.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
-from time import monotonic
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Self, TypeVar, Unpack
 
 from penstock.client.binary.inbox import QUEUE_PREFIX, Message
 from penstock.client.binary.jobs import FailedJobs
 from penstock.client.binary.link import BlockingBinaryLink
-from penstock.client.binary.manager import ACKNOWLEDGE_DELAY_S, ConnectionManager
-from penstock.client.binary.session import Request
+from penstock.client.binary.operations import (
+    BinaryOperations,
+    PublishOperations,
+    SubscribeOperations,
+)
 from penstock.client.binary.settings import (
     PublisherKeywords,
     SubscriberKeywords,
     publisher_manager,
     subscriber_manager,
 )
-from penstock.client.handlers import (
-    HandlerMismatchError,
-    check_blocking_handler,
-    check_callback,
-    check_result,
-)
+from penstock.client.handlers import check_blocking_handler, check_callback, check_result
+from penstock.client.sync import BlockingFacade, blocking, run
 from penstock.errors import PenstockError
 
+O_co = TypeVar("O_co", bound=BinaryOperations, covariant=True)
 
-class _Client:
+
+class _BlockingClient(BlockingFacade[O_co]):
     """Beginning and end, for all of them."""
-
-    def __init__(self, manager: ConnectionManager) -> None:
-        self._manager = manager
-        self._session = manager.session
-        self._inbox = manager.inbox
-        self._link = BlockingBinaryLink(manager)
 
     def open(self) -> Self:
         """Connect; the ``with`` statement does so."""
-        self._link.open()
+        run(self._operations.open())
         return self
 
-    def close(self) -> None:
-        """Hang up once the broker has all acknowledgements; the ``with`` statement does so."""
-        self._link.close()
-
-    def abandon(self) -> None:
-        """Hang up without a word, as a crash would."""
-        self._link.abandon()
+    close = blocking(BinaryOperations.close)
+    abandon = blocking(BinaryOperations.abandon)
 
     def __enter__(self) -> Self:
         return self.open()
@@ -61,69 +50,55 @@ class _Client:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
-            self._inbox.settle()
-        self.close()
-
-    def _answered(self, request: Request) -> None:
-        self._link.run_until(lambda: request.is_done)
-        request.check()
+        run(self._operations.__aexit__(kind, error, trace))
 
 
-class Publisher(_Client):
+class Publisher(_BlockingClient[PublishOperations]):
     """Publishes, each message confirmed by the broker's disk; *at least once*.
 
     If the connection breaks, what was not confirmed is sent again on the next one; a message whose
-    confirmation was lost on the way is then there twice. ``signing_key`` signs every message.
+    confirmation was lost is then stored twice. ``signing_key`` signs every message.
     """
 
     def __init__(self, **keywords: Unpack[PublisherKeywords]) -> None:
-        super().__init__(publisher_manager(keywords))
+        manager = publisher_manager(keywords)
+        self._operations = PublishOperations(manager, BlockingBinaryLink(manager))
 
-    def publish(self, topic: str, payload: bytes) -> None:
-        """Publish; returns when the broker's disk has it. ``RefusedError``: it will not."""
-        self._answered(self._session.publish(topic, payload))
-
-    def publish_many(self, topic: str, payloads: Iterable[bytes]) -> list[PenstockError | None]:
-        """Publish in order, many under way at once; tell for each why it was refused, or None."""
-        requests = []
-        for payload in payloads:
-            requests.append(self._session.try_publish(topic, payload))
-            if self._manager.is_crowded:
-                self._link.run_until(lambda: self._manager.has_room)
-        self._link.run_until(lambda: not self._session.unanswered)
-        return [request.refusal for request in requests]
+    publish = blocking(PublishOperations.publish)
+    publish_many = blocking(PublishOperations.publish_many)
 
 
 class QueueProducer(Publisher):
-    """Puts jobs into a queue; what holds for ``Publisher`` holds here."""
+    """Puts jobs into a queue, with the guarantees of ``Publisher``."""
 
     def __init__(self, queue: str, **keywords: Unpack[PublisherKeywords]) -> None:
         super().__init__(**keywords)
         self._topic = QUEUE_PREFIX + queue
 
     def push(self, job: bytes) -> None:
-        """Put a job into the queue; returns when the broker's disk has it."""
+        """Put a job into the queue; return when the broker's disk has it."""
         self.publish(self._topic, job)
 
     def push_many(self, jobs: Iterable[bytes]) -> list[PenstockError | None]:
-        """Put in jobs, many under way at once; tell for each why it was refused, or None."""
+        """Put in jobs, many in flight at once; return for each the refusal, or None."""
         return self.publish_many(self._topic, jobs)
 
 
-class Subscriber(_Client):
+class Subscriber(_BlockingClient[SubscribeOperations]):
     """Receives messages exactly once, also over lost connections and restarts of the broker.
 
     ``client_id`` is the name under which the broker remembers what was acknowledged; one
-    connection at a time may have it. Topics give what they hold, then what comes; filters with
+    connection at a time may have it. Topics give their history, then what comes; filters with
     ``+`` and ``#`` only what comes.
     """
 
     def __init__(
         self, client_id: str, *topics: str, **keywords: Unpack[SubscriberKeywords]
     ) -> None:
-        super().__init__(subscriber_manager(client_id, topics, keywords))
-        self._acknowledge_at = 0.0
+        manager = subscriber_manager(client_id, topics, keywords)
+        self._inbox = manager.inbox
+        self._link = BlockingBinaryLink(manager)
+        self._operations = SubscribeOperations(manager, self._link)
 
     @property
     def lost(self) -> int:
@@ -135,36 +110,31 @@ class Subscriber(_Client):
         """Messages that had to be verified and could not be."""
         return self._inbox.withheld
 
-    def subscribe(self, topic: str) -> None:
-        """Subscribe to one more; returns when all that it holds has arrived."""
-        self._answered(self._session.subscribe(topic))
-
-    def unsubscribe(self, topic: str) -> None:
-        """Get nothing more of a topic; what has arrived is still handed out."""
-        self._answered(self._session.unsubscribe(topic))
+    subscribe = blocking(SubscribeOperations.subscribe)
+    unsubscribe = blocking(SubscribeOperations.unsubscribe)
+    flush = blocking(SubscribeOperations.flush)
 
     def receive(self, timeout_s: float = inf) -> Message | None:
-        """Wait for a message; None after ``timeout_s``.
+        """Wait for a message; return None after ``timeout_s``.
 
-        With ``auto_ack`` the call says that the one before has been dealt with.
+        With ``auto_ack`` the call acknowledges the message before.
         """
         self._inbox.settle()
-        now = monotonic()
-        if not self._inbox or now >= self._acknowledge_at or self._session.acks.is_ample:
-            self._link.run_until(lambda: bool(self._inbox), now + timeout_s)
-            self._acknowledge_at = monotonic() + ACKNOWLEDGE_DELAY_S
-        return self._inbox.give()
+        message = None if self._link.is_turn_due() else self._inbox.give()
+        if message is None:  # else there is no need for a coroutine
+            message = run(self._operations.receive(timeout_s))
+        return message
 
     def __iter__(self) -> Iterator[Message]:
         return self.messages()
 
     def messages(self, idle_s: float = inf) -> Iterator[Message]:
-        """Iterate over what arrives; ends when nothing has come for ``idle_s``."""
+        """Iterate over what arrives; end when nothing has come for ``idle_s``."""
         while (message := self.receive(idle_s)) is not None:
             yield message
 
     def run(self, handler: Callable[[Message], object], idle_s: float = inf) -> None:
-        """Call ``handler`` with each message; what it raises ends this, unacknowledged.
+        """Call ``handler`` with each message; an exception ends this, unacknowledged.
 
         An ``async def`` handler is refused: it belongs to ``AsyncSubscriber``.
         """
@@ -176,17 +146,9 @@ class Subscriber(_Client):
                 self._inbox.leave()
                 raise
 
-    def flush(self) -> None:
-        """Wait until the broker's disk has all acknowledgements up to now.
-
-        While a topic's history is still arriving, the broker answers behind it: all of it is then
-        read, and kept until it is handed out.
-        """
-        self._answered(self._session.barrier())
-
 
 class Worker(Subscriber):
-    """Takes jobs of a queue; each is acknowledged when it is done, and dealt anew if it is not.
+    """Takes jobs of a queue; each is acknowledged when it is done, and else delivered again.
 
     The broker gives a worker some jobs ahead. Those that are not acknowledged when it leaves go to
     the others, so a job is done *at least once*. The protocol has no way to reject a job: one that
@@ -217,11 +179,6 @@ class Worker(Subscriber):
         for job in self.messages(idle_s):
             try:
                 check_result(handler(job))
-            except HandlerMismatchError:
-                self._inbox.leave()
-                raise
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is about this job
-                self._failed_jobs.add(job, error, on_failure)
-            except BaseException:
-                self._inbox.leave()
-                raise
+            except BaseException as error:
+                if not self._failed_jobs.add(job, error, on_failure):
+                    raise

@@ -83,11 +83,8 @@ class MessageInbox:
         self._require_signature = require_signature
         self._on_lost = on_lost or report_lost
         self._on_withheld = on_withheld or report_withheld
-        self._arrived: deque[Message] = deque()
+        self.arrived: deque[Message] = deque()
         self._given: Message | None = None
-
-    def __len__(self) -> int:
-        return len(self._arrived)
 
     def add(self, event: SessionEvent) -> None:
         """Take what the session told."""
@@ -100,7 +97,7 @@ class MessageInbox:
             self.withheld += 1
             self._on_withheld(message)
         else:
-            self._arrived.append(message)
+            self.arrived.append(message)
 
     def _verdict(self, received: ReceivedMessage) -> bool | None:
         if self._keyring is None or received.signature is None:
@@ -111,7 +108,7 @@ class MessageInbox:
         """The application has come back: it is done with what it was given last."""
         given, self._given = self._given, None
         if given is not None and self._auto_ack:
-            given.ack()
+            self._acks.handled(given.sequence)
 
     def leave(self) -> None:
         """The application failed on what it was given last: it stays unacknowledged."""
@@ -119,7 +116,7 @@ class MessageInbox:
 
     def give(self) -> Message | None:
         """Hand out the next message, if there is one."""
-        self._given = self._arrived.popleft() if self._arrived else None
+        self._given = self.arrived.popleft() if self.arrived else None
         return self._given
 
     def connection_lost(self) -> None:
@@ -129,9 +126,9 @@ class MessageInbox:
         would not be repeated.
         """
         kept: deque[Message] = deque()
-        for message in self._arrived:
+        for message in self.arrived:
             if message.topic.startswith(QUEUE_PREFIX):
                 self._acks.given_back(message.sequence)
             else:
                 kept.append(message)
-        self._arrived = kept
+        self.arrived = kept

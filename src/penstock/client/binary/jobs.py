@@ -10,6 +10,7 @@ from typing import Final
 
 from penstock.client.binary.inbox import Message, MessageInbox, log
 from penstock.client.errors import FailedJobsError
+from penstock.client.handlers import HandlerMismatchError
 
 FAILED_MAX: Final = 32
 """Half of the jobs that the broker gives a worker ahead."""
@@ -25,11 +26,13 @@ class FailedJobs:
     def add(
         self,
         job: Message,
-        error: Exception,
+        error: BaseException,
         report: Callable[[Message, Exception], None] | None = None,
-    ) -> None:
-        """Keep a failed job from being acknowledged, and say that it failed."""
+    ) -> bool:
+        """Keep a failed job unacknowledged, and report it; false if the error is not about it."""
         self._inbox.leave()
+        if not isinstance(error, Exception) or isinstance(error, HandlerMismatchError):
+            return False
         self.count += 1
         if report is None:
             log.error("job failed, and is left unacknowledged: %r", job, exc_info=error)
@@ -40,3 +43,4 @@ class FailedJobs:
                 f"{self.count} jobs failed and are kept from other workers",
                 "leave, so that the broker deals them anew; the errors were reported one by one",
             ) from error
+        return True

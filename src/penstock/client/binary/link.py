@@ -13,8 +13,8 @@ from random import random
 from socket import socket
 from time import monotonic, sleep
 
-from penstock.client.binary.inbox import log
-from penstock.client.binary.manager import LINGER_S, READ_BYTES, ConnectionManager
+from penstock.client.binary.manager import ACKNOWLEDGE_DELAY_S, READ_BYTES, ConnectionManager
+from penstock.client.binary.session import Request
 from penstock.client.dial import dial
 from penstock.client.errors import ClientError, ConnectionLostError
 
@@ -26,39 +26,42 @@ class BlockingBinaryLink:
         self._manager = manager
         self._socket: socket | None = None
         self._outgoing = bytearray()
-        self._again_at = 0.0
+        self._acks = manager.session.acks
+        self._acknowledge_at = 0.0  # when acknowledgements need not wait for more
+        self._again_at = 0.0  # when to reconnect
         self._failure: ClientError | None = ConnectionLostError(
             "the client is not open", "use it in a `with` statement"
         )
 
     # ── Beginning and end ─────────────────────────────────────────────────────────────────────
 
-    def open(self) -> None:
-        """Connect, once: who gave the wrong address is told at once."""
+    async def open(self) -> None:
+        """Connect, with one attempt: a wrong address is reported at once."""
         self._dial()
         self._failure = None
 
-    def close(self) -> None:
-        """Bring the last acknowledgements home, if the broker is there, and hang up."""
-        if self._failure is None and not self._manager.session.acks.is_settled:
-            self._manager.is_leaving = True
-            try:
-                barrier = self._manager.session.barrier()
-                if not self.run_until(lambda: barrier.is_done, monotonic() + LINGER_S):
-                    log.warning("closed without the broker's word on the last acknowledgements")
-            except ClientError as error:
-                log.warning("closed without the broker: %s", error)
-        self.abandon()
-
-    def abandon(self) -> None:
-        """Hang up without a word."""
+    async def abandon(self) -> None:
         self._hang_up()
         self._failure = ConnectionLostError("the client is closed")
 
     # ── The loop ──────────────────────────────────────────────────────────────────────────────
 
-    def run_until(self, done: Callable[[], bool], deadline: float = inf) -> bool:
-        """Move bytes both ways until ``done``; false at the deadline."""
+    def is_open(self) -> bool:
+        return self._failure is None
+
+    def is_turn_due(self) -> bool:
+        return monotonic() >= self._acknowledge_at or self._acks.is_ample
+
+    async def answered(self, request: Request, timeout_s: float = inf) -> bool:
+        return await self.until(lambda: request.is_done, timeout_s)
+
+    async def until(self, done: Callable[[], bool], timeout_s: float = inf) -> bool:
+        """Move bytes both ways until ``done``; false after the time."""
+        is_done = self._run_until(done, monotonic() + timeout_s)
+        self._acknowledge_at = monotonic() + ACKNOWLEDGE_DELAY_S
+        return is_done
+
+    def _run_until(self, done: Callable[[], bool], deadline: float) -> bool:
         while True:
             if self._failure is not None:
                 raise self._failure
@@ -129,9 +132,7 @@ class BlockingBinaryLink:
     def _send(self, connection: socket) -> None:
         now = monotonic()
         if self._manager.is_silent(now):
-            self._read(
-                connection
-            )  # the caller may have been away: the answer is here, and nobody looked
+            self._read(connection)  # the caller may have been away, and the answer unread
             if self._manager.is_silent(now):
                 raise TimeoutError
         self._outgoing += self._manager.turn(now)
