@@ -15,8 +15,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.cluster.consensus import Leadership
-from penstock.cluster.reads import DoneCallback
+from penstock.cluster.consensus import DoneCallback, Leadership
 from penstock.cluster.replicated_log import LogListener
 from penstock.commit.produce import Producing
 from penstock.config.schema import Config

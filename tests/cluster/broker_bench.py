@@ -7,6 +7,7 @@ only what it wants to have journaled next (``FollowUp``) is, as in the hub.
 from typing import Any
 
 from penstock.clock import SystemClock
+from penstock.cluster.local_node import BrokerHooks
 from penstock.commit.pipeline import Pipeline
 from penstock.core.broker import Broker
 from penstock.core.commands import Command
@@ -48,9 +49,11 @@ class BrokerNode(Node):
         recover(store, self.broker)
         return store
 
-    def begin(self) -> None:
+    def hooks(self) -> BrokerHooks:
         broker = self.broker
-        self.replica.is_late = lambda batch: has_stale_publish(batch.events, broker.sessions)
+        return BrokerHooks(is_late=lambda batch: has_stale_publish(batch.events, broker.sessions))
+
+    def begin(self) -> None:
         self.pipeline = Pipeline(
             broker=self.broker,
             store=self.store,

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any
 
 from penstock.cluster.frames import Frame, Member, decode_frame, encode_frame
+from penstock.cluster.local_node import BrokerHooks, ReplicaEnvironment
 from penstock.cluster.peer_stats import TransportStats
 from penstock.cluster.record import RaftRecord, decode_record
 from penstock.cluster.replica import Replica
@@ -87,10 +88,6 @@ class RecordingLine:
         act()
 
 
-class _Clock:
-    monotonic = staticmethod(monotonic)
-
-
 class Network:
     """The way between the nodes of one test."""
 
@@ -112,12 +109,12 @@ class Network:
     def _lost(self, sender: NodeId, to: NodeId) -> None:
         node = self.nodes.get(sender)
         if node is not None:
-            node.replica.unreachable(to)
+            node.replica.frames.unreachable(to)
 
     def _arrive(self, sender: NodeId, to: NodeId, data: bytes) -> None:
         node = self.nodes.get(to)
         if node is not None and (sender, to) not in self.cuts:
-            node.replica.received(sender, decode_frame(data))
+            node.replica.frames.received(sender, decode_frame(data))
 
     def isolate(self, node: NodeId) -> None:
         """Cut a node off from all others, both ways."""
@@ -133,7 +130,7 @@ class _Peers:
         self._network = network
         self._node_id = node_id
         self.members: dict[NodeId, Member] = {}
-        self.figures = TransportStats()
+        self.stats = TransportStats()
 
     def send(self, to: NodeId, frame: Frame) -> None:
         self._network.send(self._node_id, to, frame)
@@ -166,18 +163,23 @@ class Node:
         self.store = self.open_store()
         self.line = RecordingLine()
         self.peers = _Peers(self.network, self.id)
-        self.replica = Replica(
-            store=self.store,
+        environment = ReplicaEnvironment(
             settings=self.settings,
-            identity=self.member,
+            member=self.member,
             peers=self.peers,
-            clock=_Clock(),
+            monotonic=monotonic,
             roll=random.Random().randrange,
-            ended=self.failures.append,
+            hooks=self.hooks(),
+            exit=self.failures.append,
         )
+        self.replica = Replica(self.store, environment)
         self.network.nodes[self.id] = self
         self.begin()
         return self
+
+    def hooks(self) -> BrokerHooks:
+        """What the broker has to say."""
+        return BrokerHooks()
 
     def open_store(self) -> LmdbStore:
         """Open what the disk holds."""

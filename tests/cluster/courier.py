@@ -18,16 +18,16 @@ class Courier(Node):
         self.arrivals = 0
         self.data = data
         data.mkdir(exist_ok=True)
-        figures = self.transport.figures
+        stats = self.transport.stats
         sender = SnapshotSender(
             copy=copy,
             dialer=self.transport.dialer,
             rate_bytes=rate_bytes,
             report=self.inbox.report_snapshot,
-            figures=figures,
+            stats=stats,
             **limits,
         )
-        receiver = SnapshotReceiver(data=data, wants=wants, arrived=self._arrived, figures=figures)
+        receiver = SnapshotReceiver(data=data, wants=wants, arrived=self._arrived, stats=stats)
         self.transport.snapshots = Snapshots(sender, receiver)
 
     def _arrived(self):

@@ -67,7 +67,7 @@ class Node:
         self.transport.set_members({o.id: Member(o.id, o.address) for o in (self, *others)})
 
     def ends(self, reason):
-        return self.transport.figures.ends[reason]
+        return self.transport.stats.ends[reason]
 
 
 @asynccontextmanager

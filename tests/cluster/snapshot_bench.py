@@ -41,7 +41,7 @@ class LogMaker:
         self.record.terms = terms_with(self.record.terms, [RaftEntry(term, index)])
         self.record.term = max(self.record.term, term)
         done = index if folds else self.store.next_index - 1
-        self.record.folded = done
+        self.record.applied = done
         entry = LogEntry(index, 0, data)
         self.store.write(Write([entry], encode_record(self.record), committed=done))
         if folds:

@@ -31,16 +31,19 @@ async def test_a_node_that_lost_its_disk_is_told_and_so_is_who_looks(bench: Benc
     leader = await bench.leader()
     lost = next(node for node in nodes if node is not leader)
     emptied(lost)
-    await until(lambda: lost.replica.emptied_of)
-    await until(lambda: leader.replica.is_blank(lost.id))
+    await until(lambda: lost.replica.bootstrapping.lost_cluster_id)
+    await until(lambda: leader.replica.bootstrapping.is_blank(lost.id))
     for said in (diagnosis(lost.replica.status()), unreadiness(lost.replica.status())):
         assert f"node {lost.id} has lost its data" in said
         assert "a node_id that was never used" in said
     await until(lambda: f"node {lost.id} lost its data" in diagnosis(leader.replica.status()))
-    assert (leader.replica.heard_s(lost.id) or 0) > 0
-    await until(lambda: (leader.replica.heard_s(lost.id) or 0) > 0.5, "it does not count as there")
+    assert (leader.replica.node.activity.heard_s(lost.id) or 0) > 0
+    await until(
+        lambda: (leader.replica.node.activity.heard_s(lost.id) or 0) > 0.5,
+        "it does not count as there",
+    )
     await leader.write(b"1")
-    assert not lost.replica.is_initialised
+    assert not lost.replica.node.is_initialised
 
 
 async def test_a_node_that_lost_its_disk_cannot_begin_the_cluster_again(bench: Bench) -> None:
@@ -52,7 +55,7 @@ async def test_a_node_that_lost_its_disk_cannot_begin_the_cluster_again(bench: B
         assert isinstance(error, Refused)
         assert "lost its data" in error.message
         assert "never used" in error.advice
-    assert not lost.replica.is_initialised
+    assert not lost.replica.node.is_initialised
     sent = {type(frame) for _, _, frame in bench.network.sent}
     assert {Blank, Emptied} <= sent
 
@@ -63,7 +66,7 @@ async def test_a_new_node_takes_the_place_of_one_that_lost_its_disk(bench: Bench
     await leader.write(b"1")
     lost = next(node for node in nodes if node is not leader)
     emptied(lost)
-    await until(lambda: lost.replica.emptied_of)
+    await until(lambda: lost.replica.bootstrapping.lost_cluster_id)
     new = bench.node(4)
     errors: list[object] = []
     leader.replica.add(new.member, errors.append)
@@ -82,5 +85,5 @@ async def test_a_new_node_is_not_taken_for_one_that_lost_its_disk(bench: Bench) 
     new = bench.node(4)
     leader.replica.add(new.member, lambda _error: None)
     await until(lambda: 4 in leader.replica.record.conf.voters)
-    assert not new.replica.emptied_of
-    assert not leader.replica.is_blank(4)
+    assert not new.replica.bootstrapping.lost_cluster_id
+    assert not leader.replica.bootstrapping.is_blank(4)

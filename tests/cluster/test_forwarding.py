@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cluster.applying import commit_of, parts
+from penstock.cluster.applier import commit_of, parts
 from penstock.cluster.forwarding import (
     ENTRY_BYTES_TARGET,
     ProposalQueue,

@@ -34,7 +34,7 @@ def test_memory_does_not_grow_with_the_entries():
     kept = KeptLog(10, MIB)
     for index in range(1, 20_001):
         kept.add(index, 700)
-    assert len(kept._stretches) <= (SPARED_TIMES + 1) * 70
+    assert len(kept._ranges) <= (SPARED_TIMES + 1) * 70
     within = kept.bytes_after(kept.needed(20_000, []))
     assert within <= MIB
 

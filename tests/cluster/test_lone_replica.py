@@ -41,12 +41,12 @@ async def test_a_restart_finds_everything_and_goes_on(bench: Bench) -> None:
     node = bench.node(1, peer_listen="")
     for number in range(3):
         await node.write(b"%d" % number)
-    cluster_id, term = node.replica.cluster_id, node.replica.term
+    cluster_id, term = node.replica.record.cluster_id, node.replica.term
     node.kill()
     node.start()
     await node.write(b"3")
     assert node.stored() == [b"0", b"1", b"2", b"3"]
-    assert node.replica.cluster_id == cluster_id
+    assert node.replica.record.cluster_id == cluster_id
     assert node.replica.term > term
     assert node.line.foreigners == []
 
@@ -111,7 +111,7 @@ async def test_another_nodes_directory_is_refused(bench: Bench) -> None:
 
 async def test_a_node_that_listens_waits_to_be_told_its_cluster(bench: Bench) -> None:
     node = bench.node(1)
-    assert not node.replica.is_initialised
+    assert not node.replica.node.is_initialised
     assert not node.replica.is_writable
     assert node.replica.status().state == "waiting"
     answers: list[object] = []
@@ -126,8 +126,8 @@ async def test_a_node_that_listens_waits_to_be_told_its_cluster(bench: Bench) ->
 async def test_a_cluster_that_has_just_begun_waits_for_its_first_leader(bench: Bench) -> None:
     """However long the nodes had waited before: nobody is told that there is no quorum."""
     first, second = bench.node(1), bench.node(2)
-    assert first.replica._leaderless_at is not None
-    first.replica._leaderless_at -= 3_600
+    assert first.replica._leadership.leaderless_at is not None
+    first.replica._leadership.leaderless_at -= 3_600
     begun: list[object] = []
     first.replica.bootstrap(
         [first.member, second.member], lambda _error: begun.append(first.replica.is_writable)
@@ -153,7 +153,7 @@ async def test_a_lone_broker_says_why_it_begins_no_cluster_and_what_to_do(bench:
 async def test_the_core_is_told_of_all_that_it_was_not_asked_however_many(bench: Bench) -> None:
     node = bench.node(1, peer_listen="")
     await node.write(b"0")
-    node.replica._timer.cancel()  # type: ignore[union-attr]
+    node.replica._ticker.stop()
     engine = node.replica._engine
     assert engine.raw is not None
     known = engine.raw.last_index
@@ -177,7 +177,7 @@ async def test_retention_may_be_quicker_than_the_core_is_told(bench: Bench) -> N
     while node.store.retain(RetentionRules(), 0, 1 << 60).more:
         pass
     assert node.store.first_index == node.store.last_index + 1
-    raw = node.replica.raw
+    raw = node.replica.node.raw
     assert raw is not None
     assert raw.last_index < node.store.last_index
     node.replica.status()

@@ -10,11 +10,11 @@ from penstock.cluster.membership_rules import (
     MemberChange,
     MembershipView,
     Promotions,
-    change_of,
-    heir,
+    conf_change_of,
     member_of,
     refusal,
     transfer_refusal,
+    transfer_target,
 )
 from penstock.errors import ClusterError, PenstockError, Refused
 from penstock.raft.progress import ProgressState
@@ -63,7 +63,7 @@ def remove(node_id: int) -> MemberChange:
     ("asked", "changes", "why"),
     [
         (add(4), {}, None),
-        (add(4), {"is_settled": False}, "just been elected"),
+        (add(4), {"is_settled": False}, "just elected"),
         (add(4), {"is_changing": True}, "another change"),
         (add(4), {"removed": (4,)}, "given once only"),
         (MemberChange(ChangeKind.ADD, Member(2, "elsewhere:7")), {}, "node 2 is in the cluster"),
@@ -118,13 +118,13 @@ def test_leadership_goes_to_voters_that_are_up(to, changes, is_refused) -> None:
 
 def test_the_heir_is_up_and_has_the_most() -> None:
     progress = {1: peer(9), 2: peer(5), 3: peer(7)}
-    assert heir(view(), progress) == 3
-    assert heir(view(live=frozenset({1, 2})), progress) == 2
-    assert heir(view(live=frozenset({1})), progress) is None
+    assert transfer_target(view(), progress) == 3
+    assert transfer_target(view(live=frozenset({1, 2})), progress) == 2
+    assert transfer_target(view(live=frozenset({1})), progress) is None
 
 
 def test_where_a_node_is_found_travels_with_the_change() -> None:
-    assert member_of(change_of(add(4))) == add(4).member
+    assert member_of(conf_change_of(add(4))) == add(4).member
 
 
 def test_a_learner_is_ready_after_having_been_near_for_an_election_timeout() -> None:
@@ -172,7 +172,7 @@ async def test_a_node_joins_as_a_learner_and_is_promoted_when_it_has_caught_up(
     )
     await bench.settled([*nodes, new], written)
     assert "learner" in roles
-    assert new.replica.cluster_id == leader.replica.cluster_id
+    assert new.replica.record.cluster_id == leader.replica.record.cluster_id
     await new.write(b"mine")
     await bench.settled([*nodes, new], [*written, b"mine"])
 
@@ -197,7 +197,7 @@ async def test_a_removed_node_is_told_and_takes_no_more_writes(bench: Bench) -> 
     leader = await bench.leader()
     gone = next(node for node in nodes if node is not leader)
     assert await changed(leader, "remove", gone.id) is None
-    await until(lambda: gone.replica.is_removed)
+    await until(lambda: gone.replica.node.is_removed)
     assert gone.replica.status().state == "removed"
     assert not gone.replica.is_writable
     with pytest.raises(ClusterError, match="removed"):
@@ -205,7 +205,7 @@ async def test_a_removed_node_is_told_and_takes_no_more_writes(bench: Bench) -> 
     await leader.write(b"yes")
     gone.kill()
     gone.start()
-    await until(lambda: gone.replica.is_removed)
+    await until(lambda: gone.replica.node.is_removed)
 
 
 @pytest.mark.asyncio
@@ -216,10 +216,10 @@ async def test_a_node_that_was_away_when_it_was_removed_learns_of_it_when_it_is_
     leader = await bench.leader()
     gone = next(node for node in nodes if node is not leader)
     gone.kill()
-    await until(lambda: (leader.replica.heard_s(gone.id) or 0) > 0)
+    await until(lambda: (leader.replica.node.activity.heard_s(gone.id) or 0) > 0)
     assert await changed(leader, "remove", gone.id) is None
     gone.start()
-    await until(lambda: gone.replica.is_removed)
+    await until(lambda: gone.replica.node.is_removed)
     assert any(isinstance(frame, MemberRemoved) for _, _, frame in bench.network.sent)
 
 
@@ -230,7 +230,7 @@ async def test_a_leader_that_is_removed_hands_over_first(bench: Bench) -> None:
     await leader.write(b"1")
     terms = leader.replica.term
     assert await changed(leader, "remove", leader.id) is None
-    await until(lambda: leader.replica.is_removed)
+    await until(lambda: leader.replica.node.is_removed)
     rest = [node for node in bench.running if node is not leader]
     new = await bench.leader(rest)
     assert new.replica.term > terms
@@ -257,7 +257,7 @@ async def test_a_change_without_a_quorum_of_those_who_are_up_is_refused(bench: B
     leader = await bench.leader()
     one, two = (node for node in nodes if node is not leader)
     one.kill()
-    await until(lambda: (leader.replica.heard_s(one.id) or 0) > 0.2)
+    await until(lambda: (leader.replica.node.activity.heard_s(one.id) or 0) > 0.2)
     error = await changed(leader, "remove", two.id)
     assert isinstance(error, Refused)
     assert "no quorum" in error.message
@@ -302,9 +302,13 @@ async def test_a_node_that_lost_its_disk_is_not_let_in_again_under_the_same_id(
         node.start()
     leader = await bench.leader([node for node in nodes if node is not lost])
     await leader.write(b"1")
-    await until(lambda: leader.replica.is_blank(lost.id), "for it to say that it has nothing")
-    await until(lambda: lost.replica.emptied_of, "for it to be told where it was")
-    assert not lost.replica.is_initialised
+    await until(
+        lambda: leader.replica.bootstrapping.is_blank(lost.id), "for it to say that it has nothing"
+    )
+    await until(
+        lambda: lost.replica.bootstrapping.lost_cluster_id, "for it to be told where it was"
+    )
+    assert not lost.replica.node.is_initialised
     assert lost.line.applied == []
 
 
@@ -320,7 +324,7 @@ async def test_a_cluster_begins_once_whoever_is_told_and_however_often(bench: Be
         node.replica.bootstrap(genesis[::-1], answers.append)
     await until(lambda: len(answers) == 6)
     assert answers == [None] * 6
-    assert len({node.replica.cluster_id for node in nodes}) == 1
+    assert len({node.replica.record.cluster_id for node in nodes}) == 1
     others: list[PenstockError] = []
     nodes[0].replica.bootstrap([nodes[0].member, Member(9, "x:1")], others.append)
     nodes[0].replica.bootstrap([nodes[1].member], others.append)
@@ -344,7 +348,7 @@ async def test_a_node_tells_all_where_clients_reach_it_and_nobody_else_may(bench
     await until(lambda: all(told(node) == own for node in nodes))
     other, third = [node for node in nodes if node is not leader]
     forged = ChangeRequest(1, ChangeKind.MOVE, Member(third.id, "host:7", "elsewhere:8"))
-    leader.replica.received(other.id, forged)
+    leader.replica.frames.received(other.id, forged)
     await leader.write(b"after")
     assert told(leader) == own
 

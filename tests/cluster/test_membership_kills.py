@@ -131,7 +131,7 @@ async def test_the_last_one_gets_the_vote_of_the_one_that_was_removed(bench: Ben
     (gone,) = (node for node in nodes if node is not last)
     last.store.is_last = True
     await asked(last, "remove", gone.id)
-    await until(lambda: gone.replica.is_removed and last.replica.is_lone)
+    await until(lambda: gone.replica.node.is_removed and last.replica.is_lone)
     last.kill()
     last.start()
     assert last.replica.record.conf.voters == (1, 2)
@@ -148,7 +148,7 @@ async def test_it_can_be_mended_by_starting_the_removed_node_again(bench: Bench)
     (gone,) = (node for node in nodes if node is not last)
     last.store.is_last = True
     await asked(last, "remove", gone.id)
-    await until(lambda: gone.replica.is_removed and gone.id in gone.durable().removed)
+    await until(lambda: gone.replica.node.is_removed and gone.id in gone.durable().removed)
     for node in (last, gone):
         node.kill()
     bench.network.sent.clear()

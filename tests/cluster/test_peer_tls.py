@@ -88,7 +88,7 @@ async def test_who_shows_no_certificate_is_refused(authority):
             await writer.drain()
             await asyncio.wait_for(_.read(1), 5)
             raise ConnectionError("closed without a word")
-        await until(lambda: sum(two.transport.figures.ends.values()) == 1)
+        await until(lambda: sum(two.transport.stats.ends.values()) == 1)
         assert two.ends(PeerReason.WRONG_CERTIFICATE) == 1
 
 
@@ -96,7 +96,7 @@ async def test_who_does_not_speak_tls_is_a_stranger_with_little_time(authority, 
     monkeypatch.setattr("penstock.cluster.peer_listener.HANDSHAKE_S", 0.2)
     async with started(Node(2, security=security(authority, "node-2"))) as (two,):
         with socket.create_connection((two.listening.host, two.listening.port)):
-            await until(lambda: sum(two.transport.figures.ends.values()) == 1)
+            await until(lambda: sum(two.transport.stats.ends.values()) == 1)
 
 
 async def test_with_certificates_any_address_may_be_listened_on(authority):

@@ -40,7 +40,7 @@ def test_a_record_comes_back_as_it_was() -> None:
         term=7,
         vote=2,
         terms=[(1, 1), (5, 7)],
-        folded=9,
+        applied=9,
         conf=ConfState((1, 2), (3,)),
         origins={1: (3, 4)},
         removed=[9],
@@ -64,18 +64,18 @@ def test_the_same_nodes_make_the_same_cluster_in_whatever_order() -> None:
 
 def test_a_store_that_had_entries_before_is_of_term_one() -> None:
     old = genesis_record(1, b"x" * 16, [Member(1)], last_index=5)
-    assert (old.term, old.folded, term_of(old.terms, 5)) == (1, 5, 1)
+    assert (old.term, old.applied, term_of(old.terms, 5)) == (1, 5, 1)
     assert old.is_alone()
 
 
 @pytest.mark.parametrize(("own", "term", "vote"), [((3, 2), 5, 0), ((5, 2), 5, 2), ((8, 1), 8, 1)])
 def test_whoever_takes_over_a_store_stays_who_he_is_and_forgets_no_vote(own, term, vote) -> None:
-    theirs = record(node_id=2, term=5, vote=3, origins={2: (1, 1)}, folded=40, incarnation=99)
+    theirs = record(node_id=2, term=5, vote=3, origins={2: (1, 1)}, applied=40, incarnation=99)
     mine = record(term=own[0], vote=own[1], incarnation=4)
     installed = installed_record(theirs, mine)
     assert (installed.node_id, installed.incarnation) == (1, 4)
     assert (installed.term, installed.vote) == (term, vote)
-    assert (installed.folded, installed.origins) == (40, {2: (1, 1)})
+    assert (installed.applied, installed.origins) == (40, {2: (1, 1)})
 
 
 @given(st.lists(st.tuples(st.integers(1, 20), st.lists(st.integers(0, 2), min_size=1)), max_size=8))
@@ -204,7 +204,7 @@ def test_rows_wait_for_a_write_and_go_with_it_once() -> None:
     batch = Batch()
     batch.add_row("sessions", b"a", b"1")
     batch.checkpoint = 3
-    work = DiskWork(fold_to=4)
+    work = DiskWork(apply_to=4)
     work.add_rows(batch)
     following = work.successor()
     assert work.write(b"record", 4) is None

@@ -61,7 +61,7 @@ async def test_new_nodes_join_and_come_to_the_same_members_from_the_log(bench: B
     await until(lambda: new.stored() == [b"1", b"2", b"3", b"4"])
     await until(lambda: new.replica.record.conf == survivor.replica.record.conf)
     assert new.replica.record.members.keys() == {survivor.id, 4, 5}
-    assert new.replica.cluster_id == NEW_ID
+    assert new.replica.record.cluster_id == NEW_ID
     survivor.kill()
     leader = await bench.leader([bench.all[4], bench.all[5]])
     await leader.write(b"5")

@@ -275,15 +275,15 @@ async def test_a_batch_is_in_the_log_once_however_often_it_is_repeated(bench: Be
     await follower.write(b"once")
     forward = next(f for _, _, f in bench.network.sent if isinstance(f, Forward))
     for _ in range(3):
-        leader.replica.received(follower.id, forward)
+        leader.replica.frames.received(follower.id, forward)
     await follower.write(b"next")
     for _ in range(3):
-        leader.replica.received(follower.id, forward)
+        leader.replica.frames.received(follower.id, forward)
     await leader.write(b"last")
     await bench.settled(nodes, [b"once", b"next", b"last"])
     leader.kill()  # the next leader knows from the log, not from memory
     new = await bench.leader()
-    new.replica.received(follower.id if follower is not new else leader.id, forward)
+    new.replica.frames.received(follower.id if follower is not new else leader.id, forward)
     await new.write(b"end")
     await until(lambda: new.stored() == [b"once", b"next", b"last", b"end"])
 
@@ -293,7 +293,7 @@ async def test_a_restarted_node_knows_from_its_disk_which_batches_were_there(ben
     leader = await bench.leader()
     follower, _ = others(nodes, leader)
     await follower.write(b"once")
-    incarnation, number = follower.replica.incarnation, 1
+    incarnation, number = follower.replica.record.incarnation, 1
     origin = {follower.id: (incarnation, number)}
     await until(lambda: all(node.replica.record.origins == origin for node in nodes))
     for node in nodes:
@@ -302,9 +302,9 @@ async def test_a_restarted_node_knows_from_its_disk_which_batches_were_there(ben
         node.start()
     leader = await bench.leader()
     assert leader.replica.record.origins == origin
-    assert follower.replica.incarnation == incarnation + 1
+    assert follower.replica.record.incarnation == incarnation + 1
     repeated = Forward(incarnation, number, pack_batch(batch_of((b"t", b"once"))))
-    leader.replica.received(follower.id, repeated)
+    leader.replica.frames.received(follower.id, repeated)
     await leader.write(b"more")
     assert leader.stored() == [b"once", b"more"]
 
@@ -374,10 +374,10 @@ async def test_batches_of_strangers_and_words_under_false_names_are_ignored(benc
     leader = await bench.leader()
     one, two = others(nodes, leader)
     term = leader.replica.term
-    leader.replica.received(9, Forward(1, 1, pack_batch(batch_of((b"t", b"no")))))
+    leader.replica.frames.received(9, Forward(1, 1, pack_batch(batch_of((b"t", b"no")))))
     claim = RaftMessage(MessageKind.HEARTBEAT, to=one.id, sender=leader.id, term=term + 9)
-    one.replica.received(two.id, RaftFrame(claim))
-    one.replica.received(leader.id, RaftFrame(msgspec.structs.replace(claim, to=two.id)))
+    one.replica.frames.received(two.id, RaftFrame(claim))
+    one.replica.frames.received(leader.id, RaftFrame(msgspec.structs.replace(claim, to=two.id)))
     await leader.write(b"yes")
     await bench.settled(nodes, [b"yes"])
     assert {node.replica.term for node in nodes} == {term}
@@ -391,7 +391,7 @@ async def test_a_batch_is_not_taken_for_the_one_before_it_that_was_given_up(benc
     before = leader.store.last_index
     first = leader.submit(batch_of((b"t", b"first")))
     await until(lambda: leader.store.last_index > before)
-    batches = leader.replica._batches
+    batches = leader.replica.proposals
     batches.refuse(batches.own, NoQuorum("given up"))
     with pytest.raises(NoQuorum):
         await first
@@ -460,7 +460,7 @@ async def test_rows_ride_along_on_each_node_and_a_start_finds_all_they_follow_fr
     follower.start()
     assert dict(follower.store.rows("sessions")) == {b"row": b"last"}
     assert follower.store.next_index - 1 >= index
-    assert follower.replica.record.folded <= follower.store.next_index - 1 <= applied
+    assert follower.replica.record.applied <= follower.store.next_index - 1 <= applied
     assert dict(leader.store.rows("sessions"))[b"row"] in {b"0", b"1", b"2"}
 
 

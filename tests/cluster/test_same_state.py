@@ -68,7 +68,7 @@ async def test_a_row_contains_all_of_an_entry_that_it_says_it_contains(
     await until(lambda: leader.is_sealed)  # what comes now waits for the next entry
     publish(leader, b"x", b"has rows with it")
     publish(one, b"a", b"second in the entry")
-    await until(lambda: len(leader.replica._batches._queue) == 2, "for both batches to wait")
+    await until(lambda: len(leader.replica.proposals.queue) == 2, "for both batches to wait")
     brokers.network.drops = _nothing
     expected = await brokers.at_rest()
     assert _entry_of_two(leader)

@@ -58,7 +58,7 @@ async def test_both_sides_tell_how_much_is_done(tmp_path):
     async with started(one, two):
         one.knows(two)
         one.offer(2)
-        sent, received = one.transport.figures, two.transport.figures
+        sent, received = one.transport.stats, two.transport.stats
         await until(lambda: 0 < sent.of(2).snapshot_bytes < 4 * MIB)
         await until(lambda: 0 < received.snapshot_bytes < 4 * MIB)
         await reported(one, True)
@@ -205,7 +205,7 @@ async def test_words_that_belong_to_no_snapshot_end_the_connection(tmp_path):
     one, two = pair(tmp_path, writes(bytes(100)))
     async with started(one, two):
         one.knows(two)
-        one.transport.snapshots.sender._pass_on = lambda _copy, call, _figures: _rubbish(call)
+        one.transport.snapshots.sender._pass_on = lambda _copy, call, _stats: _rubbish(call)
         one.offer(2)
         await reported(one, False)
         assert two.ends(PeerReason.MALFORMED_FRAME) == 1

@@ -29,7 +29,7 @@ async def test_a_store_of_20_mb_arrives_whole_while_it_is_written_to_and_is_inst
         await reported(one, True)
         assert two.arrivals == 1
         assert two.file.stat().st_size > 20 * 1000 * 1000
-    committed = maker.record.folded
+    committed = maker.record.applied
     maker.close()
     assert install(follower, 2)
     received, sent = payloads_in(follower), payloads_in(leader)

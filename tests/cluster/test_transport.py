@@ -38,10 +38,10 @@ async def test_frames_of_one_purpose_arrive_in_order_both_ways():
         await until(lambda: len(two.inbox.frames) == 500 and one.inbox.frames)
         assert two.inbox.frames == [(1, frame) for frame in sent]
         assert one.inbox.frames == [(2, heartbeat(2))]
-        figures = two.transport.figures.of(1)
-        assert figures.frames_in == one.transport.figures.of(2).frames_out == 500
-        assert figures.bytes_in == one.transport.figures.of(2).bytes_out > 0
-        assert figures.last_contact <= asyncio.get_running_loop().time()
+        stats = two.transport.stats.of(1)
+        assert stats.frames_in == one.transport.stats.of(2).frames_out == 500
+        assert stats.bytes_in == one.transport.stats.of(2).bytes_out > 0
+        assert stats.last_contact <= asyncio.get_running_loop().time()
 
 
 async def test_what_is_sent_while_the_first_connection_is_made_arrives():
@@ -194,10 +194,10 @@ async def test_while_a_node_is_away_nothing_is_queued_for_it():
         lane = one.transport._lanes[2, Purpose.CONTROL]
         await until(lambda: one.ends(PeerReason.NOT_REACHED) > 2)
         await until(lambda: lane._is_waiting)
-        drops = one.transport.figures.of(2).drops
+        drops = one.transport.stats.of(2).drops
         one.inbox.lost.clear()
         one.transport.send(2, heartbeat(1))
-        assert one.transport.figures.of(2).drops == drops + 1
+        assert one.transport.stats.of(2).drops == drops + 1
         assert lane.waiting_bytes == 0
         await until(lambda: 2 in one.inbox.lost)
 
@@ -205,12 +205,12 @@ async def test_while_a_node_is_away_nothing_is_queued_for_it():
 async def test_why_a_node_is_not_reached_is_known_until_it_is_and_logged_once():
     with structlog.testing.capture_logs() as lines:
         async with started(Node(1), Node(2)) as (one, two):
-            figures = one.transport.figures.of(2)
+            stats = one.transport.stats.of(2)
             await meet(one, two)
-            assert not figures.trouble
+            assert not stats.trouble
             await two.transport.stop()
             await until(lambda: one.ends(PeerReason.NOT_REACHED) > 6)
-            assert figures.trouble.endswith("Connection refused (not_reached)")
+            assert stats.trouble.endswith("Connection refused (not_reached)")
     assert [line.get("reason") for line in lines].count("not_reached") == 1
 
 
@@ -225,7 +225,7 @@ async def test_a_blocked_bulk_connection_delays_no_heartbeat_and_is_bounded():
             await asyncio.sleep(0)
         await until(lambda: 2 in one.inbox.lost)
         assert bulk.waiting_bytes <= QUEUE_BYTES_MAX[Purpose.BULK]
-        assert one.transport.figures.of(2).drops > 0
+        assert one.transport.stats.of(2).drops > 0
         for term in range(10):
             one.transport.send(2, heartbeat(1, term))
         await until(lambda: (1, heartbeat(1, 9)) in two.inbox.frames, 5)
@@ -275,14 +275,14 @@ async def test_nodes_with_other_settings_are_turned_away_and_named():
     async with started(Node(1, settings=own), Node(2, settings=other)) as (one, two):
         one.knows(two)
         two.knows(one)
-        await until(lambda: two.transport.figures.differing and one.transport.figures.differing)
-        assert one.transport.figures.differing == {2: ("limits.inflight_max",)}
-        assert two.transport.figures.differing == {1: ("limits.inflight_max",)}
+        await until(lambda: two.transport.stats.differing and one.transport.stats.differing)
+        assert one.transport.stats.differing == {2: ("limits.inflight_max",)}
+        assert two.transport.stats.differing == {1: ("limits.inflight_max",)}
         await until(lambda: one.ends(PeerReason.WRONG_SETTINGS) >= 2)  # refused, and was refused
         assert not one.transport.is_connected(2)
         two.settings = own
         await until(lambda: one.transport.is_connected(2) and two.transport.is_connected(1))
-        assert not one.transport.figures.differing
+        assert not one.transport.stats.differing
 
 
 async def test_strangers_get_little_time_and_are_few(monkeypatch):

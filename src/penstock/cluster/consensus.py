@@ -1,9 +1,9 @@
-"""What doors, pages and metrics ask of the cluster that this broker may be part of.
+"""What doors, pages and metrics may ask of the cluster that this broker is part of.
 
-``Consensus`` is the one interface; a replica has it. A broker that stands alone is a cluster of one
-which leads and has nobody to ask.
+``Consensus`` is the one interface; a replica implements it. A broker without peers is a cluster of
+one that it leads.
 
-What takes time calls ``then``, once, on the event loop: with None if it is done, else with why not.
+Operations that take time call ``done`` once, on the event loop: with None, or with the error.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,35 +29,32 @@ LeadershipListener: TypeAlias = Callable[[Leadership], None]
 
 
 class Consensus(Protocol):
-    """A node's part in its cluster. Properties are cheap, and may be another in the next turn."""
+    """A node's part in its cluster. Properties are cheap, and may change between two turns."""
 
     @property
-    def node_id(self) -> NodeId:
-        """Who we are."""
+    def node_id(self) -> NodeId: ...
 
     @property
     def is_clustered(self) -> bool:
-        """Whether others may have a say."""
+        """Whether there are, or may soon be, other nodes."""
 
     @property
-    def is_leader(self) -> bool:
-        """Whether this node leads."""
+    def is_leader(self) -> bool: ...
 
     @property
     def is_writable(self) -> bool:
-        """Whether what is written now may be committed soon: there is a leader, or was just now."""
+        """Whether a write may be committed soon: there is a leader, or was just now."""
 
     @property
     def leader(self) -> NodeId:
-        """Who leads; 0: nobody that we know of."""
+        """The leader as far as known; 0: none."""
 
     @property
     def leader_addr(self) -> str:
-        """Where clients reach the leader; empty if that is not known."""
+        """Where clients reach the leader; empty if unknown."""
 
     @property
-    def term(self) -> int:
-        """The term of Raft."""
+    def term(self) -> int: ...
 
     @property
     def leadership(self) -> Leadership: ...
@@ -65,20 +62,18 @@ class Consensus(Protocol):
     def on_leadership(self, listener: LeadershipListener) -> None:
         """Call ``listener`` once per change of leadership, in the order of registration."""
 
-    def own(self) -> Member:
-        """Say who this node is and where it is reached."""
+    def own(self) -> Member: ...
 
-    def status(self) -> ClusterStatus:
-        """Everything at once, for people and metrics."""
+    def status(self) -> ClusterStatus: ...
 
     def present(self) -> frozenset[NodeId]:
-        """Members that were heard of lately; only the leader can tell."""
+        """Members that were heard from lately. Only the leader knows."""
 
     def broadcast(self, topic: bytes, payloads: Sequence[bytes]) -> None:
-        """Tell other nodes of messages that no journal keeps; nobody knows whether they hear it."""
+        """Send messages that are not journaled to all other nodes, without any guarantee."""
 
-    def read_barrier(self, then: DoneCallback) -> None:
-        """Wait until what is applied here is at least as new as anything acknowledged before."""
+    def read_barrier(self, done: DoneCallback) -> None:
+        """Wait until this node has applied everything that was acknowledged before."""
 
     def at_index(self, index: int, act: Callable[[], None], /) -> None:
         """Act when exactly this entry is applied, before the next one; if that is past, never."""
@@ -86,14 +81,13 @@ class Consensus(Protocol):
     def off_index(self, index: int, act: Callable[[], None], /) -> None:
         """Undo ``at_index``."""
 
-    def bootstrap(self, members: Sequence[Member], then: DoneCallback) -> None:
-        """Begin a cluster of these nodes; done already if it has begun with the same ones."""
+    def bootstrap(self, members: Sequence[Member], done: DoneCallback) -> None:
+        """Form a cluster of these nodes. Idempotent."""
 
-    def add(self, member: Member, then: DoneCallback) -> None:
-        """Have a node join: it learns first, and has a vote once it has caught up."""
+    def add(self, member: Member, done: DoneCallback) -> None:
+        """Add a node: as a learner, promoted to a voter once it has caught up."""
 
-    def remove(self, node_id: NodeId, then: DoneCallback) -> None:
-        """Have a node take part no longer."""
+    def remove(self, node_id: NodeId, done: DoneCallback) -> None: ...
 
-    def transfer(self, node_id: NodeId, then: DoneCallback) -> None:
-        """Have another node lead."""
+    def transfer(self, node_id: NodeId, done: DoneCallback) -> None:
+        """Transfer leadership to another node."""

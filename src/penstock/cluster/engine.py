@@ -1,13 +1,13 @@
-"""The loop that turns: what the core wants is done, and the core is told that it was done.
+"""The loop that drives the Raft core: do what it asks for, and report back what was done.
 
-**Ready** (what the core wants) → messages that may leave at once → **work** for the writer: fold
-what is committed, write entries and record, sync → what was folded is applied, the core is told
-what is durable, the messages that waited for it leave → ready. While the writer is busy, readies go
-on being taken: no heartbeat waits for a disk. What they want of the disk is gathered meanwhile.
+A ``Ready`` of the core has messages that may leave at once, and work for the writer: apply what is
+committed, write entries and record, sync. When that is durable the core is told, and the messages
+that waited for it leave. While the writer is busy, further readies are taken, so that no heartbeat
+waits for a disk. What they want of the disk is collected.
 
-Two rules decide what may leave when. Answers (votes, appends) wait until what they say is durable.
-And while a new term or a vote is not, nothing leaves at all: others must not hear of a term that
-this node might forget.
+Two rules decide what may leave when. Responses (votes, appends) wait until what they say is
+durable. And while a new term or a vote is not durable, nothing leaves at all: other nodes must not
+hear of a term that this node might forget.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from penstock.cluster.applying import NO_COST
 from penstock.cluster.disk import Disk, DiskWork, joined
 from penstock.cluster.frames import Frame, RaftFrame
 from penstock.cluster.log_view import RECENT_ENTRIES_MAX, StoreLog
@@ -25,85 +24,76 @@ from penstock.obs.log import get_logger
 from penstock.raft.raw_node import LogDamaged, RaftConfig, RawNode, Ready, SoftState
 from penstock.raft.types import EntryKind, NodeId, RaftEntry, RaftMessage, ReadState, Role
 from penstock.store.batch import Batch
-from penstock.store.entry import Entry as JournalEntry
-from penstock.store.entry import decode
+from penstock.store.entry import Entry, decode
 from penstock.store.store import Commit, LogStore, Written
+
+CATCH_UP_ENTRIES_MAX = RECENT_ENTRIES_MAX // 2
+"""Entries per step of ``catch_up``: the core reads each once more, from memory."""
+
+NO_COST = Written(0.0, 0.0)
 
 _log = get_logger("cluster")
 
-TOLD_AT_ONCE_MAX = RECENT_ENTRIES_MAX // 2
-"""Entries that the core is told of in one step: it asks for them once more, from memory."""
-
 
 class EngineOwner(Protocol):
-    """Whom the engine tells what happened. Everything in order, on the event loop."""
-
-    def send(self, to: NodeId, frame: Frame) -> None:
-        """Send a frame to another node, or not."""
-
-    def now_ms(self) -> int:
-        """The time that a leader tells its followers."""
+    """Receives the engine's events: in order, on the event loop."""
 
     def roles_changed(self, state: SoftState) -> None:
-        """Who leads has changed, or this node's role."""
+        """The leader has changed, or this node's role."""
 
     def settled(self) -> None:
-        """Say that this node leads, and has applied all that was decided before."""
+        """The node leads, and has applied everything that was decided before."""
 
-    def apply(self, entry: JournalEntry) -> None:
+    def apply(self, entry: Entry) -> None:
         """An entry is committed and part of the journal."""
 
     def apply_change(self, entry: RaftEntry) -> None:
-        """A change of the configuration is committed."""
+        """A configuration change is committed."""
 
-    def applied(self, index: int) -> None:
-        """All up to an entry is applied."""
+    def applied(self, index: int) -> None: ...
 
-    def answered(self, state: ReadState) -> None:
-        """How far to apply before a read is current."""
+    def answered(self, state: ReadState) -> None: ...
 
     def rows_written(self, batch: Batch, written: Written) -> None:
-        """A batch that had rows only is durable."""
+        """A batch without content is durable."""
 
     def committed_alone(self, batch: Batch, outcome: Commit | StorageError) -> None:
-        """What became of a batch that was committed alone."""
+        """``Disk.commit`` has ended."""
 
     def idle(self) -> None:
-        """The disk has nothing to do and the core wants nothing: whatever waited may begin."""
+        """The disk is idle and the core has nothing to do."""
 
     def failed(self, error: BaseException) -> None:
-        """The disk, or the log, is not what it should be: this node must end."""
+        """Disk or log failed: the node must exit."""
 
 
 class Engine:
-    """A core, its record, its disk. ``raw`` is None until ``start``."""
+    """A Raft core with its record and its disk. ``raw`` is None until ``start``."""
 
     def __init__(
         self,
         store: LogStore,
         record: RaftRecord,
-        owner: EngineOwner,
-        loop: asyncio.AbstractEventLoop,
+        send: Callable[[NodeId, Frame], None],
+        now_ms: Callable[[], int],
     ) -> None:
         self._store = store
-        self._owner = owner
-        self._loop = loop
+        self._send_frame = send
+        self._now_ms = now_ms
+        self._owner: EngineOwner
+        self._loop = asyncio.get_running_loop()
         self.record = record
         self.raw: RawNode | None = None
-        self.disk = Disk(store, loop, owner.committed_alone, self._fail)
-        self.work = DiskWork()
-        """What the writer gets next."""
+        self.disk = Disk(store, self._loop, self._commit_ended, self._fail)
+        self.work = DiskWork()  # what the writer gets next
         self.last_write = NO_COST
-        self.durable_folded = 0
-        """What is after this entry, a start would have to read for what the record says."""
-        self.has_written = False
-        """Whether this incarnation is on record: before, it must not number anything."""
+        self.durable_applied = 0  # a start replays what comes after this entry
+        self.has_written = False  # this incarnation is durable: before, it must number no batch
         self._log: StoreLog
         self._in_flight: DiskWork | None = None
         self._commit = self._recovered = store.next_index - 1
         self._settled_term = 0
-        self._change = 0
-        """The last entry of the log that changes the configuration, as far as it is new."""
+        self._change = 0  # index of the last configuration change in the log, if it is new
         self._wake_due = False
         self._is_closed = False
 
@@ -112,24 +102,29 @@ class Engine:
         """Whether this node leads and has applied an entry of its own term."""
         if self.raw is None:
             return False
-        node = self.raw.node  # asked with every request: straight to what it is
+        node = self.raw.node  # checked with every request, so without another hop
         return node.role is Role.LEADER and node.term == self._settled_term
 
     @property
     def has_tail(self) -> bool:
-        """Whether something is in the log that is not applied."""
-        return self.raw is None or self.raw.last_index != self.record.folded
+        """Whether the log has entries that are not applied."""
+        return self.raw is None or self.raw.last_index != self.record.applied
 
     @property
-    def is_quiet(self) -> bool:
-        """Whether the disk does nothing, and nothing is gathered for it."""
-        return not self.disk.is_busy and self.work.is_void
+    def is_idle(self) -> bool:
+        """Whether the disk is idle, and nothing is collected for it."""
+        return not self.disk.is_busy and self.work.is_empty
+
+    def begin(self, owner: EngineOwner) -> None:
+        """Start the writer. Once, before anything else."""
+        self._owner = owner
+        self.disk.start()
 
     def start(self, config: RaftConfig) -> None:
-        """Take part. The record is written before this incarnation says anything to others."""
+        """Start the core. The record is durable before this incarnation sends anything."""
         self._log = StoreLog(self._store, self.record)
         self.raw = RawNode(config, self._log)
-        self.work.needs_record = self.work.holds = True
+        self.work.needs_record = self.work.blocks_sending = True
         self._change = self._change_in_tail()
         if self.record.is_alone():
             self.raw.campaign()
@@ -143,7 +138,7 @@ class Engine:
         return max((entry.index for entry in tail if entry.kind), default=0)
 
     def close(self) -> None:
-        """Finish what the writer has, and do nothing more."""
+        """Finish what the writer has, then do nothing more."""
         self._is_closed = True
         self.disk.close()
 
@@ -153,9 +148,9 @@ class Engine:
             self._owner.failed(error)
 
     def guarded(self, call: Callable[[], object]) -> None:
-        """Call into the core; whatever goes wrong in it ends the node.
+        """Call into the core; any exception ends the node.
 
-        A core that was left in the middle of something may lead, and never commit anything again.
+        A core that was interrupted halfway may lead and never commit anything again.
         """
         try:
             call()
@@ -165,10 +160,10 @@ class Engine:
             _log.exception("core_failed")
             self._fail(error)
 
-    # ── Turning ───────────────────────────────────────────────────────────────────────────────
+    # ── Readies ───────────────────────────────────────────────────────────────────────────────
 
     def wake(self) -> None:
-        """See what is to be done, once, after whatever else happens in this turn of the loop."""
+        """Look for work, once, at the end of this iteration of the loop."""
         if not self._wake_due:
             self._wake_due = True
             self._loop.call_soon(self._turn)
@@ -180,7 +175,7 @@ class Engine:
             self.guarded(lambda: self._pump(raw))
 
     def _pump(self, raw: RawNode) -> None:
-        """Take what the core wants until it wants nothing, or the disk is busy."""
+        """Take readies until there are none, or the disk is busy."""
         self.catch_up()
         while not self._is_closed:
             if not (self.disk.is_busy and self.record.is_alone()):
@@ -189,7 +184,7 @@ class Engine:
             if self.disk.is_busy:
                 return
             work = self.work
-            if work.is_void:
+            if work.is_empty:
                 self._owner.idle()
                 return
             self.work = work.successor()
@@ -199,25 +194,25 @@ class Engine:
             self._done(work, None)
 
     def _take(self, ready: Ready) -> None:
-        """Sort what is to be done into now and after the disk."""
+        """Sort a ready into what happens now and what happens after the disk."""
         work, record = self.work, self.record
         hard = ready.hard_state
         if hard is not None:
             self._commit = hard.commit
             if (hard.term, hard.vote) != (record.term, record.vote):
                 record.term, record.vote = hard.term, hard.vote
-                work.needs_record = work.holds = True
+                work.needs_record = work.blocks_sending = True
         if ready.entries:
             work.entries = joined(work.entries, ready.entries)
             record.terms = terms_with(record.terms, ready.entries)
             changes = [e.index for e in ready.entries if e.kind is not EntryKind.NORMAL]
             self._change = max([self._change, *changes])
         work.marks.append(ready.mark)
-        if work.holds or (self._in_flight is not None and self._in_flight.holds):
-            work.after += ready.messages
+        if work.blocks_sending or (self._in_flight is not None and self._in_flight.blocks_sending):
+            work.after_persist += ready.messages
         else:
             self._send(ready.messages)
-        work.after += [message for message in ready.after_persist if message.to != record.node_id]
+        work.after_persist += [m for m in ready.after_persist if m.to != record.node_id]
         if ready.soft_state is not None:
             self._owner.roles_changed(ready.soft_state)
         if ready.committed:
@@ -226,7 +221,7 @@ class Engine:
             self._owner.answered(state)
 
     def _take_committed(self, entries: Sequence[RaftEntry]) -> None:
-        """Have committed entries folded; those that a start has folded already, apply at once."""
+        """Have the disk apply committed entries; those from before this start are applied."""
         assert self.raw is not None
         known = [entry for entry in entries if entry.index <= self._recovered]
         for entry in known:
@@ -234,59 +229,58 @@ class Engine:
         if known:
             self.raw.applied(known[-1].index)
         if len(known) < len(entries):
-            self.work.fold_to = entries[-1].index
+            self.work.apply_to = entries[-1].index
 
     def _hand_to_disk(self, work: DiskWork) -> None:
-        """Fold and write. All that is folded by then is committed by the record, too."""
         self._in_flight = work
         record = self.record
         write = work.write(encode_record(record), self._committed()) if work.needs_write else None
-        folded = record.folded
+        applied = record.applied
 
         def done(written: Written | None) -> None:
             self._in_flight = None
             if written is not None:
                 self.last_write = written
-                self.durable_folded = folded
+                self.durable_applied = applied
                 self.has_written = True
             self.guarded(lambda: self._done(work, written))
             self.wake()
 
-        self.disk.perform(work.fold_to, write, self._folded, done)
+        self.disk.perform(work.apply_to, write, self._applied_by_disk, done)
 
     def _committed(self) -> int | None:
         """How far the log is committed, for the record; None: to its end, whatever is added.
 
-        That is so where nobody else has a say, but not while somebody is to join: a start would
-        take that entry for one whose consequences are in the record.
+        None holds for a lone node, but not while another is about to join: a start would take that
+        entry for one whose consequences are in the record.
         """
-        is_changing = self._change > self.record.folded
+        is_changing = self._change > self.record.applied
         return None if self.record.is_alone() and not is_changing else self._commit
 
     def _done(self, work: DiskWork, written: Written | None) -> None:
-        """All of a work is durable: tell the core, and let go what waited for it."""
+        """All of a work is durable: tell the core, and release what waited for it."""
         if self._is_closed:
             return
         assert self.raw is not None
         self._log.stable(work.entries)
         for mark in work.marks:
             self.raw.persisted(mark)
-        self._send(work.after)
-        for then in work.thens:
-            then(None)
+        self._send(work.after_persist)
+        for callback in work.callbacks:
+            callback(None)
         for batch in work.batches:
             self._owner.rows_written(batch, written or NO_COST)
 
     def _send(self, messages: Sequence[RaftMessage]) -> None:
         assert self.raw is not None
-        now_ms = self._owner.now_ms() if self.raw.role is Role.LEADER else 0
+        now_ms = self._now_ms() if self.raw.role is Role.LEADER else 0
         for message in messages:
-            self._owner.send(message.to, RaftFrame(message, now_ms))
+            self._send_frame(message.to, RaftFrame(message, now_ms))
 
     # ── Applying ──────────────────────────────────────────────────────────────────────────────
 
-    def _folded(self, entries: list[JournalEntry]) -> None:
-        """Entries are part of the journal now: apply them all, or end. A start reads them anew."""
+    def _applied_by_disk(self, entries: list[Entry]) -> None:
+        """Apply all of these entries to the broker, or fail: a start replays them."""
         if self._is_closed or not entries:
             return
         try:
@@ -295,10 +289,10 @@ class Engine:
             self._fail(error)
         self.wake()
 
-    def _apply(self, entries: list[JournalEntry]) -> None:
+    def _apply(self, entries: list[Entry]) -> None:
         assert self.raw is not None
         for entry in entries:
-            self.record.folded = entry.index
+            self.record.applied = entry.index
             change = entry.configuration
             if change is not None:
                 kind, content = change
@@ -309,9 +303,9 @@ class Engine:
         self._applied(entries[-1].index)
 
     def _apply_known(self, entry: RaftEntry) -> None:
-        """Take note of an entry that the store, and the broker, have from before this start."""
+        """Note an entry that store and broker have from before this start."""
         record = self.record
-        record.folded = entry.index
+        record.applied = entry.index
         if entry.kind is not EntryKind.NORMAL:
             self._owner.apply_change(entry)
             self.work.needs_record = True
@@ -329,23 +323,28 @@ class Engine:
             self._owner.settled()
         self._owner.applied(index)
 
-    def committed_alone(self, index: int) -> None:
-        """A batch was committed without asking anybody: the core is told before it is used again.
+    # ── A lone node ───────────────────────────────────────────────────────────────────────────
 
-        That is once for many: nobody else has a say, so there is nothing that could come between.
+    def _commit_ended(self, batch: Batch, outcome: Commit | StorageError) -> None:
+        self._owner.committed_alone(batch, outcome)
+
+    def committed_alone(self, index: int) -> None:
+        """Note an entry that was committed without the core, which learns of it in ``catch_up``.
+
+        Many entries at once: no other node has a vote, so nothing can come between them.
         """
-        if index != self.record.folded:  # else there were rows only
-            self.record.folded = self._commit = index
+        if index != self.record.applied:  # else the batch had rows only
+            self.record.applied = self._commit = index
             self._owner.applied(index)
 
     def catch_up(self) -> None:
-        """Have the core make the steps that were made without it: entries, on disk, applied.
+        """Take the core through the entries that were committed without it.
 
-        What they hold lies in the store; nobody needs it here.
+        Their content is in the store; the core does not need it.
         """
-        raw, folded = self.raw, self.record.folded
-        while raw is not None and raw.last_index < folded:
-            raw.propose([b""] * min(folded - raw.last_index, TOLD_AT_ONCE_MAX))
+        raw, applied = self.raw, self.record.applied
+        while raw is not None and raw.last_index < applied:
+            raw.propose([b""] * min(applied - raw.last_index, CATCH_UP_ENTRIES_MAX))
             ready = raw.ready()
             self._log.stable(ready.entries)
             raw.persisted(ready.mark)

@@ -1,26 +1,24 @@
-"""Acting at the very moment at which an entry is applied, and the next one is not."""
+"""Actions that run at the moment when an entry is applied and the next one is not."""
 
 from collections.abc import Callable
 
 
 class IndexTriggers:
-    """Who waits for which entry."""
+    """Actions by the index of the entry that they wait for."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, list[Callable[[], None]]] = {}
+        self._actions: dict[int, list[Callable[[], None]]] = {}
 
-    def wait(self, index: int, act: Callable[[], None]) -> None:
+    def add(self, index: int, act: Callable[[], None]) -> None:
         """Act when this entry is applied; if that is past, never."""
-        self._waiting.setdefault(index, []).append(act)
+        self._actions.setdefault(index, []).append(act)
 
-    def forget(self, index: int, act: Callable[[], None]) -> None:
-        """Undo ``wait``."""
-        left = [other for other in self._waiting.pop(index, ()) if other is not act]
+    def remove(self, index: int, act: Callable[[], None]) -> None:
+        left = [other for other in self._actions.pop(index, ()) if other is not act]
         if left:
-            self._waiting[index] = left
+            self._actions[index] = left
 
-    def reached(self, index: int) -> None:
-        """An entry is applied."""
-        if self._waiting:
-            for act in self._waiting.pop(index, ()):
+    def applied(self, index: int) -> None:
+        if self._actions:
+            for act in self._actions.pop(index, ()):
                 act()

@@ -39,7 +39,7 @@ class StoreLog:
         self._recent_bytes = 0
 
     def initial_state(self) -> tuple[HardState, ConfState]:
-        """All that is folded is committed, whatever the record says."""
+        """All that is applied is committed, whatever the record says."""
         record = self._record
         return HardState(record.term, record.vote, self._commit), record.conf
 
@@ -86,7 +86,7 @@ class StoreLog:
 
     def snapshot(self) -> SnapshotMeta:
         """See ``LogView``. The state is what was applied; the copy that is sent may have more."""
-        index = self._record.folded
+        index = self._record.applied
         return SnapshotMeta(index, term_of(self._record.terms, index), self._record.conf)
 
     def stable(

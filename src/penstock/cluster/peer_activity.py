@@ -1,4 +1,4 @@
-"""Which nodes were heard of, and when."""
+"""Which nodes were heard from, and when."""
 
 from collections.abc import Callable, Iterable
 from math import inf
@@ -7,33 +7,38 @@ from penstock.raft.types import NodeId
 
 
 class PeerActivity:
-    """What one node has heard of the others. ``clock`` tells durations only."""
+    """When this node last heard from each of the others, by a monotonic clock."""
 
-    def __init__(self, clock: Callable[[], float], grace_s: float) -> None:
-        self._clock = clock
+    def __init__(self, monotonic: Callable[[], float], grace_s: float) -> None:
+        self._monotonic = monotonic
         self._grace_s = grace_s
         self._heard: dict[NodeId, float] = {}
-        self._led_at: float | None = None
-        """When we were first asked, as leader, who is there."""
+        self._led_at: float | None = None  # when ``present`` was first called as leader
 
     def heard(self, node: NodeId) -> None:
-        """A node has said something."""
-        self._heard[node] = self._clock()
+        self._heard[node] = self._monotonic()
 
     def heard_s(self, node: NodeId) -> float | None:
-        """Seconds since a node was heard of; None: never."""
+        """Seconds since a node was heard from; None: never."""
         heard = self._heard.get(node)
-        return None if heard is None else self._clock() - heard
+        return None if heard is None else self._monotonic() - heard
+
+    def active(self, members: Iterable[NodeId], own: NodeId, within_s: float) -> frozenset[NodeId]:
+        """The node itself, and members heard from within ``within_s``."""
+        heard = ((node, self.heard_s(node)) for node in members)
+        return frozenset(
+            {own, *(node for node, ago in heard if ago is not None and ago < within_s)}
+        )
 
     def present(
         self, members: Iterable[NodeId], own: NodeId, *, is_leader: bool
     ) -> frozenset[NodeId]:
-        """Members that spoke within the grace; all while we are too new to have heard of them."""
+        """Members heard from within the grace; all of them unless we have led for that long."""
         everybody = frozenset(members)
         if not is_leader:
             self._led_at = None
             return everybody
-        now = self._clock()
+        now = self._monotonic()
         self._led_at = now if self._led_at is None else self._led_at
         if now - self._led_at < self._grace_s:
             return everybody

@@ -54,7 +54,7 @@ class PeerLink:
         purpose: Purpose,
         dialer: PeerDialer,
         *,
-        figures: PeerStats,
+        stats: PeerStats,
         roll: Callable[[int], int],
         connected: Callable[[NodeId, PeerSession], None],
         ended: Callable[[NodeId, PeerFault], None],
@@ -63,7 +63,7 @@ class PeerLink:
         self.purpose = purpose
         self.address = ""
         self._dialer = dialer
-        self._figures = figures
+        self._stats = stats
         self._roll = roll
         self._connected = connected
         self._ended = ended
@@ -111,7 +111,7 @@ class PeerLink:
         if self._is_waiting or (
             self._queue and self._queue_bytes + len(payload) > QUEUE_BYTES_MAX[self.purpose]
         ):
-            self._figures.drops += 1
+            self._stats.drops += 1
             return False
         self._queue.append(payload)
         self._queue_bytes += len(payload)
@@ -147,7 +147,7 @@ class PeerLink:
             fault = await self._live()
             if self._loop.time() - self._opened_at >= STEADY_S:
                 self._attempt = 0
-            self._figures.drops += len(self._queue)
+            self._stats.drops += len(self._queue)
             self._clear()
             self._ended(self.node, fault)
             await self._wait()
@@ -188,7 +188,7 @@ class PeerLink:
         self._link = link
         self._is_open = True
         self._opened_at = self._loop.time()
-        self._figures.connects += 1
+        self._stats.connects += 1
         self._connected(self.node, session)
         self._flush()
 
@@ -220,6 +220,6 @@ class PeerLink:
             taken += len(payload)
             portion.append(payload)
         self._queue_bytes -= taken
-        self._figures.frames_out += len(portion)
-        self._figures.bytes_out += taken
+        self._stats.frames_out += len(portion)
+        self._stats.bytes_out += taken
         return portion

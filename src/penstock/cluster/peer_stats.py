@@ -40,8 +40,8 @@ class TransportStats:
         """Members that were turned away, and the settings in which they differ from this node."""
 
     def of(self, node: NodeId) -> PeerStats:
-        """The figures of a node; there are as many as nodes that have proven who they are."""
-        figures = self.peers.get(node)
-        if figures is None:
-            figures = self.peers[node] = PeerStats()
-        return figures
+        """The stats of a node; there are as many as nodes that have proven who they are."""
+        stats = self.peers.get(node)
+        if stats is None:
+            stats = self.peers[node] = PeerStats()
+        return stats

@@ -1,25 +1,22 @@
-"""Reads that must be current: wait until everything acknowledged before the question is applied.
+"""Linearizable reads: wait until everything acknowledged before the request is applied here.
 
-The core is asked how far that is (ReadIndex: one round of heartbeats, no entry). Questions that
-come while one is on its way share the next: any number of them costs one round at a time. An
-answer can get lost with a leader, so the question is put again, under another number.
+The core is asked how far that is (ReadIndex: one round of heartbeats, no entry). Requests that
+arrive while a round is in flight share the next one, so any number of them costs one round at a
+time. An answer can get lost with a leader, so the request is repeated, under another number.
 """
 
 from collections.abc import Callable
-from typing import TypeAlias
 
+from penstock.cluster.consensus import DoneCallback
 from penstock.errors import NoQuorum, PenstockError
 from penstock.raft.types import ReadState
 
-DoneCallback: TypeAlias = Callable[[PenstockError | None], None]
-"""Told once: None, or why not."""
-
 _Waiting = tuple[DoneCallback, int]
-"""Who waits, and since which tick."""
+"""A caller, and the tick of its request."""
 
 
 class ReadBarriers:
-    """Who waits for what. ``ask`` puts a question, by a context of its own, to the core."""
+    """``ask`` sends a ReadIndex request, with a context of its own, to the core."""
 
     def __init__(
         self, node_id: int, incarnation: int, ask: Callable[[bytes], None], *, retry_ticks: int
@@ -33,16 +30,15 @@ class ReadBarriers:
         self._context = b""
         self._asked: list[_Waiting] = []
         self._next: list[_Waiting] = []
-        self._known: list[tuple[int, list[_Waiting]]] = []
-        """Answers that are not applied yet: index, and who waits for it."""
+        self._known: list[tuple[int, list[_Waiting]]] = []  # answered, but not applied yet
 
-    def add(self, then: DoneCallback) -> None:
-        """Call ``then`` when all that is acknowledged by now is applied here."""
-        self._next.append((then, self._tick))
+    def add(self, done: DoneCallback) -> None:
+        """Call ``done`` when everything that is acknowledged by now is applied here."""
+        self._next.append((done, self._tick))
         if not self._context:
-            self._put()
+            self._begin_round()
 
-    def _put(self) -> None:
+    def _begin_round(self) -> None:
         self._number += 1
         self._context = self._prefix + self._number.to_bytes(8, "big")
         self._asked += self._next
@@ -51,7 +47,7 @@ class ReadBarriers:
         self._ask(self._context)
 
     def answered(self, state: ReadState, applied: int) -> None:
-        """The core has said how far; an answer to an earlier question is as good as none."""
+        """Take the core's answer. One to an earlier request is ignored."""
         if state.context != self._context:
             return
         self._known.append((state.index, self._asked))
@@ -59,20 +55,19 @@ class ReadBarriers:
         self._context = b""
         self.applied(applied)
         if self._next:
-            self._put()
+            self._begin_round()
 
     def applied(self, index: int) -> None:
-        """Entries up to this one are applied."""
         if not self._known:
             return
         done = [waiting for needed, waiting in self._known if needed <= index]
         self._known = [known for known in self._known if known[0] > index]
         for waiting in done:
-            for then, _ in waiting:
-                then(None)
+            for callback, _ in waiting:
+                callback(None)
 
     def tick(self, patience_ticks: int) -> None:
-        """A moment has passed: ask again what was not answered, give up what is too old."""
+        """Repeat a request that was not answered, give up on those that are too old."""
         self._tick += 1
         if not self._context and not self._known:
             return
@@ -80,14 +75,14 @@ class ReadBarriers:
         if not self._asked and not self._next:
             self._context = b""
         elif self._tick - self._asked_at >= self._retry_ticks:
-            self._put()
-        for then in late:
-            then(NoQuorum("no quorum of the cluster confirmed the read", "Try again."))
+            self._begin_round()
+        for callback in late:
+            callback(NoQuorum("no quorum of the cluster confirmed the read", "Try again."))
 
     def _take_late(self, oldest: int) -> list[DoneCallback]:
-        """Those who have waited since ``oldest`` or longer, for an answer or for its entries."""
+        """Remove callers that have waited since ``oldest``, for an answer or for its entries."""
         waiting = [*self._asked, *(one for _, known in self._known for one in known)]
-        late = [then for then, since in waiting if since <= oldest]
+        late = [callback for callback, since in waiting if since <= oldest]
         if late:
             self._asked = [one for one in self._asked if one[1] > oldest]
             known = [(index, [w for w in ws if w[1] > oldest]) for index, ws in self._known]
@@ -95,8 +90,8 @@ class ReadBarriers:
         return late
 
     def fail(self, error: PenstockError) -> None:
-        """Nobody will answer any more."""
+        """Refuse all requests."""
         waiting = [*self._asked, *self._next, *(w for _, known in self._known for w in known)]
         self._asked, self._next, self._known, self._context = [], [], [], b""
-        for then, _ in waiting:
-            then(error)
+        for callback, _ in waiting:
+            callback(error)

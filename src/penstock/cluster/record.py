@@ -2,7 +2,7 @@
 
 The log itself lies in the journal, and the store keeps with the record how far it is committed.
 Everything else that consensus needs after a crash is here: who this node is, its term and vote,
-which term each stretch of the log is of, and what follows from the entries up to ``folded``: who
+which term each stretch of the log is of, and what follows from the entries up to ``applied``: who
 takes part, where to find them, and which batch of each node came last.
 
 A node's first configuration (its *genesis*) is not in the log: it stands before the first entry, so
@@ -45,7 +45,7 @@ class RaftRecord(msgspec.Struct, array_like=True):
     term: int = 0
     vote: NodeId = NO_NODE
     terms: list[Stretch] = []
-    folded: int = 0
+    applied: int = 0
     """The entry up to which the following are."""
     conf: ConfState = ConfState()
     members: dict[NodeId, Member] = {}
@@ -66,7 +66,9 @@ class RaftRecord(msgspec.Struct, array_like=True):
         """Whether nobody else has a say, or a copy."""
         return self.conf == ConfState(voters=(self.node_id,))
 
-    def fold_conf(self, conf: ConfState, members: Iterable[Member], gone: Iterable[NodeId]) -> None:
+    def apply_conf(
+        self, conf: ConfState, members: Iterable[Member], gone: Iterable[NodeId]
+    ) -> None:
         """Take over a changed configuration: who was added (or moved), and who is gone."""
         self.conf = conf
         for member in members:
@@ -129,7 +131,7 @@ def genesis_record(
         cluster_id,
         term=1 if last_index else 0,
         terms=[(1, 1)] if last_index else [],
-        folded=last_index,
+        applied=last_index,
         conf=ConfState(voters),
         members={member.id: member for member in genesis},
         genesis=tuple(sorted(genesis, key=lambda member: member.id)),

@@ -22,7 +22,7 @@ from typing import Self
 import msgspec
 
 from penstock.cluster.frames import ChangeKind, Member
-from penstock.cluster.membership_rules import PROMOTE, MemberChange, change_of
+from penstock.cluster.membership_rules import PROMOTE, MemberChange, conf_change_of
 from penstock.cluster.record import (
     RaftRecord,
     decode_record,
@@ -119,7 +119,7 @@ class _StoppedStore:
         """Who takes part, once all of the log is applied."""
         conf, store = self._record.conf, self._store
         members = {*conf.voters, *conf.voters_outgoing, *conf.learners, *conf.learners_next}
-        first = self._record.folded + 1
+        first = self._record.applied + 1
         if first > store.last_index:
             return members
         for found in store.log_entries(first, store.last_index + 1, 1 << 62):
@@ -144,7 +144,9 @@ class _StoppedStore:
             *(MemberChange(ChangeKind.REMOVE, Member(node)) for node in others),
         ]
         entries = [
-            msgspec.structs.replace(change_entry(change_of(one)), term=record.term, index=index)
+            msgspec.structs.replace(
+                change_entry(conf_change_of(one)), term=record.term, index=index
+            )
             for index, one in enumerate(asked, store.last_index + 1)
         ]
         record.terms = terms_with(record.terms, entries)

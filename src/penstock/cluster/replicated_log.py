@@ -1,4 +1,4 @@
-"""Between the broker and the log: a batch goes one way, what became of batches comes the other.
+"""Between the broker and the log: batches go one way, their outcome comes back the other.
 
 A broker collects commands into a batch and submits it (``ReplicatedLog.submit``). As the
 ``LogListener`` it hears the outcome of that batch, and of the batches of all other nodes, in the
@@ -14,25 +14,25 @@ from penstock.store.store import Commit
 
 
 class LogListener(Protocol):
-    """Who is told what is in the log. Called on the event loop, in order."""
+    """Hears what is in the log. Called on the event loop, in order."""
 
     def committed(self, batch: Batch, commit: Commit) -> None:
-        """The batch that was handed over is in the log for good, at this place."""
+        """The submitted batch is in the log for good."""
 
     def foreign(self, batch: Batch, commit: Commit) -> None:
         """A batch of another node, or of an earlier incarnation, is in the log for good."""
 
     def refused(self, batch: Batch, error: PenstockError) -> None:
-        """The batch that was handed over was given up.
+        """The submitted batch was given up.
 
-        After ``NoQuorum`` it may turn up in the log all the same, as a foreign one: those who wait
-        were told that nothing is known of it.
+        After ``NoQuorum`` its outcome is unknown: it may still turn up in the log, as a foreign
+        one.
         """
 
     def when_readable(self, act: Callable[[], None]) -> None:
-        """Call back once everything that was acknowledged so far is in the log, and can be read.
+        """Call back once everything that was acknowledged so far can be read from the log.
 
-        A broker alone may acknowledge before that.
+        A lone broker may acknowledge before that.
         """
 
 
@@ -45,16 +45,16 @@ class ReplicatedLog(Protocol):
 
     @property
     def term(self) -> int:
-        """The term of now: what a leader decides counts in no other (``Batch.term``)."""
+        """The current term: what a leader decides is valid in no other (``Batch.term``)."""
 
-    def begin(self, line: LogListener) -> None:
-        """Tell this one from now on. Once, before anything is handed over."""
+    def begin(self, listener: LogListener) -> None:
+        """Start, and report to this listener. Once, before the first batch."""
 
     def submit(self, batch: Batch) -> None:
-        """Put a batch into the log. The next one only after this one was answered."""
+        """Put a batch into the log. One at a time: the next one after the listener was called."""
 
     def run_on_writer(self, job: Callable[[], None]) -> None:
-        """Run ``job`` in the thread that writes, between two writes."""
+        """Run ``job`` on the writer thread, between two writes."""
 
     def close(self) -> None:
         """Finish what is being written, and take nothing more."""

@@ -51,12 +51,12 @@ class SnapshotReceiver:
         data: Path,
         wants: Callable[[NodeId, RaftMessage], bool],
         arrived: Callable[[], None],
-        figures: TransportStats,
+        stats: TransportStats,
     ) -> None:
         self._data = data
         self._wants = wants
         self._arrived = arrived
-        self._figures = figures
+        self._stats = stats
         self._draft: _IncomingSnapshot | None = None
         self._task: asyncio.Task[None] | None = None
         self._has_arrived = False
@@ -70,7 +70,7 @@ class SnapshotReceiver:
         elif self._draft is not None and self._draft.link is link:
             self._draft.put(word)  # else it was told no, and has not heard yet
             if isinstance(word, SnapshotChunk):
-                self._figures.snapshot_bytes += len(word.data)
+                self._stats.snapshot_bytes += len(word.data)
 
     def ended(self, link: PeerConnection) -> None:
         """The connection is over: what did not come to its end is thrown away."""
@@ -106,13 +106,13 @@ class SnapshotReceiver:
             _refuse(draft.link, text)
         else:
             self._has_arrived = True
-            self._figures.snapshots_received += 1
+            self._stats.snapshots_received += 1
             self._log.info("snapshot_arrived", node=node, bytes=size)
             draft.link.send([encode_snapshot_frame(SnapshotAnswer(is_ok=True))])
             self._arrived()
         finally:
             self._draft = self._task = None
-            self._figures.snapshot_bytes = 0
+            self._stats.snapshot_bytes = 0
 
 
 def _refuse(link: PeerConnection, text: str) -> None:

@@ -51,14 +51,14 @@ class SnapshotSender:
         dialer: PeerDialer,
         rate_bytes: int,
         report: Callable[[NodeId, bool], None],
-        figures: TransportStats,
+        stats: TransportStats,
         time_limit_s: float = TIME_LIMIT_S,
     ) -> None:
         self._copy = copy
         self._dialer = dialer
         self._rate_bytes = rate_bytes
         self._report = report
-        self._figures = figures
+        self._stats = stats
         self._time_limit_s = time_limit_s
         self._task: asyncio.Task[None] | None = None
         self._log = get_logger("cluster")
@@ -96,10 +96,10 @@ class SnapshotSender:
             self._log.warning("snapshot_failed", node=node, detail=text)
         finally:
             self._task = None
-            figures = self._figures.of(node)
-            figures.snapshot_bytes = 0
-            figures.snapshots_sent += is_ok
-            figures.snapshots_failed += not is_ok
+            stats = self._stats.of(node)
+            stats.snapshot_bytes = 0
+            stats.snapshots_sent += is_ok
+            stats.snapshots_failed += not is_ok
         self._report(node, is_ok)
 
     async def _send(self, node: NodeId, address: str, message: RaftMessage) -> int:
@@ -110,14 +110,14 @@ class SnapshotSender:
                 await call.until(lambda: call.is_open)
                 await call.say(SnapshotBegin(message))
                 with _Copy(self._copy, call.look) as copy:
-                    end = await self._pass_on(copy, call, self._figures.of(node))
+                    end = await self._pass_on(copy, call, self._stats.of(node))
                 await call.say(end)
                 await call.until(lambda: call.is_taken)
         finally:
             call.hang_up()
         return end.size
 
-    async def _pass_on(self, copy: "_Copy", call: "_Call", figures: PeerStats) -> SnapshotEnd:
+    async def _pass_on(self, copy: "_Copy", call: "_Call", stats: PeerStats) -> SnapshotEnd:
         """Send the copy as it comes, at the rate; return what ends it."""
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -127,7 +127,7 @@ class SnapshotSender:
             digest.update(data)
             size += len(data)
             await call.say(SnapshotChunk(data))
-            figures.snapshot_bytes = size
+            stats.snapshot_bytes = size
             await asyncio.sleep(max(0.0, started + size / self._rate_bytes - loop.time()))
         copy.check()
         return SnapshotEnd(size, digest.digest())

@@ -51,7 +51,7 @@ def load_record(
         # Nobody else had a say: each entry was committed as it was written. None of those that the
         # record does not know changes the configuration (Engine._committed), so it is as good as
         # new.
-        record.folded = store.next_index - 1
+        record.applied = store.next_index - 1
     return record
 
 

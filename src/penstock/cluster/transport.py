@@ -91,7 +91,7 @@ class Transport:
         roll: Callable[[int], int],
         admits: Callable[[NodeId], bool] = lambda _node: True,
     ) -> None:
-        self.figures = TransportStats()
+        self.stats = TransportStats()
         self.dialer = PeerDialer(identity, security)
         self.snapshots: SnapshotDesk | None = None
         self._identity = identity
@@ -190,7 +190,7 @@ class Transport:
                 node,
                 purpose,
                 self.dialer,
-                figures=self.figures.of(node),
+                stats=self.stats.of(node),
                 roll=self._roll,
                 connected=self._connected,
                 ended=self._parted,
@@ -212,17 +212,17 @@ class Transport:
                     task.add_done_callback(self._stopping.discard)
 
     def _connected(self, node: NodeId, session: PeerSession) -> None:
-        self.figures.of(node).trouble = ""
+        self.stats.of(node).trouble = ""
         self._log.info("peer_connected", node=node, purpose=session.purpose.name.lower())
 
     def _parted(self, node: NodeId, fault: PeerFault) -> None:
         """Count every attempt, and log a trouble once: a node that is away is tried for days."""
-        figures, trouble = self.figures.of(node), f"{fault.message} ({fault.reason.value})"
-        if trouble == figures.trouble:
-            self.figures.ends[fault.reason] += 1
+        stats, trouble = self.stats.of(node), f"{fault.message} ({fault.reason.value})"
+        if trouble == stats.trouble:
+            self.stats.ends[fault.reason] += 1
         else:
             self._count(fault, node=node)
-        figures.trouble = trouble
+        stats.trouble = trouble
         self._tell_unreachable(node)
 
     def _tell_unreachable(self, node: NodeId) -> None:
@@ -238,7 +238,7 @@ class Transport:
                 self._inbox.unreachable(node)
 
     def _count(self, fault: PeerFault, **values: object) -> None:
-        self.figures.ends[fault.reason] += 1
+        self.stats.ends[fault.reason] += 1
         if fault.reason not in _QUIET_ENDS:
             self._complaints.info(
                 "peer_parted",
@@ -274,7 +274,7 @@ class Transport:
         loop = asyncio.get_running_loop()
         if guest not in self._guests or self._is_stopped:
             return
-        if loop.time() - self.figures.of(guest).last_contact >= LINGER_S:
+        if loop.time() - self.stats.of(guest).last_contact >= LINGER_S:
             self._leave({guest})
         else:
             loop.call_later(LINGER_S, self._look_after, guest)
@@ -282,12 +282,12 @@ class Transport:
     def _compare_settings(self, hello: Hello) -> None:
         """Turn away who would come to another state by the same journal."""
         node = hello.node_id
-        self.figures.differing.pop(node, None)
+        self.stats.differing.pop(node, None)
         names = differing(self._identity().settings, hello.settings)
         if not names:
             return
         if node in self._members:
-            self.figures.differing[node] = names
+            self.stats.differing[node] = names
         raise PeerFault(
             PeerReason.WRONG_SETTINGS,
             f"node {node} differs from node {self._identity().node_id} in {', '.join(names)}",
@@ -317,9 +317,9 @@ class Transport:
     def received(self, link: PeerConnection, payload: bytes) -> None:
         session = link.session
         assert session is not None
-        figures = self._touch(session.node_id)
-        figures.frames_in += 1
-        figures.bytes_in += len(payload)
+        stats = self._touch(session.node_id)
+        stats.frames_in += 1
+        stats.bytes_in += len(payload)
         if session.purpose is not Purpose.SNAPSHOT:
             self._inbox.received(session.node_id, _frame(session.node_id, payload))
         elif self.snapshots is not None:
@@ -340,9 +340,9 @@ class Transport:
             self.snapshots.ended(link)
 
     def _touch(self, node: NodeId) -> PeerStats:
-        figures = self.figures.of(node)
-        figures.last_contact = asyncio.get_running_loop().time()
-        return figures
+        stats = self.stats.of(node)
+        stats.last_contact = asyncio.get_running_loop().time()
+        return stats
 
 
 def _frame(sender: NodeId, payload: bytes) -> Frame:

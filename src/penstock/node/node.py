@@ -13,6 +13,7 @@ from typing import Protocol
 from penstock.clock import Clock
 from penstock.cluster.frames import Frame
 from penstock.cluster.handshake import Identity
+from penstock.cluster.local_node import BrokerHooks, ReplicaEnvironment
 from penstock.cluster.peer_stats import TransportStats
 from penstock.cluster.replica import Replica
 from penstock.cluster.security import PeerSecurity, TlsFiles
@@ -55,7 +56,7 @@ class _Nobody:
     """The way to other nodes where there are none."""
 
     def __init__(self) -> None:
-        self.figures = TransportStats()
+        self.stats = TransportStats()
 
     def send(self, to: NodeId, frame: Frame) -> None:
         """Drop it."""
@@ -82,18 +83,15 @@ class Node:
         self._digest = settings_digest(config)
         self._host: Host | None = None
         self.transport = self._make_transport() if settings.peer_listen else None
-        self.replica = Replica(
-            store=store,
+        environment = ReplicaEnvironment(
             settings=settings,
-            identity=self._member,
+            member=self._member,
             peers=self.transport or _Nobody(),
-            clock=clock,
+            monotonic=clock.monotonic,
             roll=secrets.randbelow,
-            now_ms=self._now_ms,
-            timed=self._timed,
-            live=self._live,
-            is_late=self._is_late,
+            hooks=BrokerHooks(self._now_ms, self._timed, self._live, self._is_late),
         )
+        self.replica = Replica(store, environment)
         if self.transport is not None:
             self.transport.snapshots = self._make_snapshots(Path(config.data), store, arrived)
 
@@ -114,11 +112,11 @@ class Node:
             copy=store.copy,
             dialer=transport.dialer,
             rate_bytes=self._settings.snapshot_rate_bytes,
-            report=lambda node, is_ok: self.replica.report_snapshot(node, is_ok=is_ok),
-            figures=transport.figures,
+            report=lambda node, is_ok: self.replica.frames.report_snapshot(node, is_ok=is_ok),
+            stats=transport.stats,
         )
         receiver = SnapshotReceiver(
-            data=data, wants=self._wants, arrived=arrived, figures=transport.figures
+            data=data, wants=self._wants, arrived=arrived, stats=transport.stats
         )
         return Snapshots(sender, receiver)
 
@@ -129,9 +127,9 @@ class Node:
         return is_newer and message.term >= replica.term
 
     def _identity(self) -> Identity:
-        replica = self.replica
+        record = self.replica.record
         address, settings = self._member.peer_addr, self._digest
-        return Identity(replica.node_id, replica.incarnation, replica.cluster_id, address, settings)
+        return Identity(record.node_id, record.incarnation, record.cluster_id, address, settings)
 
     # ── beginning and end ─────────────────────────────────────────────────────────────────────
 
@@ -164,11 +162,11 @@ class Node:
 
     def received(self, sender: NodeId, frame: Frame) -> None:
         """See ``FrameReceiver``."""
-        self.replica.received(sender, frame)
+        self.replica.frames.received(sender, frame)
 
     def unreachable(self, node: NodeId) -> None:
         """See ``FrameReceiver``."""
-        self.replica.unreachable(node)
+        self.replica.frames.unreachable(node)
 
     def _now_ms(self) -> int:
         return self._host.steady_ms() if self._host else 0

@@ -1,0 +1,137 @@
+"""What a node does with the frames of other nodes, and what it sends to all of them."""
+
+from collections.abc import Callable, Sequence
+
+from penstock.cluster.applier import Applier
+from penstock.cluster.bootstrap import Bootstrap
+from penstock.cluster.frames import (
+    Blank,
+    ChangeRefused,
+    ChangeRequest,
+    Forward,
+    ForwardRefused,
+    Frame,
+    LiveMessages,
+    MemberRemoved,
+    RaftFrame,
+)
+from penstock.cluster.local_node import LocalNode
+from penstock.cluster.membership import Membership
+from penstock.cluster.proposals import Proposals
+from penstock.raft.types import MessageKind, NodeId
+
+
+class FrameHandler:
+    """The ``FrameReceiver`` of a transport."""
+
+    def __init__(
+        self,
+        node: LocalNode,
+        applier: Applier,
+        proposals: Proposals,
+        membership: Membership,
+        bootstrap: Bootstrap,
+    ) -> None:
+        self._node = node
+        self._hooks = node.environment.hooks
+        self._applier = applier
+        self._proposals = proposals
+        self._membership = membership
+        self._bootstrap = bootstrap
+        self._handlers: dict[type, Callable[[NodeId, Frame], None]] = {
+            RaftFrame: self._step,
+            Forward: proposals.forwarded,
+            ForwardRefused: proposals.forward_refused,
+            LiveMessages: self._deliver_live,
+            ChangeRequest: membership.requested_by_peer,
+            ChangeRefused: membership.refused_by_leader,
+            MemberRemoved: self._told_removed,
+        }
+
+    def received(self, sender: NodeId, frame: Frame) -> None:
+        """Take a frame from a node that the transport has authenticated as ``sender``."""
+        node = self._node
+        if node.is_closed:
+            return
+        if node.is_removed:
+            self._received_while_removed(sender, frame)
+            return
+        if node.raw is None:
+            self._bootstrap.received(sender, frame)
+            return
+        if isinstance(frame, Blank):  # it is up, but does not take part
+            self._bootstrap.found_blank(sender)
+            return
+        node.activity.heard(sender)
+        if sender in node.record.removed:
+            self._membership.tell_removed(sender)
+            node.wake()
+            return
+        handle = self._handlers.get(type(frame))
+        if handle is not None:  # else it is for nodes that are in no cluster
+            handle(sender, frame)
+
+    def _received_while_removed(self, sender: NodeId, frame: Frame) -> None:
+        """Go on voting and telling what is committed.
+
+        Not all nodes may know of the removal. Until they do, they count this node, and may need its
+        vote or what it knows to be committed.
+        """
+        if isinstance(frame, MemberRemoved):
+            self._told_removed(sender, frame)
+        elif isinstance(frame, RaftFrame) and sender not in self._node.record.removed:
+            self._step(sender, frame)
+
+    def _step(self, sender: NodeId, frame: Frame) -> None:
+        assert isinstance(frame, RaftFrame)
+        node = self._node
+        message, raw = frame.message, node.raw
+        is_ours = (message.sender, message.to) == (sender, node.node_id)
+        if raw is None or not is_ours or message.kind is MessageKind.SNAPSHOT:
+            return  # a snapshot has a connection of its own, and this node restarts with it
+        if node.is_lone:
+            return  # no other node has a vote
+        node.engine.guarded(lambda: raw.step(message))
+        if frame.now_ms and sender == raw.lead:
+            self._hooks.set_time(frame.now_ms)
+        node.wake()
+
+    def _deliver_live(self, sender: NodeId, frame: Frame) -> None:
+        assert isinstance(frame, LiveMessages)
+        if sender in self._node.record.members:
+            self._hooks.deliver_live(frame.topic, frame.payloads)
+
+    def _told_removed(self, sender: NodeId, _frame: Frame) -> None:
+        if sender in self._node.record.members:
+            self._applier.leave()
+            self._membership.told_removed()
+
+    def unreachable(self, peer: NodeId) -> None:
+        """Note that something sent to a node was dropped."""
+        node = self._node
+        raw = node.raw
+        if raw is None or node.is_closed:
+            return
+        raw.report_unreachable(peer)
+        if peer == raw.lead:
+            self._proposals.leader_unreachable()
+        node.wake()
+
+    def report_snapshot(self, peer: NodeId, *, is_ok: bool) -> None:
+        """Note that sending a snapshot to a node has ended."""
+        node = self._node
+        if is_ok:
+            node.counts.snapshots_sent += 1
+        else:
+            node.counts.snapshots_failed += 1
+        if node.raw is not None:
+            node.raw.report_snapshot(peer, is_ok)
+            node.wake()
+
+    def broadcast(self, topic: bytes, payloads: Sequence[bytes]) -> None:
+        """Send messages that are not journaled to all other nodes."""
+        node = self._node
+        frame = LiveMessages(topic, tuple(payloads))
+        for peer in node.record.members:
+            if peer != node.node_id:
+                node.send(peer, frame)
