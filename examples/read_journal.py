@@ -1,10 +1,10 @@
-"""Reads a topic from the journal, from its first message on, over HTTP: the late reader.
+"""Read a topic from the journal over HTTP, from its first message on.
 
 ::
 
     .venv/bin/python examples/read_journal.py plant/pump1/bar
 
-Nothing but the standard library. To go on later, remember the last offset that was printed.
+Needs only the standard library. To continue later, remember the last offset printed.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from urllib.request import urlopen
 
 
 def messages(port: int, topic: str, offset: int) -> Iterator[dict[str, Any]]:
-    """Yield everything the journal has of a topic from ``offset`` on, a hundred at a time."""
+    """Yield all messages of a topic from ``offset`` on, a hundred per request."""
     while True:
         url = f"http://127.0.0.1:{port}/topics/{quote(topic)}?offset={offset}&limit=100"
         with urlopen(url, timeout=10) as answer:

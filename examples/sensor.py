@@ -1,4 +1,4 @@
-"""A sensor: publishes readings with QoS 1, and leaves a will for the day it falls silent.
+"""A sensor that publishes readings with QoS 1 and registers a will in case it vanishes.
 
 Run a broker (``make serve``), then::
 
@@ -6,8 +6,8 @@ Run a broker (``make serve``), then::
     .venv/bin/python examples/sensor.py              # port 1883 on this machine
     .venv/bin/python examples/sensor.py --port 1884
 
-Each line it prints was on the broker's disk before it was printed: ``wait_for_publish`` returns
-when PUBACK is there, and Penstock sends that after the flush.
+Each reading is on the broker's disk before its line is printed: ``wait_for_publish`` returns on
+PUBACK, which Penstock sends after the flush.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 
 def main(port: int, readings: int) -> None:
-    """Publish some readings and say goodbye, so that the will is not needed."""
+    """Publish some readings and disconnect cleanly, so that the will is not published."""
     client = Client(CallbackAPIVersion.VERSION2, client_id="pump1")
     client.will_set("plant/pump1/state", "lost", qos=1, retain=True)
     client.connect("127.0.0.1", port)

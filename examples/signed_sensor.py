@@ -1,12 +1,12 @@
-"""A device that signs what it publishes, and a subscriber that trusts nobody but the device.
+"""A device that signs what it publishes, and a subscriber that trusts only the device.
 
-Run a broker (``make serve``), make a key, then publish and listen::
+Run a broker (``make serve``), create a key, then publish and subscribe::
 
     .venv/bin/penstock keys new pump1 --topics 'secure/pump1/#'
     .venv/bin/python examples/signed_sensor.py publish pump1.key.json
     .venv/bin/python examples/signed_sensor.py subscribe pump1.key.json
 
-The subscriber needs the public key only; here both are in one file.
+The subscriber needs only the public key; here one file has both.
 """
 
 import argparse
@@ -19,14 +19,14 @@ TOPIC = "secure/pump1/bar"
 
 
 def publish(port: int, key_file: Path) -> None:
-    """Publish a signed reading; without the signature the broker would refuse it."""
+    """Publish a signed reading; the broker would refuse it without the signature."""
     with Publisher(port=port, signing_key=key_file) as publisher:
         publisher.publish(TOPIC, b"4.2")
         print("kept: 4.2")
 
 
 def subscribe(port: int, key_file: Path) -> None:
-    """Print one reading; what this key has not signed is not handed out."""
+    """Print one reading; messages not signed by this key are withheld."""
     key = json.loads(key_file.read_text(encoding="utf-8"))
     keyring = {key["key_id"]: bytes.fromhex(key["public_key"])}
 

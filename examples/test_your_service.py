@@ -1,11 +1,11 @@
-"""Testing your own code against a real broker in the same process: ``penstock.testing``.
+"""Test your own code against a real broker in the same process: ``penstock.testing``.
 
 ::
 
     .venv/bin/python -m pytest examples/test_your_service.py
 
-The broker has real sockets and a real journal; only its clock is virtual. A crash is a method call
-and an hour passes at once.
+The broker has real sockets and a real journal; only its clock is virtual. A crash is a method call,
+and an hour passes in no time.
 """
 
 import threading
@@ -17,7 +17,7 @@ from penstock.testing import Broker
 
 
 def report(port: int, text: str) -> None:
-    """Stand in for your service: it publishes once and waits for the acknowledgement."""
+    """Stands for your service: publishes once and waits for the acknowledgement."""
     client = Client(CallbackAPIVersion.VERSION2)
     client.connect("127.0.0.1", port)
     client.loop_start()
@@ -27,7 +27,7 @@ def report(port: int, text: str) -> None:
 
 
 def retained(port: int, topic: str) -> bytes:
-    """Return what a new subscriber gets first."""
+    """Return the first message that a new subscriber gets."""
     arrived = threading.Event()
     payloads: list[bytes] = []
 
@@ -47,7 +47,7 @@ def retained(port: int, topic: str) -> bytes:
 
 
 def wait_until_away(broker: Broker, sessions: int) -> None:
-    """Ask the broker's own metrics; the test's time-out ends a wait that is in vain."""
+    """Poll the broker's metrics; the test's time-out ends a wait that fails."""
     while broker.metrics()['penstock_sessions{state="away"}'] != sessions:
         pass
 
@@ -61,7 +61,7 @@ def test_a_report_survives_a_crash_of_the_broker() -> None:
 
 
 def test_an_absent_session_is_forgotten_after_its_hour() -> None:
-    """Sections of the configuration are keywords; time passes when the test says so."""
+    """Sections of the configuration are keywords; the test controls the time."""
     with Broker(limits={"session_expiry_s": 3600}) as broker:
         client = Client(CallbackAPIVersion.VERSION2, client_id="worker", clean_session=False)
         client.connect("127.0.0.1", broker.port)

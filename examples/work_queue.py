@@ -1,15 +1,15 @@
-"""A work queue: priorities, leases, retries with a growing pause, dead letters.
+"""A work queue: priorities, leases, retries with back-off, dead letters.
 
-Run a broker (``make serve``), then, the second line in as many terminals as you like::
+Run a broker (``make serve``), then run the second line in any number of terminals::
 
     .venv/bin/python examples/work_queue.py produce --jobs 20
     .venv/bin/python examples/work_queue.py work
     .venv/bin/python examples/work_queue.py dead
 
-A job whose handler raises comes again, later each time. After three attempts it is set aside as a
-dead letter; ``dead`` shows those, with the reason, and ``dead --redrive`` puts them back. Kill a
-worker in the middle (``kill -9``): its jobs go to the others. Kill the broker and start it again:
-nothing is lost, nothing is stored twice, and what workers had in hand is not done twice either.
+A job whose handler raises is redelivered after a growing pause. After three attempts it is
+dead-lettered; ``dead`` shows dead letters with their reason, and ``dead --redrive`` publishes them
+again. Kill a worker in the middle (``kill -9``): its jobs go to the others. Kill the broker and
+start it again: nothing is lost, nothing is stored twice, and jobs in flight are not done twice.
 """
 
 import argparse
@@ -21,12 +21,12 @@ TOPIC, GROUP = "thumbnails", "resize"
 
 
 def say(line: str) -> None:
-    """Print in one piece: handlers run in several threads."""
+    """Print a line with one write: handlers run in several threads."""
     sys.stdout.write(f"{line}\n")
 
 
 def produce(client: QueueClient, jobs: int) -> None:
-    """Put jobs in, every fifth of them urgent and every seventh beyond hope."""
+    """Produce jobs; every fifth is urgent and every seventh always fails."""
     items = [
         Item(
             b"image-%d.%s" % (number, b"broken" if number % 7 == 6 else b"png"),
@@ -39,14 +39,14 @@ def produce(client: QueueClient, jobs: int) -> None:
 
 
 def resize(job: Job) -> None:
-    """Deal with one job. It may come twice, so doing it twice must do no harm."""
+    """Process one job. It may be delivered twice, so this must be idempotent."""
     if job.payload.endswith(b".broken"):
         raise ValueError(f"cannot read {job.payload.decode()}")
     say(f"done: {job.payload.decode()} (priority {job.priority})")
 
 
 def work(client: QueueClient, drain: bool) -> None:
-    """Work, four jobs at a time; without end, or until nothing is left to do."""
+    """Process four jobs at a time; forever, or until the group has finished everything."""
     client.configure_group(TOPIC, GROUP, max_deliveries=3, backoff_s=0.1)
 
     def report(error: Exception, job: Job | None) -> None:
@@ -59,12 +59,12 @@ def work(client: QueueClient, drain: bool) -> None:
 
 
 def is_drained(client: QueueClient) -> bool:
-    """Tell whether the group has finished everything, one way or the other."""
+    """Return whether every job is done or dead-lettered."""
     return all(group.lag == 0 for group in client.groups(TOPIC))
 
 
 def dead(client: QueueClient, redrive: bool) -> None:
-    """Show what could not be done, and why."""
+    """Show failed jobs and their reasons."""
     for record in client.dead_letters(TOPIC, GROUP):
         reason = dict(record.headers)["dlq-reason"].decode()
         say(f"dead: {record.payload.decode()}: {reason}")
@@ -77,8 +77,8 @@ if __name__ == "__main__":
     parser.add_argument("what", choices=["produce", "work", "dead"])
     parser.add_argument("--address", default="127.0.0.1:1883")
     parser.add_argument("--jobs", type=int, default=20)
-    parser.add_argument("--drain", action="store_true", help="leave when nothing is left to do")
-    parser.add_argument("--redrive", action="store_true", help="put dead letters back")
+    parser.add_argument("--drain", action="store_true", help="exit when all jobs are finished")
+    parser.add_argument("--redrive", action="store_true", help="publish dead letters again")
     arguments = parser.parse_args()
     with connect([arguments.address]) as made:
         if arguments.what == "produce":

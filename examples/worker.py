@@ -1,12 +1,12 @@
-"""A worker with a persistent session: what was published while it was away waits for it.
+"""A worker with a persistent session: messages published in its absence wait for it.
 
 With a broker running (``make serve``) and ``.venv/bin/pip install paho-mqtt aiomqtt``::
 
     .venv/bin/python examples/worker.py              # the first run subscribes
-    .venv/bin/python examples/sensor.py              # published while nobody listens
+    .venv/bin/python examples/sensor.py              # published while the worker is away
     .venv/bin/python examples/worker.py              # the second run gets it all
 
-It leaves after a second without news; a real worker would stay.
+It leaves after a second without messages; a real worker would stay.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import aiomqtt
 
 
 async def main(port: int) -> None:
-    """Take what there is, then leave; the broker keeps the session for the next run."""
+    """Receive what waits, then leave; the broker keeps the session for the next run."""
     async with aiomqtt.Client(
         "127.0.0.1", port, identifier="worker-1", clean_session=False
     ) as client:
