@@ -24,8 +24,7 @@ from statistics import median
 
 import uvloop
 
-from penstock.client import connect_async
-from penstock.client.queue import AsyncQueueClient, Job
+from penstock.client import AsyncQueueClient, Job, connect_async
 
 HOST = "127.0.0.1"
 TOPIC, GROUP = "bench/t0", "g"

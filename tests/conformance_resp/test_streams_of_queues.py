@@ -10,9 +10,8 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from penstock.client import connect
+from penstock.client import QueueClient, connect
 from penstock.client.errors import LeaseLostError
-from penstock.client.queue import QueueClient
 from penstock.testing import Broker
 from tests.conformance.wire_client import wait_until
 

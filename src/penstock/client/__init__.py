@@ -1,6 +1,6 @@
-"""Clients in plain Python: for MQTT 3.1.1, for the binary protocol, and for work queues.
+"""Clients in plain Python for MQTT 3.1.1, the binary protocol and work queues.
 
-**MQTT**, blocking:
+**MQTT** (``mqtt``), blocking:
 
 >>> from penstock.client import connect
 >>> with connect("127.0.0.1", 1883) as client:  # doctest: +SKIP
@@ -9,36 +9,29 @@
 ...     for delivery in client.messages():
 ...         print(delivery.topic, delivery.payload)
 
-**The binary protocol**, blocking and asynchronous: ``Publisher``, ``Subscriber``,
-``QueueProducer``, ``Worker``, and the same with ``Async`` in front; see ``binary``.
+**The binary protocol** (``binary``), blocking and asyncio: ``Publisher``, ``Subscriber``,
+``QueueProducer``, ``Worker``, and the same with ``Async`` in front.
 
-**Work queues**, blocking and asynchronous, when ``connect`` is given a *list* of addresses; see
-``queue``:
+**Work queues** (``queue``), blocking and asyncio, when ``connect`` is given a *list* of addresses:
 
 >>> with connect(["127.0.0.1:1883"]) as client:  # doctest: +SKIP
 ...     client.produce("images", b"cat.png", priority=5)
 ...     for job in client.poll("images", "resize", wait_s=20):
 ...         client.ack(job)
 
-For all of them ``errors`` has what can go wrong, and what to do about it, ``dial`` opens
-connections, and ``handlers`` checks what applications give to be called.
-
-Nothing here loads the broker or its libraries, and asyncio and protobuf only for those who ask for
-them, so that a producer on a small machine starts fast.
+All of them share ``errors``, ``dial`` (opens connections), ``handlers`` (checks callbacks) and
+``sync`` (derives blocking clients from asyncio ones). The broker and its libraries are never
+loaded, asyncio and protobuf only on first use, so that a producer on a small machine starts fast.
 """
 
-from typing import TYPE_CHECKING, Any, overload
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, overload
 
-from penstock.client.binary import (
-    Backoff,
-    Lost,
-    Message,
-    Publisher,
-    QueueProducer,
-    SigningKey,
-    Subscriber,
-    Worker,
-)
+from penstock.client.binary.blocking import Publisher, QueueProducer, Subscriber, Worker
+from penstock.client.binary.inbox import Message
+from penstock.client.binary.session import Lost
+from penstock.client.binary.signing import SigningKey
+from penstock.client.binary.timing import Backoff
 from penstock.client.errors import (
     ArgumentError,
     BadRequestError,
@@ -65,26 +58,18 @@ from penstock.client.mqtt.session import Delivery
 from penstock.wire.mqtt.events import Will
 
 if TYPE_CHECKING:
-    from penstock.client.binary import (
+    from penstock.client.binary.asynchronous import (
         AsyncPublisher,
         AsyncQueueProducer,
         AsyncSubscriber,
         AsyncWorker,
     )
-    from penstock.client.queue import (
-        AsyncQueueClient,
-        AsyncSubscription,
-        Group,
-        Item,
-        Job,
-        QueueClient,
-        Record,
-        Result,
-        Slice,
-        Stats,
-        Subscription,
-        Topic,
-    )
+    from penstock.client.queue.async_subscription import AsyncSubscription
+    from penstock.client.queue.asynchronous import AsyncQueueClient
+    from penstock.client.queue.blocking import QueueClient
+    from penstock.client.queue.columns import Record, Slice
+    from penstock.client.queue.subscription import Subscription
+    from penstock.client.queue.values import Group, Item, Job, Result, Stats, Topic
 
 __all__ = [
     "ArgumentError",
@@ -170,25 +155,24 @@ def connect(
 
     To a **host**: for MQTT, see ``mqtt.client.connect``. To a **list of addresses** such as
     ``["127.0.0.1:1883"]``: for work queues, see ``QueueClient``. Name some nodes of a cluster; the
-    client finds the one that leads. ``timeout_s`` is then how long a call may take, lost
-    connections and elections included. With a ``producer_id`` the broker recognises what this
-    client produces also over its restarts, by the ``seq`` that each message must then be given.
-    With ``stale_reads`` any node of a cluster answers what is read (lists, statistics, messages in
-    bulk) from what it has, which may be old, also without a quorum.
+    client finds the leader. ``timeout_s`` then limits a call, lost connections and elections
+    included. With a ``producer_id`` the broker recognises repeated messages even after a restart of
+    the client, by the ``seq`` that each message must then have. With ``stale_reads`` any node of a
+    cluster answers reads (lists, statistics, messages in bulk), also without a quorum; the answers
+    may be old.
     """
     if isinstance(host, str):
         _check_host(host)
         return connect_to_mqtt(host, *arguments, **keywords)
-    from penstock.client.queue.blocking import QueueClient  # noqa: PLC0415 - see above
+    from penstock.client.queue.blocking import QueueClient  # noqa: PLC0415 - see the module
 
     return QueueClient(host, *arguments, **keywords).open()
 
 
 def _check_host(host: str) -> None:
-    """Somebody who gives the port with the host has most likely forgotten the list.
+    """Refuse a host with a port, and several addresses: the list was most likely forgotten.
 
-    So has somebody who writes several addresses in one text. That is refused as well: a type
-    checker cannot look into the text, and would take the result for a client of MQTT.
+    A type checker cannot look into the text, and would take the result for a client of MQTT.
     """
     if "," in host:
         nodes = ", ".join(f'"{node.strip()}"' for node in host.split(","))
@@ -208,29 +192,37 @@ def connect_async(
     timeout_s: float = 10.0,
     stale_reads: bool = False,
 ) -> "AsyncQueueClient":
-    """Make a client of work queues for a loop, to be used in an ``async with`` statement.
+    """Make an asyncio client of work queues, to be used in an ``async with`` statement.
 
     >>> async with connect_async(["127.0.0.1:1883"]) as client:  # doctest: +SKIP
     ...     await client.produce("images", b"cat.png")
     """
-    from penstock.client.queue.asynchronous import AsyncQueueClient  # noqa: PLC0415 - see above
+    from penstock.client.queue.asynchronous import AsyncQueueClient  # noqa: PLC0415 - as above
 
     return AsyncQueueClient(
         nodes, producer_id=producer_id, timeout_s=timeout_s, stale_reads=stale_reads
     )
 
 
-def __getattr__(name: str) -> Any:
-    """Load asyncio and protobuf for those who ask for them."""
+_MODULES: Final = {
+    "AsyncPublisher": "binary.asynchronous",
+    "AsyncQueueProducer": "binary.asynchronous",
+    "AsyncSubscriber": "binary.asynchronous",
+    "AsyncWorker": "binary.asynchronous",
+    "AsyncSubscription": "queue.async_subscription",
+    "AsyncQueueClient": "queue.asynchronous",
+    "QueueClient": "queue.blocking",
+    "Record": "queue.columns",
+    "Slice": "queue.columns",
+    "Subscription": "queue.subscription",
+}  # loaded on first use; others of ``__all__`` are in ``queue.values``
+
+
+def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from penstock.client import queue  # noqa: PLC0415 - see above
-
-    if name in queue.__all__:
-        return getattr(queue, name)
-    from penstock.client.binary import asynchronous  # noqa: PLC0415 - see above
-
-    return getattr(asynchronous, name)
+    module = import_module(f"{__name__}.{_MODULES.get(name, 'queue.values')}")
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:

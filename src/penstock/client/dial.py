@@ -1,4 +1,4 @@
-"""Opening a connection, and what to say when there is none to be had."""
+"""Opening a connection, and the errors when that fails."""
 
 import socket
 
@@ -6,7 +6,7 @@ from penstock.client.errors import ClientError, ReplyTimeoutError, UnreachableEr
 
 
 def dial(host: str, port: int, timeout_s: float) -> socket.socket:
-    """Connect, blocking; a ``ClientError`` says why it cannot be done."""
+    """Connect, blocking; raise a ``ClientError`` with the reason if that fails."""
     try:
         connection = socket.create_connection((host, port), timeout_s)
     except OSError as error:
@@ -16,7 +16,7 @@ def dial(host: str, port: int, timeout_s: float) -> socket.socket:
 
 
 def unreachable(error: OSError, host: str, port: int, timeout_s: float) -> ClientError:
-    """Put a connection that could not be made into words."""
+    """Return the ``ClientError`` for a failed attempt to connect."""
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     match error:
         case ConnectionRefusedError():

@@ -1,28 +1,27 @@
-"""What a client can meet, and what its user should do then.
+"""Errors of the clients, each with advice for the user.
 
 ::
 
     ClientError
     ├── UnreachableError      no connection could be made
-    ├── RefusedError          the broker answered, and said no (also a ``Refused``)
-    │   └── QueueRefusedError     with a code of the queue protocol; those it knows have classes:
-    │       ├── BadRequestError       it does not understand the request, or the topic is none
-    │       ├── NotLeaderError        another node of the cluster has to be asked
+    ├── RefusedError          the broker refused (also a ``Refused``)
+    │   └── QueueRefusedError     with a code of the queue protocol; the known codes have classes:
+    │       ├── BadRequestError       invalid request or topic
+    │       ├── NotLeaderError        another node of the cluster leads
     │       ├── NoQuorumError         too few nodes of the cluster are up
-    │       ├── RateLimitedError      there are messages, but the topic's rate allows none now
-    │       ├── PayloadTooLargeError  more than the broker takes in one message
-    │       ├── BootstrapFailedError  the list of nodes does not fit the one that was asked
-    │       └── BrokerFailedError     the code ``internal``: something is wrong inside the broker
-    ├── BrokerProtocolError   what answers does not speak our protocol (a ``RemoteProtocolError``)
-    ├── ConnectionLostError   the connection ended in the middle of something
-    ├── ReplyTimeoutError     the broker is silent
-    ├── TakenOverError        another connection has our client id
-    ├── LeaseLostError        jobs were somebody else's by then, or are about to be
-    └── FailedJobsError       so many jobs failed that the worker would get no more
+    │       ├── RateLimitedError      there are messages, but the topic's rate limit allows none now
+    │       ├── PayloadTooLargeError  a message larger than the broker accepts
+    │       ├── BootstrapFailedError  the list of nodes does not fit the node that was asked
+    │       └── BrokerFailedError     the code ``internal``: an internal error of the broker
+    ├── BrokerProtocolError   the answer is not in our protocol (also a ``RemoteProtocolError``)
+    ├── ConnectionLostError   the connection was lost in the middle of something
+    ├── ReplyTimeoutError     the broker did not answer in time
+    ├── TakenOverError        another connection uses our client id
+    ├── LeaseLostError        leases of jobs have expired
+    └── FailedJobsError       a worker holds too many failed jobs to get more
 
-They read as one line, since a command that failed in a script is found in a log by its line. What
-the *caller* did wrong (a wildcard in a topic, a QoS of 3) is a ``LocalProtocolError``; if it is an
-argument that is out of bounds, an ``ArgumentError``, which is also a ``ValueError``.
+Each reads as one line, for logs. Mistakes of the *caller* (a wildcard in a topic, a QoS of 3) are a
+``LocalProtocolError``; arguments out of bounds an ``ArgumentError``, also a ``ValueError``.
 """
 
 from collections.abc import Sequence
@@ -32,30 +31,30 @@ from penstock.errors import LocalProtocolError, PenstockError, Refused, RemotePr
 
 
 class ArgumentError(LocalProtocolError, ValueError):
-    """An argument has a value that is not allowed; says which, and what is."""
+    """An argument has a value that is not allowed."""
 
 
 class ClientError(PenstockError):
-    """The conversation with the broker failed; the advice is part of the line."""
+    """The base of all; the advice is part of the text."""
 
     def __str__(self) -> str:
         return f"{self.message}; {self.advice}" if self.advice else self.message
 
 
 class UnreachableError(ClientError):
-    """There is no broker at this address, or no way to it."""
+    """No connection could be made."""
 
 
 class RefusedError(ClientError, Refused):
-    """The broker understood and said no."""
+    """The broker refused the request."""
 
 
 class BrokerProtocolError(ClientError, RemoteProtocolError):
-    """The other end sent what no broker of this protocol may send."""
+    """The other end violated the protocol: it may not be a broker."""
 
 
 class ConnectionLostError(ClientError):
-    """The connection ended before what was asked for was done."""
+    """The connection was lost before the request was answered."""
 
 
 class ReplyTimeoutError(ClientError):
@@ -63,26 +62,26 @@ class ReplyTimeoutError(ClientError):
 
 
 class TakenOverError(ClientError):
-    """Another connection came with our client id. To come back would be to fight with it."""
+    """Another connection uses our client id; reconnecting would take it over in turn."""
 
 
 class LeaseLostError(ClientError):
-    """The lease of these ``jobs`` was over: what was said of them changed nothing.
+    """The leases of these ``jobs`` had expired, and the call did not change them.
 
-    They are handed out again, or were; all others that were named with them are settled.
+    They are or were delivered again; all other jobs of the call are settled.
     """
 
     def __init__(self, jobs: Sequence[Any]) -> None:
-        these = f"{len(jobs)} jobs" if len(jobs) > 1 else "a job"
+        these = f"the leases of {len(jobs)} jobs" if len(jobs) > 1 else "the lease of a job"
         super().__init__(
-            f"the lease of {these} was over, and the broker hands it to somebody else",
+            f"{these} had expired: delivered again, perhaps to another consumer",
             "poll with a longer visibility_s, or extend the lease in time",
         )
         self.jobs = list(jobs)
 
 
 class FailedJobsError(ClientError):
-    """A worker holds so many failed jobs that it leaves, for the broker to deal them anew."""
+    """A worker holds too many failed jobs; it leaves, and the broker delivers them again."""
 
 
 _REFUSALS = {
@@ -91,32 +90,26 @@ _REFUSALS = {
     3: ("it is not available", "try again later; its /ready page says why"),
     4: ("user name or password is wrong", "check both"),
     5: ("this client is not authorised", "ask whoever runs the broker"),
-}
-"""The return codes of CONNACK in words, and what to do about each."""
+}  # by return code of CONNACK
 
 
 def connect_refused(return_code: int) -> RefusedError:
-    """Put a CONNACK that refuses into words."""
     reason, advice = _REFUSALS.get(return_code, (f"it gave code {return_code}", ""))
     return RefusedError(f"the broker refused the connection: {reason}", advice)
 
 
-# ── The queue protocol ────────────────────────────────────────────────────────────────────────
-
-
 class QueueRefusedError(RefusedError):
-    """An error of the queue protocol; ``code`` is the broker's word for it."""
+    """An error of the queue protocol, with its ``code``."""
 
     code = ""
-    guidance = ""
-    """What to do about it, unless the instance knows better or the broker says it."""
+    guidance = ""  # the advice, unless the instance has its own
 
     def __init__(self, message: str, advice: str = "") -> None:
         super().__init__(message, advice or self.guidance)
 
     @property
     def is_final(self) -> bool:
-        """Whether the same request would be refused again, until somebody changes something."""
+        """Whether a retry of the same request would be refused, too."""
         return self.code in FINAL_CODES
 
 
@@ -124,13 +117,13 @@ FINAL_CODES: Final = frozenset({"bad_request", "forbidden", "limit"})
 
 
 class BadRequestError(QueueRefusedError):
-    """The broker does not understand the request, or what it is about is none: a topic, say."""
+    """The request, or a name in it, is invalid."""
 
     code = "bad_request"
 
 
 class NotLeaderError(QueueRefusedError):
-    """The node that was asked does not lead; ``leader_addr`` does, empty if it knows of none."""
+    """The node does not lead; ``leader_addr`` is the leader, empty if unknown."""
 
     code = "not_leader"
     leader_addr = ""
@@ -138,14 +131,14 @@ class NotLeaderError(QueueRefusedError):
 
 
 class NoQuorumError(QueueRefusedError):
-    """Too few nodes are up. What was asked for may have been done, or be done once they are."""
+    """Too few nodes are up. The outcome is unknown: the request may yet take effect."""
 
     code = "no_quorum"
     guidance = "start the other nodes: penstock cluster status names them"
 
 
 class RateLimitedError(QueueRefusedError):
-    """There is something, but the topic's rate allows none for ``retry_after_s``."""
+    """There are messages, but the topic's rate limit allows none for ``retry_after_s``."""
 
     code = "rate_limited"
     retry_after_s = 0.0
@@ -153,20 +146,20 @@ class RateLimitedError(QueueRefusedError):
 
 
 class PayloadTooLargeError(QueueRefusedError):
-    """One message may not be so large."""
+    """A message is larger than the broker accepts."""
 
     code = "payload_too_large"
 
 
 class BootstrapFailedError(QueueRefusedError):
-    """The node cannot begin a cluster of these nodes."""
+    """The node cannot start a cluster of these nodes."""
 
     code = "bootstrap_failed"
     guidance = "the list must name the node that is asked, by its id"
 
 
 class BrokerFailedError(QueueRefusedError):
-    """Something went wrong inside the broker."""
+    """An internal error of the broker."""
 
     code = "internal"
     guidance = "its log says why"
@@ -186,14 +179,12 @@ _BY_CODE = {
 }
 
 
-UNKNOWN_KIND: Final = "no known kind"
-"""In the broker's words when it does not know what kind of request it was sent."""
+UNKNOWN_KIND: Final = "no known kind"  # in the broker's text about a request that it does not know
 
 
 def queue_refused(
     code: str, message: str, leader_addr: str = "", retry_after_ms: int = 0
 ) -> QueueRefusedError:
-    """Put an error of the queue protocol into words."""
     advice = "is the broker older than this client?" if UNKNOWN_KIND in message else ""
     kind = _BY_CODE.get(code, QueueRefusedError)
     error = kind(f"the broker refused ({code}): {message}", advice)

@@ -1,14 +1,13 @@
-"""Whether a handler fits the client that is to call it, blocking or asynchronous.
+"""Checks that a handler fits its client, blocking or asyncio.
 
 A blocking client that calls an ``async def`` function gets a coroutine that never runs; taken for
-a result, it would acknowledge work that nobody did. A generator function is the same trap. An
-asynchronous client cannot await what a plain function returns. Both mistakes are refused when the
-handler is given, where its form tells, and otherwise at its first call, before anything is
+a result, it would acknowledge work that was not done. A generator function has the same effect. An
+asyncio client cannot await the result of a plain function. Both mistakes are refused when the
+handler is given, if its code shows them, and otherwise at its first call, before anything is
 acknowledged.
 
-**What the form tells.** A coroutine function is known by a flag of its code. That a plain function
-returns no awaitable is certain when all it returns is None, and of built-in functions; any other
-callable may make an awaitable and return it, as ``lambda job: resize(job, size)`` does.
+A coroutine function has a flag in its code. A plain function certainly returns no awaitable if it
+is built in or returns only None; any other may return one, as ``lambda job: resize(job, size)``.
 """
 
 import dis
@@ -31,11 +30,11 @@ GENERATOR_ADVICE: Final = "remove the `yield`"
 
 
 class HandlerMismatchError(TypeError):
-    """A handler of the other kind: asynchronous for a blocking client, or the reverse."""
+    """An ``async def`` handler for a blocking client, or a plain one for an asyncio client."""
 
 
 def check_callback(argument: str, function: object) -> None:
-    """Refuse an asynchronous function where nobody awaits what it returns."""
+    """Refuse an ``async def`` function as a callback."""
     if function is not None and inspect.iscoroutinefunction(_function(function)):
         raise HandlerMismatchError(
             f"{argument} is called, not awaited: give a plain function, which may start a task"
@@ -43,7 +42,6 @@ def check_callback(argument: str, function: object) -> None:
 
 
 def check_blocking_handler(handler: object) -> None:
-    """Refuse what would only begin when it is awaited or iterated over."""
     function = _function(handler)
     if inspect.iscoroutinefunction(function):
         raise _mismatch("is an `async def` function, which this client cannot await", ASYNC_ADVICE)
@@ -51,7 +49,6 @@ def check_blocking_handler(handler: object) -> None:
 
 
 def check_async_handler(handler: object) -> None:
-    """Refuse what certainly returns nothing to await."""
     function = _function(handler)
     _refuse_generators(function)
     if isinstance(function, BuiltinFunctionType) or _returns_only_none(function):
@@ -59,7 +56,7 @@ def check_async_handler(handler: object) -> None:
 
 
 def check_result(result: object) -> None:
-    """Refuse what a blocking handler returned if its work has not begun yet."""
+    """Refuse a result of a blocking handler whose work has not begun yet."""
     if isinstance(result, Generator | AsyncGenerator):
         raise _mismatch("returned a generator, so its work has not begun", GENERATOR_ADVICE)
     if isinstance(result, Awaitable):
@@ -69,7 +66,6 @@ def check_result(result: object) -> None:
 
 
 def as_awaitable(result: object) -> Awaitable[object]:
-    """Refuse what an asynchronous handler returned if it cannot be awaited."""
     if not isinstance(result, Awaitable):
         returned = type(result).__name__
         raise _mismatch(f"returned {returned}, which cannot be awaited", BLOCKING_ADVICE)
@@ -77,7 +73,7 @@ def as_awaitable(result: object) -> Awaitable[object]:
 
 
 def _function(handler: object) -> object:
-    """The function that does the work: behind ``partial``, a method or an object's call."""
+    """Return the function behind a ``partial``, a method or a callable object."""
     if not callable(handler):
         kind = type(handler).__name__
         raise TypeError(f"handler must be a function, not {kind}")
@@ -95,7 +91,7 @@ def _refuse_generators(function: object) -> None:
 
 
 def _returns_only_none(function: object) -> bool:
-    """Whether each return of a function's code, jumps into it excluded, is that of None."""
+    """Whether every return statement of a function returns None."""
     if not isinstance(function, FunctionType) or inspect.iscoroutinefunction(function):
         return False
     code = list(dis.get_instructions(function))

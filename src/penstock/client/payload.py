@@ -1,8 +1,4 @@
-"""What may be published: bytes, for both protocols.
-
-Text is refused rather than encoded. Which encoding its readers expect is not ours to guess, and the
-length of text is not the length of its bytes, so that a frame made of it would be wrong.
-"""
+"""Payloads are bytes. Text is refused rather than encoded: its encoding is not ours to guess."""
 
 from typing import Final
 

@@ -1,6 +1,6 @@
 """Clients of the binary protocol: publishers, exactly-once subscribers, queues; signed or not.
 
->>> from penstock.client.binary import Publisher, Subscriber
+>>> from penstock.client import Publisher, Subscriber
 >>> with Publisher(port=1883) as publisher:  # doctest: +SKIP
 ...     publisher.publish("pump/7/pressure", b"4.2")  # returns once the broker's disk has it
 >>> with Subscriber("billing", "pump/7/pressure", port=1883) as subscriber:  # doctest: +SKIP
@@ -33,43 +33,3 @@ application notices a pause. Only errors that a retry cannot cure are raised.
 ``settings``       the keywords of all clients
 =================  =============================================================================
 """
-
-from typing import TYPE_CHECKING, Any
-
-from penstock.client.binary.blocking import Publisher, QueueProducer, Subscriber, Worker
-from penstock.client.binary.inbox import Message
-from penstock.client.binary.session import Lost
-from penstock.client.binary.signing import SigningKey
-from penstock.client.binary.timing import Backoff
-
-if TYPE_CHECKING:
-    from penstock.client.binary.asynchronous import (
-        AsyncPublisher,
-        AsyncQueueProducer,
-        AsyncSubscriber,
-        AsyncWorker,
-    )
-
-__all__ = [
-    "AsyncPublisher",
-    "AsyncQueueProducer",
-    "AsyncSubscriber",
-    "AsyncWorker",
-    "Backoff",
-    "Lost",
-    "Message",
-    "Publisher",
-    "QueueProducer",
-    "SigningKey",
-    "Subscriber",
-    "Worker",
-]
-
-
-def __getattr__(name: str) -> Any:
-    """Load asyncio for those who ask for it: a blocking program starts without."""
-    if not name.startswith("Async"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from penstock.client.binary import asynchronous  # noqa: PLC0415 - see above
-
-    return getattr(asynchronous, name)

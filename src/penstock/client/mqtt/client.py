@@ -1,19 +1,18 @@
-"""The blocking client: a socket and a clock around ``MqttSession`` and ``KeepAlive``.
+"""The blocking client of MQTT: a socket and a clock around ``MqttSession`` and ``KeepAlive``.
 
-Everything that waits is one loop, ``_run_until``: send what there is to send, stop if what was
-asked for is there, else sleep in ``poll`` until the socket, the clock or the caller's own file
-descriptor has something. It reads while it sends, so that two ends that both have much to say do
-not block each other. Between two calls nothing happens, no thread runs: a program that stays away
-for longer than one and a half times the keep-alive is taken for dead by the broker.
+Everything that waits is one loop, ``_run_until``: send, stop if the wanted state is reached, else
+sleep in ``poll`` until the socket, the clock or a file descriptor of the caller is ready. It reads
+while it sends, so that two ends that both have much to send do not block each other. There is no
+thread, and nothing happens between two calls: after one and a half times the keep-alive without a
+call the broker closes the connection.
 
 **Confirmed means answered.** ``publish`` returns after PUBACK (QoS 1) or PUBCOMP (QoS 2); with QoS
 0 when the system has taken the bytes; ``ping`` then tells whether the broker took them. ``close``
-waits until the broker has read all of them: it closes its own direction, then reads to the end,
-since closing a socket with unread data in it would tell the broker to throw away what it has not
-read yet.
+waits until the broker has read everything: it closes its own direction, then reads to the end,
+since closing a socket with unread data would make the broker drop what it has not read yet.
 
-**Taken means acknowledged.** Deliveries are acknowledged when the caller comes back for more, or
-leaves the ``with`` block without an exception; see ``receive``.
+**Taken means acknowledged.** Deliveries are acknowledged when the caller asks for more, or leaves
+the ``with`` block without an exception; see ``receive``.
 """
 
 import select
@@ -24,7 +23,7 @@ from contextlib import suppress
 from math import ceil, inf
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from penstock.client.dial import dial
 from penstock.client.errors import (
@@ -45,22 +44,15 @@ from penstock.limits import KIB
 from penstock.wire.mqtt.events import Will
 
 READ_BYTES: Final = 256 * KIB
-WRITE_BYTES: Final = 64 * KIB
-"""Publishes are gathered up to this size and sent together."""
-
-WINDOW: Final = 1_000
-"""Publishes under way at once. The broker commits those that came together in one go."""
+WRITE_BYTES: Final = 64 * KIB  # publishes are gathered up to this size and sent together
+WINDOW: Final = 1_000  # publishes in flight at once; the broker commits them together
 
 OF_WORK_QUEUES: Final = frozenset(
     {"produce", "produce_many", "poll", "ack", "nack", "create_topic"}
-)
-"""What is asked of a client of MQTT by those who have forgotten the list of addresses."""
+)  # called on a client of MQTT if the list of addresses was forgotten
 
-ACKNOWLEDGE_DELAY_S: Final = 0.05
-"""Longest wait of an acknowledgement for company while there are deliveries left to hand out."""
-
-LINGER_S: Final = 2.0
-"""How long ``close`` waits for the broker to read what was sent."""
+ACKNOWLEDGE_DELAY_S: Final = 0.05  # longest delay of an acknowledgement while messages are left
+LINGER_S: Final = 2.0  # how long ``close`` waits for the broker to read what was sent
 
 
 def connect(
@@ -106,8 +98,7 @@ class Client:
         self, connection: socket.socket, session: MqttSession, keep_alive: int, timeout_s: float
     ) -> None:
         connection.setblocking(False)
-        self.session_present = False
-        """Whether the broker still had this client's session when it connected."""
+        self.session_present = False  # the broker had this client's session when it connected
         self._socket = connection
         self._session = session
         self._keep_alive = KeepAlive(keep_alive, timeout_s, monotonic())
@@ -119,10 +110,10 @@ class Client:
         self._given: list[Delivery] = []
         self._acknowledge_at = 0.0
 
-    if not TYPE_CHECKING:  # to a type checker it would say that there is everything
+    if not TYPE_CHECKING:  # a type checker would accept every name
 
-        def __getattr__(self, name: str) -> Any:
-            """Say where the calls of work queues are to be found."""
+        def __getattr__(self, name: str) -> object:
+            """Point to the client of work queues if one of its calls is used here."""
             text = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name in OF_WORK_QUEUES:
                 text += ': a client of work queues has, made by connect(["127.0.0.1:1883"])'
@@ -130,7 +121,7 @@ class Client:
 
     @property
     def confirmed(self) -> int:
-        """How many publishes the broker has confirmed on this connection."""
+        """Publishes that the broker has confirmed on this connection."""
         return self._session.confirmed
 
     # ── Beginning and end ─────────────────────────────────────────────────────────────────────
@@ -140,7 +131,7 @@ class Client:
         self._expect(lambda: self._welcome)
 
     def close(self) -> None:
-        """Say goodbye. Deliveries not acknowledged yet stay with the broker."""
+        """Disconnect. Unacknowledged deliveries stay with the broker."""
         if self._socket.fileno() < 0:
             return
         try:
@@ -151,7 +142,7 @@ class Client:
             self._socket.close()
 
     def abandon(self) -> None:
-        """Close the socket without a word; the broker publishes the will."""
+        """Close the socket without DISCONNECT; the broker publishes the will."""
         self._socket.close()
 
     def _read_to_the_end(self) -> None:
@@ -196,8 +187,8 @@ class Client:
     ) -> int:
         """Publish ``(topic, payload)`` pairs in order; return how many, once all are confirmed.
 
-        Up to ``window`` are under way at once. If it raises, the first ``confirmed`` of them are
-        known to be with the broker; about the others nothing is known.
+        Up to ``window`` are in flight at once. If it raises, the broker has the first ``confirmed``
+        of them; the outcome of the others is unknown.
         """
         count = gathered = 0
         for topic, payload in messages:
@@ -205,8 +196,8 @@ class Client:
             count += 1
             gathered += len(topic) + len(payload)
             if gathered >= WRITE_BYTES or self._session.unconfirmed >= window:
-                # Half of the window, so that a broker that confirms one by one gets its next
-                # messages by the hundred all the same.
+                # Half of the window: a broker that confirms one by one still gets the next
+                # messages in large groups.
                 self._expect(
                     lambda: not self._outgoing and self._session.unconfirmed <= window // 2
                 )
@@ -215,10 +206,10 @@ class Client:
         return count
 
     def ping(self) -> None:
-        """Return once the broker has answered, and so has read all that was sent before.
+        """Return once the broker has answered, and so has processed all that was sent before.
 
-        It answers in order, and closes the connection at what it does not accept: that is how a
-        publish of QoS 0, which is never confirmed, is known to have been accepted.
+        It answers in order, and closes the connection on a publish that it does not accept: a ping
+        therefore confirms publishes of QoS 0.
         """
         self._session.ping()
         self._expect(lambda: not self._session.pings_unanswered)
@@ -234,8 +225,7 @@ class Client:
     def messages(self, timeout_s: float | None = None) -> Iterator[Delivery]:
         """Iterate over what arrives; ends ``timeout_s`` after the first step, if given.
 
-        A delivery counts as taken, and is acknowledged, when the next one is asked for; see
-        ``receive``.
+        A delivery is acknowledged when the next one is asked for; see ``receive``.
         """
         deadline = inf if timeout_s is None else monotonic() + timeout_s
         while given := self.receive(1, deadline - monotonic()):
@@ -244,11 +234,11 @@ class Client:
     def receive(
         self, count_max: int | None = None, timeout_s: float = inf, wake: Sequence[int] = ()
     ) -> list[Delivery]:
-        """Wait for a delivery; return it and whatever came with it, at most ``count_max``.
+        """Wait for a delivery; return it and others that came with it, at most ``count_max``.
 
-        Empty after ``timeout_s``, or once a file descriptor of ``wake`` can be read or has no other
-        end any more. The call says that what the one before it returned has been dealt with: those
-        are acknowledged. Leaving the ``with`` block without an exception says the same.
+        Empty after ``timeout_s``, or once a file descriptor of ``wake`` is readable or closed at
+        the other end. The call acknowledges what the call before returned. So does leaving the
+        ``with`` block without an exception.
         """
         self._acknowledge_given()
         now = monotonic()
@@ -270,7 +260,7 @@ class Client:
     # ── Bytes and time ────────────────────────────────────────────────────────────────────────
 
     def _expect(self, done: Callable[[], bool]) -> None:
-        """Run until ``done``; give up when for ``timeout_s`` nothing has come closer to it."""
+        """Run until ``done``; give up after ``timeout_s`` without progress."""
         self._send()
         before = self._progress()
         while not self._run_until(done, monotonic() + self._timeout_s):
@@ -280,7 +270,7 @@ class Client:
             before = now
 
     def _progress(self) -> tuple[int, int]:
-        """Return something that changes as the broker takes and confirms; pings do not count."""
+        """Return a value that changes as the broker takes and confirms; pings do not count."""
         return self._session.confirmed, len(self._outgoing)
 
     def _run_until(
@@ -298,14 +288,14 @@ class Client:
 
     def _keep_alive_turn(self, now: float) -> None:
         if self._keep_alive.is_lost(now):
-            self._read()  # the caller may have been away: the answer is here, and nobody looked
+            self._read()  # the caller may have been away, and the answer unread
             if self._keep_alive.is_lost(now):
                 raise self._silent()
         if self._keep_alive.ping_due(now):
             self._session.ping()
 
     def _sleep(self, deadline: float, wake: Sequence[int]) -> bool:
-        """Wait until something can be done; false if that is something for the caller."""
+        """Wait until the socket or the clock is ready; false if ``wake`` is."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN | (select.POLLOUT if self._outgoing else 0))
         for descriptor in wake:
@@ -337,13 +327,13 @@ class Client:
         if not data:
             raise _lost()
         self._keep_alive.heard()
-        for happening in self._session.receive(data):
-            self._note(happening)
+        for event in self._session.receive(data):
+            self._note(event)
 
-    def _note(self, happening: SessionEvent) -> None:
-        match happening:
+    def _note(self, event: SessionEvent) -> None:
+        match event:
             case Delivery():
-                self._arrived.append(happening)
+                self._arrived.append(event)
             case SubscribeAnswered(packet_id, return_codes):
                 self._granted[packet_id] = return_codes
             case Connected(session_present):
@@ -356,8 +346,7 @@ class Client:
         )
 
 
-_GONE: Final = (ConnectionLostError, ReplyTimeoutError, BrokerProtocolError)
-"""After these there is nobody left to say goodbye to."""
+_GONE: Final = (ConnectionLostError, ReplyTimeoutError, BrokerProtocolError)  # no DISCONNECT then
 
 
 def _lost() -> ConnectionLostError:

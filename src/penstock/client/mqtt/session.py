@@ -1,9 +1,8 @@
-"""A client's conversation with a broker: bytes and wishes in, bytes and happenings out.
+"""The protocol state of an MQTT client: bytes and requests in, bytes and events out.
 
-There is no socket and no clock here; ``blocking`` puts both around it, and another driver may. The
-driver calls a wish (``publish``, ``subscribe`` …), sends what ``data_to_send`` returns, and gives
-what it reads to ``receive``, which tells what happened. It raises when the broker says no or talks
-nonsense; the conversation is over then.
+There is no socket and no clock here; ``client`` adds both. The caller makes a request (``publish``,
+``subscribe`` …), sends what ``data_to_send`` returns, and gives what it reads to ``receive``, which
+returns events. It raises when the broker refuses or violates the protocol; then the session ends.
 
 **Publishing.** ``_awaited`` holds, per packet id in use, the packet that must come next::
 
@@ -11,19 +10,19 @@ nonsense; the conversation is over then.
     QoS 2   PUBLISH ─► PUBREC ─► (PUBREL) ─► PUBCOMP     confirmed
             SUBSCRIBE ─► SUBACK                          subscribed
 
-An acknowledgement that nobody waits for confirms nothing, but is answered where the standard wants
-an answer: a session that outlived its client may still have a PUBREC or a PUBREL to say.
+An unexpected acknowledgement confirms nothing, but is answered where the standard requires it: a
+session that outlived its client may still send a PUBREC or a PUBREL.
 
 **Receiving.** A delivery is acknowledged by ``acknowledge``, once the consumer has it, not when it
 arrives: what the consumer never saw stays with the broker. A QoS 2 packet id stays in
 ``_unreleased`` until PUBREL, and a PUBLISH that repeats it is not handed out again: exactly once
-for as long as this object lives. It forgets when the process ends; a delivery that was cut off
-between the consumer and its PUBREC comes again to the next process, with DUP.
+for as long as this object lives. A delivery that was cut off between the consumer and its PUBREC
+comes again to the next process, with DUP.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, groupby
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -37,11 +36,9 @@ from penstock.wire.mqtt.packet import REMAINING_LENGTH_MAX
 from penstock.wire.violation import Violation
 
 PACKET_ID_MAX: Final = 65_535
-TEXT_BYTES_MAX: Final = 65_535
-"""Longest text of the protocol. A broker's own limits are its own to tell."""
+TEXT_BYTES_MAX: Final = 65_535  # of the protocol; a broker may have lower limits
 
-_ACKNOWLEDGED_BY: Final = {1: PacketType.PUBACK, 2: PacketType.PUBREC}
-"""QoS of a PUBLISH → the packet that its receiver answers."""
+_ACKNOWLEDGED_BY: Final = {1: PacketType.PUBACK, 2: PacketType.PUBREC}  # by QoS of a PUBLISH
 
 
 class Connected(msgspec.Struct, frozen=True):
@@ -76,7 +73,7 @@ SessionEvent: TypeAlias = Connected | SubscribeAnswered | PingAnswered | Deliver
 
 
 def name_fault(name: str, *, is_filter: bool = False) -> str:
-    """Say why a topic (or filter) may not be sent, in a few words; empty if it may."""
+    """Return what is wrong with a topic (or filter), empty if nothing is."""
     encoded = name.encode(errors="surrogateescape")
     if not is_text(encoded):
         return "not UTF-8, or with U+0000"  # [MQTT-1.5.3-1], [MQTT-1.5.3-2]
@@ -92,11 +89,10 @@ def _checked(name: str, *, is_filter: bool = False) -> bytes:
 
 
 class MqttSession:
-    """One connection's worth of conversation; see the module."""
+    """The state of one connection; see the module."""
 
     def __init__(self) -> None:
-        self.confirmed = 0
-        """Publishes that the broker has confirmed so far, QoS 1 and 2."""
+        self.confirmed = 0  # publishes of QoS 1 and 2
         self.pings_unanswered = 0
         self._machine = MqttClientMachine(REMAINING_LENGTH_MAX)
         self._outgoing: list[bytes] = []
@@ -104,21 +100,13 @@ class MqttSession:
         self._unreleased: set[int] = set()
         self._last_packet_id = 0
         self._last_topic: tuple[str | None, bytes] = (None, b"")
-        self._handlers: dict[type, Callable[[Any], Iterable[SessionEvent]]] = {
-            ConnAck: self._on_connack,
-            MqttAcks: self._on_acks,
-            Publish: self._on_publish,
-            SubAck: self._on_suback,
-            PingResp: self._on_pingresp,
-            Violation: self._on_violation,
-        }
 
     @property
     def unconfirmed(self) -> int:
-        """How many packets wait for the broker's last word on them."""
+        """How many packets await their last acknowledgement."""
         return len(self._awaited)
 
-    # ── Wishes ────────────────────────────────────────────────────────────────────────────────
+    # ── Requests ──────────────────────────────────────────────────────────────────────────────
 
     def connect(
         self,
@@ -130,7 +118,7 @@ class MqttSession:
         username: str | None = None,
         password: bytes | None = None,
     ) -> None:
-        """Ask to be let in; ``Connected`` follows, or ``RefusedError``."""
+        """Send CONNECT; ``Connected`` follows, or ``RefusedError``."""
         self._outgoing.append(
             encode.connect(
                 client_id.encode(),
@@ -162,54 +150,58 @@ class MqttSession:
         return packet_id
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """Tell the broker that these have been taken, in the order they came [MQTT-4.6.0-2]."""
+        """Acknowledge deliveries, in the order they came [MQTT-4.6.0-2]."""
         for qos, run in groupby(deliveries, lambda delivery: delivery.qos):
             if qos:
                 packet_ids = [delivery.packet_id for delivery in run]
                 self._outgoing.append(encode.acks(_ACKNOWLEDGED_BY[qos], packet_ids))
 
     def ping(self) -> None:
-        """Show that we are there; ``PingAnswered`` follows."""
         self.pings_unanswered += 1
         self._outgoing.append(encode.PINGREQ)
 
     def disconnect(self) -> None:
-        """Say goodbye: the will is forgotten. Nothing may be sent after it [MQTT-3.14.4-2]."""
+        """End the session without the will. Nothing may be sent after it [MQTT-3.14.4-2]."""
         self._outgoing.append(encode.DISCONNECT)
 
     # ── Bytes ─────────────────────────────────────────────────────────────────────────────────
 
     def data_to_send(self) -> bytes:
-        """Hand over what must be sent next; it is forgotten here."""
+        """Return the bytes to send, once."""
         data = b"".join(self._outgoing)
         self._outgoing.clear()
         return data
 
     def receive(self, data: bytes) -> list[SessionEvent]:
-        """Take what the broker sent; tell what happened."""
-        events = self._machine.receive(data)
-        return list(chain.from_iterable(self._handlers[type(event)](event) for event in events))
+        """Process bytes of the broker; return what happened."""
+        events: list[SessionEvent] = []
+        for event in self._machine.receive(data):
+            match event:
+                case Publish():
+                    events += self._delivery(event)
+                case MqttAcks():
+                    self._on_acks(event)
+                case SubAck(packet_id, return_codes):
+                    self._awaited.pop(packet_id, None)
+                    events.append(SubscribeAnswered(packet_id, return_codes))
+                case ConnAck():
+                    if event.return_code:
+                        raise connect_refused(event.return_code)
+                    events.append(Connected(event.session_present))
+                case PingResp():
+                    self.pings_unanswered = max(0, self.pings_unanswered - 1)
+                    events.append(PingAnswered())
+                case Violation():
+                    raise BrokerProtocolError(
+                        f"the answer is not MQTT 3.1.1 ({event.detail})",
+                        "is this the address of a broker?",
+                    )
+        return events
 
-    # ── What the broker says ──────────────────────────────────────────────────────────────────
-
-    def _on_connack(self, event: ConnAck) -> Iterable[SessionEvent]:
-        if event.return_code:
-            raise connect_refused(event.return_code)
-        return (Connected(event.session_present),)
-
-    def _on_pingresp(self, _event: PingResp) -> Iterable[SessionEvent]:
-        self.pings_unanswered = max(0, self.pings_unanswered - 1)
-        return (PingAnswered(),)
-
-    def _on_violation(self, event: Violation) -> Iterable[SessionEvent]:
-        raise BrokerProtocolError(
-            f"the answer is not MQTT 3.1.1 ({event.detail})", "is this the address of a broker?"
-        )
-
-    def _on_publish(self, event: Publish) -> Iterable[SessionEvent]:
+    def _delivery(self, event: Publish) -> Sequence[Delivery]:
         if event.qos == 2:
             if event.packet_id in self._unreleased:
-                return ()  # [MQTT-4.3.3-2]: the one taken, or still to be taken, is answered
+                return ()  # [MQTT-4.3.3-2]: the first one is answered
             self._unreleased.add(event.packet_id)
         if not is_text(event.topic):
             raise BrokerProtocolError("the broker sent a topic that is not UTF-8")
@@ -218,11 +210,7 @@ class MqttSession:
             Delivery(topic, event.payload, event.qos, event.retain, event.dup, event.packet_id),
         )
 
-    def _on_suback(self, event: SubAck) -> Iterable[SessionEvent]:
-        self._awaited.pop(event.packet_id, None)
-        return (SubscribeAnswered(event.packet_id, event.return_codes),)
-
-    def _on_acks(self, event: MqttAcks) -> Iterable[SessionEvent]:
+    def _on_acks(self, event: MqttAcks) -> None:
         match event.kind:
             case PacketType.PUBACK | PacketType.PUBCOMP:
                 self._confirm(event)
@@ -231,7 +219,6 @@ class MqttSession:
             case PacketType.PUBREL:
                 self._unreleased.difference_update(event.packet_ids)
                 self._outgoing.append(encode.acks(PacketType.PUBCOMP, event.packet_ids))
-        return ()
 
     def _confirm(self, event: MqttAcks) -> None:
         for packet_id in event.packet_ids:
@@ -246,7 +233,7 @@ class MqttSession:
         self._outgoing.append(encode.acks(PacketType.PUBREL, packet_ids))
 
     def _new_packet_id(self, awaited: PacketType) -> int:
-        """Take the next id that is free, in a circle, so that a late duplicate hits no new one."""
+        """Take the next free id in a circle, so that a late duplicate does not match a new one."""
         if len(self._awaited) == PACKET_ID_MAX:
             raise LocalProtocolError("all 65,535 packet ids are waiting for the broker")
         packet_id = self._last_packet_id % PACKET_ID_MAX + 1

@@ -35,49 +35,4 @@ are acknowledged to the one that returns (``push``).
 ``sockets``         options and errors of connections
 ``reports``         what a subscription reports of errors
 ==================  =============================================================================
-
-Modules are loaded on first use: a program that speaks MQTT does not need protobuf.
 """
-
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from penstock.client.queue.async_subscription import AsyncSubscription
-    from penstock.client.queue.asynchronous import AsyncQueueClient
-    from penstock.client.queue.blocking import QueueClient
-    from penstock.client.queue.columns import Record, Slice
-    from penstock.client.queue.subscription import Subscription
-    from penstock.client.queue.values import Group, Item, Job, Result, Stats, Topic
-
-__all__ = [
-    "AsyncQueueClient",
-    "AsyncSubscription",
-    "Group",
-    "Item",
-    "Job",
-    "QueueClient",
-    "Record",
-    "Result",
-    "Slice",
-    "Stats",
-    "Subscription",
-    "Topic",
-]
-
-_MODULES = {
-    "AsyncQueueClient": "asynchronous",
-    "AsyncSubscription": "async_subscription",
-    "QueueClient": "blocking",
-    "Record": "columns",
-    "Slice": "columns",
-    "Subscription": "subscription",
-}
-"""Where things are that are not in ``values``."""
-
-
-def __getattr__(name: str) -> Any:
-    """Load what is asked for."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'values')}"), name)
