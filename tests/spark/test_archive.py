@@ -178,7 +178,7 @@ def test_a_replay_goes_on_where_it_was_broken_off_and_changes_nothing_when_done(
     late = Late(lambda: replay.planned(spark, root, plan), plan, servers)
     assert late.publish(fourth, is_small=True) == 1
     assert client.topic("replay/s/1").messages == 6
-    with pytest.raises(ConfigError, match="was begun with"):
+    with pytest.raises(ConfigError, match="was started with"):
         replay.replay(spark, root, servers, "r1", subscribe="s/1")
     (root / "replays" / "r1.json").unlink()
     with pytest.raises(ConfigError, match="another replay"):

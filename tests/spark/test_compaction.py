@@ -14,7 +14,7 @@ from penstock.spark.archived import manifest as manifests
 from penstock.spark.archived.layout import topic_key
 from penstock.spark.archived.manifest import ManifestConflict
 from penstock.spark.archived.snapshot import take
-from penstock.spark.pipelines import archive, compaction, upkeep
+from penstock.spark.pipelines import archive, compaction
 from tests.spark.archives import BEGIN, Archive, expected, rows
 
 TOPICS = ["plant/1", "a=b/ü ✓", "007"]
@@ -102,7 +102,7 @@ def test_an_archive_divided_by_day_alone_is_compacted_too(
     made.run(partition_by="date")
     assert compaction.compact(spark, made.root, saved_min=1)["made"] == 2
     assert made.found() == expected(TOPICS, 0, 5)
-    with pytest.raises(ConfigError, match="divided by 'date'"):
+    with pytest.raises(ConfigError, match="partitioned by 'date'"):
         made.run()
 
 
@@ -128,7 +128,7 @@ def test_rows_lost_in_rewriting_are_noticed(spark: SparkSession, made: Archive) 
     files = compaction.rewrite(spark, work)
     path = made.root / files[0].path
     pq.write_table(pq.read_table(path).slice(1), path)
-    with pytest.raises(StorageDamaged, match="4 rows were to be compacted, 3 were written"):
+    with pytest.raises(StorageDamaged, match="4 rows were read, but 3 written"):
         compaction._checked(made.root, made.root / "compacted" / files[0].path.split("/")[1], 4)
 
 
@@ -146,9 +146,9 @@ def test_a_job_compacts_beside_its_batches_and_outlives_a_failure(
     victim = Path(take(made.root).parts[1].path)
     aside = victim.rename(made.root / "aside")
     query = Query()
-    thread = upkeep.follow(spark, made.root, query, every_s=0.1)
+    thread = compaction.compact_periodically(spark, made.root, query, every_s=0.1)
     try:
-        until(lambda: "was not compacted" in caplog.text)
+        until(lambda: "could not compact" in caplog.text)
         aside.rename(victim)
         until(lambda: take(made.root).manifest.files)
     finally:

@@ -37,7 +37,7 @@ def test_where_one_query_fails_the_job_fails_and_the_others_are_ended(spark, tmp
     sound = started(spark, tmp_path, "sound")
     failing = started(spark, tmp_path, "failing", "raise_error('no such luck')")
     with pytest.raises(
-        JobFailedError, match=r"(?s)failing failed: .*no such luck.*goes on from its"
+        JobFailedError, match=r"(?s)failing failed: .*no such luck.*run the same command again"
     ):
         monitor([sound, failing], Shown(), threading.Event())
     assert not sound.isActive

@@ -123,5 +123,5 @@ def test_a_window_is_written_once_when_the_watermark_has_passed_it(spark, tmp_pa
 
 def test_a_quantile_names_its_column():
     assert [quantile_name(q) for q in (0.5, 0.99, 0.999, 1)] == ["p50", "p99", "p99_9", "p100"]
-    with pytest.raises(ConfigError, match="between 0 and 1"):
+    with pytest.raises(ConfigError, match="from 0 to 1"):
         quantile_name(95)

@@ -70,5 +70,5 @@ def test_alerts_come_out_of_a_stream_each_once(spark, tmp_path):
 
 def test_to_be_forgotten_before_being_silent_is_refused(spark):
     messages = frame(spark, message("a", 0, b""))
-    with pytest.raises(ConfigError, match="silent before"):
+    with pytest.raises(ConfigError, match="must be longer than --after"):
         events(sightings(messages), PresenceTimeouts(1000, 1000))

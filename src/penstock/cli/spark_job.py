@@ -114,7 +114,7 @@ def _followed(found: PipelineJob, begun: Any, display: monitor.Display) -> JobOu
     monitor.monitor(queries, display, stop)
     if sequel is None or stop.is_set():
         return None
-    outcome: JobOutcome = _explained(found.name, sequel.then)
+    outcome: JobOutcome = _explained(found.name, sequel.action)
     return outcome
 
 

@@ -40,7 +40,6 @@ from penstock.errors import StorageDamaged
 from penstock.limits import MIB
 from penstock.spark.archived.checkpoint_check import last_planned_batch
 from penstock.spark.archived.layout import day_of, key_of, root_of, topic_key
-from penstock.spark.archived.proofs import verdict_of
 from penstock.spark.archived.snapshot import ArchivedTopic, ArchiveFile, chosen, position, take
 from penstock.spark.broker import client_for, map_concurrently, with_retries
 from penstock.spark.columns import BATCH_ROWS_MAX, Numbers
@@ -50,6 +49,7 @@ from penstock.spark.offsets import OffsetRange, Partitioning
 from penstock.spark.options import OffsetSpecs, SourceOptions
 from penstock.spark.planning import Loss, TopicState, split
 from penstock.spark.reading import read_ranges
+from penstock.spark.signatures import verdict_of
 from penstock.spark.topic_watch import TopicWatch, locate, resolve_offsets
 
 PART_BYTES: Final = 64 * MIB  # bytes of files per task: about two seconds

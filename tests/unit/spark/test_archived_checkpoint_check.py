@@ -7,7 +7,7 @@ import pytest
 from penstock.errors import ConfigError
 from penstock.spark.archived import checkpoint_check
 from penstock.spark.pipelines import archive
-from penstock.spark.pipelines.streams import to_both
+from penstock.spark.pipelines.streams import Output, to_both
 
 
 def batches(directory: Path, *names: str) -> Path:
@@ -38,16 +38,16 @@ def test_a_batch_that_was_noted_and_not_done_yet_is_the_only_difference(tmp_path
 
 def test_a_checkpoint_that_is_behind_or_gone_is_refused(tmp_path):
     directory, checkpoint = both(tmp_path, ("9.compact", "10"), ("8", "9"))
-    with pytest.raises(ConfigError, match="would be taken for done"):
+    with pytest.raises(ConfigError, match="would skip the next batches"):
         checkpoint_check.check_ahead(directory, checkpoint)
-    with pytest.raises(ConfigError, match=r"up to 10, the checkpoint .* up to -1"):
+    with pytest.raises(ConfigError, match=r"up to 10, the checkpoint .* only to -1"):
         checkpoint_check.check_ahead(directory, tmp_path / "lost")
 
 
 def test_a_directory_that_is_behind_is_refused_for_an_archive(tmp_path):
     directory, checkpoint = both(tmp_path, ("0",), ("0", "1", "2"))
     checkpoint_check.check_ahead(directory, checkpoint)
-    with pytest.raises(ConfigError, match="are not there"):
+    with pytest.raises(ConfigError, match="are missing"):
         checkpoint_check.check_lineage(directory, checkpoint)
 
 
@@ -70,6 +70,6 @@ def test_another_place_for_the_checkpoint_does_not_depend_on_where_one_stands(
 
 def test_windows_are_not_written_to_a_directory_that_has_other_batches(tmp_path):
     batches(tmp_path / "p" / "_spark_metadata", "0")
-    more = {"path": str(tmp_path / "p"), "checkpoint": str(tmp_path / "c"), "trigger": "1m"}
-    with pytest.raises(ConfigError, match="would be taken for done"):
-        to_both(None, name="rollup", servers="", to="rollup", **more)
+    output = Output("rollup", "", "rollup", str(tmp_path / "p"), str(tmp_path / "c"), "1m")
+    with pytest.raises(ConfigError, match="would skip the next batches"):
+        to_both(None, output)

@@ -100,7 +100,7 @@ def test_a_log_that_is_not_the_one_compacted_is_refused(tmp_path: Path) -> None:
     first = manifests.create(tmp_path, "topic,date", "checkpoint")
     manifests.publish(tmp_path, conclude(first, first, s0=log_of("a", "b")))
     write_log(tmp_path, "0", "a", "other", "c")
-    with pytest.raises(StorageDamaged, match="not the one"):
+    with pytest.raises(StorageDamaged, match="not the log"):
         snapshot.take(tmp_path)
 
 
@@ -108,7 +108,7 @@ def test_a_log_shorter_than_what_was_compacted_is_refused(tmp_path: Path) -> Non
     write_log(tmp_path, "0", "a")
     first = manifests.create(tmp_path, "topic,date", "checkpoint")
     manifests.publish(tmp_path, conclude(first, first, s0=log_of("a", "b")))
-    with pytest.raises(StorageDamaged, match="not the one"):
+    with pytest.raises(StorageDamaged, match="not the log"):
         snapshot.take(tmp_path)
 
 
@@ -148,7 +148,7 @@ def test_old_manifests_go_and_the_newest_counts(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_a_manifest_is_no_archive(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no archive"):
+    with pytest.raises(ConfigError, match="not an archive"):
         manifests.load(tmp_path)
 
 

@@ -82,7 +82,7 @@ def test_a_log_of_another_form_is_refused(sink: Path, text: str) -> None:
 def test_an_entry_that_is_not_an_addition_is_refused(sink: Path) -> None:
     put(sink, "0")
     (sink / "_spark_metadata" / "0").write_text("v1\n" + line("file:///a/live/0/f", "delete"))
-    with pytest.raises(StorageDamaged, match="only 'add'"):
+    with pytest.raises(StorageDamaged, match="unknown action 'delete'"):
         sink_log.read(sink)
 
 

@@ -87,7 +87,10 @@ def test_after_a_loss_the_flag_is_named_that_goes_on():
 
 
 def test_after_another_failure_the_same_command_goes_on():
-    assert "goes on from its checkpoint" in failure("rollup", PySparkException(OF_A_TASK)).advice
+    assert (
+        "run the same command again to resume"
+        in failure("rollup", PySparkException(OF_A_TASK)).advice
+    )
 
 
 def test_the_cause_comes_before_the_traceback_of_a_bug():

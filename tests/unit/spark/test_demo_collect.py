@@ -6,10 +6,11 @@ from collections import Counter
 import pytest
 
 from penstock.spark.demo import collect
-from penstock.spark.demo.driver import DemoAudit
 from penstock.spark.demo.fleet import Door, Sensor, SensorFault, SensorReading
 from penstock.spark.demo.ledger import Account, Ledger
 from penstock.spark.demo.results import Alert, BatchTiming, Window
+from penstock.spark.offsets import OffsetRange
+from penstock.spark.pipelines.audit_report import AuditReport
 
 BEGAN_MS = 1_900_000_000_000
 AT_5_S = "2030-03-17T17:46:45.000Z"
@@ -104,7 +105,7 @@ def test_who_was_heard_until_the_end_did_not_fall_silent():
 
 # ── The verdict
 
-GOOD = {"rows": 3, "doubled": 0, "holes": [], "faults": [], "waiting": 0, "valid": 3}
+GOOD = {"what": "archive", "rows": 3, "signed": 3, "valid": 3}
 ONCE = Counter({("a", "temperature", AT_5_S): 1})
 
 
@@ -116,11 +117,10 @@ def wrong(
     alerts: tuple[Alert, ...] = (),
 ) -> list[str]:
     """The claims that do not hold."""
-    document = GOOD | (audit or {})
-    result = DemoAudit(not document["faults"], "", document, {sensor.topic: tally})
+    report = AuditReport(**GOOD | (audit or {}))
     accounts = {sensor.topic: Account(acknowledged=3, checksum=30)}
-    lines = collect.lines_of([sensor], accounts, result.tallies)
-    checks = collect.checks_of(lines, result, windows, alerts)
+    lines = collect.lines_of([sensor], accounts, {sensor.topic: tally})
+    checks = collect.checks_of(lines, report, windows, alerts)
     return [check.claim for check in checks if not check.is_good]
 
 
@@ -129,12 +129,12 @@ def test_where_everything_adds_up_nothing_is_wrong():
 
 
 def test_a_hole_is_found_and_counted_as_expected():
-    faults = {"rows": 2, "valid": 2, "holes": [["a", 1, 5, 6]], "faults": ["1 offset is missing"]}
+    faults = {"rows": 2, "signed": 2, "valid": 2, "holes": [OffsetRange("a", 1, 5, 6)]}
     assert wrong(faults) == ["audit of the archive", "offsets in the archive, each once"]
 
 
 def test_what_the_audit_alone_has_found_is_wrong_too():
-    assert wrong({"faults": ["a file cannot be read"]}) == ["audit of the archive"]
+    assert wrong({"damaged": ["a file"]}) == ["audit of the archive"]
 
 
 @pytest.mark.parametrize(
@@ -143,8 +143,8 @@ def test_what_the_audit_alone_has_found_is_wrong_too():
         ({"audit": {"doubled": 1}}, "offsets in the archive, each once"),
         ({"audit": {"waiting": 1}}, "messages that only the broker has"),
         ({"audit": {"valid": 2}}, "signatures that verify"),
-        ({"tally": (3, 31)}, "sensors that find their own checksum there"),
-        ({"tally": (2, 30)}, "readings that sensors know of, in the archive"),
+        ({"tally": (3, 31)}, "sensors whose checksum matches"),
+        ({"tally": (2, 30)}, "acknowledged readings in the archive"),
         ({"windows": ONCE + ONCE}, "windows that came twice"),
         ({"windows": Counter()}, "windows that came twice"),
     ],
@@ -159,7 +159,7 @@ def test_a_forged_reading_in_the_archive_is_found():
 
 
 def test_an_archive_without_anything_proves_nothing():
-    assert wrong({"rows": 0, "valid": 0}, tally=(0, 0))
+    assert wrong({"rows": 0, "signed": 0, "valid": 0}, tally=(0, 0))
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_an_archive_without_anything_proves_nothing():
 )
 def test_a_fault_that_nobody_was_told_of_is_found(fault, kind):
     sensor = Sensor("sensor-001", Door.MQTT, fault)
-    claim = "silences and jumps that were told of"
+    claim = "silences and gaps that were reported"
     assert wrong(sensor=sensor) == [claim]
     assert wrong(sensor=sensor, alerts=(Alert("sensor-002", kind, 1.0),)) == [claim]
     assert not wrong(sensor=sensor, alerts=(Alert("sensor-001", kind, 1.0),))

@@ -24,7 +24,7 @@ def test_a_demo_that_is_too_short_or_too_long_is_refused(tmp_path, minutes):
 def test_what_an_earlier_demo_has_kept_is_not_touched(tmp_path):
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "mine").touch()
-    with pytest.raises(ConfigError, match="holds what an earlier demo has kept"):
+    with pytest.raises(ConfigError, match="holds the files of an earlier demo"):
         run_demo(Settings(out=tmp_path, keep=True), Silence())
     assert (tmp_path / "work" / "mine").exists()
 

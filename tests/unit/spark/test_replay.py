@@ -75,7 +75,7 @@ def test_any_lawful_name_has_a_file_of_its_own(tmp_path: Path) -> None:
 
 def test_a_job_does_not_change_what_it_is(tmp_path: Path) -> None:
     replay.settle(tmp_path, "a", lambda _: ENDS, subscribe="s/#")
-    with pytest.raises(ConfigError, match="was begun with"):
+    with pytest.raises(ConfigError, match="was started with"):
         replay.settle(tmp_path, "a", lambda _: ENDS, subscribe="#")
 
 
@@ -92,5 +92,5 @@ def test_times_without_a_zone_are_utc() -> None:
     assert str(replay.moment("2030-01-31")) == "2030-01-31 00:00:00+00:00"
     assert str(replay.moment("2030-01-31T08:00+01:00")) == "2030-01-31 08:00:00+01:00"
     assert replay.moment("") is None
-    with pytest.raises(ConfigError, match="is no time"):
+    with pytest.raises(ConfigError, match="is not a time"):
         replay.moment("yesterday")

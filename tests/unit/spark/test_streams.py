@@ -8,17 +8,17 @@ from penstock.spark.pipelines.streams import trigger_of
 
 
 @pytest.mark.parametrize(
-    ("when", "arguments"),
+    ("when", "interval"),
     [
-        ("available-now", {"availableNow": True}),
-        ("continuous", {"processingTime": "0 seconds"}),
-        ("10s", {"processingTime": "10000 milliseconds"}),
-        ("5m", {"processingTime": "300000 milliseconds"}),
-        ("500ms", {"processingTime": "500 milliseconds"}),
+        ("available-now", None),
+        ("continuous", "0 seconds"),
+        ("10s", "10000 milliseconds"),
+        ("5m", "300000 milliseconds"),
+        ("500ms", "500 milliseconds"),
     ],
 )
-def test_when_to_work(when, arguments):
-    assert trigger_of(when) == arguments
+def test_when_to_work(when, interval):
+    assert trigger_of(when) == interval
 
 
 def test_a_trigger_that_is_none_says_what_there_is():

@@ -1,6 +1,6 @@
-"""What an archive looks like on disk, and how to read it without seeing a row twice or not at all.
+"""The on-disk format of an archive, and how to read each row exactly once.
 
-``layout`` has the names and columns, ``sink_log`` reads what Spark's file sink has committed,
-``manifest`` says what compaction has replaced, and ``snapshot`` is the sum: the files that are the
-archive at this moment. Nobody lists directories to find rows.
+``layout`` has names and columns, ``sink_log`` reads what Spark's file sink has committed,
+``manifest`` says what compaction has replaced, and ``snapshot`` combines them into the list of
+files that make up the archive now. Directories are never listed to find rows.
 """

@@ -1,24 +1,23 @@
-"""The manifest of an archive: which files are its rows, after compaction.
+"""The manifest of an archive: which files hold its rows, after compaction.
 
-The file sink's directory cannot be compacted in place: its log names every file. So compaction
-writes *other* files, and the manifest says from when on those count instead:
+The directory of the file sink cannot be compacted in place, because its log names every file. So
+compaction writes *other* files, and the manifest says which files they replace:
 
-* ``segments`` are the directories of the file sink, in their order; the last one is written to. Of
-  each the first ``covered`` entries of its log (``sink_log``) have been compacted; ``last`` is the
-  path of the last of them, a seal that it is still that log.
-* ``files`` are what compaction made of them.
-* ``retired`` are files that no longer count, and since when. They stay for a while, for readers
-  that have begun; then ``compaction.vacuum`` deletes them.
+* ``segments`` are the directories of the file sink, in order; the last one is written to. The first
+  ``covered`` entries of each log (``sink_log``) are compacted; ``last`` is the path of the last of
+  them, to detect a replaced log.
+* ``files`` are the compacted files.
+* ``retired`` are files that no longer count, and since when. They stay for a while, for running
+  readers; then ``compaction.vacuum`` deletes them.
 
-So a row counts exactly once: its file is in a log and not covered, or it is covered, and then in
-exactly one of ``files``. The step from one to the other is the step from one manifest to the next,
-and that is one ``link`` of a file system: manifests are numbered, and the next number is made by
-whoever is first. Who comes second reads again, and looks whether what it wants still makes sense
-(``ManifestConflict`` if not). A crash before the link changes nothing.
+So a row counts exactly once: its file is in a log and not covered, or it is covered and in exactly
+one of ``files``. Manifests are numbered, and the next one is created with an atomic ``link``, by
+whoever is first. The second gets ``ManifestConflict``, reads again, and checks whether its change
+still makes sense. A crash before the link changes nothing.
 
-A reader takes one manifest, then the logs. A log that has grown meanwhile has more rows, all of
-them beyond what is covered. A segment that came meanwhile is not seen, and all its rows are newer.
-Either way it is what the archive was at one moment, without a lock.
+A reader takes one manifest, then the logs. A log that has grown has more rows, all beyond what is
+covered. A segment that was added is not seen, and all its rows are newer. Either way the reader
+sees the archive as of one moment, without a lock.
 """
 
 import os
@@ -33,16 +32,16 @@ from penstock.spark.archived.layout import LIVE, MANIFEST
 from penstock.spark.archived.sink_log import SinkLog
 
 _VERSION: Final = 1
-_KEPT: Final = 16  # older manifests, for who wants to see what happened
+_KEPT: Final = 16  # older manifests, for diagnosis
 _ATTEMPTS: Final = 5
 
 
-class ManifestConflict(PenstockError):  # noqa: N818 - reads as the state it names
-    """Somebody else has changed the archive meanwhile. Nothing was changed; begin again."""
+class ManifestConflict(PenstockError):  # noqa: N818
+    """The archive was changed concurrently. Nothing was changed; start over."""
 
 
 class CompactedFile(msgspec.Struct, frozen=True, gc=False):
-    """A Parquet file that compaction made, its path below the archive's directory."""
+    """A Parquet file that compaction made; its path is relative to the archive."""
 
     path: str
     size: int
@@ -50,7 +49,7 @@ class CompactedFile(msgspec.Struct, frozen=True, gc=False):
 
 
 class ArchiveSegment(msgspec.Struct, frozen=True, gc=False):
-    """A directory of the file sink, and how much of it compaction has taken."""
+    """A directory of the file sink, and how many of its entries are compacted."""
 
     name: str
     covered: int = 0
@@ -58,14 +57,14 @@ class ArchiveSegment(msgspec.Struct, frozen=True, gc=False):
 
 
 class Retired(msgspec.Struct, frozen=True, gc=False):
-    """Paths below the archive's directory that do not count since a time."""
+    """Relative paths that no longer count since a time."""
 
     at_ms: int
     paths: tuple[str, ...]
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What an archive is made of; ``checkpoint`` is that of the query that writes it."""
+    """The parts of an archive; ``checkpoint`` is that of the query that writes it."""
 
     number: int
     partitioning: str
@@ -81,13 +80,10 @@ class Manifest(msgspec.Struct, frozen=True):
         return self.segments[-1]
 
 
-# ── Steps, pure: from one manifest to the next ────────────────────────────────────────────────
-
-
 def rotated(manifest: Manifest, seen: ArchiveSegment) -> Manifest:
-    """Have the file sink write to a new directory, after the one that was ``seen`` as current."""
+    """Let the file sink write to a new directory, after the ``seen`` current one."""
     if manifest.current.name != seen.name:
-        raise ManifestConflict("another archiving query has begun in this archive")
+        raise ManifestConflict("another archiving query has started in this archive")
     fresh = ArchiveSegment(str(int(seen.name) + 1))
     return _next(manifest, segments=(*manifest.segments, fresh))
 
@@ -101,16 +97,21 @@ def compacted(
     made: tuple[CompactedFile, ...],
     at_ms: int,
 ) -> Manifest:
-    """Put ``made`` in the place of all entries of ``logs`` and of the files ``merged``.
+    """Replace all entries of ``logs`` and the files ``merged`` by ``made``.
 
-    ``taken`` is the manifest that this compaction began with. Rotations since are no trouble; but
-    if another compaction was faster, then what it took is in its files, and must not be in ours.
+    ``taken`` is the manifest that this compaction started from. Rotations since then are harmless;
+    if another compaction was faster, its files already hold these rows.
     """
     now = {segment.name: segment for segment in manifest.segments}
     if manifest.files != taken.files or any(now.get(s.name) != s for s in taken.segments):
         raise ManifestConflict("another compaction was faster")
     segments = tuple(_covered(segment, logs.get(segment.name)) for segment in manifest.segments)
-    old = [path for s in taken.segments if s.name in logs for path in _fresh(s, logs[s.name])]
+    old = [
+        f"{LIVE}/{segment.name}/{entry.path}"
+        for segment in taken.segments
+        if segment.name in logs
+        for entry in logs[segment.name].entries[segment.covered :]
+    ]
     kept = tuple(file for file in manifest.files if file.path not in merged)
     done = _done(taken)
     return _next(
@@ -130,20 +131,16 @@ def _covered(segment: ArchiveSegment, log: SinkLog | None) -> ArchiveSegment:
     return ArchiveSegment(segment.name, len(log.entries), log.entries[-1].path)
 
 
-def _fresh(segment: ArchiveSegment, log: SinkLog) -> list[str]:
-    return [f"{LIVE}/{segment.name}/{entry.path}" for entry in log.entries[segment.covered :]]
-
-
 def _done(taken: Manifest) -> frozenset[str]:
-    """Return the segments that nobody wrote to any more when this compaction read their logs.
+    """Return the segments that were no longer written to when their logs were read.
 
-    Not one that was rotated away since: its last batch may have come after we read its log.
+    A segment that was rotated since does not count: its last batch may have come later.
     """
     return frozenset(segment.name for segment in taken.segments[:-1])
 
 
 def vacuumed(manifest: Manifest, before_ms: int) -> tuple[tuple[str, ...], Manifest]:
-    """Return the paths that may be deleted by now, and the manifest for when they are."""
+    """Return the paths that may be deleted now, and the manifest without them."""
     old = [retired for retired in manifest.retired if retired.at_ms < before_ms]
     paths = tuple(path for retired in old for path in retired.paths)
     rest = tuple(retired for retired in manifest.retired if retired.at_ms >= before_ms)
@@ -154,73 +151,67 @@ def _next(manifest: Manifest, **changes: object) -> Manifest:
     return msgspec.structs.replace(manifest, number=manifest.number + 1, **changes)
 
 
-# ── On disk ───────────────────────────────────────────────────────────────────────────────────
-
-
 def load(root: Path) -> Manifest:
-    """Read the newest manifest; ConfigError if the directory is no archive."""
+    """Read the newest manifest; ``ConfigError`` if the directory is not an archive."""
     for _ in range(_ATTEMPTS):
         numbers = _numbers(root)
         if not numbers:
             raise ConfigError(
-                f"{root} is no archive: it has no manifest",
+                f"{root} is not an archive: it has no manifest",
                 "Give the path that `penstock spark run archive --path` was given.",
             )
         try:
             return _decode(root, numbers[-1])
-        except FileNotFoundError:  # so many newer ones came meanwhile
+        except FileNotFoundError:  # newer ones replaced it meanwhile
             continue
     raise ManifestConflict(f"the manifest of {root} changes faster than it can be read")
 
 
 def create(root: Path, partitioning: str, checkpoint: str) -> Manifest:
-    """Read the newest manifest, or make the first."""
+    """Read the newest manifest, or create the first."""
     if not _numbers(root):
         try:
             return publish(root, Manifest(0, partitioning, checkpoint))
-        except ManifestConflict:  # by somebody who made it at the same time
+        except ManifestConflict:  # created concurrently
             pass
     return load(root)
 
 
 def publish(root: Path, manifest: Manifest) -> Manifest:
-    """Make a manifest the newest, durably; Overtaken if its number is taken."""
+    """Make a manifest the newest, durably; ``ManifestConflict`` if its number is taken."""
     path = _path(root, manifest.number)
     path.parent.mkdir(parents=True, exist_ok=True)
     if not write_once(path, msgspec.json.format(msgspec.json.encode(manifest), indent=1)):
-        raise ManifestConflict(f"manifest {manifest.number} of {root} was made by somebody else")
+        raise ManifestConflict(
+            f"manifest {manifest.number} of {root} was created by another process"
+        )
     for number in _numbers(root)[:-_KEPT]:
         _path(root, number).unlink(missing_ok=True)
     return manifest
 
 
 def write_once(path: Path, content: bytes) -> bool:
-    """Make a file, durably and as a whole; false if there is one.
+    """Create a file durably and atomically; return false if it exists.
 
-    By a link, not a rename: a link fails where a rename would replace what somebody else has put
-    there.
+    It uses a link, because a rename would replace an existing file.
     """
     draft = path.parent / f".{uuid4().hex}"
     try:
-        _write(draft, content)
+        with draft.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
         os.link(draft, path)
     except FileExistsError:
         return False
     finally:
         draft.unlink(missing_ok=True)
-    _flush(path.parent)
+    sync(path.parent)
     return True
 
 
-def _write(path: Path, content: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _flush(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
+def sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -234,10 +225,10 @@ def _decode(root: Path, number: int) -> Manifest:
     except msgspec.MsgspecError as error:
         raise StorageDamaged(
             f"{path} is damaged: {error}",
-            "Put the manifest before it in its place, if nothing was compacted since.",
+            "Replace it by the previous manifest, if nothing was compacted since.",
         ) from None
     if manifest.version != _VERSION:
-        raise StorageDamaged(f"{path} is of version {manifest.version}, not {_VERSION}")
+        raise StorageDamaged(f"{path} has version {manifest.version}, not {_VERSION}")
     return manifest
 
 

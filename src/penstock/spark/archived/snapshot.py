@@ -1,9 +1,8 @@
 """An archive at one moment: its files, and how far each topic is archived.
 
 The manifest is read first, then the logs: what a log has beyond the manifest's mark was not
-compacted when the manifest was written (see ``manifest``). The position is that of the last batch
-in the very log that gave the files, taken from the query's checkpoint. The checkpoint has it before
-the batch is run, and keeps it for a hundred batches more.
+compacted when the manifest was written. The position is that of the last batch in the same log,
+from the query's checkpoint, which has it before the batch runs and keeps it for 100 more batches.
 """
 
 from collections.abc import Collection, Iterator
@@ -25,16 +24,16 @@ _ATTEMPTS: Final = 5
 
 
 class ArchiveFile(msgspec.Struct, frozen=True, gc=False):
-    """A Parquet file of the archive, by its absolute path."""
+    """A Parquet file of the archive, by absolute path."""
 
     path: str
     size: int
 
 
 class ArchivedTopic(msgspec.Struct, frozen=True, gc=False):
-    """What is archived of a topic: of this incarnation, offsets from ``first`` up to ``next``.
+    """The archived range of a topic: offsets from ``first`` up to ``next`` of an incarnation.
 
-    Offsets that the topic never had rows for, because they were deleted, are not there either.
+    Offsets that were deleted before they were archived are missing.
     """
 
     incarnation: int
@@ -43,7 +42,7 @@ class ArchivedTopic(msgspec.Struct, frozen=True, gc=False):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """The files that are the archive, and the log of each segment that they were taken from."""
+    """The files of the archive, and the log of each segment."""
 
     root: Path
     manifest: Manifest
@@ -52,12 +51,12 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     @property
     def batch(self) -> int:
-        """The last batch that is archived; -1 if none is."""
+        """The last archived batch; -1 if none."""
         return self.logs[self.manifest.current.name].batch
 
 
 def take(root: Path) -> Snapshot:
-    """Look which files are the archive now."""
+    """Return the files that make up the archive now."""
     manifest = manifests.load(root)
     logs = {s.name: sink_log.read(root / LIVE / s.name) for s in manifest.segments}
     parts = [ArchiveFile(str(root / file.path), file.size) for file in manifest.files]
@@ -70,8 +69,8 @@ def _uncovered(root: Path, segment: ArchiveSegment, log: SinkLog) -> Iterator[Ar
     count = segment.covered
     if count and (len(log.entries) < count or log.entries[count - 1].path != segment.last):
         raise StorageDamaged(
-            f"the log of {root / LIVE / segment.name} is not the one that was compacted",
-            "Restore its _spark_metadata: without it rows would be missing, or there twice.",
+            f"the log of {root / LIVE / segment.name} is not the log that was compacted",
+            "Restore its _spark_metadata: without it rows would be missing or doubled.",
         )
     for entry in log.entries[count:]:
         yield ArchiveFile(str(root / LIVE / segment.name / entry.path), entry.size)
@@ -83,9 +82,9 @@ def chosen(
     since: date | None = None,
     until: date | None = None,
 ) -> list[ArchiveFile]:
-    """Return the files that may have rows of these topics and days (both included).
+    """Return the files that may have rows of these topics and days (both inclusive).
 
-    Directories tell; a file whose path does not say is always among them.
+    Directory names decide; a file whose path does not tell is always included.
     """
     keys = None if topics is None else {topic_key(topic) for topic in topics}
 
@@ -99,7 +98,7 @@ def chosen(
 
 
 def position(snapshot: Snapshot) -> dict[str, ArchivedTopic]:
-    """Tell how far each topic is archived in this snapshot."""
+    """Return how far each topic is archived in this snapshot."""
     if snapshot.batch < 0:
         return {}
     checkpoint = snapshot.root / (snapshot.manifest.checkpoint or CHECKPOINT)
@@ -109,7 +108,7 @@ def position(snapshot: Snapshot) -> dict[str, ArchivedTopic]:
     except FileNotFoundError:
         raise StorageDamaged(
             f"the checkpoint of the archive lacks batch {snapshot.batch}: {path}",
-            "Take the snapshot again; if it stays so, the checkpoint belongs to another archive.",
+            "Try again; if it persists, the checkpoint belongs to another archive.",
         ) from None
     return _archived(path, lines[-1])
 

@@ -1,20 +1,18 @@
-"""``penstock spark demo``: everything at once, in a few minutes, on a laptop.
+"""``penstock spark demo``: the whole pipeline in a few minutes, on a laptop.
 
-A fleet of signed sensors comes in through three doors, some of them faulty. Spark archives, sums up
-and watches; its driver is killed in the middle. In the end it is counted whether anything was lost
-or came twice: against the broker, and against what the sensors themselves know.
+Signed sensors, some of them faulty, publish over three protocols. Spark archives, aggregates and
+watches them; its driver is killed in the middle. At the end everything is counted: against the
+broker, and against what the sensors themselves know.
 
-=============  =================================================================================
-``fleet``      who there is and what each says when; no socket, no clock, chance from a seed
-``ledger``     what the sensors were told: acknowledged, refused
-``doors``      the three ways in: MQTT, the binary protocol, RESP
-``broker``     a broker as a child process, its keys, its readers' lag
-``driver``     the process that runs Spark; the one that is killed
-``show``       the choreography
-``telling``    from what everybody wrote down to a story
-``story``      what a demo leaves behind: plain numbers
-``charts``     curves, bars and spans as SVG
-``report``     a story as a page
-``picture``    a story as a PNG
-=============  =================================================================================
+===============  ===========================================================================
+``fleet``        the sensors and what each sends when, derived from a seed
+``ledger``       what was acknowledged and refused
+``gateways``     MQTT, the binary protocol, RESP
+``broker``       the broker, as a child process
+``driver``       the process that runs Spark, and is killed
+``run``          the sequence of events
+``collect``      turns logs and messages into results
+``results``      the results, as plain numbers
+``charts``       the charts, as data; ``svg_chart``, ``html_report``, ``png_report`` draw them
+===============  ===========================================================================
 """

@@ -1,8 +1,7 @@
-"""A broker as a child process, for as long as a demo takes; its keys, and its readers' lag.
+"""The demo's broker: ``penstock serve`` as a child process, its keys, and its readers' lag.
 
-``penstock serve`` with its own data directory, on a port of the system's choice. Settings of the
-user's environment do not reach it: a demo is the same on every machine, and an administrator's
-token of another broker is none of its business.
+It has its own data directory and a port chosen by the system. Environment variables for another
+broker (``PENSTOCK_*``) are removed, so that the demo is the same on every machine.
 """
 
 import http.client
@@ -11,22 +10,35 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self, TypeVar
 
 import msgspec
 
 from penstock.errors import PenstockError
 
+T = TypeVar("T")
+
 HOST: Final = "127.0.0.1"
 STOP_S: Final = 30.0
 ANSWER_S: Final = 30.0
-_LAST_LINE: Final = "  look "
-"""How the last line of the greeting begins: by then it listens."""
+_LAST_LINE: Final = "  look "  # of the startup message: now it listens
+
+
+class _Registered(msgspec.Struct):
+    id: int
+
+
+class _Group(msgspec.Struct):
+    group: str
+    lag: int
+
+
+class _Groups(msgspec.Struct):
+    groups: list[_Group]
 
 
 class BrokerProcess:
-    """``with BrokerProcess(directory) as broker``: stopped in order at the end."""
+    """``with BrokerProcess(directory) as broker``: stopped at the end."""
 
     def __init__(self, directory: Path) -> None:
         self._log_path = directory / "broker.log"
@@ -35,7 +47,6 @@ class BrokerProcess:
 
     @property
     def servers(self) -> str:
-        """Its address, as Spark's option wants it."""
         return f"{HOST}:{self.port}"
 
     def __enter__(self) -> Self:
@@ -53,7 +64,7 @@ class BrokerProcess:
         return self
 
     def _read_port(self) -> int:
-        """Read the greeting, in which the first address is where everybody may come in."""
+        """Read the port from the startup message."""
         assert self._child.stdout is not None
         port = 0
         for line in self._child.stdout:
@@ -64,12 +75,7 @@ class BrokerProcess:
         self._end()
         raise PenstockError("the demo's broker did not start", f"see {self._log_path}")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._end()
 
     def _end(self) -> None:
@@ -80,22 +86,19 @@ class BrokerProcess:
             self._child.kill()
             self._child.communicate()
 
-    # ── Its pages ─────────────────────────────────────────────────────────────────────────────
-
     def register_key(self, device: str, topic: str, public_key: bytes) -> int:
-        """Have a device's public key in force for its topic; returns the key's id."""
+        """Register a device's public key for its topic; return the key id."""
         fields = {"device": device, "topics": topic, "public_key": public_key.hex()}
-        made = self._ask("POST", "/keys", msgspec.json.encode(fields))
-        return int(made["id"])
+        return self._ask("POST", "/keys", _Registered, msgspec.json.encode(fields)).id
 
     def lag(self) -> dict[str, int]:
-        """Return how many messages each reader has not read yet, over all topics."""
+        """Return the unread messages of each reader, over all topics."""
         lags: dict[str, int] = {}
-        for group in self._ask("GET", "/groups?limit=1000")["groups"]:
-            lags[group["group"]] = lags.get(group["group"], 0) + int(group["lag"])
+        for group in self._ask("GET", "/groups?limit=1000", _Groups).groups:
+            lags[group.group] = lags.get(group.group, 0) + group.lag
         return lags
 
-    def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
+    def _ask(self, method: str, path: str, kind: type[T], body: bytes | None = None) -> T:
         connection = http.client.HTTPConnection(HOST, self.port, timeout=ANSWER_S)
         try:
             connection.request(method, path, body)
@@ -109,4 +112,4 @@ class BrokerProcess:
             connection.close()
         if response.status != http.HTTPStatus.OK:
             raise PenstockError(f"the demo's broker refused {path}: {content.decode()}")
-        return msgspec.json.decode(content)
+        return msgspec.json.decode(content, type=kind)

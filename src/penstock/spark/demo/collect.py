@@ -1,35 +1,33 @@
-"""From what was written down to a story: pure functions, each of one source.
+"""Turns what the demo wrote into results: pure functions, one per source.
 
-Times come as the broker's and Spark's clocks had them, and are turned into seconds since the fleet
-began. What cannot be read (a line that a kill cut in half, a message of another form) is left out:
-a chart may lack a dot. The verdict does not rest on any of this but on the audit, on sums, and on
-counts.
+Times of the broker's and Spark's clocks become seconds since the fleet started. Unreadable input,
+such as a line cut by the kill, is skipped: a chart may lack a dot. The verdict relies only on the
+audit, on sums, and on counts.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from penstock.spark.demo.driver import DemoAudit
 from penstock.spark.demo.fleet import Sensor
 from penstock.spark.demo.ledger import Account, Ledger
 from penstock.spark.demo.results import Alert, BatchTiming, Check, SensorComparison, Window
+from penstock.spark.pipelines.audit_report import AuditReport
 
-CURTAIN_S: Final = 2.0
-"""Who said something in the last seconds of the show did not fall silent."""
+CURTAIN_S: Final = 2.0  # a device heard in the last seconds did not fall silent
 
 
 def seconds_of(time: str, began_ms: int) -> float:
-    """Turn a time as JSON has it (2030-01-01T00:00:00.000Z) into seconds since the beginning."""
+    """Convert an ISO 8601 time to seconds since the start."""
     moment = datetime.fromisoformat(time)
     return moment.timestamp() - began_ms / 1000
 
 
 def traffic_of(ledgers: Mapping[str, Ledger], seconds: float) -> dict[str, list[int]]:
-    """Count the acknowledgements of each second, by door; those after the end are in the last."""
+    """Count acknowledgements per second and protocol; those after the end are in the last."""
     shown = max(1, int(seconds))
     traffic = {}
     for door, ledger in ledgers.items():
@@ -41,12 +39,11 @@ def traffic_of(ledgers: Mapping[str, Ledger], seconds: float) -> dict[str, list[
 
 
 def accounts_of(ledgers: Iterable[Ledger]) -> dict[str, Account]:
-    """Put the accounts of all doors together, by topic."""
     return {topic: account for ledger in ledgers for topic, account in ledger.accounts.items()}
 
 
 def batches_of(lines: Iterable[str], began_ms: int) -> dict[str, list[BatchTiming]]:
-    """Read what the drivers wrote about their batches; those without rows are no work."""
+    """Parse the progress of the drivers; batches without rows are skipped."""
     found: dict[str, list[BatchTiming]] = {}
     for line in lines:
         try:
@@ -63,19 +60,18 @@ def batches_of(lines: Iterable[str], began_ms: int) -> dict[str, list[BatchTimin
 
 
 def until(batches: Mapping[str, list[BatchTiming]], seconds: float) -> dict[str, list[BatchTiming]]:
-    """Leave out what was done after the show."""
+    """Drop batches after the end."""
     return {
         query: [batch for batch in own if batch.at_s <= seconds] for query, own in batches.items()
     }
 
 
 def name_of(query: str) -> str:
-    """Take a job's name from the name of its query."""
+    """Return the job's name from a query's name."""
     return query.partition("-")[0]
 
 
 def rollups_of(payloads: Iterable[bytes], began_ms: int, field: str) -> list[Window]:
-    """Read the windows of one sensor, in the order of time."""
     windows = []
     for payload in payloads:
         try:
@@ -90,9 +86,9 @@ def rollups_of(payloads: Iterable[bytes], began_ms: int, field: str) -> list[Win
 
 
 def alerts_of(payloads: Iterable[bytes], began_ms: int, seconds: float) -> list[Alert]:
-    """Read what ``silent`` told. A silence is dated by when the device was last heard.
+    """Parse the alerts of ``silent``. A silence is dated by the device's last message.
 
-    When the show is over all are silent, which is no news.
+    Silence after the end of the demo is not reported.
     """
     alerts = []
     for payload in payloads:
@@ -120,49 +116,42 @@ def keys_of(windows: Mapping[str, Iterable[bytes]]) -> Counter[tuple[str, str, s
     return keys
 
 
-# ── The verdict ───────────────────────────────────────────────────────────────────────────────
-
-
 def lines_of(
     fleet: Sequence[Sensor], accounts: Mapping[str, Account], tallies: Mapping[str, tuple[int, int]]
 ) -> list[SensorComparison]:
-    """Put each sensor's account beside what the archive has of its topic."""
     lines = []
     for sensor in fleet:
         account = accounts.get(sensor.topic, Account())
         archived, checksum = tallies.get(sensor.topic, (0, 0))
         is_same = (account.acknowledged, account.checksum) == (archived, checksum)
-        facts: tuple[Any, ...] = (account.acknowledged, archived, account.refused, is_same)
-        lines.append(SensorComparison(sensor.name, sensor.door, sensor.fault, *facts))
+        counts = (account.acknowledged, archived, account.refused)
+        lines.append(
+            SensorComparison(sensor.name, sensor.door, sensor.fault, *counts, is_same=is_same)
+        )
     return lines
 
 
 def checks_of(
     lines: Sequence[SensorComparison],
-    result: DemoAudit,
-    windows: Counter[Any],
+    report: AuditReport,
+    windows: Counter[tuple[str, str, str]],
     alerts: Sequence[Alert],
 ) -> list[Check]:
-    """Say what was checked and what was found; the audit's own findings first."""
+    """Return the checks; the findings of the audit come first."""
     acknowledged = sum(line.acknowledged for line in lines)
     archived = sum(line.archived for line in lines)
     same = sum(line.is_same for line in lines)
     forged = sum(line.archived for line in lines if line.fault == "impostor")
     twice = windows.total() - len(windows)
     return [
-        *_audited(result),
+        *_audited(report),
         Check(
-            "readings that sensors know of, in the archive",
+            "acknowledged readings in the archive",
             f"{acknowledged:,}",
             f"{archived:,}",
             acknowledged == archived and acknowledged > 0,
         ),
-        Check(
-            "sensors that find their own checksum there",
-            f"{len(lines):,}",
-            f"{same:,}",
-            same == len(lines),
-        ),
+        Check("sensors whose checksum matches", f"{len(lines):,}", f"{same:,}", same == len(lines)),
         Check("forged readings in the archive", "0", f"{forged:,}", forged == 0),
         Check(
             "windows that came twice",
@@ -174,37 +163,34 @@ def checks_of(
     ]
 
 
-_TOLD: Final = {"silent": "silent", "gone": "silent", "jump": "gap"}
-"""Which alert each fault must have led to."""
+# the alert that each fault must cause
+_EXPECTED_ALERTS: Final = {"silent": "silent", "gone": "silent", "jump": "gap"}
 
 
 def _noticed(lines: Sequence[SensorComparison], alerts: Sequence[Alert]) -> Check:
     told = {(alert.device, alert.kind) for alert in alerts}
-    due = {(line.device, _TOLD[line.fault]) for line in lines if line.fault in _TOLD}
-    claim = "silences and jumps that were told of"
+    due = {
+        (line.device, _EXPECTED_ALERTS[line.fault])
+        for line in lines
+        if line.fault in _EXPECTED_ALERTS
+    }
+    claim = "silences and gaps that were reported"
     return Check(claim, f"{len(due):,}", f"{len(due & told):,}", due <= told)
 
 
-def _audited(result: DemoAudit) -> list[Check]:
-    audit = result.audit
-    holes = sum(end - begin for _, _, begin, end in audit["holes"])
-    expected = audit["rows"] - audit["doubled"] + holes
-    faults = "; ".join(audit["faults"])
+def _audited(report: AuditReport) -> list[Check]:
+    holes = sum(hole.end - hole.begin for hole in report.holes)
+    expected = report.rows - report.doubled + holes
+    is_whole = not holes and not report.doubled and report.rows > 0
+    faults = "; ".join(report.faults()) or "passed"
     return [
-        Check("audit of the archive", "passed", faults or "passed", result.is_good),
-        Check(
-            "offsets in the archive, each once",
-            f"{expected:,}",
-            f"{audit['rows']:,}",
-            not holes and not audit["doubled"] and audit["rows"] > 0,
-        ),
-        Check(
-            "messages that only the broker has", "0", f"{audit['waiting']:,}", audit["waiting"] == 0
-        ),
+        Check("audit of the archive", "passed", faults, report.is_ok),
+        Check("offsets in the archive, each once", f"{expected:,}", f"{report.rows:,}", is_whole),
+        Check("messages that only the broker has", "0", f"{report.waiting:,}", report.waiting == 0),
         Check(
             "signatures that verify",
-            f"{audit['rows']:,}",
-            f"{audit['valid']:,}",
-            audit["valid"] == audit["rows"],
+            f"{report.rows:,}",
+            f"{report.valid:,}",
+            report.valid == report.rows,
         ),
     ]

@@ -1,12 +1,10 @@
-"""The process that runs Spark; the one that is killed.
+"""The Spark driver of the demo: the process that is killed.
 
-``live`` runs the three jobs in one session, as ``penstock spark run`` would each for itself: a
-laptop has no room for three. ``finish`` has them read what is left, audits the archive, and adds up
-what it has of each topic, for the sensors to compare.
+``live`` runs the three jobs in one session, because a laptop has no room for three. ``finish`` lets
+them read the rest, audits the archive, and sums up its rows per topic, to compare with the sensors.
 
-It is a process of its own so that it can be killed as the system would: no goodbye to the broker,
-no last commit, whatever it was doing. What it did is in a file of lines, one for each batch; the
-last line of one that was killed may be half a line.
+It is a process of its own so that SIGKILL ends it as a crash would: without a last commit. Its
+progress is in a file with a line per batch; the last line of a killed driver may be cut.
 """
 
 import signal
@@ -15,40 +13,41 @@ import sys
 import threading
 from os import killpg
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from penstock.errors import PenstockError
 from penstock.spark.demo.fleet import FLEET_FILTER
+from penstock.spark.pipelines.audit_report import AuditReport
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 ALERT_TOPIC: Final = "alerts/fleet"
 ROLLUP_TOPIC: Final = "rollup/fleet"
 
-TRIGGER: Final = "1s"
-"""How often each job looks: seldom enough for three of them on two cores."""
+TRIGGER: Final = "1s"  # interval of each job: three of them share two cores
 
-STOP_S: Final = 90.0
-"""How long the last batches may take when it is asked to stop."""
+STOP_S: Final = 90.0  # for the last batches after SIGTERM
 
-READY: Final = "ready"
-"""A file that is there once the jobs have been started."""
+READY: Final = "ready"  # created when the jobs have started
 
-LOG_TAIL: Final = 15
-"""Lines of its log that are shown when it failed."""
+LOG_TAIL: Final = 15  # lines to show when it failed
 
 SETTINGS: Final = {
     "spark.driver.memory": "1g",
     "spark.ui.enabled": "false",
-    # One partition of state for each job: each writes files for each batch, and there is little.
+    # One partition of state per job: each writes files at every batch.
     "spark.sql.shuffle.partitions": "1",
-    # It lives for a minute or two, so it must start fast rather than run fast in the end.
+    # It runs for a minute or two, so a fast start matters more than peak speed.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
 
 class DemoPlan(msgspec.Struct, frozen=True):
-    """What a driver has to know; it finds it in a file."""
+    """The arguments of a driver, passed in a file."""
 
     servers: str
     directory: str
@@ -57,29 +56,24 @@ class DemoPlan(msgspec.Struct, frozen=True):
 
     @property
     def archive(self) -> str:
-        """Where the Parquet files are."""
         return f"{self.directory}/fleet"
 
     def checkpoint(self, name: str) -> str:
-        """Where a job notes how far it is; what makes it go on after a kill."""
         return f"{self.directory}/checkpoints/{name}"
 
 
 class DemoAudit(msgspec.Struct, frozen=True):
-    """What ``finish`` found."""
+    """What ``finish`` found.
 
-    is_good: bool
-    text: str
-    audit: dict[str, Any]
+    ``tallies`` has, by topic, the number of rows and the sum of the CRC-32 of their payloads.
+    """
+
+    report: AuditReport
     tallies: dict[str, tuple[int, int]]
-    """Topic → rows in the archive, and the sum of the CRC-32 of their payloads."""
-
-
-# ── Seen from outside ─────────────────────────────────────────────────────────────────────────
 
 
 class Driver:
-    """A driver as a child process, with all that it starts in a group of its own."""
+    """A driver as a child process, in a process group with all that it starts."""
 
     def __init__(self, plan: DemoPlan, what: str) -> None:
         directory = Path(plan.directory)
@@ -101,24 +95,24 @@ class Driver:
             raise self._failure()
 
     def kill(self) -> None:
-        """Kill Python and Java at once: no more instruction of either is carried out."""
+        """Kill Python and Java at once."""
         if self._child.poll() is None:
             killpg(self._child.pid, signal.SIGKILL)
         self._child.wait()
 
     def stop(self) -> None:
-        """Ask it to end when its batches are done."""
+        """Ask it to end after the current batches."""
         self._child.send_signal(signal.SIGTERM)
         self.wait(STOP_S)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until it has done its work; raise if it could not."""
+        """Wait until it has ended; raise if it failed."""
         try:
             status = self._child.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self.kill()
             raise PenstockError(
-                f"Spark did not end within {timeout_s:g} s", f"its log: {self._log_path}"
+                f"Spark did not end within {timeout_s:g} s", f"see its log: {self._log_path}"
             ) from None
         if status:
             raise self._failure()
@@ -128,15 +122,12 @@ class Driver:
         said = "\n    ".join(lines)
         return PenstockError(
             f"Spark ended with status {self._child.returncode}:\n    {said}",
-            "penstock spark doctor says whether Spark can run here; --keep keeps all logs",
+            "run penstock spark doctor to check the setup; --keep keeps all logs",
         )
 
 
-# ── Seen from inside ──────────────────────────────────────────────────────────────────────────
-
-
 def _live(plan: DemoPlan) -> None:
-    """Run the jobs until SIGTERM comes, or SIGKILL."""
+    """Run the jobs until SIGTERM or SIGKILL."""
     from penstock.spark.pipelines.monitor import monitor  # noqa: PLC0415 - the same
     from penstock.spark.pipelines.progress import JsonLines  # noqa: PLC0415 - loads Spark
 
@@ -151,10 +142,7 @@ def _live(plan: DemoPlan) -> None:
 
 
 def _finish(plan: DemoPlan) -> None:
-    """Bring all jobs up to the end of the journal, and prove that the archive is whole.
-
-    However slow the machine was until now: what is told in the end does not depend on it.
-    """
+    """Let all jobs read to the end of the journal, and audit the archive."""
     spark = _session()
     for query in _jobs(spark, plan, "available-now"):
         query.awaitTermination()
@@ -163,37 +151,27 @@ def _finish(plan: DemoPlan) -> None:
     spark.stop()
 
 
-def _session() -> Any:
+def _session() -> "SparkSession":
     from penstock.spark.session import session  # noqa: PLC0415 - loads Spark
 
     return session("penstock demo", settings=SETTINGS)
 
 
-def _jobs(spark: Any, plan: DemoPlan, trigger: str) -> list[Any]:
-    """Start all three, or let them go on where they were."""
-    return [job for start in (_archive, _rollup, _silent) for job in start(spark, plan, trigger)]
+def _jobs(spark: "SparkSession", plan: DemoPlan, trigger: str) -> "list[StreamingQuery]":
+    """Start all three jobs, or resume them."""
+    from penstock.spark.pipelines import archive, rollup, silent  # noqa: PLC0415 - loads Spark
 
-
-def _archive(spark: Any, plan: DemoPlan, trigger: str) -> list[Any]:
-    from penstock.spark.pipelines import archive  # noqa: PLC0415 - loads Spark
-
-    # Divided by date alone: by topic as well, every batch would write a file for each sensor.
-    query = archive.run(
+    # Partitioned by date only; with topics, every batch would write a file per sensor.
+    archiving = archive.start(
         spark,
-        servers=plan.servers,
-        subscribe=FLEET_FILTER,
-        path=plan.archive,
+        plan.servers,
+        FLEET_FILTER,
+        plan.archive,
         reader="archive",
         trigger=trigger,
         partition_by="date",
     )
-    return [query]
-
-
-def _rollup(spark: Any, plan: DemoPlan, trigger: str) -> list[Any]:
-    from penstock.spark.pipelines import rollup  # noqa: PLC0415 - loads Spark
-
-    return rollup.run(
+    windows = rollup.run(
         spark,
         servers=plan.servers,
         subscribe=FLEET_FILTER,
@@ -205,12 +183,7 @@ def _rollup(spark: Any, plan: DemoPlan, trigger: str) -> list[Any]:
         reader="rollup",
         trigger=trigger,
     )
-
-
-def _silent(spark: Any, plan: DemoPlan, trigger: str) -> list[Any]:
-    from penstock.spark.pipelines import silent  # noqa: PLC0415 - loads Spark
-
-    query = silent.run(
+    presence = silent.run(
         spark,
         servers=plan.servers,
         subscribe=FLEET_FILTER,
@@ -224,23 +197,18 @@ def _silent(spark: Any, plan: DemoPlan, trigger: str) -> list[Any]:
         reader="silent",
         trigger=trigger,
     )
-    return [query]
+    return [archiving, *windows, presence]
 
 
-def _audited(spark: Any, plan: DemoPlan) -> DemoAudit:
+def _audited(spark: "SparkSession", plan: DemoPlan) -> DemoAudit:
     from pyspark.sql import functions as f  # noqa: PLC0415 - loads Spark
 
     from penstock.spark.pipelines import archive, audit  # noqa: PLC0415 - the same
 
-    outcome = audit.run(spark, path=plan.archive, servers=plan.servers, subscribe=FLEET_FILTER)
-    rows = archive.read(spark, plan.archive).groupBy("topic")
-    tallies = rows.agg(f.count("*"), f.sum(f.crc32("payload")))
-    return DemoAudit(
-        outcome.is_ok,
-        outcome.text,
-        outcome.document,
-        {topic: (count, checksum) for topic, count, checksum in tallies.collect()},
-    )
+    report = audit.audit(spark, plan.archive, servers=plan.servers, subscribe=FLEET_FILTER)
+    by_topic = archive.read(spark, plan.archive).groupBy("topic")
+    tallies = by_topic.agg(f.count("*"), f.sum(f.crc32("payload")))
+    return DemoAudit(report, {topic: (rows, crc) for topic, rows, crc in tallies.collect()})
 
 
 def _main() -> None:

@@ -1,21 +1,20 @@
-"""Who is in the fleet and what each sensor says at which tick; all of it follows from the seed.
+"""The sensors, and what each sends at which tick; everything follows from the seed.
 
-There is no state: a sensor's sequence number, its silence and its slips are functions of the tick.
-So a test can say what must be in the archive without having watched, and two demos with the same
-seed differ in their times only.
+There is no state: sequence numbers, silences and faults are functions of the tick. So a test can
+say what must be in the archive, and two demos with the same seed differ in their times only.
 
-Faults are dealt before steadiness, so that a small fleet has one of each:
+Faults are assigned first, so that a small fleet has one of each:
 
 ==========  ====================================================================================
-silent      says nothing for a stretch in the middle, then goes on with the next number
+silent      is silent for a while in the middle, then continues with the next number
 gone        stops for good
-repeat      says some readings twice
-garbage     says things in between that are no JSON: signed, taken, archived, but no reading
+repeat      sends some readings twice
+garbage     also sends payloads that are not JSON: signed, accepted and archived
 jump        its numbers jump once, as if readings were lost before they reached the broker
-impostor    signs with a key that is not registered under its id: the broker takes none of it
+impostor    signs with a key that is not registered under its id: the broker refuses it
 ==========  ====================================================================================
 
-There is one impostor at each door, beside the others: all doors must turn it away.
+There is one impostor per protocol: each must refuse it.
 """
 
 from enum import StrEnum
@@ -28,18 +27,16 @@ import msgspec
 
 from penstock.errors import ConfigError
 
-DEVICES_MIN: Final = 6
-"""Two at each door; one of each fault, and one that is well."""
+DEVICES_MIN: Final = 6  # two per protocol, one of each fault, and a steady one
 
-DEVICES_MAX: Final = 300
-"""Each has a topic, a key and, at the binary door, a connection."""
+DEVICES_MAX: Final = 300  # each has a topic, a key and maybe a connection
 
+# topics under secure/ accept signed messages only
 FLEET_FILTER: Final = "secure/fleet/#"
-"""What the readers subscribe to. Topics under ``secure/`` take signed messages only."""
 
 
 class Door(StrEnum):
-    """How a sensor reaches the broker."""
+    """A protocol of the broker."""
 
     MQTT = "mqtt"
     BINARY = "binary"
@@ -80,7 +77,6 @@ class Sensor(msgspec.Struct, frozen=True):
 
     @property
     def topic(self) -> str:
-        """Where its readings go."""
         return f"secure/fleet/{self.door}/{self.name}"
 
 
@@ -92,7 +88,7 @@ class SensorReading(msgspec.Struct, frozen=True):
 
 
 class _Values(msgspec.Struct, frozen=True):
-    """The payload of a reading that is in order."""
+    """The payload of a valid reading."""
 
     device: str
     seq: int
@@ -101,7 +97,7 @@ class _Values(msgspec.Struct, frozen=True):
 
 
 def make_fleet(devices: int) -> tuple[Sensor, ...]:
-    """Deal doors and faults to so many sensors, and add an impostor at each door."""
+    """Assign protocols and faults to sensors, and add an impostor per protocol."""
     if not DEVICES_MIN <= devices <= DEVICES_MAX:
         raise ConfigError(
             f"a fleet has {DEVICES_MIN} to {DEVICES_MAX} devices, not {devices}",
@@ -116,7 +112,7 @@ def make_fleet(devices: int) -> tuple[Sensor, ...]:
 
 
 def _fault(number: int, devices: int) -> SensorFault:
-    """Every fault once, and again for each further dozen; the last third is steady."""
+    """Assign each fault once, and again for each further dozen; the last third is steady."""
     round_number, place = divmod(number, 12)
     is_first = round_number == 0
     if place < len(_DEALT) and (is_first or number < devices * 2 // 3):
@@ -125,23 +121,22 @@ def _fault(number: int, devices: int) -> SensorFault:
 
 
 def secret_seed(seed: int, name: str) -> bytes:
-    """Return the 32 bytes that a sensor's key is made of: for a show, and for nothing else."""
+    """Return the 32 bytes of a sensor's key; for the demo only."""
     return sha256(f"penstock demo {seed} {name}".encode()).digest()
 
 
 class Script:
-    """What everybody says, tick by tick, in a run of so many ticks."""
+    """What all sensors send, tick by tick."""
 
     def __init__(self, seed: int, ticks: int) -> None:
         self._seed = seed
         self.ticks = ticks
-        self._silence = ticks * 3 // 10, ticks * 6 // 10
-        """Where silent sensors say nothing."""
+        self._silence = ticks * 3 // 10, ticks * 6 // 10  # of silent sensors
         self._gone_at = ticks * 6 // 10
         self._jump_at = ticks // 2
 
     def readings(self, sensor: Sensor, tick: int) -> list[SensorReading]:
-        """Say what a sensor sends at a tick: mostly one reading, maybe none or two."""
+        """Return what a sensor sends at a tick: mostly one reading, maybe none or two."""
         seq = self._seq(sensor, tick)
         if seq is None:
             return []
@@ -156,7 +151,7 @@ class Script:
                 return [reading]
 
     def _seq(self, sensor: Sensor, tick: int) -> int | None:
-        """Return its number, None where it is silent; numbers count what was said."""
+        """Return the sequence number, None while silent."""
         begin, end = self._silence
         match sensor.fault:
             case SensorFault.GONE if tick >= self._gone_at:

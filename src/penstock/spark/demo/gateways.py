@@ -1,29 +1,26 @@
-"""The three ways in, each with a thread of its own: MQTT, the binary protocol, RESP.
+"""The gateways of the demo, one thread each: MQTT, the binary protocol, RESP.
 
-What each may count as acknowledged:
+What counts as acknowledged:
 
-* **MQTT**, QoS 1: ``publish_many`` returns after every PUBACK, and the broker sends that after the
-  commit.
-* **Binary**: a publisher per sensor, for the key belongs to the connection; each publish is
+* **MQTT**, QoS 1: ``publish_many`` returns after every PUBACK, which follows the commit.
+* **Binary**: a publisher per sensor, because the key belongs to the connection; each publish is
   answered after the commit.
-* **RESP**: PUBLISH takes signed envelopes, but is answered before the disk has them. XADD is
-  answered after, and the journal keeps the order of a connection. So the gateway puts an entry of
-  its own behind its sensors' readings, and when that is answered they are on disk too.
+* **RESP**: PUBLISH takes signed envelopes, but is answered before they are on disk. XADD is
+  answered after the commit, and the journal keeps the order of a connection. So the gateway sends
+  an XADD after the readings; its reply covers them.
 
-An impostor's word is refused differently, too: with an error by the binary protocol and by RESP;
-in MQTT 3.1.1, which knows no such answer, by hanging up. There it comes with a connection of its
-own, not to take the others with it.
+The binary protocol and RESP refuse an impostor with an error. MQTT 3.1.1 has no such reply and
+closes the connection, so an impostor has its own.
 
-The clock is looked at here only: a tick that is late is done at once, and the next ones follow
-until the pace is kept again.
+A late tick runs at once, until the pace is kept again.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
 from threading import Event, Thread
 from time import monotonic
-from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Final, Self
 
 from penstock.client import ClientError, ConnectionLostError, Publisher, SigningKey, connect
 from penstock.client.dial import dial
@@ -34,26 +31,21 @@ from penstock.trust.signatures import key_pair
 from penstock.wire.mqtt.envelope import sealed
 
 ANSWER_S: Final = 30.0
-"""How long a busy machine's broker may take to answer."""
 
-TICK_S: Final = 0.2
-"""One reading of each sensor."""
+TICK_S: Final = 0.2  # one reading of each sensor
 
-IMPOSTOR_EVERY: Final = 10
-"""Ticks between two attempts of an impostor."""
+IMPOSTOR_EVERY: Final = 10  # ticks between attempts of an impostor
 
-HEARTBEAT_TOPIC: Final = "fleet/gateway"
-"""Where the RESP gateway puts the entry that says: what came before is on disk."""
+HEARTBEAT_TOPIC: Final = "fleet/gateway"  # for the XADD of the RESP gateway
 
 Said = Sequence[tuple[Sensor, Sequence[SensorReading]]]
-Taken = list[tuple[Sensor, Sequence[SensorReading], int]]
-"""Of each sensor what was acknowledged, and how many were refused."""
+Taken = tuple[Sensor, Sequence[SensorReading], int]  # acknowledged, and the number refused
 
 
 def enrolled(broker: BrokerProcess, fleet: Sequence[Sensor], seed: int) -> dict[str, SigningKey]:
-    """Register a key for each sensor, for its topic only; return the secrets they sign with.
+    """Register a key per sensor, for its topic only; return the signing keys.
 
-    An impostor has the id of a key that is in force, and another secret.
+    An impostor has the id of a valid key, and another secret.
     """
     keys = {}
     for sensor in fleet:
@@ -66,136 +58,102 @@ def enrolled(broker: BrokerProcess, fleet: Sequence[Sensor], seed: int) -> dict[
     return keys
 
 
-class Gateway(Protocol):
-    """One door: open for as long as the ``with`` statement, used by one thread."""
-
-    def __enter__(self) -> Self:
-        """Connect."""
-
-    def __exit__(self, *exception: object) -> None:
-        """Hang up."""
-
-    def send(self, said: Said) -> Taken:
-        """Send, wait for the answers, and tell what became of each."""
-
-
-def _envelope(key: SigningKey, sensor: Sensor, reading: SensorReading) -> tuple[str, bytes]:
-    signature = key.sign(sensor.topic.encode(), reading.payload)
-    return f"$signed/{sensor.topic}", sealed(signature, reading.payload)
-
-
-class _Open:
-    """What has to be closed in the end."""
-
-    def __init__(self) -> None:
-        self._stack = ExitStack()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
-
-
-class MqttGateway(_Open):
-    """All sensors on one connection at QoS 1; see the module."""
+class Gateway(ABC):
+    """A connection for the sensors of one protocol, open inside ``with``, used by one thread."""
 
     def __init__(self, port: int, keys: dict[str, SigningKey]) -> None:
-        super().__init__()
         self._port, self._keys = port, keys
+        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        client = connect(HOST, self._port, "gateway", timeout_s=ANSWER_S)
-        self._client = self._stack.enter_context(client)
+        self._open()
         return self
 
-    def send(self, said: Said) -> Taken:
-        """Send what the true ones say together, and let each impostor try on its own."""
+    def __exit__(self, *_error: object) -> None:
+        self._stack.close()
+
+    @abstractmethod
+    def _open(self) -> None: ...
+
+    @abstractmethod
+    def send(self, said: Said) -> list[Taken]:
+        """Send readings, and wait for the replies."""
+
+    def _envelope(self, sensor: Sensor, reading: SensorReading) -> tuple[str, bytes]:
+        signature = self._keys[sensor.name].sign(sensor.topic.encode(), reading.payload)
+        return f"$signed/{sensor.topic}", sealed(signature, reading.payload)
+
+
+class MqttGateway(Gateway):
+    """All sensors on one connection, with QoS 1; impostors have their own."""
+
+    def _open(self) -> None:
+        client = connect(HOST, self._port, "gateway", timeout_s=ANSWER_S)
+        self._client = self._stack.enter_context(client)
+
+    def send(self, said: Said) -> list[Taken]:
         true = [(s, rs) for s, rs in said if s.fault is not SensorFault.IMPOSTOR]
-        self._client.publish_many(
-            [_envelope(self._keys[s.name], s, r) for s, readings in true for r in readings], qos=1
-        )
-        taken: Taken = [(s, readings, 0) for s, readings in true]
+        self._client.publish_many([self._envelope(s, r) for s, rs in true for r in rs], qos=1)
+        taken: list[Taken] = [(s, readings, 0) for s, readings in true]
         return taken + [self._tried(s, rs) for s, rs in said if s.fault is SensorFault.IMPOSTOR]
 
-    def _tried(self, sensor: Sensor, readings: Sequence[SensorReading]) -> Any:
-        envelopes = [_envelope(self._keys[sensor.name], sensor, r) for r in readings]
+    def _tried(self, sensor: Sensor, readings: Sequence[SensorReading]) -> Taken:
         try:
             with connect(HOST, self._port, sensor.name, timeout_s=ANSWER_S) as client:
-                client.publish_many(envelopes, qos=1)
+                client.publish_many([self._envelope(sensor, r) for r in readings], qos=1)
         except ConnectionLostError:
             return sensor, (), len(readings)
         return sensor, readings, 0
 
 
-class BinaryGateway(_Open):
-    """A connection for each sensor, which signs by itself; see the module."""
+class BinaryGateway(Gateway):
+    """A connection per sensor, which signs itself."""
 
-    def __init__(self, port: int, keys: dict[str, SigningKey]) -> None:
-        super().__init__()
-        self._port, self._keys = port, keys
-        self._publishers: dict[str, Publisher] = {}
+    def _open(self) -> None:
+        self._publishers = {
+            name: self._stack.enter_context(Publisher(host=HOST, port=self._port, signing_key=key))
+            for name, key in self._keys.items()
+        }
 
-    def __enter__(self) -> Self:
-        for name, key in self._keys.items():
-            publisher = Publisher(host=HOST, port=self._port, signing_key=key)
-            self._publishers[name] = self._stack.enter_context(publisher)
-        return self
-
-    def send(self, said: Said) -> Taken:
-        """Publish for one sensor after the other."""
-        return [self._published(sensor, readings) for sensor, readings in said]
-
-    def _published(
-        self, sensor: Sensor, readings: Sequence[SensorReading]
-    ) -> tuple[Sensor, Sequence[SensorReading], int]:
-        publisher = self._publishers[sensor.name]
-        refusals = publisher.publish_many(sensor.topic, [r.payload for r in readings])
-        kept = [r for r, refusal in zip(readings, refusals, strict=True) if refusal is None]
-        return sensor, kept, len(readings) - len(kept)
+    def send(self, said: Said) -> list[Taken]:
+        taken: list[Taken] = []
+        for sensor, readings in said:
+            publisher = self._publishers[sensor.name]
+            refusals = publisher.publish_many(sensor.topic, [r.payload for r in readings])
+            kept = [r for r, refusal in zip(readings, refusals, strict=True) if refusal is None]
+            taken.append((sensor, kept, len(readings) - len(kept)))
+        return taken
 
 
-class RespGateway(_Open):
-    """Signed PUBLISHes with an XADD behind them, whose answer covers them all; see the module."""
+class RespGateway(Gateway):
+    """Signed PUBLISH commands, followed by an XADD whose reply covers them all."""
 
-    def __init__(self, port: int, keys: dict[str, SigningKey]) -> None:
-        super().__init__()
-        self._port, self._keys = port, keys
-
-    def __enter__(self) -> Self:
+    def _open(self) -> None:
         self._socket = self._stack.enter_context(dial(HOST, self._port, ANSWER_S))
         self._socket.settimeout(ANSWER_S)
         self._answers = self._stack.enter_context(self._socket.makefile("rb"))
-        return self
 
-    def send(self, said: Said) -> Taken:
-        """Send all commands in one piece; read as many answers."""
-        self._socket.sendall(b"".join(self._commands(said)))
+    def send(self, said: Said) -> list[Taken]:
+        commands = [
+            _command("PUBLISH", *self._envelope(sensor, reading))
+            for sensor, readings in said
+            for reading in readings
+        ]
+        commands.append(_command("XADD", HEARTBEAT_TOPIC, b"*", b"payload", b"on disk"))
+        self._socket.sendall(b"".join(commands))
         refused = [[self._is_error() for _ in readings] for _, readings in said]
         if self._is_error():
-            raise ConnectionLostError(
-                "the broker refused the gateway's own entry", "its log says why"
-            )
+            raise ConnectionLostError("the broker refused the gateway's own entry", "see its log")
         return [
             (sensor, [r for r, no in zip(readings, noes, strict=True) if not no], sum(noes))
             for (sensor, readings), noes in zip(said, refused, strict=True)
         ]
 
-    def _commands(self, said: Said) -> list[bytes]:
-        commands = [
-            _command("PUBLISH", *_envelope(self._keys[sensor.name], sensor, reading))
-            for sensor, readings in said
-            for reading in readings
-        ]
-        return [*commands, _command("XADD", HEARTBEAT_TOPIC, b"*", b"payload", b"on disk")]
-
     def _is_error(self) -> bool:
-        """Read one answer: an integer, an error, or a bulk string."""
+        """Read one reply: an integer, an error, or a bulk string."""
         line = self._answers.readline()
         if not line.endswith(b"\r\n"):
-            raise ConnectionLostError("the broker closed the connection", "its log says why")
+            raise ConnectionLostError("the broker closed the connection", "see its log")
         if line.startswith(b"$"):
             self._answers.read(int(line[1:]) + 2)
         return line.startswith(b"-")
@@ -206,7 +164,7 @@ def _command(name: str, topic: str, *arguments: bytes) -> bytes:
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in words)
 
 
-GATEWAYS: Final[dict[Door, Any]] = {
+GATEWAYS: Final[dict[Door, type[Gateway]]] = {
     Door.MQTT: MqttGateway,
     Door.BINARY: BinaryGateway,
     Door.RESP: RespGateway,
@@ -214,7 +172,7 @@ GATEWAYS: Final[dict[Door, Any]] = {
 
 
 class DoorThread(Thread):
-    """Plays the script at one door until it is over, or ``stop`` is set."""
+    """Plays the script at one gateway, until it is over or ``stop`` is called."""
 
     def __init__(
         self,
@@ -236,16 +194,14 @@ class DoorThread(Thread):
         self._began_at = monotonic()
 
     def begin(self, began_at: float) -> None:
-        """Start; all doors count their seconds from the same moment."""
+        """Start; all gateways count from the same moment."""
         self._began_at = began_at
         self.start()
 
     def stop(self) -> None:
-        """Say no more; what is on its way is still waited for."""
         self._over.set()
 
     def run(self) -> None:
-        """Play; what goes wrong is for whoever joins."""
         try:
             with self._gateway:
                 for tick in range(self._script.ticks):

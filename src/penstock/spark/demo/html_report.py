@@ -1,19 +1,19 @@
-"""A story as one page: nothing to load, readable by day and by night, on a screen and on a phone.
+"""The report as one self-contained HTML page, for light and dark mode, screens and phones.
 
-A pure function: the same story gives the same page, byte for byte. The order is that of a reader's
-questions. Did it hold? Then the figures, then what happened, chart by chart, each with one sentence
-on what to look for; every device's account comes last, for those who want to add up for themselves.
+A pure function: the same results give the same page, byte for byte. The verdict comes first, then
+the figures, then the charts, each with a sentence on what to look for. The accounts of all devices
+come last.
 """
 
 from collections.abc import Collection, Iterable, Sequence
 from html import escape
 from typing import Final
 
-from penstock.spark.demo.results import DemoResults, Silence, silences
+from penstock.spark.demo.charts import ChartData, charts_of
+from penstock.spark.demo.results import DemoResults, silences
 from penstock.spark.demo.svg_chart import Chart
 
-ROWS_MAX: Final = 40
-"""Devices shown in the timeline; a larger fleet is in the table."""
+ROWS_MAX: Final = 40  # devices in the timeline; the table has all
 
 _CSS: Final = """
 :root { color-scheme: light dark; --bg: #fbfaf7; --ink: #1d2428; --soft: #5b666d; --rule: #dcdcd5;
@@ -56,44 +56,40 @@ td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 """
 
 
-def html_report(story: DemoResults) -> str:
-    """Draw a story as a page that needs nothing but itself."""
-    verdict = "Nothing was lost, nothing came twice." if story.is_good else "Something is wrong."
+def html_report(results: DemoResults) -> str:
+    verdict = "Nothing was lost, nothing came twice." if results.is_good else "Something is wrong."
+    charts = [*(_chart(results, data) for data in charts_of(results)), _silences(results)]
     return "".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>Penstock demo: {verdict}</title><style>{_CSS}</style></head><body>",
             "<h1>A fleet, a broker, Spark, and a kill</h1>",
-            _verdict(story, verdict),
-            _figures(story),
-            f'<div class="charts">{"".join(_charts(story))}</div>',
-            _accounts(story),
-            f"<p>Penstock {escape(story.version)}, seed {story.seed}.</p></body></html>\n",
+            _verdict(results, verdict),
+            _figures(results),
+            f'<div class="charts">{"".join(charts)}</div>',
+            _accounts(results),
+            f"<p>Penstock {escape(results.version)}, seed {results.seed}.</p></body></html>\n",
         ]
     )
 
 
-# ── Words and tables ──────────────────────────────────────────────────────────────────────────
-
-
-def _verdict(story: DemoResults, verdict: str) -> str:
+def _verdict(results: DemoResults, verdict: str) -> str:
     rows = [
-        (check.claim, check.expected, check.found, _yes_or_no(check.is_good))
-        for check in story.checks
+        (check.claim, check.expected, check.found, _mark(check.is_good)) for check in results.checks
     ]
-    css = "verdict" if story.is_good else "verdict bad"
-    table = _table(("what was checked", "expected", "found", ""), rows, numbers={1, 2})
+    css = "verdict" if results.is_good else "verdict bad"
+    table = _table(("check", "expected", "found", ""), rows, numbers={1, 2})
     return f'<div class="{css}"><b>{verdict}</b>{table}</div>'
 
 
 class _Markup(str):
-    """Text that is markup already."""
+    """Text that is already markup."""
 
     __slots__ = ()
 
 
-def _yes_or_no(is_good: bool) -> _Markup:
+def _mark(is_good: bool) -> _Markup:
     return _Markup('<span class="yes">✓</span>' if is_good else '<span class="no">✗ wrong</span>')
 
 
@@ -101,9 +97,10 @@ def _table(
     head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection[int] = ()
 ) -> str:
     def cells(tag: str, row: Sequence[str]) -> str:
+        texts = [cell if isinstance(cell, _Markup) else escape(cell) for cell in row]
         return "".join(
-            f"<{tag}{' class=n' if place in numbers else ''}>{_marked(cell)}</{tag}>"
-            for place, cell in enumerate(row)
+            f"<{tag}{' class=n' if column in numbers else ''}>{text}</{tag}>"
+            for column, text in enumerate(texts)
         )
 
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
@@ -113,157 +110,89 @@ def _table(
     )
 
 
-def _marked(cell: str) -> str:
-    return cell if isinstance(cell, _Markup) else escape(cell)
-
-
-def _figures(story: DemoResults) -> str:
-    batches = sum(len(batches) for batches in story.batches.values())
-    refused = sum(line.refused for line in story.lines)
+def _figures(results: DemoResults) -> str:
     shown = [
-        (f"{story.acknowledged:,}", "readings acknowledged"),
-        (f"{sum(line.archived for line in story.lines):,}", "in the archive"),
-        (f"{refused:,}", "forgeries refused"),
-        (f"{story.devices:,}", "sensors at three doors"),
-        (f"{batches:,}", "micro-batches"),
-        (f"{story.seconds:,.0f} s", "of traffic"),
+        (f"{results.acknowledged:,}", "readings acknowledged"),
+        (f"{sum(line.archived for line in results.lines):,}", "in the archive"),
+        (f"{sum(line.refused for line in results.lines):,}", "forgeries refused"),
+        (f"{results.devices:,}", "sensors, three protocols"),
+        (f"{sum(map(len, results.batches.values())):,}", "micro-batches"),
+        (f"{results.seconds:,.0f} s", "of traffic"),
     ]
-    if story.away is not None:
-        shown.append((f"{story.away[1] - story.away[0]:,.1f} s", "without Spark after the kill"))
+    if results.away is not None:
+        shown.append(
+            (f"{results.away[1] - results.away[0]:,.1f} s", "without Spark after the kill")
+        )
     boxes = "".join(f"<div><b>{value}</b><span>{name}</span></div>" for value, name in shown)
     return f'<div class="figures">{boxes}</div>'
 
 
-def _accounts(story: DemoResults) -> str:
+def _accounts(results: DemoResults) -> str:
     rows = [
         (
-            line.device,
-            line.door,
-            line.fault,
-            f"{line.acknowledged:,}",
-            f"{line.archived:,}",
-            f"{line.refused:,}",
-            _yes_or_no(line.is_same),
+            *(line.device, line.door, line.fault, f"{line.acknowledged:,}"),
+            *(f"{line.archived:,}", f"{line.refused:,}", _mark(line.is_same)),
         )
-        for line in story.lines
+        for line in results.lines
     ]
-    head = ("device", "door", "character", "acknowledged", "archived", "refused", "same bytes")
+    head = ("device", "protocol", "behaviour", "acknowledged", "archived", "refused", "same bytes")
     return (
         "<section><h2>What the sensors know, and what the archive has</h2><p>Each sensor counts"
-        " what the broker acknowledged, and adds up checksums; Spark does the same with the"
+        " the acknowledgements of the broker, and sums checksums; Spark does the same for the"
         f" archive.</p>{_table(head, rows, numbers={3, 4, 5})}</section>"
     )
 
 
-# ── Charts ────────────────────────────────────────────────────────────────────────────────────
-
-
-def _charts(story: DemoResults) -> list[str]:
-    return [_traffic(story), _lag(story), _rollups(story), _batches(story), _silences(story)]
-
-
-def _section(title: str, words: str, chart: Chart, names: Iterable[tuple[str, str]]) -> str:
-    legend = "".join(
+def _section(title: str, text: str, chart: Chart, legend: Iterable[tuple[str, str]]) -> str:
+    entries = "".join(
         f'<span><i style="background:var(--{colour})"></i>{escape(name)}</span>'
-        for colour, name in names
+        for colour, name in legend
     )
     return (
-        f"<section><h2>{title}</h2><p>{words}</p>{chart.svg()}"
-        f'<div class="legend">{legend}</div></section>'
+        f"<section><h2>{title}</h2><p>{text}</p>{chart.svg()}"
+        f'<div class="legend">{entries}</div></section>'
     )
 
 
-def _frame(story: DemoResults, title: str, y_label: str, high: float, low: float = 0) -> Chart:
-    chart = Chart(title, x=(0, story.seconds), y=(low, high), y_label=y_label)
-    _shade(story, chart)
-    return chart
+def _chart(results: DemoResults, data: ChartData) -> str:
+    chart = Chart(data.title, x=(0, results.seconds), y=data.y, y_label=data.y_label)
+    _shade(results, chart)
+    for number, series in enumerate(data.series):
+        css = f"s{number % 4}"
+        if series.band:
+            lower = [(x, low) for (x, _), (low, _) in zip(series.points, series.band, strict=True)]
+            upper = [
+                (x, high) for (x, _), (_, high) in zip(series.points, series.band, strict=True)
+            ]
+            chart.band(lower, upper, css)
+        (chart.dots if data.has_dots else chart.line)(series.points, css)
+    legend = [(f"s{number % 4}", series.name) for number, series in enumerate(data.series)]
+    return _section(data.title, data.text, chart, legend)
 
 
-def _shade(story: DemoResults, chart: Chart) -> None:
-    if story.away is not None:
-        chart.absence(*story.away, "driver killed")
+def _shade(results: DemoResults, chart: Chart) -> None:
+    if results.away is not None:
+        chart.absence(*results.away, "driver killed")
 
 
-def _colours(names: Iterable[str]) -> list[tuple[str, str]]:
-    return [(f"s{place % 4}", name) for place, name in enumerate(names)]
-
-
-def _traffic(story: DemoResults) -> str:
-    title = "Readings per second, by door"
-    high = max((max(counts, default=0) for counts in story.traffic.values()), default=0)
-    chart = _frame(story, title, "acknowledged / s", high * 1.15)
-    named = _colours(story.traffic)
-    for css, door in named:
-        counts = story.traffic[door]
-        chart.line([(second + 0.5, count) for second, count in enumerate(counts)], css)
-    words = "The broker does not notice that Spark is gone: it acknowledges on."
-    return _section(title, words, chart, named)
-
-
-def _lag(story: DemoResults) -> str:
-    title = "Lag of the readers"
-    high = max((lag for points in story.lag.values() for _, lag in points), default=0)
-    chart = _frame(story, title, "messages not read", high * 1.15)
-    named = _colours(story.lag)
-    for css, reader in named:
-        chart.line(story.lag[reader], css)
-    words = (
-        "As the broker sees it. It grows while nobody reads, and falls when the driver is back: the"
-        " readings waited in the journal. Spark tells of a batch when the next one begins."
-    )
-    return _section(title, words, chart, named)
-
-
-def _rollups(story: DemoResults) -> str:
-    title = "Rollup of some sensors"
-    windows = [window for own in story.rollups.values() for window in own]
-    low = min((window.low for window in windows), default=0)
-    high = max((window.high for window in windows), default=1)
-    chart = _frame(story, title, "temperature, °C", high, low)
-    named = _colours(story.rollups)
-    for css, sensor in named:
-        own = story.rollups[sensor]
-        lower = [(window.start_s, window.low) for window in own]
-        upper = [(window.start_s, window.high) for window in own]
-        chart.band(lower, upper, css)
-        chart.line([(window.start_s, window.mean) for window in own], css)
-    words = "Mean of each window, between its least and greatest value; each window came once."
-    return _section(title, words, chart, named)
-
-
-def _batches(story: DemoResults) -> str:
-    title = "Duration of the micro-batches"
-    batches = [batch for own in story.batches.values() for batch in own]
-    high = max((batch.took_s for batch in batches), default=0)
-    chart = _frame(story, title, "seconds", high * 1.1)
-    named = _colours(story.batches)
-    for css, query in named:
-        chart.dots([(batch.at_s, batch.took_s) for batch in story.batches[query]], css)
-    words = "A dot for each. The first ones of a driver are slow: Java is warming up."
-    return _section(title, words, chart, named)
-
-
-def _silences(story: DemoResults) -> str:
-    title = "Devices that fell silent, and numbers that jumped"
-    stretches = silences(story.alerts, story.seconds)
-    devices = story.troubled[:ROWS_MAX]
-    chart = Chart(title, x=(0, story.seconds), y=(0, 1), y_label="", rows=max(1, len(devices)))
-    _shade(story, chart)
-    for row, device in enumerate(devices):
+def _silences(results: DemoResults) -> str:
+    title = "Silent devices, and gaps in numbers"
+    devices = results.troubled[:ROWS_MAX]
+    chart = Chart(title, x=(0, results.seconds), y=(0, 1), y_label="", rows=max(1, len(devices)))
+    _shade(results, chart)
+    rows = {device: row for row, device in enumerate(devices)}
+    for device, row in rows.items():
         chart.row_name(row, device)
-        for silence in stretches:
-            if silence.device == device:
-                _draw_silence(chart, row, silence)
-        for gap in story.gaps:
-            if gap.device == device:
-                chart.mark(row, gap.at_s, "gap", gap.text or f"gap at {gap.at_s:.1f} s")
-    names = [("s0", "silent, came back"), ("bad", "silent to the end"), ("s1", "gap in numbers")]
-    words = "From the alert topic. What fell silent while Spark was dead was noticed all the same."
-    return _section(title, words, chart, names)
-
-
-def _draw_silence(chart: Chart, row: int, silence: Silence) -> None:
-    css = "silent" if silence.is_over else "for-good"
-    end = "back after" if silence.is_over else "still silent after"
-    hint = f"{silence.device}: {end} {silence.end_s - silence.begin_s:.1f} s"
-    chart.span(row, silence.begin_s, silence.end_s, css, hint)
+    for silence in silences(results.alerts, results.seconds):
+        if silence.device in rows:
+            css = "silent" if silence.is_over else "for-good"
+            end = "back after" if silence.is_over else "still silent after"
+            hint = f"{silence.device}: {end} {silence.end_s - silence.begin_s:.1f} s"
+            chart.span(rows[silence.device], silence.begin_s, silence.end_s, css, hint)
+    for gap in results.gaps:
+        if gap.device in rows:
+            hint = gap.text or f"gap at {gap.at_s:.1f} s"
+            chart.mark(rows[gap.device], gap.at_s, "gap", hint)
+    legend = [("s0", "silent, came back"), ("bad", "silent to the end"), ("s1", "gap in numbers")]
+    text = "From the alert topic. Silence that began while Spark was dead was noticed as well."
+    return _section(title, text, chart, legend)

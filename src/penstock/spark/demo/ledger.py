@@ -1,13 +1,10 @@
-"""What the sensors know: which of their readings the broker has acknowledged.
+"""What the sensors know: the readings that the broker acknowledged.
 
-That is the side of the story no audit of broker and archive can tell. Had the broker acknowledged a
-reading and never journaled it, both would agree, and both be wrong; the sensor would know better.
+An audit of broker and archive cannot see a reading that was acknowledged but never journaled; the
+sensor can. Readings are summed up, to compare without keeping them: their count and the sum of the
+CRC-32 of the payloads, which does not depend on the order (``sum(crc32(payload))`` in Spark).
 
-Readings are added up, so that the archive can be compared without keeping them all: how many, the
-greatest number, and the sum of the CRC-32 of the payloads, which Spark can work out as well
-(``sum(crc32(payload))``) and in which neither order nor batches matter.
-
-Each door has a ledger of its own, written by its thread only.
+Each gateway has its own ledger, written by its thread only.
 """
 
 from collections import Counter
@@ -20,28 +17,25 @@ from penstock.spark.demo.fleet import SensorReading
 
 
 class Account(msgspec.Struct):
-    """One sensor's knowledge."""
+    """The acknowledged and refused readings of one sensor."""
 
     acknowledged: int = 0
     checksum: int = 0
     last_seq: int = -1
-    refused: int = 0
-    """The broker said no, or hung up because of it."""
+    refused: int = 0  # by a reply, or by closing the connection
 
 
 class Ledger:
-    """The accounts of the sensors at one door, and how many acknowledgements came when."""
+    """The accounts of one gateway, and the acknowledgements per second."""
 
     def __init__(self) -> None:
         self.accounts: dict[str, Account] = {}
         self.by_second: Counter[int] = Counter()
 
     def account(self, topic: str) -> Account:
-        """Return a sensor's account, opened at its first word."""
         return self.accounts.setdefault(topic, Account())
 
     def acknowledged(self, topic: str, readings: Iterable[SensorReading], second: int) -> None:
-        """The broker has these on its disk, and said so in that second of the show."""
         account = self.account(topic)
         for reading in readings:
             account.acknowledged += 1
@@ -50,5 +44,4 @@ class Ledger:
             self.by_second[second] += 1
 
     def refused(self, topic: str, count: int) -> None:
-        """The broker took none of these."""
         self.account(topic).refused += count

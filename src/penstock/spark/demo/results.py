@@ -1,7 +1,7 @@
-"""What a demo leaves behind: plain numbers, from which the page and the picture are drawn.
+"""The results of a demo: plain numbers, which the reports show.
 
-Times are seconds since the fleet began to speak. A story is written beside its report as JSON, so
-that whoever doubts a chart can look at what it was drawn from.
+Times are seconds since the fleet started. The results are saved as JSON beside the report, so that
+the charts can be verified.
 """
 
 from itertools import pairwise
@@ -20,7 +20,7 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class Alert(msgspec.Struct, frozen=True):
-    """What ``silent`` said about a device."""
+    """An alert of ``silent``."""
 
     device: str
     kind: str
@@ -37,7 +37,7 @@ class BatchTiming(msgspec.Struct, frozen=True):
 
 
 class SensorComparison(msgspec.Struct, frozen=True):
-    """One sensor's account beside what the archive has of it."""
+    """One sensor's account, and what the archive has; ``is_same``: count and checksum agree."""
 
     device: str
     door: str
@@ -46,7 +46,6 @@ class SensorComparison(msgspec.Struct, frozen=True):
     archived: int
     refused: int
     is_same: bool
-    """Whether number and checksum agree."""
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -59,7 +58,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Silence(msgspec.Struct, frozen=True):
-    """A stretch in which a device said nothing; without an end it lasted to the end."""
+    """A silence of a device; if not ``is_over``, it lasted to the end."""
 
     device: str
     begin_s: float
@@ -74,51 +73,46 @@ class DemoResults(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     devices: int
     seconds: float
-    traffic: dict[str, list[int]]
-    """Door → acknowledged readings in each second."""
+    traffic: dict[str, list[int]]  # protocol → acknowledged readings per second
     killed_at: float | None = None
-    back_at: float | None = None
-    """When the first batch after the kill was done."""
+    back_at: float | None = None  # end of the first batch after the kill
     rollups: dict[str, list[Window]] = {}
     alerts: list[Alert] = []
-    lag: dict[str, list[tuple[float, int]]] = {}
-    """Reader → time and messages not read."""
+    lag: dict[str, list[tuple[float, int]]] = {}  # reader → time and unread messages
     batches: dict[str, list[BatchTiming]] = {}
     lines: list[SensorComparison] = []
     checks: list[Check] = []
 
     @property
     def is_good(self) -> bool:
-        """Whether everything that was checked holds; a story without checks proves nothing."""
+        """Whether every check holds; without checks nothing is proved."""
         return bool(self.checks) and all(check.is_good for check in self.checks)
 
     @property
     def away(self) -> tuple[float, float] | None:
-        """From the kill to when Spark was back, if there was a kill; to the end if it never was."""
+        """The time from the kill until Spark was back, or to the end."""
         if self.killed_at is None:
             return None
         return self.killed_at, self.seconds if self.back_at is None else self.back_at
 
     @property
     def gaps(self) -> list[Alert]:
-        """Where numbers jumped."""
         return [alert for alert in self.alerts if alert.kind == "gap"]
 
     @property
     def troubled(self) -> list[str]:
-        """Devices with something to show in a timeline, those that fell silent first."""
+        """Devices for the timeline, those that fell silent first."""
         stretches = silences(self.alerts, self.seconds)
         names = [silence.device for silence in stretches] + [gap.device for gap in self.gaps]
         return list(dict.fromkeys(names))
 
     @property
     def acknowledged(self) -> int:
-        """Readings that the sensors know to be on the broker's disk."""
         return sum(sum(counts) for counts in self.traffic.values())
 
 
 def silences(alerts: list[Alert], seconds: float) -> list[Silence]:
-    """Join each device's ``silent`` and ``back`` to stretches, in the order they began."""
+    """Join each device's ``silent`` and ``back`` alerts, in order."""
     found = []
     for device in sorted({alert.device for alert in alerts}):
         own = [a for a in alerts if a.device == device and a.kind in {"silent", "back"}]

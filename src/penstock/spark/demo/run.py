@@ -1,17 +1,16 @@
-"""The choreography of ``penstock spark demo``.
+"""The sequence of ``penstock spark demo``.
 
 ::
 
-    broker ───────────────────────────────────────────────────────────────────►│
-    driver     ├── archive, rollup, silent ─────✗  ├── the same ──────┤├ audit ┤│ report
-    doors             ├── mqtt ── binary ── resp ───────────────────┤          │
+    broker    ───────────────────────────────────────────────────────────────────►│
+    driver        ├── archive, rollup, silent ─────✗  ├── the same ──────┤├ audit ┤│ report
+    gateways             ├── mqtt ── binary ── resp ───────────────────┤          │
 
-The fleet begins when Spark is there, so that there is something to see from the beginning. From
-then on nobody waits for anybody: it speaks while Spark is dead, and what it says lies in the
-journal until somebody reads it. The end is not timed either: when the fleet has fallen silent, what
-is left is read to its end, and only then is it audited.
+The fleet starts when Spark is ready. From then on nothing waits: sensors publish while Spark is
+dead, and the journal keeps their readings. When the fleet has stopped, Spark reads to the end, and
+only then audits.
 
-Every child is ended before this returns, however it ends; ``SIGINT`` too.
+All child processes are stopped before this returns, also after ``SIGINT``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +19,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 from time import monotonic, time_ns
-from types import TracebackType
 from typing import Final, Protocol, Self
 
 import msgspec
@@ -37,79 +35,68 @@ from penstock.spark.demo.html_report import html_report
 from penstock.spark.demo.results import BatchTiming, DemoResults, Window
 
 SECONDS_MIN: Final = 10
-SECONDS_MAX: Final = 3600
-"""Beyond an hour the page would have more points than a screen."""
+SECONDS_MAX: Final = 3600  # more points would not fit the page
 
-KILL_AT: Final = 0.45
-"""When the driver is killed, as a part of the show: the silent ones are silent then."""
+KILL_AT: Final = 0.45  # as a share of the time; silent sensors are silent then
 
-KILL_BY: Final = 0.7
-"""When it is killed at the latest, though it may not have finished a batch of each job yet."""
+KILL_BY: Final = 0.7  # at the latest, even if not every job has finished a batch
 
-READY_S: Final = 60.0
-"""How long the fleet waits for Spark; then it begins, and what it says waits in the journal."""
+READY_S: Final = 60.0  # start the fleet after this time, even if Spark is not ready
 
 POLL_S: Final = 0.1
 
 JOBS: Final = frozenset({"archive", "rollup", "silent"})
 
-FINISH_S: Final = 300.0
-"""How long the audit may take on a machine that is very busy."""
+FINISH_S: Final = 300.0  # for the audit on a very busy machine
 
 ROLLUP_FIELD: Final = "temperature"
 
 
 class Narrator(Protocol):
-    """Whoever tells the audience what happens and why."""
+    """Tells the audience what happens, and why."""
 
-    def step(self, what: str, why: str) -> None:
-        """Something begins."""
+    def step(self, what: str, why: str) -> None: ...
 
-    def status(self, text: str) -> None:
-        """Something goes on."""
+    def status(self, text: str) -> None: ...
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be chosen."""
+    """The options of a demo."""
 
     out: Path
     minutes: float = 2.0
     devices: int = 24
     seed: int = 1
-    keep: bool = False
-    """Whether journal, archive, checkpoints and logs stay, in ``out/work``."""
+    keep: bool = False  # keep journal, archive, checkpoints and logs in out/work
     with_kill: bool = True
 
     @property
     def seconds(self) -> int:
-        """How long the fleet speaks."""
         return round(self.minutes * 60)
 
 
 def run_demo(settings: Settings, narrator: Narrator) -> DemoResults:
-    """Play the whole show; return what became of it."""
     if not SECONDS_MIN <= settings.seconds <= SECONDS_MAX:
         raise ConfigError(
             f"a demo takes {SECONDS_MIN} to {SECONDS_MAX} seconds, not {settings.seconds}",
-            "2 minutes show everything",
+            "2 minutes are enough to see everything",
         )
     fleet = make_fleet(settings.devices)
     with _work_directory(settings) as directory:
         narrator.step(
-            "Starting a broker",
-            "a process of its own, with a journal that is empty: penstock serve",
+            "Starting a broker", "penstock serve, as a child process with an empty journal"
         )
         with (
             BrokerProcess(directory) as broker,
-            _DemoRun(settings, broker, directory, fleet) as stage,
+            _DemoRun(settings, broker, directory, fleet) as demo,
         ):
-            stage.perform(narrator)
-            return stage.tell()
+            demo.perform(narrator)
+            return demo.results()
 
 
 @contextmanager
 def _work_directory(settings: Settings) -> Iterator[Path]:
-    """Make the place for everything that the report does not need."""
+    """Create the directory for everything but the report."""
     settings.out.mkdir(parents=True, exist_ok=True)
     if not settings.keep:
         with TemporaryDirectory(prefix="penstock-demo-", ignore_cleanup_errors=True) as made:
@@ -118,14 +105,14 @@ def _work_directory(settings: Settings) -> Iterator[Path]:
     kept = settings.out / "work"
     if kept.exists():
         raise ConfigError(
-            f"{kept} holds what an earlier demo has kept", "remove it, or choose another --out"
+            f"{kept} holds the files of an earlier demo", "remove it, or choose another --out"
         )
     kept.mkdir()
     yield kept.resolve()
 
 
 class _DemoRun:
-    """One performance: the doors, the drivers, and what was seen of them."""
+    """One run: the gateways, the drivers, and what was observed."""
 
     def __init__(
         self, settings: Settings, broker: BrokerProcess, directory: Path, fleet: Sequence[Sensor]
@@ -141,7 +128,7 @@ class _DemoRun:
             window_s=max(2, seconds // 24),
             silent_s=max(2, seconds // 15),
         )
-        self._doors: list[DoorThread] = []
+        self._gateways: list[DoorThread] = []
         self._driver: Driver | None = None
         self._lag: dict[str, list[tuple[float, int]]] = {}
         self._killed_at: float | None = None
@@ -150,13 +137,8 @@ class _DemoRun:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for door in self._doors:
+    def __exit__(self, *_error: object) -> None:
+        for door in self._gateways:
             door.stop()
         if self._driver is not None:
             self._driver.kill()
@@ -165,23 +147,19 @@ class _DemoRun:
     def _now_s(self) -> float:
         return monotonic() - self._began_at
 
-    # ── What happens ──────────────────────────────────────────────────────────────────────────
-
     def perform(self, narrator: Narrator) -> None:
-        """Do everything, in its order."""
         self._start_spark(narrator)
-        self._open_doors(narrator)
+        self._start_fleet(narrator)
         self._watch_until(narrator, self._is_time_to_kill)
         if self._settings.with_kill:
             self._kill(narrator)
         self._watch_until(narrator, lambda: self._now_s >= self._settings.seconds)
-        self._close_doors(narrator)
+        self._stop_fleet(narrator)
         self._finish(narrator)
 
     def _start_spark(self, narrator: Narrator) -> None:
         narrator.step(
-            "Starting Spark",
-            "archive, rollup and silent in one driver; there is nothing to read yet",
+            "Starting Spark", "archive, rollup and silent in one driver, with nothing to read yet"
         )
         self._driver = Driver(self._plan, "live")
         given_up_at = monotonic() + READY_S
@@ -190,24 +168,23 @@ class _DemoRun:
             narrator.status("Java is starting")
             Event().wait(POLL_S)
 
-    def _open_doors(self, narrator: Narrator) -> None:
+    def _start_fleet(self, narrator: Narrator) -> None:
         settings = self._settings
         impostors = sum(sensor.fault is SensorFault.IMPOSTOR for sensor in self._fleet)
         narrator.step(
-            f"Letting {settings.devices} sensors and {impostors} impostors speak",
-            "signed, at three doors: MQTT, the binary protocol, RESP; some fall silent, repeat"
+            f"Starting {settings.devices} sensors and {impostors} impostors",
+            "signed, over MQTT, the binary protocol and RESP; some fall silent, repeat"
             " themselves, send garbage or skip numbers",
         )
         keys = enrolled(self._broker, self._fleet, settings.seed)
         script = Script(settings.seed, round(settings.seconds / TICK_S))
-        self._began_at, self._began_ms = monotonic(), _time_ms()
+        self._began_at, self._began_ms = monotonic(), time_ns() // 1_000_000
         for door in Door:
             thread = DoorThread(door, self._broker.port, self._fleet, keys, script)
-            self._doors.append(thread)
+            self._gateways.append(thread)
             thread.begin(self._began_at)
 
     def _watch_until(self, narrator: Narrator, is_over: Callable[[], bool]) -> None:
-        """Look at everybody once a second."""
         pause = Event()
         while not is_over():
             self._check()
@@ -215,16 +192,16 @@ class _DemoRun:
             at_s = self._now_s
             for reader, count in lag.items():
                 self._lag.setdefault(collect.name_of(reader), []).append((at_s, count))
-            said = sum(door.ledger.by_second.total() for door in self._doors)
+            said = sum(door.ledger.by_second.total() for door in self._gateways)
             behind = ", ".join(f"{collect.name_of(r)} {count:,}" for r, count in lag.items())
-            waiting = f"; not read yet: {behind}" if behind else ""
+            waiting = f"; unread: {behind}" if behind else ""
             narrator.status(f"{at_s:3.0f} s: {said:,} readings acknowledged{waiting}")
             pause.wait(min(1.0, max(0.05, self._settings.seconds - at_s)))
 
     def _check(self) -> None:
         if self._driver is not None:
             self._driver.check()
-        for door in self._doors:
+        for door in self._gateways:
             if door.error is not None:
                 raise door.error
 
@@ -237,20 +214,18 @@ class _DemoRun:
         assert self._driver is not None
         narrator.step(
             "Killing the driver with SIGKILL, and starting it again",
-            "no goodbye, no last commit: the batch that it was at is run again, and must leave no"
-            " trace of having been run twice",
+            "without a last commit: the running batch is repeated, and its rows must not appear"
+            " twice",
         )
         self._driver.kill()
         self._killed_at = self._now_s
         self._driver = Driver(self._plan, "live")
 
-    def _close_doors(self, narrator: Narrator) -> None:
-        narrator.step(
-            "The fleet falls silent", "Spark finishes the batches that it is at, and ends"
-        )
-        for door in self._doors:
+    def _stop_fleet(self, narrator: Narrator) -> None:
+        narrator.step("Stopping the fleet", "Spark finishes its batches, and ends")
+        for door in self._gateways:
             door.stop()
-        for door in self._doors:
+        for door in self._gateways:
             door.join()
         self._check()
         assert self._driver is not None
@@ -259,22 +234,19 @@ class _DemoRun:
     def _finish(self, narrator: Narrator) -> None:
         narrator.step(
             "Auditing",
-            "the archive is brought to the end of the journal; then every offset must be there"
-            " once, every signature verify, and every sensor find what it was told",
+            "Spark reads to the end of the journal; then every offset must be archived once, every"
+            " signature must verify, and every sensor must find its readings",
         )
         self._driver = Driver(self._plan, "finish")
         self._driver.wait(FINISH_S)
-
-    # ── What became of it ─────────────────────────────────────────────────────────────────────
 
     def _batches(self) -> dict[str, list[BatchTiming]]:
         path = self._directory / "progress.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
         return collect.batches_of(lines, self._began_ms)
 
-    def tell(self) -> DemoResults:
-        """Put together what everybody has written down."""
-        ledgers = {str(door.door): door.ledger for door in self._doors}
+    def results(self) -> DemoResults:
+        ledgers = {str(door.door): door.ledger for door in self._gateways}
         result = msgspec.json.decode((self._directory / "result.json").read_bytes(), type=DemoAudit)
         lines = collect.lines_of(self._fleet, collect.accounts_of(ledgers.values()), result.tallies)
         seconds = self._settings.seconds
@@ -294,7 +266,7 @@ class _DemoRun:
             lag={reader: self._lag[reader] for reader in sorted(self._lag)},
             batches=collect.until(batches, seconds),
             lines=lines,
-            checks=collect.checks_of(lines, result, collect.keys_of(windows), alerts),
+            checks=collect.checks_of(lines, result.report, collect.keys_of(windows), alerts),
         )
 
     def _said_by_spark(self) -> tuple[dict[str, list[bytes]], list[bytes]]:
@@ -305,7 +277,7 @@ class _DemoRun:
             return windows, [record.payload for record in client.messages(ALERT_TOPIC)]
 
     def _rollups(self, windows: dict[str, list[bytes]]) -> dict[str, list[Window]]:
-        """Take the first steady sensor of each door."""
+        """Return the windows of the first steady sensor of each protocol."""
         steady = {s.door: s for s in reversed(self._fleet) if s.fault is SensorFault.STEADY}
         return {
             sensor.name: collect.rollups_of(
@@ -315,20 +287,14 @@ class _DemoRun:
         }
 
     def _back_at(self, batches: dict[str, list[BatchTiming]]) -> float | None:
-        """Say when the first batch of the second driver was done."""
+        """Return when the first batch of the second driver was done."""
         if self._killed_at is None:
             return None
         done = [batch.at_s for own in batches.values() for batch in own]
         return min((at_s for at_s in done if at_s > self._killed_at), default=None)
 
 
-def _time_ms() -> int:
-    """Return the time as the journal has it."""
-    return time_ns() // 1_000_000
-
-
 def write_report(story: DemoResults, out: Path) -> list[Path]:
-    """Write page, picture and numbers; return where they are."""
     from penstock.spark.demo.png_report import png_report  # noqa: PLC0415 - Matplotlib takes a second
 
     files = {

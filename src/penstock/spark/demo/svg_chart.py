@@ -1,11 +1,8 @@
-"""Curves, dots and spans as SVG, to stand in a page: no script, no network, no fixed colours.
+"""Draws curves, dots and bars as SVG for the page: no script, no network, no fixed colours.
 
-Everything is built as an element tree, so what is written is well-formed whatever the names in it.
-Colours are classes; the page says what they are, by day and by night. The drawing is 480 units
-wide: on a phone it is shown a little smaller than life, side by side on a screen a little larger,
-and labels of 12 units can be read on both.
-
-Legends are no part of the drawing, or they would lie on the data sooner or later.
+The drawing is an element tree, so it is well-formed whatever the names in it. Colours are CSS
+classes of the page. It is 480 units wide, so labels of 12 units are readable on phones and screens.
+Legends are outside the drawing, where they cannot cover data.
 """
 
 from collections.abc import Sequence
@@ -17,17 +14,15 @@ WIDTH: Final = 480
 HEIGHT: Final = 240
 TOP, RIGHT, BOTTOM, LEFT = 12, 12, 38, 50
 ROW_HEIGHT: Final = 18
-NAME_WIDTH: Final = 22
-"""What the name of the vertical axis takes, turned, with a gap beside it."""
-DIGIT_WIDTH: Final = 7.2
-"""Of labels, at the most, in the fonts that browsers have for them."""
+NAME_WIDTH: Final = 22  # of the rotated axis label
+DIGIT_WIDTH: Final = 7.2  # an upper bound
 
 Point: TypeAlias = tuple[float, float]
 Range: TypeAlias = tuple[float, float]
 
 
 def nice_ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Return round numbers, about so many, that cover a range; the first and last enclose it."""
+    """Return about this many round numbers that enclose a range."""
     if high <= low:
         high = low + 1
     rough = (high - low) / about
@@ -42,15 +37,16 @@ def _text(number: float) -> str:
 
 
 class Chart:
-    """A frame with axes, into which series are drawn; ``svg`` hands it over."""
+    """A frame with axes, for series; ``svg`` returns it."""
 
     def __init__(self, title: str, *, x: Range, y: Range, y_label: str, rows: int = 0) -> None:
-        """Make the frame; ``rows``: named rows in place of a vertical axis, see ``span``."""
+        """Draw the frame; with ``rows``, named rows replace the vertical axis (see ``span``)."""
         self._height = TOP + BOTTOM + rows * ROW_HEIGHT if rows else HEIGHT
         self._x_ticks = nice_ticks(*x, 6)
         self._x = x[0], max(x[1], x[0] + 1)
         self._y_ticks = nice_ticks(*y)
-        self._left = 96 if rows else max(LEFT, ceil(self._label_width()) + NAME_WIDTH + 6)
+        label_width = max(len(_text(tick)) for tick in self._y_ticks) * DIGIT_WIDTH
+        self._left = 96 if rows else max(LEFT, ceil(label_width) + NAME_WIDTH + 6)
         self._y = self._y_ticks[0], self._y_ticks[-1]
         self._svg = Element(
             "svg", {"viewBox": f"0 0 {WIDTH} {self._height}", "role": "img", "aria-label": title}
@@ -59,11 +55,6 @@ class Chart:
         self._draw_x_axis()
         if not rows:
             self._draw_y_axis(y_label)
-
-    # ── Places ────────────────────────────────────────────────────────────────────────────────
-
-    def _label_width(self) -> float:
-        return max(len(_text(tick)) for tick in self._y_ticks) * DIGIT_WIDTH
 
     def _across(self, x: float) -> float:
         low, high = self._x
@@ -79,8 +70,6 @@ class Chart:
         shown = {name.replace("_", "-"): str(value) for name, value in attributes.items()}
         return SubElement(self._svg, kind, {"class": css, **shown})
 
-    # ── Axes ──────────────────────────────────────────────────────────────────────────────────
-
     def _draw_x_axis(self) -> None:
         bottom = self._height - BOTTOM
         for tick in self._x_ticks:
@@ -91,7 +80,7 @@ class Chart:
                 label.text = _text(tick)
         middle = (self._left + WIDTH - RIGHT) / 2
         name = self._add("text", "name", x=middle, y=self._height - 6, text_anchor="middle")
-        name.text = "seconds since the fleet began"
+        name.text = "seconds since the fleet started"
 
     def _draw_y_axis(self, label: str) -> None:
         for tick in self._y_ticks:
@@ -104,20 +93,15 @@ class Chart:
         name = self._add("text", "name", x=12, y=y, text_anchor="middle", transform=turn)
         name.text = label
 
-    # ── Series ────────────────────────────────────────────────────────────────────────────────
-
     def line(self, points: Sequence[Point], css: str) -> None:
-        """Draw a curve."""
         if points:
             self._add("polyline", f"curve {css}", points=self._path(points))
 
     def band(self, lower: Sequence[Point], upper: Sequence[Point], css: str) -> None:
-        """Fill what lies between two curves."""
         if lower:
             self._add("polygon", f"band {css}", points=self._path([*lower, *reversed(upper)]))
 
     def dots(self, points: Sequence[Point], css: str) -> None:
-        """Draw each point for itself."""
         for x, y in points:
             self._add("circle", f"dot {css}", cx=self._across(x), cy=self._up(y), r=2.6)
 
@@ -125,28 +109,25 @@ class Chart:
         return " ".join(f"{self._across(x)},{self._up(y)}" for x, y in points)
 
     def absence(self, begin: float, end: float, text: str) -> None:
-        """Shade a stretch over the whole height, and say at its beginning what it is."""
+        """Shade a time span over the whole height, with a label."""
         left, right = self._across(begin), self._across(end)
         height = self._height - BOTTOM - TOP
         self._add("rect", "absence", x=left, y=TOP, width=max(1.0, right - left), height=height)
         self._add("line", "kill", x1=left, x2=left, y1=TOP, y2=TOP + height)
         is_right = left > WIDTH * 0.7
-        place = left - 4 if is_right else left + 4
+        x_label = left - 4 if is_right else left + 4
         anchor = "end" if is_right else "start"
-        self._add("text", "kill-name", x=place, y=TOP + 11, text_anchor=anchor).text = text
-
-    # ── Rows ──────────────────────────────────────────────────────────────────────────────────
+        self._add("text", "kill-name", x=x_label, y=TOP + 11, text_anchor=anchor).text = text
 
     def _row(self, row: int) -> float:
         return TOP + row * ROW_HEIGHT
 
     def row_name(self, row: int, text: str) -> None:
-        """Write what a row is about, beside it."""
         y = self._row(row) + ROW_HEIGHT - 5
         self._add("text", "label", x=self._left - 6, y=y, text_anchor="end").text = text
 
     def span(self, row: int, begin: float, end: float, css: str, hint: str) -> None:
-        """Draw a bar in a row; ``hint`` appears where a pointer rests on it."""
+        """Draw a bar in a row; ``hint`` is its tooltip."""
         left, right = self._across(begin), self._across(end)
         width, height = max(2.0, right - left), ROW_HEIGHT - 6
         bar = self._add("rect", css, x=left, y=self._row(row) + 3, width=width, height=height)
@@ -159,5 +140,4 @@ class Chart:
         SubElement(self._add("path", css, d=shape), "title").text = hint
 
     def svg(self) -> str:
-        """Return the drawing as text, to stand in a page."""
         return tostring(self._svg, encoding="unicode")

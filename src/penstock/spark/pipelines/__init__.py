@@ -1,1 +1,1 @@
-"""Jobs that run on Spark: each is a function, and a name for ``penstock spark run``."""
+"""Jobs on Spark; ``registry`` lists them."""

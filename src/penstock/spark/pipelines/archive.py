@@ -1,27 +1,25 @@
-"""Topics to Parquet, exactly once: the ``archive`` job, and the one way to read what it wrote.
+"""``archive``: topics to Parquet, exactly once, and the way to read the archive.
 
-Spark's file sink writes the files of a batch, and then one file of its log that names them: from
-then on they count. A driver that is killed before that leaves files which nobody counts, and runs
-the batch again; after that, the batch is passed over. So each row is there once, for whoever goes
-by the log. ``read`` does; listing the directory, or giving it to another program, does not.
+Spark's file sink writes the files of a batch, then a log file that names them; only then do they
+count. A driver that is killed before that leaves uncounted files and repeats the batch; after that,
+the batch is skipped. So each row is there once for readers of the log. ``read`` follows it; listing
+the directory does not.
 
-Rows keep topic, incarnation, offset and sequence, and with them where they belong; headers and
-signatures too, for ``replay`` and ``audit`` need them. They are divided by topic and day
-(``layout`` says how directories are named). A batch makes a file per topic and day in it: the
-trigger should be a minute or more, and ``compaction`` makes few files of many later on.
+Rows keep topic, incarnation, offset and sequence, and also headers and signatures, which ``replay``
+and ``audit`` need. They are partitioned by topic and day (see ``layout``). A batch writes a file
+per topic and day: use a trigger of a minute or more, and let ``compaction`` merge files later.
 
-The log grows with every file, and every tenth batch Spark writes it anew as a whole. So when it has
-grown long, the next start gives the sink a new directory, a *segment*, with an empty log
-(``sink_log.seed``). The checkpoint goes on as if nothing had happened.
+Every tenth batch Spark rewrites the whole log. When it has grown long, the next start gives the
+sink a new directory, a *segment*, with an empty log (``sink_log.seed``); the checkpoint goes on.
 """
 
 import fcntl
 import os
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -31,6 +29,7 @@ from penstock.errors import ConfigError
 from penstock.spark.archived import manifest as manifests
 from penstock.spark.archived import sink_log
 from penstock.spark.archived.checkpoint_check import check_lineage
+from penstock.spark.archived.frames import files, writing_session
 from penstock.spark.archived.layout import (
     CHECKPOINT,
     COLUMNS,
@@ -39,33 +38,24 @@ from penstock.spark.archived.layout import (
     KEY_SQL,
     LIVE,
     PARTITIONINGS,
-    SCHEMA,
     day_of,
     root_of,
 )
 from penstock.spark.archived.manifest import Manifest
 from penstock.spark.archived.snapshot import chosen, take
-from penstock.spark.pipelines import registry, streams
-from penstock.spark.pipelines.registry import FollowUp, Option, PipelineJob
+from penstock.spark.pipelines import compaction, registry, streams
+from penstock.spark.pipelines.registry import FollowUp, Option, PipelineJob, choice
 from penstock.spark.pipelines.streams import from_topics
 
+# log entries after which the next start begins a segment; rewriting a longer log takes too long
 SEGMENT_ENTRIES_MAX: Final = 10_000
-"""Files in the log of a segment above which the next start begins another: to write a log of so
-many anew, at every tenth batch, takes Spark some tenths of a second."""
-
-SETTINGS: Final = {
-    # INT96, the default, has no statistics: nothing could be left out by time.
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Up to so many topics and days are written side by side, without sorting the rows first.
-    "spark.sql.maxConcurrentOutputFileWriters": "32",
-}
 
 _locks: dict[Path, int] = {}
 _queries: dict[Path, StreamingQuery] = {}
 
 
 def transform(rows: DataFrame) -> DataFrame:
-    """Add the columns that divide rows into directories."""
+    """Add the partition columns."""
     return rows.selectExpr("*", f"{KEY_SQL} as {KEY}", DATE)
 
 
@@ -80,28 +70,24 @@ def start(
     partition_by: str = "topic,date",
     checkpoint: str | None = None,
     compression: str = "snappy",
-    options: dict[str, str] | None = None,
+    options: Mapping[str, str | int | None] | None = None,
 ) -> StreamingQuery:
-    """Begin to archive, or go on; one query at a time for each archive.
+    """Start archiving, or resume; one query at a time per archive.
 
-    ``options`` are more options of the source, such as ``maxOffsetsPerTrigger``. The checkpoint is
-    kept within the archive unless another place is given, then and always.
+    ``options`` are further options of the source, such as ``maxOffsetsPerTrigger``. The checkpoint
+    is inside the archive, unless another directory is given, then and always.
     """
     root = root_of(path)
     if root in _queries and _queries[root].isActive:
-        raise ConfigError(f"{root} is being written by this process", "End that query first.")
+        raise ConfigError(f"{root} is being written by this process", "Stop that query first.")
     manifest = prepare(root, partition_by, checkpoint)
-    own = spark.newSession()  # these settings are for this query alone
-    for key, value in SETTINGS.items():
-        own.conf.set(key, value)
-    more: dict[str, Any] = dict(options or {})
     rows = from_topics(
-        own,
+        writing_session(spark),
         servers=servers,
         subscribe=subscribe,
         reader=reader or f"archive-{root.name}",
         columns=tuple(COLUMNS),
-        **more,
+        options=options,
     )
     writer = (
         transform(rows)
@@ -110,8 +96,10 @@ def start(
         .option("compression", compression)
         .partitionBy(*PARTITIONINGS[partition_by])
     )
-    place = str(root / manifest.checkpoint)
-    query = streams.start(writer, name=f"archive-{root.name}", checkpoint=place, trigger=trigger)
+    directory = str(root / manifest.checkpoint)
+    query = streams.start(
+        writer, name=f"archive-{root.name}", checkpoint=directory, trigger=trigger
+    )
     _queries[root] = query
     return query
 
@@ -122,21 +110,20 @@ def prepare(
     checkpoint: str | None = None,
     entries_max: int = SEGMENT_ENTRIES_MAX,
 ) -> Manifest:
-    """Make the archive if need be, keep others out, and begin another segment if it is time."""
+    """Create the archive if necessary, lock it, and start another segment if it is due."""
     if partition_by not in PARTITIONINGS:
         raise ConfigError(
-            f"rows can not be divided by {partition_by!r}",
-            f"Choose one of: {'; '.join(PARTITIONINGS)}.",
+            f"cannot partition by {partition_by!r}", f"Choose one of: {'; '.join(PARTITIONINGS)}."
         )
     root.mkdir(parents=True, exist_ok=True)
     _lock(root)
-    place = str(root_of(checkpoint)) if checkpoint else CHECKPOINT
-    manifest = manifests.create(root, partition_by, place)
-    if (manifest.partitioning, manifest.checkpoint) != (partition_by, place):
+    directory = str(root_of(checkpoint)) if checkpoint else CHECKPOINT
+    manifest = manifests.create(root, partition_by, directory)
+    if (manifest.partitioning, manifest.checkpoint) != (partition_by, directory):
         raise ConfigError(
-            f"{root} is divided by {manifest.partitioning!r}, with its checkpoint in "
+            f"{root} is partitioned by {manifest.partitioning!r}, with its checkpoint in "
             f"{manifest.checkpoint!r}",
-            "Go on with the same, or begin another archive.",
+            "Use the same options, or start another archive.",
         )
     check_lineage(root / LIVE / manifest.current.name, root / manifest.checkpoint)
     log = sink_log.read(root / LIVE / manifest.current.name)
@@ -144,9 +131,9 @@ def prepare(
 
 
 def _rotate(root: Path, manifest: Manifest, batch: int) -> Manifest:
-    """Begin another segment: first its log, then the manifest that says so.
+    """Start another segment: first its log, then the manifest that names it.
 
-    Killed in between, it is not in the manifest, nobody has written to it, and it is made again.
+    After a crash in between, no manifest names it and nothing was written to it; it is made again.
     """
     rotated = manifests.rotated(manifest, manifest.current)
     fresh = root / LIVE / rotated.current.name
@@ -154,15 +141,14 @@ def _rotate(root: Path, manifest: Manifest, batch: int) -> Manifest:
     sink_log.seed(fresh, batch)
     try:
         return manifests.publish(root, rotated)
-    except manifests.ManifestConflict:  # by a compaction: the segment is as good a moment later
+    except manifests.ManifestConflict:  # by a compaction; just try again
         return manifests.publish(root, manifests.rotated(manifests.load(root), manifest.current))
 
 
 def _lock(root: Path) -> None:
-    """Keep other processes from archiving here, for as long as this one lives.
+    """Lock the archive against other processes, for as long as this one lives.
 
-    Two queries on one checkpoint would find out by themselves, but late; and two segments at once
-    would not.
+    Two queries on one checkpoint would notice each other late; two segments at once never.
     """
     if root in _locks:
         return
@@ -172,13 +158,9 @@ def _lock(root: Path) -> None:
     except OSError:
         os.close(descriptor)
         raise ConfigError(
-            f"another process archives to {root}",
-            "End it first, or give this one a path of its own.",
+            f"another process is archiving to {root}", "Stop it first, or use another --path."
         ) from None
     _locks[root] = descriptor
-
-
-# ── Reading ───────────────────────────────────────────────────────────────────────────────────
 
 
 def read(
@@ -189,13 +171,13 @@ def read(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> DataFrame:
-    """Return the rows of an archive, each once: all, or those of some topics or times.
+    """Return the rows of an archive, each once, optionally of some topics or times.
 
-    The archive may be written to and compacted meanwhile: the frame shows it as it is now. Files
-    that compaction replaces stay for a day (its ``grace``): so long a frame is good for.
+    The archive may be written and compacted meanwhile; the DataFrame shows it as it is now.
+    Compaction keeps replaced files for a day (its ``grace``); the DataFrame is valid for that long.
 
-    ``since`` is included, ``until`` is not. Spark leaves files out by directory, and parts of files
-    by their statistics.
+    ``since`` is inclusive, ``until`` exclusive. Spark skips files by directory, and row groups by
+    their statistics.
     """
     parts = chosen(
         take(root_of(path)).parts,
@@ -211,21 +193,6 @@ def read(
     if until is not None:
         rows = rows.where(f.col("timestamp") < f.lit(until))
     return rows.selectExpr("*", DATE)
-
-
-def files(spark: SparkSession, paths: Collection[str]) -> DataFrame:
-    """Return the rows of these files.
-
-    ``recursiveFileLookup`` keeps Spark from making columns of directories' names, which it would
-    refuse to do for files of several segments.
-    """
-    if not paths:
-        return spark.createDataFrame([], SCHEMA)
-    reader = spark.read.schema(SCHEMA).option("recursiveFileLookup", "true")
-    return reader.parquet(*paths)
-
-
-# ── The job ───────────────────────────────────────────────────────────────────────────────────
 
 
 def run(
@@ -244,14 +211,10 @@ def run(
     ignore_loss: bool = False,
     compact: bool = False,
 ) -> StreamingQuery | FollowUp:
-    """Archive topics to Parquet, each message once, and go on where the last run ended.
+    """Archive topics as Parquet, each message exactly once; resume where the last run ended.
 
-    With --compact it also makes few files of many: at the end of a run that ends, and else every
-    hour.
+    With --compact, also merge small files: when the run ends, or every hour.
     """
-    options = {"startingOffsets": starting, "failOnDataLoss": str(not ignore_loss).lower()}
-    if max_rows:
-        options["maxOffsetsPerTrigger"] = str(max_rows)
     query = start(
         spark,
         servers,
@@ -262,71 +225,43 @@ def run(
         partition_by=partition_by,
         checkpoint=checkpoint,
         compression=compression,
-        options=options,
+        options={
+            "startingOffsets": starting,
+            "failOnDataLoss": str(not ignore_loss).lower(),
+            "maxOffsetsPerTrigger": max_rows,
+        },
     )
-    return _compacted(spark, path, query, trigger) if compact else query
-
-
-def check(*, path: str, partition_by: str, checkpoint: str | None, **_: Any) -> None:
-    """Refuse options that ``run`` would refuse: it prepares the archive, as ``run`` does again."""
-    prepare(root_of(path), partition_by, checkpoint)
-
-
-def _compacted(
-    spark: SparkSession, path: str, query: StreamingQuery, trigger: str
-) -> StreamingQuery | FollowUp:
-    from penstock.spark.pipelines import compaction, upkeep  # noqa: PLC0415 - they build upon this
-
-    if trigger == "available-now":
+    if compact and trigger == "available-now":
         return FollowUp(query, lambda: compaction.run(spark, path=path))
-    upkeep.follow(spark, path, query)
+    if compact:
+        compaction.compact_periodically(spark, path, query)
     return query
 
 
-PATH: Final = Option("path", "The archive's directory.", metavar="DIR", is_required=True)
+def check(*, path: str, partition_by: str, checkpoint: str | None, **_: object) -> None:
+    """``run`` prepares the archive again."""
+    prepare(root_of(path), partition_by, checkpoint)
+
 
 JOB: Final = PipelineJob(
     "archive",
     (
         registry.SERVERS,
         registry.SUBSCRIBE,
-        PATH,
+        compaction.PATH,
         registry.READER,
-        Option(
-            "trigger",
-            "When to work: every so often (5m), continuous, or available-now (then end).",
-            default="1m",
-            metavar="WHEN",
-        ),
-        Option(
+        Option("trigger", registry.TRIGGER.help, default="1m", metavar="WHEN"),
+        choice(
             "partition_by",
-            "Directories for each topic and day, or, with very many topics, for each day.",
-            "choice",
-            default="topic,date",
-            choices=tuple(PARTITIONINGS),
+            "Directories per topic and day, or per day for very many topics.",
+            *PARTITIONINGS,
         ),
-        Option(
-            "checkpoint",
-            "Where the job notes how far it is, if not within the archive.",
-            metavar="DIR",
-        ),
-        Option(
-            "compression",
-            "How Parquet is compressed.",
-            "choice",
-            default="snappy",
-            choices=("snappy", "zstd", "lz4", "none"),
-        ),
-        Option(
-            "starting",
-            "Where a new archive begins.",
-            "choice",
-            default="earliest",
-            choices=("earliest", "latest"),
-        ),
-        Option("max_rows", "Most rows of one batch.", "integer"),
+        Option("checkpoint", "Directory for progress, if not inside the archive.", metavar="DIR"),
+        choice("compression", "Parquet compression.", "snappy", "zstd", "lz4", "none"),
+        choice("starting", "Where a new archive starts.", "earliest", "latest"),
+        registry.MAX_ROWS,
         registry.IGNORE_LOSS,
-        Option("compact", "Make few files of many: at the end, or else every hour.", "flag"),
+        Option("compact", "Merge small files, when the run ends or every hour.", "flag"),
     ),
     run,
     check=check,

@@ -1,20 +1,19 @@
-"""Proof that every offset of every topic is there exactly once, and that signatures verify.
+"""``audit``: proves that every offset is archived exactly once, and that signatures verify.
 
-**Counting.** Rows are not compared with each other, which would mean sorting them all. Each task
-sets a bit per offset in bitmaps of 32,768; only those are brought together, 4 KiB each, and
-counted: rows, distinct offsets, lowest and highest for each incarnation of a topic. The claim holds
-where rows = distinct = the length of the range that the archiving query has committed. Only topics
-where it does not are looked at row by row, to list holes and doubles.
+**Counting.** Comparing rows would mean sorting them all. Instead each task sets a bit per offset in
+bitmaps of 32,768; only those are combined, 4 KiB each, and counted: rows, distinct offsets, lowest
+and highest, for each incarnation of a topic. The claim holds if rows = distinct = the length of the
+range that the archiving query has committed. Only other topics are examined row by row, to list
+holes and doubles.
 
-**Against what.** The range is that of the query's own checkpoint, at the very batch whose files are
-counted. The broker, if it is asked, must not have less, tells how many messages wait, and decides
-about holes in what it still has: no such message means that it was deleted.
+**Reference.** The range is that of the query's checkpoint, at the batch whose files are counted.
+The broker, if given, must not have less; it tells how many messages are not archived yet, and
+whether a hole is a deleted message.
 
-**Signatures** are verified by tasks, Arrow batch by batch, with the public keys that the broker has
-or a file names. Keys that are over count: a signature was good when it was taken.
+**Signatures** are verified by tasks, per Arrow batch, with the public keys of the broker or of a
+file. Expired keys count: the signature was valid when the message was accepted.
 
-**Files** are opened one by one before: one that is missing, or shorter than the log says, is a
-fault by itself, and its rows show as holes.
+**Files** are opened first: a missing or truncated file is a fault, and its rows show as holes.
 """
 
 import json
@@ -24,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -37,13 +36,12 @@ from penstock.client.queue.blocking import QueueClient
 from penstock.errors import ConfigError
 from penstock.model.columns import NUMBERS
 from penstock.model.topic import has_wildcard
+from penstock.spark.archived.frames import files
 from penstock.spark.archived.layout import root_of
-from penstock.spark.archived.proofs import verdict_of
 from penstock.spark.archived.snapshot import ArchiveFile, chosen, position, take
 from penstock.spark.filters import filters_of, names_matching, topic_regex
 from penstock.spark.offsets import OffsetRange
 from penstock.spark.options import LOSS_TOPIC
-from penstock.spark.pipelines import archive
 from penstock.spark.pipelines.audit_report import (
     AuditReport,
     Counted,
@@ -56,9 +54,9 @@ from penstock.spark.pipelines.audit_report import (
     without,
 )
 from penstock.spark.pipelines.registry import JobOutcome, Option, PipelineJob
+from penstock.spark.signatures import verdict_of
 
-LISTED_MAX: Final = 10_000
-"""How many holes, and how many doubles, are listed; beyond, they are counted."""
+LISTED_MAX: Final = 10_000  # holes, and doubles, to list; more are only counted
 
 FORGED_MAX: Final = 1_000
 
@@ -66,7 +64,6 @@ _PAGE: Final = 1_000
 _TIMEOUT_S: Final = 30.0
 
 Seen = tuple[int, int, int]
-"""A topic as the broker has it: incarnation, first offset, one past the last."""
 
 
 def audit(
@@ -79,10 +76,10 @@ def audit(
     verify: bool = True,
     loss_topic: str = LOSS_TOPIC,
 ) -> AuditReport:
-    """Audit an archive, and the broker it came from if ``servers`` are given; or a broker alone.
+    """Audit an archive, and also the broker if ``servers`` is given; or a broker alone.
 
-    ``subscribe`` limits it to some topics. ``keys`` are public keys by their numbers; without them
-    those of the broker are taken.
+    ``subscribe`` limits it to some topics. ``keys`` are public keys by id; the default is the
+    broker's.
     """
     _check_subject(path, servers)
     began = time.monotonic()
@@ -95,7 +92,8 @@ def audit(
         else:
             report, rows = _audit_archive(spark, root_of(path), client, filters, loss_topic)
         if keys is None and client is not None:
-            keys = _public_keys(client)
+            listed = client.keys()
+            keys = {key.id: key.public_key for key in listed}
         if verify:
             _verify(report, rows, keys or {})
     report.seconds = round(time.monotonic() - began, 3)
@@ -104,7 +102,7 @@ def audit(
 
 def _check_subject(path: str | Path | None, servers: str | None) -> None:
     if path is None and servers is None:
-        raise ConfigError("there is nothing to audit", "Give --path DIR, --servers HOST, or both.")
+        raise ConfigError("nothing to audit", "Give --path DIR, --servers HOST, or both.")
 
 
 @contextmanager
@@ -123,22 +121,25 @@ def _audit_archive(
     filters: Collection[str],
     loss_topic: str,
 ) -> tuple[AuditReport, DataFrame]:
-    """Hold the rows of an archive against its checkpoint, and against the broker."""
+    """Compare the rows of an archive with its checkpoint, and with the broker."""
     snapshot = take(root)
     archived = position(snapshot)
     names = names_matching(archived, filters) if filters else list(archived)
-    # A filter may match topics that were deleted, which only the rows know of.
+    # A filter may match deleted topics, which only the rows have.
     literal = filters if filters and not any(has_wildcard(x.encode()) for x in filters) else None
     good, damaged = _examined(chosen(snapshot.parts, literal))
-    rows = archive.files(spark, [part.path for part in good])
+    rows = files(spark, [part.path for part in good])
     if filters:
         rows = rows.where(f.col("topic").rlike(topic_regex(filters)))
     report = AuditReport(what=f"archive {root}", damaged=damaged)
     expected = {(n, archived[n].incarnation): (archived[n].first, archived[n].next) for n in names}
     _compare(report, rows, expected)
-    losses = _told(archive.files(spark, [part.path for part in good]), loss_topic)
+    archived_losses = files(spark, [part.path for part in good]).where(f.col("topic") == loss_topic)
+    found = archived_losses.select("payload").limit(LISTED_MAX).collect()
+    losses = _spans(bytes(row["payload"]) for row in found)
     if client is not None:
-        losses += _letters(client, loss_topic)
+        published = islice(client.messages(loss_topic), LISTED_MAX)
+        losses += _spans(record.payload for record in published)
         _ask(report, client, expected, filters)
     report.holes, report.lost = without(report.holes, losses)
     return report, rows
@@ -147,10 +148,10 @@ def _audit_archive(
 def _audit_broker(
     spark: SparkSession, client: QueueClient, servers: str, filters: Collection[str]
 ) -> tuple[AuditReport, DataFrame]:
-    """Count what the broker gives for all offsets from the first to the last it says to have.
+    """Count what the broker returns from the first to the last offset of each topic.
 
-    An offset without a message was deleted by somebody who meant to; there are no others to tell
-    it from, for the broker is the only witness. But none may come twice, or be beyond an end.
+    An offset without a message was deleted on purpose; there is no other witness. But none may
+    occur twice, or beyond an end.
     """
     now = _topics(client, (), filters or ("#",))
     expected: dict[Key, tuple[int, int]] = {
@@ -164,17 +165,14 @@ def _audit_broker(
         startingOffsets=json.dumps({name: first for name, (_, first, _) in now.items()}),
         endingOffsets=json.dumps({name: end for name, (_, _, end) in now.items()}),
     )
-    rows = reader.load() if now else archive.files(spark, ())
+    rows = reader.load() if now else files(spark, ())
     _compare(report, rows, expected)
     _excuse(report, client, now)
     return report, rows
 
 
-# ── Counting ──────────────────────────────────────────────────────────────────────────────────
-
-
 def count(rows: DataFrame) -> DataFrame:
-    """Count rows and distinct offsets of each incarnation of each topic, by bitmaps."""
+    """Count rows and distinct offsets of each incarnation of each topic, with bitmaps."""
     bitmap = f.bitmap_count(f.bitmap_construct_agg(f.bitmap_bit_position("offset")))
     pieces = rows.groupBy("topic", "incarnation", f.bitmap_bucket_number("offset").alias("bucket"))
     counted = pieces.agg(
@@ -192,12 +190,12 @@ def count(rows: DataFrame) -> DataFrame:
 
 
 def _compare(report: AuditReport, rows: DataFrame, expected: dict[Key, tuple[int, int]]) -> None:
-    """Count, and look closer where the figures do not match what is expected.
+    """Count, and examine topics whose figures differ from what is expected.
 
-    Where nothing is expected and nothing is there, nothing is proved, and the report says so.
+    If nothing is expected and nothing found, nothing is proved, and the report says so.
 
-    An incarnation that the archive has left behind, because the topic was deleted and made anew,
-    is not in the checkpoint any more: from its lowest to its highest offset all must be there.
+    The checkpoint no longer has an earlier incarnation of a recreated topic: all offsets from its
+    lowest to its highest must be there.
     """
     counted = [Counted(*row) for row in count(rows).collect()]
     seen: dict[Key, Counted] = {(one.topic, one.incarnation): one for one in counted}
@@ -216,7 +214,8 @@ def _compare(report: AuditReport, rows: DataFrame, expected: dict[Key, tuple[int
         report.strays += _strays(span, one_seen)
     report.missing = sum(hole.end - hole.begin for hole in report.holes)
     if report.doubled:
-        report.doubles = _doubles(rows, odd)
+        many = _of(rows, odd).groupBy("topic", "incarnation", "offset").count().where("count > 1")
+        report.doubles = sorted(Double(*row) for row in many.limit(LISTED_MAX).collect())
 
 
 def _strays(expected: OffsetRange, seen: Counted | None) -> list[OffsetRange]:
@@ -230,7 +229,7 @@ def _strays(expected: OffsetRange, seen: Counted | None) -> list[OffsetRange]:
 def _gaps(
     report: AuditReport, rows: DataFrame, odd: Collection[Key]
 ) -> dict[Key, list[tuple[int, int]]]:
-    """List the stretches between two neighbouring offsets of these topics."""
+    """List the gaps between neighbouring offsets of these topics."""
     if not odd:
         return {}
     order = Window.partitionBy("topic", "incarnation").orderBy("offset")
@@ -244,22 +243,13 @@ def _gaps(
     return gaps
 
 
-def _doubles(rows: DataFrame, odd: Collection[Key]) -> list[Double]:
-    counted = _of(rows, odd).groupBy("topic", "incarnation", "offset").count()
-    many = counted.where("count > 1").limit(LISTED_MAX).collect()
-    return sorted(Double(*row) for row in many)
-
-
 def _of(rows: DataFrame, keys: Collection[Key]) -> DataFrame:
     names = sorted({topic for topic, _ in keys})
     return rows.select("topic", "incarnation", "offset").where(f.col("topic").isin(names))
 
 
-# ── What else is known: losses that were told, and the broker ─────────────────────────────────
-
-
 class _LossMessage(msgspec.Struct):
-    """A message of the loss topic; ``end`` is None where nobody knows how much there was."""
+    """A message of the loss topic; ``end`` is None if unknown."""
 
     topic: str
     incarnation: int
@@ -267,19 +257,8 @@ class _LossMessage(msgspec.Struct):
     end: int | None
 
 
-def _told(rows: DataFrame, loss_topic: str) -> list[OffsetRange]:
-    """Read the losses that are in the archive itself."""
-    found = rows.where(f.col("topic") == loss_topic).select("payload").limit(LISTED_MAX).collect()
-    return _spans(bytes(row["payload"]) for row in found)
-
-
-def _letters(client: QueueClient, loss_topic: str) -> list[OffsetRange]:
-    """Read the losses that the broker has."""
-    return _spans(record.payload for record in islice(client.messages(loss_topic), LISTED_MAX))
-
-
 def _spans(payloads: Iterable[bytes]) -> list[OffsetRange]:
-    """Take what is of the form; anybody may have written to that topic."""
+    """Decode loss messages; others are ignored, because anybody may write to that topic."""
     spans = []
     for payload in payloads:
         try:
@@ -291,15 +270,10 @@ def _spans(payloads: Iterable[bytes]) -> list[OffsetRange]:
     return spans
 
 
-def _public_keys(client: QueueClient) -> dict[int, bytes]:
-    known = client.keys()
-    return {key.id: key.public_key for key in known}
-
-
 def _topics(
     client: QueueClient, names: Collection[str], filters: Collection[str]
 ) -> dict[str, Seen]:
-    """Return the topics that match, or, without filters, those that the archive has."""
+    """Return the topics that match the filters, or else those that the archive has."""
     asked = filters or ("#", *(name for name in names if name.startswith("$")))
     found: dict[str, Seen] = {}
     after, more = "", True
@@ -318,7 +292,7 @@ def _ask(
     expected: Mapping[Key, tuple[int, int]],
     filters: Collection[str],
 ) -> None:
-    """Hold the archive against the broker, and have it tell which holes are deletions."""
+    """Compare the archive with the broker, and find the holes that are deletions."""
     now = _topics(client, {name for name, _ in expected}, filters)
     last = {
         name: end
@@ -336,7 +310,7 @@ def _ask(
 
 
 def _excuse(report: AuditReport, client: QueueClient, now: Mapping[str, Seen]) -> None:
-    """Take away those holes of which the broker says that there is no such message any more."""
+    """Remove the holes that are deleted messages, according to the broker."""
     for hole in list(report.holes):
         if _is(now, hole.topic, hole.incarnation) and hole.end > now[hole.topic][1]:
             visible = hole._replace(begin=max(hole.begin, now[hole.topic][1]))
@@ -350,7 +324,7 @@ def _is(now: Mapping[str, Seen], name: str, incarnation: int) -> bool:
 
 
 def _present(client: QueueClient, span: OffsetRange) -> Iterator[OffsetRange]:
-    """Ask the broker which messages of a range it has: numbers only."""
+    """Yield the ranges of messages that the broker has; fetches numbers only."""
     begin = span.begin
     while begin < span.end:
         answer = client.fetch_raw(span.topic, begin, span.end, columns=NUMBERS)
@@ -362,11 +336,8 @@ def _present(client: QueueClient, span: OffsetRange) -> Iterator[OffsetRange]:
         begin = answer.next_offset
 
 
-# ── Files ─────────────────────────────────────────────────────────────────────────────────────
-
-
 def _examined(parts: Collection[ArchiveFile]) -> tuple[list[ArchiveFile], list[str]]:
-    """Divide files into those that can be read, and what is wrong with the others."""
+    """Divide files into readable ones, and faults of the others."""
     with ThreadPoolExecutor(8) as pool:
         faults = list(pool.map(_fault, parts))
     good = [part for part, fault in zip(parts, faults, strict=True) if not fault]
@@ -378,7 +349,7 @@ def _fault(part: ArchiveFile) -> str:
     try:
         size = path.stat().st_size
         if size != part.size:
-            return f"{path}: has {size} bytes, was written with {part.size}"
+            return f"{path}: has {size} bytes instead of {part.size}"
         pq.read_metadata(path)
     except (OSError, ArrowException) as error:
         return f"{path}: {error}"
@@ -402,10 +373,10 @@ _JUDGED_ARROW: Final = pa.schema(
 def judge_signatures(
     keys: Mapping[int, bytes],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Make the function that tasks verify signed rows with: batches in, few verdicts out.
+    """Return the function with which tasks verify signed rows.
 
-    Those that hold are a number for each batch; the others come one by one, up to a bound for each
-    task, and then as a number too.
+    It yields one count of valid rows per batch; others one by one, up to a limit per task, then
+    counted too.
     """
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -426,7 +397,7 @@ _Line = tuple[str, int, str | None, int | None, int | None]
 
 
 def _judged(batch: pa.RecordBatch, keys: Mapping[int, bytes], room: int) -> list[_Line]:
-    """Verify each row; what costs is the curve, not this loop."""
+    """Verify each row; the cost is the elliptic curve, not this loop."""
     topics, offsets = batch.column("topic").to_pylist(), batch.column("offset").to_pylist()
     payloads, proofs = batch.column("payload").to_pylist(), batch.column("signature").to_pylist()
     numbers = {"valid": 0, "invalid": 0, "unknown_key": 0}
@@ -441,7 +412,6 @@ def _judged(batch: pa.RecordBatch, keys: Mapping[int, bytes], room: int) -> list
 
 
 def _verify(report: AuditReport, rows: DataFrame, keys: Mapping[int, bytes]) -> None:
-    """Verify every signature there is, and count."""
     signed = rows.select("topic", "offset", "payload", "signature").where("signature is not null")
     judged = signed.mapInArrow(judge_signatures(dict(keys)), _JUDGED)
     found = f.when(f.col("topic").isNotNull(), f.struct("topic", "offset", "key_id", "verdict"))
@@ -459,18 +429,15 @@ def _verify(report: AuditReport, rows: DataFrame, keys: Mapping[int, bytes]) -> 
 
 
 def keys_from(path: str | Path) -> dict[int, bytes]:
-    """Read public keys from a file, as ``penstock keys list --json`` prints them."""
+    """Read public keys from the output of ``penstock keys list --json``."""
     try:
         listed = json.loads(Path(path).read_text())
         return {int(key["id"]): bytes.fromhex(key["public_key"]) for key in listed}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(
-            f"{path} has no public keys: {error}",
-            "Write it with: penstock keys list --json > keys.json",
+            f"cannot read public keys from {path}: {error}",
+            "Create it with: penstock keys list --json > keys.json",
         ) from None
-
-
-# ── The job ───────────────────────────────────────────────────────────────────────────────────
 
 
 def run(
@@ -485,10 +452,10 @@ def run(
 ) -> JobOutcome:
     """Prove that an archive has every offset exactly once, and that signatures verify.
 
-    With --path alone by its own records, with --servers also by those of the broker; with --servers
-    alone it is the broker that is audited.
+    With --path alone, check the archive against its own records; with --servers, also against the
+    broker. With --servers alone, audit the broker.
 
-    Ends with 0 if so, and with 1 if not, after a list of holes and doubles.
+    The exit status is 0 if all is well; otherwise it is 1, after a list of holes and doubles.
     """
     report = audit(
         spark,
@@ -503,8 +470,7 @@ def run(
     return JobOutcome(text_of(report), document, is_ok=report.is_ok)
 
 
-def check(*, path: str | None, servers: str | None, keys: str | None, **_: Any) -> None:
-    """Refuse options that ``run`` would refuse."""
+def check(*, path: str | None, servers: str | None, keys: str | None, **_: object) -> None:
     _check_subject(path, servers)
     if path is not None:
         take(root_of(path))
@@ -515,20 +481,20 @@ def check(*, path: str | None, servers: str | None, keys: str | None, **_: Any) 
 JOB: Final = PipelineJob(
     "audit",
     (
-        Option("path", "The archive's directory; without it the broker is audited.", metavar="DIR"),
+        Option("path", "Directory of the archive; without it, audit the broker.", metavar="DIR"),
         Option(
             "servers",
-            "The broker that the archive came from; without it the archive alone is audited.",
+            "The broker of the archive; without it, audit the archive alone.",
             metavar="HOST:PORT,...",
         ),
         Option("subscribe", "Only these topics: names and MQTT filters.", metavar="FILTER,..."),
         Option(
             "keys",
-            "Public keys from a file (penstock keys list --json), not from the broker.",
+            "File of public keys (penstock keys list --json), instead of the broker's.",
             metavar="FILE",
         ),
         Option("no_signatures", "Do not verify signatures.", "flag"),
-        Option("loss_topic", "Where losses were told.", default=LOSS_TOPIC, metavar="TOPIC"),
+        Option("loss_topic", "Topic with reported losses.", default=LOSS_TOPIC, metavar="TOPIC"),
     ),
     run,
     check=check,

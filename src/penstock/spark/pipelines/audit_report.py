@@ -1,11 +1,10 @@
-"""What an audit has found, and what follows from it. Pure: figures in, a verdict out.
+"""The findings of an audit, and the verdict. Pure.
 
-The claim is that of each topic every offset is there **exactly once**: for each incarnation of it,
-rows = distinct offsets = length of the range that was archived. What is missing is a *hole*. Some
-holes are explained: the loss was told when it happened (``Loss`` messages of the source), or the
-broker still has that range and says that the message was deleted. What is left is a fault. So are
-*doubles*, offsets outside of the range, signatures that do not verify, files that cannot be read,
-and a broker that has less than the archive.
+The claim is that every offset is there **exactly once**: for each incarnation of a topic, rows =
+distinct offsets = length of the archived range. A missing offset is a *hole*. A hole is excused if
+the loss was reported when it happened (messages of the loss topic), or if the broker still has that
+range and the message was deleted. Other holes are faults. So are *doubles*, offsets outside the
+range, invalid signatures, unreadable files, and a broker that has less than the archive.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,15 +15,13 @@ import msgspec
 from penstock.obs.log import printable
 from penstock.spark.offsets import OffsetRange
 
-SHOWN: Final = 20
-"""How many of each kind of fault the text lists; the document has all that were looked for."""
+SHOWN: Final = 20  # faults of a kind that the text lists; the document has all
 
-Key = tuple[str, int]
-"""A topic and its incarnation."""
+Key = tuple[str, int]  # topic and incarnation
 
 
 class Counted(NamedTuple):
-    """How many rows and how many different offsets there are of one incarnation of a topic."""
+    """Rows and distinct offsets of one incarnation of a topic."""
 
     topic: str
     incarnation: int
@@ -35,7 +32,7 @@ class Counted(NamedTuple):
 
 
 class Double(NamedTuple):
-    """An offset that is there more than once."""
+    """An offset that occurs more than once."""
 
     topic: str
     incarnation: int
@@ -44,7 +41,7 @@ class Double(NamedTuple):
 
 
 class Forged(NamedTuple):
-    """A message whose signature does not hold, and why: ``invalid`` or ``unknown_key``."""
+    """A message with a bad signature: ``invalid`` or ``unknown_key``."""
 
     topic: str
     offset: int
@@ -53,63 +50,52 @@ class Forged(NamedTuple):
 
 
 class AuditReport(msgspec.Struct, kw_only=True):
-    """Everything found. Lists are bounded, figures are not."""
+    """All findings. Lists are bounded, counts are not."""
 
     what: str
     rows: int = 0
     topics: int = 0
     incarnations: int = 0
-    missing: int = 0
-    """Offsets that are not there, explained or not."""
-    doubled: int = 0
-    """Rows too many."""
-    strays: list[OffsetRange] = []
-    """Ranges with rows that the archive should not have."""
+    missing: int = 0  # offsets, excused or not
+    doubled: int = 0  # surplus rows
+    strays: list[OffsetRange] = []  # rows outside the archived range
     holes: list[OffsetRange] = []
     doubles: list[Double] = []
     lost: list[OffsetRange] = []
     deleted: list[OffsetRange] = []
-    ahead: list[OffsetRange] = []
-    """Ranges that the archive has and the broker should have, but has not."""
-    waiting: int = 0
-    """Messages that the broker has, and that will be archived."""
+    ahead: list[OffsetRange] = []  # archived, but missing at the broker
+    waiting: int = 0  # messages that are not archived yet
     damaged: list[str] = []
-    is_listed: bool = True
-    """Whether all holes and doubles were listed; if there are too many, they are just counted."""
+    is_listed: bool = True  # false if there are too many holes or doubles to list
     signed: int = 0
     valid: int = 0
     unsigned: int = 0
     forged: list[Forged] = []
     has_signatures: bool = False
-    is_void: bool = False
-    """Whether there was no topic at all to look at."""
+    is_void: bool = False  # no topic to examine
     seconds: float = 0.0
 
     @property
     def is_ok(self) -> bool:
-        """Whether the claim holds."""
         return not self.faults()
 
     def faults(self) -> list[str]:
-        """Say what is wrong, a line each; empty if nothing is."""
+        """Describe what is wrong, a line each."""
         found = [
-            (self.is_void, "there is no topic to prove anything of"),
+            (self.is_void, "there are no topics to audit"),
             (bool(self.damaged), f"{len(self.damaged)} files cannot be read"),
             (bool(self.holes), f"{_length(self.holes):,} offsets are missing"),
-            (not self.is_listed, f"{self.missing:,} offsets are missing, in too many places"),
-            (bool(self.doubled), f"{self.doubled:,} rows are there once too often"),
-            (bool(self.strays), "there are rows of offsets that were never archived"),
-            (bool(self.ahead), "the broker has less than was archived"),
-            (self.signed != self.valid, f"{self.signed - self.valid:,} signatures do not hold"),
+            (not self.is_listed, f"{self.missing:,} offsets are missing, too many to list"),
+            (bool(self.doubled), f"{self.doubled:,} rows are duplicates"),
+            (bool(self.strays), "there are rows outside the archived ranges"),
+            (bool(self.ahead), "the broker has less than the archive"),
+            (self.signed != self.valid, f"{self.signed - self.valid:,} signatures are invalid"),
         ]
         return [text for is_so, text in found if is_so]
 
 
-# ── Ranges ────────────────────────────────────────────────────────────────────────────────────
-
-
 def suspects(counted: Iterable[Counted], expected: Mapping[Key, tuple[int, int]]) -> set[Key]:
-    """Return those whose figures do not match what is expected: to be looked at more closely."""
+    """Return the keys whose counts differ from what is expected; they need a closer look."""
     seen: dict[Key, Counted] = {(one.topic, one.incarnation): one for one in counted}
     found = {key for key, (begin, end) in expected.items() if end > begin and key not in seen}
     for key, one in seen.items():
@@ -134,7 +120,7 @@ def missing(
 def without(
     spans: Sequence[OffsetRange], taken: Iterable[OffsetRange]
 ) -> tuple[list[OffsetRange], list[OffsetRange]]:
-    """Divide spans into what remains after ``taken`` is taken away, and what was."""
+    """Divide spans into what remains without ``taken``, and what it covers."""
     by_key: dict[Key, list[OffsetRange]] = {}
     for span in sorted(set(taken)):
         by_key.setdefault(span[:2], []).append(span)
@@ -156,11 +142,7 @@ def _length(spans: Iterable[OffsetRange]) -> int:
     return sum(span.end - span.begin for span in spans)
 
 
-# ── Words ─────────────────────────────────────────────────────────────────────────────────────
-
-
 def text_of(report: AuditReport) -> str:
-    """Say it to people."""
     return "\n".join([_verdict(report), *_figures(report), *_lists(report)])
 
 
@@ -177,7 +159,7 @@ def _figures(report: AuditReport) -> list[str]:
         ("topics", report.topics),
         ("holes", _length(report.holes)),
         ("doubles", report.doubled),
-        ("lost, as told", _length(report.lost)),
+        ("lost, as reported", _length(report.lost)),
         ("deleted on purpose", _length(report.deleted)),
         ("not archived yet", report.waiting),
     ]
@@ -191,15 +173,11 @@ def _lists(report: AuditReport) -> list[str]:
     lines = [f"  damaged   {path}" for path in report.damaged[:SHOWN]]
     kinds = (("hole", report.holes), ("stray", report.strays), ("ahead", report.ahead))
     for kind, spans in kinds:
-        lines += [f"  {kind:<9} {_where(span)}" for span in spans[:SHOWN]]
-    for double in report.doubles[:SHOWN]:
-        lines.append(f"  double    {printable(double.topic)} {double.offset}, {double.times} times")
-    for one in report.forged[:SHOWN]:
-        lines.append(f"  {one.verdict:<9} {printable(one.topic)} {one.offset}, key {one.key_id}")
+        for span in spans[:SHOWN]:
+            where = f"{printable(span.topic)} {span.begin} to {span.end - 1}"
+            lines.append(f"  {kind:<9} {where} (incarnation {span.incarnation})")
+    doubles = report.doubles[:SHOWN]
+    lines += [f"  double    {printable(d.topic)} {d.offset}, {d.times} times" for d in doubles]
+    forged = report.forged[:SHOWN]
+    lines += [f"  {x.verdict:<9} {printable(x.topic)} {x.offset}, key {x.key_id}" for x in forged]
     return lines
-
-
-def _where(span: OffsetRange) -> str:
-    return (
-        f"{printable(span.topic)} {span.begin} to {span.end - 1} (incarnation {span.incarnation})"
-    )

@@ -1,63 +1,71 @@
-"""Many small files of an archive become few large ones, while it is written and read.
+"""``compact``: merges the small files of an archive, while it is written and read.
 
-Why it is safe, step by step; whoever is killed anywhere can simply be run again:
+Every step is safe to repeat after a crash:
 
-1. *Take*: a snapshot says which files are the archive now. All that the file sink has written since
-   the last compaction is taken, and files of the last one that stayed small and lie in the same
-   directories.
-2. *Rewrite*: their rows go to a new directory below ``compacted/``, sorted by topic and offset.
-   Nobody reads it yet. Killed here, it stays as rubbish, and the next compaction sweeps it away.
-3. *Check*: the new files are read back (their footers) and must have exactly as many rows as those
-   they replace; they are flushed to the disk.
-4. *Conclude*: one new manifest puts the new files in the place of the old ones: atomically, and
-   only if no other compaction came first. The archiving query knows nothing of all this: it writes
-   on, to the same directory, with the same log, and what it adds is beyond the manifest's mark.
-5. *Vacuum*: files that do not count since a day (``grace``) are deleted, for readers may have begun
-   with the manifest before. Spark's log goes on naming them, which is why nobody but
-   ``archive.read`` reads that directory: Spark itself would fail there, loudly, not miss rows.
-   The directory as a whole goes away once the sink has moved on to another segment.
+1. *Take*: a snapshot says which files are the archive now. Compaction takes all that the file sink
+   has written since the last one, and small compacted files in the same directories.
+2. *Rewrite*: their rows go to a new directory below ``compacted/``, sorted by topic and offset. It
+   is not visible yet. After a crash, the next compaction deletes it.
+3. *Check*: the footers of the new files must have exactly as many rows as the old files; the new
+   files are synced to disk.
+4. *Conclude*: one new manifest replaces the old files by the new ones: atomically, and only if no
+   other compaction came first. The archiving query is not involved: it keeps writing to the same
+   directory and log, and what it adds is beyond the manifest's mark.
+5. *Vacuum*: files that were replaced a day ago (``grace``) are deleted, because readers may still
+   use the manifest before. Spark's log still names them, so only ``archive.read`` may read that
+   directory: Spark itself would fail there. The directory is deleted as a whole once the sink has
+   moved to another segment.
+
+``archive --compact`` compacts after a run that ends, or every hour in a thread *beside* the
+batches: an archive that paused meanwhile would fall behind. A failed compaction is logged and tried
+again; it does not stop the archive.
 """
 
 import fcntl
+import logging
 import os
 import shutil
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
 import msgspec
+from py4j.protocol import Py4JError
 from pyarrow import ArrowException
 from pyarrow import parquet as pq
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.errors import ConfigError, StorageDamaged
+from penstock.errors import ConfigError, PenstockError, StorageDamaged
 from penstock.limits import MIB
 from penstock.spark.archived import manifest as manifests
+from penstock.spark.archived.frames import files as rows_of
+from penstock.spark.archived.frames import writing_session
 from penstock.spark.archived.layout import COMPACTED, DATE, KEY, KEY_SQL, PARTITIONINGS, root_of
 from penstock.spark.archived.manifest import CompactedFile, Manifest, ManifestConflict
 from penstock.spark.archived.snapshot import ArchiveFile, Snapshot, take
-from penstock.spark.pipelines import archive
-from penstock.spark.pipelines.registry import JobOutcome, Option, PipelineJob
+from penstock.spark.pipelines.registry import JobOutcome, Option, PipelineJob, duration
 
-TARGET_BYTES: Final = 128 * MIB
-"""How large files become; the size that Spark gives to one task."""
+TARGET_BYTES: Final = 128 * MIB  # the size that Spark gives to one task
 
-GRACE_S: Final = 24 * 3600.0
-"""How long files that do not count any more are kept for readers that have begun."""
+GRACE_S: Final = 24 * 3600.0  # keep replaced files this long for running readers
 
-SAVED_FILES_MIN: Final = 8
-"""Fewer files less are not worth the work."""
+SAVED_FILES_MIN: Final = 8  # do not compact to save fewer files
 
+EVERY_S: Final = 3600.0
+
+_LOOK_S: Final = 0.5
 _ATTEMPTS: Final = 5
-
-Say = Callable[[Mapping[str, Any]], None]
+_LOG: Final = logging.getLogger("penstock.spark")
 
 
 class CompactionPlan(msgspec.Struct, frozen=True):
-    """What one compaction takes: files to read, and which of them compaction made before."""
+    """The files that one compaction reads, and which of them are compacted ones."""
 
     snapshot: Snapshot
     parts: tuple[ArchiveFile, ...]
@@ -66,14 +74,13 @@ class CompactionPlan(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Bytes of all files taken."""
         return sum(part.size for part in self.parts)
 
 
 def plan(
     snapshot: Snapshot, target_bytes: int = TARGET_BYTES, saved_min: int = SAVED_FILES_MIN
 ) -> CompactionPlan | None:
-    """Choose what to take; None if it would not make few enough files of many. Pure."""
+    """Choose the files to merge; None if that would save too few files."""
     made = {str(snapshot.root / file.path): file for file in snapshot.manifest.files}
     live = [part for part in snapshot.parts if part.path not in made]
     directories = {_directory(part.path) for part in live}
@@ -93,25 +100,21 @@ def plan(
 
 
 def _directory(path: str) -> str:
-    """Return the directories of topic and day that a file lies in."""
+    """Return the partition directories of a file."""
     return "/".join(part for part in path.split("/")[:-1] if "=" in part)
 
 
 def rewrite(spark: SparkSession, work: CompactionPlan) -> tuple[CompactedFile, ...]:
-    """Write all rows taken to a new directory; return its files, checked and durable.
+    """Write all rows to a new directory; return its files, checked and durable.
 
-    Rows are dealt to tasks by directory and by stretches of offsets, so that one large topic is the
-    work of many.
+    Rows are distributed by directory and offset range, so several tasks share a large topic.
     """
     root, manifest = work.snapshot.root, work.snapshot.manifest
     rows = sum(_rows(Path(part.path)) for part in work.parts)
     per_file = max(1, rows * work.target_bytes // max(1, work.size))
     tasks = max(1, min(1000, -(-work.size // work.target_bytes)))
     columns = PARTITIONINGS[manifest.partitioning]
-    own = spark.newSession()
-    for key, value in archive.SETTINGS.items():
-        own.conf.set(key, value)
-    frame = archive.files(own, [part.path for part in work.parts])
+    frame = rows_of(writing_session(spark), [part.path for part in work.parts])
     frame = frame.selectExpr("*", f"{KEY_SQL} as {KEY}", DATE, f"offset div {per_file} as stretch")
     frame = frame.repartition(tasks, *columns, "stretch")
     frame = frame.sortWithinPartitions(*columns, "topic", "incarnation", "offset").drop("stretch")
@@ -131,11 +134,11 @@ def _checked(root: Path, target: Path, rows: int) -> tuple[CompactedFile, ...]:
     written = sum(file.rows for file in files)
     if written != rows:
         raise StorageDamaged(
-            f"{rows} rows were to be compacted, {written} were written to {target}",
-            "The archive is as it was. Report this: it must not happen.",
+            f"{rows} rows were read, but {written} written to {target}",
+            "The archive is unchanged. Please report this as a bug.",
         )
     for path in {*paths, *(p.parent for p in paths), *(p.parent.parent for p in paths)}:
-        _flush(path)
+        manifests.sync(path)
     return files
 
 
@@ -144,22 +147,14 @@ def _rows(path: Path) -> int:
         return int(pq.read_metadata(path).num_rows)
     except (OSError, ArrowException) as error:
         raise StorageDamaged(
-            f"{path} can not be read: {error}",
-            "Restore the file. What the broker still has of it can be archived anew, elsewhere; "
-            "`penstock spark run audit` tells which offsets are concerned.",
+            f"{path} cannot be read: {error}",
+            "Restore the file. `penstock spark run audit` lists the affected offsets; archive "
+            "those that the broker still has to another directory.",
         ) from None
 
 
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def conclude(work: CompactionPlan, made: tuple[CompactedFile, ...], at_ms: int) -> Manifest:
-    """Put what was rewritten in the place of what was taken."""
+    """Replace the files that were taken by those that were made."""
     root, taken = work.snapshot.root, work.snapshot.manifest
 
     def change(newest: Manifest) -> Manifest:
@@ -175,15 +170,15 @@ def _publish(root: Path, change: Callable[[Manifest], Manifest]) -> Manifest:
         changed = change(manifests.load(root))
         try:
             return manifests.publish(root, changed)
-        except ManifestConflict:  # the archiving query began a segment just now
+        except ManifestConflict:  # the archiving query started a segment
             continue
     raise ManifestConflict(f"the manifest of {root} changes faster than it can be written")
 
 
 def vacuum(root: Path, before_ms: int) -> int:
-    """Delete what does not count since before that time; return how many files.
+    """Delete files that were replaced before that time; return how many.
 
-    First the files, then their names: killed in between, it is done again.
+    The manifest is updated last, so a crash in between only repeats it.
     """
     paths, _ = manifests.vacuumed(manifests.load(root), before_ms)
     if not paths:
@@ -199,9 +194,9 @@ def vacuum(root: Path, before_ms: int) -> int:
 
 
 def sweep(root: Path) -> int:
-    """Delete what compactions that were killed have left; return how many directories.
+    """Delete the leftovers of killed compactions; return how many directories.
 
-    Only for who holds the lock: a directory that no manifest names may be somebody's who is at it.
+    Call it with the lock held: an unknown directory may belong to a running compaction.
     """
     manifest = manifests.load(root)
     named = [file.path for file in manifest.files]
@@ -215,14 +210,14 @@ def sweep(root: Path) -> int:
 
 @contextmanager
 def _alone(root: Path) -> Iterator[None]:
-    """Be the only compaction of this archive. Without it nothing breaks, but work is wasted."""
+    """Allow one compaction at a time. Two would be safe, but waste work."""
     descriptor = os.open(root / ".compaction", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
         raise ConfigError(
-            f"{root} is being compacted by another process", "Wait until it is done."
+            f"{root} is being compacted by another process", "Wait until it has finished."
         ) from None
     finally:
         os.close(descriptor)
@@ -236,9 +231,9 @@ def compact(
     saved_min: int = SAVED_FILES_MIN,
     grace_s: float = GRACE_S,
 ) -> dict[str, int]:
-    """Compact an archive, and delete what was replaced long enough ago; return figures."""
+    """Compact an archive, delete files that were replaced long enough ago; return figures."""
     root = root_of(path)
-    manifests.load(root)  # says so if it is none
+    manifests.load(root)  # raises if it is not an archive
     with _alone(root):
         swept = sweep(root)
         deleted = vacuum(root, _now_ms() - int(grace_s * 1000))
@@ -262,7 +257,36 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-# ── The job ───────────────────────────────────────────────────────────────────────────────────
+def compact_periodically(
+    spark: SparkSession, path: str | Path, query: StreamingQuery, every_s: float = EVERY_S
+) -> threading.Thread:
+    """Compact at this interval, in a thread, while a query runs."""
+    arguments = (spark, path, query, every_s)
+    thread = threading.Thread(target=_follow, args=arguments, name="compaction", daemon=True)
+    thread.start()
+    return thread
+
+
+def _follow(spark: SparkSession, path: str | Path, query: StreamingQuery, every_s: float) -> None:
+    try:
+        while not _has_ended(query, every_s):
+            try:
+                figures = compact(spark, path)
+            except (PenstockError, PySparkException) as error:
+                _LOG.warning("could not compact %s, will try again: %s", path, error)
+            else:
+                if figures["taken"]:
+                    _LOG.info("compacted %s: %s", path, figures)
+    except (Py4JError, OSError):  # the session is gone, and the query with it
+        return
+
+
+def _has_ended(query: StreamingQuery, within_s: float) -> bool:
+    for _ in range(max(1, round(within_s / _LOOK_S))):
+        if not query.isActive:
+            return True
+        time.sleep(_LOOK_S)
+    return not query.isActive
 
 
 def run(
@@ -273,38 +297,34 @@ def run(
     grace: float = GRACE_S,
     min_files: int = SAVED_FILES_MIN,
 ) -> JobOutcome:
-    """Make few files of many in an archive, while it is written and read."""
+    """Merge the small files of an archive, while it is written and read."""
     figures = compact(
         spark, path, target_bytes=target_mib * MIB, saved_min=min_files, grace_s=grace
     )
     text = (
         f"{figures['files_before']} files before, {figures['files_after']} now: "
         f"{figures['taken']} with {figures['rows']} rows became {figures['made']}; "
-        f"{figures['deleted']} replaced earlier were deleted"
+        f"{figures['deleted']} files replaced earlier were deleted"
     )
     return JobOutcome(text, figures)
 
 
-def check(*, path: str, target_mib: int, **_: Any) -> None:
-    """Refuse options that ``run`` would refuse."""
+def check(*, path: str, target_mib: int, **_: object) -> None:
     manifests.load(root_of(path))
     if target_mib < 1:
-        raise ConfigError("files of no size hold nothing", "give --target-mib 1 or more")
+        raise ConfigError("--target-mib must be positive", "give --target-mib 1 or more")
 
+
+PATH: Final = Option("path", "Directory of the archive.", metavar="DIR", is_required=True)
 
 JOB: Final = PipelineJob(
     "compact",
     (
-        archive.PATH,
-        Option("target_mib", "How large files become, in MiB.", "integer", TARGET_BYTES // MIB),
+        PATH,
+        Option("target_mib", "File size to aim for, in MiB.", "integer", TARGET_BYTES // MIB),
+        duration("grace", "Keep replaced files this long, for running readers.", "24h"),
         Option(
-            "grace", "How long replaced files stay for readers that have begun.", "duration", "24h"
-        ),
-        Option(
-            "min_files",
-            "Do nothing unless there will be so many files less.",
-            "integer",
-            SAVED_FILES_MIN,
+            "min_files", "Do nothing unless it saves this many files.", "integer", SAVED_FILES_MIN
         ),
     ),
     run,

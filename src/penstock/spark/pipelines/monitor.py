@@ -1,19 +1,18 @@
-"""Waiting for the queries of a job: progress is shown, and an end asked for is a good end.
+"""Waits for the queries of a job, shows their progress, and stops them cleanly.
 
-``StreamingQuery.stop`` breaks off the batch that runs. Nothing is lost by that, for the batch is
-run again at the next start; but its work is, and so the end is asked for between two batches
-instead: when none is being worked on, or as soon as the one that was has reported. The next one may
-have begun by then. That costs what it did in a moment.
+``StreamingQuery.stop`` aborts the running batch. Nothing is lost, because the next start runs the
+batch again, but its work is. So a query is stopped between two batches: when it is idle, or as soon
+as the running batch has reported. If the next batch has already begun, little is lost.
 
-Where one query of a job fails, the others are ended too: a job is whole or it is not there.
+If one query of a job fails, the others are stopped too.
 """
 
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import dropwhile
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -23,34 +22,30 @@ from penstock.errors import PenstockError
 from penstock.spark.data_loss import LossError
 from penstock.spark.options import LOSS_TOPIC
 from penstock.spark.pipelines.lateness import checkpoint_watermark, milliseconds
-from penstock.spark.pipelines.progress import BatchProgress, batch_of
+from penstock.spark.pipelines.progress import BatchProgress, Document, batch_of
 from penstock.spark.pipelines.streams import checkpoint_of
 
-POLL_S: Final = 0.2
-"""How often queries are looked at; asking costs a call into the JVM, about a millisecond."""
+POLL_S: Final = 0.2  # each look is a call into the JVM, about a millisecond
 
-STOP_POLL_S: Final = 0.02
-"""How often, while they are ending: the moment between two batches is short."""
+STOP_POLL_S: Final = 0.02  # the moment between two batches is short
 
 TRACEBACK: Final = "Traceback (most recent call last):"
 
-CAUSE_CHARACTERS: Final = 2000
-"""How much of Spark's account of a failure is repeated. All of it is in Spark's log."""
+CAUSE_CHARACTERS: Final = 2000  # the rest is in Spark's log
 
 
 class Display(Protocol):
-    """Whoever shows what was done."""
+    """Shows finished batches."""
 
-    def show(self, batch: BatchProgress) -> None:
-        """Take a batch that was finished."""
+    def show(self, batch: BatchProgress) -> None: ...
 
 
 class JobFailedError(PenstockError):
-    """A query of a job ended with an error."""
+    """A query of a job failed."""
 
 
 def monitor(queries: Sequence[StreamingQuery], display: Display, stop: threading.Event) -> None:
-    """Wait until all queries have ended, or ``stop`` is set and they have been ended well."""
+    """Wait until all queries have ended, or ``stop`` is set and they have been stopped."""
     watched = [_MonitoredQuery(query, display) for query in queries]
     while any(each.query.isActive for each in watched) and not stop.is_set():
         for each in watched:
@@ -65,7 +60,7 @@ def monitor(queries: Sequence[StreamingQuery], display: Display, stop: threading
 
 
 def _end(watched: Sequence["_MonitoredQuery"]) -> None:
-    """End what still runs, each between two of its batches."""
+    """Stop the running queries, each between two of its batches."""
     for each in watched:
         each.ask_to_end()
     while watched := [each for each in watched if not each.try_to_end()]:
@@ -73,7 +68,7 @@ def _end(watched: Sequence["_MonitoredQuery"]) -> None:
 
 
 class _MonitoredQuery:
-    """One query: which of its batches were shown, and where it was when its end was asked for."""
+    """A query, its last shown batch, and its batch when the stop was requested."""
 
     def __init__(self, query: StreamingQuery, display: Display) -> None:
         self.query = query
@@ -86,9 +81,9 @@ class _MonitoredQuery:
         return not self.query.isActive and self.query.exception() is not None
 
     def look(self) -> None:
-        """Show the batches that were finished since the last look.
+        """Show the batches that finished since the last call.
 
-        Spark keeps the last hundred reports. They are fetched only where more than one is new.
+        Spark keeps the last hundred reports; they are fetched only if more than one is new.
         """
         last = self.query.lastProgress
         if last is None or _mark(last) <= self._shown:
@@ -100,8 +95,8 @@ class _MonitoredQuery:
                 self._display.show(batch_of(progress, self._judged_ms(progress)))
                 self._watermark = (progress["batchId"], progress["eventTime"].get("watermark"))
 
-    def _judged_ms(self, progress: Mapping[str, Any]) -> int | None:
-        """Return the watermark of the batch before: by it rows of this one were too late."""
+    def _judged_ms(self, progress: Document) -> int | None:
+        """Return the watermark of the batch before, by which this batch's rows were too late."""
         batch = progress["batchId"]
         known, watermark = self._watermark
         if known == batch - 1 and watermark is not None:
@@ -114,7 +109,7 @@ class _MonitoredQuery:
         self._asked_at = self._shown
 
     def try_to_end(self) -> bool:
-        """End the query if it is between two batches; say whether it has ended."""
+        """Stop the query if it is between two batches; return whether it has ended."""
         if not self.query.isActive:
             return True
         self.look()
@@ -131,35 +126,32 @@ class _MonitoredQuery:
             raise failure(self.query.name or str(self.query.id), error) from error
 
 
-def _mark(progress: "dict[str, object]") -> tuple[int, str]:
-    """What orders reports. A query without data reports now and then, with the same batch."""
-    return int(str(progress["batchId"])), str(progress["timestamp"])
+def _mark(progress: Document) -> tuple[int, str]:
+    """Return what orders reports; an idle query reports now and then with the same batch."""
+    return int(progress["batchId"]), str(progress["timestamp"])
 
 
 def failure(name: str, error: PySparkException | Py4JJavaError) -> JobFailedError:
-    """Say why a job failed, and what to do: it goes on by itself only where nothing is lost."""
+    """Describe why a job failed, and what to do."""
     said = f"{name} failed: {cause(error)}"
     if _LOSS not in str(error):
-        return JobFailedError(said, _GO_ON)
-    return JobFailedError(said.partition("\n")[0], _AFTER_A_LOSS)
+        return JobFailedError(said, _RESUME_ADVICE)
+    return JobFailedError(said.partition("\n")[0], _LOSS_ADVICE)
 
 
 _LOSS: Final = f"{LossError.__module__}.{LossError.__qualname__}: "
-_GO_ON: Final = (
-    "nothing is lost: when the cause is removed, the same command goes on from its checkpoint"
-)
-_AFTER_A_LOSS: Final = (
-    "The same command would fail again. With --ignore-loss it goes on without these messages, and"
-    f" notes each lost range in the topic {LOSS_TOPIC}."
+_RESUME_ADVICE: Final = "nothing is lost: fix the cause, and run the same command again to resume"
+_LOSS_ADVICE: Final = (
+    "The same command would fail again. With --ignore-loss it continues without these messages, and"
+    f" publishes each lost range to the topic {LOSS_TOPIC}."
 )
 
 
 def cause(error: PySparkException | Py4JJavaError) -> str:
-    """Say why, as short as it can be said, and then where, if it is a fault of a program.
+    """Return the cause of a failure, shortened; for a bug, with the Python traceback.
 
-    Where Python raised it, in the source or in a worker, that is what it raised: Spark repeats the
-    whole traceback, and all that led to it, and adds the plan of the query. Errors that are meant
-    for users come without a traceback (:mod:`penstock.spark.tracebacks`).
+    Spark adds the whole traceback, everything that led to it, and the query plan to what Python
+    raised. Errors for users come without a traceback (:mod:`penstock.spark.tracebacks`).
     """
     text = re.split(r"\n\s*(?:SQLSTATE:|=== Streaming Query|at (?=[\w.$]+\())", str(error).strip())[
         0
@@ -172,7 +164,7 @@ def cause(error: PySparkException | Py4JJavaError) -> str:
         text = "\n".join(dropwhile(lambda line: line.startswith("  "), frames))
     text = re.sub(r"\A(?:An error occurred while calling \w+\.\w+\.\s*: )?", "", text)
     ours = re.search(r"(?:\A|: )penstock\.[\w.]+: ", text)
-    if ours:  # what Spark says before it is of no use
+    if ours:  # Spark's prefix is useless
         text, where = text[ours.end() :], ""
     text = text.strip() + where
     return text if len(text) <= CAUSE_CHARACTERS else text[:CAUSE_CHARACTERS] + " ..."

@@ -1,6 +1,6 @@
-"""Whether a device is there: what is known of it, and what follows from a message or its absence.
+"""The presence of a device: what follows from a message, or from its absence.
 
-Pure: times come from outside, as milliseconds since 1970, and nothing here knows Spark.
+Pure: times are passed in, as milliseconds since 1970.
 
 ::
 
@@ -10,32 +10,30 @@ Pure: times come from outside, as milliseconds since 1970, and nothing here know
                           │ message, emits "back"                   │ forget_ms without one
                           └─────────────────────────────────────────┴──────► (unknown)
 
-A message that comes after ``silent_ms`` or more emits both, if nobody noticed the silence before:
-when a backlog is worked through, a device that was away and came back is seen in one go.
+A message after ``silent_ms`` or more emits both events if the silence was not noticed before, as
+when a backlog is processed.
 
-Readings may be **numbered** by their device. A number that is not the next one after the highest
-emits "gap", with the numbers that are missing. A number that was passed already is a repetition,
-and no news; 0 and 1 are a device that began anew.
+Readings may be **numbered**. A number above the next expected one emits "gap", with the missing
+numbers. A lower number is a repetition; 0 and 1 mean that the device restarted.
 """
 
 from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple
 
-UNNUMBERED: Final = -1
-"""The number of a reading that has none, or of none yet."""
+UNNUMBERED: Final = -1  # no number
 
 RESTARTED_BELOW: Final = 2
 
 
 class PresenceTimeouts(NamedTuple):
-    """After which time a device is silent, and after which it is forgotten."""
+    """When a device counts as silent, and when it is forgotten."""
 
     silent_ms: int
     forget_ms: int
 
 
 class DevicePresence(NamedTuple):
-    """What is known of a device: when it was last heard, its highest number, and if it is told."""
+    """When a device was last heard, its highest number, and whether its silence was reported."""
 
     last_ms: int
     seq: int = UNNUMBERED
@@ -43,9 +41,9 @@ class DevicePresence(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What is worth telling. ``last_ms`` is when the device had been heard last, before that.
+    """An event to report; ``last_ms`` is when the device was last heard before it.
 
-    Kind, device and ``last_ms`` name an event: whoever meets two that agree has met one twice.
+    Kind, device and ``last_ms`` identify an event, to detect duplicates.
     """
 
     kind: Literal["silent", "back", "gap"]
@@ -58,7 +56,7 @@ class Event(NamedTuple):
 def seen(
     presence: DevicePresence | None, readings: Iterable[tuple[int, int]], limits: PresenceTimeouts
 ) -> tuple[DevicePresence | None, list[Event]]:
-    """Take readings (time, number), the oldest first; one may be older than what is known."""
+    """Process readings (time, number), oldest first; one may be older than what is known."""
     events: list[Event] = []
     for at_ms, seq in readings:
         presence = _seen(presence, at_ms, seq, limits, events)
@@ -89,7 +87,7 @@ def _seen(
 def elapsed(
     presence: DevicePresence, now_ms: int, limits: PresenceTimeouts
 ) -> tuple[DevicePresence | None, list[Event]]:
-    """Take that the time is ``now_ms``; None stands for a device that is forgotten."""
+    """Apply the passage of time; None: the device is forgotten."""
     events = []
     if not presence.is_silent and due_ms(presence, limits) <= now_ms:
         events = [Event("silent", due_ms(presence, limits), presence.last_ms)]
@@ -99,6 +97,6 @@ def elapsed(
 
 
 def due_ms(presence: DevicePresence, limits: PresenceTimeouts) -> int:
-    """When something happens to a device that is not heard."""
+    """When the next event is due if the device stays silent."""
     wait_ms = limits.forget_ms if presence.is_silent else limits.silent_ms
     return presence.last_ms + wait_ms

@@ -1,16 +1,16 @@
-"""What a query did, batch by batch, for people on a terminal, for logs and for programs.
+"""Shows the progress of queries on a terminal, in logs, and as JSON.
 
-Spark reports each batch as a document. :func:`batch_of` takes from it what somebody who waits wants
-to know; the rest of this module is how that looks. It needs no Spark.
+Spark reports each batch as a document; :func:`batch_of` extracts the figures to show. This module
+does not need Spark.
 
-The **lag** of a source is how many messages the broker has that the batch did not reach. Spark does
-not count it for a source in Python, but its report has both ends: where the batch ended
-(``endOffset``) and what there was at that time (``latestOffset``).
+The **lag** of a source is the number of messages at the broker beyond the end of the batch. Spark
+does not compute it for a Python source, but its report has both positions: ``endOffset`` and
+``latestOffset``.
 """
 
 import json
 from collections.abc import Mapping
-from typing import IO, Any, ClassVar, Final, Self
+from typing import IO, Any, ClassVar, Final, Self, TypeAlias
 
 import msgspec
 from rich.console import Console
@@ -19,12 +19,13 @@ from rich.table import Table
 
 from penstock.spark.pipelines.lateness import ENDS, late_rows
 
-NAME_DIGITS: Final = 8
-"""How much of its id stands for a query without a name."""
+Document: TypeAlias = Mapping[str, Any]  # a progress report of Spark, or a part of it
+
+NAME_DIGITS: Final = 8  # of the id of a query without a name
 
 
 class BatchProgress(msgspec.Struct, frozen=True):
-    """One report of a query. ``lag`` has a number per source that tells, in Spark's order."""
+    """The progress of one batch. ``lag`` has a number per source that reports it."""
 
     query: str
     batch: int
@@ -37,14 +38,14 @@ class BatchProgress(msgspec.Struct, frozen=True):
     watermark: str | None
     duration_ms: int
     time: str
-    observed: dict[str, Any]
+    observed: dict[str, dict[str, object]]
 
 
-def batch_of(progress: Mapping[str, Any], judged_ms: int | None = None) -> BatchProgress:
-    """Take what we show from a report of Spark's (``StreamingQueryProgress``, or its JSON).
+def batch_of(progress: Document, judged_ms: int | None = None) -> BatchProgress:
+    """Extract the figures from a progress report of Spark.
 
-    ``judged_ms`` is the watermark by which rows were too late, that of the batch before. Without it
-    late rows are as many as Spark says, which counts them after they were combined.
+    ``judged_ms`` is the watermark that decided which rows were too late, that of the batch before.
+    Without it the count is Spark's, which is taken after rows were combined.
     """
     lags = [lag_of(source) for source in progress["sources"]]
     observed = {name: _plain(row) for name, row in progress["observedMetrics"].items()}
@@ -68,18 +69,17 @@ def batch_of(progress: Mapping[str, Any], judged_ms: int | None = None) -> Batch
     )
 
 
-def _total(progress: Mapping[str, Any], figure: str) -> int:
+def _total(progress: Document, figure: str) -> int:
     return sum(state[figure] for state in progress["stateOperators"])
 
 
-def _watermark(progress: Mapping[str, Any]) -> str | None:
-    """Return the watermark; before there is one, Spark says 1970."""
+def _watermark(progress: Document) -> str | None:
     watermark: str | None = progress["eventTime"].get("watermark")
     return None if watermark is None or watermark.startswith("1970-01-01") else watermark
 
 
-def lag_of(source: Mapping[str, Any]) -> int | None:
-    """Count the messages between where a batch ended and what its topics had; None: not told."""
+def lag_of(source: Document) -> int | None:
+    """Count the messages between the end of a batch and the end of its topics; None: unknown."""
     end, latest = _topics(source.get("endOffset")), _topics(source.get("latestOffset"))
     if end is None or latest is None:
         return None
@@ -87,15 +87,14 @@ def lag_of(source: Mapping[str, Any]) -> int | None:
 
 
 def _behind(reached: list[int] | None, there: list[int]) -> int:
-    """Count what is unread of one topic: [incarnation, next offset, first offset]."""
     incarnation, end, first = there
     if reached is None or reached[0] != incarnation:
         return max(end - first, 0)
     return max(end - reached[1], 0)
 
 
-def _topics(offset: Any) -> dict[str, list[int]] | None:
-    """Return the topics of an offset of ours; None for one of another kind, or none."""
+def _topics(offset: object) -> dict[str, list[int]] | None:
+    """Return the topics of an offset; None if it is not one of ours."""
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)
@@ -105,8 +104,7 @@ def _topics(offset: Any) -> dict[str, list[int]] | None:
     return topics if isinstance(topics, dict) else None
 
 
-def _number(value: Any) -> float:
-    """Read a rate: Spark writes none, NaN or infinity for a batch too short to tell."""
+def _number(value: float | str | None) -> float:
     number = float(value) if value is not None else 0.0
     return number if 0 <= number < float("inf") else 0.0
 
@@ -116,7 +114,7 @@ def _plain(row: Any) -> Any:
 
 
 class _Display:
-    """What all displays can do. They are contexts, for one that draws must stop drawing."""
+    """A display; it is a context manager, because a live one must stop drawing."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -125,19 +123,17 @@ class _Display:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        return None
+        return
 
 
 class PlainLines(_Display):
     """A line per batch that had rows, for logs."""
 
     def show(self, batch: BatchProgress) -> None:
-        """Write a batch; one without rows is not worth a line."""
         if batch.rows:
             print(line(batch), file=self._stream, flush=True)
 
-    def say(self, figures: Mapping[str, Any]) -> None:
-        """Write a step of a job that is not a stream."""
+    def say(self, figures: Mapping[str, object]) -> None:
         print(steps(figures), file=self._stream, flush=True)
 
 
@@ -145,16 +141,14 @@ class JsonLines(_Display):
     """An object per report, for programs."""
 
     def show(self, batch: BatchProgress) -> None:
-        """Write a batch, also an empty one: it says that the query is alive."""
+        """Also for an empty batch: it shows that the query is alive."""
         self.say(msgspec.to_builtins(batch))
 
-    def say(self, figures: Mapping[str, Any]) -> None:
-        """Write a step of a job that is not a stream."""
+    def say(self, figures: Mapping[str, object]) -> None:
         print(json.dumps(figures, default=str), file=self._stream, flush=True)
 
 
 def line(batch: BatchProgress) -> str:
-    """Say in one line what a batch did."""
     parts = [
         f"{batch.query} batch {batch.batch}: {batch.rows:,} rows in {batch.duration_ms:,} ms",
         f"{batch.rows_per_s:,.0f} rows/s",
@@ -172,13 +166,12 @@ def line(batch: BatchProgress) -> str:
     return ", ".join(parts)
 
 
-def steps(figures: Mapping[str, Any]) -> str:
-    """Say in one line what a step did."""
+def steps(figures: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in figures.items())
 
 
 class LiveTable(_Display):
-    """A table that is drawn anew with each batch, a line per query, for a terminal."""
+    """A live table with a line per query, for a terminal."""
 
     HEADINGS: ClassVar = (
         *("query", "batch", "rows", "rows/s", "lag", "state", "late"),
@@ -198,16 +191,14 @@ class LiveTable(_Display):
         self._live.stop()
 
     def show(self, batch: BatchProgress) -> None:
-        """Take a batch in."""
         self._queries.setdefault(batch.query, QueryTotals()).add(batch)
         self._live.update(self._table(), refresh=True)
 
-    def say(self, figures: Mapping[str, Any]) -> None:
-        """Show a step of a job that is not a stream, in one line that stays."""
+    def say(self, figures: Mapping[str, object]) -> None:
         self._live.console.print(steps(figures), markup=False, highlight=False)
 
     def note(self, text: str) -> None:
-        """Write a line that is not ours above the table, which would else be torn."""
+        """Print a line above the table."""
         self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _table(self) -> Table:
@@ -220,7 +211,7 @@ class LiveTable(_Display):
 
 
 class QueryTotals:
-    """What a query did since it was first looked at."""
+    """The totals of a query."""
 
     def __init__(self) -> None:
         self._rows = 0
@@ -230,7 +221,7 @@ class QueryTotals:
         self._full: BatchProgress | None = None
 
     def add(self, batch: BatchProgress) -> None:
-        """Add a batch. Speed is that of the last one that had rows: one without has none."""
+        """Add a batch. The speed is that of the last batch with rows."""
         self._rows += batch.rows
         self._late += batch.late_rows
         self._untimed += batch.untimed_rows
@@ -239,7 +230,6 @@ class QueryTotals:
             self._full = batch
 
     def cells(self) -> tuple[str, ...]:
-        """Return the line of the table, without the name."""
         last = self._last
         if last is None:
             return ("",) * (len(LiveTable.HEADINGS) - 1)
@@ -252,7 +242,7 @@ class QueryTotals:
 
 
 def display(stream: IO[str], *, as_json: bool) -> PlainLines | JsonLines | LiveTable:
-    """Choose how to show progress: as JSON if asked for; drawn on a terminal; else in lines."""
+    """Choose a display: JSON if asked for, a live table on a terminal, else lines."""
     if as_json:
         return JsonLines(stream)
     return LiveTable(stream) if stream.isatty() else PlainLines(stream)

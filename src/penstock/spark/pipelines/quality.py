@@ -1,20 +1,20 @@
-"""``quality``: what JSON payloads look like, topic by topic, and whether that has changed.
+"""``quality``: the fields of JSON payloads, topic by topic, and whether they changed.
 
 ::
 
     messages ─► each partition: topic → Shape ─► by topic: merged ─► report, file, drift
 
-A shape (:mod:`penstock.spark.pipelines.shapes`) is gathered where the messages are; only shapes
-travel, a few kilobytes per topic and partition. A report can be kept, and a later one compared with
-it: then the exit status says whether anything drifted.
+A shape (:mod:`penstock.spark.pipelines.shapes`) is collected where the messages are; only shapes
+travel, a few kilobytes per topic and partition. A report can be saved, and a later one compared
+with it; the exit status then says whether anything drifted.
 
-``quarantine`` is its other half, for streams: what cannot be read is set aside.
+``quarantine`` is the streaming counterpart: it copies unreadable messages.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -22,14 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import ConfigError
 from penstock.spark.options import source_options
-from penstock.spark.pipelines.registry import (
-    IGNORE_LOSS,
-    SERVERS,
-    SUBSCRIBE,
-    JobOutcome,
-    Option,
-    PipelineJob,
-)
+from penstock.spark.pipelines import registry
+from penstock.spark.pipelines.registry import JobOutcome, Option, PipelineJob, choice
 from penstock.spark.pipelines.shapes import Field, Shape, drift, merged
 from penstock.spark.pipelines.streams import without_heartbeats
 
@@ -37,24 +31,19 @@ PARTIAL: Final = "topic string, shape binary"
 
 _ARROW: Final = pa.schema([("topic", pa.string()), ("shape", pa.binary())])
 
-TOPICS_AT_A_TIME: Final = 1000
-"""How many shapes a partition gathers before it passes them on."""
+TOPICS_AT_A_TIME: Final = 1000  # shapes that a partition collects before it passes them on
 
-TOPICS_MAX: Final = 10_000
-"""How many topics a report has; more would not be read by anybody, and must fit the driver."""
+TOPICS_MAX: Final = 10_000  # topics in a report, which must fit the driver
 
 HEADINGS: Final = ("TOPIC", "FIELD", "IN", "TYPES", "NULL", "RANGE", "EXAMPLES")
 
 
 class QualityReport(msgspec.Struct):
-    """The shapes of topics, and what is different from an earlier report."""
+    """The shapes of topics, and the differences to an earlier report."""
 
     topics: dict[str, Shape]
     drift: dict[str, list[str]] = {}
     left_out: int = 0
-
-
-# ── On Spark ──────────────────────────────────────────────────────────────────────────────────
 
 
 def profile(messages: DataFrame) -> DataFrame:
@@ -94,7 +83,7 @@ def _merge(table: pa.Table) -> pa.Table:
 
 
 def report(messages: DataFrame, before: Mapping[str, Shape] | None = None) -> QualityReport:
-    """Look at messages, and compare what they look like with what they did before."""
+    """Profile messages, and compare with earlier shapes."""
     rows = profile(messages).orderBy("topic").limit(TOPICS_MAX + 1).collect()
     kept = rows[:TOPICS_MAX]
     topics = {row.topic: msgspec.json.decode(bytes(row["shape"]), type=Shape) for row in kept}
@@ -103,7 +92,7 @@ def report(messages: DataFrame, before: Mapping[str, Shape] | None = None) -> Qu
 
 
 def _drifts(before: Mapping[str, Shape], after: Mapping[str, Shape]) -> dict[str, list[str]]:
-    """Compare topic by topic. One that is silent has not changed; one that is new has."""
+    """Compare topic by topic. A silent topic has not changed; a new one has."""
     changes = {
         topic: drift(before[topic], shape) if topic in before else ["the topic is new"]
         for topic, shape in after.items()
@@ -111,21 +100,17 @@ def _drifts(before: Mapping[str, Shape], after: Mapping[str, Shape]) -> dict[str
     return {topic: told for topic, told in changes.items() if told}
 
 
-# ── Reading and writing ───────────────────────────────────────────────────────────────────────
-
-
 def load_shapes(file: str) -> dict[str, Shape]:
-    """Read the shapes of a report that was kept."""
+    """Read the shapes of a saved report."""
     try:
         return msgspec.json.decode(Path(file).read_bytes(), type=QualityReport).topics
     except (OSError, msgspec.DecodeError) as error:
         raise ConfigError(
-            f"{file} is no report of quality: {error}", "--save FILE writes one"
+            f"{file} is not a quality report: {error}", "create one with --save FILE"
         ) from None
 
 
 def as_table(found: QualityReport) -> str:
-    """Write a report for a terminal."""
     rows = [HEADINGS, *_rows(found)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
@@ -133,7 +118,6 @@ def as_table(found: QualityReport) -> str:
 
 
 def as_markdown(found: QualityReport) -> str:
-    """Write a report for a page."""
     rows = [HEADINGS, ("---",) * len(HEADINGS), *_rows(found)]
     lines = [
         "| " + " | ".join(re.sub(r"([|`<])", r"\\\1", cell) for cell in row) + " |" for row in rows
@@ -164,7 +148,7 @@ def _remarks(found: QualityReport) -> list[str]:
         for reason, count in sorted(shape.bad.items()):
             remarks.append(f"{_shown(topic)}: {count:,} of {shape.messages:,} messages: {reason}")
         if shape.cut:
-            remarks.append(f"{_shown(topic)}: {shape.cut:,} values of too many fields left out")
+            remarks.append(f"{_shown(topic)}: {shape.cut:,} values left out: too many fields")
     for topic, changes in found.drift.items():
         remarks += [f"{_shown(topic)}: drift: {_shown(change)}" for change in changes]
     if found.left_out:
@@ -173,11 +157,8 @@ def _remarks(found: QualityReport) -> list[str]:
 
 
 def _shown(text: str) -> str:
-    """Write what a stranger sent so that it cannot steer a terminal."""
+    """Escape control characters: payloads are untrusted and must not steer a terminal."""
     return "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text)
-
-
-# ── The job ───────────────────────────────────────────────────────────────────────────────────
 
 
 def run(
@@ -191,10 +172,10 @@ def run(
     form: str = "table",
     ignore_loss: bool = False,
 ) -> JobOutcome:
-    """Find out what JSON payloads look like: fields, types, nulls, ranges, examples.
+    """Report the fields of JSON payloads: types, nulls, ranges, examples.
 
-    With --against, compares with a report that was kept by --save: the exit status is 1 if a topic
-    or a field is new or gone, has other types, or more nulls or unreadable messages.
+    With --against, compare with a report saved by --save: the exit status is 1 if a topic or a
+    field is new or gone, or has other types, more nulls or more unreadable messages.
     """
     before = load_shapes(against) if against else None
     reader = spark.read.format("penstock").option("servers", servers)
@@ -206,14 +187,12 @@ def run(
     if save:
         Path(save).write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1))
     text = as_markdown(found) if form == "markdown" else as_table(found)
-    document: Any = msgspec.to_builtins(found)
-    return JobOutcome(text, document, is_ok=not found.drift)
+    return JobOutcome(text, msgspec.to_builtins(found), is_ok=not found.drift)
 
 
 def check(
-    *, servers: str, subscribe: str, since: str | None, against: str | None, **_: Any
+    *, servers: str, subscribe: str, since: str | None, against: str | None, **_: object
 ) -> None:
-    """Refuse options that ``run`` would refuse."""
     if since is not None:
         source_options({"servers": servers, "subscribe": subscribe, "startingTimestamp": since})
     if against is not None:
@@ -223,23 +202,17 @@ def check(
 JOB: Final = PipelineJob(
     "quality",
     (
-        SERVERS,
-        SUBSCRIBE,
+        registry.SERVERS,
+        registry.SUBSCRIBE,
         Option(
             "since",
-            "Only messages from that time on: ISO 8601, or milliseconds since 1970.",
+            "Only messages from this time on: ISO 8601, or milliseconds since 1970.",
             metavar="TIME",
         ),
-        Option("against", "A report that was kept, to compare with.", metavar="FILE"),
-        Option("save", "Keep the report, as JSON.", metavar="FILE"),
-        Option(
-            "form",
-            "How the report looks.",
-            "choice",
-            default="table",
-            choices=("table", "markdown"),
-        ),
-        IGNORE_LOSS,
+        Option("against", "Saved report to compare with.", metavar="FILE"),
+        Option("save", "Save the report as JSON.", metavar="FILE"),
+        choice("form", "Output format.", "table", "markdown"),
+        registry.IGNORE_LOSS,
     ),
     run,
     check=check,

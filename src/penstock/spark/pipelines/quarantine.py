@@ -1,17 +1,16 @@
-"""``quarantine``: what cannot be read is set aside, with a note where it came from and why.
+"""``quarantine``: copies unreadable messages to a topic, with their origin and the reason.
 
-The message itself is copied, byte for byte, to one topic, each once; its headers say ``topic``,
-``offset``, ``reason``, and how many ``bytes`` it had: of a very long one only the beginning is
-copied, for the sink takes 1 MiB at most, and one that it refused would stop the job. The original
-stays where it is: a journal is not rewritten. So whoever repairs a payload knows what to look for,
-and whoever reads the topic knows what to skip.
+Each message is copied byte for byte, once; its headers are ``topic``, ``offset``, ``reason`` and
+``bytes``, the original size: of a very long message only the beginning is copied, because the sink
+takes 1 MiB at most and a refused message would stop the job. The original stays in the journal. So
+whoever repairs payloads knows what to look for, and readers know what to skip.
 
-With a report of ``quality`` what does not fit the shape of its topic is set aside as well: a field
-that was always there and is missing, or one of another type.
+With a report of ``quality``, messages that do not fit the shape of their topic are copied too: an
+expected field is missing, or has another type.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -19,17 +18,9 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.limits import KIB
+from penstock.spark.pipelines import registry
 from penstock.spark.pipelines.quality import load_shapes
-from penstock.spark.pipelines.registry import (
-    CHECKPOINT,
-    IGNORE_LOSS,
-    READER,
-    SERVERS,
-    SUBSCRIBE,
-    TRIGGER,
-    Option,
-    PipelineJob,
-)
+from penstock.spark.pipelines.registry import Option, PipelineJob
 from penstock.spark.pipelines.shapes import Shape, decoded, misfit
 from penstock.spark.pipelines.streams import (
     check_outputs,
@@ -46,10 +37,9 @@ Judge = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def faulty(messages: DataFrame, expected: Mapping[str, Shape] | None = None) -> DataFrame:
-    """Return the messages that cannot be read, or do not fit, with a ``reason``.
+    """Return the messages that are unreadable or do not fit, with a ``reason``.
 
-    Each batch tells in its progress how many messages there were, and how many of them are set
-    aside.
+    The progress of each batch has the number of messages, and of quarantined ones.
     """
     told = messages.observe("read", f.count(f.lit(1)).alias("messages"))
     found = told.select("topic", "offset", "timestamp", "payload")
@@ -76,7 +66,7 @@ def _reason(expected: Shape | None, payload: bytes | None) -> str:
 
 
 def quarantine_messages(found: DataFrame, to: str) -> DataFrame:
-    """Make messages of them: the payload as it was, and headers that tell about it."""
+    """Return the messages to publish: the original payload, with headers."""
     headers = f.array(
         _header("topic", f.col("topic")),
         _header("offset", f.col("offset").cast("string")),
@@ -106,9 +96,9 @@ def run(
     max_rows: int | None = None,
     ignore_loss: bool = False,
 ) -> StreamingQuery:
-    """Copy messages whose payload is no JSON to a topic, with the reason.
+    """Copy messages whose payload is not JSON to a topic, with the reason.
 
-    With --shapes, also those that do not fit what quality found in their topic.
+    With --shapes, also those that do not fit the shape that quality found in their topic.
     """
     expected = load_shapes(shapes) if shapes else None
     messages = from_topics(
@@ -116,16 +106,17 @@ def run(
         servers=servers,
         subscribe=subscribe,
         reader=reader,
-        maxOffsetsPerTrigger=max_rows,
+        options={"maxOffsetsPerTrigger": max_rows},
         ignore_loss=ignore_loss,
     )
     found = faulty(without_heartbeats(messages).where(f.col("topic") != to), expected)
-    more: dict[str, Any] = {"servers": servers, "checkpoint": checkpoint, "trigger": trigger}
-    return to_topics(quarantine_messages(found, to), name="quarantine", **more)
+    copies = quarantine_messages(found, to)
+    return to_topics(
+        copies, name="quarantine", servers=servers, checkpoint=checkpoint, trigger=trigger
+    )
 
 
-def check(*, checkpoint: str, to: str, shapes: str | None, **_: Any) -> None:
-    """Refuse options that ``run`` would refuse."""
+def check(*, checkpoint: str, to: str, shapes: str | None, **_: object) -> None:
     check_outputs("quarantine", checkpoint, to)
     if shapes is not None:
         load_shapes(shapes)
@@ -134,15 +125,15 @@ def check(*, checkpoint: str, to: str, shapes: str | None, **_: Any) -> None:
 JOB: Final = PipelineJob(
     "quarantine",
     (
-        SERVERS,
-        SUBSCRIBE,
-        CHECKPOINT,
-        Option("to", "The topic for what is set aside.", default="quarantine", metavar="TOPIC"),
-        Option("shapes", "What payloads should look like: a report of quality.", metavar="FILE"),
-        READER,
-        TRIGGER,
-        Option("max_rows", "Take at most so many messages at a time.", "integer", metavar="COUNT"),
-        IGNORE_LOSS,
+        registry.SERVERS,
+        registry.SUBSCRIBE,
+        registry.CHECKPOINT,
+        Option("to", "Topic for the copies.", default="quarantine", metavar="TOPIC"),
+        Option("shapes", "Expected shapes: a saved report of quality.", metavar="FILE"),
+        registry.READER,
+        registry.TRIGGER,
+        registry.MAX_ROWS,
+        registry.IGNORE_LOSS,
     ),
     run,
     check=check,

@@ -1,36 +1,39 @@
-"""The jobs by name, and what a job is: a function with its options as data.
+"""The registry of jobs; a job is a function whose options are declared as data.
 
-The table holds names and one line of help each, so that a list of all jobs imports none of them; a
-job's module is imported when it is run. Each module declares its jobs beside their functions::
+The registry holds names and one line of help, so listing the jobs imports none of them. Each module
+declares its job next to its function::
 
-    def run(spark, *, servers, subscribe, checkpoint, every): ...
+    def run(spark, *, servers, subscribe, every): ...
 
-    JOB = Job("rollup", (SERVERS, SUBSCRIBE, CHECKPOINT, Option("every", "...", "duration")), run)
+    JOB = PipelineJob("rollup", (SERVERS, SUBSCRIBE, duration("every", "...", "1m")), run)
 
-To add a job: declare it so, and give it a line in ``JOBS``. ``penstock spark run`` does the rest:
-it makes the flags from the options, a session for the job, shows the progress and ends it well.
+To add a job, declare it and add a line to ``JOBS``. ``penstock spark run`` turns the options into
+flags, creates a session, shows progress, and stops the job cleanly.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
 from penstock.errors import ConfigError
 
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
 
 class Option(msgspec.Struct, frozen=True):
-    """One option of a job: a keyword argument of its function, and a flag of the command line.
+    """An option of a job: a keyword argument of its function, and a command-line flag.
 
-    ``name`` is the argument's, as in ``max_rows``; the flag is ``--max-rows``. A duration is
-    written with its unit and arrives as seconds. One that ``repeats`` arrives as a tuple.
+    ``max_rows`` becomes ``--max-rows``. A duration is written with its unit and passed as seconds.
+    One that ``repeats`` is passed as a tuple.
     """
 
     name: str
     help: str
     kind: Literal["text", "flag", "integer", "number", "duration", "choice"] = "text"
-    default: Any = None
+    default: str | float | None = None
     choices: tuple[str, ...] = ()
     metavar: str = ""
     is_required: bool = False
@@ -38,51 +41,54 @@ class Option(msgspec.Struct, frozen=True):
 
 
 class JobOutcome(msgspec.Struct, frozen=True):
-    """What a job that ends has to say: for people, for programs, and whether all is well.
-
-    The command exits with 1 where ``is_ok`` is false; the job itself went through all the same.
-    """
+    """The result of a job that ends, as text and as JSON; ``is_ok`` decides the exit status."""
 
     text: str
-    document: Any = None
+    document: object = None
     is_ok: bool = True
 
 
 class FollowUp(msgspec.Struct, frozen=True):
-    """A query, started, and what is to be done once it has come to its end by itself."""
+    """A started query, and what to do when it has ended by itself."""
 
-    query: Any
-    then: Callable[[], JobOutcome]
+    query: "StreamingQuery"
+    action: Callable[[], JobOutcome]
+
+
+JobResult: TypeAlias = "StreamingQuery | Sequence[StreamingQuery] | FollowUp | JobOutcome | None"
 
 
 class PipelineJob(msgspec.Struct, frozen=True):
-    """A name, options, and ``run(spark, **options)``.
+    """A name, options, and ``run(spark, **options)``, whose docstring is the text of ``--help``.
 
-    A job that streams returns its query, or a list of them, started; whoever called it waits. If
-    something is to be done after that, it returns a :class:`FollowUp`. One
-    that ends by itself returns an :class:`JobOutcome`, or None. Where ``says`` is set, ``run`` also
-    gets ``say``, a function that takes a mapping of figures at each step, shown as progress.
+    A streaming job returns its started queries, or a :class:`FollowUp`; the caller waits for them.
+    Other jobs return a :class:`JobOutcome`, or None. If ``says`` is set, ``run`` also gets ``say``,
+    a function that takes a mapping of figures at each step, to show as progress.
 
-    ``check`` takes the same options, and raises ``ConfigError`` for what ``run`` would refuse. It
-    is called before Spark is started.
-
-    The function's docstring is the text of ``--help``.
+    ``check`` takes the same options and raises ``ConfigError`` for what ``run`` would refuse. It is
+    called before Spark starts.
     """
 
     name: str
     options: tuple[Option, ...]
-    run: Callable[..., Any]
+    run: Callable[..., JobResult]
     says: bool = False
     check: Callable[..., None] | None = None
 
 
-# ── Options that many jobs have ───────────────────────────────────────────────────────────────
+def duration(name: str, text: str, default: str) -> Option:
+    return Option(name, text, "duration", default=default, metavar="DURATION")
+
+
+def choice(name: str, text: str, *choices: str) -> Option:
+    """Declare an option with the first choice as its default."""
+    return Option(name, text, "choice", default=choices[0], choices=choices)
+
+
+# Options of several jobs.
 
 SERVERS: Final = Option(
-    "servers",
-    "Where the broker is; any of its listeners will do.",
-    default="127.0.0.1:1883",
-    metavar="HOST:PORT,...",
+    "servers", "Address of the broker.", default="127.0.0.1:1883", metavar="HOST:PORT,..."
 )
 SUBSCRIBE: Final = Option(
     "subscribe",
@@ -92,79 +98,61 @@ SUBSCRIBE: Final = Option(
 )
 CHECKPOINT: Final = Option(
     "checkpoint",
-    "Where the job notes how far it is; the same directory continues it.",
+    "Directory for the job's progress; use the same one to resume.",
     metavar="DIR",
     is_required=True,
 )
 READER: Final = Option(
-    "reader", "The name under which the broker knows this job, and shows its lag.", metavar="NAME"
+    "reader", "Name of this job at the broker, which shows its lag.", metavar="NAME"
 )
 DEVICE: Final = Option(
     "device",
-    "What a device is: topic, a level of it (level:2), or a field (as in $.id).",
+    "What identifies a device: topic, a level of it (level:2), or a field ($.id).",
     default="topic",
     metavar="WHAT",
 )
 IGNORE_LOSS: Final = Option(
-    "ignore_loss", "Go on where retention was faster than the job, and note what is lost.", "flag"
+    "ignore_loss", "Continue if retention removed unread messages; record the loss.", "flag"
 )
 TRIGGER: Final = Option(
     "trigger",
-    "When to work: continuous, available-now (what is there, then end), or every so often (10s).",
+    "When to run: continuous, available-now (read what is there, then end), or an interval (10s).",
     default="continuous",
     metavar="WHEN",
 )
+MAX_ROWS: Final = Option("max_rows", "Messages per batch at most.", "integer", metavar="COUNT")
+EVENT_TIME: Final = Option(
+    "time",
+    "Time of a message: broker, header (its header time), or a field ($.at).",
+    default="broker",
+    metavar="WHERE",
+)
+UNTIMED: Final = choice(
+    "untimed", "Messages without a usable --time: drop them, or use the broker's.", "drop", "broker"
+)
+PARQUET: Final = Option("path", "Directory for Parquet output.", metavar="DIR")
 
-UNTIMED: Final = Option(
-    "untimed",
-    "Messages without a usable --time: drop and count them, or take the broker's time.",
-    "choice",
-    default="drop",
-    choices=("drop", "broker"),
+_JOBS: Final = (
+    ("archive", "archive", "Archive topics as Parquet, each message exactly once."),
+    ("audit", "audit", "Prove that an archive has every message exactly once."),
+    ("compact", "compaction", "Merge the small files of an archive."),
+    ("quality", "quality", "Report the fields of JSON payloads, and what changed."),
+    ("quarantine", "quarantine", "Copy unreadable messages to a topic."),
+    ("replay", "replay", "Publish an archive again, in order, at any speed, exactly once."),
+    ("rollup", "rollup", "Aggregate measurements in time windows."),
+    ("sessions", "sessions", "Find when devices were active."),
+    ("silent", "silent", "Alert on devices that fell silent, came back or skipped numbers."),
 )
 
-
-# ── The table ─────────────────────────────────────────────────────────────────────────────────
-
-JOBS: Final[dict[str, tuple[str, str]]] = {
-    "archive": (
-        "penstock.spark.pipelines.archive:JOB",
-        "Keep topics as Parquet, each message once.",
-    ),
-    "audit": (
-        "penstock.spark.pipelines.audit:JOB",
-        "Prove that an archive has every message exactly once.",
-    ),
-    "compact": ("penstock.spark.pipelines.compaction:JOB", "Make few files of many in an archive."),
-    "quality": (
-        "penstock.spark.pipelines.quality:JOB",
-        "Find out what JSON payloads look like, and what has changed.",
-    ),
-    "quarantine": (
-        "penstock.spark.pipelines.quarantine:JOB",
-        "Set aside messages that cannot be read.",
-    ),
-    "replay": (
-        "penstock.spark.pipelines.replay:JOB",
-        "Publish an archive again, in its order and at any speed, once.",
-    ),
-    "rollup": (
-        "penstock.spark.pipelines.rollup:JOB",
-        "Count and average measurements in windows of time.",
-    ),
-    "sessions": ("penstock.spark.pipelines.sessions:JOB", "Find when devices were at work."),
-    "silent": (
-        "penstock.spark.pipelines.silent:JOB",
-        "Tell which devices fell silent, came back or skipped numbers.",
-    ),
+# Name → import path of its PipelineJob, and a line of help.
+JOBS: Final = {
+    name: (f"penstock.spark.pipelines.{module}:JOB", text) for name, module, text in _JOBS
 }
-"""Name → where its :class:`PipelineJob` is (module:attribute), and what a list says about it."""
 
 
 def job(name: str) -> PipelineJob:
-    """Import a job; an unknown name is an error that lists all."""
     if name not in JOBS:
-        raise ConfigError(f"there is no job {name!r}", f"there are: {', '.join(sorted(JOBS))}")
+        raise ConfigError(f"there is no job {name!r}", f"the jobs are: {', '.join(sorted(JOBS))}")
     module, _, attribute = JOBS[name][0].partition(":")
     found: PipelineJob = getattr(import_module(module), attribute)
     return found

@@ -1,26 +1,24 @@
-"""An archive back to topics: in the original order, at a chosen speed, once.
+"""``replay``: publishes an archive again, in the original order, at a chosen speed, exactly once.
 
-**What is replayed is settled at the first run** and written into the archive, as the plan of the
-job: which topics, which times, and how far each topic was archived then. Later runs of the same
-job go by it, whatever has been archived since. So a job is one thing: it can be finished, and
-repeated.
+**The first run fixes what is replayed** and stores it in the archive as the plan of the job: the
+topics, the times, and how far each topic was archived then. Later runs of the job use the plan,
+whatever was archived since. So a job can be finished, and repeated.
 
-**How far it is, the broker knows.** Rows are published in *slices*, by the order in which the
-broker once took them (``sequence``). A slice is one epoch of the sink ``job/replay/<job>``:
-published as a whole or not at all, and with it, atomically, a note: up to which sequence everything
-is done. Each slice begins where the note of the one before says. Killed anywhere, the next run goes
-on from the note; run again when all is done, it does nothing; two at once do not disturb each
-other, for of two slices with the same number one is published, and both go on from its note.
+**The broker stores the progress.** Rows are published in *slices*, in the order in which the broker
+first accepted them (``sequence``). A slice is one epoch of the sink ``job/replay/<job>``: published
+atomically, together with a note that says up to which sequence everything is done. The next slice
+starts there. After a crash the next run continues from the note; a finished job does nothing. Two
+concurrent runs are harmless: of two slices with the same number one is published, and both continue
+from its note.
 
 **Order**: each topic has its messages in the original order. Across topics the order is kept from
-slice to slice, and within a slice up to the blocks that the sink sends, of a mebibyte.
+slice to slice, and within a slice up to the 1 MiB blocks of the sink.
 
-**Times**: a message's own time is when it is published; when it was first is in the header ``time``
-(unless it had that header before, from an event or an earlier replay). With ``speed`` 1 slices are
-a second long and follow each other as they once did, with 10 in a tenth of the time, and with 0
-nobody waits.
+**Times**: a message gets the time of its publication; the original time is in the header ``time``
+(unless the message had that header). With ``speed`` 1 slices are a second long and follow each
+other as they once did, with 10 ten times as fast, and with 0 without waiting.
 
-Signatures stay in the archive: they say that a device published this to that topic then, which is
+Signatures stay in the archive: they prove that a device published this to that topic then, which is
 not what happens now.
 """
 
@@ -29,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
@@ -43,33 +41,28 @@ from penstock.spark.archived import manifest as manifests
 from penstock.spark.archived.layout import root_of
 from penstock.spark.archived.snapshot import take
 from penstock.spark.filters import filters_of, topic_regex
-from penstock.spark.pipelines import archive, registry
-from penstock.spark.pipelines.registry import JobOutcome, Option, PipelineJob
+from penstock.spark.pipelines import archive, compaction, registry
+from penstock.spark.pipelines.registry import JobOutcome, Option, PipelineJob, duration
 from penstock.spark.sink import last_epoch
 
-SLICE_ROWS: Final = 500_000
-"""Rows of a slice where nobody waits: what is staged at a time, some hundred megabytes."""
+SLICE_ROWS: Final = 500_000  # rows per slice without pacing: some hundred megabytes are staged
 
-TICK_S: Final = 1.0
-"""How long a slice lasts where somebody does: a Spark job takes some tenths of a second."""
+TICK_S: Final = 1.0  # length of a paced slice; a Spark job takes some tenths of a second
 
-TICKS_MAX: Final = 100_000
-"""Slices of a paced replay: a day has 86,400 seconds. For more, choose longer ticks."""
+TICKS_MAX: Final = 100_000  # slices of a paced replay; a day has 86,400 seconds
 
+# Look for files again after this time: compaction deletes replaced files after a day.
 RELOAD_S: Final = 600.0
-"""How long a replay goes by the files it has found. Compaction replaces files while it runs, and
-deletes them a day later: a replay may take longer."""
 
 SAID_S: Final = 600.0
-PAUSE_S: Final = 5.0
-"""How often it is said that a replay waits, and from which pause on."""
+PAUSE_S: Final = 5.0  # report waits of PAUSE_S or more, every SAID_S
 
 NAME_CHARACTERS_MAX: Final = 200
 
 PLANS: Final = "replays"
 TOPIC: Final = "{topic}"
 
-Say = Callable[[Mapping[str, Any]], None]
+Say = Callable[[Mapping[str, int]], None]
 
 
 class ReplayPlan(msgspec.Struct, frozen=True):
@@ -84,18 +77,14 @@ class ReplayPlan(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """What tells this plan from others."""
         return blake2b(msgspec.json.encode(self, order="sorted"), digest_size=16).hexdigest()
 
 
 class _Note(msgspec.Struct, frozen=True):
-    """What the broker keeps with each slice: everything up to this sequence is published."""
+    """Stored by the broker with each slice: everything up to this sequence is published."""
 
     done: int
     plan: str
-
-
-# ── The plan ──────────────────────────────────────────────────────────────────────────────────
 
 
 def settle(
@@ -108,7 +97,7 @@ def settle(
     since: str = "",
     until: str = "",
 ) -> ReplayPlan:
-    """Return the plan of a job; if it has none yet, ``look`` how far topics are archived now."""
+    """Return the plan of a job; if there is none yet, ``look`` how far topics are archived now."""
     _check(job, to)
     path = root / PLANS / _file_of(job)
     if not path.exists():
@@ -118,15 +107,15 @@ def settle(
     plan = msgspec.json.decode(path.read_bytes(), type=ReplayPlan)
     if (plan.subscribe, plan.to, plan.since, plan.until) != (subscribe, to, since, until):
         raise ConfigError(
-            f"replay {job!r} was begun with subscribe={plan.subscribe!r}, to={plan.to!r}, "
+            f"replay {job!r} was started with subscribe={plan.subscribe!r}, to={plan.to!r}, "
             f"since={plan.since!r}, until={plan.until!r}",
-            "Go on with the same, or give this one another name.",
+            "Use the same options, or another job name.",
         )
     return plan
 
 
 def _file_of(job: str) -> str:
-    """Name the file of a plan. A name may have 189 bytes of any characters, a file's 255."""
+    """Return a plan's file name: job names may have 189 bytes of any characters, file names 255."""
     quoted = quote(job, safe="")
     if len(quoted) > NAME_CHARACTERS_MAX:
         quoted = (
@@ -137,17 +126,19 @@ def _file_of(job: str) -> str:
 
 def _check(job: str, to: str) -> None:
     if fault := topic_fault(f"job/replay/{job}".encode(), 200):
-        raise ConfigError(f"{job!r} is no name for a replay: {fault}")
+        raise ConfigError(f"{job!r} is not a valid job name: {fault}")
     if fault := topic_fault(to.replace(TOPIC, "topic").encode()):
-        raise ConfigError(f"{to!r} is no topic: {fault}", f"Write a name, with {TOPIC} in it.")
+        raise ConfigError(
+            f"{to!r} is not a topic: {fault}", f"Write a topic name, with {TOPIC} in it."
+        )
 
 
 def ends_of(rows: DataFrame, subscribe: str, to: str = "") -> dict[str, tuple[int, int]]:
-    """Return how far each topic is archived: its last incarnation, and the offset after the last.
+    """Return how far each topic is archived: its last incarnation, and the next offset.
 
-    By the rows themselves. The checkpoint would tell it too, but not of topics that were deleted.
-    What lies where this job writes ``to`` is from an earlier replay, and is left out unless it is
-    asked for by name: each replay of ``#`` would otherwise repeat all those before it.
+    Taken from the rows, because the checkpoint lacks deleted topics. Topics that this job writes
+    ``to`` come from an earlier replay, and are left out unless named: otherwise each replay of
+    ``#`` would repeat all earlier ones.
     """
     filters = filters_of(subscribe)
     chosen = rows.where(f.col("topic").rlike(topic_regex(filters)))
@@ -160,11 +151,8 @@ def ends_of(rows: DataFrame, subscribe: str, to: str = "") -> dict[str, tuple[in
     return {topic: (incarnation, offset + 1) for topic, incarnation, offset in found}
 
 
-# ── Rows ──────────────────────────────────────────────────────────────────────────────────────
-
-
 def planned(spark: SparkSession, root: Path, plan: ReplayPlan) -> DataFrame:
-    """Return the rows of a plan. Incarnations rise: what is below was complete at that time."""
+    """Return the rows of a plan. Incarnations rise: lower ones were complete then."""
     known = [(name, incarnation, end) for name, (incarnation, end) in plan.ends.items()]
     ends = spark.createDataFrame(known, "name string, last bigint, end bigint")
     rows = archive.read(spark, root, since=moment(plan.since), until=moment(plan.until))
@@ -176,8 +164,8 @@ def planned(spark: SparkSession, root: Path, plan: ReplayPlan) -> DataFrame:
 
 
 def as_messages(rows: DataFrame, to: str) -> DataFrame:
-    """Make what the sink takes, and keep the order's number."""
-    has_time = f.exists(f.coalesce("headers", f.array()), _is_time)
+    headers = f.coalesce("headers", f.array())
+    has_time = f.exists(headers, lambda header: header["key"] == "time")
     return rows.select(
         _target(to).alias("topic"),
         "payload",
@@ -189,10 +177,6 @@ def as_messages(rows: DataFrame, to: str) -> DataFrame:
     )
 
 
-def _is_time(header: Column) -> Column:
-    return header["key"] == "time"
-
-
 def _target(to: str) -> Column:
     before, found, after = to.partition(TOPIC)
     if not found:
@@ -201,23 +185,20 @@ def _target(to: str) -> Column:
 
 
 def moment(text: str) -> datetime | None:
-    """Read a time, in UTC unless it says otherwise; an empty text is none."""
+    """Parse a time, in UTC by default; None for an empty text."""
     if not text:
         return None
     try:
         read = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError(
-            f"{text!r} is no time", "Write it as in 2030-01-31 or 2030-01-31T08:00:00+01:00."
+            f"{text!r} is not a time", "Write it as in 2030-01-31 or 2030-01-31T08:00:00+01:00."
         ) from None
     return read if read.tzinfo is not None else read.replace(tzinfo=UTC)
 
 
-# ── Slices ────────────────────────────────────────────────────────────────────────────────────
-
-
 def _bounds(rows: DataFrame, slice_rows: int) -> list[int]:
-    """Return where slices end, with about so many rows each."""
+    """Return where slices end, with about this many rows each."""
     figures = rows.agg(f.count("*"), f.max("sequence")).first()
     assert figures is not None
     number, last = figures
@@ -231,13 +212,13 @@ def _bounds(rows: DataFrame, slice_rows: int) -> list[int]:
 
 
 def _ticks(rows: DataFrame, tick_ms: int) -> list[tuple[int, int]]:
-    """Return for each stretch of the original time that has rows when it ends (ms), and where."""
+    """Return, for each interval of the original time with rows, its end (ms) and last sequence."""
     number = f.floor(f.unix_millis("timestamp") / tick_ms)
     found = rows.groupBy(number.alias("tick")).agg(f.max("sequence")).orderBy("tick")
     listed = found.limit(TICKS_MAX + 1).collect()
     if len(listed) > TICKS_MAX:
         raise ConfigError(
-            f"a replay of more than {TICKS_MAX:,} slices at this pace",
+            f"the replay would have more than {TICKS_MAX:,} slices",
             "Choose a higher speed or a longer tick, or replay less time.",
         )
     return [((tick + 1) * tick_ms, sequence) for tick, sequence in listed]
@@ -246,9 +227,9 @@ def _ticks(rows: DataFrame, tick_ms: int) -> list[tuple[int, int]]:
 def paced(
     ticks: list[tuple[int, int]], speed: float, clock: Callable[[], float]
 ) -> Iterator[tuple[float, int]]:
-    """Yield how long to wait before each slice, and where it ends. Pure but for the clock.
+    """Yield how long to wait before each slice, and where it ends.
 
-    Who is late does not wait, and so catches up. Where the broker's clock was once set back, a
+    A late slice does not wait, so the replay catches up. If the broker's clock was once set back, a
     slice ends where the latest before it did: bounds only rise.
     """
     if not ticks:
@@ -260,16 +241,10 @@ def paced(
 
 
 def pauses(wait_s: float) -> Iterator[tuple[float, float]]:
-    """Cut a wait into pieces: how long each is, and how much is left when it begins.
-
-    Where nothing was published for hours, nothing is now. Whoever looks should not wonder.
-    """
+    """Split a wait into pieces: the length of each, and what is left before it."""
     while wait_s > 0:
         yield min(wait_s, SAID_S), wait_s
         wait_s -= SAID_S
-
-
-# ── Replaying ─────────────────────────────────────────────────────────────────────────────────
 
 
 class _Replay:
@@ -283,32 +258,32 @@ class _Replay:
         self._servers = servers
 
     def rows(self) -> DataFrame:
-        """Return all rows of the plan, from files that are there."""
+        """Return all rows of the plan, from files that still exist."""
         if time.monotonic() - self._loaded_at > RELOAD_S:
             self._loaded_at = time.monotonic()
             self._rows = self._load()
         return self._rows
 
     def progress(self) -> tuple[int, int]:
-        """Return the number of the next slice, and up to which sequence all is published."""
+        """Return the number of the next slice, and the last published sequence."""
         epoch, note = last_epoch(self._servers, f"job/replay/{self._plan.job}")
         if epoch is None:
             return 0, 0
         known = msgspec.json.decode(note, type=_Note)
         if known.plan != self._plan.digest:
             raise ConfigError(
-                f"the broker knows another replay by the name of {self._plan.job!r}",
-                "Give this one another name; or, to begin anew, have the broker forget it: "
+                f"the broker knows another replay named {self._plan.job!r}",
+                "Use another job name; or, to start over, run: "
                 f"penstock spark sinks forget job/replay/{self._plan.job}",
             )
         return epoch + 1, known.done
 
     def publish(self, bound: int, *, is_small: bool) -> int:
-        """Publish what is not done up to a sequence, if anything; return the next slice's number.
+        """Publish what is left up to a sequence; return the next slice's number.
 
-        Somebody else may be at the same job. Then our slice may count as published already: with
-        other rows, but whose note says which, and from there the next one begins. If they are
-        further still, the broker refuses ours, and that is as well.
+        If another run of the job is active, our slice may count as published with other rows; its
+        note says which, and the next slice starts there. If the other run is further ahead, the
+        broker refuses ours, which is fine.
         """
         number, done = self.progress()
         if done >= bound:
@@ -349,7 +324,7 @@ def replay(
     slice_rows: int = SLICE_ROWS,
     say: Say | None = None,
 ) -> dict[str, int]:
-    """Replay an archive, or go on with it; return how many slices were and are published."""
+    """Replay an archive, or resume; return how many slices were published before and now."""
     _check_pace(speed, tick_s, slice_rows)
     root = root_of(path)
     plan = settle(
@@ -383,11 +358,8 @@ def replay(
 def _check_pace(speed: float, tick_s: float, slice_rows: int = SLICE_ROWS) -> None:
     if speed < 0 or tick_s <= 0 or slice_rows < 1:
         raise ConfigError(
-            "speed, tick and rows of a slice are positive", "Speed 0 waits for nobody."
+            "speed, tick and slice size must be positive", "Speed 0 means without waiting."
         )
-
-
-# ── The job ───────────────────────────────────────────────────────────────────────────────────
 
 
 def run(
@@ -404,9 +376,9 @@ def run(
     tick: float = TICK_S,
     say: Say | None = None,
 ) -> JobOutcome:
-    """Publish an archive again, in the original order, once.
+    """Publish an archive again, in the original order, exactly once.
 
-    The same command goes on where it was broken off, and does nothing when all is done.
+    The same command resumes after an interruption, and does nothing when all is done.
     """
     figures = replay(
         spark,
@@ -422,7 +394,7 @@ def run(
         say=say,
     )
     is_new = figures["slices"] > 0
-    text = f"{figures['slices']} slices published" if is_new else "all was published before"
+    text = f"{figures['slices']} slices published" if is_new else "everything was already published"
     return JobOutcome(f"{text}; {figures['topics']} topics", figures)
 
 
@@ -435,9 +407,8 @@ def check(
     until: str | None,
     speed: float,
     tick: float,
-    **_: Any,
+    **_: object,
 ) -> None:
-    """Refuse options that ``run`` would refuse."""
     _check(job, to)
     _check_pace(speed, tick)
     for text in (since, until):
@@ -448,20 +419,17 @@ def check(
 JOB: Final = PipelineJob(
     "replay",
     (
-        archive.PATH,
+        compaction.PATH,
         registry.SERVERS,
         Option(
-            "job",
-            "The name of this replay; under it a repetition is harmless.",
-            metavar="NAME",
-            is_required=True,
+            "job", "Name of this replay, under which it resumes.", metavar="NAME", is_required=True
         ),
         Option("subscribe", "Only these topics: names and MQTT filters.", default="#"),
-        Option("to", "Where messages go.", default=f"replay/{TOPIC}", metavar="TOPIC"),
+        Option("to", "Topic to publish to.", default=f"replay/{TOPIC}", metavar="TOPIC"),
         Option("since", "Only messages from this time on.", metavar="TIME"),
         Option("until", "Only messages before this time.", metavar="TIME"),
-        Option("speed", "1: as it was; 10: ten times as fast; 0: without waiting.", "number", 0.0),
-        Option("tick", "How long a slice lasts where somebody waits.", "duration", "1s"),
+        Option("speed", "1: original speed; 10: ten times faster; 0: no waiting.", "number", 0.0),
+        duration("tick", "Length of a slice, if speed is not 0.", "1s"),
     ),
     run,
     says=True,

@@ -1,25 +1,23 @@
-"""``rollup``: measurements, in windows of the time when they were taken.
+"""``rollup``: aggregates measurements in windows of event time.
 
 ::
 
     messages ─► readings (topic, field, value, time) ─► windows (count, min, max, mean, quantiles)
                     │                                        │
-                    └ what has no number or no time          ├─► topics rollup/1m/<topic>, as JSON
-                      is counted, and left to ``quality``    └─► Parquet
+                    └ without a number or a time:            ├─► topics rollup/1m/<topic>, as JSON
+                      counted, see ``quality``               └─► Parquet
 
-A window is written once, when the watermark has passed its end: the latest time that was seen, less
-what is allowed for being late. What comes later than that is dropped, and counted
-(:mod:`penstock.spark.pipelines.lateness`).
+A window is written once, when the watermark has passed its end: the latest time seen, minus the
+allowed lateness. Later readings are dropped and counted (:mod:`penstock.spark.pipelines.lateness`).
 
-**Catching up.** The watermark is one for all topics. Were a backlog read in pieces, a topic that is
-read ahead would close the windows of one that is behind. So by default a batch takes all there is:
-only what the windows hold is kept in memory, not the messages. ``max_rows`` cuts batches smaller;
-the source then takes of each topic in proportion to what waits, and ``late`` must cover the
-difference.
+**Catching up.** All topics share one watermark. If a backlog is read in pieces, a topic that is
+ahead closes the windows of one that is behind. So by default a batch takes everything: only windows
+are kept in memory, not messages. ``max_rows`` makes batches smaller; the source then takes messages
+in proportion to the lag of each topic, and ``late`` must cover the difference.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -27,6 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.config.units import with_unit
 from penstock.errors import ConfigError
+from penstock.spark.pipelines import registry
 from penstock.spark.pipelines.lateness import ENDS, WINDOWS_MAX
 from penstock.spark.pipelines.payloads import (
     BROKER_TIME,
@@ -38,18 +37,9 @@ from penstock.spark.pipelines.payloads import (
     number,
     timed,
 )
-from penstock.spark.pipelines.registry import (
-    CHECKPOINT,
-    IGNORE_LOSS,
-    READER,
-    SERVERS,
-    SUBSCRIBE,
-    TRIGGER,
-    UNTIMED,
-    Option,
-    PipelineJob,
-)
+from penstock.spark.pipelines.registry import Option, PipelineJob, duration
 from penstock.spark.pipelines.streams import (
+    Output,
     check_outputs,
     from_topics,
     prepare,
@@ -59,9 +49,9 @@ from penstock.spark.pipelines.streams import (
 
 QUANTILES: Final = (0.5, 0.95, 0.99)
 
+# A quantile's rank is off by at most 1/1000 of the count; a window's sketch has about as many
+# numbers.
 ACCURACY: Final = 1000
-"""A quantile is that of a rank which is off by 1/1000 of the count at most; a window's sketch has
-about as many numbers, whatever the count."""
 
 FIELDS_MAX: Final = 50
 
@@ -73,12 +63,11 @@ def readings(
     time: str = BROKER_TIME,
     untimed: str = UNTIMED_DROP,
 ) -> DataFrame:
-    """Return ``topic``, ``field``, ``value``, ``time``: a row per number that was found.
+    """Return ``topic``, ``field``, ``value``, ``time``: a row per number.
 
-    Without ``fields`` a payload is a number itself. Each batch tells in its progress, under
-    ``payloads``, how many messages there were, how many had none of the fields as a number
-    (``bad``), and how many had no usable time (``untimed``), which are dropped or have the
-    broker's.
+    Without ``fields`` a payload is a number itself. The progress of each batch has, under
+    ``payloads``, the number of messages, those without a number in any field (``bad``), and those
+    without a usable time (``untimed``), which are dropped or get the broker's.
     """
     check_fields(fields)
     values = f.array(*(_value(path) for path in fields or ("",)))
@@ -100,9 +89,8 @@ def readings(
 
 
 def check_fields(fields: Sequence[str]) -> None:
-    """Refuse what is no path of a field, and too many of them."""
     if len(fields) > FIELDS_MAX:
-        raise ConfigError(f"{len(fields)} fields are too many", f"take {FIELDS_MAX} at most")
+        raise ConfigError(f"{len(fields)} fields are too many", f"use at most {FIELDS_MAX}")
     for path in fields:
         check_path(path)
 
@@ -119,9 +107,9 @@ def windows(
     late_s: float = 60,
     quantiles: Sequence[float] = QUANTILES,
 ) -> DataFrame:
-    """Return a row per topic, field and window: its times, its figures, its quantiles (``p95``).
+    """Return a row per topic, field and window, with its aggregates and quantiles (``p95``).
 
-    Each batch tells in its progress, under ``windows``, how many readings each window got
+    The progress of each batch has, under ``windows``, the number of readings per window
     (:mod:`penstock.spark.pipelines.lateness`).
     """
     window = f.window("time", f"{round(every_s * 1000)} milliseconds")
@@ -143,7 +131,7 @@ def windows(
 def quantile_name(quantile: float) -> str:
     """Name a column: 0.5 is ``p50``, 0.999 is ``p99_9``."""
     if not 0 <= quantile <= 1:
-        raise ConfigError(f"{quantile} is no quantile", "it is between 0 and 1, as in 0.95")
+        raise ConfigError(f"{quantile} is not a quantile", "use a number from 0 to 1, as in 0.95")
     return f"p{quantile * 100:.6g}".replace(".", "_")
 
 
@@ -166,11 +154,11 @@ def run(
     max_rows: int | None = None,
     ignore_loss: bool = False,
 ) -> list[StreamingQuery]:
-    """Count, and find minimum, maximum, mean and quantiles of measurements in windows of time.
+    """Compute count, minimum, maximum, mean and quantiles of measurements in time windows.
 
-    Payloads are JSON objects, whose fields --field names, or plain numbers. Each window is written
-    once, when no more is expected of it: to topics (rollup/1m/TOPIC, unless --to says where), to
-    Parquet (--path), or to both.
+    Payloads are JSON objects, with the fields that --field names, or plain numbers. Each window is
+    written once, when it is complete: to topics (rollup/1m/TOPIC, or below --to), to Parquet
+    (--path), or to both.
     """
     prepare(spark)
     below = _below(to, path, every)
@@ -181,17 +169,13 @@ def run(
         subscribe=subscribe,
         reader=reader,
         columns=[*columns, "headers"] if time == HEADER_TIME else columns,
-        maxOffsetsPerTrigger=max_rows,
+        options={"maxOffsetsPerTrigger": max_rows},
         ignore_loss=ignore_loss,
     )
     measured = readings(without_own(messages, below), fields=field, time=time, untimed=untimed)
     rows = windows(measured, every_s=every, late_s=late, quantiles=_numbers(quantiles))
-    more: dict[str, Any] = {
-        "checkpoint": checkpoint,
-        "trigger": trigger,
-        "ignore_loss": ignore_loss,
-    }
-    return to_both(rows, name="rollup", servers=servers, to=below, path=path, **more)
+    output = Output("rollup", servers, below, path, checkpoint, trigger, "topic", ignore_loss)
+    return to_both(rows, output)
 
 
 def check(
@@ -203,20 +187,18 @@ def check(
     quantiles: str,
     to: str | None,
     path: str | None,
-    **_: Any,
+    **_: object,
 ) -> None:
-    """Refuse options that ``run`` would refuse."""
     check_fields(field)
     check_time(time)
     for quantile in _numbers(quantiles):
         quantile_name(quantile)
     if every <= 0:
-        raise ConfigError("a window of no time holds nothing", "give a longer --every")
+        raise ConfigError("--every must be positive", "for example --every 1m")
     check_outputs("rollup", checkpoint, _below(to, path, every), path)
 
 
 def _below(to: str | None, path: str | None, every: float) -> str | None:
-    """Return the topic above what is written; None, if only Parquet is wanted."""
     if to is None and path is not None:
         return None
     return (to or f"rollup/{with_unit(every, 's')}").rstrip("/")
@@ -226,43 +208,36 @@ def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise ConfigError(f"quantiles {text!r} are no numbers", "as in 0.5,0.95,0.99") from None
+        raise ConfigError(
+            f"quantiles {text!r} are not numbers", "write them as in 0.5,0.95,0.99"
+        ) from None
 
 
 JOB: Final = PipelineJob(
     "rollup",
     (
-        SERVERS,
-        SUBSCRIBE,
-        CHECKPOINT,
+        registry.SERVERS,
+        registry.SUBSCRIBE,
+        registry.CHECKPOINT,
         Option(
             "field",
-            "A field of JSON payloads, as in $.temperature; may be repeated.",
+            "Field of JSON payloads, as in $.temperature; may be repeated.",
             metavar="PATH",
             repeats=True,
         ),
-        Option("every", "How long a window is.", "duration", default="1m", metavar="DURATION"),
+        duration("every", "Length of a window.", "1m"),
+        duration("late", "How late a measurement may arrive.", "1m"),
+        registry.EVENT_TIME,
+        registry.UNTIMED,
+        Option("quantiles", "Quantiles to compute.", default="0.5,0.95,0.99", metavar="NUMBERS"),
         Option(
-            "late", "How late a measurement may come.", "duration", default="1m", metavar="DURATION"
+            "to", "Topic above the output; default rollup/1m, with the window.", metavar="TOPIC"
         ),
-        Option(
-            "time",
-            "When it was measured: broker, header (its header time), or a field as in $.at.",
-            default=BROKER_TIME,
-            metavar="WHERE",
-        ),
-        UNTIMED,
-        Option("quantiles", "Which quantiles.", default="0.5,0.95,0.99", metavar="NUMBERS"),
-        Option(
-            "to",
-            "The topic above what is written; else rollup/1m, as long as a window is.",
-            metavar="TOPIC",
-        ),
-        Option("path", "A directory of Parquet files to write to.", metavar="DIR"),
-        READER,
-        TRIGGER,
-        Option("max_rows", "Take at most so many messages at a time.", "integer", metavar="COUNT"),
-        IGNORE_LOSS,
+        registry.PARQUET,
+        registry.READER,
+        registry.TRIGGER,
+        registry.MAX_ROWS,
+        registry.IGNORE_LOSS,
     ),
     run,
     check=check,

@@ -1,20 +1,22 @@
-"""``sessions``: when devices were at work, and how much they said.
+"""``sessions``: when devices were active, and how many messages they sent.
 
-A session is a stretch of messages of one device in which no pause is as long as ``gap``. It is
-written once, when the watermark says that nothing more can belong to it: start, end (of the last
-message, not of the pause after it), how long, how many messages. It goes to topics, to Parquet or
-to both, as windows do (:mod:`penstock.spark.pipelines.rollup` tells about watermarks).
+A session is a run of messages of one device without a pause of ``gap`` or more. It is written once,
+when the watermark says that it is complete: start, end (of the last message), duration and count.
+Output goes to topics, to Parquet or to both, as in :mod:`penstock.spark.pipelines.rollup`, which
+explains watermarks.
 
-``silent`` tells at once that a device is gone. This tells, later and for good, when it was there.
+``silent`` reports at once that a device is gone; this job reports later, and finally, when it was
+active.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import ConfigError
+from penstock.spark.pipelines import registry
 from penstock.spark.pipelines.payloads import (
     BROKER_TIME,
     HEADER_TIME,
@@ -25,19 +27,9 @@ from penstock.spark.pipelines.payloads import (
     timed,
 )
 from penstock.spark.pipelines.payloads import device as device_of
-from penstock.spark.pipelines.registry import (
-    CHECKPOINT,
-    DEVICE,
-    IGNORE_LOSS,
-    READER,
-    SERVERS,
-    SUBSCRIBE,
-    TRIGGER,
-    UNTIMED,
-    Option,
-    PipelineJob,
-)
+from penstock.spark.pipelines.registry import Option, PipelineJob, duration
 from penstock.spark.pipelines.streams import (
+    Output,
     check_outputs,
     from_topics,
     prepare,
@@ -57,8 +49,8 @@ def sessions(
 ) -> DataFrame:
     """Return ``device``, ``start``, ``end``, ``seconds``, ``count``: a row per session.
 
-    Each batch tells in its progress, under ``payloads``, how many messages there were, how many
-    named no device (``bad``), and how many had no usable time (``untimed``).
+    The progress of each batch has, under ``payloads``, the number of messages, those without a
+    device (``bad``), and those without a usable time (``untimed``).
     """
     named = messages.select(
         "timestamp", device_of(device).alias("device"), event_time(time).alias("time")
@@ -97,10 +89,10 @@ def run(
     trigger: str = "continuous",
     ignore_loss: bool = False,
 ) -> list[StreamingQuery]:
-    """Find when devices were at work: stretches of messages without a long pause.
+    """Find when devices were active: runs of messages without a long pause.
 
-    Each session is written once, when it is over: to topics (sessions/DEVICE, unless --to says
-    where), to Parquet (--path), or to both.
+    Each session is written once, when it is over: to topics (sessions/DEVICE, or below --to), to
+    Parquet (--path), or to both.
     """
     prepare(spark)
     below = _below(to, path)
@@ -123,13 +115,11 @@ def run(
         time=time,
         untimed=untimed,
     )
-    more: dict[str, Any] = {"checkpoint": checkpoint, "trigger": trigger, "about": "device"}
-    more["ignore_loss"] = ignore_loss
-    return to_both(found, name="sessions", servers=servers, to=below, path=path, **more)
+    output = Output("sessions", servers, below, path, checkpoint, trigger, "device", ignore_loss)
+    return to_both(found, output)
 
 
 def _below(to: str | None, path: str | None) -> str | None:
-    """Return the topic above what is written; None, if only Parquet is wanted."""
     return None if to is None and path is not None else (to or "sessions").rstrip("/")
 
 
@@ -141,39 +131,31 @@ def check(
     time: str,
     to: str | None,
     path: str | None,
-    **_: Any,
+    **_: object,
 ) -> None:
-    """Refuse options that ``run`` would refuse."""
     check_device(device)
     check_time(time)
     if gap <= 0:
-        raise ConfigError("a pause of no time ends no session", "give a longer --gap")
+        raise ConfigError("--gap must be positive", "for example --gap 5m")
     check_outputs("sessions", checkpoint, _below(to, path), path)
 
 
 JOB: Final = PipelineJob(
     "sessions",
     (
-        SERVERS,
-        SUBSCRIBE,
-        CHECKPOINT,
-        DEVICE,
-        Option("gap", "Which pause ends a session.", "duration", default="5m", metavar="DURATION"),
-        Option(
-            "late", "How late a message may come.", "duration", default="1m", metavar="DURATION"
-        ),
-        Option(
-            "time",
-            "When it happened: broker, header (its header time), or a field as in $.at.",
-            default=BROKER_TIME,
-            metavar="WHERE",
-        ),
-        UNTIMED,
-        Option("to", "The topic above what is written; else sessions.", metavar="TOPIC"),
-        Option("path", "A directory of Parquet files to write to.", metavar="DIR"),
-        READER,
-        TRIGGER,
-        IGNORE_LOSS,
+        registry.SERVERS,
+        registry.SUBSCRIBE,
+        registry.CHECKPOINT,
+        registry.DEVICE,
+        duration("gap", "The pause that ends a session.", "5m"),
+        duration("late", "How late a message may arrive.", "1m"),
+        registry.EVENT_TIME,
+        registry.UNTIMED,
+        Option("to", "Topic above the output; default sessions.", metavar="TOPIC"),
+        registry.PARQUET,
+        registry.READER,
+        registry.TRIGGER,
+        registry.IGNORE_LOSS,
     ),
     run,
     check=check,

@@ -1,15 +1,15 @@
-"""The shape of JSON payloads: which fields they have, of which types, how often, and what changed.
+"""The shape of JSON payloads: their fields, types and frequency, and what changed. Pure.
 
-Pure. A :class:`Shape` is gathered from payloads one by one; those of parts of a topic are merged,
-in any order, to that of the whole. What strangers send decides how many fields there are, how deep
-they lie and how long they are, so all of it is bounded: what is beyond is counted as cut.
+A :class:`Shape` collects payloads; the shapes of parts of a topic merge, in any order, into that of
+the whole. Payloads are untrusted, so the number, depth and length of fields are bounded; what
+exceeds that is counted as cut.
 
-Fields are named by paths: ``$.engine.rpm``; ``$.wheels[].psi`` is that of all elements of an array.
+Fields are named by paths: ``$.engine.rpm``; ``$.wheels[].psi`` covers all elements of an array.
 """
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -20,15 +20,12 @@ EXAMPLES_MAX: Final = 3
 EXAMPLE_CHARACTERS: Final = 40
 KEY_CHARACTERS: Final = 80
 
+# larger integers are valid JSON, but do not fit a range of doubles
 NUMBER_MAX: Final = sys.float_info.max
-"""An integer may have any number of digits in JSON; one that is no double any more has no place in
-a range of doubles."""
 
-ALWAYS: Final = 0.99
-"""A field that is in so many of all messages is expected in each."""
+ALWAYS: Final = 0.99  # a field with this share of all messages is expected in each
 
-RISE: Final = 0.1
-"""A share (of nulls, of bad messages) that rises by more than this has changed."""
+RISE: Final = 0.1  # a share of nulls or bad messages that rises by more has changed
 
 
 class Field(msgspec.Struct):
@@ -42,12 +39,11 @@ class Field(msgspec.Struct):
 
     @property
     def null_rate(self) -> float:
-        """Which share was null."""
         return self.types.get("null", 0) / self.count if self.count else 0.0
 
 
 class Shape(msgspec.Struct):
-    """What was seen in one topic. ``cut`` counts values that were not looked at."""
+    """What was seen in one topic; ``cut`` counts ignored values."""
 
     messages: int = 0
     bad: dict[str, int] = {}
@@ -55,7 +51,6 @@ class Shape(msgspec.Struct):
     cut: int = 0
 
     def add(self, payload: bytes) -> None:
-        """Take a payload in."""
         self.messages += 1
         document, reason = decoded(payload)
         if reason:
@@ -64,7 +59,7 @@ class Shape(msgspec.Struct):
         for path, value in _values(document):
             self._take(path, value)
 
-    def _take(self, path: str, value: Any) -> None:
+    def _take(self, path: str, value: object) -> None:
         field = self.fields.get(path)
         if field is None:
             if len(self.fields) >= FIELDS_MAX:
@@ -74,7 +69,11 @@ class Shape(msgspec.Struct):
         kind = _kind(value)
         field.count += 1
         field.types[kind] = field.types.get(kind, 0) + 1
-        if kind in {"integer", "number"} and -NUMBER_MAX <= value <= NUMBER_MAX:
+        if (
+            isinstance(value, int | float)
+            and kind != "boolean"
+            and -NUMBER_MAX <= value <= NUMBER_MAX
+        ):
             field.low = value if field.low is None else min(field.low, value)
             field.high = value if field.high is None else max(field.high, value)
         if kind not in {"object", "array", "null"}:
@@ -82,17 +81,16 @@ class Shape(msgspec.Struct):
 
     @property
     def bad_rate(self) -> float:
-        """Which share could not be read."""
         return sum(self.bad.values()) / self.messages if self.messages else 0.0
 
     def presence(self, path: str) -> float:
-        """Return in which share of the readable messages a field is; elements count each."""
+        """Return the share of readable messages that have a field; elements count each."""
         readable = self.messages - sum(self.bad.values())
         return min(self.fields[path].count / readable, 1.0) if readable else 0.0
 
 
-def decoded(payload: bytes | None) -> tuple[Any, str]:
-    """Return a document, and why there is none: few words, the same for alike payloads."""
+def decoded(payload: bytes | None) -> tuple[object, str]:
+    """Return the document, or a short reason why the payload is unreadable."""
     if not payload:
         return None, "empty"
     try:
@@ -103,11 +101,6 @@ def decoded(payload: bytes | None) -> tuple[Any, str]:
         return None, "not UTF-8" if _is_no_text(payload) else "not JSON"
 
 
-def fault(payload: bytes | None) -> str:
-    """Say why a payload cannot be read; empty if it can."""
-    return decoded(payload)[1]
-
-
 def _is_no_text(payload: bytes) -> bool:
     try:
         payload.decode()
@@ -116,8 +109,8 @@ def _is_no_text(payload: bytes) -> bool:
     return False
 
 
-def _values(document: Any) -> Iterator[tuple[str, Any]]:
-    """Yield all values with their paths, as deep as is looked; no recursion, for none is needed."""
+def _values(document: object) -> Iterator[tuple[str, object]]:
+    """Yield all values with their paths, down to the maximal depth; without recursion."""
     waiting = [("$", document, 0)]
     while waiting:
         path, value, depth = waiting.pop()
@@ -133,7 +126,7 @@ def _values(document: Any) -> Iterator[tuple[str, Any]]:
             waiting += [(f"{path}[]", v, depth + 1) for v in value[:ELEMENTS_MAX]]
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     match value:
         case None:
             return "null"
@@ -159,11 +152,8 @@ def _exemplify(field: Field, text: str) -> None:
         field.examples.append(cut)
 
 
-# ── Merging ───────────────────────────────────────────────────────────────────────────────────
-
-
 def merged(shapes: Iterable[Shape]) -> Shape:
-    """Make one shape of those of parts. Which examples are kept does not depend on the order."""
+    """Merge shapes. The examples that are kept do not depend on the order."""
     whole = Shape()
     for shape in shapes:
         whole.messages += shape.messages
@@ -191,11 +181,8 @@ def _count(into: dict[str, int], counts: dict[str, int]) -> None:
         into[name] = into.get(name, 0) + count
 
 
-# ── Comparing ─────────────────────────────────────────────────────────────────────────────────
-
-
 def drift(before: Shape, after: Shape) -> list[str]:
-    """Say what is different in kind: fields that came and went, other types, more nulls."""
+    """Describe what changed: new and missing fields, other types, more nulls."""
     changes = []
     for path in sorted({*before.fields, *after.fields}):
         was, is_now = before.fields.get(path), after.fields.get(path)
@@ -219,8 +206,8 @@ def _field_drift(was: Field, is_now: Field) -> Iterator[str]:
         yield f"is null in {is_now.null_rate:.0%}; before: {was.null_rate:.0%}"
 
 
-def misfit(expected: Shape, document: Any) -> str:
-    """Say how a document differs from a shape: a field that must be there, or another type."""
+def misfit(expected: Shape, document: object) -> str:
+    """Describe how a document differs from a shape: a missing field, or another type."""
     values = dict(_values(document))
     for path, field in expected.fields.items():
         if path not in values:

@@ -1,26 +1,25 @@
-"""``silent``: devices that fell silent, came back, or skipped numbers, told to an alert topic.
+"""``silent``: alerts on devices that fell silent, came back, or skipped numbers.
 
-:mod:`penstock.spark.pipelines.presence` decides; this module keeps what is known of each device in
-Spark's state (RocksDB), and has it woken by timers.
+:mod:`penstock.spark.pipelines.presence` decides; this module keeps the state of each device in
+Spark's state store (RocksDB) and wakes it with timers.
 
-**Time** is the broker's: when a message was taken, not what a device believes. Spark's event time
-follows it, so what is told depends on the messages alone, not on when the job ran: after a pause it
-works through what it missed and tells the same, and a batch that is run again tells the same again.
-Processing time would be simpler, but wrong there: a job that is an hour behind would find all its
-devices silent for an hour.
+**Time** is the broker's arrival time. Spark's event time follows it, so alerts depend on the
+messages alone, not on when the job ran: after a pause the job catches up with the same alerts, and
+a repeated batch repeats the same alerts. With processing time, a job that is an hour behind would
+report every device as silent for an hour.
 
-**When all devices are silent** event time stands still, and no timer would ever fire. So the job
-publishes a **heartbeat** now and then, to a topic that it reads along with the others. It is a row
-without a device that moves the watermark, and does nothing else. (To filter it out before the
-grouping would not do: Spark moves filters in front of the watermark, which then never sees it.)
+**If all devices are silent**, event time stands still and no timer fires. So the job publishes a
+**heartbeat** to a topic that it also reads: a row without a device that only moves the watermark.
+(It cannot be filtered out before the grouping: Spark pushes filters below the watermark, which
+would then never see it.)
 
-**Forgetting.** A device is forgotten some days after it was last heard. Spark's own expiry of state
-works in processing time only, so a timer does it.
+**Forgetting.** A device is forgotten some days after its last message, by a timer, because Spark's
+state expiry works in processing time only.
 """
 
 from array import array
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -34,6 +33,7 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from penstock.errors import ConfigError
+from penstock.spark.pipelines import registry
 from penstock.spark.pipelines.heartbeat import Heartbeat
 from penstock.spark.pipelines.payloads import check_device, check_path, number
 from penstock.spark.pipelines.payloads import device as device_of
@@ -46,17 +46,7 @@ from penstock.spark.pipelines.presence import (
     elapsed,
     seen,
 )
-from penstock.spark.pipelines.registry import (
-    CHECKPOINT,
-    DEVICE,
-    IGNORE_LOSS,
-    READER,
-    SERVERS,
-    SUBSCRIBE,
-    TRIGGER,
-    Option,
-    PipelineJob,
-)
+from penstock.spark.pipelines.registry import Option, PipelineJob, duration
 from penstock.spark.pipelines.streams import (
     check_outputs,
     from_topics,
@@ -65,64 +55,62 @@ from penstock.spark.pipelines.streams import (
     without_heartbeats,
 )
 
+# the presence, and the time of the timer
 STATE: Final = "last_ms bigint, seq bigint, is_silent boolean, wake_ms bigint"
-"""What is known of a device, and for when its timer is set."""
 
 EVENT: Final = (
     "device string, kind string, at_ms bigint, last_ms bigint,"
     "first_missing bigint, last_missing bigint"
 )
 
-SEQ_MAX: Final = 2.0**53
-"""Numbers above are not exact in JSON, and so no numbers to count by."""
+SEQ_MAX: Final = 2.0**53  # larger numbers are not exact in JSON
 
 
 class PresenceProcessor(StatefulProcessor):
     """Keeps the presence of each device, and one timer.
 
-    The timer is never later than the next thing that is due. It may be earlier: a device that is
-    heard all the time would otherwise have it moved with every batch. Woken too early, it is set
-    anew.
+    The timer is never later than the next event that is due. It may be earlier, so that a busy
+    device does not move it with every batch; a timer that fires too early is set again.
     """
 
     def __init__(self, limits: PresenceTimeouts) -> None:
         self._limits = limits
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Get hold of the state (Spark calls it in each worker)."""
         self._handle = handle
         self._state = handle.getValueState("presence", STATE)
 
-    def handleInputRows(  # noqa: N802 - Spark's name
+    def handleInputRows(  # noqa: N802
         self,
-        key: Any,
+        key: tuple[str | None, ...],
         rows: Iterator[Row],
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[Row]:
-        """Take what a device sent in this batch; then look whether it is silent by now."""
+        """Process a device's messages of this batch, then check for silence."""
         readings = _in_order(rows)
-        if key[0] is None:
+        device = key[0]
+        if device is None:
             return  # heartbeats
         known, wake_ms = self._known()
         presence, told = seen(known, readings, self._limits)
-        yield from _rows(key[0], [*told, *self._look(presence, wake_ms, timerValues)])
+        yield from _rows(device, [*told, *self._look(presence, wake_ms, timerValues)])
 
-    def handleExpiredTimer(  # noqa: N802 - Spark's name
+    def handleExpiredTimer(  # noqa: N802
         self,
-        key: Any,
+        key: tuple[str, ...],
         timerValues: TimerValues,  # noqa: N803
-        expiredTimerInfo: ExpiredTimerInfo,  # noqa: ARG002, N803 - Spark names it in its call
+        expiredTimerInfo: ExpiredTimerInfo,  # noqa: ARG002, N803
     ) -> Iterator[Row]:
-        """Wake up: the device is silent, or to be forgotten, or was heard meanwhile."""
+        """The device is silent, or to be forgotten, or was heard meanwhile."""
         presence, _ = self._known()
         if presence is not None:
             yield from _rows(key[0], self._look(presence, 0, timerValues))
 
     def close(self) -> None:
-        """Nothing is held that would have to be let go."""
+        """Nothing to release."""
 
     def _known(self) -> tuple[DevicePresence | None, int]:
-        """Return the presence, and for when the timer is set; 0 if none is."""
+        """Return the presence, and the time of the timer, 0 if none is set."""
         if not self._state.exists():
             return None, 0
         last_ms, seq, is_silent, wake_ms = self._state.get() or (0, 0, False, 0)
@@ -131,10 +119,10 @@ class PresenceProcessor(StatefulProcessor):
     def _look(
         self, presence: DevicePresence | None, wake_ms: int, timer_values: TimerValues
     ) -> list[Event]:
-        """See what time has done to a device, and note what is known of it now.
+        """Apply the passage of time to a device, and store its state.
 
-        A row may be older than the watermark of its own batch, for lateness is judged by that of
-        the batch before. So silence is looked for at once: Spark refuses a timer for the past.
+        A row may be older than the watermark of its own batch, because lateness is judged by the
+        batch before. So silence is checked at once: Spark refuses a timer in the past.
         """
         if presence is None:
             return []
@@ -154,7 +142,7 @@ class PresenceProcessor(StatefulProcessor):
 
 
 def _in_order(rows: Iterable[Row]) -> Iterator[tuple[int, int]]:
-    """Sort readings by time and offset: a shuffle mixes them. In arrays, for they may be many."""
+    """Sort readings by time and offset, which a shuffle mixes; in arrays, as there may be many."""
     times, offsets, numbers = array("q"), array("q"), array("q")
     for row in rows:
         times.append(row["at_ms"])
@@ -169,15 +157,12 @@ def _rows(device: str, told: Iterable[Event]) -> Iterator[Row]:
         yield Row(device=device, **event._asdict())
 
 
-# ── Tables ────────────────────────────────────────────────────────────────────────────────────
-
-
 def sightings(
     messages: DataFrame, *, device: str = "topic", seq: str | None = None, heartbeat: str = ""
 ) -> DataFrame:
     """Return ``device``, ``time``, ``at_ms``, ``offset``, ``seq``; heartbeats have no device.
 
-    What names no device is left out, unless it is a heartbeat.
+    Other messages without a device are dropped.
     """
     is_heartbeat = f.col("topic") == heartbeat
     found = messages.select(
@@ -200,7 +185,7 @@ def _number(seq: str | None) -> Column:
 
 
 def events(sighted: DataFrame, limits: PresenceTimeouts, *, late_s: float = 5) -> DataFrame:
-    """Return what happened to devices: ``device``, ``kind``, ``at_ms``, ``last_ms``, and gaps."""
+    """Return events: ``device``, ``kind``, ``at_ms``, ``last_ms``, and the bounds of gaps."""
     check_limits(limits)
     marked = sighted.withWatermark("time", f"{round(late_s * 1000)} milliseconds")
     grouped = marked.groupBy("device")
@@ -208,15 +193,13 @@ def events(sighted: DataFrame, limits: PresenceTimeouts, *, late_s: float = 5) -
 
 
 def check_limits(limits: PresenceTimeouts) -> None:
-    """Refuse limits by which a device would be forgotten before it is silent."""
     if not 0 < limits.silent_ms < limits.forget_ms:
         raise ConfigError(
-            "a device must be silent before it is forgotten", "give a longer --forget"
+            "--forget must be longer than --after, and both positive", "give a longer --forget"
         )
 
 
 def alerts(happened: DataFrame, to: str) -> DataFrame:
-    """Make a message of each event, as JSON."""
     document = f.struct(
         "kind",
         "device",
@@ -232,9 +215,6 @@ def alerts(happened: DataFrame, to: str) -> DataFrame:
         f.timestamp_millis("at_ms").alias("timestamp"),
         f.lit("json").alias("content_type"),
     )
-
-
-# ── The job ───────────────────────────────────────────────────────────────────────────────────
 
 
 def run(
@@ -254,29 +234,30 @@ def run(
     trigger: str = "continuous",
     ignore_loss: bool = False,
 ) -> StreamingQuery:
-    """Tell which devices fell silent, came back, or skipped numbers.
+    """Alert on devices that fell silent, came back, or skipped numbers.
 
-    Each event is a message of the topic --to, as JSON, once: silent (nothing for --after), back,
-    and gap (numbers of the field --seq are missing). Times are the broker's.
+    Each event is published once to the topic --to, as JSON: silent (no message for --after), back,
+    and gap (missing numbers of the field --seq). Times are the broker's.
     """
     prepare(spark)
-    heart = Heartbeat(servers, reader or "silent", heartbeat)
-    heart.beat()  # so that silence until now is seen, also by a job that does not wait
+    heartbeats = Heartbeat(servers, reader or "silent", heartbeat)
+    heartbeats.beat()  # so that an available-now run sees silence up to now
     columns = ["topic", "offset", "timestamp"]
     messages = from_topics(
         spark,
         servers=servers,
-        subscribe=f"{subscribe},{heart.topic}",
+        subscribe=f"{subscribe},{heartbeats.topic}",
         reader=reader,
         columns=[*columns, "payload"] if seq or device.startswith("$") else columns,
         ignore_loss=ignore_loss,
     )
-    messages = without_heartbeats(messages.where(f.col("topic") != to), but=heart.topic)
-    sighted = sightings(messages, device=device, seq=seq, heartbeat=heart.topic)
+    messages = without_heartbeats(messages.where(f.col("topic") != to), but=heartbeats.topic)
+    sighted = sightings(messages, device=device, seq=seq, heartbeat=heartbeats.topic)
     happened = events(sighted, _limits(after, forget), late_s=late)
-    more: dict[str, Any] = {"servers": servers, "checkpoint": checkpoint, "trigger": trigger}
-    query = to_topics(alerts(happened, to), name="silent", **more)
-    heart.follow(query)
+    query = to_topics(
+        alerts(happened, to), name="silent", servers=servers, checkpoint=checkpoint, trigger=trigger
+    )
+    heartbeats.follow(query)
     return query
 
 
@@ -285,9 +266,15 @@ def _limits(after: float, forget: float) -> PresenceTimeouts:
 
 
 def check(
-    *, checkpoint: str, device: str, seq: str | None, after: float, forget: float, to: str, **_: Any
+    *,
+    checkpoint: str,
+    device: str,
+    seq: str | None,
+    after: float,
+    forget: float,
+    to: str,
+    **_: object,
 ) -> None:
-    """Refuse options that ``run`` would refuse."""
     check_device(device)
     if seq is not None:
         check_path(seq)
@@ -295,26 +282,22 @@ def check(
     check_outputs("silent", checkpoint, to)
 
 
-def _time(name: str, text: str, default: str) -> Option:
-    return Option(name, text, "duration", default=default, metavar="DURATION")
-
-
 JOB: Final = PipelineJob(
     "silent",
     (
-        SERVERS,
-        SUBSCRIBE,
-        CHECKPOINT,
-        DEVICE,
-        Option("seq", "The field in which a device numbers its readings.", metavar="PATH"),
-        _time("after", "How long a device may say nothing.", "1m"),
-        _time("forget", "How long a device is remembered after it was last heard.", "7d"),
-        _time("late", "How far apart topics may be in what was read of them.", "5s"),
-        Option("to", "The topic for alerts.", default="alerts/devices", metavar="TOPIC"),
-        _time("heartbeat", "How often time is marked, in case that all are silent.", "10s"),
-        READER,
-        TRIGGER,
-        IGNORE_LOSS,
+        registry.SERVERS,
+        registry.SUBSCRIBE,
+        registry.CHECKPOINT,
+        registry.DEVICE,
+        Option("seq", "Field with a device's sequence numbers.", metavar="PATH"),
+        duration("after", "Silence after which to alert.", "1m"),
+        duration("forget", "Forget a device this long after its last message.", "7d"),
+        duration("late", "How far apart topics may be while reading.", "5s"),
+        Option("to", "Topic for alerts.", default="alerts/devices", metavar="TOPIC"),
+        duration("heartbeat", "Interval of heartbeats, for when all devices are silent.", "10s"),
+        registry.READER,
+        registry.TRIGGER,
+        registry.IGNORE_LOSS,
     ),
     run,
     check=check,

@@ -1,18 +1,17 @@
-"""What jobs that stream have in common: topics in, topics and Parquet out, when to work.
+"""Shared by the streaming jobs: topics in, topics and Parquet out, triggers.
 
-**Two outputs, each exactly once.** A job may write its rows to topics, to Parquet, or both. One
-query has one sink that is exactly once, so both take two queries. They are chained: the first
-writes to topics, the second copies those topics to Parquet. To compute everything twice instead
-would let the two differ: a late row is dropped by the watermark, which follows from how the input
-was cut into batches, and each query cuts for itself. (``foreachBatch`` could write both from one,
-but has no transaction over the two, and its files are seen before their batch is done.) So the
-topics hold each row once, by the sink's staged commit; and the Parquet directory holds each message
-of the topics once, by the file sink's manifest.
+**Two outputs, each exactly once.** A job may write to topics, to Parquet, or to both. A query has
+one exactly-once sink, so both outputs need two queries. They are chained: the first writes to
+topics, the second copies those topics to Parquet. Two independent queries could differ: which rows
+are too late depends on how the input is cut into batches, and each query cuts for itself.
+(``foreachBatch`` could write both, but has no transaction over the two, and its files are visible
+before their batch is done.) So the topics hold each row once, by the sink's staged commit, and the
+Parquet directory holds each message of the topics once, by the file sink's manifest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -29,11 +28,26 @@ from penstock.spark.pipelines.heartbeat import HEARTBEATS
 
 FORMAT: Final = "penstock"
 
-_checkpoints: dict[str, str] = {}
-"""By run; a process starts a few."""
+_checkpoints: dict[str, str] = {}  # by run id
 
+# Spark's default: two hundred small files per batch on a laptop
 SPARKS_SHUFFLE_PARTITIONS: Final = "200"
-"""Spark's own default: right for a cluster, and two hundred small files a batch on a laptop."""
+
+
+class Output(NamedTuple):
+    """Where a job writes its rows, which have ``start``, the time that they are dated by.
+
+    A message is the row as JSON, in the topic ``to/<about>``, where ``about`` is a column.
+    """
+
+    name: str
+    servers: str
+    to: str | None
+    path: str | None
+    checkpoint: str
+    trigger: str
+    about: str = "topic"
+    ignore_loss: bool = False
 
 
 def from_topics(
@@ -44,10 +58,10 @@ def from_topics(
     reader: str | None = None,
     columns: Sequence[str] = ("topic", "offset", "timestamp", "payload"),
     ignore_loss: bool = False,
-    **options: Any,
+    options: Mapping[str, str | int | None] | None = None,
 ) -> DataFrame:
-    """Read topics as a stream; options of None are left to the source."""
-    given = {"servers": servers, "subscribe": subscribe, "reader": reader, **options}
+    """Read topics as a stream; options that are None are omitted."""
+    given = {"servers": servers, "subscribe": subscribe, "reader": reader, **(options or {})}
     if ignore_loss:
         given["failOnDataLoss"] = "false"
     given["columns"] = ",".join(columns)
@@ -59,130 +73,113 @@ def from_topics(
 
 
 def prepare(spark: SparkSession) -> None:
-    """Have as many partitions of state as there are cores, unless the user has said how many.
+    """Use as many shuffle partitions as cores, unless the user chose a number.
 
-    Each writes files for each batch. The number is noted in the checkpoint, and stays.
+    Each partition writes files at every batch. The checkpoint stores the number, which then stays.
     """
     key = "spark.sql.shuffle.partitions"
     if spark.conf.get(key) == SPARKS_SHUFFLE_PARTITIONS:
         spark.conf.set(key, str(max(spark.sparkContext.defaultParallelism, 1)))
 
 
-def trigger_of(when: str) -> dict[str, Any]:
-    """Read the option ``trigger``, as arguments of ``DataStreamWriter.trigger``."""
+def trigger_of(when: str) -> str | None:
+    """Parse the option ``trigger`` into a processing-time interval; None: available-now."""
     if when == "available-now":
-        return {"availableNow": True}
+        return None
     if when == "continuous":
-        return {"processingTime": "0 seconds"}
+        return "0 seconds"
     try:
         seconds = without_unit(when, "s")
     except ValueError as error:
-        advice = "it may also be continuous or available-now"
+        advice = "use an interval, continuous or available-now"
         raise ConfigError(f"trigger {when!r} {error}", advice) from None
-    return {"processingTime": f"{round(seconds * 1000)} milliseconds"}
+    return f"{round(seconds * 1000)} milliseconds"
 
 
 def to_topics(
     rows: DataFrame, *, name: str, servers: str, checkpoint: str, trigger: str
 ) -> StreamingQuery:
-    """Publish rows (``topic``, ``payload``, and what else the sink takes), each once."""
-    writer = rows.writeStream.format(FORMAT).option("servers", servers)
+    """Publish rows (``topic``, ``payload``, and other columns of the sink), each once."""
+    writer = _topic_writer(rows, servers)
     return start(writer, name=name, checkpoint=checkpoint, trigger=trigger)
 
 
-def to_parquet(
-    rows: DataFrame, *, name: str, path: str, by: Sequence[str], checkpoint: str, trigger: str
-) -> StreamingQuery:
-    """Append rows to a directory of Parquet files, each once for whoever reads it with Spark."""
-    writer = rows.writeStream.format("parquet").option("path", path).partitionBy(*by)
-    return start(writer, name=name, checkpoint=checkpoint, trigger=trigger)
+def _topic_writer(rows: DataFrame, servers: str) -> DataStreamWriter:
+    return rows.writeStream.format(FORMAT).option("servers", servers)
 
 
 def start(writer: DataStreamWriter, *, name: str, checkpoint: str, trigger: str) -> StreamingQuery:
-    """Start a query that appends."""
     named = writer.queryName(name).outputMode("append").option("checkpointLocation", checkpoint)
-    query = named.trigger(**trigger_of(trigger)).start()
+    interval = trigger_of(trigger)
+    if interval is None:
+        query = named.trigger(availableNow=True).start()
+    else:
+        query = named.trigger(processingTime=interval).start()
     _checkpoints[query.runId] = checkpoint
     return query
 
 
 def checkpoint_of(query: StreamingQuery) -> str | None:
-    """Return where a query that was started here keeps its checkpoint."""
+    """Return the checkpoint directory of a query that this process started."""
     return _checkpoints.get(query.runId)
 
 
-def to_both(
-    rows: DataFrame,
-    *,
-    name: str,
-    servers: str,
-    to: str | None,
-    path: str | None,
-    checkpoint: str,
-    trigger: str,
-    about: str = "topic",
-    ignore_loss: bool = False,
-) -> list[StreamingQuery]:
-    """Write rows to topics below ``to``, to Parquet in ``path``, or to both (see above).
-
-    Rows have ``start``, the time that they are dated by. A message is the row as JSON, in the topic
-    ``to/<about>``, where ``about`` is a column.
-    """
+def to_both(rows: DataFrame, output: Output) -> list[StreamingQuery]:
+    """Write rows to topics, to Parquet, or to both (see the module)."""
+    name, servers, to, path, checkpoint, trigger, about, ignore_loss = output
     if to is None and path is None:
-        raise ConfigError(f"{name} has nowhere to write to", "give --to TOPIC, --path DIR or both")
+        raise ConfigError(f"{name} has no output", "give --to TOPIC, --path DIR or both")
     check_outputs(name, checkpoint, to, path)
     queries = []
     if to is not None:
         copied = from_topics(
             rows.sparkSession, servers=servers, subscribe=f"{to}/#", ignore_loss=ignore_loss
         )
-        more = {"servers": servers, "checkpoint": f"{checkpoint}/topics", "trigger": trigger}
-        queries.append(to_topics(as_messages(rows, to, about), name=name, **more))
+        writer = _topic_writer(as_messages(rows, to, about), servers)
+        queries.append(start(writer, name=name, checkpoint=f"{checkpoint}/topics", trigger=trigger))
         rows = from_messages(copied, rows.schema)
         if path is not None and trigger == "available-now":
-            queries[0].awaitTermination()  # what it has written is there to be copied now
+            queries[0].awaitTermination()  # the second query copies what it has written
     if path is not None:
-        dated = rows.withColumn("date", f.to_date("start"))
-        more = {"path": path, "checkpoint": f"{checkpoint}/parquet", "trigger": trigger}
-        queries.append(to_parquet(dated, name=f"{name}-parquet", by=["date"], **more))
+        dated = rows.withColumn("date", f.to_date("start")).writeStream.format("parquet")
+        writer = dated.option("path", path).partitionBy("date")
+        parquet = f"{checkpoint}/parquet"
+        queries.append(start(writer, name=f"{name}-parquet", checkpoint=parquet, trigger=trigger))
     return queries
 
 
 def check_outputs(
     name: str, checkpoint: str, to: str | None = None, path: str | None = None
 ) -> None:
-    """Refuse a topic that is none, and a directory that another checkpoint has written to."""
+    """Refuse an invalid topic, and a directory that another checkpoint has written to."""
     fault = topic_fault(to.encode()) if to is not None else ""
     if fault:
-        raise ConfigError(f"{to!r} is no topic for {name}: {fault}", "give another --to")
+        raise ConfigError(f"{to!r} is not a valid topic for {name}: {fault}", "give another --to")
     if path is not None and "://" not in f"{path}{checkpoint}":
         check_ahead(Path(path), Path(checkpoint, "parquet"))
 
 
 def without_own(messages: DataFrame, to: str | None) -> DataFrame:
-    """Leave out what a job itself writes: with a filter such as ``#`` it would feed on itself.
-
-    And heartbeats, which are no messages of anybody's.
-    """
+    """Drop heartbeats, and what the job itself writes: ``#`` would feed it back."""
     others = without_heartbeats(messages)
     return others if to is None else others.where(~f.col("topic").startswith(f"{to}/"))
 
 
 def without_heartbeats(messages: DataFrame, but: str = "") -> DataFrame:
-    """Leave out the heartbeats of jobs, which a filter such as ``#`` brings, ``but`` one."""
+    """Drop the heartbeats of jobs, except those of the topic ``but``."""
     is_one = f.col("topic").startswith(f"{HEARTBEATS}/")
     return messages.where(~is_one | (f.col("topic") == but))
 
 
 def as_messages(rows: DataFrame, to: str, about: str = "topic") -> DataFrame:
-    """Make a message of each row: JSON, in the topic ``to/<about>``, dated by ``start``.
+    """Make a JSON message of each row, in the topic ``to/<about>``, dated by ``start``.
 
-    A name may come from a payload, and be no name for a topic, or too long a one. The sink would
-    refuse it, with the batch, for ever. So what is unlawful in a name is replaced, and what is too
-    long is cut; the row itself says what it is about.
+    A name may come from a payload and be invalid or too long for a topic. The sink would refuse the
+    batch forever, so invalid characters are replaced and long names are cut; the row keeps the
+    name.
     """
     return rows.select(
-        _lawful(f.concat(f.lit(f"{to}/"), f.regexp_replace(about, r"[+#\x00]", "_"))).alias(
+        _valid_topic(f.concat(f.lit(f"{to}/"), f.regexp_replace(about, r"[+#\x00]", "_"))).alias(
             "topic"
         ),
         f.to_json(f.struct(*rows.columns)).alias("payload"),
@@ -191,7 +188,7 @@ def as_messages(rows: DataFrame, to: str, about: str = "topic") -> DataFrame:
     )
 
 
-def _lawful(topic: Column) -> Column:
+def _valid_topic(topic: Column) -> Column:
     is_short = f.octet_length(topic) <= TOPIC_BYTES_MAX
     is_flat = f.size(f.split(topic, "/")) <= TOPIC_LEVELS_MAX
     cut = f.translate(f.substring(topic, 1, TOPIC_BYTES_MAX // 4), "/", "_")
@@ -199,6 +196,6 @@ def _lawful(topic: Column) -> Column:
 
 
 def from_messages(messages: DataFrame, schema: StructType) -> DataFrame:
-    """Make rows of such messages again; what is not of that form is left out."""
+    """Make rows of such messages again; others are dropped."""
     row = f.from_json(f.col("payload").cast("string"), schema)
     return messages.select(row.alias("row")).select("row.*").where("start IS NOT NULL")
