@@ -1,4 +1,4 @@
-"""What clients of this protocol rely on, one by one: the thirteen tests of its first broker."""
+"""What clients of this protocol rely on: the thirteen tests of its first broker."""
 
 import pytest
 
@@ -56,7 +56,7 @@ def test_subscribe_reclaims_slot_after_visibility_expiry(dial, ticking, topic):
 
 
 def test_subscribe_dedups_slow_handler_and_accepts_late_ack(dial, ticking, topic):
-    """In three times the visibility the message does not come again; the next one does."""
+    """Within three times the visibility the message is not redelivered; the next one is delivered."""
     client, other = dial(at=ticking), dial(at=ticking)
     other.produce(topic, b"slow")
     client.subscribe(topic, prefetch=4, visibility_timeout_ms=300)

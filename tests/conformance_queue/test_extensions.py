@@ -1,4 +1,4 @@
-"""What Penstock adds to the protocol, under numbers that other clients skip."""
+"""What Penstock adds to the protocol, under field numbers that other clients skip."""
 
 from itertools import pairwise
 
@@ -26,7 +26,7 @@ def place(topic, **fields):
 # ── many at once
 
 
-def test_many_are_produced_at_once(client, topic):
+def test_a_batch_is_produced_at_once(client, topic):
     client.produce(topic, b"before")
     many = {"topic": topic, "payloads": numbers(0, 300), "priority": 3, "content_type": 1}
     [stretch] = client.ask(produce_many=many).produced_many.stretches
@@ -35,7 +35,7 @@ def test_many_are_produced_at_once(client, topic):
     assert [(item.priority, item.content_type) for item in items] == [(3, 1), (3, 1)]
 
 
-def test_of_many_those_that_are_known_keep_their_places(client, topic):
+def test_a_batch_answers_known_messages_with_their_first_offsets(client, topic):
     many = {"topic": topic, "producer_id": "p"}
     client.ask(produce_many={**many, "seq": 10, "payloads": numbers(10, 13)})
     client.produce(topic, b"between")
@@ -52,7 +52,7 @@ def test_of_many_those_that_are_known_keep_their_places(client, topic):
     ]  # fmt: skip
 
 
-def test_of_many_each_is_judged_by_itself(client, topic):
+def test_each_message_of_a_batch_is_checked_by_itself(client, topic):
     payloads = [b"a", bytes((1 << 20) + 1), b"b"]
     produced = client.ask(produce_many={"topic": topic, "payloads": payloads}).produced_many
     assert [(stretch.offset, stretch.count) for stretch in produced.stretches] == [(0, 2)]
@@ -60,11 +60,11 @@ def test_of_many_each_is_judged_by_itself(client, topic):
     assert (refusal.index, refusal.error.code) == (1, "payload_too_large")
 
 
-def test_many_that_are_none(client, topic):
+def test_an_empty_batch_is_answered_with_nothing(client, topic):
     assert not client.ask(produce_many={"topic": topic}).produced_many.stretches
 
 
-def test_many_are_acknowledged_and_given_back_at_once(client, topic):
+def test_many_leases_are_settled_by_one_request(client, topic):
     client.produce(topic, *numbers(0, 10))
     leases = [item.lease_id for item in client.poll(topic)]
     client.ok(ack_many=place(topic, lease_ids=[*leases[:7], 123_456, leases[0]]))
@@ -160,8 +160,8 @@ STARTS = {
 
 @pytest.mark.parametrize(("start", "expected"), STARTS.items())
 @pytest.mark.parametrize("is_made", [False, True])
-def test_a_new_group_begins_where_it_is_told_to(client, topic, start, expected, is_made):
-    """Told when it is made by name, or with the first poll."""
+def test_a_new_group_begins_at_the_requested_start(client, topic, start, expected, is_made):
+    """Set when it is created by name, or by the first poll."""
     client.produce(topic, *numbers(0, 5))
     fields = {"start": start[0], "start_value": start[1]}
     if is_made:
@@ -184,7 +184,7 @@ def test_a_new_group_may_begin_at_a_time(client, broker, topic):
     assert list(located.offsets) == [0, 2, 4]
 
 
-def test_columns_come_as_the_journal_has_them_and_only_those_asked_for(client, topic):
+def test_raw_columns_are_those_of_the_journal_and_only_those_requested(client, topic):
     headers = [{"name": "n", "value": b"v"}]
     client.ok(create_topic={"topic": topic})
     client.ask(produce={"topic": topic, "payload": b"ab", "headers": headers, "producer_id": "p"})
@@ -199,7 +199,7 @@ def test_columns_come_as_the_journal_has_them_and_only_those_asked_for(client, t
     assert not any(part.payloads or part.header_texts for part in numbers.slices)
 
 
-def test_a_client_waits_for_the_first_change_of_what_it_asks_about(dial, client, topic):
+def test_a_changes_request_waits_for_the_first_change(dial, client, topic):
     known = client.ask(changes={"filters": [topic]}).changed
     assert not known.topics
     asked = {"filters": [topic], "after_sequence": known.sequence, "wait_ms": 60_000}
@@ -211,7 +211,7 @@ def test_a_client_waits_for_the_first_change_of_what_it_asks_about(dial, client,
     assert [(found.name, found.end_offset) for found in answer.changed.topics] == [(topic, 1)]
 
 
-def test_how_far_bytes_reach_is_told_from_an_offset_on(client, topic):
+def test_locate_answers_how_far_bytes_reach_from_an_offset(client, topic):
     client.produce(topic, b"1234", b"5678", b"9")
     measures = [{"offset": 0, "bytes": 8}, {"offset": 1, "bytes": 1}, {"offset": 0, "bytes": 99}]
     located = client.ask(locate={"topic": topic, "measures": measures}).located
@@ -253,7 +253,7 @@ def test_a_group_may_be_moved_back(client, topic):
     assert client.group(topic).in_flight == 0
 
 
-def test_a_deleted_group_begins_anew(client, topic):
+def test_a_deleted_group_starts_over(client, topic):
     client.ok(configure_topic={"topic": topic, "keep": True})
     client.produce(topic, b"a", b"b")
     items = client.poll(topic)
@@ -262,7 +262,7 @@ def test_a_deleted_group_begins_anew(client, topic):
     assert offsets_of(client.poll(topic)) == [0, 1]
 
 
-def test_a_group_tells_how_it_is(client, topic):
+def test_a_group_reports_its_state(client, topic):
     client.produce(topic, *numbers(0, 10))
     items = client.poll(topic, maximum=6)
     client.ack(topic, items[:2])
@@ -277,7 +277,7 @@ def test_a_group_tells_how_it_is(client, topic):
 
 
 def fail(client, topic, times, **fields):
-    """Take a message and give it back, so many times."""
+    """Take a message and give it back ``times`` times."""
     for _ in range(times):
         [item] = client.poll(topic, maximum=1)
         client.ok(nack=place(topic, lease_id=item.lease_id, **fields))
@@ -292,7 +292,7 @@ def fail(client, topic, times, **fields):
         ({}, {"backoff_max_ms": 999}),  # the first pause is a second unless somebody says otherwise
     ],
 )
-def test_a_longest_pause_below_the_first_is_refused(client, topic, there, asked):
+def test_a_maximum_back_off_below_the_first_is_refused(client, topic, there, asked):
     if there:
         client.ok(configure_group=place(topic, **there))
     error = client.ask(configure_group=place(topic, **asked)).error
@@ -300,13 +300,13 @@ def test_a_longest_pause_below_the_first_is_refused(client, topic, there, asked)
     assert "a longest pause of 0 is no limit" in error.message
 
 
-def test_a_first_pause_beyond_the_longest_by_default_is_fine(client, topic):
+def test_a_first_back_off_above_the_default_maximum_is_accepted(client, topic):
     client.ok(configure_group=place(topic, backoff_ms=120_000))
     group = client.group(topic)
     assert (group.backoff_ms, group.backoff_max_ms) == (120_000, 0)
 
 
-def test_what_fails_too_often_is_put_with_the_dead_letters(client, topic):
+def test_a_message_is_dead_lettered_after_max_deliveries(client, topic):
     client.ok(configure_group=place(topic, max_deliveries=3, backoff_ms=0))
     client.produce(topic, b"poison", priority=5, content_type=2, headers=[{"name": "k"}])
     fail(client, topic, 3, reason="no such file")
@@ -328,7 +328,7 @@ def test_what_fails_too_often_is_put_with_the_dead_letters(client, topic):
     assert client.group(topic).lag == 0
 
 
-def test_leases_that_run_out_are_failures_too(client, broker, topic):
+def test_expired_leases_count_as_failed_deliveries(client, broker, topic):
     client.ok(configure_group=place(topic, max_deliveries=2))
     client.produce(topic, b"poison")
     for _ in range(2):
@@ -341,7 +341,7 @@ def test_leases_that_run_out_are_failures_too(client, broker, topic):
     )
 
 
-def test_dead_letters_go_back(client, topic):
+def test_dead_letters_are_redriven(client, topic):
     client.ok(configure_group=place(topic, max_deliveries=1))
     client.produce(topic, b"a", b"b", b"c")
     for item in client.poll(topic):
@@ -355,7 +355,7 @@ def test_dead_letters_go_back(client, topic):
     assert [item.redeliveries for item in items] == [0, 0, 0]
 
 
-def test_repetitions_come_after_growing_pauses(client, broker, topic):
+def test_redeliveries_are_delayed_by_a_growing_back_off(client, broker, topic):
     client.ok(configure_group=place(topic, backoff_ms=1_000, backoff_max_ms=3_000))
     client.produce(topic, b"x")
     for pause_s in (1, 2, 3, 3):
@@ -365,7 +365,7 @@ def test_repetitions_come_after_growing_pauses(client, broker, topic):
         broker.clock.advance(0.6)
 
 
-def test_settings_that_are_not_named_stay(client, topic):
+def test_settings_that_are_absent_stay_unchanged(client, topic):
     client.ok(configure_group=place(topic, max_deliveries=3, backoff_ms=7))
     client.ok(configure_group=place(topic, backoff_ms=8))
     group = client.group(topic)
@@ -379,7 +379,7 @@ def test_settings_that_are_not_named_stay(client, topic):
 # ── in bulk
 
 
-def test_fetched_columns_are_what_was_produced(client, broker, topic):
+def test_fetched_columns_contain_what_was_produced(client, broker, topic):
     expected = []
     for number in range(120):
         if number % 30 == 0:
@@ -394,7 +394,7 @@ def test_fetched_columns_are_what_was_produced(client, broker, topic):
     assert columns(some) == expected[35:70]
 
 
-def test_fetching_goes_on_where_it_stopped(client, topic):
+def test_fetching_continues_where_it_stopped(client, topic):
     client.ask(produce_many={"topic": topic, "payloads": numbers(0, 1_000)})
     found, offset = [], 0
     while offset < 1_000:
@@ -405,7 +405,7 @@ def test_fetching_goes_on_where_it_stopped(client, topic):
     assert [column.payload for column in found] == numbers(0, 1_000)
 
 
-def test_fetched_extras_have_headers_times_and_producers(client, broker, topic):
+def test_fetched_extras_contain_headers_times_and_producers(client, broker, topic):
     client.produce(topic, b"plain")
     headers = [{"name": "k", "value": b"v"}]
     client.produce(topic, b"x", producer_id="p", seq=7, headers=headers, delay_ms=5, ttl_ms=50)
@@ -419,7 +419,7 @@ def test_fetched_extras_have_headers_times_and_producers(client, broker, topic):
     assert (run.number, run.count, run.producer_id, run.seq) == (0, 1, "p", 7)
 
 
-def test_an_incarnation_is_that_of_one_topic_by_a_name(client, topic):
+def test_a_topic_created_again_has_another_incarnation(client, topic):
     assert client.ask(fetch={"topic": topic}).fetched.incarnation == 0
     client.produce(topic, b"x")
     first = client.ask(fetch={"topic": topic}).fetched.incarnation
@@ -463,7 +463,7 @@ def test_groups_are_listed_by_pages(client, topic):
     assert client.describe(topic).groups == 7
 
 
-def test_requests_with_ids_are_answered_under_them_whatever_they_ask(client, topic):
+def test_every_kind_of_request_is_answered_with_its_request_id(client, topic):
     client.produce(topic, *numbers(0, 4))
     kinds = [
         {"produce": {"topic": topic}},

@@ -24,14 +24,14 @@ def test_a_request_may_have_4_mib(client):
     assert client.receive().produced_many.stretches[0].count == 3
 
 
-def test_a_body_may_have_64_mib_and_is_answered_though_it_is_not_read(client):
+def test_a_body_of_up_to_64_mib_is_answered_though_it_is_not_read(client):
     client.expect_nothing()
     client.send(padded(BODY_MAX), STATS)
     assert client.receive().error.code == "bad_request"
     assert client.receive().HasField("stats")
 
 
-def test_a_payload_that_is_much_too_large_is_told_so_like_any_other(client, topic):
+def test_a_payload_that_is_far_too_large_gets_the_usual_error(client, topic):
     client.expect_nothing()
     client.send(request(produce={"topic": topic, "payload": bytes(BODY_MAX - 100)}), STATS)
     assert client.receive().error.code == "payload_too_large"
@@ -39,7 +39,7 @@ def test_a_payload_that_is_much_too_large_is_told_so_like_any_other(client, topi
 
 
 def test_a_longer_body_ends_the_connection_after_all_pending_responses(client, topic):
-    """There is no error frame, and nothing behind it is read."""
+    """There is no error frame, and nothing after it is read."""
     produced = [request(produce={"topic": topic}) for _ in range(3)]
     client.send(*produced, (BODY_MAX + 1).to_bytes(4, "big"), *produced)
     assert [response.produced.offset for response in client.receive_many(3)] == [0, 1, 2]
@@ -58,7 +58,7 @@ def test_a_longer_body_ends_the_connection_after_all_pending_responses(client, t
         b"GET / HTTP/1.1\r\n",
     ],
 )
-def test_what_is_no_request_is_answered_in_its_place_and_the_connection_goes_on(client, body):
+def test_an_invalid_request_is_answered_in_order_and_the_connection_stays_open(client, body):
     client.send(STATS, frame(body), STATS)
     first, error, last = client.receive_many(3)
     assert first.HasField("stats")
@@ -67,15 +67,15 @@ def test_what_is_no_request_is_answered_in_its_place_and_the_connection_goes_on(
     assert last.HasField("stats")
 
 
-def test_a_frame_may_come_byte_by_byte(client, topic):
+def test_a_frame_may_arrive_byte_by_byte(client, topic):
     for byte in request(produce={"topic": topic, "payload": b"slow"}) + STATS:
         client.send(bytes([byte]))
     assert client.receive().HasField("produced")
     assert client.receive().HasField("stats")
 
 
-def test_after_a_half_close_what_was_asked_is_answered_and_then_the_broker_closes(client, topic):
-    """A poll waits no longer: nobody could produce for it on this connection."""
+def test_after_a_half_close_pending_requests_are_answered_and_the_broker_closes(client, topic):
+    """A poll no longer waits: nothing can be produced for it on this connection."""
     requests = [request(produce={"topic": topic, "payload": b"x"}) for _ in range(200)]
     wait = {"topic": "nothing/here", "group": GROUP, "wait_ms": 200_000}
     client.send(*requests, request(poll=wait), STATS)
@@ -93,7 +93,7 @@ def test_a_half_frame_before_a_half_close_is_dropped(client):
 
 
 def test_responses_come_in_the_order_of_the_requests(client, topic):
-    """Kinds that take different ways through the broker, and some that are wrong."""
+    """Requests that take different paths through the broker, and some invalid ones."""
     place = {"topic": topic, "group": GROUP}
     requests = {
         "ok": request(create_topic={"topic": topic}),
@@ -115,21 +115,21 @@ def test_responses_come_in_the_order_of_the_requests(client, topic):
     assert kinds == list(requests) * 5
 
 
-def test_a_long_poll_holds_up_the_responses_behind_it(dial, client, topic):
+def test_a_long_poll_delays_the_responses_after_it(dial, client, topic):
     client.send(request(poll={"topic": topic, "group": GROUP, "wait_ms": 60_000}), STATS)
     dial().produce(topic, b"there")
     assert [item.payload for item in client.receive().polled.items] == [b"there"]
     assert client.receive().HasField("stats")
 
 
-def test_thousands_of_requests_may_be_sent_without_waiting(client, topic):
+def test_thousands_of_requests_may_be_pipelined(client, topic):
     client.send(*[request(produce={"topic": topic, "payload": b"x"}) for _ in range(5_000)])
     offsets = [response.produced.offset for response in client.receive_many(5_000)]
     assert offsets == list(range(5_000))
 
 
 def test_pipelined_requests_take_effect_in_their_order(client, topic):
-    """Elsewhere they may in any order."""
+    """HermesMQ may apply them in any order."""
     place = {"topic": topic, "group": GROUP}
     client.send(
         request(set_retention={"topic": topic, "max_messages": 2}),
@@ -141,7 +141,7 @@ def test_pipelined_requests_take_effect_in_their_order(client, topic):
 
 
 def test_responses_with_a_request_id_do_not_wait(dial, client, topic):
-    """And those without keep their order among each other."""
+    """Those without keep their order among themselves."""
     place = {"topic": topic, "group": GROUP}
     client.send(
         request(11, poll={**place, "wait_ms": 60_000}),

@@ -1,4 +1,4 @@
-"""Random and mutated frames: each is answered or ends its connection, and nobody else notices."""
+"""Random and mutated frames: each is answered or closes its connection, without affecting others."""
 
 import os
 import random
@@ -59,7 +59,7 @@ def dice():
 
 @pytest.fixture
 def unharmed(dial, topic):
-    """A bystander who has work in hand before, and goes on with it after."""
+    """A bystander that has a job before, and finishes it after."""
     bystander = dial()
     bystander.produce(topic, b"before")
     items = bystander.poll(topic)
@@ -112,7 +112,7 @@ def heard(client: QueueClient) -> list[Response]:
     return responses
 
 
-def test_every_body_has_one_response_whatever_is_in_it(broker, dial, unharmed, dice):
+def test_every_body_gets_one_response_whatever_it_contains(broker, dial, unharmed, dice):
     for _ in range(SESSIONS):
         bodies = [mutated(dice.choice(SAMPLES), dice) for _ in range(dice.randint(1, 8))]
         bodies = [body for body in bodies if not is_subscribe(body)]
@@ -125,7 +125,7 @@ def test_every_body_has_one_response_whatever_is_in_it(broker, dial, unharmed, d
     assert not any("internal_error" in key for key in disconnects(broker))
 
 
-def test_broken_frames_end_their_own_connection_for_a_reason_that_is_counted(
+def test_broken_frames_close_only_their_own_connection_with_a_counted_reason(
     broker, dial, unharmed, dice
 ):
     before = sum(disconnects(broker).values())
@@ -139,7 +139,7 @@ def test_broken_frames_end_their_own_connection_for_a_reason_that_is_counted(
     assert not any("internal_error" in key for key in after)
 
 
-def test_a_push_channel_survives_anything_that_is_sent_on_it(dial, unharmed, topic, dice):
+def test_a_push_channel_survives_any_input(dial, unharmed, topic, dice):
     client, other = dial(), dial()
     name = f"{topic}/pushed"
     client.subscribe(name, prefetch=2)

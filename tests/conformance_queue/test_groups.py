@@ -1,4 +1,4 @@
-"""Topics, groups, leases and retention, as the behaviour checks of the specification have them.
+"""Topics, groups, leases and retention, as the behaviour checks of the specification state them.
 
 Where Penstock does something else on purpose, the test says so; the reasons are in
 docs/reference/queue-protocol.md.
@@ -38,14 +38,14 @@ def leases_of(items):
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_what_makes_a_topic_and_what_does_not(dial, own_broker, kind, topics):
-    """What asks for nothing that is there is answered like any other."""
+def test_which_requests_create_a_topic(dial, own_broker, kind, topics):
+    """Requests for what does not exist are answered like any other."""
     client = dial(at=own_broker())
     assert not client.ask(**kind).HasField("error")
     assert client.stats().topics == topics
 
 
-def test_making_a_topic_that_exists_changes_nothing(client, topic):
+def test_creating_an_existing_topic_changes_nothing(client, topic):
     client.ok(set_rate_limit={"topic": topic, "rate_per_sec": 5, "burst": 2})
     client.produce(topic, b"x")
     client.ok(create_topic={"topic": topic})
@@ -53,7 +53,7 @@ def test_making_a_topic_that_exists_changes_nothing(client, topic):
     assert (described.rate_per_sec, described.messages) == (5, 1)
 
 
-def test_a_deleted_topic_begins_anew_but_leases_go_on(client, topic):
+def test_a_deleted_topic_starts_over_but_lease_ids_continue(client, topic):
     client.ok(set_retention={"topic": topic, "max_messages": 5})
     client.produce(topic, b"old", b"old", producer_id="p", seq=1)
     [old] = client.poll(topic, maximum=1)
@@ -71,7 +71,7 @@ def test_a_deleted_topic_begins_anew_but_leases_go_on(client, topic):
 # ── producing once
 
 
-def test_a_message_sent_again_is_the_first_one(client, topic):
+def test_a_repeated_message_is_answered_with_the_first_offset(client, topic):
     """Only the number counts: any order, gaps and 0 are fine, another payload is ignored."""
     numbered = {"topic": topic, "producer_id": "p"}
     seqs = [0, 7, 3, 7, 0, 8, 3]
@@ -86,11 +86,11 @@ def test_a_message_sent_again_is_the_first_one(client, topic):
     assert payloads_of(client.poll(topic)) == [b"0", b"1", b"2", b"5"]
 
 
-def test_messages_without_a_producer_are_never_the_same(client, topic):
+def test_messages_without_a_producer_id_are_never_duplicates(client, topic):
     assert client.produce(topic, b"x", b"x", seq=5) == [0, 1]
 
 
-def test_numbers_are_those_of_one_producer_and_one_topic(client, topic):
+def test_numbers_belong_to_one_producer_and_one_topic(client, topic):
     other = f"{topic}/other"
     assert client.produce(topic, b"x", producer_id="p", seq=1) == [0]
     assert client.produce(topic, b"x", producer_id="q", seq=1) == [1]
@@ -98,7 +98,7 @@ def test_numbers_are_those_of_one_producer_and_one_topic(client, topic):
     assert client.produce(topic, b"x", producer_id="p", seq=1) == [0]
 
 
-def test_the_offset_of_a_known_message_is_told_even_if_it_is_gone(client, topic):
+def test_the_offset_of_a_known_message_is_returned_even_if_it_is_gone(client, topic):
     client.ok(set_retention={"topic": topic, "max_messages": 1})
     client.produce(topic, b"x", producer_id="p", seq=1)
     client.produce(topic, b"y", b"z")
@@ -106,7 +106,7 @@ def test_the_offset_of_a_known_message_is_told_even_if_it_is_gone(client, topic)
     assert offsets_of(client.poll(topic)) == [2]
 
 
-def test_the_last_100_000_numbers_of_a_topic_are_known(client, topic):
+def test_the_last_100_000_numbers_of_a_topic_are_remembered(client, topic):
     def produce(first, count):
         many = {"topic": topic, "producer_id": "p", "seq": first, "payloads": [b""] * count}
         [stretch] = client.ask(produce_many=many).produced_many.stretches
@@ -124,14 +124,14 @@ def test_the_last_100_000_numbers_of_a_topic_are_known(client, topic):
 # ── groups
 
 
-def test_a_group_begins_with_the_oldest_message_there_is(client, topic):
+def test_a_group_begins_with_the_oldest_message(client, topic):
     client.ok(set_retention={"topic": topic, "max_messages": 2})
     client.produce(topic, b"a", b"b", b"c")
     assert offsets_of(client.poll(topic)) == [1, 2]
 
 
-def test_a_poll_of_nothing_makes_no_topic_but_its_group(dial, own_broker):
-    """Elsewhere the group would not exist, and lose what others finish before it comes again."""
+def test_a_poll_of_an_unknown_topic_creates_only_its_group(dial, own_broker):
+    """In HermesMQ the group would not exist, and lose what others finish before its next poll."""
     client = dial(at=own_broker())
     assert client.poll("t", "late") == []
     assert client.stats().topics == 0
@@ -140,7 +140,7 @@ def test_a_poll_of_nothing_makes_no_topic_but_its_group(dial, own_broker):
     assert payloads_of(client.poll("t", "late")) == [b"a", b"b", b"c"]
 
 
-def test_what_every_group_has_finished_is_not_there_for_a_new_one(dial, own_broker):
+def test_a_new_group_does_not_get_what_every_group_has_finished(dial, own_broker):
     client = dial(at=own_broker())
     client.produce("t", b"a", b"b", b"c")
     client.ack("t", client.poll("t", "g1"), "g1")
@@ -150,7 +150,7 @@ def test_what_every_group_has_finished_is_not_there_for_a_new_one(dial, own_brok
     assert payloads_of(client.poll("t", "g2")) == [b"d"]
 
 
-def test_the_slowest_group_holds_messages(dial, own_broker):
+def test_messages_stay_for_the_slowest_group(dial, own_broker):
     client = dial(at=own_broker())
     client.produce("t", *[b"x"] * 10)
     client.poll("t", "g2", 1, visibility_timeout_ms=10**9)
@@ -161,7 +161,7 @@ def test_the_slowest_group_holds_messages(dial, own_broker):
     assert (stats.messages, stats.in_flight) == (0, 0)
 
 
-def test_every_group_gets_every_message_and_of_its_members_one(dial, client, topic):
+def test_each_message_goes_to_every_group_and_to_one_member_of_each(dial, client, topic):
     client.produce(topic, *[b"%d" % number for number in range(10)])
     other = dial()
     ours, theirs = client.poll(topic, maximum=4), other.poll(topic, maximum=9)
@@ -183,14 +183,14 @@ def test_stats_count_what_is_in_flight(dial, own_broker):
 # ── leases
 
 
-def test_an_acknowledged_message_does_not_come_again(client, broker, topic):
+def test_an_acknowledged_message_is_not_redelivered(client, broker, topic):
     client.produce(topic, b"x")
     client.ack(topic, client.poll(topic, visibility_timeout_ms=100))
     broker.clock.advance(10)
     assert client.poll(topic) == []
 
 
-def test_a_late_acknowledgement_counts_if_nobody_polled_since(client, broker, topic):
+def test_a_late_acknowledgement_counts_until_the_next_poll(client, broker, topic):
     client.produce(topic, b"x")
     items = client.poll(topic, visibility_timeout_ms=100)
     broker.clock.advance(0.3)
@@ -198,7 +198,7 @@ def test_a_late_acknowledgement_counts_if_nobody_polled_since(client, broker, to
     assert client.poll(topic) == []
 
 
-def test_a_late_acknowledgement_is_without_effect_after_a_poll(client, broker, topic):
+def test_a_late_acknowledgement_has_no_effect_after_a_poll(client, broker, topic):
     client.produce(topic, b"x")
     [old] = client.poll(topic, visibility_timeout_ms=100)
     broker.clock.advance(0.3)
@@ -210,7 +210,7 @@ def test_a_late_acknowledgement_is_without_effect_after_a_poll(client, broker, t
     assert offsets_of(client.poll(topic)) == [0]
 
 
-def test_what_is_not_acknowledged_is_handed_to_one_at_a_time(dial, client, broker, topic):
+def test_an_unacknowledged_message_is_with_one_consumer_at_a_time(dial, client, broker, topic):
     client.produce(topic, b"x")
     client.poll(topic, visibility_timeout_ms=1_000)
     broker.clock.advance(0.9)
@@ -219,14 +219,14 @@ def test_what_is_not_acknowledged_is_handed_to_one_at_a_time(dial, client, broke
     assert offsets_of(dial().poll(topic)) == [0]
 
 
-def test_leases_that_nobody_has_are_settled_all_the_same(client, topic):
+def test_settling_an_unknown_lease_is_answered_with_ok(client, topic):
     for place in ({"topic": topic}, {"topic": "none/such"}):
         client.ok(ack={**place, "group": "none", "lease_id": 12_345})
         client.ok(nack={**place, "group": "none", "lease_id": 12_345})
 
 
-def test_a_nack_gives_the_message_back_at_once_the_first_time(client, broker, topic):
-    """Elsewhere it does so every time, and a message that always fails is tried without end."""
+def test_the_first_nack_redelivers_the_message_immediately(client, broker, topic):
+    """In HermesMQ every nack does, and a message that always fails is retried in a tight loop."""
     client.produce(topic, b"x")
     for times, pause_s in enumerate([0, 0, 1, 2, 4]):
         if pause_s:
@@ -238,7 +238,7 @@ def test_a_nack_gives_the_message_back_at_once_the_first_time(client, broker, to
         client.ok(nack={"topic": topic, "group": GROUP, "lease_id": item.lease_id})
 
 
-def test_a_group_can_be_told_to_repeat_at_once(client, topic):
+def test_a_group_can_be_configured_without_back_off(client, topic):
     client.ok(configure_group={"topic": topic, "group": GROUP, "backoff_ms": 0})
     client.produce(topic, b"x")
     for times in range(4):
@@ -247,7 +247,7 @@ def test_a_group_can_be_told_to_repeat_at_once(client, topic):
         client.ok(nack={"topic": topic, "group": GROUP, "lease_id": item.lease_id})
 
 
-def test_a_lease_is_one_of_its_group(client, topic):
+def test_a_lease_belongs_to_its_group(client, topic):
     client.produce(topic, b"x")
     [item] = client.poll(topic)
     client.ok(ack={"topic": topic, "group": "other", "lease_id": item.lease_id})
@@ -258,7 +258,7 @@ def test_a_lease_is_one_of_its_group(client, topic):
 # ── commit
 
 
-def test_a_commit_names_the_first_that_is_not_done(client, topic):
+def test_a_commit_names_the_first_unfinished_offset(client, topic):
     client.produce(topic, *[b"x"] * 5)
     client.poll(topic, maximum=4)
     client.ok(commit={"topic": topic, "group": GROUP, "offset": 3})
@@ -267,15 +267,15 @@ def test_a_commit_names_the_first_that_is_not_done(client, topic):
     assert offsets_of(client.poll(topic)) == [4]
 
 
-def test_a_commit_never_goes_back(client, topic):
+def test_a_commit_never_moves_back(client, topic):
     client.produce(topic, *[b"x"] * 5)
     for offset in (4, 1):
         client.ok(commit={"topic": topic, "group": GROUP, "offset": offset})
     assert offsets_of(client.poll(topic)) == [4]
 
 
-def test_a_commit_beyond_the_end_is_one_of_the_end(client, topic):
-    """Elsewhere it would skip messages that do not exist yet."""
+def test_a_commit_beyond_the_end_commits_the_end(client, topic):
+    """In HermesMQ it would skip messages that do not exist yet."""
     client.produce(topic, b"x")
     client.ok(commit={"topic": topic, "group": GROUP, "offset": 1_000})
     client.produce(topic, b"y")
@@ -295,7 +295,7 @@ def test_retention_by_number_keeps_the_newest(client, topic):
     assert offsets_of(client.poll(topic)) == [3, 4, 5]
 
 
-def test_a_message_in_flight_that_retention_took_does_not_come_again(client, broker, topic):
+def test_a_message_in_flight_that_retention_removed_is_not_redelivered(client, broker, topic):
     client.ok(set_retention={"topic": topic, "max_messages": 1})
     client.produce(topic, b"x")
     client.poll(topic, visibility_timeout_ms=100)
@@ -304,7 +304,7 @@ def test_a_message_in_flight_that_retention_took_does_not_come_again(client, bro
     assert payloads_of(client.poll(topic)) == [b"y"]
 
 
-def test_old_messages_stay_until_another_comes(client, broker, topic):
+def test_old_messages_stay_until_the_next_one_arrives(client, broker, topic):
     client.ok(set_retention={"topic": topic, "max_age_ms": 1_000})
     client.produce(topic, b"old")
     broker.clock.advance(2)
@@ -316,8 +316,8 @@ def test_old_messages_stay_until_another_comes(client, broker, topic):
     assert payloads_of(client.poll(topic, "h")) == [b"new"]
 
 
-def test_both_limits_at_zero_are_no_limit(client, topic):
-    """Elsewhere that is a million; here, work that nobody has done stays."""
+def test_both_limits_at_zero_mean_no_limit(client, topic):
+    """In HermesMQ the limit is a million; here, unfinished work stays."""
     client.ok(set_retention={"topic": topic, "max_messages": 1})
     client.ok(set_retention={"topic": topic})
     client.produce(topic, b"a", b"b")
@@ -327,7 +327,7 @@ def test_both_limits_at_zero_are_no_limit(client, topic):
 # ── rates
 
 
-def test_a_rate_is_kept_and_told_at_once_even_to_who_would_wait(client, broker, topic):
+def test_a_rate_limit_is_reported_immediately_even_to_a_long_poll(client, broker, topic):
     client.ok(set_rate_limit={"topic": topic, "rate_per_sec": 1, "burst": 1})
     client.produce(topic, b"a", b"b")
     assert offsets_of(client.poll(topic)) == [0]
@@ -338,14 +338,14 @@ def test_a_rate_is_kept_and_told_at_once_even_to_who_would_wait(client, broker, 
     assert offsets_of(client.poll(topic)) == [1]
 
 
-def test_nothing_to_deliver_is_nothing_to_limit(client, topic):
+def test_an_empty_topic_is_not_rate_limited(client, topic):
     client.ok(set_rate_limit={"topic": topic, "rate_per_sec": 0.001, "burst": 1})
     client.produce(topic, b"a")
     client.ack(topic, client.poll(topic))
     assert client.poll(topic) == []
 
 
-def test_tokens_gather_up_to_the_burst(client, broker, topic):
+def test_tokens_accumulate_up_to_the_burst(client, broker, topic):
     client.ok(set_rate_limit={"topic": topic, "rate_per_sec": 2, "burst": 4})
     client.produce(topic, *[b"x"] * 20)
     assert len(client.poll(topic)) == 4
@@ -355,7 +355,7 @@ def test_tokens_gather_up_to_the_burst(client, broker, topic):
     assert len(client.poll(topic)) == 4
 
 
-def test_tokens_are_taken_for_what_is_delivered_only(client, topic):
+def test_tokens_are_used_only_for_delivered_messages(client, topic):
     """A poll of 16 that gets one leaves the others."""
     client.ok(set_rate_limit={"topic": topic, "rate_per_sec": 0.001, "burst": 4})
     client.produce(topic, b"x")
@@ -377,7 +377,7 @@ def test_producing_is_never_limited(client, topic):
     assert client.produce(topic, *[b"x"] * 500) == list(range(500))
 
 
-def test_a_rate_can_be_taken_away(client, topic):
+def test_a_rate_can_be_removed(client, topic):
     client.ok(set_rate_limit={"topic": topic, "rate_per_sec": 0.001, "burst": 1})
     client.produce(topic, *[b"x"] * 5)
     assert len(client.poll(topic)) == 1

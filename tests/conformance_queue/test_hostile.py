@@ -1,4 +1,4 @@
-"""Clients that take and do not give back, ask for too much or never stop: each meets a bound."""
+"""Clients that take without settling, ask for too much or never stop: each reaches a limit."""
 
 import socket
 
@@ -28,7 +28,7 @@ def produced(client, topic, count, **settings):
 
 @pytest.mark.usefixtures("_small")
 class TestAGroupHasSoMuchInHandAndNoMore:
-    """What is handed out is in memory until it is settled."""
+    """What is handed out stays in memory until it is settled."""
 
     def test_a_poll_beyond_it_is_told_what_to_do(self, client, topic):
         produced(client, topic, 30)
@@ -76,7 +76,7 @@ def crowded(own_broker, dial, monkeypatch):
     return broker
 
 
-def test_a_group_beyond_the_last_is_refused_and_those_there_are_serve(crowded, dial):
+def test_a_group_beyond_the_limit_is_refused_and_existing_ones_work(crowded, dial):
     client = dial(at=crowded)
     for kind in ("poll", "create_group", "commit", "subscribe"):
         client.send(request(**{kind: {"topic": "t", "group": "g3"}}))
@@ -86,7 +86,7 @@ def test_a_group_beyond_the_last_is_refused_and_those_there_are_serve(crowded, d
     assert client.receive().HasField("polled")
 
 
-def test_pull_makes_no_group_beyond_the_last(crowded):
+def test_pull_creates_no_group_beyond_the_limit(crowded):
     with socket.create_connection((crowded.host, crowded.port), 5) as redis:
         redis.sendall(b"PULL t GROUP g3\r\n")
         assert redis.recv(200).startswith(b"-ERR There are too many groups")
@@ -94,7 +94,7 @@ def test_pull_makes_no_group_beyond_the_last(crowded):
         assert not redis.recv(200).startswith(b"-")
 
 
-def test_a_shared_subscription_makes_no_group_beyond_the_last(crowded):
+def test_a_shared_subscription_creates_no_group_beyond_the_limit(crowded):
     with socket.create_connection((crowded.host, crowded.port), 5) as mqtt:
         mqtt.sendall(bytes.fromhex("100d 00044d515454 04 02 0000 000161"))
         assert mqtt.recv(4).startswith(b"\x20")

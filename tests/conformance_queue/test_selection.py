@@ -1,4 +1,4 @@
-"""Which messages a poll gets: most go to the urgent ones, some to the oldest, so nobody starves."""
+"""Which messages a poll gets: mostly urgent ones, and some of the oldest, so that none starves."""
 
 import pytest
 
@@ -38,7 +38,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_successive_polls_get(client, topic, case):
+def test_successive_polls_mix_urgent_and_oldest_messages(client, topic, case):
     priorities, maximum, expected = case
     client.send(*(request(produce={"topic": topic, "priority": each}) for each in priorities))
     client.receive_many(len(priorities))
@@ -51,7 +51,7 @@ def test_successive_polls_get(client, topic, case):
     assert client.poll(topic, maximum=maximum) == []
 
 
-def test_the_oldest_comes_at_least_every_fourth_time_whatever_keeps_coming(client, topic):
+def test_the_oldest_message_is_chosen_at_least_every_fourth_time(client, topic):
     [oldest] = client.produce(topic, b"patient")
     seen = []
     for _ in range(4):
@@ -60,14 +60,14 @@ def test_the_oldest_comes_at_least_every_fourth_time_whatever_keeps_coming(clien
     assert oldest in seen
 
 
-def test_what_comes_back_goes_before_younger_messages_of_its_priority(client, topic):
+def test_a_redelivery_goes_before_newer_messages_of_its_priority(client, topic):
     client.produce(topic, b"a", b"b", b"c")
     [first] = client.poll(topic, maximum=1)
     client.ok(nack={"topic": topic, "group": GROUP, "lease_id": first.lease_id})
     assert offsets_of(client.poll(topic, maximum=2)) == [0, 1]
 
 
-def test_what_comes_back_goes_behind_more_urgent_messages(client, topic):
+def test_a_redelivery_goes_after_more_urgent_messages(client, topic):
     client.produce(topic, b"low")
     [low] = client.poll(topic)
     client.produce(topic, b"high", priority=3)

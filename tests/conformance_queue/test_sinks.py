@@ -1,4 +1,4 @@
-"""Staged commits: rows are out of sight until one decision publishes all of them, once."""
+"""Staged commits: rows are invisible until one decision publishes all of them, once."""
 
 import threading
 from itertools import pairwise
@@ -24,7 +24,7 @@ DAY_S = 24 * 3600
 
 @pytest.fixture
 def broker():
-    """One of its own for each test: what sinks there are, and what topics, is all in a test."""
+    """A broker for each test, so that the test sees only its own sinks and topics."""
     with Broker() as own:
         yield own
 
@@ -76,7 +76,7 @@ def sink_of(client, name="s"):
 # ── out of sight ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_staged_rows_are_messages_only_when_they_are_committed(client):
+def test_staged_rows_become_messages_only_when_committed(client):
     client.ok(stage=stage("0", 0, lot("t", b"a", b"b")))
     assert read(client) == []
     done = commit(client, {"0": 1})
@@ -98,7 +98,7 @@ def test_no_list_and_no_read_shows_what_is_staged(client):
     assert not changed.topics
 
 
-def test_topics_without_rows_of_an_epoch_that_failed_do_not_come_to_be(client):
+def test_a_failed_epoch_creates_no_topics(client):
     client.ok(stage=stage("0", 0, lot("t", b"a")))
     client.ok(abort_stage={"sink": "s", "epoch": 0})
     assert not client.ask(list_topics={}).topics.topics
@@ -152,7 +152,7 @@ def test_a_block_that_is_sent_again_is_stored_once(client):
     assert read(client) == [b"a"]
 
 
-def test_an_epoch_that_was_committed_is_left_as_it_is(client):
+def test_a_committed_epoch_is_not_published_again(client):
     client.ok(stage=stage("0", 0, lot("t", b"a")))
     commit(client, {"0": 1}, note=b"first")
     client.ok(stage=stage("1", 0, lot("t", b"b")))
@@ -162,7 +162,7 @@ def test_an_epoch_that_was_committed_is_left_as_it_is(client):
     assert sink_of(client).note == b"first"
 
 
-def test_an_epoch_below_the_last_is_left_out(client):
+def test_an_epoch_below_the_last_is_not_published(client):
     client.ok(stage=stage("0", 0, lot("t", b"early"), epoch=3))
     client.ok(stage=stage("0", 0, lot("t", b"late"), epoch=5))
     commit(client, {"0": 1}, epoch=5)
@@ -172,7 +172,7 @@ def test_an_epoch_below_the_last_is_left_out(client):
     wait_until(lambda: not sink_of(client).staged_parts)
 
 
-def test_two_who_commit_the_same_epoch_at_once_publish_it_once(broker, client):
+def test_two_concurrent_commits_of_an_epoch_publish_it_once(broker, client):
     with QueueClient(broker.host, broker.port) as other:
         for number in range(4):
             some = [b"%d" % row for row in range(number * 10_000, number * 10_000 + 10_000)]
@@ -188,8 +188,8 @@ def test_two_who_commit_the_same_epoch_at_once_publish_it_once(broker, client):
         wait_until(lambda: not sink_of(client).staged_parts)
 
 
-def test_a_repetition_is_told_only_when_the_disk_has_what_it_repeats(own_broker, monkeypatch):
-    """Also where it is applied before. Whoever is told goes on, and never asks again."""
+def test_a_repetition_is_answered_only_when_the_first_commit_is_on_disk(own_broker, monkeypatch):
+    """Also where it is applied earlier: a client that gets the answer continues, and never asks again."""
     monkeypatch.setattr("penstock.staging.sinks.WAIT_S", 0.2)
     broker = own_broker(durability="interval", durability_interval_ms=10)
     address, store, is_open = (
@@ -209,7 +209,7 @@ def test_a_repetition_is_told_only_when_the_disk_has_what_it_repeats(own_broker,
         wait_until(lambda: commit(other, {"0": 1}).is_repetition)
 
 
-def test_the_next_epoch_waits_for_the_one_that_is_on_its_way(client):
+def test_the_next_epoch_waits_for_the_one_in_progress(client):
     for epoch in (0, 1):
         rows = [b"%d" % epoch] * 20_000
         client.ok(stage=stage("0", 0, lot("t", *rows), epoch=epoch))
@@ -224,7 +224,7 @@ def test_the_next_epoch_waits_for_the_one_that_is_on_its_way(client):
 # ── the end ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_was_staged_is_gone_when_it_is_committed(client):
+def test_staged_blocks_are_deleted_after_the_commit(client):
     client.ok(stage=stage("0", 0, lot("t", b"a")))
     client.ok(stage=stage("failed", 0, lot("t", b"b")))
     assert (sink_of(client).staged_parts, sink_of(client).committed_ms) == (2, 0)
@@ -245,7 +245,7 @@ def test_an_aborted_part_cannot_be_committed(client):
     assert read(client) == [b"b"]
 
 
-def test_blocks_on_their_way_are_aborted_too(client):
+def test_blocks_in_flight_are_aborted_too(client):
     rows = [b"x" * 100] * 5_000
     client.send(
         *(request(stage=stage("0", number, lot("t", *rows))) for number in range(3)),
@@ -268,7 +268,7 @@ def test_an_abort_after_the_decision_is_ignored(client):
     assert not commit(client, {}, epoch=1).is_repetition
 
 
-def test_what_nobody_commits_is_gone_after_a_day(broker, client):
+def test_uncommitted_blocks_expire_after_a_day(broker, client):
     client.ok(stage=stage("0", 0, lot("t", b"a")))
     broker.clock.advance(DAY_S / 2)
     client.ok(stage=stage("1", 0, lot("t", b"a")))
@@ -279,7 +279,7 @@ def test_what_nobody_commits_is_gone_after_a_day(broker, client):
     assert broker.metrics()["penstock_stages_expired_total"] == 2
 
 
-def test_a_sink_that_was_forgotten_begins_anew(client):
+def test_a_forgotten_sink_starts_over(client):
     client.ok(stage=stage("0", 0, lot("t", b"a")))
     commit(client, {"0": 1})
     client.ok(stage=stage("0", 0, lot("t", b"z"), epoch=1))
@@ -291,7 +291,7 @@ def test_a_sink_that_was_forgotten_begins_anew(client):
     client.ok(forget_sink={"name": "never/was"})
 
 
-def test_a_sink_is_not_forgotten_while_it_commits(client):
+def test_a_sink_cannot_be_forgotten_during_a_commit(client):
     rows = [b"x"] * 30_000
     client.ok(stage=stage("0", 0, lot("t", *rows)))
     client.send(
@@ -302,7 +302,7 @@ def test_a_sink_is_not_forgotten_while_it_commits(client):
     assert (done.stage_committed.messages, refused.error.code) == (30_000, "bad_request")
 
 
-def test_an_epoch_without_rows_is_committed(client):
+def test_an_epoch_without_rows_can_be_committed(client):
     assert commit(client, {}, epoch=4, note=b"n").messages == 0
     found = sink_of(client)
     assert (found.epoch, found.note) == (4, b"n")
@@ -356,19 +356,19 @@ BAD_BLOCKS = {
 
 
 @pytest.mark.parametrize("content", BAD_BLOCKS.values(), ids=BAD_BLOCKS)
-def test_a_bad_block_is_refused_when_it_is_staged_and_leaves_nothing(client, content):
+def test_an_invalid_block_is_refused_when_staged_and_leaves_nothing(client, content):
     assert client.refusal(stage=stage(content=content)) in {"bad_request", "forbidden"}
     assert sink_of(client) is None
 
 
-def test_rows_for_a_topic_that_demands_signatures_are_refused(own_broker, dial):
+def test_rows_for_a_topic_that_requires_signatures_are_refused(own_broker, dial):
     client = dial(at=own_broker(signing={"required": ["safe/#"]}))
     rows = (lot("t", b"x"), lot("safe/1", b"x"))
     assert client.refusal(stage=stage("0", 0, *rows)) == "forbidden"
     assert sink_of(client) is None
 
 
-def test_blocks_behind_a_bad_one_are_refused_and_those_before_it_kept(client):
+def test_blocks_after_an_invalid_one_are_refused_and_those_before_it_kept(client):
     good, bad = block(lot("t", b"a")), block(lot("a/#", b"b"))
     contents = [good, bad, good]
     client.send(*(request(stage=stage("0", n, content=c)) for n, c in enumerate(contents)))
@@ -379,14 +379,14 @@ def test_blocks_behind_a_bad_one_are_refused_and_those_before_it_kept(client):
     assert read(client) == [b"a", b"b"]
 
 
-def test_blocks_come_in_order(client):
+def test_blocks_must_arrive_in_order(client):
     assert client.refusal(stage=stage("0", 1, lot("t", b"b"))) == "bad_request"
     client.ok(stage=stage("0", 0, lot("t", b"a")))
     client.ok(stage=stage("0", 1, lot("t", b"b")))
 
 
 @pytest.mark.parametrize("blocks", [{"0": 1}, {"0": 3}, {"0": 2, "other": 1}])
-def test_a_commit_must_name_what_is_there(client, blocks):
+def test_a_commit_must_name_existing_parts(client, blocks):
     client.ok(stage=stage("0", 0, lot("t", b"a")))
     client.ok(stage=stage("0", 1, lot("t", b"b")))
     asked = {"sink": "s", "epoch": 0, "parts": parts(**blocks)}
@@ -395,14 +395,14 @@ def test_a_commit_must_name_what_is_there(client, blocks):
     commit(client, {"0": 2})
 
 
-def test_a_part_is_named_once(client):
+def test_a_commit_must_not_name_a_part_twice(client):
     client.ok(stage=stage("0", 0, lot("t", b"a")))
     twice = {"sink": "s", "epoch": 0, "parts": parts(**{"0": 1}) * 2}
     assert client.refusal(commit_stage=twice) == "bad_request"
 
 
 @pytest.mark.parametrize("name", ["", "a//b", "/a", "a/", "a/+", "#", "a\0b", "x" * 201, "é" * 101])
-def test_bad_names_are_refused(client, name):
+def test_invalid_sink_names_are_refused(client, name):
     assert client.refusal(stage=stage(sink=name, content=b"")) == "bad_request"
     assert client.refusal(commit_stage={"sink": name}) == "bad_request"
     assert client.refusal(abort_stage={"sink": name}) == "bad_request"
@@ -410,7 +410,7 @@ def test_bad_names_are_refused(client, name):
 
 
 @pytest.mark.parametrize("part", ["", "a/b", "+", "x" * 129])
-def test_bad_names_of_parts_are_refused(client, part):
+def test_invalid_part_names_are_refused(client, part):
     assert client.refusal(stage=stage(part, content=b"")) == "bad_request"
 
 
@@ -430,8 +430,8 @@ def test_a_sink_that_stages_too_much_is_refused(own_broker, dial):
     client.ok(stage=stage(epoch=1, content=content))
 
 
-def test_tiny_blocks_count_for_what_the_journal_takes_for_them(own_broker, dial):
-    """Else a million of them would be a mebibyte, and retention can take none."""
+def test_tiny_blocks_count_with_their_overhead_in_the_journal(own_broker, dial):
+    """Otherwise a million of them would count as a mebibyte, and retention can remove none."""
     client = dial(at=own_broker(limits={"staged_bytes_max": 1 << 20}))
     content, count = block(lot("t", b"")), (1 << 20) // STAGED_BLOCK_COST
     for first in range(0, count, 512):
@@ -444,7 +444,7 @@ def test_tiny_blocks_count_for_what_the_journal_takes_for_them(own_broker, dial)
     )
 
 
-def test_there_are_only_so_many_sinks(own_broker, dial):
+def test_the_number_of_sinks_is_limited(own_broker, dial):
     client = dial(at=own_broker(limits={"sinks_max": 1}))
     commit(client, {}, sink="a")
     commit(client, {}, sink="a", epoch=1)
@@ -456,7 +456,7 @@ def test_there_are_only_so_many_sinks(own_broker, dial):
 # ── others have their turn ────────────────────────────────────────────────────────────────────
 
 
-def test_a_block_of_many_topics_is_judged_in_turns(broker, client, monkeypatch):
+def test_a_block_of_many_topics_is_validated_in_slices(broker, client, monkeypatch):
     taken = []
     real = turns.in_turns
 
@@ -473,7 +473,7 @@ def test_a_block_of_many_topics_is_judged_in_turns(broker, client, monkeypatch):
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True])
-def test_many_parts_are_let_go_in_turns_and_cannot_be_used_from_the_first_on(
+def test_many_parts_are_deleted_in_slices_and_unusable_immediately(
     client, monkeypatch, is_forgotten
 ):
     parts = [f"{number}" for number in range(200)]
@@ -499,7 +499,7 @@ def test_many_parts_are_let_go_in_turns_and_cannot_be_used_from_the_first_on(
 
 
 class _Next:
-    """Stages the next block as soon as it is told that its own is on disk."""
+    """Stages the next block as soon as its own is confirmed."""
 
     def __init__(self, stages, number, then=None):
         self.stages, self.number, self.then, self.told = stages, number, then, []
@@ -517,8 +517,8 @@ class _Next:
         self.told.append(fault)
 
 
-def test_whoever_is_told_of_its_block_may_stage_the_next_at_once(broker, client):
-    """Blocks 1 and 2 are stored together, and 3 comes while 2 is not told of."""
+def test_the_next_block_may_be_staged_as_soon_as_one_is_confirmed(broker, client):
+    """Blocks 1 and 2 are stored together, and 3 arrives before 2 is confirmed."""
     stages = broker.server.hub.sinks.stages
     last = _Next(stages, 3)
     blocks = [_Next(stages, 0), _Next(stages, 1, last), _Next(stages, 2)]

@@ -1,4 +1,4 @@
-"""Push channels: what is pushed when, what acknowledgements do, and what the end leaves behind.
+"""Push channels: what is pushed when, what acknowledgements do, and what happens at the end.
 
 Nothing is answered on such a connection, so silence is shown by what comes next.
 """
@@ -17,7 +17,7 @@ from tests.conformance_queue.wire_client import (
 
 @pytest.fixture
 def other(dial):
-    """Somebody else."""
+    """Another client."""
     return dial()
 
 
@@ -28,21 +28,21 @@ def numbers(count):
 # ── the beginning
 
 
-def test_nothing_is_answered_and_each_frame_has_one_message(client, other, topic):
+def test_a_subscription_has_no_answer_and_each_frame_has_one_message(client, other, topic):
     client.subscribe(topic, prefetch=3)
     other.produce(topic, *numbers(3))
     responses = client.receive_many(3)
     assert [len(response.polled.items) for response in responses] == [1, 1, 1]
 
 
-def test_a_subscription_makes_its_group(client, other, topic):
+def test_a_subscription_creates_its_group(client, other, topic):
     client.subscribe(topic)
     wait_until(lambda: other.ask(list_groups={"topic": topic}).groups.groups)
     assert other.group(topic).consumers == 1
 
 
-def test_a_subscription_to_what_is_no_topic_is_refused(client):
-    """Then the connection is what it was."""
+def test_a_subscription_to_an_invalid_topic_is_refused(client):
+    """The connection then stays as it was."""
     assert client.refusal(subscribe={"topic": "a/#", "group": GROUP}) == "bad_request"
     client.expect_nothing()
 
@@ -57,7 +57,7 @@ def test_urgent_messages_are_pushed_first(client, other, topic):
 # ── acknowledging
 
 
-def test_each_acknowledgement_makes_room_for_one(client, other, topic):
+def test_each_acknowledgement_frees_one_prefetch_slot(client, other, topic):
     other.produce(topic, *numbers(10))
     client.subscribe(topic, prefetch=2)
     items = client.pushed(2)
@@ -67,7 +67,7 @@ def test_each_acknowledgement_makes_room_for_one(client, other, topic):
         assert items[-1].offset == number
 
 
-def test_names_in_acknowledgements_mean_nothing(client, other, topic):
+def test_names_in_acknowledgements_are_ignored(client, other, topic):
     other.produce(topic, b"a", b"b")
     client.subscribe(topic, prefetch=1)
     [first] = client.pushed()
@@ -75,7 +75,7 @@ def test_names_in_acknowledgements_mean_nothing(client, other, topic):
     assert payloads_of(client.pushed()) == [b"b"]
 
 
-def test_a_nack_brings_the_message_again(client, other, topic):
+def test_a_nack_redelivers_the_message(client, other, topic):
     other.produce(topic, b"a")
     client.subscribe(topic, prefetch=1)
     [first] = client.pushed()
@@ -84,7 +84,7 @@ def test_a_nack_brings_the_message_again(client, other, topic):
     assert (again.offset, again.redeliveries) == (first.offset, 1)
 
 
-def test_unknown_leases_free_nothing(client, other, topic):
+def test_unknown_leases_free_no_prefetch_slot(client, other, topic):
     other.produce(topic, *numbers(3))
     client.subscribe(topic, prefetch=1)
     [first] = client.pushed()
@@ -96,7 +96,7 @@ def test_unknown_leases_free_nothing(client, other, topic):
     assert offsets_of(client.pushed()) == [2]
 
 
-def test_a_lease_of_the_group_may_be_settled_that_was_not_pushed_here(client, other, topic):
+def test_a_lease_of_the_group_from_elsewhere_may_be_settled(client, other, topic):
     other.produce(topic, b"theirs", b"mine")
     theirs = other.poll(topic, maximum=1)
     client.subscribe(topic, prefetch=1)
@@ -105,7 +105,7 @@ def test_a_lease_of_the_group_may_be_settled_that_was_not_pushed_here(client, ot
     wait_until(lambda: other.group(topic).position == 1)
 
 
-def test_everything_else_that_is_sent_is_passed_over(client, other, topic):
+def test_other_requests_on_a_push_channel_are_ignored(client, other, topic):
     other.produce(topic, b"a", b"b")
     client.subscribe(topic, prefetch=1)
     [first] = client.pushed()
@@ -123,7 +123,7 @@ def test_everything_else_that_is_sent_is_passed_over(client, other, topic):
     assert other.describe(topic).end_offset == 2
 
 
-def test_many_are_settled_at_once(client, other, topic):
+def test_many_leases_are_settled_at_once(client, other, topic):
     other.produce(topic, *numbers(8))
     client.subscribe(topic, prefetch=5)
     leases = [item.lease_id for item in client.pushed(5)]
@@ -136,7 +136,7 @@ def test_many_are_settled_at_once(client, other, topic):
 # ── auto mode
 
 
-def test_in_auto_mode_prefetch_stops_nothing(client, other, topic):
+def test_in_auto_mode_prefetch_does_not_limit(client, other, topic):
     other.produce(topic, *numbers(300))
     client.subscribe(topic, prefetch=1, ack_mode="auto")
     assert payloads_of(client.pushed(300)) == numbers(300)
@@ -144,7 +144,7 @@ def test_in_auto_mode_prefetch_stops_nothing(client, other, topic):
     assert other.group(topic).lag == 0
 
 
-def test_in_auto_mode_what_is_sent_is_passed_over(client, other, topic):
+def test_in_auto_mode_input_is_ignored(client, other, topic):
     other.produce(topic, b"a")
     client.subscribe(topic, ack_mode="auto")
     [first] = client.pushed()
@@ -182,8 +182,8 @@ def _consumers(client, topic):
 
 
 @pytest.mark.parametrize("end", ["close", "close_own_side"])
-def test_what_was_in_hand_goes_to_others_at_once(client, other, topic, end):
-    """Elsewhere it would come when its time is over. It counts as delivered."""
+def test_messages_in_flight_go_to_others_when_the_connection_ends(client, other, topic, end):
+    """In HermesMQ their leases must expire first. It counts as a delivery."""
     other.produce(topic, b"a", b"b")
     client.subscribe(topic, visibility_timeout_ms=10**9)
     client.pushed(2)
@@ -193,7 +193,7 @@ def test_what_was_in_hand_goes_to_others_at_once(client, other, topic, end):
     assert [item.redeliveries for item in items] == [1, 1]
 
 
-def test_acknowledgements_sent_before_the_end_count(client, other, topic):
+def test_acknowledgements_sent_before_the_disconnect_count(client, other, topic):
     other.produce(topic, b"a", b"b")
     client.subscribe(topic)
     first, _ = client.pushed(2)
@@ -203,8 +203,8 @@ def test_acknowledgements_sent_before_the_end_count(client, other, topic):
     assert other.group(topic).lag == 1
 
 
-def test_a_topic_deleted_and_made_anew_is_pushed_from_its_beginning(client, other, topic):
-    """Elsewhere offsets that were acknowledged just now would be taken for the new messages."""
+def test_a_recreated_topic_is_pushed_from_its_beginning(client, other, topic):
+    """HermesMQ would mistake recently acknowledged offsets for the new messages."""
     client.subscribe(topic, prefetch=2, visibility_timeout_ms=100)
     other.produce(topic, b"old 0", b"old 1", b"old 2")
     first, _ = client.pushed(2)
@@ -220,7 +220,7 @@ def test_a_topic_deleted_and_made_anew_is_pushed_from_its_beginning(client, othe
 
 
 def test_a_slow_handler_may_name_an_old_lease(dial, timed, topic):
-    """After three times the visibility the message comes again; the first name still counts."""
+    """After three times the visibility the message is redelivered; the first lease still counts."""
     client, other = dial(at=timed), dial(at=timed)
     other.produce(topic, b"slow", b"next")
     client.subscribe(topic, prefetch=1, visibility_timeout_ms=60)
@@ -234,8 +234,8 @@ def test_a_slow_handler_may_name_an_old_lease(dial, timed, topic):
     wait_until(lambda: other.group(topic).position > first.offset)
 
 
-def test_pushes_keep_the_rate(dial, ticking, topic):
-    """Elsewhere a burst of one is some five a second, whatever the rate. Here it is twenty."""
+def test_pushes_respect_the_rate(dial, ticking, topic):
+    """In HermesMQ a burst of one gives some five a second, whatever the rate. Here it is twenty."""
     client, other = dial(at=ticking), dial(at=ticking)
     other.ok(set_rate_limit={"topic": topic, "rate_per_sec": 20, "burst": 1})
     other.produce(topic, *numbers(11))
@@ -248,14 +248,14 @@ def test_pushes_keep_the_rate(dial, ticking, topic):
 
 
 def _now_ms(client, topic):
-    """The broker's own clock, as a message tells it."""
+    """Return the broker's clock, read from the time of a message."""
     marker = f"{topic}/now"
     client.produce(marker, b"")
     [item] = client.poll(marker, ack_mode="auto")
     return item.ts_ms
 
 
-def test_a_waiting_poll_gets_what_a_lease_lets_go(dial, ticking, topic):
+def test_a_waiting_poll_gets_a_message_whose_lease_expires(dial, ticking, topic):
     client, other = dial(at=ticking), dial(at=ticking)
     client.produce(topic, b"x")
     client.poll(topic, visibility_timeout_ms=100)
@@ -263,7 +263,7 @@ def test_a_waiting_poll_gets_what_a_lease_lets_go(dial, ticking, topic):
     assert again.redeliveries == 1
 
 
-def test_a_waiting_poll_gets_what_somebody_gives_back(dial, client, topic):
+def test_a_waiting_poll_gets_a_message_that_is_given_back(dial, client, topic):
     client.produce(topic, b"x")
     [item] = client.poll(topic)
     waiting = dial()

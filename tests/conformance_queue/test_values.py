@@ -1,4 +1,4 @@
-"""What becomes of values that are absent, too large or odd."""
+"""How absent, excessive and odd values are treated."""
 
 import math
 
@@ -15,12 +15,12 @@ def fill(client, topic, count):
 
 
 @pytest.mark.parametrize(("asked", "granted"), [(0, 16), (1, 1), (1_024, 1_024), (5_000, 1_024)])
-def test_how_many_a_poll_gets(client, topic, asked, granted):
+def test_the_number_of_messages_per_poll(client, topic, asked, granted):
     fill(client, topic, 1_100)
     assert offsets_of(client.poll(topic, maximum=asked)) == list(range(granted))
 
 
-def test_a_lease_runs_for_30_seconds_unless_something_else_is_said(client, broker, topic):
+def test_a_lease_lasts_30_seconds_by_default(client, broker, topic):
     client.produce(topic, b"x")
     [item] = client.poll(topic)
     broker.clock.advance(29.9)
@@ -31,7 +31,7 @@ def test_a_lease_runs_for_30_seconds_unless_something_else_is_said(client, broke
     assert again.lease_id > item.lease_id
 
 
-def test_a_lease_may_run_for_longer_than_anybody_lives(dial, own_broker, topic):
+def test_a_lease_may_last_very_long(dial, own_broker, topic):
     broker = own_broker()
     client = dial(at=broker)
     client.produce(topic, b"x")
@@ -42,15 +42,15 @@ def test_a_lease_may_run_for_longer_than_anybody_lives(dial, own_broker, topic):
     assert client.stats().in_flight == 0
 
 
-def test_a_poll_may_ask_to_wait_for_longer_than_it_is_let(dial, client, topic):
+def test_the_wait_of_a_poll_is_capped(dial, client, topic):
     client.send(request(poll={"topic": topic, "group": GROUP, "wait_ms": (1 << 64) - 1}))
     dial().produce(topic, b"x")
     assert len(client.receive().polled.items) == 1
 
 
 @pytest.mark.parametrize(("asked", "granted"), [(0, 1), (1, 1), (7, 7), (5_000, 1_024)])
-def test_how_many_are_pushed_ahead(dial, client, topic, asked, granted):
-    """One that is acknowledged makes room for one."""
+def test_the_number_of_messages_pushed_ahead(dial, client, topic, asked, granted):
+    """Each acknowledgement frees one slot."""
     fill(client, topic, 1_100)
     client.subscribe(topic, prefetch=asked)
     items = client.pushed(granted)
@@ -60,26 +60,26 @@ def test_how_many_are_pushed_ahead(dial, client, topic, asked, granted):
 
 
 @pytest.mark.parametrize(("asked", "kept"), [(0, 0), (7, 7), (8, 7), (99, 7), ((1 << 32) - 1, 7)])
-def test_priorities_beyond_the_highest_are_the_highest(client, topic, asked, kept):
+def test_priorities_above_the_maximum_become_the_maximum(client, topic, asked, kept):
     client.produce(topic, b"x", priority=asked)
     assert [item.priority for item in client.poll(topic)] == [kept]
 
 
 @pytest.mark.parametrize(("asked", "kept"), [(0, 0), (1, 1), (2, 2), (3, 3), (4, 0), (9, 0)])
-def test_content_types_that_nobody_knows_are_raw(client, topic, asked, kept):
+def test_unknown_content_types_become_raw(client, topic, asked, kept):
     client.produce(topic, b"x", content_type=asked)
     assert [item.content_type for item in client.poll(topic)] == [kept]
 
 
 @pytest.mark.parametrize("mode", ["", "manual", "AUTO", "Auto", "auto ", "none"])
-def test_every_mode_but_auto_is_manual(client, topic, mode):
+def test_every_ack_mode_except_auto_is_manual(client, topic, mode):
     client.produce(topic, b"x")
     [item] = client.poll(topic, ack_mode=mode)
     client.ok(nack={"topic": topic, "group": GROUP, "lease_id": item.lease_id})
     assert len(client.poll(topic, ack_mode=mode)) == 1
 
 
-def test_what_is_polled_in_auto_mode_is_done(client, topic):
+def test_messages_polled_in_auto_mode_are_done(client, topic):
     client.produce(topic, b"x", b"y")
     items = client.poll(topic, ack_mode="auto")
     assert offsets_of(items) == [0, 1]
@@ -102,7 +102,7 @@ def test_what_is_polled_in_auto_mode_is_done(client, topic):
     ],
 )
 def test_rates_are_kept_in_thousandths(client, topic, asked, kept):
-    """Elsewhere less than half a thousandth would be no limit at all."""
+    """In HermesMQ less than half a thousandth would be no limit at all."""
     client.ok(set_rate_limit={"topic": topic, "rate_per_sec": asked, "burst": 3})
     described = client.describe(topic)
     assert (described.rate_per_sec, described.burst) == (kept, 3)
@@ -129,19 +129,19 @@ def test_a_payload_may_be_empty(client, topic):
 
 @pytest.mark.parametrize("name", ["", "a/#", "+/b", "a\0b", "x" * 1_025])
 def test_topics_are_those_of_mqtt(client, name):
-    """Elsewhere any text will do; here the same topics are there for every protocol."""
+    """HermesMQ accepts any text; here every protocol shares the same topics."""
     assert client.refusal(produce={"topic": name}) == "bad_request"
     assert client.refusal(poll={"topic": name, "group": GROUP}) == "bad_request"
     assert client.refusal(create_topic={"topic": name}) == "bad_request"
 
 
 @pytest.mark.parametrize("name", ["$SYS/broker", "$queue/x", "$dlq/t/g"])
-def test_topics_of_the_broker_are_not_produced_to(client, name):
+def test_producing_to_topics_of_the_broker_is_refused(client, name):
     assert client.refusal(produce={"topic": name}) == "forbidden"
 
 
 @pytest.mark.parametrize("name", ["", "größe 🐘", "#", "$group", "x" * 256])
-def test_groups_have_any_name(client, topic, name):
+def test_a_group_may_have_any_name(client, topic, name):
     client.produce(topic, b"x")
     items = client.poll(topic, name)
     assert offsets_of(items) == [0]
@@ -161,12 +161,12 @@ def test_groups_have_any_name(client, topic, name):
         {"changes": {"filters": ["t"] * 1_025}},
     ],
 )
-def test_what_has_a_bound_is_refused_beyond_it(client, kind):
+def test_values_beyond_their_limit_are_refused(client, kind):
     assert client.refusal(**kind) == "limit"
 
 
-def test_an_answer_has_some_four_mebibytes_of_payload(client, topic):
-    """Elsewhere the answer would be too large for a frame, and the poll fail for ever."""
+def test_an_answer_is_limited_to_about_four_mebibytes(client, topic):
+    """In HermesMQ the answer could exceed a frame, and the poll fail forever."""
     client.produce(topic, *[bytes(PAYLOAD_MAX)] * 7)
     sizes = []
     while items := client.poll(topic, maximum=1_024):

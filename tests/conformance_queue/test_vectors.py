@@ -1,4 +1,4 @@
-"""Frames as other clients and brokers of this protocol write them, to and from a living broker.
+"""Frames as other clients and brokers of this protocol encode them, to and from a running broker.
 
 What is in a frame is written out in hexadecimal here, and each is sent as it stands.
 """
@@ -15,7 +15,7 @@ SUBSCRIBE_AUTO = "00000014 6212 0a0174 120167 1810 20b0ea01 2a04 6175746f"
 
 
 def test_stats_of_a_new_broker(dial, own_broker):
-    """A cluster of one that leads in its first term; nothing else is there."""
+    """A cluster of one that leads in its first term, without topics."""
     client = dial(at=own_broker())
     client.send_hex(STATS)
     stats = client.receive().stats
@@ -23,8 +23,8 @@ def test_stats_of_a_new_broker(dial, own_broker):
     assert (stats.topics, stats.messages, stats.in_flight) == (0, 0, 0)
 
 
-def test_bootstrap_is_answered_with_ok_as_often_as_it_comes(dial, own_broker):
-    """Elsewhere a list without the broker itself would be refused at first."""
+def test_bootstrap_is_answered_with_ok_every_time(dial, own_broker):
+    """HermesMQ would at first refuse a list without the broker itself."""
     client = dial(at=own_broker())
     client.send_hex(BOOTSTRAP, "000000024a00", BOOTSTRAP)
     client.expect_hex(OK, OK, OK)
@@ -48,7 +48,7 @@ def test_a_message_from_produce_to_the_last_acknowledgement(dial, own_broker):
 
 
 def test_priority_content_type_and_producer_of_a_message(dial, own_broker):
-    """Sent again under the same number it is the same message."""
+    """A copy with the same number is the same message."""
     client = dial(at=own_broker())
     client.send_hex(PRODUCE_HELLO, PRODUCE_ALL_FIELDS, PRODUCE_ALL_FIELDS)
     client.expect_hex(PRODUCED_0, "00000004 0a02 0801", "00000004 0a02 0801")
@@ -61,7 +61,7 @@ def test_priority_content_type_and_producer_of_a_message(dial, own_broker):
     )
 
 
-def test_produced_300(dial, own_broker):
+def test_an_offset_of_two_bytes(dial, own_broker):
     client = dial(at=own_broker())
     client.send_hex(*[PRODUCE_HELLO] * 301)
     for _ in range(300):
@@ -70,7 +70,7 @@ def test_produced_300(dial, own_broker):
 
 
 def test_a_rate_limit_of_one_in_two_seconds(dial, own_broker):
-    """The second poll is told to wait for two seconds, give or take the rounding."""
+    """The second poll is told to wait for two seconds, plus or minus the rounding."""
     client = dial(at=own_broker())
     client.send_hex(SET_RATE_LIMIT, PRODUCE_HELLO, PRODUCE_HELLO)
     client.expect_hex(OK, PRODUCED_0, "00000004 0a02 0801")
