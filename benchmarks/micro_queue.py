@@ -49,7 +49,7 @@ class Queue:
         self._groups = Groups()
         self._groups.apply(GroupMade(TOPIC, GROUP, 0), 1, recovering=False)
         count = case.in_flight + case.backlog + MEASURED
-        self._lanes = _lanes(count, case.priorities)
+        self._offsets = _offsets(count, case.priorities)
         self._next_lease = 0
         while self._next_lease < case.in_flight:
             self.poll(min(1_024, case.in_flight - self._next_lease))
@@ -58,7 +58,7 @@ class Queue:
         """Hand out messages; returns the first lease and one past the last."""
         group = self._groups.get(TOPIC, GROUP)
         assert group is not None
-        picker = Picker(self._lanes, group.heads, group.returned, 0, _NOW_MS)
+        picker = Picker(self._offsets, group.heads, group.returned.by_priority, 0, _NOW_MS)
         runs = picker.pick(maximum, group.polls)
         first = self._next_lease
         self._next_lease += sum(end - start for _, start, end in runs)
@@ -73,7 +73,7 @@ class Queue:
             first,
             _NOW_MS,
             [share],
-            picker.aside,
+            picker.delayed,
             picker.expired,
         )
         self._groups.apply(leased, 2, recovering=False)
@@ -84,15 +84,15 @@ class Queue:
         self._groups.apply(LeasesSettled(TOPIC, GROUP, [leases]), 3, recovering=False)
 
 
-def _lanes(count: int, priorities: int) -> OffsetsByPriority:
-    lanes = OffsetsByPriority(0)
+def _offsets(count: int, priorities: int) -> OffsetsByPriority:
+    offsets = OffsetsByPriority(0)
     if priorities == 1:
-        lanes.extend(0, count, 0)
-        return lanes
+        offsets.extend(0, count, 0)
+        return offsets
     chosen = random.Random(1)
     for offset in range(count):
-        lanes.extend(offset, 1, chosen.randrange(priorities))
-    return lanes
+        offsets.extend(offset, 1, chosen.randrange(priorities))
+    return offsets
 
 
 def settled_per_s(case: Case) -> float:

@@ -1,5 +1,6 @@
 """Rows of groups, as a checkpoint writes them and a start reads them."""
 
+from penstock.core.group_row import encode_chunk, encode_group
 from penstock.core.groups import Group, Groups
 
 Rows = dict[tuple[str, bytes], bytes]
@@ -36,7 +37,7 @@ def state_of(group: Group | None) -> object:
     if group is None:
         return None
     applied = group.applied
-    row = group.to_row(0)
+    row = encode_group(group, 0)
     group.applied = applied
     chunks = {offset >> 10 for offset in group.pending}
-    return row, {chunk: group.chunk_row(chunk) for chunk in chunks}
+    return row, {chunk: encode_chunk(group, chunk) for chunk in chunks}

@@ -21,6 +21,7 @@ from penstock.commit.produce import Producing
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
 from penstock.core.commands import Command
+from penstock.core.group_row import encode_group
 from penstock.dispatch.dispatchers import Dispatchers
 from penstock.doors.binary import BinaryConnection
 from penstock.doors.mqtt.connection import MqttConnection
@@ -271,7 +272,7 @@ class Node:
             rows["subscribers"][client_id] = broker.subscribers.row(client_id, broker.index)
         for group in broker.groups:
             key = (group.topic, group.name)
-            rows["groups"][key] = group.to_row(broker.index)
+            rows["groups"][key] = encode_group(group, broker.index)
             rows["pending"][key] = sorted(
                 (offset, msgspec.msgpack.encode(pending))
                 for offset, pending in group.pending.items()

@@ -237,7 +237,7 @@ class GroupMachine(RuleBasedStateMachine):
         assert {*group.consumers} == self.model.consumers
         found = {o: (p.consumer, p.taken_ms, p.deliveries) for o, p in group.pending.items()}
         assert found == self.model.pending
-        assert group.returned_offsets() == sorted(o for o, p in found.items() if p[0] is None)
+        assert group.returned.offsets() == sorted(o for o, p in found.items() if p[0] is None)
         for name, consumer in group.consumers.items():
             assert consumer.pending == {o for o, pending in found.items() if pending[0] == name}
 

@@ -72,7 +72,7 @@ def test_a_message_that_waits_is_not_handed_out_by_a_group_that_was_moved_back()
     clerk.do(GroupMoved(T, G, 0))
     assert [share.offsets for share in clerk.lease(0, 2)] == [[1]]
     clerk.do(Swept(T, G, 50))
-    assert clerk.group.returned_offsets() == [0]
+    assert clerk.group.returned.offsets() == [0]
 
 
 def test_a_message_that_failed_too_often_since_it_was_chosen_is_not_handed_out():
@@ -91,7 +91,7 @@ def test_what_expires_while_it_waits_is_found_when_it_is_due():
     version = clerk.group.version
     clerk.do(Leased(T, G, version, 0, [1], 0, 1, 10, [], [], expired=[0]))
     clerk.do(Swept(T, G, 50))
-    assert clerk.group.returned_offsets() == [0]
+    assert clerk.group.returned.offsets() == [0]
 
 
 def test_what_was_chosen_for_a_group_is_void_for_the_next_by_its_name():
@@ -109,7 +109,7 @@ def test_a_late_acknowledgement_counts_until_somebody_else_has_the_message():
     assert clerk.do(LeasesSettled(T, G, [(0, 1)])) == 1
     clerk.do(Swept(T, G, 20))
     assert clerk.do(LeasesSettled(T, G, [(1, 2)])) == 1
-    assert clerk.group.returned_offsets() == [2]
+    assert clerk.group.returned.offsets() == [2]
     clerk.lease(2, 3)
     assert clerk.do(LeasesSettled(T, G, [(0, 3)])) == 0
     assert list(clerk.group.pending) == [2]
@@ -120,7 +120,7 @@ def test_an_acknowledgement_of_what_was_given_back_does_not_count():
     clerk.lease(0, 1)
     clerk.do(LeasesReturned(T, G, [(0, 1)], 0))
     assert clerk.do(LeasesSettled(T, G, [(0, 1)])) == 0
-    assert clerk.group.returned_offsets() == [0]
+    assert clerk.group.returned.offsets() == [0]
 
 
 def test_leases_are_given_more_time_when_the_broker_was_away():

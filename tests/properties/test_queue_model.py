@@ -12,6 +12,7 @@ message that is not done must come, the oldest of all at least every fourth time
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from penstock.core import group as group_module
+from penstock.core import group_row as group_row_module
 from penstock.core.broker import Broker
 from penstock.core.commands import (
     DeadLettered,
@@ -42,6 +44,7 @@ from penstock.core.commands import (
     to_event,
 )
 from penstock.core.effects import Effects, Outcome
+from penstock.core.group_row import encode_chunk, encode_group
 from penstock.core.groups import Group
 from penstock.core.priority_offsets import OffsetsByPriority
 from penstock.core.selection import Picker
@@ -79,8 +82,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self._small_chunks = patch.object(group_module, "CHUNK_BITS", 2)
-        self._small_chunks.start()
+        self._small_chunks = ExitStack()
+        for module in (group_module, group_row_module):
+            self._small_chunks.enter_context(patch.object(module, "CHUNK_BITS", 2))
         self.broker = Broker(Counters())
         self.topic = Topic()
         self.groups: dict[bytes, ModelGroup] = {}
@@ -285,7 +289,7 @@ class QueueMachine(RuleBasedStateMachine):
         else:
             number += 1
         assert number == len(asked) or not candidates
-        if deal.shares or picker.aside or picker.expired:
+        if deal.shares or picker.delayed or picker.expired:
             self.deals[name] = deal
 
     @rule(name=names, asked=polls, visibility_ms=st.sampled_from([40, 400]))
@@ -312,7 +316,9 @@ class QueueMachine(RuleBasedStateMachine):
         start = max(group.next, self.topic.first)
         if start < self.lanes.start:
             self._restock(start)
-        return Picker(self.lanes, group.heads, group.returned, self.topic.first, self.now_ms)
+        return Picker(
+            self.lanes, group.heads, group.returned.by_priority, self.topic.first, self.now_ms
+        )
 
     def _sweep_if_due(self, name: bytes) -> None:
         wakes_ms = self.group(name).wakes_ms()
@@ -348,7 +354,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.broker.groups.next_lease,
             self.now_ms,
             [(worker, 0 if worker else until_ms, runs) for worker, runs in deal.shares],
-            picker.aside,
+            picker.delayed,
             picker.expired,
         )
 
@@ -372,7 +378,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def _pass_over(self, deal: Deal) -> None:
         """What was not due waits; what was over is gone."""
-        for offset, due_ms, _ in deal.picker.aside:
+        for offset, due_ms, _ in deal.picker.delayed:
             deal.group.pass_over(offset, due_ms)
         for offset in deal.picker.expired:
             deal.group.pass_over(offset, 0)
@@ -535,12 +541,12 @@ class QueueMachine(RuleBasedStateMachine):
         """No message is with two at once, and a lease is there until it is settled or swept."""
         assert len({*group.leases.values()}) == len(group.leases)
         assert group.leases == model.leased()
-        assert group.in_hand == len(group.leases)
+        assert group.in_flight == len(group.leases)
         assert (group.polls, group.dead_letters) == (model.polls, model.dead_letters)
 
     def _check_messages(self, group: Group, model: ModelGroup) -> None:
         """Each message is where it should be, and none is nowhere."""
-        returned, topic = {*group.returned_offsets()}, self.topic
+        returned, topic = {*group.returned.offsets()}, self.topic
         for offset in range(topic.first, topic.end):
             record, pending = model.records.get(offset), group.pending.get(offset)
             is_ahead = offset >= group.heads[topic.messages[offset].priority]
@@ -562,7 +568,7 @@ class QueueMachine(RuleBasedStateMachine):
             for name in self.groups:
                 self._drain(name)
         finally:
-            self._small_chunks.stop()
+            self._small_chunks.close()
 
     def _ack_held(self, name: bytes) -> None:
         """Acknowledge what is with somebody, and nothing late."""
@@ -629,9 +635,9 @@ def state(broker: Broker) -> tuple[Any, ...]:
     groups = [*sorted(broker.groups, key=lambda group: group.name), *retired]
     chunks = [{offset >> group_module.CHUNK_BITS for offset in g.pending} for g in groups]
     return (
-        [group.to_row(0) for group in groups],
+        [encode_group(group, 0) for group in groups],
         [
-            [group.chunk_row(chunk) for chunk in sorted(pending)]
+            [encode_chunk(group, chunk) for chunk in sorted(pending)]
             for group, pending in zip(groups, chunks, strict=True)
         ],
         [sorted(group.exhausted) for group in groups],

@@ -86,7 +86,7 @@ def spread(runs) -> list[tuple[int, int]]:
 def check_heads(case: Case, deal: Picker, taken: set[int]) -> None:
     """Below a head everything fresh was taken or passed, and it is known which; above it nothing."""
     heads = deal.heads
-    passed = {offset for offset, _, _ in deal.aside} | set(deal.expired)
+    passed = {offset for offset, _, _ in deal.delayed} | set(deal.expired)
     for priority, head in enumerate(heads):
         fresh = case.fresh(priority)
         assert {o for o in fresh if o < head} == {o for o in fresh if o in taken or o in passed}
@@ -121,7 +121,7 @@ def test_without_times_the_number_available_is_exact(data, chosen, asked):
         runs = deal.pick(maximum, poll_count)
         left -= sum(end - start for _, start, end in runs)
         assert deal.available() == left
-    assert not deal.aside
+    assert not deal.delayed
     assert not deal.expired
 
 
@@ -135,4 +135,4 @@ def test_what_is_passed_is_told_with_its_reason(data, chosen):
     over = {offset for offset in fresh | back if case.is_over(offset)}
     early = {offset for offset in fresh - over if not case.is_timely(offset)}
     assert sorted(deal.expired) == sorted(over)
-    assert sorted(deal.aside) == sorted((o, case.times[o][0], case.priority[o]) for o in early)
+    assert sorted(deal.delayed) == sorted((o, case.times[o][0], case.priority[o]) for o in early)

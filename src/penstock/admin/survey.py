@@ -62,7 +62,7 @@ class Survey:
         lag = self._queues.lag(group)
         self.groups += 1
         self.pending += len(group.pending)
-        self.in_flight += group.in_hand
+        self.in_flight += group.in_flight
         self.lag += lag
         self._lags.append((lag, group.topic, group.name))
         if group.reader:

@@ -345,7 +345,7 @@ class Leased(msgspec.Struct, frozen=True, array_like=True, tag=24, gc=False):
     now_ms: int
     shares: list[tuple[bytes, int, list[Run]]]
     """Who gets them (empty: whoever has the lease), until when (0: until it leaves), and which."""
-    aside: list[Scheduled] = []
+    delayed: list[Scheduled] = []
     """Messages that were passed over as their time has not come."""
     expired: list[int] = []
     """Messages that were passed over as their time is over."""

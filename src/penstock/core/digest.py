@@ -14,6 +14,7 @@ from hashlib import blake2b
 import msgspec
 
 from penstock.core.broker import Broker
+from penstock.core.group_row import encode_group
 
 DIGEST_BYTES = 16
 
@@ -46,7 +47,7 @@ def _groups(broker: Broker) -> Iterator[_Row]:
     for group in broker.groups:
         key = msgspec.msgpack.encode((group.topic, group.name))
         pending = sorted((o, msgspec.msgpack.encode(p)) for o, p in group.pending.items())
-        yield key, group.to_row(0) + msgspec.msgpack.encode(pending)
+        yield key, encode_group(group, 0) + msgspec.msgpack.encode(pending)
 
 
 def _digest(rows: Iterable[_Row]) -> str:

@@ -1,38 +1,33 @@
 """One group: a named set of consumers that share the messages of one topic.
 
-A group hands out each message once; what was handed out is **pending** until it is settled. It
-goes out in order of offsets, or highest priority first, and so there is one **head** per priority:
-every message of priority *p* below ``heads[p]`` was handed out. Nothing is stored per message that
-is done or not yet handed out::
+A group delivers each message once. A delivered message is **pending** until it is settled. Messages
+go out in order of offsets, or highest priority first, so there is one **head** per priority: every
+message of priority *p* below ``heads[p]`` was delivered. Nothing is stored for messages that are
+done or not delivered yet::
 
     priority 7      ✓         ✓  heads[7] = 900: there is no other
     priority 0   ✓    ✓  ✓       heads[0] = 45
     offsets      0 …  42 43 44   45 …
 
-A pending message is in one of four places:
+A pending message is in one of four states:
 
-=============  ===========================================================================
-with somebody  a consumer by name, until it leaves; or whoever has its lease, until that ends
-returned       to be handed out again, before anything newer of its priority
-waiting        to be returned, but not before some time
-exhausted      handed out as often as the group allows: to be put with the dead letters
-=============  ===========================================================================
+=========  ===============================================================================
+in flight  with a consumer by name, until it leaves; or under a lease, until that ends
+returned   to be delivered again, before anything newer of its priority
+delayed    to be returned, but not before some time
+exhausted  delivered as often as the group allows: about to become a dead letter
+=========  ===============================================================================
 
 The queues of the binary protocol, PULL, the queue protocol and the groups of Redis Streams are all
-this. Every verb returns what the one who asked wants to know; ``Broker`` makes an effect of it.
+groups of this kind. Each verb returns what its caller has to answer; ``Broker`` turns that into an
+effect.
 """
 
-from bisect import bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterable
-from heapq import heappop, heappush
-from operator import itemgetter
-
-import msgspec
 
 from penstock.core.commands import (
     Claimed,
-    DeadLettered,
     GroupCommitted,
     GroupConfigured,
     Leased,
@@ -42,9 +37,9 @@ from penstock.core.commands import (
     Swept,
     Taken,
 )
-from penstock.core.group_row import GroupRow
+from penstock.core.delayed_messages import DelayedMessages
 from penstock.core.lapsed_leases import LapsedLeases
-from penstock.core.lease_deadlines import VOID_MAX, LeaseDeadlines
+from penstock.core.lease_deadlines import LeaseDeadlines
 from penstock.core.pending import (
     NO_LEASE,
     Consumer,
@@ -57,20 +52,16 @@ from penstock.core.pending import (
     may_claim,
 )
 from penstock.core.priority_offsets import PRIORITIES
+from penstock.core.returned_messages import ReturnedMessages
 from penstock.limits import PENDING_MAX
 
 __all__ = ["Consumer", "Group", "GroupDelivery", "Pending"]
 
 SWEPT_AT_ONCE = 2_048
-"""Leases that one ``Swept`` takes back; the rest is left to the next: others have a turn."""
+"""Leases that one ``Swept`` ends; the next command ends the rest, so that others are served."""
 
 CHUNK_BITS = 10
-"""Pending messages are written down by so many offsets at a time, and only where they changed."""
-
-
-_decoder = msgspec.msgpack.Decoder(GroupRow)
-_chunk_decoder = msgspec.msgpack.Decoder(list[tuple[int, Pending]])
-_encoder = msgspec.msgpack.Encoder()
+"""Pending messages are written in chunks of 2 ** CHUNK_BITS offsets, only where they changed."""
 
 
 class Group:
@@ -79,132 +70,103 @@ class Group:
     def __init__(self, topic: bytes, name: bytes, start: int, *, reader: bool = False) -> None:
         self.topic = topic
         self.name = name
-        self.start = start
-        """Where it was made, or moved to the last time."""
+        self.start = start  # where it was created, or moved to last
         self.since = 0
-        """Messages before are left to other groups: this one was made to start later."""
-        self.reader = reader
-        """Whether it stands for somebody who reads by itself, and only says how far."""
+        """Messages before are left to other groups: this one was created to start later."""
+        self.reader = reader  # whether it only records how far a client has read by itself
         self.heads = [start] * PRIORITIES
-        """Per priority, the offset of the next message to be handed out for the first time."""
-        self.ahead = 0
-        """How many messages at or above the lowest head were handed out already."""
-        self.polls = 0
-        """How often messages were asked for: every fourth time the oldest has precedence."""
-        self.version = 0
-        """Counts the times that it was moved: what was chosen before is void."""
+        """Per priority, the offset of the next message to be delivered for the first time."""
+        self.ahead = 0  # messages at or above the lowest head that were delivered already
+        self.polls = 0  # every fourth poll prefers the oldest message
+        self.version = 0  # counts moves; a choice made before a move is void
         self.generation = 0
-        """Counts the times that messages were handed out, or done with before they were: in a
-        cluster several dispatchers choose from the same ones, and only one of them can be right."""
+        """Counts deliveries, and removals of messages that were about to be delivered. In a cluster
+        several dispatchers choose from the same messages, and only one choice can be valid."""
         self.pending: dict[int, Pending] = {}
         self.leases: dict[int, int] = {}
-        self.returned: list[list[int]] = [[] for _ in range(PRIORITIES)]
-        """Per priority, offsets to be handed out again: negated, ascending, so the lowest is last.
-
-        Taking the lowest is what happens most, and at the end of a list that is cheap.
-        """
-        self.waiting: dict[int, int] = {}
-        """Offsets that are not to be handed out before some time."""
-        self._dues: list[tuple[int, int]] = []
-        """Heap of times and offsets; void where the message is not waiting for that time."""
+        self.returned = ReturnedMessages()
+        self.delayed = DelayedMessages()
         self._deadlines = LeaseDeadlines(self.leases, self.pending)
         self.lapsed = LapsedLeases(self.pending)
         self.exhausted: dict[int, None] = {}
         self.consumers: dict[bytes, Consumer] = {}
-        self.max_deliveries = 0
-        """How often a message is handed out before it is a dead letter; 0: as often as it takes."""
+        self.max_deliveries = 0  # deliveries before a message is a dead letter; 0: no limit
         self.backoff_ms = 0
         self.backoff_max_ms = 0
-        self.is_backoff_chosen = True
-        """Whether somebody has said how failures are repeated; else the first time is at once."""
+        self.is_backoff_chosen = True  # if not, the first redelivery happens at once
         self.dead_letters = 0
         self.redeliveries = 0
-        self.applied = 0
-        """Index of the last journal entry that this state contains; replay skips up to it."""
+        self.applied = 0  # the last journal entry that this state contains; replay skips up to it
         self._low = 0
-        self.changed: set[int] = set()
-        """Chunks of pending messages that differ from their rows on disk."""
-        self._unchunked: list[int] = []
-        """Offsets that were read from the row of a former version, which had no chunks."""
+        self.changed: set[int] = set()  # chunks that differ from their rows on disk
 
-    # ── what there is ─────────────────────────────────────────────────────────────────────────
+    # ── state ─────────────────────────────────────────────────────────────────────────────────
 
     @property
     def next(self) -> int:
-        """The lowest offset that was not handed out."""
+        """The lowest offset that was not delivered."""
         return min(self.heads)
 
     @property
-    def returned_count(self) -> int:
-        """How many messages are to be handed out again."""
-        return sum(map(len, self.returned))
-
-    def returned_offsets(self) -> list[int]:
-        """Messages that are to be handed out again, ascending."""
-        return sorted(-number for queue in self.returned for number in queue)
-
-    @property
-    def in_hand(self) -> int:
-        nobodys = self.returned_count + len(self.exhausted) + len(self.waiting)
-        return len(self.pending) - nobodys
+    def in_flight(self) -> int:
+        """How many messages consumers have."""
+        idle = len(self.returned) + len(self.exhausted) + len(self.delayed)
+        return len(self.pending) - idle
 
     @property
     def is_full(self) -> bool:
-        """Whether so much is with somebody, or waits, that no more may be."""
+        """Whether so many messages are in flight or delayed that no more may be delivered."""
         pending = len(self.pending)
-        return pending >= PENDING_MAX and pending - self.returned_count >= PENDING_MAX
+        return pending >= PENDING_MAX and pending - len(self.returned) >= PENDING_MAX
 
-    def unhanded(self, end: int, first: int = 0) -> int:
-        """How many messages were never handed out, if the topic has ``first … end - 1``."""
+    def undelivered(self, end: int, first: int = 0) -> int:
+        """How many messages were never delivered, if the topic has ``first … end - 1``."""
         return max(end - max(self.next, first) - self.ahead, 0)
 
     def available(self, end: int) -> int:
-        """How many messages could be handed out, if the topic ends at ``end``."""
-        return self.returned_count + self.unhanded(end)
+        """How many messages could be delivered, if the topic ends at ``end``."""
+        return len(self.returned) + self.undelivered(end)
 
     def lag(self, end: int, first: int = 0) -> int:
         """How many messages are not done, if the topic has ``first … end - 1``.
 
-        What somebody has counts although it is gone; what nobody has will not be handed out again.
+        Removed messages count while they are in flight; others will not be delivered again.
         """
         gone = 0
         if self.oldest_unsettled < first:
-            gone = sum(len(queue) - bisect_right(queue, -first) for queue in self.returned)
-            gone += sum(offset < first for offset in (*self.waiting, *self.exhausted))
-        return self.unhanded(end, first) + len(self.pending) - gone
+            gone = self.returned.count_below(first)
+            gone += sum(offset < first for offset in (*self.delayed, *self.exhausted))
+        return self.undelivered(end, first) + len(self.pending) - gone
 
     @property
     def oldest_unsettled(self) -> int:
-        """The lowest offset that is pending or not handed out; all before it is done."""
+        """The lowest offset that is pending or not delivered; all before it are done."""
         self._low = lowest(self.pending, self._low, self.next)
         return self._low
 
     def unsettled(self, stretches: list[tuple[int, int]]) -> int:
-        """How many of these offsets are pending or not handed out."""
+        """How many of these offsets are pending or not delivered."""
         start_of_new = self.next
         ahead = sum(max(end - max(start, start_of_new), 0) for start, end in stretches)
-        handed_out = (offset for offset in self.pending if offset < start_of_new)
-        return ahead + sum(contains(stretches, offset) for offset in handed_out)
+        delivered = (offset for offset in self.pending if offset < start_of_new)
+        return ahead + sum(contains(stretches, offset) for offset in delivered)
 
     def wakes_ms(self) -> int | None:
-        """When a lease ends next or a message becomes due; None: nothing depends on time."""
-        self._tidy_dues()
-        while self._dues and self.waiting.get(self._dues[0][1]) != self._dues[0][0]:
-            heappop(self._dues)
-        times = (self._deadlines.next_ms(), self._dues[0][0] if self._dues else None)
+        """When the next lease ends or the next message becomes due; None if nothing is timed."""
+        times = (self._deadlines.next_ms(), self.delayed.next_ms())
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
     def consumer(self, name: bytes, now_ms: int) -> Consumer:
-        """A consumer by name, made on first use."""
+        """A consumer by name, created on first use."""
         consumer = self.consumers.get(name)
         if consumer is None:
             consumer = self.consumers[name] = Consumer(now_ms, now_ms, set())
         return consumer
 
-    # ── handing out in order of offsets ───────────────────────────────────────────────────────
+    # ── delivering in order of offsets ────────────────────────────────────────────────────────
 
     def take(self, command: Taken) -> list[GroupDelivery]:
-        """Hand out messages, returned ones first; offsets below ``first`` are no longer there."""
+        """Deliver messages, returned ones first; offsets below ``first`` no longer exist."""
         self._drop_removed(command.first)
         shares = []
         for name, count in command.shares:
@@ -213,48 +175,34 @@ class Group:
             offsets = self._next_offsets(count, command)
             if offsets:
                 consumer.active_ms = command.now_ms
-                shares.append(self._hand_out(name, offsets, command))
+                shares.append(self._deliver(name, offsets, command))
         self.generation += bool(shares)
         if command.settle and shares:
-            self.version += (
-                1  # nothing else would tell what a dispatcher has chosen that it is done
-            )
+            self.version += 1  # voids what a dispatcher has chosen of these
         return shares
 
     def _drop_removed(self, first: int) -> None:
-        """Forget returned messages that retention has taken since; skip what it took before."""
-        for offsets in self.returned:
-            while offsets and -offsets[-1] < first:
-                self._drop(-offsets.pop())
+        """Forget messages that retention has removed, and pass the heads over them."""
+        for offset in self.returned.pop_below(first):
+            self._drop(offset)
         if min(self.heads) < first:
             self.heads = [max(head, first) for head in self.heads]
 
     def _drop(self, offset: int) -> Pending:
-        """A message is pending no more."""
         self.changed.add(offset >> CHUNK_BITS)
         return self.pending.pop(offset)
 
-    def _set_aside(self, aside: Iterable[Scheduled], now_ms: int) -> None:
-        """Keep messages that the heads passed until their time comes."""
-        for offset, due_ms, priority in aside:
+    def _delay(self, delayed: Iterable[Scheduled], now_ms: int) -> None:
+        """Keep messages that the heads have passed until they are due."""
+        for offset, due_ms, priority in delayed:
             if offset not in self.pending:
                 pending = Pending(None, now_ms, 0, until_ms=due_ms, priority=priority)
                 self.pending[offset] = pending
                 self.changed.add(offset >> CHUNK_BITS)
-                self._wait(offset, due_ms)
-
-    def _wait(self, offset: int, until_ms: int) -> None:
-        self.waiting[offset] = until_ms
-        heappush(self._dues, (until_ms, offset))
-        self._tidy_dues()
-
-    def _tidy_dues(self) -> None:
-        """Void entries must not pile up, and to pass one by one takes longer than to sort."""
-        if len(self._dues) > 2 * len(self.waiting) + VOID_MAX:
-            self._dues = sorted((due_ms, number) for number, due_ms in self.waiting.items())
+                self.delayed.add(offset, due_ms)
 
     def _next_offsets(self, count: int, command: Taken) -> list[int]:
-        offsets = self._take_returned(count)
+        offsets = self.returned.pop_oldest(count)
         start_of_new = self.next
         for start, end in living(start_of_new, command.end, command.gone):
             if len(offsets) == count:
@@ -265,24 +213,14 @@ class Group:
         return offsets
 
     def _pass(self, start_of_new: int, gone: list[tuple[int, int]]) -> None:
-        """Move all heads on; of what was handed out ahead of them, less is ahead now."""
+        """Advance all heads, and reduce ``ahead`` by what they have passed."""
         if self.ahead:
             start = self.next
             passed = (min(end, start_of_new) - max(first, start) for first, end in gone)
             self.ahead = max(self.ahead - sum(max(count, 0) for count in passed), 0)
         self.heads = [max(head, start_of_new) for head in self.heads]
 
-    def _take_returned(self, count: int) -> list[int]:
-        """The oldest of those that were returned, whatever their priority."""
-        offsets: list[int] = []
-        while len(offsets) < count:
-            queues = [queue for queue in self.returned if queue]
-            if not queues:
-                break
-            offsets.append(-max(queues, key=itemgetter(-1)).pop())
-        return offsets
-
-    def _hand_out(self, name: bytes, offsets: list[int], command: Taken) -> GroupDelivery:
+    def _deliver(self, name: bytes, offsets: list[int], command: Taken) -> GroupDelivery:
         deliveries = []
         for offset in offsets:
             known = self.pending.get(offset)
@@ -299,7 +237,7 @@ class Group:
         return GroupDelivery(name, offsets, deliveries)
 
     def _assign(self, offset: int, known: Pending | None, pending: Pending) -> None:
-        """Let a consumer have a message, whoever had it before (the group was moved back)."""
+        """Give a message to a consumer; another may have it, if the group was moved back."""
         if known is not None and known.consumer is not None:
             self._take_from(known, offset)
         assert pending.consumer
@@ -308,7 +246,6 @@ class Group:
         self.changed.add(offset >> CHUNK_BITS)
 
     def _take_from(self, pending: Pending, offset: int) -> None:
-        """Take a message from whoever has it."""
         if pending.lease != NO_LEASE:
             self.leases.pop(pending.lease, None)
         if pending.consumer:
@@ -316,12 +253,12 @@ class Group:
             if consumer is not None:
                 consumer.pending.discard(offset)
                 if not consumer.pending and pending.lease != NO_LEASE:
-                    del self.consumers[pending.consumer]  # a worker: it is here by what it has
+                    del self.consumers[pending.consumer]  # a worker exists while it has messages
 
-    # ── handing out by lease ──────────────────────────────────────────────────────────────────
+    # ── delivering under a lease ──────────────────────────────────────────────────────────────
 
     def lease(self, command: Leased) -> list[GroupDelivery] | None:
-        """Hand out what was chosen; None if the group was moved since, or others had a turn."""
+        """Deliver what was chosen; None if the choice is void, as the group has changed since."""
         if command.version != self.version or command.generation not in {-1, self.generation}:
             return None
         self.generation += 1
@@ -338,8 +275,8 @@ class Group:
             lease += sum([end - start for _, start, end in share[2]])
         self._drop_expired(command.expired, taken)
         for priority, offsets in taken.items():
-            self._remove_returned(priority, offsets)
-        self._set_aside(command.aside, command.now_ms)
+            self.returned.remove(priority, offsets)
+        self._delay(command.delayed, command.now_ms)
         return shares
 
     def _lease_share(
@@ -365,7 +302,7 @@ class Group:
                 times, reason = 1, b""
                 if known is not None:
                     if not self._is_returned(offset, known):
-                        continue  # the group was moved back, or changed since this was chosen
+                        continue  # the group was moved back, or has changed since the choice
                     times, reason = known.deliveries + 1, known.reason
                     self.redeliveries += times > 1
                     taken[priority].add(offset)
@@ -390,23 +327,13 @@ class Group:
                 taken[known.priority].add(offset)
 
     def _is_returned(self, offset: int, pending: Pending) -> bool:
-        """Whether a message is to be handed out again: nobody has it, and nothing else is due."""
-        is_filed = offset in self.waiting or offset in self.exhausted
+        is_filed = offset in self.delayed or offset in self.exhausted
         return pending.consumer is None and not is_filed
 
-    def _remove_returned(self, priority: int, offsets: set[int]) -> None:
-        """These were returned and are not any more: nearly always the oldest."""
-        queue = self.returned[priority]
-        count = len(offsets)
-        if {-number for number in queue[-count:]} == offsets:
-            del queue[-count:]
-        else:
-            self.returned[priority] = [number for number in queue if -number not in offsets]
-
-    # ── taking back ───────────────────────────────────────────────────────────────────────────
+    # ── settling and returning ────────────────────────────────────────────────────────────────
 
     def settle(self, ranges: Iterable[tuple[int, int]]) -> int:
-        """These offsets are done with; return how many of them were pending."""
+        """Mark offsets as done; return how many of them were pending."""
         settled = 0
         for start, end in ranges:
             if end - start > len(self.pending):  # a wide range costs what is there, not its width
@@ -418,7 +345,7 @@ class Group:
         return settled
 
     def _let_go(self, offsets: list[int]) -> None:
-        """Messages are pending no more: take them from wherever they are."""
+        """Remove messages from everything that knows of them."""
         returned: list[set[int]] = [set() for _ in range(PRIORITIES)]
         for offset in offsets:
             pending = self._drop(offset)
@@ -426,17 +353,17 @@ class Group:
                 self._take_from(pending, offset)
             elif offset in self.exhausted:
                 del self.exhausted[offset]
-            elif self.waiting.pop(offset, None) is None:
+            elif self.delayed.pop(offset, None) is None:
                 returned[pending.priority].add(offset)
         for priority, those in enumerate(returned):
             if those:
                 self.generation += 1  # a dispatcher may have chosen them
-                self._remove_returned(priority, those)
+                self.returned.remove(priority, those)
 
     def settle_leases(self, stretches: list[tuple[int, int]]) -> int:
-        """Messages under these leases are done with; return how many there were.
+        """Mark the messages of these leases as done; return how many there were.
 
-        So are those whose lease has run out and that nobody was given since.
+        A lease that has ended counts as well, while its message was not delivered again.
         """
         pop_lease, pop_pending = self.leases.pop, self.pending.pop
         changed = self.changed.add
@@ -455,7 +382,7 @@ class Group:
         return settled + len(late)
 
     def return_leases(self, command: LeasesReturned) -> int:
-        """Messages under these leases are to be handed out again; return how many there were."""
+        """Return the messages of these leases to the group; return how many there were."""
         back: list[int] = []
         for lease in leases(command.leases, self.leases):
             offset = self.leases.pop(lease, None)
@@ -467,7 +394,7 @@ class Group:
             if command.counts:
                 pending.reason = command.reason
                 if command.is_failure:
-                    delay_ms = max(delay_ms, self._backoff_ms(pending.deliveries))
+                    delay_ms = max(delay_ms, _backoff_ms(self, pending.deliveries))
             else:
                 pending.deliveries -= 1
             pending.until_ms = command.now_ms + delay_ms if delay_ms else 0
@@ -475,16 +402,8 @@ class Group:
         self._place(back)
         return len(back)
 
-    def _backoff_ms(self, deliveries: int) -> int:
-        """The pause after so many deliveries: it doubles each time."""
-        doublings = deliveries - (1 if self.is_backoff_chosen else 2)
-        if not self.backoff_ms or doublings < 0:
-            return 0
-        pause_ms = self.backoff_ms << min(doublings, 40)
-        return min(pause_ms, self.backoff_max_ms) if self.backoff_max_ms else pause_ms
-
     def extend_leases(self, command: LeasesExtended) -> int:
-        """These leases run until another time; return how many there were."""
+        """Give leases another deadline; return how many of them existed."""
         extended = 0
         for lease in leases(command.leases, self.leases):
             offset = self.leases.get(lease)
@@ -497,25 +416,22 @@ class Group:
         return extended
 
     def sweep(self, command: Swept) -> int:
-        """Leases that ran out are void, messages whose time has come are due; how many in all."""
+        """End leases that have run out and return messages that are due; how many in all."""
         now_ms = command.now_ms
         back = list(map(self._end_lease, self._deadlines.take(now_ms, SWEPT_AT_ONCE)))
-        while self._dues and self._dues[0][0] <= now_ms and len(back) < SWEPT_AT_ONCE:
-            until_ms, offset = heappop(self._dues)
-            if self.waiting.get(offset) == until_ms:
-                del self.waiting[offset]
-                self.pending[offset].until_ms = 0
-                back.append(offset)
+        for offset in self.delayed.pop_due(now_ms, SWEPT_AT_ONCE - len(back)):
+            self.pending[offset].until_ms = 0
+            back.append(offset)
         self._place(back, keeps_lease=True)
         return len(back)
 
     def resume(self, now_ms: int) -> bool:
-        """The broker was away: give leases more time. Tell whether there are any."""
+        """Extend leases after the broker was unavailable; return whether there are any."""
         self.changed |= {offset >> CHUNK_BITS for offset in self._deadlines.resume(now_ms)}
         return bool(self.leases)
 
     def _end_lease(self, lease: int) -> int:
-        """A lease ran out; return the offset of its message."""
+        """End a lease that ran out; return the offset of its message."""
         offset = self.leases[lease]
         pending = self.pending[offset]
         self._take_from(pending, offset)
@@ -524,7 +440,7 @@ class Group:
         return offset
 
     def _place(self, offsets: Iterable[int], *, keeps_lease: bool = False) -> None:
-        """File messages that nobody has under what is to happen to them."""
+        """Make messages that nobody has exhausted, delayed or returned."""
         returned: list[list[int]] = [[] for _ in range(PRIORITIES)]
         for offset in offsets:
             pending = self.pending[offset]
@@ -534,18 +450,13 @@ class Group:
             if 0 < self.max_deliveries <= pending.deliveries:
                 self.exhausted[offset] = None
             elif pending.until_ms:
-                self._wait(offset, pending.until_ms)
+                self.delayed.add(offset, pending.until_ms)
             else:
                 returned[pending.priority].append(-offset)
-        for queue, more in zip(self.returned, returned, strict=True):
-            if len(more) == 1:
-                insort(queue, more[0])
-            elif more:
-                queue.extend(more)
-                queue.sort()
+        self.returned.add(returned)
 
     def give_back(self, name: bytes) -> int:
-        """A worker is gone: what it had goes to others. Return how much that was."""
+        """Return the messages of a worker that left; return how many there were."""
         consumer = self.consumers.pop(name, None)
         if consumer is None:
             return 0
@@ -557,7 +468,7 @@ class Group:
         return len(consumer.pending)
 
     def remove(self, name: bytes) -> int:
-        """Forget a consumer and all that it had not settled; return how much that was."""
+        """Remove a consumer and its pending messages; return how many there were."""
         consumer = self.consumers.pop(name, None)
         if consumer is None:
             return 0
@@ -565,16 +476,10 @@ class Group:
             self.leases.pop(self._drop(offset).lease, None)
         return len(consumer.pending)
 
-    def bury(self, command: DeadLettered) -> int:
-        """Messages are with the dead letters now; return how many of them were exhausted."""
-        buried = self.settle((offset, offset + 1) for offset in command.offsets)
-        self.dead_letters += buried
-        return buried
-
     # ── claiming ──────────────────────────────────────────────────────────────────────────────
 
     def claim(self, command: Claimed) -> list[int]:
-        """Give pending messages to another consumer; return those that changed hands."""
+        """Give pending messages to another consumer; return the offsets of those it got."""
         claimed = [offset for offset in command.offsets if self._claim_one(offset, command)]
         consumer = self.consumers.get(command.consumer)
         if consumer is not None:
@@ -589,7 +494,7 @@ class Group:
             return False
         times = command.deliveries
         if times is None:
-            # By force, a message that nobody had counts as delivered once before, as in Redis.
+            # As in Redis, a message claimed by force counts as delivered once before.
             times = (known.deliveries if known else 1) + command.counts
         self.consumer(command.consumer, command.now_ms)
         priority = known.priority if known else 0
@@ -605,7 +510,7 @@ class Group:
     # ── moving ────────────────────────────────────────────────────────────────────────────────
 
     def move(self, start: int) -> None:
-        """The next new message to be handed out is that of ``start``."""
+        """Continue with the message of ``start``."""
         self.start, self.since = start, min(self.since, start)
         self.heads = [start] * PRIORITIES
         self.ahead = 0
@@ -613,14 +518,14 @@ class Group:
         self._low = min(self._low, start)
 
     def commit(self, command: GroupCommitted) -> None:
-        """Everything below an offset is done with."""
+        """Mark everything below an offset as done."""
         self.heads = [max(head, command.offset) for head in self.heads]
         self.ahead = command.ahead
         self.version += 1
         self.settle([(0, command.offset)])
 
     def configure(self, command: GroupConfigured) -> None:
-        """Change how failures are repeated; what is exhausted follows from that."""
+        """Change how failed messages are redelivered, and which are exhausted by that."""
         if command.backoff_ms is not None:
             if not self.is_backoff_chosen:
                 self.backoff_max_ms = 0
@@ -629,70 +534,49 @@ class Group:
             self.backoff_max_ms = command.backoff_max_ms
         if command.max_deliveries is not None:
             self.max_deliveries = command.max_deliveries
-            free = [*self.returned_offsets(), *self.waiting, *self.exhausted]
-            self._file(free)
+            self._place_anew([*self.returned.offsets(), *self.delayed, *self.exhausted])
 
-    # ── checkpoint ────────────────────────────────────────────────────────────────────────────
+    # ── replacing what is pending ─────────────────────────────────────────────────────────────
 
-    def _file_all(self) -> None:
-        """File everything that is pending anew."""
+    def replace_pending(self, pending: dict[int, Pending]) -> None:
+        """Replace all pending messages by these, which nobody has."""
+        self.changed |= {offset >> CHUNK_BITS for offset in (*self.pending, *pending)}
+        self.pending.clear()
+        self.pending.update(pending)
+        self._index_pending()
+
+    def end_loading(self) -> None:
+        """Derive everything else from ``pending``, after the last chunk was loaded."""
+        for offset, pending in self.pending.items():
+            if pending.consumer:
+                self.consumers[pending.consumer].pending.add(offset)
+        changed = self.changed
+        self.changed = set()
+        self._index_pending()
+        self.changed = changed
+
+    def _index_pending(self) -> None:
         self.leases.clear()
         free = []
         for offset, pending in self.pending.items():
             if pending.consumer is None:
                 free.append(offset)
-                continue
-            if pending.lease != NO_LEASE:
+            elif pending.lease != NO_LEASE:
                 self.leases[pending.lease] = offset
         self._deadlines.renew()
         self.lapsed.renew()
-        self._file(free)
+        self._place_anew(free)
 
-    def _file(self, free: list[int]) -> None:
-        """File anew all that nobody has."""
-        self.returned = [[] for _ in range(PRIORITIES)]
-        self.exhausted, self.waiting = {}, {}
-        self._dues = []
+    def _place_anew(self, free: list[int]) -> None:
+        """Place all messages that nobody has."""
+        self.returned, self.delayed, self.exhausted = ReturnedMessages(), DelayedMessages(), {}
         self._place(free, keeps_lease=True)
 
-    def replace_pending(self, pending: dict[int, Pending]) -> None:
-        """Have these messages pending, which nobody has, in the place of all others."""
-        self.changed |= {offset >> CHUNK_BITS for offset in (*self.pending, *pending)}
-        self.pending.clear()
-        self.pending.update(pending)
-        self._file_all()
 
-    def to_row(self, applied: int) -> bytes:
-        """What is durable of this group, but for what is pending, up to entry ``applied``."""
-        self.applied = applied
-        return _encoder.encode(GroupRow.of(self))
-
-    def chunk_row(self, chunk: int) -> bytes | None:
-        """The pending messages of one chunk; None: there are none."""
-        start = chunk << CHUNK_BITS
-        offsets = range(start, start + (1 << CHUNK_BITS))
-        found = [(offset, self.pending[offset]) for offset in offsets if offset in self.pending]
-        return _encoder.encode(found) if found else None
-
-    def load_chunk(self, row: bytes) -> None:
-        """Take what ``chunk_row`` gave."""
-        self.pending.update(_chunk_decoder.decode(row))
-
-    def end_loading(self) -> None:
-        """All that is pending is there: file it."""
-        for offset, pending in self.pending.items():
-            if pending.consumer:
-                self.consumers[pending.consumer].pending.add(offset)
-        self._file_all()
-        self.changed = {offset >> CHUNK_BITS for offset in self._unchunked}
-        self._unchunked = []
-
-    @classmethod
-    def from_row(cls, row: bytes) -> "Group":
-        """The group that ``to_row`` described; its chunks are to follow, then ``end_loading``."""
-        data = _decoder.decode(row)
-        group = cls(data.topic, data.name, data.next)
-        data.fill(group)
-        group.pending.update(data.pending)
-        group._unchunked = list(group.pending)
-        return group
+def _backoff_ms(group: Group, deliveries: int) -> int:
+    """The pause after this many deliveries: it doubles each time."""
+    doublings = deliveries - (1 if group.is_backoff_chosen else 2)
+    if not group.backoff_ms or doublings < 0:
+        return 0
+    pause_ms = group.backoff_ms << min(doublings, 40)
+    return min(pause_ms, group.backoff_max_ms) if group.backoff_max_ms else pause_ms

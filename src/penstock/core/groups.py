@@ -30,6 +30,7 @@ from penstock.core.commands import (
     Taken,
 )
 from penstock.core.group import Consumer, Group, GroupDelivery, Pending
+from penstock.core.group_row import decode_group, encode_chunk, encode_group, load_chunk
 from penstock.core.low_water_marks import LowWaterMarks, entitled_from
 from penstock.core.retired_groups import RETIRED_NAME, RetiredGroups
 
@@ -164,7 +165,7 @@ class Groups:
                 self.dirty[row_key(group.topic, group.name)] = None
 
     def _note_time(self, group: Group) -> None:
-        if group.leases or group.waiting:
+        if group.leases or group.delayed:
             self.timed[group] = None
         else:
             self.timed.pop(group, None)
@@ -247,7 +248,9 @@ class Groups:
             case Swept():
                 return group.sweep(command)
             case DeadLettered():
-                return group.bury(command)
+                buried = group.settle((offset, offset + 1) for offset in command.offsets)
+                group.dead_letters += buried
+                return buried
             case Taken():
                 return group.take(command)
             case Settled():
@@ -308,12 +311,12 @@ class Groups:
         group = self._known(key)
         stored = self._stored.setdefault(key, set())
         changed = self._deleted.pop(key, set())
-        yield "groups", key, group.to_row(index) if group else None
+        yield "groups", key, encode_group(group, index) if group else None
         if group is not None:
             changed |= group.changed
             group.changed = set()
         for chunk in sorted(changed):
-            row = group.chunk_row(chunk) if group else None
+            row = encode_chunk(group, chunk) if group else None
             if row is not None:
                 stored.add(chunk)
             elif chunk in stored:
@@ -344,7 +347,7 @@ class Groups:
         if key == _LEASE_KEY:
             self.next_lease = int.from_bytes(row, "big")
             return
-        group = Group.from_row(row)
+        group = decode_group(row)
         if group.name == RETIRED_NAME:
             self.retired.by_topic[group.topic] = group
             return
@@ -357,7 +360,7 @@ class Groups:
         self._stored.setdefault(key, set()).add(chunk)
         group = self._known(key)
         if group is not None:
-            group.load_chunk(row)
+            load_chunk(group, row)
 
     def end_loading(self) -> None:
         """All rows are there."""

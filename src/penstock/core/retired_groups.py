@@ -77,7 +77,7 @@ def _add(merged: Group, group: Group) -> None:
     """What is not done is what is not done by either. What lies ahead of both need not be named."""
     left = {o: p for o, p in group.pending.items() if _lacks(merged, o, p)}
     left |= {o: p for o, p in merged.pending.items() if o < group.since or _lacks(group, o, p)}
-    waiting = group.waiting.keys() | merged.waiting.keys()
+    delayed = group.delayed.keys() | merged.delayed.keys()
     heads = list(map(max, merged.heads, group.heads))
     merged.ahead = group.ahead if heads == group.heads else merged.ahead
     merged.heads = heads
@@ -87,7 +87,7 @@ def _add(merged: Group, group: Group) -> None:
                 None,
                 pending.taken_ms,
                 0,
-                until_ms=pending.until_ms if offset in waiting else 0,
+                until_ms=pending.until_ms if offset in delayed else 0,
                 priority=pending.priority,
             )
             for offset, pending in sorted(left.items())

@@ -50,7 +50,7 @@ class Picker:
     oldest is last; read, never changed. Offsets below ``first`` are gone and are passed over.
     """
 
-    __slots__ = ("_end", "_heads", "_offsets", "_streams", "aside", "expired", "now_ms")
+    __slots__ = ("_end", "_heads", "_offsets", "_streams", "delayed", "expired", "now_ms")
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Picker:
         """Where the lanes ended then: by the time somebody asks for the heads they may go on."""
         self._heads = [max(head, first) for head in heads]
         self.now_ms = now_ms
-        self.aside: list[tuple[int, int, int]] = []
+        self.delayed: list[tuple[int, int, int]] = []
         """Passed because they are not due yet: offset, when they are, priority."""
         self.expired: list[int] = []
         """Passed because their time is over."""
@@ -89,7 +89,7 @@ class Picker:
     @property
     def is_full(self) -> bool:
         """Whether so much was passed that there may be more for another deal to find."""
-        return len(self.aside) + len(self.expired) >= PASSED_MAX
+        return len(self.delayed) + len(self.expired) >= PASSED_MAX
 
     def pick(self, maximum: int, poll_count: int) -> list[tuple[int, int, int]]:
         """What a poll gets, as runs (priority, start, end) in the order of delivery.
@@ -111,7 +111,7 @@ class Picker:
         for stream in self._streams:
             lowest = stream.put_back(offsets)
             if lowest is not None:
-                self.aside = [e for e in self.aside if e[2] != stream.priority or e[0] < lowest]
+                self.delayed = [e for e in self.delayed if e[2] != stream.priority or e[0] < lowest]
                 self.expired = [o for o in self.expired if not stream.is_ahead(o, lowest)]
 
     def _take_of_many(self, maximum: int, poll_count: int) -> None:
@@ -289,7 +289,7 @@ class _Stream:
             if offset is None or schedule.first_untimely(offset, 1, picker.now_ms) != offset:
                 return
             if not self._expire(offset):
-                picker.aside.append((offset, schedule.times(offset)[0], self.priority))
+                picker.delayed.append((offset, schedule.times(offset)[0], self.priority))
             self._head = offset + 1
 
     def _load_fresh(self, count: int) -> list[tuple[int, int]]:

@@ -212,7 +212,7 @@ class Dispatcher:
         first = self._backlog.first_offset(info) if info else 0
         start = max(group.next, first)
         lanes = self._backlog.cover(start)
-        picker = Picker(lanes, group.heads, group.returned, first, now_ms)
+        picker = Picker(lanes, group.heads, group.returned.by_priority, first, now_ms)
         available = 0 if group.is_full else picker.available()
         if self._backlog.is_reading(start) and self._room(available + 1) > available:
             return  # there is room for what is being read: a poll must not be told of less
@@ -269,7 +269,7 @@ class Dispatcher:
             picker, self._shares(group, picker, want), want, group.version, group.generation
         )
         self._gone.clear()
-        if deal.shares or picker.aside or picker.expired:
+        if deal.shares or picker.delayed or picker.expired:
             self._deal = deal
             self._gather(deal)
         elif bucket is not None:
@@ -385,7 +385,7 @@ class Dispatcher:
             self._hub.dispatchers.next_leases(count),
             now_ms,
             [_share(worker, runs, now_ms) for worker, runs in deal.shares],
-            picker.aside,
+            picker.delayed,
             picker.expired + expired,
             deal.number,
         )

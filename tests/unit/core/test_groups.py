@@ -208,7 +208,7 @@ def test_returned_messages_can_be_claimed_however_fresh(groups):
     take(groups, (b"a", 2))
     do(groups, Returned(T, G, b"a"))
     assert claim(groups, b"b", [0], min_idle_ms=10**9) == [0]
-    assert groups.get(T, G).returned_offsets() == [1]
+    assert groups.get(T, G).returned.offsets() == [1]
 
 
 def test_a_renewal_takes_nothing_from_others(groups):
@@ -267,7 +267,7 @@ def test_rows_keep_everything(groups):
     disk.write(groups, row_key(T, G), 4)
     again = disk.load().get(T, G)
     assert state_of(again) == state_of(group)
-    assert (again.next, again.returned_offsets(), again.applied) == (4, [2, 3], 4)
+    assert (again.next, again.returned.offsets(), again.applied) == (4, [2, 3], 4)
     assert again.consumers == group.consumers
 
 
@@ -314,7 +314,7 @@ def test_a_row_of_the_former_version_is_read_and_its_messages_get_chunks():
     groups = Groups()
     groups.load(row_key(T, G), row.replace(b"\xa1a", b"\xc4\x01a"))
     groups.end_loading()
-    assert groups.get(T, G).returned_offsets() == [5]
+    assert groups.get(T, G).returned.offsets() == [5]
     assert [table for table, _, _ in groups.rows(row_key(T, G), 4)] == ["groups", "pending"]
 
 
@@ -417,10 +417,10 @@ def test_who_failed_makes_its_message_wait_and_who_vanished_does_not(groups):
     group = groups.get(T, G)
     lease_one(groups, 0)
     do(groups, LeasesReturned(T, G, [(0, 1)], 200, reason=b"vanished", is_failure=False))
-    assert group.returned_offsets() == [0]
+    assert group.returned.offsets() == [0]
     lease_one(groups, 1)
     do(groups, LeasesReturned(T, G, [(1, 2)], 300, reason=b"failed"))
-    assert group.waiting == {0: 300 + 2 * 50}
+    assert group.delayed == {0: 300 + 2 * 50}
 
 
 def test_what_never_reached_a_client_counts_for_nothing(groups):

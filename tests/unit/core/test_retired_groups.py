@@ -79,7 +79,7 @@ def test_the_next_group_gets_what_the_last_has_not_done(clerk):
     assert clerk.groups.floor(T) == 2
     clerk.do(GroupMade(T, b"h", 2, rest=True))
     assert clerk.undone(b"h", 8) == [2, 4, 6, 7]
-    assert clerk.group(b"h").returned_offsets() == [2, 4]
+    assert clerk.group(b"h").returned.offsets() == [2, 4]
     assert clerk.group(b"h").pending[2].deliveries == 0, "it is new to this group"
 
 
@@ -99,7 +99,7 @@ def test_messages_that_wait_for_their_time_wait_on(clerk):
     clerk.do(LeasesReturned(T, b"g", [(0, 1)], 50, delay_ms=20))
     clerk.do(GroupGone(T, b"g", 0))
     clerk.do(GroupMade(T, b"h", 0, rest=True))
-    assert clerk.group(b"h").waiting == {0: 70}
+    assert clerk.group(b"h").delayed == {0: 70}
     assert clerk.group(b"h") in clerk.groups.timed
 
 

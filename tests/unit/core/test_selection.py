@@ -204,7 +204,7 @@ def test_what_is_not_due_is_put_aside_and_not_counted():
     lanes.schedule(2, NOW, 0)
     deal = picker(lanes)
     assert spread(deal.pick(3, 0)) == [0, 2, 3]
-    assert deal.aside == [(1, NOW + 1, 2)]
+    assert deal.delayed == [(1, NOW + 1, 2)]
     assert deal.expired == []
 
 
@@ -215,7 +215,7 @@ def test_what_is_over_is_passed_for_good():
     lanes.schedule(2, NOW + 5, NOW)
     deal = picker(lanes)
     assert spread(deal.pick(3, 0)) == [1, 3]
-    assert (deal.aside, deal.expired) == ([], [0, 2])
+    assert (deal.delayed, deal.expired) == ([], [0, 2])
 
 
 def test_the_head_stops_before_an_untimely_message_until_more_is_wanted():
@@ -224,9 +224,9 @@ def test_the_head_stops_before_an_untimely_message_until_more_is_wanted():
     lanes.schedule(2, NOW + 1, 0)
     deal = picker(lanes)
     assert spread(deal.pick(2, 0)) == [0, 1]
-    assert (deal.aside, deal.heads[0]) == ([], 2)
+    assert (deal.delayed, deal.heads[0]) == ([], 2)
     assert spread(deal.pick(1, 1)) == [3]
-    assert (deal.aside, deal.heads[0]) == ([(2, NOW + 1, 0)], 4)
+    assert (deal.delayed, deal.heads[0]) == ([(2, NOW + 1, 0)], 4)
 
 
 def test_a_lane_with_nothing_timely_is_passed_to_its_end():
@@ -235,7 +235,7 @@ def test_a_lane_with_nothing_timely_is_passed_to_its_end():
         lanes.schedule(offset, NOW + 1, 0)
     deal = picker(lanes)
     assert deal.pick(5, 0) == []
-    assert [offset for offset, _, _ in deal.aside] == [0, 1, 2]
+    assert [offset for offset, _, _ in deal.delayed] == [0, 1, 2]
     assert (deal.heads[0], deal.ahead) == (3, 0)
 
 
@@ -245,7 +245,7 @@ def test_a_returned_message_has_waited_but_may_be_over():
     lanes.schedule(1, 0, NOW)
     deal = picker(lanes, heads=[3] * PRIORITIES, returned={0: [0, 1, 2]})
     assert spread(deal.pick(2, 0)) == [0, 2]
-    assert (deal.aside, deal.expired) == ([], [1])
+    assert (deal.delayed, deal.expired) == ([], [1])
 
 
 def test_one_deal_passes_so_many_and_the_next_goes_on(monkeypatch):
@@ -256,7 +256,7 @@ def test_one_deal_passes_so_many_and_the_next_goes_on(monkeypatch):
     first = picker(lanes)
     assert first.pick(1, 0) == []
     assert first.is_full
-    assert (len(first.aside), first.heads[0]) == (2, 2)
+    assert (len(first.delayed), first.heads[0]) == (2, 2)
     second = picker(lanes, first.heads)
     assert second.pick(1, 0) == [(0, 4, 5)]
 
@@ -268,7 +268,7 @@ def test_when_enough_was_passed_what_is_timely_is_still_handed_out(monkeypatch):
     lanes.schedule(1, NOW + 1, 0)
     deal = picker(lanes)
     assert spread(deal.pick(9, 0)) == [2, 3]
-    assert (deal.aside, deal.heads[7]) == ([(0, NOW + 1, 7)], 1)
+    assert (deal.delayed, deal.heads[7]) == ([(0, NOW + 1, 7)], 1)
 
 
 def test_returned_messages_wait_too_when_enough_was_passed(monkeypatch):

@@ -70,8 +70,8 @@ async def test_leases_end_where_nobody_asks_for_messages_any_more(bench):
     for _ in range(2):  # one to find out which groups to look at
         bench.dispatchers.turn()
         await bench.rest()
-    assert bench.group.in_hand == 0
-    assert bench.group.returned_offsets() == [0]
+    assert bench.group.in_flight == 0
+    assert bench.group.returned.offsets() == [0]
     assert not bench.hub.broker.groups.timed
 
 

@@ -151,9 +151,9 @@ def _group(hub: Hub, group: Group) -> queue_pb2.Group:
         name=group.name.decode(errors="replace"),
         position=group.oldest_unsettled,
         lag=hub.dispatchers.lag(group),
-        in_flight=group.in_hand,
-        returned=group.returned_count,
-        delayed=len(group.waiting),
+        in_flight=group.in_flight,
+        returned=len(group.returned),
+        delayed=len(group.delayed),
         dead_letters=group.dead_letters,
         redeliveries=group.redeliveries,
         consumers=hub.dispatchers.workers(group.topic, group.name),
@@ -222,7 +222,7 @@ class _Count:
         topics = list(islice(self._topics, COUNTED_AT_ONCE))
         groups = list(islice(self._groups, COUNTED_AT_ONCE))
         self._messages += sum(map(self._hub.dispatchers.messages, topics))
-        self._in_flight += sum([group.in_hand for group in groups])
+        self._in_flight += sum([group.in_flight for group in groups])
         if len(topics) == COUNTED_AT_ONCE or len(groups) == COUNTED_AT_ONCE:
             self._hub.loop.call_soon(self.go_on)
         else:

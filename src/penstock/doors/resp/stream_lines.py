@@ -82,7 +82,7 @@ class _Line:
     def _is_plain(self, group: Group) -> bool:
         """Whether only streams use the group: its next message is that of the next offset."""
         is_worked_on = self._hub.dispatchers.workers(self.topic, self.group) or group.wakes_ms()
-        return not (is_worked_on or group.ahead or group.returned_count)
+        return not (is_worked_on or group.ahead or len(group.returned))
 
     def _go_to_dispatcher(self) -> None:
         """Have all who stand here served by the group's dispatcher."""
@@ -124,7 +124,7 @@ class _Line:
         if not self._is_plain(group) or (seen.is_timed and not seen.entries):
             self._go_to_dispatcher()
             return
-        served = self._shares(len(seen.entries) + group.returned_count)
+        served = self._shares(len(seen.entries) + len(group.returned))
         if not served:
             self._dismiss()
             return

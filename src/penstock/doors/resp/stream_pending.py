@@ -134,7 +134,7 @@ async def _claim(call: Call) -> bytes:
     present = [
         offset
         for offset, name in wanted.items()
-        if offset in entries and id_of(entries[offset]) == name and offset not in group.waiting
+        if offset in entries and id_of(entries[offset]) == name and offset not in group.delayed
     ]
     claimed = await _claim_present(call, group, options, present)
     return await _claimed_reply(call, group, claimed, entries, ids_only=options.ids_only)
@@ -188,7 +188,7 @@ async def _autoclaim(call: Call) -> bytes:
     hub, now_ms, protocol = call.connection.hub, call.now_ms, call.connection.protocol
     check_consumer(group, call.args[3])
     start = await offset_of(hub, group.topic, options.start)
-    offsets = sorted(o for o in delivered(group) if o >= start and o not in group.waiting)
+    offsets = sorted(o for o in delivered(group) if o >= start and o not in group.delayed)
     window = offsets[: options.count_max * ATTEMPTS]
     idle = [o for o in window if _idle_ms(group.pending[o], now_ms) >= options.min_idle_ms]
     wanted = idle[: options.count_max]
