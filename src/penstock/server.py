@@ -8,17 +8,15 @@ no more, let clients go (their wills are published), commit what was accepted, c
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
 import msgspec
 
 from penstock import __version__
-from penstock.access.envelopes import forget_signatures, offer_envelopes
 from penstock.admin.app import create_app
 from penstock.admin.view import JournalView
-from penstock.clock import Clock, SystemClock
+from penstock.clock import Clock, SteadyClock, SystemClock
 from penstock.cluster.install import install
 from penstock.cluster.status import ClusterStatus, unreadiness
 from penstock.commit.erasing import erase_leftover
@@ -30,8 +28,11 @@ from penstock.core.broker import Broker
 from penstock.core.commands import Command, Erased, Published, Trimmed, from_event
 from penstock.core.effects import Effects
 from penstock.core.groups import Group, Groups
+from penstock.core.live import LiveSubscriber
 from penstock.core.retained import RetainedMessage
+from penstock.core.stale_publishes import has_stale_publish
 from penstock.core.subscriptions import SubscriptionTrie
+from penstock.delivery.fanout import LiveFanout
 from penstock.dispatch.dispatchers import Dispatchers
 from penstock.dispatch.queue_names import PREFIX, WORKERS, is_queue
 from penstock.doors.binary import BinaryConnection
@@ -40,13 +41,14 @@ from penstock.doors.queue import QueueConnection
 from penstock.doors.resp.connection import RespConnection
 from penstock.errors import Refused, StorageError
 from penstock.model.stages import PREFIX as STAGES
+from penstock.net.connections import peer_of
 from penstock.net.detect import Protocol
 from penstock.net.http import BODY_BYTES_MAX, KEEP_ALIVE_S, HttpDoor
 from penstock.net.listener import Door, Listener
 from penstock.node.client_list import away_clients, connected_clients
 from penstock.node.cluster_admin import NodeClusterAdmin
 from penstock.node.housekeeping import Housekeeping
-from penstock.node.hub import Hub, LiveSubscriber, peer_of
+from penstock.node.hub import Hub, connect
 from penstock.node.key_admin import NodeKeyAdmin
 from penstock.node.node import Node
 from penstock.node.queue_admin import NodeQueueAdmin
@@ -165,7 +167,17 @@ class Server:
         )
 
     def _build(self) -> None:
-        self.node = Node(self.config, self._whole, self._clock, self.replaced.set)
+        steady = SteadyClock(self._clock)
+        fanout = LiveFanout(self.broker.routes, self.config.journal)
+        self.node = Node(
+            self.config,
+            self._whole,
+            self._clock,
+            steady,
+            pass_on=fanout.pass_on,
+            is_late=lambda batch: has_stale_publish(batch.events, self.broker.sessions),
+            arrived=self.replaced.set,
+        )
         self.node.replica.counts.snapshots_received = self.snapshots_received
         self.hub = Hub(
             config=self.config,
@@ -173,12 +185,12 @@ class Server:
             store=self.store,
             clock=self._clock,
             counters=self.counters,
-            is_captured=_capture_policy(self.config),
+            steady=steady,
+            fanout=fanout,
             signed_until_ms=signed_until_ms(self.store) if len(self.broker.keys) else 0,
             log=self.node.replica,
             cluster=self.node.replica,
         )
-        self.node.serve(self.hub)
         self._whole.on_removed = self._removed_on_writer
         timeout_s = self.config.limits.connect_timeout_s
         self.queues = NodeQueueAdmin(self.hub)
@@ -203,10 +215,11 @@ class Server:
         self.hub.sinks = Sinks(self.hub, self._whole)
         self.hub.housekeeping = Housekeeping(self.hub)
         self.node.replica.on_leadership(self.hub.housekeeping.led)
-        self.hub.feed.on_extras = partial(offer_envelopes, self.hub)
-        self.hub.feed.on_extras_failed = partial(forget_signatures, self.hub)
-        self._listener = Listener(self.hub, self._doors())
-        self._sys_topics = SysTopics(self.hub, self.version, self.uptime_s)
+        connect(self.hub)
+        self._listener = Listener(self.hub.connections, self._doors())
+        self._sys_topics = SysTopics(
+            self.broker, self.store, fanout, self._clock, self.version, self.uptime_s
+        )
         self._rules = _retention_rules(self.config)
         self._rules_version = -1
         self._examination: RetentionScan | None = None
@@ -234,15 +247,15 @@ class Server:
         QueueConnection(self.hub, transport, accepted_at).data_received(data)
 
     def _http_door(self, transport: asyncio.Transport, data: bytes, _accepted_at: float) -> None:
-        self.hub.connections.add(transport)
+        self.hub.connections.open.add(transport)
         self._http.hand_over(transport, data)
 
     def _http_closed(self, transport: asyncio.Transport, reason: DisconnectReason) -> None:
-        self.hub.connections.discard(transport)
+        self.hub.connections.open.discard(transport)
         self.counters.disconnects[reason] += 1
         if reason not in _ORDINARY_HTTP_ENDS:
             values = {"reason": reason.value, "peer": peer_of(transport), "detail": "http"}
-            self.hub.complaints.info("refused", reason.value, **values)
+            self.hub.connections.complaints.info("refused", reason.value, **values)
 
     async def _listen(self) -> None:
         assert self._listener is not None
@@ -259,7 +272,7 @@ class Server:
 
     async def _turn_for_ever(self) -> None:
         while True:
-            stalled_s = self.hub.stalls.beat(TURN_S)
+            stalled_s = self.hub.connections.stalls.beat(TURN_S)
             try:
                 if stalled_s:
                     self._forgive(stalled_s)
@@ -274,18 +287,13 @@ class Server:
         _log.warning("stalled", seconds=round(stalled_s, 1))
         assert self._listener is not None
         self._listener.forgive(stalled_s)
-        self.hub.budget.forgive(stalled_s)
-        for client in self.hub.clients:
-            client.forgive(stalled_s)
+        self.hub.connections.forgive(stalled_s)
 
     def turn(self) -> None:
         """Do what time asks for: deadlines, expiry, $SYS, retention, checkpoint."""
         now = self._clock.monotonic()
-        self.hub.deadlines.turn(now)
-        self.hub.budget.turn(now)
-        self.hub.takeovers.turn(now)
+        self.hub.connections.turn(now)
         self.hub.other_versions.turn(now)
-        self.hub.complaints.flush()
         self.hub.housekeeping.turn()
         self.hub.pipeline.turn()
         interval_s = self.config.sys.interval_s
@@ -368,7 +376,7 @@ class Server:
 
     def outgoing(self) -> tuple[int, int, int]:
         """Bytes that wait to be sent, the most they may be, and who waits for room among them."""
-        budget = self.hub.budget
+        budget = self.hub.connections.budget
         return budget.used, budget.bytes_max, budget.waiting_count
 
     def retained(self) -> int:
@@ -392,18 +400,18 @@ class Server:
 
     def connections(self) -> int:
         """Open connections of clients."""
-        return len(self.hub.clients)
+        return len(self.hub.connections.clients)
 
     def subscriptions(self) -> int:
         """Filters of all clients, those once that are held in two places; and queues' workers."""
-        live = self.broker.routes.subscription_count - self.hub.listening_count
+        live = self.broker.routes.subscription_count - self.hub.fanout.listening_count
         return live + self.followers() + self._patterns() + self.counters.workers_connected
 
     def _patterns(self) -> int:
         """Patterns of all RESP clients; whoever has the same one counts, too."""
         if not self.broker.routes.pattern_count:
             return 0
-        clients = [c for c in self.hub.clients if isinstance(c, RespConnection)]
+        clients = [c for c in self.hub.connections.clients if isinstance(c, RespConnection)]
         return sum(len(client.subscriptions.patterns) for client in clients)
 
     def followers(self) -> int:
@@ -472,7 +480,7 @@ class Server:
 
     async def confirmed(self) -> None:
         """Wait until what is read here is current. Raises NoQuorum."""
-        await confirmed(self.hub)
+        await confirmed(self.hub.cluster)
 
     def cluster(self) -> ClusterStatus:
         """The cluster as this node sees it."""
@@ -512,19 +520,19 @@ class Server:
 
     def _pause_clients(self) -> None:
         """Take nothing more, else those who go on publishing would keep the line from draining."""
-        self.hub.is_stopping = True
-        for client in list(self.hub.clients):
+        self.hub.connections.is_stopping = True
+        for client in list(self.hub.connections.clients):
             client.pause()
 
     def _close_clients(self) -> None:
-        for client in list(self.hub.clients):
+        for client in list(self.hub.connections.clients):
             client.close(DisconnectReason.SERVER_SHUTDOWN)
         self._http.close_all()
 
     async def _until_closed(self) -> None:
         """Wait for clients to take their last bytes; the slow ones have a deadline of their own."""
-        while self.hub.clients:
-            self.hub.deadlines.turn(self._clock.monotonic())
+        while self.hub.connections.clients:
+            self.hub.connections.deadlines.turn(self._clock.monotonic())
             await asyncio.sleep(0.01)
 
     async def abandon(self) -> None:
@@ -535,7 +543,7 @@ class Server:
         if self._listener is not None:
             self._listener.stop_accepting()
             self._listener.abort_strangers()
-            for connection in list(self.hub.connections):
+            for connection in list(self.hub.connections.open):
                 connection.abort()
             await self.node.stop()
             self.hub.close()
@@ -638,16 +646,6 @@ def _commands(entry: Entry) -> Iterator[Command]:
     while pending is not None:
         yield from_event(pending[1])
         pending = next(events, None)
-
-
-def _capture_policy(config: Config) -> Callable[[bytes], bool]:
-    """Which QoS 0 messages the journal wants: all but ``$…`` and what was excluded."""
-    if not config.journal.capture:
-        return lambda _topic: False
-    excluded: SubscriptionTrie[str] = SubscriptionTrie()
-    for topic_filter in config.journal.capture_exclude:
-        excluded.subscribe(topic_filter.encode(), topic_filter, 0)
-    return lambda topic: not topic.startswith(b"$") and not excluded.match(topic)
 
 
 def _protected(broker: Broker, floors: dict[bytes, int]) -> ProtectedTopics:

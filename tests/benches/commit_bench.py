@@ -6,12 +6,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
+from penstock.commit.feed import Feed
 from penstock.commit.pipeline import Pipeline
+from penstock.commit.settings import PipelineSettings
+from penstock.config.schema import Config, Journal
 from penstock.core.broker import Broker
 from penstock.core.effects import Effects, FollowUp
-from penstock.errors import StorageError  # noqa: TC001
+from penstock.errors import StorageError
 from penstock.obs.counters import Counters
-from penstock.obs.reasons import DisconnectReason  # noqa: TC001
+from penstock.obs.reasons import DisconnectReason
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
 from penstock.store.store import Commit
@@ -60,10 +63,41 @@ class Timers:
             act()
 
 
+class Named:
+    """A client that notes with its bench why it was refused."""
+
+    def __init__(self, bench: "Bench", name: Any) -> None:
+        self._bench = bench
+        self._name = name
+
+    def __eq__(self, other: object) -> bool:
+        return self._name == (other._name if isinstance(other, Named) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._name)
+
+    def refused(self, reason: DisconnectReason, _detail: str = "") -> None:
+        self._bench.refused.append((self._name, reason))
+
+
+def _settings(
+    *,
+    durability: str = "sync",
+    journal_bytes_max: int | None = None,
+    **journal: int,
+) -> PipelineSettings:
+    interval = {k: journal.pop(k) for k in ("durability_interval_ms",) if k in journal}
+    if journal_bytes_max is not None:
+        journal["total_bytes_max"] = journal_bytes_max
+    defaults = {"capture_interval_ms": 20}
+    config = Config(durability=durability, journal=Journal(**(defaults | journal)), **interval)  # type: ignore[arg-type]
+    return PipelineSettings.of(config)
+
+
 class Bench:
     """Everything around one pipeline; ``applied`` is what the broker was given, in order."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, feed: Feed | None = None, **options: Any) -> None:
         self.store = GatedStore()
         self.counters = Counters()
         self.broker = Broker(self.counters)
@@ -80,22 +114,26 @@ class Bench:
             clock=self.clock,
             counters=self.counters,
             execute=self._execute,
-            refuse=lambda outlet, reason: self.refused.append((outlet, reason)),
-            **options,
+            feed=feed,
+            settings=_settings(**options),
         )
         self.timers = Timers(asyncio.get_running_loop())
         self.pipeline._loop = self.timers  # type: ignore[assignment]
 
-    def _note(self, command: Any, outlet: Any, effects: Effects) -> None:
+    def _note(self, command: Any, waiter: Any, effects: Effects) -> None:
         self.applied.append(command)
-        self._apply(command, outlet, effects)
+        self._apply(command, waiter, effects)
+
+    def client(self, name: Any) -> "Named":
+        """Somebody who waits, and is equal to its name."""
+        return Named(self, name)
 
     def _execute(self, effects: Effects) -> None:
         if effects.controls or effects.deliveries or effects.acks:
             self.effects.append(effects)
         for control in effects.controls:
             if isinstance(control, FollowUp):
-                self.pipeline.submit(control.command, control.outlet, durable=True)
+                self.pipeline.submit(control.command, control.waiter, durable=True)
 
     async def __aenter__(self) -> Self:
         return self

@@ -12,9 +12,10 @@ from penstock.core.groups import Group
 from penstock.dispatch.dispatcher import Job
 from penstock.dispatch.dispatchers import REST_S, Dispatchers
 from penstock.model.message import PRIORITY_SHIFT, Extras
-from penstock.node.hub import READERS, Hub
+from penstock.node.hub import Hub
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason
+from penstock.reading.readers import READERS
 from penstock.testing import VirtualClock
 from tests.benches.commit_bench import GatedStore, turns
 from tests.cluster.lone_node import LoneNode
@@ -74,21 +75,21 @@ class Worker:
     def limited(self, retry_ms: int) -> None:
         self.limits.append(retry_ms)
 
-    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
+    def refused(self, reason: DisconnectReason, _detail: str = "") -> None:
         self.closed.append(reason)
 
 
 class Told:
-    """An outlet that notes what it is told."""
+    """A completion that notes what it is told."""
 
     def __init__(self) -> None:
         self.values: list[object] = []
         self.refusals: list[DisconnectReason] = []
 
-    def outcome(self, value: object) -> None:
+    def done(self, value: object) -> None:
         self.values.append(value)
 
-    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
+    def refused(self, reason: DisconnectReason, _detail: str = "") -> None:
         self.refusals.append(reason)
 
 
@@ -106,7 +107,6 @@ class Bench:
             store=self.store,
             clock=self.clock,
             counters=counters,
-            is_captured=lambda _topic: True,
             log=node,
             cluster=node,
         )
@@ -157,7 +157,9 @@ class Bench:
         """Have all threads that read meet: whatever they were reading is read then."""
         meeting = threading.Barrier(READERS)
         run = self.hub.loop.run_in_executor
-        await asyncio.gather(*[run(self.hub._readers, meeting.wait, 10) for _ in range(READERS)])
+        await asyncio.gather(
+            *[run(self.hub.readers._readers, meeting.wait, 10) for _ in range(READERS)]
+        )
 
     async def later(self, seconds: float) -> None:
         """Let time pass; whoever has a date in that time keeps it."""

@@ -144,7 +144,7 @@ class Bench(DispatchBench):
             due[1]()
 
     async def close(self) -> None:
-        for client in list(self.hub.clients):
+        for client in list(self.hub.connections.clients):
             client.connection_lost(None)  # type: ignore[attr-defined]
         await super().close()
 

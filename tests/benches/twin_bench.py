@@ -27,8 +27,9 @@ from penstock.doors.binary import BinaryConnection
 from penstock.doors.mqtt.connection import MqttConnection
 from penstock.errors import PenstockError
 from penstock.node.housekeeping import Housekeeping
-from penstock.node.hub import READERS, Hub
+from penstock.node.hub import Hub, connect
 from penstock.obs.counters import Counters
+from penstock.reading.readers import READERS
 from penstock.server import recover
 from penstock.staging.sinks import Sinks
 from penstock.store.batch import Batch
@@ -48,7 +49,8 @@ class Cluster:
 
     def __init__(self, *node_ids: int, **settings: Any) -> None:
         self.clock = VirtualClock()
-        self.settings = settings
+        journal = {"capture_exclude": ["live/#"]} | settings.pop("journal", {})
+        self.settings = settings | {"journal": journal}
         self.entries: list[tuple[int, int, Batch]] = []
         """Whose batch each is: node and incarnation, and the batch as it was handed over."""
         self.waiting: list[tuple[int, int, Batch]] = []
@@ -92,7 +94,7 @@ class Cluster:
 
     async def close(self) -> None:
         for node in self.nodes.values():
-            for client in list(node.hub.clients):
+            for client in list(node.hub.connections.clients):
                 client.abort()
         await turns(3)
         for node in self.nodes.values():
@@ -127,7 +129,6 @@ class Node:
             store=self.store,
             clock=self.cluster.clock,
             counters=self.counters,
-            is_captured=lambda topic: not topic.startswith(b"live/"),
             log=self,
             cluster=self,
         )
@@ -135,6 +136,7 @@ class Node:
         self.hub.producing = Producing(self.hub)
         self.hub.sinks = Sinks(self.hub, self.store)
         self.hub.housekeeping = Housekeeping(self.hub)
+        connect(self.hub)
 
     def start(self) -> None:
         self.hub.housekeeping.start()
@@ -197,7 +199,7 @@ class Node:
         self.live.append((topic, payloads))
         for node in self.cluster.nodes.values():
             if node is not self:
-                node.hub.pass_on(topic, payloads)
+                node.hub.fanout.pass_on(topic, payloads)
 
     # ── a log
 
@@ -255,10 +257,10 @@ class Node:
 
     async def readers_done(self) -> None:
         """Wait until the threads that read have done what they were given before."""
-        loop, threads = asyncio.get_running_loop(), self.hub._readers
+        loop, threads = asyncio.get_running_loop(), self.hub.readers._readers
         barrier = Barrier(READERS)
         meeting = [loop.run_in_executor(threads, barrier.wait, 10) for _ in range(READERS)]
-        await asyncio.gather(loop.run_in_executor(self.hub._searchers, int), *meeting)
+        await asyncio.gather(loop.run_in_executor(self.hub.readers._searchers, int), *meeting)
 
     # ── what it has
 

@@ -11,6 +11,7 @@ from penstock.cluster.local_node import BrokerHooks
 from penstock.commit.pipeline import Pipeline
 from penstock.core.broker import Broker
 from penstock.core.commands import Command
+from penstock.core.completion import Journaled
 from penstock.core.effects import Accepted, Effects, FollowUp
 from penstock.core.groups import row_key
 from penstock.core.session import Session
@@ -32,8 +33,11 @@ class Outlet:
         self.acked: list[int] = []
         self.stored_at: list[int] = []
 
-    def stored(self, offset: int, _now_ms: int) -> None:
-        self.stored_at.append(offset)
+    def done(self, result: Journaled) -> None:
+        self.stored_at.append(result.offset)
+
+    def refused(self, reason: Any, _detail: str = "") -> None:
+        self.refusals.append(reason)
 
 
 class BrokerNode(Node):
@@ -61,15 +65,14 @@ class BrokerNode(Node):
             clock=SystemClock(),
             counters=self.broker.counters,
             execute=self._execute,
-            refuse=lambda outlet, reason: outlet.refusals.append(reason),
         )
 
     def _execute(self, effects: Effects) -> None:
         for control in effects.controls:
             if isinstance(control, Accepted):
-                control.outlet.session = control.session
+                control.waiter.session = control.session
             elif isinstance(control, FollowUp):
-                self.pipeline.submit(control.command, control.outlet, durable=True)
+                self.pipeline.submit(control.command, control.waiter, durable=True)
         for (outlet, _kind), packet_ids in effects.acks.items():
             outlet.acked += packet_ids
 

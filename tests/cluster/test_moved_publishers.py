@@ -34,7 +34,7 @@ def publish(node: BrokerNode, outlet: Outlet, packet_id: int, payload: bytes) ->
     received = Received(b"ann", [packet_id], session.origin, outlet.number)
     node.pipeline.receive(received, outlet, record=True)
     node.pipeline.publish(
-        b"t", [payload], 1_000, qos=2, retain=False, packet_ids=[packet_id], outlet=outlet
+        b"t", [payload], 1_000, qos=2, retain=False, packet_ids=[packet_id], client=outlet
     )
 
 

@@ -22,7 +22,7 @@ def brokers(tmp_path: Path) -> Iterator[BrokerBench]:
 
 def publish(node: BrokerNode, outlet: Outlet, number: int) -> None:
     node.pipeline.publish(
-        b"t", [b"%d" % number], 1_000, qos=1, retain=False, packet_ids=[number], outlet=outlet
+        b"t", [b"%d" % number], 1_000, qos=1, retain=False, packet_ids=[number], client=outlet
     )
 
 

@@ -144,7 +144,7 @@ class Work:
             qos=qos or self.random.choice([1, 1, 2]),
             retain=self.random.random() < 0.3,
             packet_ids=[1] * len(payloads),
-            outlet=publisher,
+            client=publisher,
         )
 
     def publish_exactly_once(self, node: BrokerNode) -> None:

@@ -26,7 +26,7 @@ def brokers(tmp_path: Path) -> Iterator[BrokerBench]:
 
 def publish(node: BrokerNode, topic: bytes, payload: bytes, outlet: Outlet | None = None) -> None:
     node.pipeline.publish(
-        topic, [payload], 1_000, qos=1, retain=False, packet_ids=[1], outlet=outlet
+        topic, [payload], 1_000, qos=1, retain=False, packet_ids=[1], client=outlet
     )
 
 

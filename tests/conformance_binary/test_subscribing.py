@@ -150,7 +150,7 @@ def test_a_lost_subscriber_is_forgotten(own_broker, dial):
         publisher.publish(b"t", b"m")
         subscriber.send(subscribe(b"t") * 3)
         subscriber.reset()
-    wait_until(lambda: len(broker.server.hub.clients) == 1)
+    wait_until(lambda: len(broker.server.hub.connections.clients) == 1)
     wait_until(lambda: feed.routes.subscription_count == 0)
 
 

@@ -458,14 +458,14 @@ def test_the_number_of_sinks_is_limited(own_broker, dial):
 
 def test_a_block_of_many_topics_is_validated_in_slices(broker, client, monkeypatch):
     taken = []
-    real = turns.in_turns
+    real = turns.Turns.run
 
-    def in_turns(hub, work):
+    def run(self, work):
         taken.append(work)
-        real(hub, work)
+        real(self, work)
 
     monkeypatch.setattr(turns, "TURN_S", -1)
-    monkeypatch.setattr(turns, "in_turns", in_turns)
+    monkeypatch.setattr(turns.Turns, "run", run)
     topics = [f"t/{number}" for number in range(300)]
     client.ok(stage=stage("0", 0, *[lot(topic, b"x") for topic in topics]))
     assert len(taken) >= len(topics) - 1, "it has kept the loop"
@@ -479,14 +479,14 @@ def test_many_parts_are_deleted_in_slices_and_unusable_immediately(
     parts = [f"{number}" for number in range(200)]
     client.send(*[request(stage=stage(part, 0, lot("t", b"x"))) for part in parts])
     assert all(response.HasField("ok") for response in client.receive_many(len(parts)))
-    taken, real = [], turns.in_turns
+    taken, real = [], turns.Turns.run
 
-    def in_turns(hub, work):
+    def run(self, work):
         taken.append(work)
-        real(hub, work)
+        real(self, work)
 
     monkeypatch.setattr(turns, "TURN_S", -1)
-    monkeypatch.setattr(turns, "in_turns", in_turns)
+    monkeypatch.setattr(turns.Turns, "run", run)
     end = {"forget_sink": {"name": "s"}} if is_forgotten else {"abort_stage": {"sink": "s"}}
     refused = {"sink": "s", "parts": [{"part": "199", "blocks": 1}]}
     client.send(request(**end), request(commit_stage=refused))
@@ -508,7 +508,7 @@ class _Next:
         place = Stage(b"s", 0, b"0")
         self.stages.stage(place, self.number, block(lot("t", b"%d" % self.number)), self)
 
-    def outcome(self, _value):
+    def done(self, _value):
         self.told.append(self.stages.get(Stage(b"s", 0, b"0")).stored > self.number)
         if self.then:
             self.then.stage()

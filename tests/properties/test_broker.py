@@ -44,7 +44,14 @@ from penstock.core.commands import (
     WillMessage,
     to_event,
 )
-from penstock.core.effects import Accepted, Effects, FollowUp, PageTurned, PortionSent, Unkept
+from penstock.core.effects import (
+    Accepted,
+    Effects,
+    FollowUp,
+    PageTurned,
+    PortionSent,
+    Unkept,
+)
 from penstock.core.session import AWAIT_PUBCOMP, PUBACK, PUBCOMP, PUBREC, Session
 from penstock.model.message import FLAG_RETAIN
 from penstock.obs.counters import Counters
@@ -201,20 +208,20 @@ class World(RuleBasedStateMachine):
                 assert {(client_id, packet_id) for packet_id in packet_ids} <= self.stored
         for control in effects.controls:
             if isinstance(control, Accepted):
-                control.outlet.session = control.session
-                if control.outlet.is_closed:
-                    self.let_go(control.outlet, with_will=True)
+                control.waiter.session = control.session
+                if control.waiter.is_closed:
+                    self.let_go(control.waiter, with_will=True)
             elif isinstance(control, FollowUp):
-                self.submit(control.command, control.outlet, durable=True)
+                self.submit(control.command, control.waiter, durable=True)
             elif isinstance(control, PortionSent):
-                session = control.outlet.session
+                session = control.waiter.session
                 if session is not None:
                     drained = Drained(session.client_id, session.connection)
-                    self.submit(drained, control.outlet, durable=session.durable)
+                    self.submit(drained, control.waiter, durable=session.durable)
             elif isinstance(control, PageTurned):
-                self.offer_more(control.outlet)
+                self.offer_more(control.waiter)
             elif isinstance(control, Unkept):
-                self.close(control.outlet)
+                self.close(control.waiter)
 
     def offer_more(self, connection: Connection) -> None:
         """Make the next page of retained messages, if there is room for it."""

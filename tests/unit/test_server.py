@@ -305,7 +305,7 @@ async def test_a_client_that_leaves_before_its_connect_is_refused_is_forgotten()
     opening = server.hub.connect_queue._opening
     while not opening:  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0.001)
-    (connection,) = server.hub.connections
+    (connection,) = server.hub.connections.open
     connection.close(DisconnectReason.KEEP_ALIVE_TIMEOUT)
     store.gate.set()
     await server.hub.pipeline.drain()

@@ -1,42 +1,163 @@
-"""Which topics may be published to, and under which conditions; the same for every door.
+"""Which topics may be published to, and under which conditions: one answer for all doors.
 
-A topic is looked at when it is new to the route cache. What was found is remembered with the route,
-as flags in its ``policy``, so that a message costs one look at an integer.
+A topic is judged when it is new to the route cache. The verdict is kept with the route as flags
+(``Route.policy``), so that a message costs one look at an integer.
 """
 
-from penstock.config.schema import Limits
+from collections.abc import Callable
+from typing import NamedTuple
+
+from penstock.config.schema import Config, Limits
+from penstock.core.live import LiveSubscriber
+from penstock.core.retained import Retained
+from penstock.core.routes import UNKNOWN_POLICY, Route, Routes
+from penstock.core.session import Session
+from penstock.core.subscriptions import SubscriptionTrie
+from penstock.model.principal import Principal
 from penstock.model.topic import topic_fault
+from penstock.obs.counters import Counters
 from penstock.obs.log import printable
-from penstock.obs.reasons import DisconnectReason
+from penstock.obs.reasons import DisconnectReason, DropReason
+from penstock.trust.gate import Gate
 
-CAPTURED = 1
-"""Live messages of the topic are journaled in the background."""
+CAPTURED = 1  # live messages are journaled in the background
 
-SIGNED_ONLY = 2
-"""The topic refuses what is not signed."""
+SIGNED_ONLY = 2  # unsigned messages are refused
 
-ENVELOPES = 4
-"""Messages of the topic are signed ones for another, in an envelope."""
+ENVELOPES = 4  # each message is an envelope around a signed message for another topic
 
-FORBIDDEN = 8
-"""Nobody may publish to the topic."""
+FORBIDDEN = 8  # nobody may publish
 
 ENVELOPE_PREFIX = b"$signed/"
-"""What goes before a topic when a signature travels within the payload: MQTT has no other place."""
+"""Topic prefix of envelopes: the signature travels within the payload, as MQTT has no field."""
 
 RESERVED = (b"$SYS", b"$dlq", b"$share", b"$stage")
-"""First levels of topics that only the broker writes, or nobody: those of shared subscriptions."""
+"""First levels of topics that only the broker writes, or nobody."""
+
+TopicRoute = Route[Session | LiveSubscriber]
 
 
-def topic_refusal(topic: bytes, limits: Limits) -> tuple[DisconnectReason, str] | None:
-    """Say why nobody may publish to a topic; None if it is well-formed and free."""
+class Refusal(NamedTuple):
+    """Why a publish is refused: the reason that is counted and the text for log and client."""
+
+    reason: DisconnectReason
+    text: str
+
+
+class Admission:
+    """Decides for every door whether a principal may publish to a topic."""
+
+    def __init__(
+        self,
+        config: Config,
+        routes: Routes[Session | LiveSubscriber],
+        retained: Retained,
+        gate: Gate,
+        counters: Counters,
+    ) -> None:
+        self._limits = config.limits
+        self._routes = routes
+        self._retained = retained
+        self._counters = counters
+        self.gate = gate
+        self.is_captured = capture_policy(config)
+
+    def admit(self, _principal: Principal, topic: bytes) -> TopicRoute | Refusal:
+        """The route of a topic, its ``policy`` worked out, unless nobody may publish to it.
+
+        A refused topic takes no place in the route cache.
+        """
+        route = self._routes.cached.get(topic)
+        if route is None or route.policy == UNKNOWN_POLICY:
+            refusal = topic_refusal(topic, self._limits)
+            if refusal is not None:
+                return refusal
+            route = route or self._routes.resolve(topic)
+            route.policy = self.policy(topic)
+        if route.policy & FORBIDDEN:
+            return topic_refusal(topic, self._limits) or Refusal(
+                DisconnectReason.TOPIC_RESERVED, f"topic {printable(topic)}"
+            )
+        return route
+
+    def admit_unsigned(
+        self,
+        principal: Principal,
+        topic: bytes,
+        count: int = 1,
+        *,
+        could_sign: bool = False,
+        has_envelopes: bool = False,
+    ) -> TopicRoute | Refusal:
+        """``admit`` for messages without a signature; counts them if they are refused.
+
+        ``could_sign``: the client has a command for signed publishes, which the text names.
+        ``has_envelopes``: the caller opens the envelopes of topics below ``$signed/``.
+        """
+        route = self.admit(principal, topic)
+        if isinstance(route, Refusal):
+            return route
+        policy = route.policy
+        if policy <= CAPTURED or (has_envelopes and policy & ENVELOPES):
+            return route
+        return self.refuse_unsigned(topic, count, could_sign=could_sign)
+
+    def refuse_unsigned(self, topic: bytes, count: int, *, could_sign: bool = True) -> Refusal:
+        """Count unsigned publishes to a topic that demands signatures and explain the refusal."""
+        refusal = self.gate.admit_unsigned(topic, count)
+        self._counters.drops[DropReason.SIGNATURE_REFUSED] += count
+        if refusal is None:
+            text = "Only envelopes with signed messages go to $signed/"
+        elif could_sign:
+            text = refusal.text
+        else:
+            text = (
+                f"Topic '{topic.decode()}' takes signed messages only, and none can be signed here"
+            )
+        return Refusal(DisconnectReason.SIGNATURE_REFUSED, text)
+
+    def route(self, topic: bytes) -> TopicRoute:
+        """The route of a topic that was admitted before, or that the broker itself publishes to."""
+        route = self._routes.cached.get(topic) or self._routes.resolve(topic)
+        if route.policy == UNKNOWN_POLICY:
+            route.policy = self.policy(topic)
+        return route
+
+    def may_retain(self, topic: bytes, payload: bytes) -> bool:
+        """Whether there is room to retain a message; if not it is only delivered, and counted."""
+        if not payload or self._retained.admits(topic):
+            return True
+        self._counters.drops[DropReason.RETAINED_LIMIT] += 1
+        return False
+
+    def policy(self, topic: bytes) -> int:
+        if topic.startswith(ENVELOPE_PREFIX):
+            return ENVELOPES
+        if topic_refusal(topic, self._limits) is not None:
+            return FORBIDDEN  # a topic of the broker's own
+        signed_only = SIGNED_ONLY if self.gate.demands_signature(topic) else 0
+        return signed_only | (CAPTURED if self.is_captured(topic) else 0)
+
+
+def topic_refusal(topic: bytes, limits: Limits) -> Refusal | None:
+    """Why nobody may publish to a topic: it is malformed or reserved; None if it is neither."""
     fault = topic_fault(topic, limits.topic_bytes_max, limits.topic_levels_max)
     fault = fault or _utf8_fault(topic)
     if fault:
-        return DisconnectReason.TOPIC_INVALID, f"topic {printable(topic)}: {fault}"
+        return Refusal(DisconnectReason.TOPIC_INVALID, f"topic {printable(topic)}: {fault}")
     if topic.startswith(b"$") and topic.partition(b"/")[0] in RESERVED:
-        return DisconnectReason.TOPIC_RESERVED, f"topic {printable(topic)}"
+        return Refusal(DisconnectReason.TOPIC_RESERVED, f"topic {printable(topic)}")
     return None
+
+
+def capture_policy(config: Config) -> Callable[[bytes], bool]:
+    """Which QoS 0 messages are journaled: all but ``$…`` and ``journal.capture_exclude``."""
+    if not config.journal.capture:
+        return lambda _topic: False
+    excluded: SubscriptionTrie[str] = SubscriptionTrie()
+    for topic_filter in config.journal.capture_exclude:
+        excluded.subscribe(topic_filter.encode(), topic_filter, 0)
+    return lambda topic: not topic.startswith(b"$") and not excluded.match(topic)
 
 
 def _utf8_fault(topic: bytes) -> str:

@@ -59,7 +59,7 @@ async def _serve(config: Config) -> None:
         server = Server(config, snapshots_received=server.snapshots_received + 1)
         await server.start()
     click.echo("Stopping: no new clients; finishing what was accepted.")
-    logger.info("stopping", clients=len(server.hub.clients))
+    logger.info("stopping", clients=len(server.hub.connections.clients))
     if await server.stop():
         click.echo("Stopped. Everything acknowledged is on disk.")
     else:

@@ -131,6 +131,8 @@ class FrameHandler:
     def broadcast(self, topic: bytes, payloads: Sequence[bytes]) -> None:
         """Send messages that are not journaled to all other nodes."""
         node = self._node
+        if len(node.record.members) < 2:
+            return
         frame = LiveMessages(topic, tuple(payloads))
         for peer in node.record.members:
             if peer != node.node_id:

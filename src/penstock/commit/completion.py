@@ -1,33 +1,79 @@
-"""Going on when a command was applied, or refused.
+"""Ways to wait for a command (``core/completion``): a callback, or a future in a coroutine."""
 
-Whoever waits for the line (``pipeline``) is an *outlet*: its ``outcome`` is called when the command
-was applied, its ``close`` if the disk refused. Most outlets are things of their own: slots,
-dispatchers. ``Then`` is for those who only want to do something next, ``Waiter`` for coroutines.
-"""
-
+import asyncio
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
+from penstock.core.completion import Journaled
+from penstock.errors import PenstockError, StorageError, StorageFull
 from penstock.obs.reasons import DisconnectReason
 
+Result = TypeVar("Result")
 
-class Then:
-    """An outlet that calls back."""
 
-    __slots__ = ("_act", "_refused")
+class _Callback(Generic[Result]):
+    """A completion that calls functions."""
+
+    __slots__ = ("_done", "_refused")
 
     def __init__(
         self,
-        act: Callable[[object], None],
+        done: Callable[[Result], None],
         refused: Callable[[DisconnectReason, str], None] | None = None,
     ) -> None:
-        self._act = act
+        self._done = done
         self._refused = refused
 
-    def outcome(self, value: object) -> None:
-        """It was applied."""
-        self._act(value)
+    def done(self, result: Result) -> None:
+        self._done(result)
 
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
-        """The disk refused it."""
+    def refused(self, reason: DisconnectReason, detail: str = "") -> None:
         if self._refused is not None:
             self._refused(reason, detail)
+
+
+class Callback(_Callback[object]):
+    """For the result of any command."""
+
+
+class JournaledCallback(_Callback[Journaled]):
+    """For a publish whose caller wants to know its offset."""
+
+
+class ProducedCallback(_Callback[list[tuple[int, int]]]):
+    """For messages that were produced together: their offsets, as pairs of first and count."""
+
+
+class FutureCompletion:
+    """A completion that a coroutine awaits: ``await completion.future``.
+
+    ``undone`` ends the error text if the command is refused: "the key is not stored".
+    """
+
+    def __init__(self, undone: str) -> None:
+        self.future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._undone = undone
+
+    def done(self, result: object) -> None:
+        if not self.future.done():
+            self.future.set_result(result)
+
+    def refused(self, reason: DisconnectReason, detail: str = "") -> None:
+        if not self.future.done():
+            self.future.set_exception(_error(reason, self._undone, detail))
+
+
+def _error(reason: DisconnectReason, undone: str, detail: str) -> PenstockError:
+    match reason:
+        case DisconnectReason.SIGNATURE_REFUSED:
+            what, _, advice = detail.partition(": ")
+            return PenstockError(f"{what}: {undone}", advice)
+        case DisconnectReason.STORAGE_FULL:
+            return StorageFull(f"the disk is full: {undone}")
+        case DisconnectReason.NO_QUORUM:
+            advice = "start the other nodes; penstock cluster status names them"
+            return PenstockError(f"too few nodes of the cluster are up: {undone}", advice)
+        case DisconnectReason.LEADERSHIP_LOST:
+            return PenstockError(f"another node leads by now: {undone}", "ask again")
+        case _:
+            return StorageError(f"the disk failed: {undone}")

@@ -9,42 +9,55 @@ Offsets begin anew if a topic is deleted and made again. The command names the t
 by its id, which no other topic ever has.
 """
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Protocol
 
 from penstock.core.commands import Erased, Trimmed
+from penstock.core.effects import Erasing
 from penstock.errors import StorageError, StorageFull
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import Store
 
-if TYPE_CHECKING:
-    from penstock.node.hub import Hub
-
-
 _log = get_logger("erasing")
 
 
-def erase(hub: "Hub", command: Trimmed | Erased, outlet: Any) -> None:
-    """Have the store forget messages; ``outlet`` learns how many there were."""
+class WriterThread(Protocol):
+    """Runs jobs on the thread that writes the store, between two commits."""
 
-    def job() -> None:
-        try:
-            count = _erased(hub.store, command)
-        except StorageError as error:
-            _log.warning("erasing_failed", error=error.message)
-            _tell(hub, outlet, "close", _reason(error), error.message)
-        else:
-            _tell(hub, outlet, "outcome", count)
-
-    hub.pipeline.run_on_writer(job)
+    def run_on_writer(self, job: Callable[[], None]) -> None: ...
 
 
-def _tell(hub: "Hub", outlet: Any, verb: str, *what: object) -> None:
-    if outlet is not None:
-        with suppress(RuntimeError):  # the loop is gone by now, and so is everybody who waited
-            hub.loop.call_soon_threadsafe(getattr(outlet, verb), *what)
+class Eraser:
+    """Has the store forget messages on the writer thread; the waiter gets their number."""
+
+    def __init__(self, store: Store, writer: WriterThread) -> None:
+        self._store = store
+        self._writer = writer
+        self._loop = asyncio.get_running_loop()
+
+    def erase(self, effect: Erasing) -> None:
+        waiter = effect.waiter
+
+        def job() -> None:
+            try:
+                count = _erased(self._store, effect.command)
+            except StorageError as error:
+                _log.warning("erasing_failed", error=error.message)
+                if waiter is not None:
+                    self._post(partial(waiter.refused, _reason(error), error.message))
+            else:
+                if waiter is not None:
+                    self._post(partial(waiter.done, count))
+
+        self._writer.run_on_writer(job)
+
+    def _post(self, tell: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop has ended, and everybody who waited with it
+            self._loop.call_soon_threadsafe(tell)
 
 
 def _reason(error: StorageError) -> DisconnectReason:

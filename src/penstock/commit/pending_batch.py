@@ -1,22 +1,19 @@
 """What stands in the line together, and goes to the log as one batch."""
 
-from typing import Any
-
 from penstock.core.commands import Command, Published
+from penstock.core.completion import Completion, Journaled, Refusable
 from penstock.model.message import FLAG_QOS
 from penstock.store.batch import RUN_WIDTH, Batch, TopicBatch
 
 OVERHEAD_BYTES = 512
 """What a message or an event takes in memory beside its topic and payload, about."""
 
-Step = tuple[Command | None, Any, bool]
-"""A command, the outlet that waits for its answer (or None), and whether it needs the disk.
-
-None for a command: the outlet only wants to know that its turn has come.
+Step = tuple[Command | None, Refusable | None, bool]
+"""A command, its waiter, and whether it needs the disk.
 """
 
-Wanted = tuple[bytes, int, int, Any, int]
-"""Who wants to know an offset: topic, place among its messages, how many, outlet, time."""
+Wanted = tuple[bytes, int, int, Completion[Journaled], int]
+"""Who waits for an offset: topic, place among its messages, how many, waiter, time."""
 
 
 class PendingBatch:

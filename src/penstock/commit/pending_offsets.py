@@ -11,9 +11,10 @@ to the disk, as nobody can tell whether it has arrived; whoever wants to know su
 with the commit.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from penstock.commit.pending_batch import PendingBatch, Wanted
+from penstock.core.completion import Completion, Journaled
 from penstock.core.producers import Producers
 from penstock.errors import StorageError
 from penstock.store.batch import Batch
@@ -30,19 +31,19 @@ class PendingOffsets:
         self._store = store
         self._firsts: dict[bytes, int] = {}
         """The offset that a topic's first message in the open batch has, or will have."""
-        self._waiting: list[tuple[int, int, Any, int]] = []
-        """Offset, how many messages, outlet, time."""
+        self._waiting: list[tuple[int, int, Completion[Journaled], int]] = []
+        """Offset, how many messages, waiter, time."""
 
     def tell(self, wanted: Wanted, in_flight: Batch | None) -> bool:
-        """Have an outlet told the offset of a message; False if that is not known yet."""
-        topic, place, count, outlet, now_ms = wanted
+        """Have a waiter told the offset of a message; False if that is not known yet."""
+        topic, place, count, waiter, now_ms = wanted
         first = self._firsts.get(topic)
         if first is None:
             first = self._ask(topic, in_flight)
         if first is None:
             return False
         self._firsts[topic] = first
-        self._waiting.append((first + place, count, outlet, now_ms))
+        self._waiting.append((first + place, count, waiter, now_ms))
         return True
 
     def _ask(self, topic: bytes, in_flight: Batch | None) -> int | None:
@@ -65,7 +66,7 @@ class PendingOffsets:
         if len(self._firsts) > TOPICS_MAX:
             self._firsts.clear()
 
-    def take(self) -> list[tuple[int, int, Any, int]]:
+    def take(self) -> list[tuple[int, int, Completion[Journaled], int]]:
         """Who is to be told now."""
         waiting, self._waiting = self._waiting, []
         return waiting
@@ -74,8 +75,8 @@ class PendingOffsets:
 def tell_offsets(group: PendingBatch, commit: Commit) -> None:
     """Tell those who waited for the disk where their messages lie."""
     firsts = dict(zip(group.batch.groups, commit.first_offsets, strict=True))
-    for topic, place, _count, outlet, now_ms in group.tell:
-        outlet.stored(firsts[topic] + place, now_ms)
+    for topic, place, _count, waiter, now_ms in group.tell:
+        waiter.done(Journaled(firsts[topic] + place, now_ms))
 
 
 def note_producers(producers: Producers, batch: Batch, commit: Commit) -> None:

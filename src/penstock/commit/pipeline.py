@@ -23,11 +23,12 @@ of a former leader is submitted again without them, before anything newer.
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from penstock.clock import Clock
 from penstock.cluster.replicated_log import ReplicatedLog
 from penstock.commit.checkpoint import Checkpointer
+from penstock.commit.completion import Callback
+from penstock.commit.feed import Feed
 from penstock.commit.latency import CommitLatency
 from penstock.commit.pending_batch import (
     OVERHEAD_BYTES,
@@ -40,23 +41,23 @@ from penstock.commit.pending_offsets import PendingOffsets, note_producers, tell
 from penstock.commit.refusals import drop_of, reason_of
 from penstock.commit.replay import commands_of, live_of
 from penstock.commit.retries import RetryQueue
+from penstock.commit.settings import PipelineSettings
 from penstock.commit.withdrawal import behind, cut
 from penstock.core.broker import Broker
 from penstock.core.commands import Command, Published, Received, TopicGone, to_event
+from penstock.core.completion import Completion, Journaled, Refusable
 from penstock.core.effects import Effects, Outcome
+from penstock.core.session import Publisher
 from penstock.errors import LeadershipLost, PenstockError
 from penstock.limits import (
-    BATCH_BYTES_LEAST,
     BATCH_BYTES_MAX,
-    BATCH_JOURNAL_PARTS,
     CAPTURE_BESIDE_WAITING_BYTES_MAX,
-    JOURNAL_BYTES_MAX,
 )
 from penstock.model.message import FLAG_FIELDS, FLAG_RETAIN, Extras
+from penstock.net.connections import PausedReader
 from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason, DropReason
-from penstock.reading.feed import Feed
 from penstock.store.batch import Batch
 from penstock.store.store import Commit, Store
 
@@ -87,34 +88,22 @@ class Pipeline:
         clock: Clock,
         counters: Counters,
         execute: Callable[[Effects], None],
-        refuse: Callable[[Any, DisconnectReason], None],
         pass_on: Callable[[bytes, list[bytes]], None] = lambda _topic, _payloads: None,
-        durability: str = "sync",
-        durability_interval_ms: int = 100,
-        capture_interval_ms: int = 20,
-        capture_pending_bytes_max: int = 64 << 20,
-        batch_bytes_target: int = 4 << 20,
-        journal_bytes_max: int = JOURNAL_BYTES_MAX,
         feed: Feed | None = None,
+        settings: PipelineSettings | None = None,
     ) -> None:
+        """``execute`` carries out effects, ``pass_on`` delivers live messages of other nodes."""
+        settings = settings or PipelineSettings()
         self._broker = broker
         self._clock = clock
         self._counters = counters
         self._figures = CommitLatency(counters, clock.monotonic)
         self._execute = execute
-        self._refuse = refuse
         self._pass_on = pass_on
-        """Gives live messages of other nodes' clients to ours."""
-        self._applies_first = durability == "interval"
-        self._durability_interval_s = durability_interval_ms / 1000
-        self._capture_interval_s = capture_interval_ms / 1000
-        share = max(journal_bytes_max // BATCH_JOURNAL_PARTS, BATCH_BYTES_LEAST)
-        self._share_bytes = share
-        """How much of the journal one batch may fill."""
-        self._capture_pending_bytes_max = min(capture_pending_bytes_max, share)
-        self._batch_bytes_target = min(batch_bytes_target, share)
+        self._settings = settings
+        self._applies_first = settings.applies_first
+        share = settings.share_bytes
         self._feed = feed or Feed()
-        """Who follows the journal as it grows: told of every commit, before anyone is answered."""
         self._checkpointer = Checkpointer(broker, 2 * share)
         self._loop = asyncio.get_running_loop()
         self._log = log
@@ -130,7 +119,7 @@ class Pipeline:
         self._start_due = False
         self._is_closed = False
         self._commit_timer: asyncio.TimerHandle | None = None
-        self._paused: dict[Any, None] = {}
+        self._paused: dict[PausedReader, None] = {}
         self._on_commit: list[Callable[[], None]] = []
         self._kept = RetryQueue(self, broker.retained)
         self.receiving: set[tuple[bytes, int]] = set()
@@ -143,17 +132,17 @@ class Pipeline:
 
     # ── joining the line ──────────────────────────────────────────────────────────────────────
 
-    def submit(self, command: Command, outlet: Any, *, durable: bool) -> None:
+    def submit(self, command: Command, waiter: Refusable | None, *, durable: bool) -> None:
         """Apply ``command`` when its turn comes; ``durable``: after it is journaled."""
         if durable:
             self._open.batch.add_event(to_event(command))  # type: ignore[arg-type]
             self._watch_congestion(OVERHEAD_BYTES)
         elif self._is_line_empty():
-            self._apply([(command, outlet, False)])
+            self._apply([(command, waiter, False)])
             return
-        self._join(command, outlet, durable=durable)
+        self._join(command, waiter, durable=durable)
 
-    def submit_patiently(self, command: Command, outlet: Any) -> None:
+    def submit_patiently(self, command: Command, waiter: Refusable | None) -> None:
         """Journal and apply ``command``, but let it wait a little for company: nobody waits for it.
 
         Acknowledgements of subscribers come so. ``hurry`` ends the wait.
@@ -161,7 +150,7 @@ class Pipeline:
         self._open.batch.add_event(to_event(command))  # type: ignore[arg-type]
         self._watch_congestion(OVERHEAD_BYTES)
         self._open.is_patient = True
-        self._enqueue(command, outlet, durable=True)
+        self._enqueue(command, waiter, durable=True)
         if self._applies_first:
             self._wake()
         elif self._in_flight is None:
@@ -179,12 +168,12 @@ class Pipeline:
             self._open.is_urgent = True
             self._wake()
 
-    def barrier(self, outlet: Any) -> None:
-        """Tell ``outlet`` (``outcome``) when all that is in the line now has been applied."""
+    def barrier(self, done: Callable[[], None]) -> None:
+        """Call back when everything submitted so far has been applied."""
         if self._is_line_empty():
-            outlet.outcome(None)
+            done()
             return
-        self._enqueue(None, outlet, durable=False)
+        self._enqueue(None, Callback(lambda _result: done()), durable=False)
         self.hurry()
         self._wake()
 
@@ -197,7 +186,7 @@ class Pipeline:
         qos: int,
         retain: bool,
         packet_ids: list[int] | None = None,
-        outlet: Any = None,
+        client: Publisher | None = None,
         keep: bool = False,
         extras: list[Extras | None] | None = None,
         is_fields: bool = False,
@@ -212,19 +201,25 @@ class Pipeline:
         flags = qos | (FLAG_RETAIN if retain else 0) | (FLAG_FIELDS if is_fields else 0) | marks
         position = self._open.batch.append(topic, payloads, now_ms, flags, extras)
         command = Published(topic, payloads, qos, retain, position, now_ms, packet_ids or [], keep)
-        self._join(command, outlet, durable=True)
+        self._join(command, client, durable=True)
         self._watch_congestion((OVERHEAD_BYTES + len(topic)) * len(payloads))
 
     def tell_offsets(
-        self, topic: bytes, count: int, outlet: Any, now_ms: int, *, on_disk: bool = False
+        self,
+        topic: bytes,
+        count: int,
+        waiter: Completion[Journaled],
+        now_ms: int,
+        *,
+        on_disk: bool = False,
     ) -> None:
-        """Tell ``outlet`` (``stored``) the offset of the first of the last ``count`` messages.
+        """Tell ``waiter`` (``stored``) the offset of the first of the last ``count`` messages.
 
         To be called right after ``publish`` of as many. It is told when they are acknowledged, or
         if ``on_disk``, once they are that, whatever the durability. Then nobody's wait is counted.
         """
         place = len(self._open.batch.groups[topic].payloads) - count
-        wanted = (topic, place, 0 if on_disk else count, outlet, now_ms)
+        wanted = (topic, place, 0 if on_disk else count, waiter, now_ms)
         sent = self._in_flight.batch if self._in_flight else None
         if on_disk or not self._applies_first or not self._offsets.tell(wanted, sent):
             self._open.tell.append(wanted)
@@ -250,28 +245,28 @@ class Pipeline:
         group.bound.append(range(first, len(group.steps)))
         group.batch.term = group.batch.term or self._log.term
 
-    def drop_topic(self, topic: bytes, command: TopicGone, outlet: Any) -> None:
+    def drop_topic(self, topic: bytes, command: TopicGone, waiter: Refusable | None) -> None:
         """Delete a topic with the next commit, before whatever else that commit has of it."""
         if self._applies_first and topic in self._open.batch.groups:  # their offsets were told
             if self._in_flight is not None:
-                self._on_commit.append(lambda: self.drop_topic(topic, command, outlet))
+                self._on_commit.append(lambda: self.drop_topic(topic, command, waiter))
                 return
             self._seal()
         self._offsets.dropped(topic)
         self._open.batch.drop(topic)
-        self.submit(command, outlet, durable=True)
+        self.submit(command, waiter, durable=True)
 
     def is_dropping(self, topic: bytes) -> bool:
         """Whether the end of a topic is in the line: what the store has of it counts no more."""
         in_flight = self._in_flight.batch.drops if self._in_flight else ()
         return topic in self._open.batch.drops or topic in in_flight
 
-    def receive(self, command: Received, outlet: Any, *, record: bool) -> None:
+    def receive(self, command: Received, waiter: Refusable | None, *, record: bool) -> None:
         """Remember the ids of QoS 2 messages, ``record``: in the journal; then ``publish`` them."""
         self.receiving |= {(command.client_id, packet_id) for packet_id in command.packet_ids}
         if record:
             self._open.batch.add_event(to_event(command))
-        self._join(command, outlet, durable=True)
+        self._join(command, waiter, durable=True)
 
     def capture(self, topic: bytes, payloads: list[bytes], now_ms: int) -> None:
         """Journal messages that were delivered already; nobody waits for them."""
@@ -285,8 +280,8 @@ class Pipeline:
         disk already, it counts them as dropped instead.
         """
         pending_bytes = self.pending_bytes
-        if pending_bytes > self._capture_pending_bytes_max or (
-            pending_bytes > min(CAPTURE_BESIDE_WAITING_BYTES_MAX, self._share_bytes // 2)
+        if pending_bytes > self._settings.capture_pending_bytes_max or (
+            pending_bytes > min(CAPTURE_BESIDE_WAITING_BYTES_MAX, self._settings.share_bytes // 2)
             and self._clock.monotonic() - self._waited_at < WAITING_S
         ):
             return self._drop_captured
@@ -301,7 +296,7 @@ class Pipeline:
     def end_capture(self) -> None:
         if self._in_flight is not None:
             return  # looked after when that commit is done
-        if self._open.batch.payload_bytes >= self._batch_bytes_target:
+        if self._open.batch.payload_bytes >= self._settings.batch_bytes_target:
             self._wake()
         elif self._commit_timer is None and not self._open.batch.is_empty:
             self._set_timer(self._patience_s)
@@ -310,8 +305,8 @@ class Pipeline:
     def _patience_s(self) -> float:
         """How long captured messages may wait for company."""
         if self._feed.is_wanted or not self._log.is_lone:
-            return min(FOLLOWED_INTERVAL_S, self._capture_interval_s)
-        return self._capture_interval_s
+            return min(FOLLOWED_INTERVAL_S, self._settings.capture_interval_s)
+        return self._settings.capture_interval_s
 
     @property
     def settled_sequence(self) -> int:
@@ -365,32 +360,32 @@ class Pipeline:
     def _watch_congestion(self, overhead_bytes: int) -> None:
         group = self._open
         group.overhead_bytes += overhead_bytes
-        bytes_max = min(BATCH_BYTES_MAX, self._share_bytes)
+        bytes_max = min(BATCH_BYTES_MAX, self._settings.share_bytes)
         self.is_congested = group.batch.payload_bytes + group.overhead_bytes > bytes_max
 
-    def when_drained(self, outlet: Any) -> None:
-        """Tell ``outlet`` (``resume_reading``) when the next commit is done, or has failed."""
-        self._paused[outlet] = None
+    def when_drained(self, reader: PausedReader) -> None:
+        """Call ``resume_reading`` when the next commit is done, or has failed."""
+        self._paused[reader] = None
 
     def when_committed(self, callback: Callable[[], None]) -> None:
         """Call back after the next commit, and make one soon."""
         self._on_commit.append(callback)
         self._commit_soon()
 
-    def _join(self, command: Command, outlet: Any, *, durable: bool) -> None:
-        self._enqueue(command, outlet, durable=durable)
+    def _join(self, command: Command, waiter: Refusable | None, *, durable: bool) -> None:
+        self._enqueue(command, waiter, durable=durable)
         if durable:
             self._waited_at = self._open.opened_at
             self._open.is_urgent = True
         self._wake()
 
-    def _enqueue(self, command: Command | None, outlet: Any, *, durable: bool) -> None:
+    def _enqueue(self, command: Command | None, waiter: Refusable | None, *, durable: bool) -> None:
         group = self._open
         if not group.steps:
             group.opened_at = self._clock.monotonic()
         if durable and not group.began_at:
             group.began_at = group.opened_at
-        group.steps.append((command, outlet, durable))
+        group.steps.append((command, waiter, durable))
 
     # ── committing ────────────────────────────────────────────────────────────────────────────
 
@@ -414,7 +409,7 @@ class Pipeline:
         if self._applies_first:
             self._start_interval()
         elif self._in_flight is None:
-            large = self._open.batch.payload_bytes >= self._batch_bytes_target
+            large = self._open.batch.payload_bytes >= self._settings.batch_bytes_target
             if self._open.is_urgent or large:
                 self._seal()
             elif self._open.is_patient:
@@ -425,10 +420,13 @@ class Pipeline:
     def _start_interval(self) -> None:
         """Weaker promise: apply now, commit when the interval is over or the batch is large."""
         self._apply_first()
-        if self._open.batch.payload_bytes >= self._batch_bytes_target and self._in_flight is None:
+        if (
+            self._open.batch.payload_bytes >= self._settings.batch_bytes_target
+            and self._in_flight is None
+        ):
             self._seal()
         elif not self._open.batch.is_empty:
-            self._set_timer(self._durability_interval_s)
+            self._set_timer(self._settings.durability_interval_s)
 
     def _apply_first(self) -> None:
         self._broker.begin(self.next_index, self.next_sequence)
@@ -438,9 +436,9 @@ class Pipeline:
             self._apply_open()
             self._figures.delivered(opened_at, sent)
         self._open.is_urgent = False
-        for offset, count, outlet, now_ms in self._offsets.take():
+        for offset, count, waiter, now_ms in self._offsets.take():
             self._figures.told(count, self._open.opened_at)
-            outlet.stored(offset, now_ms)
+            waiter.done(Journaled(offset, now_ms))
 
     def _commit_soon(self) -> None:
         if self._in_flight is None:
@@ -549,16 +547,17 @@ class Pipeline:
         """Let the broker take the commands, and carry out what follows."""
         effects = Effects()
         apply, receiving = self._broker.apply, self.receiving
-        for command, outlet, _durable in steps:
+        for command, waiter, _durable in steps:
             if command is None:
-                effects.controls.append(Outcome(outlet, None))
+                assert isinstance(waiter, Callback)  # see ``barrier``
+                effects.controls.append(Outcome(waiter, None))
                 continue
             try:
-                apply(command, outlet, effects)
+                apply(command, waiter, effects)
             except Exception:  # noqa: BLE001 - a bug of ours must cost its own client only
                 _log.exception("apply_failed", command=type(command).__name__)
-                if outlet is not None:
-                    self._refuse(outlet, DisconnectReason.INTERNAL_ERROR)
+                if waiter is not None:
+                    waiter.refused(DisconnectReason.INTERNAL_ERROR)
             if receiving and type(command) is Received:
                 self._forget(command)
         self._execute(effects)
@@ -630,17 +629,17 @@ class Pipeline:
         reason = reason_of(error)
         refused = kept = 0
         self._feed.failed(group.batch)
-        for *_, outlet, _time in group.tell:
-            self._refuse(outlet, reason)
-        for command, outlet, durable in group.steps:
+        for *_, completion, _time in group.tell:
+            completion.refused(reason)
+        for command, waiter, durable in group.steps:
             count = len(command.payloads) if isinstance(command, Published) else 0
             if not durable:
-                self._apply([(command, outlet, False)])
+                self._apply([(command, waiter, False)])
             elif type(command) is Received:
                 self._forget(command)
-            elif outlet is not None:
+            elif waiter is not None:
                 refused += count
-                self._refuse(outlet, reason)
+                waiter.refused(reason)
             elif isinstance(command, Published) and not command.keep:
                 refused += count
             elif command is not None:
@@ -653,8 +652,8 @@ class Pipeline:
 
     def _tell_committed(self) -> None:
         paused, self._paused = self._paused, {}
-        for outlet in paused:
-            outlet.resume_reading()
+        for reader in paused:
+            reader.resume_reading()
         callbacks, self._on_commit = self._on_commit, []
         for callback in callbacks:
             callback()

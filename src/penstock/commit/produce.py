@@ -6,26 +6,16 @@ is in the line, not yet on disk, is waited for.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from penstock.commit.completion import JournaledCallback
+from penstock.core.completion import Completion, Journaled
 from penstock.model.message import Extras
 from penstock.node.hub import Hub
 from penstock.obs.reasons import DisconnectReason
 
 Stretch = tuple[int, int]
 """Messages side by side: the first one's offset, and how many."""
-
-
-class Outlet(Protocol):
-    """Who waits for messages to be stored."""
-
-    def produced(self, stretches: list[Stretch]) -> None:
-        """All are on disk; their places, in the order of the messages."""
-        ...
-
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
-        """The disk refused: none of the messages that were new is stored."""
-        ...
 
 
 class Lot(NamedTuple):
@@ -48,14 +38,17 @@ class Producing:
         self._in_line: dict[tuple[bytes, bytes], dict[int, _Numbered]] = {}
         """By topic and producer: numbers whose messages are in the line."""
 
-    def produce(self, lot: Lot, now_ms: int, outlet: Outlet) -> None:
-        """Journal messages, except those that are known, and tell ``outlet`` where they lie."""
+    def produce(self, lot: Lot, now_ms: int, waiter: Completion[list[Stretch]]) -> None:
+        """Journal messages, except those that are known, and tell ``waiter`` where they lie."""
         if lot.producer:
-            _Numbered(self._hub, self._in_line, lot, outlet).start(now_ms)
+            _Numbered(self._hub, self._in_line, lot, waiter).start(now_ms)
         else:
             _publish(self._hub, lot, lot.payloads, now_ms)
-            waiting = _Stored(outlet, len(lot.payloads))
-            self._hub.pipeline.tell_offsets(lot.topic, len(lot.payloads), waiting, now_ms)
+            count = len(lot.payloads)
+            journaled = JournaledCallback(
+                lambda first: waiter.done([(first.offset, count)]), waiter.refused
+            )
+            self._hub.pipeline.tell_offsets(lot.topic, count, journaled, now_ms)
 
 
 def _publish(hub: Hub, lot: Lot, payloads: list[bytes], now_ms: int) -> None:
@@ -68,24 +61,6 @@ def _publish(hub: Hub, lot: Lot, payloads: list[bytes], now_ms: int) -> None:
     )
 
 
-class _Stored:
-    """Waits for messages without numbers."""
-
-    __slots__ = ("_count", "_outlet")
-
-    def __init__(self, outlet: Outlet, count: int) -> None:
-        self._outlet = outlet
-        self._count = count
-
-    def stored(self, offset: int, _now_ms: int) -> None:
-        """They are on disk."""
-        self._outlet.produced([(offset, self._count)])
-
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
-        """The disk refused."""
-        self._outlet.close(reason, detail)
-
-
 class _Numbered:
     """One lot of numbered messages: some new, some known, some in the line already."""
 
@@ -94,12 +69,12 @@ class _Numbered:
         hub: Hub,
         in_line: dict[tuple[bytes, bytes], dict[int, "_Numbered"]],
         lot: Lot,
-        outlet: Outlet,
+        waiter: Completion[list[Stretch]],
     ) -> None:
         self._hub = hub
         self._in_line = in_line
         self._lot = lot
-        self._outlet = outlet
+        self._waiter = waiter
         self.offsets: dict[int, int] = {}
         """By seq, as far as it is known."""
         self._fresh: list[list[int]] = []
@@ -155,22 +130,22 @@ class _Numbered:
         pipeline.tell_offsets(lot.topic, len(payloads), self, now_ms)
         pipeline.tell_offsets(lot.topic, len(payloads), _Leaving(self), now_ms, on_disk=True)
 
-    def stored(self, offset: int, _now_ms: int) -> None:
-        """What was new is in the line, side by side, or on disk already."""
+    def done(self, result: Journaled) -> None:
+        """What was new is in the pipeline, side by side, or on disk already."""
         fresh = [seq for seqs in self._fresh for seq in seqs]
-        places = {seq: offset + number for number, seq in enumerate(fresh)}
+        places = {seq: result.offset + number for number, seq in enumerate(fresh)}
         self.offsets.update(places)
         for follower in self.followers:
             follower.learn(places)
         self.followers = []
-        self._done()
+        self._settle()
 
     def learn(self, places: dict[int, int]) -> None:
         """Messages that were sent before are on disk by now."""
         self.offsets.update((s, places[s]) for s in self._lot.seqs if s in places)
-        self._done()
+        self._settle()
 
-    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
+    def refused(self, reason: DisconnectReason, _detail: str = "") -> None:
         """The disk refused what was new."""
         self.leave_line()
         for follower in self.followers:
@@ -180,7 +155,7 @@ class _Numbered:
     def fail(self, reason: DisconnectReason) -> None:
         """Something that was waited for was refused."""
         self._reason = reason
-        self._done()
+        self._settle()
 
     def leave_line(self) -> None:
         """Repetitions are recognised without this: by what was noted with the commit."""
@@ -192,16 +167,16 @@ class _Numbered:
         if not line:
             self._in_line.pop(key, None)
 
-    def _done(self) -> None:
+    def _settle(self) -> None:
         self._waits -= 1
         if not self._waits:
             self._answer()
 
     def _answer(self) -> None:
         if self._reason is not None:
-            self._outlet.close(self._reason)
+            self._waiter.refused(self._reason)
             return
-        self._outlet.produced(_stretches([self.offsets[seq] for seq in self._lot.seqs]))
+        self._waiter.done(_stretches([self.offsets[seq] for seq in self._lot.seqs]))
 
 
 class _Leaving:
@@ -212,11 +187,10 @@ class _Leaving:
     def __init__(self, numbered: _Numbered) -> None:
         self._numbered = numbered
 
-    def stored(self, _offset: int, _now_ms: int) -> None:
-        """They are."""
+    def done(self, _result: Journaled) -> None:
         self._numbered.leave_line()
 
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+    def refused(self, reason: DisconnectReason, detail: str = "") -> None:
         """The disk refused them: who waits for them is told, and sees to it."""
 
 

@@ -5,10 +5,11 @@ one of its topic, so the sequence of that time is kept with each command.
 """
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 from penstock.commit.pending_batch import Step
 from penstock.core.commands import Command, Published
+from penstock.core.completion import Refusable
 from penstock.core.retained import Retained
 
 
@@ -27,7 +28,7 @@ class Line(Protocol):
     ) -> None:
         """Journal messages; ``keep``: nobody else will repeat them."""
 
-    def submit(self, command: Command, outlet: Any, *, durable: bool) -> None:
+    def submit(self, command: Command, waiter: Refusable | None, *, durable: bool) -> None:
         """Journal and apply a command."""
 
     def pending_steps(self) -> Iterable[Step]:

@@ -26,15 +26,15 @@ Stretch = tuple[int, int]
 def behind(refused: PendingBatch, group: PendingBatch) -> set[int]:
     """The steps of ``group`` that publish for those who published something that is refused.
 
-    Only who is closed when a message is refused, and sends it again, waits for publishes as an
-    outlet. The requests of other doors stand for themselves: each has its own answer.
+    Only who is closed when a message is refused, and sends it again, waits for publishes as
+    a waiter. The requests of other doors stand for themselves: each has its own answer.
     """
-    publishers = {outlet for command, outlet, _ in refused.steps if type(command) is Published}
+    publishers = {waiter for command, waiter, _ in refused.steps if type(command) is Published}
     publishers.discard(None)
     return {
         number
-        for number, (command, outlet, _) in enumerate(group.steps)
-        if type(command) in {Published, Received} and outlet in publishers
+        for number, (command, waiter, _) in enumerate(group.steps)
+        if type(command) in {Published, Received} and waiter in publishers
     }
 
 
@@ -91,9 +91,9 @@ def _part(group: PendingBatch, chosen: _Selection, has_step: Callable[[int], boo
     _copy_steps(group, part, chosen, has_step)
     gone = {step.topic for step, _, _ in part.steps if isinstance(step, TopicGone)}
     batch.drops = {topic: None for topic in old.drops if topic in gone}
-    for topic, place, count, outlet, time_ms in group.tell:
+    for topic, place, count, waiter, time_ms in group.tell:
         if place in places[topic]:
-            part.tell.append((topic, places[topic][place], count, outlet, time_ms))
+            part.tell.append((topic, places[topic][place], count, waiter, time_ms))
     batch.term = old.term if part.bound else 0
     part.overhead_bytes = _overhead(part.steps)
     return part
@@ -144,7 +144,7 @@ def _copy_steps(
     """Copy steps with their events. Not every durable step has one: some only live in memory."""
     events, next_event = group.batch.events, 0
     bound = group.bound_steps
-    for number, (command, outlet, durable) in enumerate(group.steps):
+    for number, (command, waiter, durable) in enumerate(group.steps):
         event = None
         if durable and command is not None and not isinstance(command, Published):
             rest = events[next_event : next_event + 1]
@@ -157,7 +157,7 @@ def _copy_steps(
             part.batch.events.append((chosen.before(event[0]), event[1]))
         if number in bound:
             part.bound.append(range(len(part.steps), len(part.steps) + 1))
-        part.steps.append((_moved(command, chosen), outlet, durable))
+        part.steps.append((_moved(command, chosen), waiter, durable))
 
 
 def _moved(command: Command | None, chosen: _Selection) -> Command | None:

@@ -15,7 +15,6 @@ by only to be retained.
 
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any
 
 from penstock.core.commands import (
     Acknowledged,
@@ -63,12 +62,10 @@ from penstock.core.commands import (
     Trimmed,
     Unsubscribed,
 )
+from penstock.core.completion import Completion, Refusable
+from penstock.core.delivery import DELIVER_DUP, DELIVER_PUBREL, DELIVER_RETAIN, Delivery
 from penstock.core.effects import (
-    DELIVER_DUP,
-    DELIVER_PUBREL,
-    DELIVER_RETAIN,
     Accepted,
-    Delivery,
     Effects,
     Ended,
     Erasing,
@@ -86,6 +83,7 @@ from penstock.core.effects import (
     UnsubscribeAnswer,
 )
 from penstock.core.groups import GroupCommand, Groups
+from penstock.core.live import LiveSubscriber
 from penstock.core.producers import Producers
 from penstock.core.retained import Retained, RetainedMessage
 from penstock.core.retained_delivery import SUBSCRIBE_FAILED, RetainedDelivery
@@ -97,7 +95,9 @@ from penstock.core.session import (
     PUBCOMP,
     PUBREC,
     PUBREL,
+    Publisher,
     Session,
+    SessionClient,
 )
 from penstock.core.sinks import SinkCommand, Sinks
 from penstock.core.subscribers import Subscribers
@@ -165,7 +165,7 @@ class Broker:
         self.inflight_max = inflight_max
         self.queue_messages_max = queue_messages_max
         self.queue_drops_oldest = queue_drops_oldest
-        self.routes: Routes[Session] = Routes(cached_max=routes_cached_max)
+        self.routes: Routes[Session | LiveSubscriber] = Routes(cached_max=routes_cached_max)
         self.retained = Retained(count_max=retained_max)
         self.subscribers = Subscribers()
         self.groups = Groups()
@@ -188,7 +188,7 @@ class Broker:
         self._last_sequence = 0
         """No message that was applied has a higher one."""
         self._recovering = False
-        self._handlers: dict[type, Callable[[Any, Any, Effects], None]] = {
+        self._handlers: dict[type, Callable[..., None]] = {
             SessionOpened: self._opened,
             Closed: self._closed,
             Expired: self._expired,
@@ -223,17 +223,18 @@ class Broker:
         self._base_sequence = base_sequence
         self._last_sequence = max(self._last_sequence, base_sequence - 1)
 
-    def apply(self, command: Command, outlet: Any, effects: Effects) -> None:
-        """Apply one command; ``outlet`` is where its answer goes (None: nobody waits)."""
-        self._handlers[type(command)](command, outlet, effects)
+    def apply(self, command: Command, waiter: Refusable | None, effects: Effects) -> None:
+        self._handlers[type(command)](command, waiter, effects)
 
-    def _opened(self, command: SessionOpened, outlet: Any, effects: Effects) -> None:
+    def _opened(
+        self, command: SessionOpened, client: SessionClient | None, effects: Effects
+    ) -> None:
         session = self.sessions.get(command.client_id)
         if session is not None and self._is_contained(session):
             return
-        if session is not None and session.outlet is not None:
+        if session is not None and session.client is not None:
             is_will_due = command.heir_of != session.connection
-            effects.controls.append(TakenOver(session.outlet, is_will_due))
+            effects.controls.append(TakenOver(session.client, is_will_due))
         if session is not None and (command.clean or not session.durable):
             self._discard(session)  # [MQTT-3.1.2-6]
             session = None
@@ -246,28 +247,28 @@ class Broker:
         session.resume_offers(self._last_sequence)
         session.connected = True
         session.connection = command.connection
-        session.outlet = outlet
+        session.client = client
         session.will = command.will
         session.everywhere = command.everywhere
         self._touch(session)
-        if outlet is None and not self._recovering:
+        if client is None and not self._recovering:
             opened = OpenedForNobody(command.client_id, command.connection)
             effects.controls.append(opened)
-        if outlet is not None:
+        if client is not None:
             # Session present only if there was one to be resumed [MQTT-3.2.2-1] to [MQTT-3.2.2-3].
-            effects.controls.append(Accepted(outlet, session, present))
+            effects.controls.append(Accepted(client, session, present))
         self._resume(session, effects, PORTION if command.is_paced else PACKET_ID_MAX)
-        if outlet is not None and session.offers:
-            effects.controls.append(PageTurned(outlet))
+        if client is not None and session.offers:
+            effects.controls.append(PageTurned(client))
 
     def _resume(self, session: Session, effects: Effects, portion: int) -> None:
         """Repeat what is unfinished, same ids, same order; then what waited [MQTT-4.4.0-1]."""
-        outlet = session.outlet
-        if outlet is not None:
+        client = session.client
+        if client is not None:
             for packet_id, sequence, state, retain in session.unfinished():
                 flags = DELIVER_PUBREL if state == AWAIT_PUBCOMP else state | DELIVER_DUP
                 flags |= DELIVER_RETAIN if retain else 0
-                effects.deliver(outlet, (b"", None, flags, packet_id, sequence))
+                effects.deliver(client, (b"", None, flags, packet_id, sequence))
                 self.counters.redelivered_total += 1
         self._drain(session, effects, portion)
 
@@ -283,14 +284,14 @@ class Broker:
         waiting = islice(session.dequeue(self.inflight_max), portion)
         for packet_id, sequence, qos, retain in waiting:
             self.queued_count -= 1
-            if session.outlet is not None:
+            if session.client is not None:
                 flags = qos | (DELIVER_RETAIN if retain else 0)
-                effects.deliver(session.outlet, (b"", None, flags, packet_id, sequence))
+                effects.deliver(session.client, (b"", None, flags, packet_id, sequence))
         is_open = session.is_window_open(self.inflight_max)
-        if session.queue and is_open and session.outlet is not None:
-            effects.controls.append(PortionSent(session.outlet))
+        if session.queue and is_open and session.client is not None:
+            effects.controls.append(PortionSent(session.client))
 
-    def _drained(self, command: Drained, _outlet: Any, effects: Effects) -> None:
+    def _drained(self, command: Drained, _client: SessionClient | None, effects: Effects) -> None:
         session = self.sessions.get(command.client_id)
         if session is None or session.connection != command.connection:
             return
@@ -298,26 +299,26 @@ class Broker:
             self._drain(session, effects, 4 * PORTION)
             self._touch(session)
 
-    def _closed(self, command: Closed, _outlet: Any, effects: Effects) -> None:
+    def _closed(self, command: Closed, _client: SessionClient | None, effects: Effects) -> None:
         session = self.sessions.get(command.client_id)
         if session is None or session.connection != command.connection:
             return  # a newer connection has the session
         if self._is_contained(session):
             return
-        if session.outlet is not None:  # nearly always closed by now; else it was not our word
-            effects.controls.append(Ended(session.outlet))
+        if session.client is not None:  # nearly always closed by now; else it was not our word
+            effects.controls.append(Ended(session.client))
         if not session.durable:
             self._discard(session)
             return
         session.overtaken = None  # what is offered next time is looked for anew
         session.connected = False
-        session.outlet = None
+        session.client = None
         session.will = None
         session.away_since_ms = command.now_ms
         self.away[session.client_id] = session
         self._touch(session)
 
-    def _expired(self, command: Expired, _outlet: Any, _effects: Effects) -> None:
+    def _expired(self, command: Expired, _client: SessionClient | None, _effects: Effects) -> None:
         session = self.sessions.get(command.client_id)
         if session is None or session.connected or session.connection != command.connection:
             return
@@ -336,7 +337,7 @@ class Broker:
         if session.recorded:
             self.dirty[session.client_id] = None
         session.connected = False
-        session.outlet = None
+        session.client = None
         session.subscriptions = session.queue = session.inflight = session.received = None
         session.offers = session.overtaken = None
 
@@ -347,7 +348,9 @@ class Broker:
             return None
         return session if command.origin in {0, session.origin} else None
 
-    def _subscribed(self, command: Subscribed, outlet: Any, effects: Effects) -> None:
+    def _subscribed(
+        self, command: Subscribed, client: SessionClient | None, effects: Effects
+    ) -> None:
         session = self._meant(command)
         if session is None:
             return
@@ -356,13 +359,13 @@ class Broker:
                 self._subscribe(session, topic_filter, qos)
         self.retained_delivery.begin(session, command.requests, self._last_sequence)
         self._touch(session)
-        if outlet is None or session.outlet is not outlet:
+        if client is None or session.client is not client:
             return
         answer = self.retained_delivery.first_page(session, command)
         if session.durable:
-            effects.controls.append(FollowUp(outlet, answer))
+            effects.controls.append(FollowUp(client, answer))
         else:
-            self._offered(answer, outlet, effects)
+            self._offered(answer, client, effects)
 
     def _subscribe(self, session: Session, topic_filter: bytes, qos: int) -> None:
         if session.subscriptions is None:
@@ -370,21 +373,23 @@ class Broker:
         session.subscriptions[topic_filter] = qos
         self.routes.subscribe(topic_filter, session, qos)
 
-    def _offered(self, command: Offered, outlet: Any, effects: Effects) -> None:
+    def _offered(self, command: Offered, client: SessionClient | None, effects: Effects) -> None:
         session = self.sessions.get(command.client_id)
         if session is None or session.connection != command.connection or not session.connected:
             return  # whoever comes next is served by pages of its own
         if self._is_contained(session):
             return
-        if outlet is not None and command.return_codes:
-            answer = SubscribeAnswer(outlet, command.packet_id, command.return_codes)
+        if client is not None and command.return_codes:
+            answer = SubscribeAnswer(client, command.packet_id, command.return_codes)
             effects.controls.append(answer)
         self.retained_delivery.turn(session, command, effects)
         self._touch(session)
-        if outlet is not None and session.offers:
-            effects.controls.append(PageTurned(outlet, is_done=True))
+        if client is not None and session.offers:
+            effects.controls.append(PageTurned(client, is_done=True))
 
-    def _unsubscribed(self, command: Unsubscribed, outlet: Any, effects: Effects) -> None:
+    def _unsubscribed(
+        self, command: Unsubscribed, client: SessionClient | None, effects: Effects
+    ) -> None:
         session = self._meant(command)
         if session is None:
             return
@@ -394,11 +399,13 @@ class Broker:
         session.withdraw_offers(command.filters)
         self.retained_delivery.note(session)
         self._touch(session)
-        if outlet is not None:
+        if client is not None:
             # Answered even if nothing matched [MQTT-3.10.4-5].
-            effects.controls.append(UnsubscribeAnswer(outlet, command.packet_id))
+            effects.controls.append(UnsubscribeAnswer(client, command.packet_id))
 
-    def _acknowledged(self, command: Acknowledged, _outlet: Any, effects: Effects) -> None:
+    def _acknowledged(
+        self, command: Acknowledged, _client: SessionClient | None, effects: Effects
+    ) -> None:
         session = self._current(command)
         if session is not None:
             self.acknowledge(session, command.kind, command.packet_ids, effects)
@@ -419,41 +426,45 @@ class Broker:
         """Move deliveries on. Called directly for live sessions: nothing of theirs is journaled."""
         for packet_id in packet_ids:
             session.acknowledge(kind, packet_id)
-        if kind == PUBREC and session.outlet is not None:
+        if kind == PUBREC and session.client is not None:
             # Also for an id we do not know: the client must be able to finish.
-            effects.ack(session.outlet, PUBREL, packet_ids)
+            effects.ack(session.client, PUBREL, packet_ids)
         if session.durable:
             self.dirty[session.client_id] = None
         if session.queue:
             self._drain(session, effects, max(PORTION, 2 * len(packet_ids)))
-        if session.offers and session.outlet is not None:
-            effects.controls.append(PageTurned(session.outlet))
+        if session.offers and session.client is not None:
+            effects.controls.append(PageTurned(session.client))
 
-    def _received(self, command: Received, _outlet: Any, _effects: Effects) -> None:
+    def _received(
+        self, command: Received, _client: SessionClient | None, _effects: Effects
+    ) -> None:
         session = self._meant(command)
         if session is None:
             return
         session.receive(command.packet_ids)
         self._touch(session)
 
-    def _released(self, command: Released, outlet: Any, effects: Effects) -> None:
+    def _released(self, command: Released, client: SessionClient | None, effects: Effects) -> None:
         session = self._current(command)
         if session is not None:
             session.release(command.packet_ids)
             self._touch(session)
-        if outlet is not None:
-            effects.ack(outlet, PUBCOMP, command.packet_ids)
+        if client is not None:
+            effects.ack(client, PUBCOMP, command.packet_ids)
 
-    def _repeated(self, command: Repeated, outlet: Any, effects: Effects) -> None:
+    def _repeated(self, command: Repeated, client: SessionClient | None, effects: Effects) -> None:
         session = self.sessions.get(command.client_id)
-        if session is None or session.outlet is not outlet:
+        if session is None or client is None or session.client is not client:
             return
         known = [number for number in command.packet_ids if session.has_received(number)]
-        effects.ack(outlet, PUBREC, known)
+        effects.ack(client, PUBREC, known)
         if len(known) < len(command.packet_ids):
-            effects.controls.append(Unkept(outlet))
+            effects.controls.append(Unkept(client))
 
-    def _lost(self, command: DeliveriesLost, _outlet: Any, effects: Effects) -> None:
+    def _lost(
+        self, command: DeliveriesLost, _client: SessionClient | None, effects: Effects
+    ) -> None:
         session = self.sessions.get(command.client_id)
         if session is None or session.connection != command.connection:
             return
@@ -465,7 +476,7 @@ class Broker:
         self._touch(session)
         self._drain(session, effects, max(PORTION, 2 * len(command.packet_ids)))
 
-    def _published(self, command: Published, outlet: Any, effects: Effects) -> None:
+    def _published(self, command: Published, client: Publisher | None, effects: Effects) -> None:
         sequence = self._base_sequence + command.position
         if command.retain:
             # Back to back to one topic: the last one is what stays.
@@ -478,13 +489,13 @@ class Broker:
         for session, granted in route.targets if command.payloads else ():
             # The lower of the two QoS [MQTT-3.8.4-6].
             qos = min(granted, command.qos)
-            if qos:
+            if qos and isinstance(session, Session):
                 self._offer_run(session, command, sequence, qos, effects)
-            elif session.outlet is not None:
+            elif session.client is not None:
                 for payload in command.payloads:
-                    effects.deliver(session.outlet, (command.topic, payload, 0, 0, 0))
-        if outlet is not None:
-            effects.ack(outlet, PUBACK if command.qos == 1 else PUBREC, command.packet_ids)
+                    effects.deliver(session.client, (command.topic, payload, 0, 0, 0))
+        if client is not None:
+            effects.ack(client, PUBACK if command.qos == 1 else PUBREC, command.packet_ids)
 
     def _retain(self, command: Published, sequence: int) -> None:
         """Keep or clear the topic's retained message [MQTT-3.3.1-5], [MQTT-3.3.1-10], -11."""
@@ -504,14 +515,14 @@ class Broker:
                 self._offer(session, (topic, payload, qos, 0, sequence + number), effects)
             return
         packet_ids = session.begin_run(sequence, qos, len(payloads))
-        if session.outlet is not None:
+        if session.client is not None:
             deliveries: list[Delivery] = [
                 (topic, payload, qos, packet_id, sequence + number)
                 for number, (payload, packet_id) in enumerate(
                     zip(payloads, packet_ids, strict=True)
                 )
             ]
-            effects.deliver_run(session.outlet, deliveries)
+            effects.deliver_run(session.client, deliveries)
         if session.durable:
             self.dirty[session.client_id] = None
 
@@ -523,8 +534,8 @@ class Broker:
         if session.has_room(self.inflight_max):
             retain = bool(flags & DELIVER_RETAIN)
             packet_id = session.begin(sequence, flags & 3, retain=retain)
-            if session.outlet is not None:
-                effects.deliver(session.outlet, (topic, payload, flags, packet_id, sequence))
+            if session.client is not None:
+                effects.deliver(session.client, (topic, payload, flags, packet_id, sequence))
         else:
             self._enqueue(session, sequence, flags)
         if session.durable:
@@ -550,70 +561,90 @@ class Broker:
 
     # ── durable subscribers, groups, keys ──────────────────────────────────────────────────────
 
-    def _progressed(self, command: Progressed, outlet: Any, effects: Effects) -> None:
+    def _progressed(
+        self, command: Progressed, waiter: Completion[object] | None, effects: Effects
+    ) -> None:
         given_up = self.subscribers.progressed(command, self.index, recovering=self._recovering)
         self.counters.drops[DropReason.ACKNOWLEDGEMENT_HOLES] += given_up
-        if outlet is not None:
-            effects.controls.append(Outcome(outlet, given_up))
+        if waiter is not None:
+            effects.controls.append(Outcome(waiter, given_up))
 
-    def _forgotten(self, command: Forgotten, _outlet: Any, _effects: Effects) -> None:
+    def _forgotten(
+        self, command: Forgotten, _waiter: Completion[object] | None, _effects: Effects
+    ) -> None:
         self.subscribers.forgotten(command, self.index, recovering=self._recovering)
 
-    def _group_changed(self, command: GroupCommand, outlet: Any, effects: Effects) -> None:
+    def _group_changed(
+        self, command: GroupCommand, waiter: Completion[object] | None, effects: Effects
+    ) -> None:
         value = self.groups.apply(command, self.index, recovering=self._recovering)
         if isinstance(command, Leased) and value is not None:
             self.counters.drops[DropReason.EXPIRED] += len(command.expired)
-        if outlet is not None:
-            effects.controls.append(Outcome(outlet, value))
+        if waiter is not None:
+            effects.controls.append(Outcome(waiter, value))
         elif isinstance(command, _STIRRING) and not self._recovering:
             workers = _workers(command) if isinstance(command, Leased) else ()
             effects.controls.append(GroupChanged(command.topic, command.group, workers))
 
-    def _resumed(self, command: Resumed, outlet: Any, effects: Effects) -> None:
+    def _resumed(
+        self, command: Resumed, waiter: Completion[object] | None, effects: Effects
+    ) -> None:
         self.groups.resume(command.now_ms, self.index, recovering=self._recovering)
-        if outlet is not None:
-            effects.controls.append(Outcome(outlet, None))
+        if waiter is not None:
+            effects.controls.append(Outcome(waiter, None))
 
-    def _topic_configured(self, command: TopicConfigured, outlet: Any, effects: Effects) -> None:
+    def _topic_configured(
+        self, command: TopicConfigured, waiter: Completion[object] | None, effects: Effects
+    ) -> None:
         is_new = self.topics.configure(command, self.index, recovering=self._recovering)
-        if outlet is not None:
-            effects.controls.append(Outcome(outlet, is_new))
+        if waiter is not None:
+            effects.controls.append(Outcome(waiter, is_new))
         elif not self._recovering:
             effects.controls.append(GroupChanged(command.topic, None))
 
-    def _topic_gone(self, command: TopicGone, outlet: Any, effects: Effects) -> None:
+    def _topic_gone(
+        self, command: TopicGone, waiter: Completion[object] | None, effects: Effects
+    ) -> None:
         """Forget all that is kept by offsets of this topic: those of the next begin at 0 again."""
         is_recovering = self._recovering
         known = self.topics.forget(command, self.index, recovering=is_recovering)
         self.groups.forget_topic(command.topic, self.index, recovering=is_recovering)
         self.subscribers.forget_topic(command.topic, self.index, recovering=is_recovering)
         self.producers.forget_topic(command.topic)
-        if outlet is not None:
-            effects.controls.append(Outcome(outlet, known))
+        if waiter is not None:
+            effects.controls.append(Outcome(waiter, known))
         elif not is_recovering:
             effects.controls.append(TopicEnded(command.topic))
 
-    def _identified(self, command: Identified, outlet: Any, effects: Effects) -> None:
-        if outlet is not None:
-            effects.controls.append(Outcome(outlet, None))
+    def _identified(
+        self, command: Identified, waiter: Completion[object] | None, effects: Effects
+    ) -> None:
+        if waiter is not None:
+            effects.controls.append(Outcome(waiter, None))
         if not self._recovering:
             taken = IdentityTaken(command.client_id, command.connection)
             effects.controls.append(taken)
 
-    def _erasing(self, command: Trimmed | Erased, outlet: Any, effects: Effects) -> None:
+    def _erasing(
+        self, command: Trimmed | Erased, waiter: Completion[object] | None, effects: Effects
+    ) -> None:
         """The store's business: after a crash the server has it done once more."""
         if not self._recovering:
-            effects.controls.append(Erasing(command, outlet))
+            effects.controls.append(Erasing(command, waiter))
 
-    def _sink_changed(self, command: SinkCommand, outlet: Any, effects: Effects) -> None:
+    def _sink_changed(
+        self, command: SinkCommand, waiter: Completion[object] | None, effects: Effects
+    ) -> None:
         value = self.sinks.apply(command, self.index, recovering=self._recovering)
-        if outlet is not None:
-            effects.controls.append(Outcome(outlet, value))
+        if waiter is not None:
+            effects.controls.append(Outcome(waiter, value))
 
-    def _key_stored(self, command: KeyStored, outlet: Any, effects: Effects) -> None:
+    def _key_stored(
+        self, command: KeyStored, waiter: Completion[object] | None, effects: Effects
+    ) -> None:
         self.keys.put(Key.decode(command.row))
-        if outlet is not None:
-            effects.controls.append(Outcome(outlet, None))
+        if waiter is not None:
+            effects.controls.append(Outcome(waiter, None))
 
     # ── checkpoint and recovery ───────────────────────────────────────────────────────────────
 
@@ -655,7 +686,7 @@ class Broker:
 
     def orphans(self) -> Iterator[Session]:
         """Sessions whose connection is not here: another node's, or ended with our last life."""
-        return (s for s in list(self.sessions.values()) if s.connected and s.outlet is None)
+        return (s for s in list(self.sessions.values()) if s.connected and s.client is None)
 
     def oldest_needed(self) -> int | None:
         """The lowest sequence that some durable session still waits for."""

@@ -6,16 +6,17 @@ in flight. Nothing here looks at the clock or at the outbox: whoever makes pages
 """
 
 from collections.abc import Callable, Collection
-from typing import Any
 
 import msgspec
 
 from penstock.core.commands import Offered, Subscribed
-from penstock.core.effects import DELIVER_RETAIN, Delivery, Effects
+from penstock.core.delivery import DELIVER_RETAIN, Delivery
+from penstock.core.effects import Effects
+from penstock.core.live import LiveSubscriber
 from penstock.core.retained import Retained
 from penstock.core.retained_offers import RetainedOffer, RetainedSearch
 from penstock.core.routes import Routes
-from penstock.core.session import Session
+from penstock.core.session import Session, SessionClient
 
 SUBSCRIBE_FAILED = 0x80
 """The only failure code of a 3.1.1 SUBACK."""
@@ -33,7 +34,7 @@ class RetainedDelivery:
     def __init__(
         self,
         retained: Retained,
-        routes: Routes[Session],
+        routes: Routes[Session | LiveSubscriber],
         inflight_max: int,
         send: Callable[[Session, Delivery, Effects], None],
     ) -> None:
@@ -128,8 +129,8 @@ class RetainedDelivery:
         after = self._send_page(session, offer, command, effects)
         is_complete = after is None
         after = command.after if after is None else after
-        if session.outlet is not None:
-            self._send_live(command, after, session.outlet, effects)
+        if session.client is not None:
+            self._send_live(command, after, session.client, effects)
         session.turn_page(offer, after, is_last=is_complete and command.is_last)
         self.note(session)
 
@@ -161,12 +162,14 @@ class RetainedDelivery:
         message = self._retained.get(topic)
         return message is None or message.sequence != sequence
 
-    def _send_live(self, command: Offered, after: int, outlet: Any, effects: Effects) -> None:
+    def _send_live(
+        self, command: Offered, after: int, client: SessionClient, effects: Effects
+    ) -> None:
         """Those of QoS 0, as far as the page was sent."""
         for topic, sequence, _ in command.live:
             message = self._retained.get(topic) if sequence <= after else None
             if message is not None and message.sequence == sequence:
-                effects.deliver(outlet, (topic, message.payload, DELIVER_RETAIN, 0, 0))
+                effects.deliver(client, (topic, message.payload, DELIVER_RETAIN, 0, 0))
 
     def overtaken(self, topic: bytes, is_contained: Callable[[Session], bool]) -> None:
         """A topic has another retained message, which goes to its subscribers live."""

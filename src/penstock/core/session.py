@@ -28,11 +28,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Protocol
 
 import msgspec
 
 from penstock.core.commands import WillMessage
+from penstock.core.completion import Refusable
+from penstock.core.live import LiveClient
 from penstock.core.retained_offers import RetainedOffer
 
 # Kinds of acknowledgement: the packet types of MQTT.
@@ -57,6 +59,30 @@ _IDS = tuple(range(PACKET_ID_MAX + 1))
 
 _LOOKS_MAX = 1_024
 """Longest walk in search of a free packet id. As many deliveries weigh as much as the table."""
+
+
+class Publisher(Refusable, Protocol):
+    """A connection whose publishes are acknowledged by packet id, or sequence."""
+
+    def acknowledge(self, kind: int, packet_ids: list[int]) -> None: ...
+
+
+class SessionClient(Publisher, LiveClient, Protocol):
+    """The connection of an MQTT session, as the broker and its effects see it."""
+
+    def accept(self, session: "Session", *, session_present: bool) -> None: ...
+
+    def subscribed(self, packet_id: int, return_codes: list[int]) -> None: ...
+
+    def unsubscribed(self, packet_id: int) -> None: ...
+
+    def offer_more(self, *, is_page_done: bool = False) -> None:
+        """Send the next page of retained messages, if there is room."""
+
+    def drain_more(self) -> None:
+        """Send the next portion of the messages that waited for the client."""
+
+    def drop_will(self) -> None: ...
 
 
 class _SessionRow(msgspec.Struct, array_like=True):
@@ -126,12 +152,13 @@ def _packed(sequence: int, qos: int, count: int) -> tuple[int, ...]:
 
 
 class Session:
-    """State of one client id. ``outlet`` is the caller's handle of the connection, or None."""
+    """State of one client id. ``client`` is its connection, or None."""
 
     __slots__ = (
         "_taken_ids",
         "applied",
         "away_since_ms",
+        "client",
         "client_id",
         "connected",
         "connection",
@@ -143,7 +170,6 @@ class Session:
         "offers",
         "offers_made",
         "origin",
-        "outlet",
         "overtaken",
         "queue",
         "received",
@@ -154,7 +180,7 @@ class Session:
     def __init__(self, client_id: bytes, *, durable: bool) -> None:
         self.client_id = client_id
         self.durable = durable
-        self.outlet: Any = None
+        self.client: SessionClient | None = None
         self.connected = False
         self.connection = 0
         self.everywhere = False

@@ -14,13 +14,13 @@ Limits, on what there is and on how fast it leaves, are those of the topic (``to
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from penstock.commit.feed import Part
 from penstock.core.priority_offsets import OffsetsByPriority
 from penstock.core.rate import TokenBucket
 from penstock.dispatch.priorities import PriorityCatalog
 from penstock.limits import MIB
 from penstock.model.message import Message
 from penstock.node.hub import Hub
-from penstock.reading.feed import Part
 from penstock.retention.topic_limits import TopicLimits
 from penstock.store.store import TopicInfo
 

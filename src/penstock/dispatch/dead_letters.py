@@ -15,10 +15,10 @@ In a cluster only the leader does either: two nodes that bury at a time would ma
 """
 
 from itertools import islice
-from typing import Any
 
-from penstock.commit.completion import Then
+from penstock.commit.completion import Callback
 from penstock.core.commands import DeadLettered, GroupCommitted
+from penstock.core.completion import Completion
 from penstock.core.groups import Group
 from penstock.dispatch.dispatcher import AGAIN_S, Lot, read_messages
 from penstock.errors import StorageError
@@ -66,7 +66,7 @@ class DeadLetters:
         self._burying.add((topic, name))
         offsets = list(islice(group.exhausted, AT_ONCE))
         hub = self._hub
-        hub.run_off_loop(
+        hub.readers.run(
             lambda: read_messages(hub, topic, offsets, BYTES_AT_ONCE),
             lambda lot: self._bury(group, offsets, lot),
             lambda _error: self._bury_later(topic, name),
@@ -87,7 +87,7 @@ class DeadLetters:
         self._hub.dispatchers.ensure_topic(letters)
         now_ms = self._hub.wall_ms()
         self._hub.counters.dead_letters_total += len(dead)
-        buried = Then(
+        buried = Callback(
             lambda _value: self._buried(topic, name),
             lambda _reason, _detail: self._bury_later(topic, name),
         )
@@ -133,31 +133,31 @@ class DeadLetters:
         info = self._hub.dispatchers.info(letters)
         return max(info.next_offset - self.first(letters), 0) if info else 0
 
-    def redrive(self, topic: bytes, group: bytes, maximum: int, outlet: Any) -> None:
-        """Send dead letters back where they came from; ``outlet`` learns how many that were.
+    def redrive(self, topic: bytes, group: bytes, maximum: int, waiter: Completion[object]) -> None:
+        """Send dead letters back where they came from; ``waiter`` learns how many that were.
 
         Those that come while this goes on are left for another time; 0 for the maximum: all.
         """
         letters = dead_letter_topic(topic, group)
         count = self.count(letters)
         if not self._hub.cluster.is_leader:
-            outlet.close(DisconnectReason.LEADERSHIP_LOST)
+            waiter.refused(DisconnectReason.LEADERSHIP_LOST)
             return
         if not count or letters in self._redriving:
-            outlet.outcome(0)
+            waiter.done(0)
             return
         self._redriving.add(letters)
         end = self.first(letters) + (min(maximum, count) if maximum else count)
-        _Redrive(self._hub, self, letters, end, outlet).go_on()
+        _Redrive(self._hub, self, letters, end, waiter).go_on()
 
-    def drop(self, topic: bytes, group: bytes, outlet: Any) -> None:
-        """Be done with the dead letters of a group; ``outlet`` learns how many that were."""
+    def drop(self, topic: bytes, group: bytes, waiter: Completion[object]) -> None:
+        """Be done with the dead letters of a group; ``waiter`` learns how many that were."""
         letters = dead_letter_topic(topic, group)
         count = self.count(letters)
         if not count or letters in self._redriving:
-            outlet.outcome(0)
+            waiter.done(0)
             return
-        dropped = Then(lambda _value: outlet.outcome(count), outlet.close)
+        dropped = Callback(lambda _value: waiter.done(count), waiter.refused)
         self.settle(letters, self.first(letters) + count, dropped)
 
     def send_back(self, message: Message, now_ms: int) -> bool:
@@ -188,7 +188,7 @@ class DeadLetters:
             " (penstock dlq drop)"
         )
 
-    def settle(self, letters: bytes, end: int, outlet: Any) -> None:
+    def settle(self, letters: bytes, end: int, waiter: Completion[object]) -> None:
         """Letters before ``end`` are dealt with."""
         if self._hub.broker.groups.get(letters, REDRIVE) is None:
             dispatchers = self._hub.dispatchers
@@ -198,7 +198,7 @@ class DeadLetters:
             end, self._hub.dispatchers.end(letters)
         )  # if it ended, others come to these offsets
         committed = GroupCommitted(letters, REDRIVE, end, 0)
-        self._hub.pipeline.submit(committed, outlet, durable=True)
+        self._hub.pipeline.submit(committed, waiter, durable=True)
 
     def finished(self, letters: bytes) -> None:
         """A redrive has ended."""
@@ -209,13 +209,18 @@ class _Redrive:
     """Letters on their way back, some with each commit."""
 
     def __init__(
-        self, hub: Hub, dead_letters: DeadLetters, letters: bytes, end: int, outlet: Any
+        self,
+        hub: Hub,
+        dead_letters: DeadLetters,
+        letters: bytes,
+        end: int,
+        waiter: Completion[object],
     ) -> None:
         self._hub = hub
         self._dead_letters = dead_letters
         self._letters = letters
         self._end = end
-        self._outlet = outlet
+        self._waiter = waiter
         self._sent = 0
         self._refusal = ""
         """Why the next letter is not sent back, nor those behind it."""
@@ -230,10 +235,10 @@ class _Redrive:
             self._end, self._hub.dispatchers.end(self._letters)
         ):  # the topic may be gone
             self._dead_letters.finished(self._letters)
-            self._outlet.outcome(self._sent)
+            self._waiter.done(self._sent)
             return
         store, letters, count = self._hub.store, self._letters, min(self._end - start, AT_ONCE)
-        self._hub.run_off_loop(
+        self._hub.readers.run(
             lambda: store.read_topic(letters, start, count, BYTES_AT_ONCE),
             self._send,
             self._unreadable,
@@ -252,7 +257,7 @@ class _Redrive:
             if self._refusal:
                 messages, end = messages[:place], message.offset
                 break
-        sent = Then(lambda _value: self.go_on(), self._refused)
+        sent = Callback(lambda _value: self.go_on(), self._refused)
         with self._hub.pipeline.as_leader():
             self._sent += sum([self._dead_letters.send_back(m, now_ms) for m in messages])
             self._dead_letters.settle(self._letters, end, sent)
@@ -263,7 +268,7 @@ class _Redrive:
     def _refused(self, reason: DisconnectReason, detail: str = "") -> None:
         """The disk refused: nothing of this step has happened."""
         self._dead_letters.finished(self._letters)
-        self._outlet.close(reason, detail)
+        self._waiter.refused(reason, detail)
 
 
 def _origin(letter: Message) -> bytes | None:

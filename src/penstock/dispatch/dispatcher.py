@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-from penstock.commit.completion import Then
+from penstock.commit.completion import Callback
 from penstock.core.commands import (
     Leased,
     Run,
@@ -103,9 +103,8 @@ class Worker(Protocol):
         """There is something, but the topic's rate does not allow it yet."""
         ...
 
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
-        """The disk refused what it was to be given, or failed."""
-        ...
+    def refused(self, reason: DisconnectReason, detail: str = "") -> None:
+        """The messages chosen for it could not be journaled or read."""
 
 
 class _Deal(NamedTuple):
@@ -173,12 +172,12 @@ class Dispatcher:
             return False
         return any(worker.consumer == consumer for worker, _ in self._deal.shares)
 
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+    def refused(self, reason: DisconnectReason, detail: str = "") -> None:
         """The disk refused, or failed: nobody has got anything, and those who wait must know."""
         self._end_deal(0)
         self._is_making = False
         for worker in list(self.workers.values()):
-            worker.close(reason, detail)
+            worker.refused(reason, detail)
 
     def end(self) -> None:
         """Nobody wants anything here any more."""
@@ -239,7 +238,7 @@ class Dispatcher:
             dispatchers = self._hub.dispatchers
             start = dispatchers.earliest(self.topic)
             made = dispatchers.group_made(self.topic, self.group, start, is_first=True)
-            self._hub.pipeline.submit(made, Then(self._made, self.close), durable=True)
+            self._hub.pipeline.submit(made, Callback(self._made, self.refused), durable=True)
 
     def _made(self, _value: object) -> None:
         self._is_making = False
@@ -330,10 +329,10 @@ class Dispatcher:
             self._lease(deal)
             return
         hub, topic = self._hub, self.topic
-        hub.run_off_loop(
+        hub.readers.run(
             lambda: read_messages(hub, topic, missing, DEAL_BYTES_MAX),
             lambda lot: self._gathered(deal, lot),
-            lambda error: self.close(DisconnectReason.STORAGE_FAILED, error.message),
+            lambda error: self.refused(DisconnectReason.STORAGE_FAILED, error.message),
         )
 
     def _at_hand(self, offsets: list[int]) -> dict[int, Message]:
@@ -418,7 +417,7 @@ class Dispatcher:
 
     # ── passing on ────────────────────────────────────────────────────────────────────────────
 
-    def outcome(self, value: object) -> None:
+    def done(self, value: object) -> None:
         """It is noted: pass the messages on.
 
         None: the group was moved meanwhile, or a dispatcher of another node was faster. Then choose
@@ -467,10 +466,10 @@ class Dispatcher:
         """Take back leases that ran out, hand out what is due by now; whether that is under way."""
         wakes_ms = group.wakes_ms()
         is_due = wakes_ms is not None and wakes_ms <= now_ms
-        if is_due and not self._is_sweeping and not self._hub.stalls.is_catching_up:
+        if is_due and not self._is_sweeping and not self._hub.connections.stalls.is_catching_up:
             self._is_sweeping = True
             swept = Swept(self.topic, self.group, now_ms)
-            self._hub.pipeline.submit(swept, Then(self._swept, self._not_swept), durable=True)
+            self._hub.pipeline.submit(swept, Callback(self._swept, self._not_swept), durable=True)
         return self._is_sweeping
 
     def _swept(self, _value: object) -> None:
@@ -481,7 +480,7 @@ class Dispatcher:
     def _not_swept(self, reason: DisconnectReason, detail: str = "") -> None:
         self._is_sweeping = False
         self._wake_in(AGAIN_S)
-        self.close(reason, detail)
+        self.refused(reason, detail)
 
     def _wake_at(self, when_ms: int | None) -> None:
         if when_ms is not None:

@@ -1,6 +1,6 @@
 """All dispatchers, and other operations on groups and topics: settle, return, create, delete.
 
-Whoever asks for something durable names an *outlet*: its ``outcome`` is called when that is on
+Whoever asks for something durable names a *waiter*: its ``outcome`` is called when that is on
 disk and applied, its ``close`` if the disk refused. Things that change nothing (an acknowledgement
 of a lease that is over) are answered without the disk.
 """
@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
-from penstock.commit.completion import Then
+from penstock.commit.completion import Callback
 from penstock.core.commands import (
     GroupCommitted,
     GroupGone,
@@ -28,6 +28,7 @@ from penstock.core.commands import (
     TopicConfigured,
     TopicGone,
 )
+from penstock.core.completion import Completion
 from penstock.core.groups import Group
 from penstock.dispatch.backlog import Backlog
 from penstock.dispatch.dead_letters import DeadLetters
@@ -35,8 +36,7 @@ from penstock.dispatch.dispatcher import AGAIN_S, Dispatcher, Worker
 from penstock.dispatch.unacked import ranges_of
 from penstock.errors import StorageError
 from penstock.limits import BACKOFF_MAX_MS_DEFAULT, BACKOFF_MS_DEFAULT, GROUPS_MAX
-from penstock.net.turns import in_turns
-from penstock.node.connection_ids import node_of_worker
+from penstock.net.connection_ids import node_of_worker
 from penstock.node.hub import Hub
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.retention.topic_limits import TopicLimits
@@ -125,7 +125,7 @@ class Dispatchers:
         return dispatcher
 
     def _deal_all(self, topic: bytes) -> None:
-        in_turns(self._hub, self._deals(topic))
+        self._hub.connections.turns.run(self._deals(topic))
 
     def _deals(self, topic: bytes) -> Iterator[None]:
         """Let each deal; there may be thousands."""
@@ -240,7 +240,7 @@ class Dispatchers:
 
     def topic_ended(self, topic: bytes) -> None:
         """Another node deleted a topic, and it is gone."""
-        for client in list(self._hub.clients):
+        for client in list(self._hub.connections.clients):
             client.topic_deleted(topic)
         self._deal_all(topic)
 
@@ -253,33 +253,37 @@ class Dispatchers:
     # ── settling and giving back ──────────────────────────────────────────────────────────────
 
     def settle_leases(
-        self, topic: bytes, group: bytes, leases: list[int], outlet: Any = None
+        self,
+        topic: bytes,
+        group: bytes,
+        leases: list[int],
+        waiter: Completion[object] | None = None,
     ) -> None:
-        """Messages under leases are done with. Without an outlet it may take a little.
+        """Messages under leases are done with. Without a waiter it may take a little.
 
-        ``outlet`` learns which leases were over: ``lapsed``, before the outcome.
+        ``waiter`` learns which leases were over: ``lapsed``, before the outcome.
         """
         known = self._hub.broker.groups.get(topic, group)
         held = self._held(topic, group, leases)
         if known is not None and len(held) < len(leases):
             held += [lease for lease in leases if known.lapsed.find(lease) is not None]
-        _tell_lapsed(outlet, leases, held)
+        _tell_lapsed(waiter, leases, held)
         if not held:
-            _answer(outlet)
+            _answer(waiter)
             return
         self._hub.counters.acknowledged_total += len(held)
         command = LeasesSettled(topic, group, ranges_of(held))
-        if outlet is None:
+        if waiter is None:
             self._hub.pipeline.submit_patiently(command, None)
         else:
-            self._hub.pipeline.submit(command, outlet, durable=True)
+            self._hub.pipeline.submit(command, waiter, durable=True)
 
     def return_leases(
         self,
         topic: bytes,
         group: bytes,
         leases: list[int],
-        outlet: Any = None,
+        waiter: Completion[object] | None = None,
         *,
         delay_ms: int = 0,
         reason: bytes = b"",
@@ -289,27 +293,32 @@ class Dispatchers:
         """Messages under leases are to be handed out again."""
         held = self._held(topic, group, leases)
         if not held:
-            _answer(outlet)
+            _answer(waiter)
             return
         now_ms = self._hub.steady_ms()
         command = LeasesReturned(
             topic, group, ranges_of(held), now_ms, delay_ms, reason, counts, is_failure
         )
         self._hub.counters.returned_total += len(held)
-        _Returning(self._hub, command, outlet).submit()
+        _Returning(self._hub, command, waiter).submit()
 
     def extend_leases(
-        self, topic: bytes, group: bytes, leases: list[int], visibility_ms: int, outlet: Any = None
+        self,
+        topic: bytes,
+        group: bytes,
+        leases: list[int],
+        visibility_ms: int,
+        waiter: Completion[object] | None = None,
     ) -> None:
         """Leases run for some time more, counted from now."""
         held = self._held(topic, group, leases)
-        _tell_lapsed(outlet, leases, held)
+        _tell_lapsed(waiter, leases, held)
         if not held:
-            _answer(outlet)
+            _answer(waiter)
             return
         deadline_ms = self._hub.steady_ms() + visibility_ms
         command = LeasesExtended(topic, group, ranges_of(held), deadline_ms)
-        self._hub.pipeline.submit(command, outlet, durable=True)
+        self._hub.pipeline.submit(command, waiter, durable=True)
 
     def _held(self, topic: bytes, group: bytes, leases: list[int]) -> list[int]:
         """Those of some leases that there are: all others are over, and nothing can be done."""
@@ -366,18 +375,24 @@ class Dispatchers:
         return groups.count < GROUPS_MAX or groups.get(topic, group) is not None
 
     def make_group(
-        self, topic: bytes, group: bytes, start: Start, outlet: Any, *, reader: bool = False
+        self,
+        topic: bytes,
+        group: bytes,
+        start: Start,
+        waiter: Completion[object],
+        *,
+        reader: bool = False,
     ) -> None:
-        """Make a group, if there is none; ``outlet`` learns whether there was none."""
+        """Make a group, if there is none; ``waiter`` learns whether there was none."""
         if self._hub.broker.groups.get(topic, group) is not None:
-            outlet.outcome(False)
+            waiter.done(False)
             return
 
         def made(offset: int) -> GroupMade:
             is_first = start.at is StartAt.EARLIEST
             return self.group_made(topic, group, offset, is_first=is_first, reader=reader)
 
-        self._locate(topic, start, outlet, made)
+        self._locate(topic, start, waiter, made)
 
     def group_made(
         self, topic: bytes, group: bytes, start: int, *, is_first: bool, reader: bool = False
@@ -417,39 +432,39 @@ class Dispatchers:
             return -1
         return self._hub.broker.groups.reach(topic, self.limits.first_offset(info))
 
-    def seek(self, topic: bytes, group: bytes, start: Start, outlet: Any) -> None:
+    def seek(self, topic: bytes, group: bytes, start: Start, waiter: Completion[object]) -> None:
         """Move a group."""
-        moved = Then(lambda value: self._moved(topic, group, outlet, value), outlet.close)
+        moved = Callback(lambda value: self._moved(topic, group, waiter, value), waiter.refused)
         self._locate(topic, start, moved, lambda offset: self.group_moved(topic, group, offset))
 
-    def _moved(self, topic: bytes, group: bytes, outlet: Any, value: object) -> None:
-        outlet.outcome(value)
+    def _moved(self, topic: bytes, group: bytes, waiter: Completion[object], value: object) -> None:
+        waiter.done(value)
         self.deal(topic, group)
 
-    def _locate(self, topic: bytes, start: Start, outlet: Any, command: Any) -> None:
+    def _locate(self, topic: bytes, start: Start, waiter: Completion[object], command: Any) -> None:
         """Find out which offset is meant, then submit the command with it."""
 
         def submit(offset: int) -> None:
             offset = min(offset, self.end(topic))  # which may be another topic's by now
-            self._hub.pipeline.submit(command(offset), outlet, durable=True)
+            self._hub.pipeline.submit(command(offset), waiter, durable=True)
 
         def fail(error: StorageError) -> None:
-            outlet.close(DisconnectReason.STORAGE_FAILED, error.message)
+            waiter.refused(DisconnectReason.STORAGE_FAILED, error.message)
 
         store = self._hub.store
         if start.at is StartAt.TIME:
-            self._hub.run_off_loop(lambda: offset_at_time(store, topic, start.value), submit, fail)
+            self._hub.readers.run(lambda: offset_at_time(store, topic, start.value), submit, fail)
             return
         if start.at is StartAt.EARLIEST:
             submit(self.earliest(topic))
         else:
             submit(self.end(topic) if start.at is StartAt.LATEST else start.value)
 
-    def commit(self, topic: bytes, group: bytes, offset: int, outlet: Any) -> None:
+    def commit(self, topic: bytes, group: bytes, offset: int, waiter: Completion[object]) -> None:
         """Everything below an offset is done with; an offset beyond the end is that of the end."""
         info = self.info(topic)
         if info is None:
-            _answer(outlet)
+            _answer(waiter)
             return
         known = self._hub.broker.groups.get(topic, group)
         if known is None:
@@ -458,19 +473,21 @@ class Dispatchers:
         offset = min(offset, info.next_offset)
         ahead = min(known.ahead, info.next_offset - offset) if known else 0
         committed = GroupCommitted(topic, group, offset, ahead)
-        self._hub.pipeline.submit(committed, outlet, durable=True)
+        self._hub.pipeline.submit(committed, waiter, durable=True)
 
     # ── topics ────────────────────────────────────────────────────────────────────────────────
 
-    def ensure_topic(self, topic: bytes, outlet: Any = None) -> None:
+    def ensure_topic(self, topic: bytes, waiter: Completion[object] | None = None) -> None:
         """Let a topic exist. One that the journal knows by other doors keeps what it has."""
-        is_made = topic in self._making and outlet is None
+        is_made = topic in self._making and waiter is None
         if is_made or self._is_known(topic):
-            _answer(outlet)
+            _answer(waiter)
         else:
-            self.configure_topic(TopicConfigured(topic), outlet)
+            self.configure_topic(TopicConfigured(topic), waiter)
 
-    def configure_topic(self, command: TopicConfigured, outlet: Any = None) -> None:
+    def configure_topic(
+        self, command: TopicConfigured, waiter: Completion[object] | None = None
+    ) -> None:
         """Make a topic or change its settings."""
         topic = command.topic
         if not self._is_known(topic):
@@ -478,9 +495,9 @@ class Dispatchers:
                 is_log = self.info(topic) is not None
                 command = msgspec.structs.replace(command, keep=is_log)
             self._making.add(topic)
-        applied = Then(
-            lambda value: self._configured(topic, outlet, value),
-            lambda reason, detail: self._not_configured(topic, outlet, reason, detail),
+        applied = Callback(
+            lambda value: self._configured(topic, waiter, value),
+            lambda reason, detail: self._not_configured(topic, waiter, reason, detail),
         )
         self._hub.pipeline.submit(command, applied, durable=True)
 
@@ -489,37 +506,39 @@ class Dispatchers:
         is_made = self._hub.broker.topics.get(topic) is not None
         return is_made and not self._hub.pipeline.is_dropping(topic)
 
-    def _configured(self, topic: bytes, outlet: Any, value: object) -> None:
+    def _configured(self, topic: bytes, waiter: Completion[object] | None, value: object) -> None:
         self._making.discard(topic)
-        if outlet is not None:
-            outlet.outcome(value)
+        if waiter is not None:
+            waiter.done(value)
         self._deal_all(topic)
 
     def _not_configured(
-        self, topic: bytes, outlet: Any, reason: DisconnectReason, detail: str
+        self, topic: bytes, waiter: Completion[object] | None, reason: DisconnectReason, detail: str
     ) -> None:
         self._making.discard(topic)
-        if outlet is not None:
-            outlet.close(reason, detail)
+        if waiter is not None:
+            waiter.refused(reason, detail)
 
-    def delete_topic(self, topic: bytes, outlet: Any) -> None:
+    def delete_topic(self, topic: bytes, waiter: Completion[object]) -> None:
         """Delete a topic, its messages, groups and settings."""
         info = self._hub.store.topic(topic)
         if info is None and self._hub.broker.topics.get(topic) is None:
             groups = self._hub.broker.groups.by_topic.get(topic)
             if not groups:
-                _answer(outlet)
+                _answer(waiter)
                 return
         count = info.count if info else 0
         self._making.discard(topic)
-        gone = Then(
-            lambda value: self._topic_gone(topic, count, outlet, value),
-            lambda reason, detail: self._not_gone(topic, outlet, reason, detail),
+        gone = Callback(
+            lambda value: self._topic_gone(topic, count, waiter, value),
+            lambda reason, detail: self._not_gone(topic, waiter, reason, detail),
         )
         self._hub.pipeline.drop_topic(topic, TopicGone(topic), gone)
 
-    def _not_gone(self, topic: bytes, outlet: Any, reason: DisconnectReason, detail: str) -> None:
-        outlet.close(reason, detail)
+    def _not_gone(
+        self, topic: bytes, waiter: Completion[object], reason: DisconnectReason, detail: str
+    ) -> None:
+        waiter.refused(reason, detail)
         self._deal_all(topic)
 
     def _dropped(self, topic: bytes) -> None:
@@ -532,16 +551,18 @@ class Dispatchers:
         for dispatcher in self._dispatchers.get(topic, {}).values():
             dispatcher.forget()
 
-    def _topic_gone(self, topic: bytes, count: int, outlet: Any, value: object) -> None:
+    def _topic_gone(
+        self, topic: bytes, count: int, waiter: Completion[object], value: object
+    ) -> None:
         """Nobody knows of a topic any more. Where that comes before the disk, wait for the disk."""
         if self._hub.pipeline.is_dropping(topic):
-            again = partial(self._topic_gone, topic, count, outlet, value)
+            again = partial(self._topic_gone, topic, count, waiter, value)
             self._hub.pipeline.when_committed(again)
             return
         self._hub.counters.drops[DropReason.TOPIC_DELETED] += count
-        for client in list(self._hub.clients):
+        for client in list(self._hub.connections.clients):
             client.topic_deleted(topic)
-        outlet.outcome(value)
+        waiter.done(value)
         self._deal_all(
             topic
         )  # whoever waits at a dispatcher waits for what the name stands for next
@@ -551,7 +572,7 @@ class Dispatchers:
         """Close idle dispatchers and sweep the groups that have no workers."""
 
     def turn(self) -> None:
-        if self._hub.cluster.is_leader and not self._hub.stalls.is_catching_up:
+        if self._hub.cluster.is_leader and not self._hub.connections.stalls.is_catching_up:
             self._sweep_unattended()
         rested_before = self._hub.monotonic() - REST_S
         while self._resting and next(iter(self._resting.values())) < rested_before:
@@ -577,7 +598,7 @@ class Dispatchers:
             if wakes_ms is not None and wakes_ms <= now_ms and not self._is_attended(group):
                 swept = Swept(group.topic, group.name, now_ms)
                 bury = partial(self._swept, group)
-                self._hub.pipeline.submit(swept, Then(bury), durable=True)
+                self._hub.pipeline.submit(swept, Callback(bury), durable=True)
         if not self._unattended:
             self._unattended = list(self._hub.broker.groups.timed)
 
@@ -589,25 +610,34 @@ class Dispatchers:
         self.deal(group.topic, group.name)
 
 
-def _answer(outlet: Any) -> None:
-    if outlet is not None:
-        outlet.outcome(0)
+def _answer(waiter: Completion[object] | None) -> None:
+    if waiter is not None:
+        waiter.done(0)
 
 
-def _tell_lapsed(outlet: Any, leases: list[int], held: list[int]) -> None:
+def _tell_lapsed(waiter: Completion[object] | None, leases: list[int], held: list[int]) -> None:
     """Tell which leases were over already, if somebody wants to know."""
-    if len(held) < len(leases) and hasattr(outlet, "lapsed"):
+    if len(held) < len(leases) and isinstance(waiter, LeaseWaiter):
         known = set(held)
-        outlet.lapsed([lease for lease in leases if lease not in known])
+        waiter.lapsed([lease for lease in leases if lease not in known])
+
+
+@runtime_checkable
+class LeaseWaiter(Completion[object], Protocol):
+    """Wants to know which of the leases it settles were over already."""
+
+    def lapsed(self, leases: list[int]) -> None: ...
 
 
 class _Returning:
     """Messages on their way back: tried until the disk takes it, then dealt anew."""
 
-    def __init__(self, hub: Hub, command: Returned | LeasesReturned, outlet: Any = None) -> None:
+    def __init__(
+        self, hub: Hub, command: Returned | LeasesReturned, waiter: Completion[object] | None = None
+    ) -> None:
         self._hub = hub
         self._command = command
-        self._outlet = outlet
+        self._waiter = waiter
         self.then: Callable[[], None] | None = None
         """Called when they are back."""
 
@@ -615,18 +645,18 @@ class _Returning:
         """Put it in the line."""
         self._hub.pipeline.submit(self._command, self, durable=True)
 
-    def outcome(self, value: object) -> None:
+    def done(self, value: object) -> None:
         """They are back."""
-        if self._outlet is not None:
-            self._outlet.outcome(value)
+        if self._waiter is not None:
+            self._waiter.done(value)
         if self.then is not None:
             self.then()
         self._hub.dispatchers.dead_letters.bury(self._command.topic, self._command.group)
         self._hub.dispatchers.deal(self._command.topic, self._command.group)
 
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+    def refused(self, reason: DisconnectReason, detail: str = "") -> None:
         """The disk refused. Whoever waits can ask again; otherwise nobody will."""
-        if self._outlet is not None:
-            self._outlet.close(reason, detail)
+        if self._waiter is not None:
+            self._waiter.refused(reason, detail)
         else:
             self._hub.loop.call_later(AGAIN_S, self.submit)

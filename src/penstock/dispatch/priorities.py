@@ -7,10 +7,10 @@ so far can be used meanwhile.
 
 from collections.abc import Callable
 
+from penstock.commit.feed import Part
 from penstock.core.priority_offsets import OffsetsByPriority
 from penstock.model.message import FLAG_PRIORITY, PRIORITY_SHIFT
 from penstock.node.hub import Hub
-from penstock.reading.feed import Part
 from penstock.store.batch import RUN_WIDTH
 from penstock.store.store import TopicFlags
 
@@ -48,7 +48,7 @@ class PriorityCatalog:
             return
         self.is_reading = True
         read_flags, topic, start = self._hub.store.read_flags, self._topic, self.known_to
-        self._hub.run_off_loop(
+        self._hub.readers.run(
             lambda: read_flags(topic, start, MARKS_AT_ONCE),
             self._read,
             lambda _error: self._read_failed(),

@@ -66,7 +66,7 @@ class ReadAhead:
             if self._reading is reading:
                 self._reading = None  # who needs the messages will meet the error
 
-        self._hub.run_off_loop(read, found, failed)
+        self._hub.readers.run(read, found, failed)
 
     def forget(self) -> None:
         """Nothing that was read is of use any more."""

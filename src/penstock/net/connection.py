@@ -10,10 +10,11 @@ A connection ends once, with one reason, which is counted and, unless it is nobo
 import asyncio
 from typing import Any
 
+from penstock.model.principal import ANYONE
+from penstock.net.connections import Connections, peer_of
 from penstock.net.incomplete import WORTH_COUNTING
 from penstock.net.outbox import Outbox
 from penstock.net.turns import TURN_S
-from penstock.node.hub import Hub, peer_of
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
 
@@ -46,25 +47,26 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_asked_next",
-        "_hub",
+        "_connections",
         "_is_holder",
         "_is_reading_paused",
         "_last_packet_at",
         "_machine",
         "_transport",
         "outbox",
+        "principal",
         "reason",
     )
 
     def __init__(
         self,
-        hub: Hub,
+        connections: Connections,
         transport: asyncio.Transport,
         machine: Any,
         outbox: Outbox,
         accepted_at: float,
     ) -> None:
-        self._hub = hub
+        self._connections = connections
         self._transport = transport
         self._machine = machine
         self.outbox = outbox
@@ -74,11 +76,12 @@ class Connection(asyncio.Protocol):
         self._is_reading_paused = False
         self._is_holder = False
         """Whether what it has not completed yet is worth counting."""
+        self.principal = ANYONE
         self.reason: DisconnectReason | None = None
         """Why the connection was closed; None while it is open."""
         transport.set_protocol(self)
-        hub.connections.add(self)
-        hub.clients.add(self)  # type: ignore[arg-type]
+        connections.open.add(self)
+        connections.clients.add(self)
 
     # ── what a protocol says ──────────────────────────────────────────────────────────────────
 
@@ -122,26 +125,26 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Turn a chunk into events and act on each."""
-        hub = self._hub
-        hub.counters.bytes_in_total += len(data)
+        connections = self._connections
+        connections.counters.bytes_in_total += len(data)
         if self.reason is not None:
             return
-        hub.hold()
+        connections.flusher.hold()
         events = self._machine.receive(data)  # never raises
         if events:
-            self._last_packet_at = hub.monotonic()
+            self._last_packet_at = connections.monotonic()
             self.handle_safely(events)
-        hub.release(self._last_packet_at)
+        connections.flusher.release(self._last_packet_at)
         held = self._machine.pending_bytes
         if held > WORTH_COUNTING or self._is_holder:
             self._is_holder = held > WORTH_COUNTING
-            hub.incomplete.note(self, held)
-        if hub.pipeline.is_congested:
+            connections.incomplete.note(self, held)
+        if connections.backpressure.is_congested:
             self.pause_reading()
-            hub.pipeline.when_drained(self)
+            connections.backpressure.when_drained(self)
         elif events and not self._is_reading_paused and self._was_long():
             self.pause_reading()
-            hub.loop.call_soon(self.resume_reading)
+            connections.loop.call_soon(self.resume_reading)
 
     def _was_long(self) -> bool:
         """Whether the packets that came last took so long that others should have a turn.
@@ -149,12 +152,12 @@ class Connection(asyncio.Protocol):
         Nothing more is read from the client in this one then: the loop would read 32 chunks, if
         they are there.
         """
-        return self._hub.monotonic() - self._last_packet_at > TURN_S
+        return self._connections.monotonic() - self._last_packet_at > TURN_S
 
     def handle_safely(self, events: list[Any]) -> None:
         """Act on events; a bug of ours ends this connection, and no other."""
         try:
-            self.handle(events, self._hub.wall_ms())
+            self.handle(events, self._connections.wall_ms())
         except Exception:  # noqa: BLE001 - see above
             _log.exception("connection_failed", client_id=printable(self.name))
             self.close(DisconnectReason.INTERNAL_ERROR)
@@ -162,9 +165,9 @@ class Connection(asyncio.Protocol):
     def handle_later(self, events: list[Any] | None) -> None:
         """Act on events that had to wait, then read on."""
         if self.reason is None and events:
-            self._hub.hold()
+            self._connections.flusher.hold()
             self.handle_safely(events)
-            self._hub.release(self._hub.monotonic())
+            self._connections.flusher.release(self._connections.monotonic())
         self.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -173,8 +176,8 @@ class Connection(asyncio.Protocol):
         reason = DisconnectReason.CLIENT_DISCONNECT if is_goodbye else None
         self.close(reason or DisconnectReason.CONNECTION_LOST, str(exc) if exc else "")
         self.outbox.forget()
-        self._hub.connections.discard(self)
-        self._hub.clients.discard(self)
+        self._connections.open.discard(self)
+        self._connections.clients.discard(self)
 
     def pause_writing(self) -> None:
         """The client reads more slowly than we write."""
@@ -196,13 +199,15 @@ class Connection(asyncio.Protocol):
 
     def resume_reading(self) -> None:
         """The line has moved on: take more from this client, unless something keeps it waiting."""
-        if self.is_waiting() or self._hub.is_stopping or not self._is_reading_paused:
+        if self.is_waiting() or self._connections.is_stopping or not self._is_reading_paused:
             return
-        if self._hub.pipeline.is_congested:  # an answer left, or a commit failed: still no room
-            self._hub.pipeline.when_drained(self)
+        if (
+            self._connections.backpressure.is_congested
+        ):  # an answer left, or a commit failed: still no room
+            self._connections.backpressure.when_drained(self)
             return
         self._is_reading_paused = False
-        self._last_packet_at = self._hub.monotonic()  # its silence was ours
+        self._last_packet_at = self._connections.monotonic()  # its silence was ours
         if not self._transport.is_closing():
             self._transport.resume_reading()
 
@@ -220,7 +225,9 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
             return None
         if self._is_reading_paused or self.is_waiting():
-            return self._ask(now + self._hub.limits.connect_timeout_s)  # it is we who are slow
+            return self._ask(
+                now + self._connections.limits.connect_timeout_s
+            )  # it is we who are slow
         deadline, reason = self.deadline()
         if now < deadline:
             return self._ask(min(deadline, now + ASK_INTERVAL_S))
@@ -229,7 +236,7 @@ class Connection(asyncio.Protocol):
 
     def forgive(self, stalled_s: float) -> None:
         """The broker stood still: silence in that time does not count."""
-        self._last_packet_at = min(self._hub.monotonic(), self._last_packet_at + stalled_s)
+        self._last_packet_at = min(self._connections.monotonic(), self._last_packet_at + stalled_s)
 
     def _ask(self, when: float) -> float:
         self._asked_next = when
@@ -237,7 +244,7 @@ class Connection(asyncio.Protocol):
 
     def file(self, when: float) -> None:
         """Have the deadline looked at by then."""
-        self._hub.deadlines.add(self, self._ask(when))
+        self._connections.deadlines.add(self, self._ask(when))
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
@@ -246,13 +253,17 @@ class Connection(asyncio.Protocol):
         if self.reason is not None:
             return
         self.reason = reason
-        self._hub.counters.disconnects[reason] += 1
+        self._connections.counters.disconnects[reason] += 1
         self._report(reason, detail)
-        self._hub.incomplete.forget(self)
+        self._connections.incomplete.forget(self)
         self.let_go()
         self.outbox.close()
         self._transport.close()
-        self.file(self._hub.clock.monotonic() + CLOSE_TIMEOUT_S)
+        self.file(self._connections.clock.monotonic() + CLOSE_TIMEOUT_S)
+
+    def refused(self, reason: DisconnectReason, detail: str = "") -> None:
+        """A command of this client was refused: it must connect and send again."""
+        self.close(reason, detail)
 
     def abort(self) -> None:
         """Cut the connection now, whatever it still had to read."""
@@ -270,9 +281,9 @@ class Connection(asyncio.Protocol):
             "peer": self.peer,
         }
         if reason is DisconnectReason.SESSION_TAKEN_OVER:
-            self._hub.takeovers.note(self.name, values["peer"])
+            self._connections.takeovers.note(self.name, values["peer"])
         if reason in _ORDINARY:
             _log.debug("disconnected", **values)
         else:
             detail = printable(detail, 160)
-            self._hub.complaints.info("disconnected", reason.value, **values, detail=detail)
+            self._connections.complaints.info("disconnected", reason.value, **values, detail=detail)

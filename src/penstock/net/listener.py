@@ -14,8 +14,8 @@ from typing import cast
 from penstock.config.address import Address
 from penstock.errors import Refused
 from penstock.limits import DETECT_BYTES_MAX
+from penstock.net.connections import Connections, peer_of
 from penstock.net.detect import Protocol, detect
-from penstock.node.hub import Hub, peer_of
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason
 
@@ -33,8 +33,8 @@ BACKLOG = 1024
 class Listener:
     """All listening sockets of a broker; each speaks every protocol that has a door."""
 
-    def __init__(self, hub: Hub, doors: Mapping[Protocol, Door]) -> None:
-        self.hub = hub
+    def __init__(self, connections: Connections, doors: Mapping[Protocol, Door]) -> None:
+        self.connections = connections
         self.doors = doors
         self.strangers: set[_Stranger] = set()
         self._servers: list[asyncio.Server] = []
@@ -42,7 +42,7 @@ class Listener:
     async def listen(self, address: Address) -> Address:
         """Listen on one address; return it with the port that was really taken."""
         try:
-            server = await self.hub.loop.create_server(
+            server = await self.connections.loop.create_server(
                 lambda: _Stranger(self), address.host, address.port, backlog=BACKLOG
             )
         except OSError as error:
@@ -73,12 +73,15 @@ class Listener:
 
     def admits_stranger(self) -> bool:
         """Whether there is room to hear out one more."""
-        known = len(self.hub.connections) + len(self.strangers)
-        return known < self.hub.limits.clients_max + BEYOND_CLIENTS
+        known = len(self.connections.open) + len(self.strangers)
+        return known < self.connections.limits.clients_max + BEYOND_CLIENTS
 
     def admits(self, protocol: Protocol) -> bool:
         """Whether there is room for a client; who asks by HTTP how we are is none."""
-        return protocol is Protocol.HTTP or len(self.hub.clients) < self.hub.limits.clients_max
+        return (
+            protocol is Protocol.HTTP
+            or len(self.connections.clients) < self.connections.limits.clients_max
+        )
 
 
 class _Stranger(asyncio.Protocol):
@@ -94,13 +97,13 @@ class _Stranger(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
-        hub = self._listener.hub
-        self._accepted_at = hub.clock.monotonic()
+        connections = self._listener.connections
+        self._accepted_at = connections.clock.monotonic()
         if not self._listener.admits_stranger():
             self.refuse(DisconnectReason.TOO_MANY_CLIENTS)
             return
         self._listener.strangers.add(self)
-        hub.deadlines.add(self, self._accepted_at + hub.limits.connect_timeout_s)
+        connections.deadlines.add(self, self._accepted_at + connections.limits.connect_timeout_s)
 
     def data_received(self, data: bytes) -> None:
         if self._transport is None:
@@ -115,12 +118,12 @@ class _Stranger(asyncio.Protocol):
             self.refuse(DisconnectReason.UNKNOWN_PROTOCOL, detail)
             return
         if not self._listener.admits(protocol):
-            detail = f"{self._listener.hub.limits.clients_max} clients are connected"
+            detail = f"{self._listener.connections.limits.clients_max} clients are connected"
             self.refuse(DisconnectReason.TOO_MANY_CLIENTS, detail)
             return
         transport = self._let_go()
         assert transport is not None
-        totals = self._listener.hub.counters.connections_total
+        totals = self._listener.connections.counters.connections_total
         totals[protocol.value] = totals.get(protocol.value, 0) + 1
         _log.debug("connected", protocol=protocol.value, peer=peer_of(transport))
         data, self._data = self._data, b""  # we are remembered until our deadline; the bytes not
@@ -128,13 +131,13 @@ class _Stranger(asyncio.Protocol):
 
     def connection_lost(self, _exc: Exception | None) -> None:
         if self._let_go() is not None:
-            self._listener.hub.counters.disconnects[DisconnectReason.CONNECTION_LOST] += 1
+            self._listener.connections.counters.disconnects[DisconnectReason.CONNECTION_LOST] += 1
 
     def overdue(self, now: float) -> float | None:
         """Enforce the connect time-out."""
         if self._transport is None:
             return None
-        deadline = self._accepted_at + self._listener.hub.limits.connect_timeout_s
+        deadline = self._accepted_at + self._listener.connections.limits.connect_timeout_s
         if now < deadline:
             return deadline
         self.refuse(DisconnectReason.CONNECT_TIMEOUT)
@@ -148,10 +151,12 @@ class _Stranger(asyncio.Protocol):
         """Cut the connection, counted."""
         transport = self._let_go()
         assert transport is not None
-        hub = self._listener.hub
-        hub.counters.disconnects[reason] += 1
+        connections = self._listener.connections
+        connections.counters.disconnects[reason] += 1
         peer = peer_of(transport)
-        hub.complaints.info("refused", reason.value, reason=reason.value, peer=peer, detail=detail)
+        connections.complaints.info(
+            "refused", reason.value, reason=reason.value, peer=peer, detail=detail
+        )
         transport.abort()
 
     def _let_go(self) -> asyncio.Transport | None:

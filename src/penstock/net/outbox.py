@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable
 
 from penstock.limits import KIB
-from penstock.node.hub import Hub
+from penstock.net.connections import Connections
 from penstock.obs.reasons import DisconnectReason, DropReason
 
 WRITE_BUFFER_HIGH = 256 * KIB
@@ -25,8 +25,8 @@ class Outbox:
     """The outgoing half of a connection; ``give_up`` is told why the connection must end."""
 
     __slots__ = (
+        "_connections",
         "_give_up",
-        "_hub",
         "_is_closed",
         "_is_due",
         "_is_paused",
@@ -43,11 +43,11 @@ class Outbox:
 
     def __init__(
         self,
-        hub: Hub,
+        connections: Connections,
         transport: asyncio.Transport,
         give_up: Callable[[DisconnectReason, str], None],
     ) -> None:
-        self._hub = hub
+        self._connections = connections
         self._transport = transport
         self._give_up = give_up
         self._live: list[bytes] = []
@@ -63,7 +63,7 @@ class Outbox:
         """Whether the transport was told to say when it is empty, not when it is nearly so."""
         self.counted = 0
         """What is counted against the budget of all connections."""
-        self._room = min(WRITE_BUFFER_HIGH, hub.limits.outbound_bytes_max // 2)
+        self._room = min(WRITE_BUFFER_HIGH, connections.limits.outbound_bytes_max // 2)
         """Bytes that may gather, here and again in the transport, before messages are put off.
 
         The transport pauses us at the same mark: what is put off because it is full is fetched when
@@ -81,7 +81,7 @@ class Outbox:
         self._out_bytes += len(data)
         if not self._is_due:
             self._is_due = True
-            self._hub.flush_soon(self)
+            self._connections.flusher.flush_soon(self)
 
     def send_live(self, count: int, frames: bytes) -> None:
         """Queue live messages; the oldest give way when the reader is too slow."""
@@ -92,7 +92,7 @@ class Outbox:
         self._live_bytes += len(frames)
         if not self._is_due:
             self._is_due = True
-            self._hub.flush_soon(self)
+            self._connections.flusher.flush_soon(self)
 
     # ── writing ───────────────────────────────────────────────────────────────────────────────
 
@@ -101,7 +101,7 @@ class Outbox:
         self._is_due = False
         if self._is_closed:
             return
-        if self._live and self._hub.budget.is_tight and not self._is_paused:
+        if self._live and self._connections.budget.is_tight and not self._is_paused:
             self._squeeze_live()
         if self._is_paused:
             self._keep_bounds()
@@ -116,12 +116,12 @@ class Outbox:
             data = b"".join(self._out) if len(self._out) > 1 else self._out[0]
             self._out = []
             self._out_bytes = 0
-            self._hub.counters.bytes_out_total += len(data)
+            self._connections.counters.bytes_out_total += len(data)
             self._transport.write(data)
 
     def take_live(self) -> None:
         """Put the live messages that wait behind what must arrive: they will be sent, and count."""
-        self._hub.counters.messages_out_total[0] += sum(self._live_counts)
+        self._connections.counters.messages_out_total[0] += sum(self._live_counts)
         self._out += self._live
         self._out_bytes += self._live_bytes
         self._live = []
@@ -152,8 +152,8 @@ class Outbox:
         self.refresh()
 
     def _keep_bounds(self) -> None:
-        bound = self._hub.limits.outbound_bytes_max
-        budget = self._hub.budget
+        bound = self._connections.limits.outbound_bytes_max
+        budget = self._connections.budget
         if budget.is_tight:
             others = self._out_bytes + self._transport.get_write_buffer_size()
             left = budget.bytes_max - budget.used + self.counted
@@ -173,11 +173,11 @@ class Outbox:
         """Count what is held now."""
         held = self._out_bytes + self._live_bytes + self._transport.get_write_buffer_size()
         if held != self.counted:
-            self._hub.budget.note(self, held)
+            self._connections.budget.note(self, held)
 
     def forget(self) -> None:
         """The transport is gone, with all that was in it."""
-        self._hub.budget.forget(self)
+        self._connections.budget.forget(self)
 
     def give_up(self) -> None:
         """The reader has read nothing for long, and others wait for the room it takes."""
@@ -187,10 +187,10 @@ class Outbox:
     def _is_beyond_share(self) -> bool:
         """Whether the budget leaves no room; if so, ``resume`` is called when it may have some."""
         self.refresh()
-        if self._hub.budget.room(self.counted) > 0:
+        if self._connections.budget.room(self.counted) > 0:
             return False
         if not self._squeeze():
-            self._hub.budget.wait(self)
+            self._connections.budget.wait(self)
         return True
 
     def _squeeze_live(self) -> None:
@@ -213,7 +213,7 @@ class Outbox:
 
     def _is_beyond_bound(self) -> bool:
         """Whether more waits that must arrive than may."""
-        return self._out_bytes > self._hub.limits.outbound_bytes_max
+        return self._out_bytes > self._connections.limits.outbound_bytes_max
 
     def _drop_oldest(self, excess: int) -> None:
         dropped = taken = 0
@@ -223,7 +223,7 @@ class Outbox:
         count = sum(self._live_counts[:taken])
         del self._live[:taken], self._live_counts[:taken]
         self._live_bytes -= dropped
-        self._hub.counters.drops[DropReason.SLOW_READER] += count
+        self._connections.counters.drops[DropReason.SLOW_READER] += count
 
     def is_idle(self) -> bool:
         """Whether the reader is not slow, and nothing much waits."""
@@ -231,7 +231,7 @@ class Outbox:
 
     def is_full(self) -> bool:
         """A batch can bring more than the bound, so the transport is filled as we go, and asked."""
-        if self._hub.budget.is_tight and self._is_beyond_share():
+        if self._connections.budget.is_tight and self._is_beyond_share():
             return True
         if self._out_bytes <= self._room:
             return False

@@ -1,61 +1,55 @@
-"""Long work on the event loop, a few milliseconds of it in each turn, so that others have theirs.
+"""Long work on the event loop, a few milliseconds per turn, so that other clients are served.
 
-Work is an iterator that yields wherever it may be interrupted. What it looks at may have changed by
-the time it goes on.
+Work is an iterator that yields wherever it may be interrupted. What it looks at may have changed
+when it goes on.
 """
 
+import asyncio
 from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from penstock.obs.log import get_logger
 
-if TYPE_CHECKING:
-    from penstock.node.hub import Hub
-
-
 _log = get_logger("turns")
 
-TURN_S = 0.005
-"""How long what one client has asked for is acted on before others have their turn."""
+TURN_S = 0.005  # how long one client's input is worked on before others are served
 
-STEPS_MAX = 16
-"""Steps of shared work in one turn, should the clock stand still, as that of a test may."""
+STEPS_MAX = 16  # steps of shared work in one turn, should the clock stand still, as in a test
 
 
-def in_turns(hub: "Hub", work: Iterator[None]) -> None:
-    """Go through with work: as much as a turn may take at once, the rest in the turns to come."""
-    turn_ends_at = hub.monotonic() + TURN_S
-    for _ in work:
-        if hub.monotonic() > turn_ends_at:
-            hub.loop.call_soon(in_turns, hub, work)
-            return
+class Turns:
+    """Schedules long work. ``run``: each work a slice per turn; ``share``: one slice for all."""
 
+    def __init__(self, loop: asyncio.AbstractEventLoop, monotonic: Callable[[], float]) -> None:
+        self._loop = loop
+        self._monotonic = monotonic
+        self._shared: deque[Iterator[None]] = deque()
+        self._is_sharing = False
 
-class SharedTurns:
-    """Work for many clients: a step of each in turn, all of it together as long as a turn may be.
+    def run(self, work: Iterator[None]) -> None:
+        """Do a slice of the work now and the rest in the turns to come."""
+        turn_ends_at = self._monotonic() + TURN_S
+        for _ in work:
+            if self._monotonic() > turn_ends_at:
+                self._loop.call_soon(self.run, work)
+                return
 
-    Ten thousand clients with work of their own in each turn would make it a long one.
-    """
+    def share(self, work: Iterator[None]) -> None:
+        """Do the work a step at a time, in rotation with all other shared work.
 
-    def __init__(self, hub: "Hub") -> None:
-        self._hub = hub
-        self._waiting: deque[Iterator[None]] = deque()
-        self._is_running = False
+        Ten thousand clients with a slice each would make a turn long.
+        """
+        self._shared.append(work)
+        if not self._is_sharing:
+            self._is_sharing = True
+            self._loop.call_soon(self._run_shared)
 
-    def add(self, work: Iterator[None]) -> None:
-        """Do this, too; it yields wherever others may have their turn."""
-        self._waiting.append(work)
-        if not self._is_running:
-            self._is_running = True
-            self._hub.loop.call_soon(self._run)
-
-    def _run(self) -> None:
-        turn_ends_at = self._hub.monotonic() + TURN_S
+    def _run_shared(self) -> None:
+        turn_ends_at = self._monotonic() + TURN_S
         for _ in range(STEPS_MAX):
-            if not self._waiting:
+            if not self._shared:
                 break
-            work = self._waiting.popleft()
+            work = self._shared.popleft()
             try:
                 next(work)
             except StopIteration:
@@ -63,9 +57,9 @@ class SharedTurns:
             except Exception:  # noqa: BLE001 - one client's trouble stays its own
                 _log.exception("work_failed")
             else:
-                self._waiting.append(work)
-            if self._hub.monotonic() > turn_ends_at:
+                self._shared.append(work)
+            if self._monotonic() > turn_ends_at:
                 break
-        self._is_running = bool(self._waiting)
-        if self._is_running:
-            self._hub.loop.call_soon(self._run)
+        self._is_sharing = bool(self._shared)
+        if self._is_sharing:
+            self._loop.call_soon(self._run_shared)

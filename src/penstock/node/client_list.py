@@ -22,7 +22,7 @@ _PROTOCOLS: dict[type[Any], str] = {
 
 def connected_clients(hub: Hub, prefix: bytes, count_max: int) -> list[ClientView]:
     """Describe the connections whose client ids begin so, in the order of these."""
-    found = [client for client in hub.clients if isinstance(client, Connection)]
+    found = [client for client in hub.connections.clients if isinstance(client, Connection)]
     named = (client for client in found if client.name.startswith(prefix))
     return [_connected(hub, client) for client in nsmallest(count_max, named, key=_order)]
 

@@ -27,7 +27,7 @@ from penstock.cluster.consensus import Leadership
 from penstock.core.commands import Closed, Expired, Forgotten, Progressed
 from penstock.core.session import Session
 from penstock.errors import PenstockError
-from penstock.node.connection_ids import NO_NODE, node_of
+from penstock.net.connection_ids import NO_NODE, node_of
 from penstock.node.hub import Hub
 
 FORGET_AT_ONCE = 256
@@ -69,7 +69,7 @@ class Housekeeping:
 
     def start(self) -> None:
         """Before the first client: end what the last life of this node has left."""
-        self._first_connection = self._hub.next_connection()
+        self._first_connection = self._hub.connections.ids.next()
         orphans = (s for s in self._broker.orphans() if self._is_own(s.connection))
         self._left = {session.client_id: session.connection for session in orphans}
         own = self._hub.cluster.node_id
@@ -107,7 +107,7 @@ class Housekeeping:
         self._hub.dispatchers.led(is_leader=is_leading)
         self._hub.sinks.led(is_leader=is_leading)
         if not is_leading:
-            for client in list(self._hub.clients):
+            for client in list(self._hub.connections.clients):
                 client.leadership_lost()
 
     # ── while it runs ─────────────────────────────────────────────────────────────────────────
@@ -224,7 +224,7 @@ class Housekeeping:
             return
         self._ending[session.client_id] = session.connection
         if session.will is not None:
-            self._hub.publish_will(session.will)
+            self._hub.wills.publish(session.will)
         self._close(session.client_id, session.connection)
 
     def _close(self, client_id: bytes, connection: int) -> None:
@@ -234,7 +234,7 @@ class Housekeeping:
     def inherit(self, session: Session) -> int:
         """A client comes to us that was another node's: see to its will, tell its connection."""
         if session.will is not None and self._ending.get(session.client_id) != session.connection:
-            self._hub.publish_will(session.will)
+            self._hub.wills.publish(session.will)
         return session.connection
 
     def opened_for_nobody(self, client_id: bytes, connection: int) -> None:

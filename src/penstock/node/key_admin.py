@@ -1,6 +1,6 @@
 """The key ring as administrators change it: through the journal, like everything durable."""
 
-from penstock.commit.waiter import Waiter
+from penstock.commit.completion import FutureCompletion
 from penstock.core.commands import KeyStored
 from penstock.node.cluster_admin import check_leads
 from penstock.node.hub import Hub
@@ -18,7 +18,7 @@ class NodeKeyAdmin:
 
     async def confirmed(self) -> None:
         """Wait until what is read here is current. Raises NoQuorum."""
-        await confirmed(self._hub)
+        await confirmed(self._hub.cluster)
 
     def keys(self) -> list[Key]:
         """All registered keys, by id."""
@@ -39,8 +39,8 @@ class NodeKeyAdmin:
     async def store_key(self, key: Key) -> None:
         """Journal a key; it is in force when this returns. Raises StorageError, ClusterError."""
         check_leads(self._hub.cluster)
-        waiter = Waiter(self._hub, "the key is not stored")
+        waiter = FutureCompletion("the key is not stored")
         command = KeyStored(key.id, key.encode())
         with self._hub.pipeline.as_leader():
             self._hub.pipeline.submit(command, waiter, durable=True)
-        await waiter.done
+        await waiter.future

@@ -6,11 +6,10 @@ and nobody to ask.
 
 import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
-from penstock.clock import Clock
+from penstock.clock import Clock, SteadyClock
 from penstock.cluster.frames import Frame
 from penstock.cluster.handshake import Identity
 from penstock.cluster.local_node import BrokerHooks, ReplicaEnvironment
@@ -36,22 +35,6 @@ HAND_OVER_S = 1.0
 """How long a node that stops waits for another to lead."""
 
 
-class Host(Protocol):
-    """The broker's side of it: the hub."""
-
-    def steady_ms(self) -> int:
-        """Its time."""
-
-    def set_cluster_time(self, now_ms: int) -> None:
-        """It is so late at the leader."""
-
-    def pass_on(self, topic: bytes, payloads: list[bytes]) -> None:
-        """Messages that another node passes on."""
-
-    def is_late(self, batch: Batch) -> bool:
-        """Whether a batch holds what a client has repeated at another node by now. Any thread."""
-
-
 class _Nobody:
     """The way to other nodes where there are none."""
 
@@ -73,15 +56,23 @@ class Node:
         config: Config,
         store: LogStore,
         clock: Clock,
+        steady: SteadyClock,
+        *,
+        pass_on: Callable[[bytes, list[bytes]], None],
+        is_late: Callable[[Batch], bool],
         arrived: Callable[[], None] = lambda: None,
     ) -> None:
-        """``arrived`` is called when a copy of another node's store is here, to be installed."""
+        """Build the replica and, if nodes are to connect, the transport to them.
+
+        ``pass_on`` delivers live messages of other nodes. ``is_late`` tells, on any thread, whether
+        a client has repeated at another node what a batch holds. ``arrived`` is called when a copy
+        of another node's store is here, to be installed.
+        """
         settings = config.cluster
         self._settings = settings
         self._clock = clock
         self._member = identity_of(settings, config.listen[0])
         self._digest = settings_digest(config)
-        self._host: Host | None = None
         self.transport = self._make_transport() if settings.peer_listen else None
         environment = ReplicaEnvironment(
             settings=settings,
@@ -89,7 +80,12 @@ class Node:
             peers=self.transport or _Nobody(),
             monotonic=clock.monotonic,
             roll=secrets.randbelow,
-            hooks=BrokerHooks(self._now_ms, self._timed, self._live, self._is_late),
+            hooks=BrokerHooks(
+                steady.now_ms,
+                steady.follow,
+                lambda topic, payloads: pass_on(topic, list(payloads)),
+                is_late,
+            ),
         )
         self.replica = Replica(store, environment)
         if self.transport is not None:
@@ -133,10 +129,6 @@ class Node:
 
     # ── beginning and end ─────────────────────────────────────────────────────────────────────
 
-    def serve(self, host: Host) -> None:
-        """Have the broker hear what other nodes say."""
-        self._host = host
-
     async def start(self) -> None:
         """Listen for other nodes; where there are none, wait until we lead, which takes no time."""
         if self.transport is not None:
@@ -167,20 +159,6 @@ class Node:
     def unreachable(self, node: NodeId) -> None:
         """See ``FrameReceiver``."""
         self.replica.frames.unreachable(node)
-
-    def _now_ms(self) -> int:
-        return self._host.steady_ms() if self._host else 0
-
-    def _timed(self, now_ms: int) -> None:
-        if self._host:
-            self._host.set_cluster_time(now_ms)
-
-    def _is_late(self, batch: Batch) -> bool:
-        return self._host is not None and self._host.is_late(batch)
-
-    def _live(self, topic: bytes, payloads: Sequence[bytes]) -> None:
-        if self._host:
-            self._host.pass_on(topic, list(payloads))
 
 
 def security_of(settings: Cluster) -> PeerSecurity:

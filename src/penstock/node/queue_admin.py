@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
-from penstock.commit.waiter import Waiter
+from penstock.commit.completion import FutureCompletion
 from penstock.core.commands import GroupConfigured, GroupGone, TopicConfigured
 from penstock.core.groups import Group, Groups
 from penstock.core.topics import Topics
@@ -25,7 +24,7 @@ class NodeQueueAdmin:
 
     async def confirmed(self) -> None:
         """Wait until what is read here is current. Raises NoQuorum."""
-        await confirmed(self._hub)
+        await confirmed(self._hub.cluster)
 
     @property
     def store(self) -> Store:
@@ -101,22 +100,29 @@ class NodeQueueAdmin:
         """Send dead letters back where they came from; return how many were sent."""
         letters, undone = self._hub.dispatchers.dead_letters, "not all letters were sent back"
         begin = partial(letters.redrive, topic, group, maximum)
-        return int(await self._done(begin, undone))
+        return await self._counted(begin, undone)
 
     async def drop(self, topic: bytes, group: bytes) -> int:
         """Be done with the dead letters of a group; return how many there were."""
         letters = self._hub.dispatchers.dead_letters
-        return int(await self._done(partial(letters.drop, topic, group)))
+        return await self._counted(partial(letters.drop, topic, group))
+
+    async def _counted(
+        self, begin: Callable[[FutureCompletion], object], undone: str = "nothing was changed"
+    ) -> int:
+        count = await self._done(begin, undone)
+        assert isinstance(count, int)
+        return count
 
     async def _applied(self, command: GroupConfigured | GroupGone) -> None:
         pipeline = self._hub.pipeline
         await self._done(lambda waiter: pipeline.submit(command, waiter, durable=True))
 
     async def _done(
-        self, begin: Callable[[Waiter], object], undone: str = "nothing was changed"
-    ) -> Any:
+        self, begin: Callable[[FutureCompletion], object], undone: str = "nothing was changed"
+    ) -> object:
         """Begin something and wait until it is durable. Raises StorageError, ClusterError."""
         check_leads(self._hub.cluster)
-        waiter = Waiter(self._hub, undone)
+        waiter = FutureCompletion(undone)
         begin(waiter)
-        return await waiter.done
+        return await waiter.future

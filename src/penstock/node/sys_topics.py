@@ -6,16 +6,30 @@ new subscriber sees them at once. They are true only while the broker runs: none
 
 from collections.abc import Callable, Iterator
 
+from penstock.clock import Clock
+from penstock.core.broker import Broker
+from penstock.core.live import Live
 from penstock.core.retained import RetainedMessage
-from penstock.delivery.live import Live
-from penstock.node.hub import Hub
+from penstock.delivery.fanout import LiveFanout
+from penstock.store.store import Store
 
 
 class SysTopics:
     """Publishes what the counters say."""
 
-    def __init__(self, hub: Hub, version: str, uptime_s: Callable[[], float]) -> None:
-        self._hub = hub
+    def __init__(
+        self,
+        broker: Broker,
+        store: Store,
+        fanout: LiveFanout,
+        clock: Clock,
+        version: str,
+        uptime_s: Callable[[], float],
+    ) -> None:
+        self._broker = broker
+        self._store = store
+        self._fanout = fanout
+        self._clock = clock
         self._version = version
         self._uptime_s = uptime_s
         self._last: dict[bytes, bytes] = {}
@@ -29,13 +43,13 @@ class SysTopics:
                 self._publish(topic, payload)
 
     def _publish(self, topic: bytes, payload: bytes) -> None:
-        hub = self._hub
-        now_ms = hub.clock.wall_ms()
-        hub.broker.retained.set_ephemeral(RetainedMessage(topic, payload, 0, now_ms, 0))
-        hub.forward(hub.broker.routes.resolve(topic).targets, Live.of(topic, [payload]))
+        message = RetainedMessage(topic, payload, 0, self._clock.wall_ms(), 0)
+        self._broker.retained.set_ephemeral(message)
+        targets = self._broker.routes.resolve(topic).targets
+        self._fanout.forward(targets, Live.of(topic, [payload]))
 
     def _values(self) -> Iterator[tuple[str, object]]:
-        hub, counters, broker = self._hub, self._hub.counters, self._hub.broker
+        broker, counters = self._broker, self._broker.counters
         yield "version", f"penstock {self._version}"
         yield "uptime", int(self._uptime_s())
         yield "clients/connected", counters.clients_connected
@@ -49,4 +63,4 @@ class SysTopics:
         yield "bytes/sent", counters.bytes_out_total
         yield "subscriptions/count", broker.routes.subscription_count
         yield "retained/count", broker.retained.count
-        yield "journal/sequence", hub.store.next_sequence - 1
+        yield "journal/sequence", self._store.next_sequence - 1

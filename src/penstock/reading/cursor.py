@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Protocol
 
+from penstock.commit.feed import Part, Stretch, shifted
 from penstock.core.progress import Progress
 from penstock.errors import StorageError
 from penstock.limits import KIB
-from penstock.node.hub import Hub
-from penstock.reading.feed import Part, Stretch, shifted
+from penstock.net.budget import Budget
+from penstock.reading.readers import JournalReaders
 from penstock.store.store import TopicRange, TopicSlice
 
 READ_MESSAGES_MAX = 1_024
@@ -51,14 +52,15 @@ class Cursor:
     """
 
     __slots__ = (
+        "_budget",
         "_caught_up",
         "_end",
         "_history_end",
-        "_hub",
         "_is_closed",
         "_is_live",
         "_is_reading",
         "_progress",
+        "_readers",
         "_sink",
         "_tells_missed",
         "offset",
@@ -67,13 +69,15 @@ class Cursor:
 
     def __init__(
         self,
-        hub: Hub,
+        readers: JournalReaders,
+        budget: Budget,
         topic: bytes,
         sink: Sink,
         progress: Progress | None,
         caught_up: Callable[[], None],
     ) -> None:
-        self._hub = hub
+        self._readers = readers
+        self._budget = budget
         self.topic = topic
         self._sink = sink
         self._progress = progress
@@ -91,7 +95,7 @@ class Cursor:
 
     def start(self) -> None:
         """Begin to read; the caller sees to it that ``feed`` is called from now on."""
-        info = self._hub.store.topic(self.topic)
+        info = self._readers.store.topic(self.topic)
         self._history_end = info.next_offset if info else 0
         self._read()
 
@@ -103,7 +107,9 @@ class Cursor:
         """End, and give one that takes over: the topic was deleted, and its offsets begin anew."""
         self.close()
         caught_up, self._caught_up = self._caught_up, None
-        return Cursor(self._hub, self.topic, self._sink, None, caught_up or (lambda: None))
+        return Cursor(
+            self._readers, self._budget, self.topic, self._sink, None, caught_up or (lambda: None)
+        )
 
     def resume(self) -> None:
         """The sink has room again."""
@@ -136,9 +142,9 @@ class Cursor:
         if self._is_live or self._is_reading or self._is_closed or self._sink.is_full():
             return  # asked for twice, it may be due no more
         self._is_reading = True
-        read, topic, offset = self._hub.store.read_topic, self.topic, self.offset
-        bytes_max = self._hub.budget.lot(READ_BYTES_MAX)
-        self._hub.run_off_loop(
+        read, topic, offset = self._readers.store.read_topic, self.topic, self.offset
+        bytes_max = self._budget.lot(READ_BYTES_MAX)
+        self._readers.run(
             lambda: read(topic, offset, READ_MESSAGES_MAX, bytes_max),
             self._found,
             self._unreadable,
@@ -160,7 +166,7 @@ class Cursor:
         # comes now we shall be told of. One more look would only delay what comes meanwhile.
         self._is_live = not is_in_history and self.offset >= self._end
         if not self._is_live:
-            self._hub.loop.call_soon(self._read)
+            self._readers.loop.call_soon(self._read)
         if not is_in_history:
             self._tell_caught_up()
 

@@ -99,7 +99,7 @@ class TopicLimits:
             """Nobody can wait for a disk that fails: what was known before has to do."""
             found(self._by_age.get(topic, (0, 0))[1])
 
-        self._hub.run_off_loop(lambda: _offset_at_age(store, topic, age_ms), found, failed)
+        self._hub.readers.run(lambda: _offset_at_age(store, topic, age_ms), found, failed)
 
     def is_aged(self, info: TopicInfo, end: int) -> bool:
         """Whether it is known which messages are too old, as of when the topic ended at ``end``.

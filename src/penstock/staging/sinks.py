@@ -17,7 +17,7 @@ next one goes on with what it finds begun.
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from penstock.commit.completion import Then
+from penstock.commit.completion import Callback
 from penstock.core.commands import SinkAdvanced, SinkBegan, SinkEnded, SinkForgotten
 from penstock.core.sinks import SinkState
 from penstock.dispatch.dispatcher import AGAIN_S
@@ -28,7 +28,7 @@ from penstock.node.hub import Hub
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.staging.blocks import Piece, Pieces
-from penstock.staging.stages import Outlet, Stages
+from penstock.staging.stages import Stages, StagingWaiter
 from penstock.store.store import Store
 
 WAIT_S = 2.0
@@ -123,12 +123,12 @@ class Sinks:
 
     # ── what clients ask for ──────────────────────────────────────────────────────────────────
 
-    def stage(self, stage: Stage, number: int, block: bytes, outlet: Outlet) -> None:
+    def stage(self, stage: Stage, number: int, block: bytes, waiter: StagingWaiter) -> None:
         """Put a block on disk. Of an epoch that is decided nothing more is needed."""
         if self._is_decided(stage.sink, stage.epoch):
-            outlet.outcome(None)
+            waiter.done(None)
         else:
-            self.stages.stage(stage, number, block, outlet)
+            self.stages.stage(stage, number, block, waiter)
 
     def commit(
         self, sink: bytes, epoch: int, parts: list[tuple[bytes, int]], note: bytes, waiter: Waiter
@@ -161,15 +161,15 @@ class Sinks:
         stages = stages or [stage for stage in self.stages.of_sink(sink) if stage.epoch == epoch]
         self._hub.counters.stages_aborted_total += self.stages.drop(stages)
 
-    def forget(self, sink: bytes, outlet: Outlet) -> None:
+    def forget(self, sink: bytes, waiter: StagingWaiter) -> None:
         """Let a sink be as if it had never been, and what it has staged as well."""
         commit = self._commits.get(sink)
         if commit is not None:
             what = f"epoch {commit.epoch} of sink {printable(sink)} is being committed"
-            outlet.fail(Fault(BAD_REQUEST, f"{what}: forget the sink when that is done"))
+            waiter.fail(Fault(BAD_REQUEST, f"{what}: forget the sink when that is done"))
             return
         self.stages.drop(self.stages.of_sink(sink))
-        self._hub.pipeline.submit(SinkForgotten(sink), outlet, durable=True)
+        self._hub.pipeline.submit(SinkForgotten(sink), waiter, durable=True)
 
     def names(self) -> set[bytes]:
         """All sinks that have published something, or have something staged."""
@@ -211,7 +211,7 @@ class Sinks:
         )
         commit.join(asked, lambda: self._answer(asked))
         command = SinkBegan(asked.sink, asked.epoch, asked.parts, asked.note)
-        begun = Then(
+        begun = Callback(
             lambda _value: commit.go_on(),
             lambda reason, detail: self._not_begun(commit, reason, detail),
         )
@@ -323,7 +323,7 @@ class _Commit:
     def _read(self) -> None:
         assert self._pieces is not None
         self._is_reading = True
-        self._hub.run_off_loop(self._pieces.next, self._found, self._unreadable)
+        self._hub.readers.run(self._pieces.next, self._found, self._unreadable)
 
     def _unreadable(self, error: StorageError) -> None:
         """Say so, and try again: the operator may mend it, and to go on without would be a loss."""
@@ -341,7 +341,7 @@ class _Commit:
 
     def _publish(self, piece: Piece) -> None:
         """Put a piece in the line, and that it is published: one commit has both."""
-        if self._hub.is_stopping or self._is_stopped:
+        if self._hub.connections.is_stopping or self._is_stopped:
             return  # the next life goes on here, or the next leader
         hub, now_ms = self._hub, self._hub.wall_ms()
         self._is_in_line = True
@@ -350,7 +350,7 @@ class _Commit:
             command = SinkEnded(self.sink, self.epoch, piece.messages, now_ms)
         else:
             command = SinkAdvanced(self.sink, self.epoch, piece.messages, piece.place)
-        published = Then(
+        published = Callback(
             lambda _value: self._published(piece),
             lambda reason, detail: self._refused(piece, reason, detail),
         )

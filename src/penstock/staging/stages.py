@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.commit.completion import Then
+from penstock.commit.completion import Callback
 from penstock.core.commands import TopicGone
+from penstock.core.completion import Completion, Journaled
 from penstock.dispatch.dispatcher import AGAIN_S
 from penstock.doors.queue.faults import BAD_REQUEST, LIMIT, Fault, produce_fault
 from penstock.errors import StorageError
@@ -29,7 +30,6 @@ from penstock.limits import (
     STAGES_MAX,
 )
 from penstock.model.stages import PREFIX, Stage, stage_of, stage_topic
-from penstock.net.turns import in_turns
 from penstock.node.hub import Hub
 from penstock.obs.log import get_logger, printable
 from penstock.obs.reasons import DisconnectReason
@@ -52,27 +52,20 @@ DROPPED_AT_ONCE = 256
 _log = get_logger("sinks")
 
 
-class Outlet(Protocol):
-    """Who waits for a block to be staged."""
+class StagingWaiter(Completion[object], Protocol):
+    """Waits for a block to be staged; a fault of the block itself has its own text."""
 
-    def outcome(self, value: object) -> None:
-        """It is on disk."""
-
-    def fail(self, fault: Fault) -> None:
-        """It is refused."""
-
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
-        """The disk refused it."""
+    def fail(self, fault: Fault) -> None: ...
 
 
 class _Block:
     """A block on its way; whoever sends it again meanwhile waits for the first copy."""
 
-    __slots__ = ("content", "outlets")
+    __slots__ = ("content", "waiters")
 
-    def __init__(self, content: bytes, outlet: Outlet) -> None:
+    def __init__(self, content: bytes, waiter: StagingWaiter) -> None:
         self.content = content
-        self.outlets = [outlet]
+        self.waiters = [waiter]
 
 
 class Part:
@@ -138,8 +131,8 @@ class Stages:
     def retire(self, reason: DisconnectReason) -> None:
         """Another node leads: whoever waits must ask it. Parts are counted no more."""
         for part in list(self._parts.values()):
-            for outlet in (o for block in self._taken_back(part) for o in block.outlets):
-                outlet.close(reason)
+            for waiter in (o for block in self._taken_back(part) for o in block.waiters):
+                waiter.refused(reason)
             self._remove(part)
         self._to_drop.clear()
         self._is_retired = True
@@ -196,22 +189,22 @@ class Stages:
         """Whether so much waits for the disk that no more should be read."""
         return self._waiting_bytes > WAITING_BYTES_MAX
 
-    def stage(self, stage: Stage, number: int, content: bytes, outlet: Outlet) -> None:
+    def stage(self, stage: Stage, number: int, content: bytes, waiter: StagingWaiter) -> None:
         """Put a block on disk, unless it is there already."""
         part = self._parts.get(stage)
         if part is not None and part.is_ending:
-            outlet.fail(Fault(BAD_REQUEST, f"{_name(stage)} was aborted: stage another part"))
+            waiter.fail(Fault(BAD_REQUEST, f"{_name(stage)} was aborted: stage another part"))
             return
         stored = part.stored if part else 0
         coming = len(part.waiting) if part else 0
         if part is not None and number < stored:
-            outlet.outcome(None)
+            waiter.done(None)
         elif part is not None and number < stored + coming:
-            part.waiting[number - stored].outlets.append(outlet)
+            part.waiting[number - stored].waiters.append(waiter)
         elif (fault := self._fault(stage, number, stored + coming, len(content))) is not None:
-            outlet.fail(fault)
+            waiter.fail(fault)
         else:
-            self._append(part or self._begin(stage), content, outlet)
+            self._append(part or self._begin(stage), content, waiter)
 
     def _fault(self, stage: Stage, number: int, expected: int, size: int) -> Fault | None:
         if size > STAGED_BLOCK_BYTES_MAX:
@@ -241,8 +234,8 @@ class Stages:
         self._add(part)
         return part
 
-    def _append(self, part: Part, content: bytes, outlet: Outlet) -> None:
-        part.waiting.append(_Block(content, outlet))
+    def _append(self, part: Part, content: bytes, waiter: StagingWaiter) -> None:
+        part.waiting.append(_Block(content, waiter))
         self._waiting_bytes += len(content)
         self._grow(part, len(content) + STAGED_BLOCK_COST)
         part.touched_at = self._hub.monotonic()
@@ -264,9 +257,9 @@ class Stages:
                 break
             contents.append(block.content)
         part.busy = len(contents)
-        self._hub.run_off_loop(
+        self._hub.readers.run(
             lambda: [examined(content) for content in contents],
-            lambda verdicts: in_turns(self._hub, self._judge(part, verdicts)),
+            lambda verdicts: self._hub.connections.turns.run(self._judge(part, verdicts)),
             lambda error: self._failed(part, error),
         )
 
@@ -328,8 +321,8 @@ class Stages:
         part.stored += count
         blocks = [part.waiting.popleft() for _ in range(count)]
         self._waiting_bytes -= sum([len(block.content) for block in blocks])
-        for outlet in (outlet for block in blocks for outlet in block.outlets):
-            outlet.outcome(None)
+        for waiter in (waiter for block in blocks for waiter in block.waiters):
+            waiter.done(None)
         self._go_on(part)
 
     def refused(self, part: Part, reason: DisconnectReason, detail: str) -> None:
@@ -337,8 +330,8 @@ class Stages:
         if self._is_retired:
             return
         part.busy = 0
-        for outlet in (outlet for block in self._taken_back(part) for outlet in block.outlets):
-            outlet.close(reason, detail)
+        for waiter in (waiter for block in self._taken_back(part) for waiter in block.waiters):
+            waiter.refused(reason, detail)
         self._go_on(part)
 
     def _failed(self, part: Part, error: StorageError) -> None:
@@ -359,7 +352,7 @@ class Stages:
         parts = [part for part in map(self.get, stages) if part is not None]
         for part in parts:
             part.is_ending = True
-        in_turns(self._hub, self._end(parts))
+        self._hub.connections.turns.run(self._end(parts))
         return len(parts)
 
     def _end(self, parts: list[Part]) -> Iterator[None]:
@@ -380,14 +373,14 @@ class Stages:
 
     def _drop_some(self) -> None:
         """End some topics with one commit, and the next ones when they are gone."""
-        if self._dropping or self._hub.is_stopping or self._is_retired:
+        if self._dropping or self._hub.connections.is_stopping or self._is_retired:
             return  # what is left is found again by the next life
         while self._to_drop and self._dropping < DROPPED_AT_ONCE:
             self._dropping += 1
             self._drop(self._to_drop.popleft())
 
     def _drop(self, part: Part) -> None:
-        gone = Then(
+        gone = Callback(
             lambda _value: self._gone(part),
             lambda _reason, _detail: self._not_gone(part),
         )
@@ -414,20 +407,20 @@ class _InLine:
         self._stages = stages
         self._part = part
 
-    def stored(self, offset: int, _now_ms: int) -> None:
+    def done(self, result: Journaled) -> None:
         """They have arrived."""
-        if offset != self._part.stored:
-            _log.error("stage_misplaced", topic=printable(self._part.topic), offset=offset)
+        if result.offset != self._part.stored:
+            _log.error("stage_misplaced", topic=printable(self._part.topic), offset=result.offset)
         self._stages.stored(self._part)
 
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+    def refused(self, reason: DisconnectReason, detail: str = "") -> None:
         """The disk refused them."""
         self._stages.refused(self._part, reason, detail)
 
 
 def _answer(blocks: list[_Block], fault: Fault) -> None:
-    for outlet in (outlet for block in blocks for outlet in block.outlets):
-        outlet.fail(fault)
+    for waiter in (waiter for block in blocks for waiter in block.waiters):
+        waiter.fail(fault)
 
 
 def _name(stage: Stage) -> str:

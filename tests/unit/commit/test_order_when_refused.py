@@ -5,13 +5,13 @@ import pytest_asyncio
 from tests.benches.commit_bench import Bench, until
 from tests.benches.twin_bench import BinaryClient, Cluster
 
+from penstock.commit.feed import Feed
 from penstock.commit.produce import Lot
 from penstock.core.commands import Published, Received, SessionOpened
 from penstock.errors import LeadershipLost, NoQuorum, StorageFull
 from penstock.limits import BATCH_BYTES_MAX
 from penstock.model.message import Extras
 from penstock.obs.reasons import DisconnectReason, DropReason
-from penstock.reading.feed import Feed
 from penstock.wire.binary import client as binary
 from penstock.wire.mqtt import encode
 from penstock.wire.mqtt.events import Will
@@ -40,10 +40,10 @@ class Producer:
         self.stretches = None
         self.reason = None
 
-    def produced(self, stretches):
+    def done(self, stretches):
         self.stretches = stretches
 
-    def close(self, reason, _detail=""):
+    def refused(self, reason, _detail=""):
         self.reason = reason
 
 
@@ -230,8 +230,10 @@ async def test_binary_publishers_keep_their_order_too(cluster):
 
 def put(bench, outlet, payload, qos=1):
     if qos == 2:
-        bench.pipeline.receive(Received(outlet, [1]), outlet, record=True)
-    bench.pipeline.publish(b"t", [payload], 5, qos=qos, retain=False, packet_ids=[1], outlet=outlet)
+        bench.pipeline.receive(Received(outlet, [1]), bench.client(outlet), record=True)
+    bench.pipeline.publish(
+        b"t", [payload], 5, qos=qos, retain=False, packet_ids=[1], client=bench.client(outlet)
+    )
 
 
 async def fail_once(bench):
@@ -296,7 +298,14 @@ async def test_signed_messages_that_were_withdrawn_may_be_sent_again():
         for name in (b"bob", b"ann"):
             beside = [Extras(headers=((b"of", name),))]
             bench.pipeline.publish(
-                b"t", [name], 5, qos=1, retain=False, packet_ids=[2], outlet=name, extras=beside
+                b"t",
+                [name],
+                5,
+                qos=1,
+                retain=False,
+                packet_ids=[2],
+                client=bench.client(name),
+                extras=beside,
             )
         await fail_once(bench)
         assert failed == [{b"t": {0: beside[0]}}]

@@ -6,6 +6,7 @@ import pytest
 from tests.benches.commit_bench import Bench, turns, until
 
 from penstock.core.commands import TopicGone
+from penstock.core.completion import Journaled
 from penstock.errors import StorageFull
 
 pytestmark = pytest.mark.asyncio
@@ -18,9 +19,9 @@ class Outlet:
         self.payload = payload
         self.offset: int | None = None
 
-    def stored(self, offset: int, _now_ms: int) -> None:
+    def done(self, result: Journaled) -> None:
         assert self.offset is None
-        self.offset = offset
+        self.offset = result.offset
 
 
 def add(bench: Bench, topic: bytes, payload: bytes) -> Outlet:

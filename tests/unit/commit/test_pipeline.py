@@ -35,7 +35,13 @@ LIVE = SessionOpened(b"live", 2, clean=True, will=None)
 def publish(bench: Bench, payload: bytes, *, qos: int = 1, retain: bool = False, outlet="pub"):
     packet_ids = [1] if outlet else []
     bench.pipeline.publish(
-        b"t", [payload], 5, qos=qos, retain=retain, packet_ids=packet_ids, outlet=outlet
+        b"t",
+        [payload],
+        5,
+        qos=qos,
+        retain=retain,
+        packet_ids=packet_ids,
+        client=outlet and bench.client(outlet),
     )
 
 
@@ -178,7 +184,7 @@ async def test_what_the_journal_cannot_keep_up_with_is_counted_and_bounded():
 
 async def test_a_batch_takes_no_more_than_its_part_of_a_small_journal(monkeypatch):
     """Else one commit could take the journal far beyond its bound."""
-    monkeypatch.setattr(module, "BATCH_BYTES_LEAST", 100)
+    monkeypatch.setattr("penstock.commit.settings.BATCH_BYTES_LEAST", 100)
     async with Bench(journal_bytes_max=0) as bench:
         bench.store.gate.clear()
         publish(bench, b"x")
@@ -639,7 +645,9 @@ async def in_the_line_behind_another_commit(bench: Bench) -> None:
     publish(bench, b"other")
     await until(lambda: bench.store.attempts == 2)
     bench.pipeline.receive(Received(b"ann", [7]), "ann", record=True)
-    bench.pipeline.publish(b"t", [b"x"], 5, qos=2, retain=False, packet_ids=[7], outlet="ann")
+    bench.pipeline.publish(
+        b"t", [b"x"], 5, qos=2, retain=False, packet_ids=[7], client=bench.client("ann")
+    )
     bench.pipeline.submit(Repeated(b"ann", [7]), "ann", durable=False)
 
 

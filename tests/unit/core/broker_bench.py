@@ -50,18 +50,18 @@ class Bench:
         effects = self.ask(name, *requests)
         for control in effects.controls:
             if isinstance(control, FollowUp):
-                return self.apply(control.command, control.outlet)
+                return self.apply(control.command, control.waiter)
         return effects
 
     def ask(self, name: str, *requests: tuple[bytes, int]) -> Effects:
         """SUBSCRIBE, the first step only."""
         session = self.broker.sessions[name.encode()]
-        return self.apply(Subscribed(name.encode(), 77, list(requests)), session.outlet)
+        return self.apply(Subscribed(name.encode(), 77, list(requests)), session.client)
 
     def repeat(self, name: str, *packet_ids: int) -> Effects:
         """PUBLISH again, while the first copy was on its way."""
         session = self.broker.sessions[name.encode()]
-        return self.apply(Repeated(name.encode(), list(packet_ids)), session.outlet)
+        return self.apply(Repeated(name.encode(), list(packet_ids)), session.client)
 
     def lose(self, name: str, *packet_ids: int) -> Effects:
         session = self.broker.sessions[name.encode()]
@@ -78,7 +78,7 @@ class Bench:
 
     def acknowledge(self, name: str, kind: int, *packet_ids: int) -> Effects:
         session = self.broker.sessions[name.encode()]
-        return self.apply(Acknowledged(name.encode(), kind, list(packet_ids)), session.outlet)
+        return self.apply(Acknowledged(name.encode(), kind, list(packet_ids)), session.client)
 
     def restarted(self) -> "Bench":
         """A bench whose broker was loaded from the rows of this one."""

@@ -21,9 +21,8 @@ from penstock.core.commands import (
     from_event,
     to_event,
 )
+from penstock.core.delivery import DELIVER_DUP, DELIVER_PUBREL
 from penstock.core.effects import (
-    DELIVER_DUP,
-    DELIVER_PUBREL,
     Accepted,
     Effects,
     PortionSent,
@@ -131,7 +130,7 @@ def test_a_durable_session_outlives_its_connection():
     bench.close("ann")
     session = bench.broker.sessions[b"ann"]
     assert not session.connected
-    assert session.outlet is None
+    assert session.client is None
     assert session.away_since_ms == 9_000
 
 
@@ -388,7 +387,7 @@ def test_a_repetition_whose_first_copy_was_refused_must_be_sent_again():
 def test_a_repetition_of_a_connection_that_lost_its_session_is_not_answered():
     bench = Bench()
     bench.open("ann")
-    older = bench.broker.sessions[b"ann"].outlet
+    older = bench.broker.sessions[b"ann"].client
     bench.open("ann")
     bench.apply(Received(b"ann", [3]))
     effects = bench.apply(Repeated(b"ann", [3]), older)

@@ -16,7 +16,8 @@ from penstock.core.commands import (
     from_event,
     to_event,
 )
-from penstock.core.effects import DELIVER_RETAIN, Effects, FollowUp, SubscribeAnswer
+from penstock.core.delivery import DELIVER_RETAIN
+from penstock.core.effects import Effects, FollowUp, SubscribeAnswer
 from penstock.core.session import PUBACK, Session
 from penstock.core.topic_tree import TopicTree
 
@@ -47,7 +48,7 @@ def test_retained_messages_above_qos_0_are_journaled_for_a_durable_session():
     (follow_up,) = bench.ask("ann", (b"a", 1), (b"b", 0), (b"c", SUBSCRIBE_FAILED)).controls
     assert isinstance(follow_up, FollowUp)
     assert follow_up.command.offers == [(b"a", 1, 1)]
-    effects = bench.apply(follow_up.command, follow_up.outlet)
+    effects = bench.apply(follow_up.command, follow_up.waiter)
     assert effects.controls == [SubscribeAnswer("ann#1", 77, [1, 0, SUBSCRIBE_FAILED])]
     assert effects.deliveries == {"ann#1": [(b"a", b"kept", 1 | DELIVER_RETAIN, 1, 1)]}
 
@@ -75,7 +76,7 @@ def test_retained_messages_of_qos_0_come_after_the_answer_and_are_not_written(cl
         assert not first.deliveries
         (follow_up,) = first.controls
         assert from_event(to_event(follow_up.command)).live == []
-        first = bench.apply(follow_up.command, follow_up.outlet)
+        first = bench.apply(follow_up.command, follow_up.waiter)
     assert kinds(first) == [SubscribeAnswer]
     assert sorted(first.deliveries["ann#1"]) == [
         (b"one", b"1", 1 | DELIVER_RETAIN, 1, 2),
@@ -90,7 +91,7 @@ def test_a_retained_message_of_qos_0_that_was_replaced_meanwhile_is_not_sent():
     bench.open("ann")
     (follow_up,) = bench.ask("ann", (b"a", 1)).controls
     bench.publish(b"a", b"new", qos=0, retain=True)
-    assert not bench.apply(follow_up.command, follow_up.outlet).deliveries
+    assert not bench.apply(follow_up.command, follow_up.waiter).deliveries
 
 
 def test_an_answer_of_a_durable_session_always_takes_two_steps():
@@ -110,7 +111,7 @@ def test_only_the_topics_that_were_overtaken_are_left_out_of_an_offer():
     (follow_up,) = bench.ask("ann", (b"#", 1)).controls
     bench.publish(b"a", b"new", retain=True)
     bench.publish(b"c", b"", qos=0, retain=True)
-    effects = bench.apply(follow_up.command, follow_up.outlet)
+    effects = bench.apply(follow_up.command, follow_up.waiter)
     assert effects.deliveries == {"ann#1": [(b"b", b"old", 1 | DELIVER_RETAIN, 2, 2)]}
     assert bench.broker.sessions[b"ann"].overtaken is None
 
@@ -122,7 +123,7 @@ def test_a_message_that_is_not_retained_does_not_take_the_place_of_the_one_that_
     bench.open("ann")
     (follow_up,) = bench.ask("ann", (b"#", 1)).controls
     bench.publish(b"a", b"passing")
-    effects = bench.apply(follow_up.command, follow_up.outlet)
+    effects = bench.apply(follow_up.command, follow_up.waiter)
     assert effects.deliveries == {"ann#1": [(b"a", b"kept", 1 | DELIVER_RETAIN, 2, 1)]}
 
 
@@ -151,7 +152,7 @@ def test_an_offer_whose_connection_has_ended_is_void_and_nothing_is_noted_for_it
     bench.publish(b"a", b"new", retain=True)
     session = bench.broker.sessions[b"ann"]
     assert session.overtaken is None
-    effects = bench.apply(follow_up.command, follow_up.outlet)
+    effects = bench.apply(follow_up.command, follow_up.waiter)
     assert not effects.controls
     assert session.queue_count == 1
 
@@ -173,7 +174,7 @@ def test_an_offer_is_not_for_the_session_that_came_after():
     bench.open("ann")
     (follow_up,) = bench.ask("ann", (b"a", 1)).controls
     bench.open("ann", clean=True)
-    effects = bench.apply(follow_up.command, follow_up.outlet)
+    effects = bench.apply(follow_up.command, follow_up.waiter)
     assert not effects.deliveries
     assert bench.broker.sessions[b"ann"].inflight_count == 0
 
@@ -210,7 +211,7 @@ def test_a_retained_message_does_not_come_after_a_newer_one():
     bench.open("ann")
     (follow_up,) = bench.ask("ann", (b"t", 1)).controls
     effects = bench.publish(b"t", b"new", retain=True)
-    later = bench.apply(follow_up.command, follow_up.outlet)
+    later = bench.apply(follow_up.command, follow_up.waiter)
     deliveries = effects.deliveries.get("ann#1", []) + later.deliveries.get("ann#1", [])
     assert deliveries[-1][4] == 2
 
@@ -233,7 +234,7 @@ class Reader:
     def take(self, effects: Effects) -> None:
         """Get what was sent, and acknowledge it."""
         for topic, payload, flags, packet_id, sequence in effects.deliveries.get(
-            self.session.outlet, []
+            self.session.client, []
         ):
             message = self.bench.broker.retained.find(sequence) if payload is None else None
             self.got.append((message.topic if message else topic, flags & 3))
@@ -249,7 +250,7 @@ class Reader:
 
     def read_all(self) -> None:
         while self.session.offers:
-            self.take(self.bench.apply(self.page(), self.session.outlet))
+            self.take(self.bench.apply(self.page(), self.session.client))
 
 
 def retain_many(bench: Bench, count: int) -> list[bytes]:
@@ -280,8 +281,8 @@ def test_a_page_that_was_made_twice_is_sent_once():
     (follow_up,) = bench.ask("ann", (b"#", 1)).controls
     reader = Reader(bench)
     twin = reader.page()
-    reader.take(bench.apply(follow_up.command, follow_up.outlet))
-    assert not bench.apply(twin, follow_up.outlet).deliveries
+    reader.take(bench.apply(follow_up.command, follow_up.waiter))
+    assert not bench.apply(twin, follow_up.waiter).deliveries
     assert len(reader.got) == 5
 
 
@@ -338,7 +339,7 @@ def test_a_search_that_finds_more_than_it_may_hold_looks_again(monkeypatch):
             assert len(search._found) <= 100
         page = bench.broker.retained_delivery.page(reader.session, reader.session.offers[0], search)
         if page is not None:
-            reader.take(bench.apply(page, reader.session.outlet))
+            reader.take(bench.apply(page, reader.session.client))
     assert [topic for topic, _ in reader.got] == topics
 
 

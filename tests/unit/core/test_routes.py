@@ -23,7 +23,7 @@ def test_a_route_says_where_the_messages_of_a_topic_go():
     assert route.policy == UNKNOWN_POLICY
 
 
-def test_a_resolved_route_is_cached_with_its_memo():
+def test_a_resolved_route_is_cached_with_its_policy():
     routes = Routes()
     route = routes.resolve(b"a/b")
     route.policy = 3

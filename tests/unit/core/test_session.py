@@ -428,5 +428,5 @@ def test_a_row_brings_the_session_back(session, applied):
     has_offers = any(retain for *_, retain in session.unfinished())
     has_offers = has_offers or any(entry & 4 for entry in session.queue or ())
     assert again.offer_floor == (session.offer_floor if has_offers else 0)
-    assert again.outlet is None
+    assert again.client is None
     assert again.to_row(applied) == session.to_row(applied)

@@ -7,7 +7,7 @@ import pytest_asyncio
 from tests.benches.commit_bench import until
 from tests.benches.dispatch_bench import GROUP, LEASE_MS, TOPIC, Bench, Told, Worker, numbered
 
-from penstock.commit.completion import Then
+from penstock.commit.completion import Callback
 from penstock.core.commands import DeadLettered, GroupConfigured, TopicConfigured, to_event
 from penstock.dispatch import dead_letters as letters_module
 from penstock.dispatch.dispatchers import Start
@@ -345,7 +345,7 @@ async def test_when_the_disk_refuses_dead_letters_they_are_buried_later(bench, m
     def fill_the_disk(_value):
         bench.store.error = StorageFull("no room")
 
-    bench.dispatchers.return_leases(TOPIC, GROUP, worker.leases, Then(fill_the_disk))
+    bench.dispatchers.return_leases(TOPIC, GROUP, worker.leases, Callback(fill_the_disk))
     await until(lambda: bench.store.error is not None)
     attempts = bench.store.attempts
     await until(lambda: bench.store.attempts > attempts + 2)

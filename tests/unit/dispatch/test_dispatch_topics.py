@@ -29,10 +29,10 @@ class Stored:
     def __init__(self) -> None:
         self.stretches: list[tuple[int, int]] = []
 
-    def produced(self, stretches: list[tuple[int, int]]) -> None:
+    def done(self, stretches: list[tuple[int, int]]) -> None:
         self.stretches += stretches
 
-    def close(self, *_reason: object) -> None:
+    def refused(self, *_reason: object) -> None:
         raise AssertionError
 
 
@@ -167,7 +167,7 @@ async def test_a_topic_that_the_disk_does_not_let_go_is_served_on(bench):
     bench.store.error = StorageFull("no space")
 
     class Refused(Told):
-        def close(self, *_reason: object) -> None:
+        def refused(self, *_reason: object) -> None:
             bench.store.error = None
 
     bench.dispatchers.delete_topic(TOPIC, Refused())

@@ -10,7 +10,7 @@ import pytest_asyncio
 from tests.benches.commit_bench import GatedStore, turns, until
 from tests.cluster.lone_node import LoneNode
 
-from penstock.commit.completion import Then
+from penstock.commit.completion import Callback
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
 from penstock.dispatch.dispatchers import Dispatchers
@@ -130,7 +130,6 @@ class Bench:
             store=self.store,
             clock=self.clock,
             counters=self.counters,
-            is_captured=lambda _topic: True,
             log=node,
             cluster=node,
         )
@@ -287,7 +286,7 @@ async def test_an_acknowledgement_of_a_topic_that_ends_says_nothing_of_the_next(
     peer.send(client.publish(b"t", b"old", 1), client.subscribe(2, b"t", b"name"))
     await peer.hears(1, "old", 2)
     bench.shut()
-    bench.hub.dispatchers.delete_topic(b"t", Then(told.append))
+    bench.hub.dispatchers.delete_topic(b"t", Callback(told.append))
     peer.send(encode.ack(1), client.ping())
     await turns()
     bench.open()
@@ -402,7 +401,7 @@ async def test_who_makes_much_work_is_read_from_again_when_others_had_their_turn
     assert peer.transport.is_reading
     now = bench.hub.monotonic()
     clock = iter([now])
-    bench.hub.monotonic = lambda: next(clock, now + 1)  # the work takes a second
+    bench.hub.connections.monotonic = lambda: next(clock, now + 1)  # the work takes a second
     peer.send(client.ping())
     assert not peer.transport.is_reading
     await turns(2)

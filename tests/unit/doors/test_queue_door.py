@@ -495,7 +495,7 @@ async def test_silence_ends_no_connection_that_has_asked_something(bench):
     await peer.ask(stats())
     stranger.send(b"\0\0")
     bench.clock.advance(1_000_000)
-    bench.hub.deadlines.turn(bench.hub.monotonic())
+    bench.hub.connections.deadlines.turn(bench.hub.monotonic())
     assert peer.connection.reason is None
     assert stranger.connection.reason is DisconnectReason.CONNECT_TIMEOUT
 

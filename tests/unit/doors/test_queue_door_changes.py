@@ -333,11 +333,11 @@ async def test_a_connection_has_only_so_many_requests_that_wait(bench, monkeypat
 
 
 async def test_many_who_wait_are_asked_in_turns(bench, monkeypatch):
-    taken, real = [], turns.in_turns
+    taken, real = [], turns.Turns.run
 
-    def in_turns(hub, work):
+    def run(self, work):
         taken.append(work)
-        real(hub, work)
+        real(self, work)
 
     monkeypatch.setattr(turns, "TURN_S", -1)
     peers = [await filled(bench, "a") for _ in range(20)]
@@ -345,7 +345,7 @@ async def test_many_who_wait_are_asked_in_turns(bench, monkeypatch):
         known = await ask(peer, "none", "new/9")
         peer.send(changes("none", "new/9", after_sequence=known.sequence, wait_ms=5000))
     await bench.rest()
-    monkeypatch.setattr(turns, "in_turns", in_turns)
+    monkeypatch.setattr(turns.Turns, "run", run)
     bench.peer().send(*[produce(topic=f"new/{number}") for number in range(10)])
     await bench.rest()
     while any(not peer.heard() or peer.kinds()[-1] != "changed" for peer in peers):

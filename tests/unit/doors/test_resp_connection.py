@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 from tests.benches.resp_bench import Client, command, settle
 
-from penstock.delivery.live import Live
+from penstock.core.live import Live
 from penstock.doors.resp import subscriptions
 from penstock.doors.resp.calls import OK, Spec
 from penstock.doors.resp.connection import COMMANDS
@@ -159,8 +159,8 @@ async def test_the_end_of_a_subscription_is_confirmed_behind_its_last_message(br
     client = Client(broker)
     client.send_all(b"SUBSCRIBE #", b"PSUBSCRIBE *")
     hub = broker.server.hub
-    hub.hold()
-    hub.forward(hub.route(b"t").targets, Live.of(b"t", [b"1"]))
+    hub.connections.flusher.hold()
+    hub.fanout.forward(hub.admission.route(b"t").targets, Live.of(b"t", [b"1"]))
     client.send_all(b"UNSUBSCRIBE #", b"PUNSUBSCRIBE *")
     await settle(broker, client)
     assert client.replies[2:] == [
@@ -274,7 +274,7 @@ async def test_a_slow_subscriber_loses_the_oldest_live_messages_counted():
         client.connection.pause_writing()
         for number in range(10):
             payload = b"%d" % number * 10_000
-            hub.forward(hub.route(b"t").targets, Live.of(b"t", [payload]))
+            hub.fanout.forward(hub.admission.route(b"t").targets, Live.of(b"t", [payload]))
             client.connection.outbox.flush()
         client.connection.resume_writing()
         got = [payload[:1] for payload in client.payloads()]
@@ -398,7 +398,7 @@ async def test_with_the_password_everything_is_until_reset(locked, words):
 @pytest.mark.parametrize("words", [b"AUTH wrong", b"AUTH other " + PASSWORD.encode()])
 async def test_wrong_words_are_logged_without_being_repeated(locked, words, monkeypatch):
     lines = []
-    complain = locked.server.hub.complaints
+    complain = locked.server.hub.connections.complaints
     monkeypatch.setattr(complain, "info", lambda *event, **values: lines.append((event, values)))
     client = Client(locked)
     client.send_all(words)

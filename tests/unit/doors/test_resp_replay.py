@@ -6,7 +6,7 @@ import random
 import pytest
 from tests.benches.resp_bench import Client, settle
 
-from penstock.delivery.live import Live
+from penstock.core.live import Live
 from penstock.doors.resp import replay
 from penstock.errors import StorageError
 from penstock.obs.reasons import DisconnectReason
@@ -33,7 +33,9 @@ class Publisher:
         if qos:
             self.hub.pipeline.publish(TOPIC, [payload], now_ms, qos=1, retain=False)
         else:
-            self.hub.forward(self.hub.route(TOPIC).targets, Live.of(TOPIC, [payload]))
+            self.hub.fanout.forward(
+                self.hub.admission.route(TOPIC).targets, Live.of(TOPIC, [payload])
+            )
             self.hub.pipeline.capture(TOPIC, [payload], now_ms)
 
     def expected(self, qos: int) -> list[bytes]:
@@ -244,7 +246,7 @@ async def test_a_topic_that_is_not_captured_is_live_at_once():
         publisher, client = Publisher(own.server.hub), Client(own)
         client.send(b"SUBSCRIBE", TOPIC)
         hub = own.server.hub
-        hub.forward(hub.route(TOPIC).targets, Live.of(TOPIC, [b"live"]))
+        hub.fanout.forward(hub.admission.route(TOPIC).targets, Live.of(TOPIC, [b"live"]))
         publisher.publish(1)
         await settle(own, client)
         assert client.payloads() == [b"live", b"1 0"]

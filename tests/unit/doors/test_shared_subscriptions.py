@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 from tests.benches.dispatch_bench import TOPIC, Bench, Told, numbered
 
-from penstock.core.effects import DELIVER_DUP, DELIVER_QOS
+from penstock.core.delivery import DELIVER_DUP, DELIVER_QOS
 from penstock.dispatch.dispatchers import Start
 from penstock.doors.mqtt import shared_subscriptions as module
 from penstock.doors.mqtt.shared_subscriptions import Share, Sharing, is_shared, parse_share

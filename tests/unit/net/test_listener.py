@@ -36,16 +36,16 @@ class Bench:
         self.handed: list[tuple[Any, bytes, float]] = []
         self.complaints: list[dict[str, Any]] = []
         self.counters = Counters()
-        self.hub: Any = SimpleNamespace(
+        self.connections: Any = SimpleNamespace(
             clock=self.clock,
             counters=self.counters,
             deadlines=Deadlines(),
-            connections=set(),
+            open=set(),
             clients=set(),
             limits=SimpleNamespace(clients_max=clients_max, connect_timeout_s=10.0),
             complaints=SimpleNamespace(info=lambda *_a, **values: self.complaints.append(values)),
         )
-        self.listener = Listener(self.hub, {Protocol.MQTT: self._door})
+        self.listener = Listener(self.connections, {Protocol.MQTT: self._door})
 
     def _door(self, transport: Any, data: bytes, accepted_at: float) -> None:
         self.handed.append((transport, data, accepted_at))
@@ -94,11 +94,11 @@ def test_bytes_that_do_not_decide_yet_are_kept_for_the_door():
 
 def test_one_client_too_many_is_refused_and_counted():
     bench = Bench(clients_max=2)
-    bench.hub.clients.add("somebody")
+    bench.connections.clients.add("somebody")
     welcome, _ = bench.stranger()
     welcome.data_received(b"\x10")
     assert len(bench.handed) == 1
-    bench.hub.clients.add("the one who was welcome")
+    bench.connections.clients.add("the one who was welcome")
     one_too_many, transport = bench.stranger()
     one_too_many.data_received(b"\x10")
     assert transport.is_aborted
@@ -108,8 +108,8 @@ def test_one_client_too_many_is_refused_and_counted():
 
 def test_a_full_broker_still_answers_probes_but_hears_out_only_so_many():
     bench = Bench(clients_max=1)
-    bench.hub.clients.add("somebody")
-    bench.hub.connections.add("somebody")
+    bench.connections.clients.add("somebody")
+    bench.connections.open.add("somebody")
     bench.listener.doors = {Protocol.HTTP: bench._door}
     probe, _ = bench.stranger()
     probe.data_received(b"GET /health HTTP/1.1\r\n")
@@ -122,10 +122,10 @@ def test_a_silent_stranger_is_refused_after_the_connect_timeout():
     bench = Bench()
     _, transport = bench.stranger()
     bench.clock.advance(9.9)
-    bench.hub.deadlines.turn(bench.clock.monotonic())
+    bench.connections.deadlines.turn(bench.clock.monotonic())
     assert not transport.is_aborted
     bench.clock.advance(0.2)
-    bench.hub.deadlines.turn(bench.clock.monotonic())
+    bench.connections.deadlines.turn(bench.clock.monotonic())
     assert transport.is_aborted
     assert bench.count(DisconnectReason.CONNECT_TIMEOUT) == 1
 
@@ -135,7 +135,7 @@ def test_a_stranger_that_leaves_is_counted_once_and_has_no_deadline():
     stranger, _ = bench.stranger()
     stranger.connection_lost(None)
     bench.clock.advance(60)
-    bench.hub.deadlines.turn(bench.clock.monotonic())
+    bench.connections.deadlines.turn(bench.clock.monotonic())
     assert bench.count(DisconnectReason.CONNECTION_LOST) == 1
     assert sum(bench.counters.disconnects.values()) == 1
 
@@ -152,7 +152,7 @@ def test_strangers_are_cut_when_the_broker_stops():
 @pytest.mark.asyncio
 async def test_a_port_that_is_taken_is_an_error_that_says_what_to_do():
     bench = Bench()
-    bench.hub.loop = asyncio.get_running_loop()
+    bench.connections.loop = asyncio.get_running_loop()
     taken = await bench.listener.listen(Address("127.0.0.1", 0))
     assert taken.port
     with pytest.raises(Refused, match=f"cannot listen on 127.0.0.1:{taken.port}"):

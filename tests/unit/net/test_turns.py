@@ -2,22 +2,20 @@
 
 import asyncio
 from collections.abc import Iterator
-from types import SimpleNamespace
 
 import pytest
 
-from penstock.net.turns import TURN_S, SharedTurns
+from penstock.net.turns import TURN_S, Turns
 
 pytestmark = pytest.mark.asyncio
 
 
 class Bench:
-    """A hub of which only the loop and a clock are there; each step of work takes 1 ms."""
+    """Turns on a clock that stands still; each step of work takes 1 ms."""
 
     def __init__(self) -> None:
         self.now = 0.0
-        hub = SimpleNamespace(loop=asyncio.get_running_loop(), monotonic=lambda: self.now)
-        self.turns = SharedTurns(hub)
+        self.turns = Turns(asyncio.get_running_loop(), lambda: self.now)
         self.steps: list[str] = []
 
     def work(self, name: str, steps: int) -> Iterator[None]:
@@ -31,7 +29,7 @@ async def test_work_of_many_takes_one_turn_together_and_each_is_served_in_its_tu
     bench = Bench()
     names = [str(number) for number in range(100)]
     for name in names:
-        bench.turns.add(bench.work(name, 2))
+        bench.turns.share(bench.work(name, 2))
     longest = 0.0
     while len(bench.steps) < 200:
         before = bench.now
@@ -48,8 +46,8 @@ async def test_work_that_fails_leaves_the_others_alone():
         raise RuntimeError("a bug")
         yield
 
-    bench.turns.add(failing())
-    bench.turns.add(bench.work("fine", 3))
+    bench.turns.share(failing())
+    bench.turns.share(bench.work("fine", 3))
     for _ in range(10):
         await asyncio.sleep(0)
     assert bench.steps == ["fine"] * 3

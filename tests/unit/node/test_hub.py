@@ -14,7 +14,8 @@ from penstock.core.broker import Broker
 from penstock.core.commands import Offered, Published, WillMessage
 from penstock.core.effects import Effects, FollowUp, SubscribeAnswer, Unkept
 from penstock.core.session import PUBACK
-from penstock.node.hub import QUIET_S, Hub
+from penstock.net.flusher import QUIET_S
+from penstock.node.hub import Hub
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.store.memory import MemoryStore
@@ -34,7 +35,7 @@ class Outlet:
     def say(self, what: Any) -> None:
         """Something to be written: as an outbox, we want to be flushed once for all of it."""
         self.told.append(what)
-        self._hub.flush_soon(self)
+        self._hub.connections.flusher.flush_soon(self)
 
     def flush(self) -> None:
         self.flushes += 1
@@ -44,6 +45,9 @@ class Outlet:
 
     def subscribed(self, packet_id: int, return_codes: list[int]) -> None:
         self.say((packet_id, return_codes))
+
+    def refused(self, reason: DisconnectReason, detail: str = "") -> None:
+        self.close(reason, detail)
 
     def close(self, reason: DisconnectReason, _detail: str = "") -> None:
         self.told.append(reason)
@@ -64,7 +68,6 @@ class Bench:
             store=self.store,
             clock=self.clock,
             counters=self.counters,
-            is_captured=lambda _topic: True,
             log=node,
             cluster=node,
         )
@@ -74,10 +77,10 @@ class Bench:
 
     def chunk(self, *outlets: Outlet) -> None:
         """A chunk of some publisher's arrives and has something for each of these."""
-        self.hub.hold()
+        self.hub.connections.flusher.hold()
         for outlet in outlets:
             outlet.say("message")
-        self.hub.release(self.clock.monotonic())
+        self.hub.connections.flusher.release(self.clock.monotonic())
 
     def be_quiet(self) -> None:
         self.clock.advance(QUIET_S * 2)
@@ -108,8 +111,9 @@ async def test_while_much_is_going_on_output_leaves_once_per_turn(bench):
     bench.be_quiet()
     bench.chunk(bench.outlet())
     flushed = []
-    flush = bench.hub._flush
-    bench.hub._flush = lambda: flushed.append(len(bench.hub._due)) or flush()
+    flusher = bench.hub.connections.flusher
+    flush = flusher._flush
+    flusher._flush = lambda: flushed.append(len(flusher._due)) or flush()
     bench.chunk(first)
     bench.chunk(second)
     assert (first.flushes, second.flushes) == (0, 0)
@@ -139,7 +143,7 @@ async def test_what_commands_bring_about_leaves_at_once(bench):
     """A commit is company enough: nothing else is coming that could share the write."""
     effects, outlet = Effects(), bench.outlet()
     effects.ack(outlet, PUBACK, [1, 2])
-    bench.hub.execute(effects)
+    bench.hub.effects.execute(effects)
     assert outlet.told == [(PUBACK, [1, 2])]
     assert outlet.flushes == 1
 
@@ -148,10 +152,10 @@ async def test_what_commands_bring_about_within_a_chunk_leaves_with_the_chunk(be
     effects, outlet = Effects(), bench.outlet()
     effects.ack(outlet, PUBACK, [1])
     bench.be_quiet()
-    bench.hub.hold()
-    bench.hub.execute(effects)
+    bench.hub.connections.flusher.hold()
+    bench.hub.effects.execute(effects)
     assert outlet.flushes == 0
-    bench.hub.release(bench.clock.monotonic())
+    bench.hub.connections.flusher.release(bench.clock.monotonic())
     assert outlet.flushes == 1
 
 
@@ -161,7 +165,7 @@ async def test_what_commands_bring_about_within_a_chunk_leaves_with_the_chunk(be
 async def test_a_client_whose_message_was_not_kept_is_closed_so_that_it_sends_again(bench):
     effects, outlet = Effects(), bench.outlet()
     effects.controls.append(Unkept(outlet))
-    bench.hub.execute(effects)
+    bench.hub.effects.execute(effects)
     assert outlet.told == [DisconnectReason.STORAGE_FAILED]
 
 
@@ -169,7 +173,7 @@ async def test_a_follow_up_takes_its_turn_in_the_line(bench):
     effects, outlet = Effects(), bench.outlet()
     offered = Offered(b"ann", 1, 7, [1], [])
     effects.controls.append(FollowUp(outlet, offered))
-    bench.hub.execute(effects)
+    bench.hub.effects.execute(effects)
     assert not bench.hub.pipeline.is_idle
     await bench.hub.pipeline.drain()
     ((_, event),) = next(iter(bench.store.replay())).events
@@ -181,7 +185,7 @@ async def test_one_clients_trouble_stays_its_own(bench):
     unlucky.subscribed = None
     for outlet in (unlucky, lucky):
         effects.controls.append(SubscribeAnswer(outlet, 7, [0]))
-    bench.hub.execute(effects)
+    bench.hub.effects.execute(effects)
     assert unlucky.told == [DisconnectReason.INTERNAL_ERROR]
     assert lucky.told == [(7, [0])]
     assert lucky.flushes == 1
@@ -195,18 +199,18 @@ def retain(bench: Bench, topic: bytes) -> None:
 
 
 async def test_a_retained_message_beyond_the_limit_is_counted_when_it_is_refused(bench):
-    assert bench.hub.may_retain(b"a", b"x")
+    assert bench.hub.admission.may_retain(b"a", b"x")
     retain(bench, b"a")
-    assert bench.hub.may_retain(b"a", b"changed")
-    assert bench.hub.may_retain(b"b", b"")  # clears, and takes no room
+    assert bench.hub.admission.may_retain(b"a", b"changed")
+    assert bench.hub.admission.may_retain(b"b", b"")  # clears, and takes no room
     assert sum(bench.counters.drops.values()) == 0
-    assert not bench.hub.may_retain(b"b", b"x")
+    assert not bench.hub.admission.may_retain(b"b", b"x")
     assert bench.counters.drops[DropReason.RETAINED_LIMIT] == 1
 
 
 async def test_a_will_beyond_the_limit_is_published_but_not_retained(bench):
     retain(bench, b"a")
-    bench.hub.publish_will(WillMessage(b"w", b"bye", 1, retain=True))
+    bench.hub.wills.publish(WillMessage(b"w", b"bye", 1, retain=True))
     await bench.hub.pipeline.drain()
     assert bench.broker.retained.get(b"w") is None
     (message,) = bench.store.read([1])

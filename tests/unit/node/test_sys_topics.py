@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from penstock.core.broker import Broker
-from penstock.delivery.live import Live
+from penstock.core.live import Live
 from penstock.node.sys_topics import SysTopics
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DropReason
@@ -13,21 +13,17 @@ from penstock.testing import VirtualClock
 
 
 class Bench:
-    """$SYS on a hub that notes what is forwarded: topic → the values in order."""
+    """$SYS that notes what is forwarded: topic → the values in order."""
 
     def __init__(self) -> None:
         self.counters = Counters()
         self.broker = Broker(self.counters)
         self.sent: dict[bytes, list[bytes]] = {}
         self.uptime_s = 1.9
-        hub: Any = SimpleNamespace(
-            broker=self.broker,
-            counters=self.counters,
-            store=MemoryStore(),
-            clock=VirtualClock(),
-            forward=self._forward,
+        fanout: Any = SimpleNamespace(forward=self._forward)
+        self.topics = SysTopics(
+            self.broker, MemoryStore(), fanout, VirtualClock(), "1.2.3", lambda: self.uptime_s
         )
-        self.topics = SysTopics(hub, "1.2.3", lambda: self.uptime_s)
 
     def _forward(self, _targets: Any, live: Live) -> None:
         for run in live.runs:

@@ -16,7 +16,7 @@ from penstock.core.commands import (
     TopicConfigured,
 )
 from penstock.model.dead_letters import dead_letter_topic
-from penstock.node.connection_ids import NO_NODE, node_of, node_of_worker
+from penstock.net.connection_ids import NO_NODE, node_of, node_of_worker
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.binary import client as binary
 from penstock.wire.mqtt import encode
@@ -71,7 +71,7 @@ class Resp(RespClient):
 
 
 async def test_a_connection_tells_its_node(cluster):
-    numbers = {cluster[node].hub.next_connection() for node in (1, 2, 3) for _ in range(50)}
+    numbers = {cluster[node].hub.connections.ids.next() for node in (1, 2, 3) for _ in range(50)}
     assert len(numbers) == 150
     assert {node_of(number) for number in numbers} == {1, 2, 3}
     assert max(numbers) < 1 << 63
@@ -80,7 +80,7 @@ async def test_a_connection_tells_its_node(cluster):
 async def test_numbers_of_earlier_versions_have_no_node(cluster):
     earlier = cluster.clock.wall_ms() << 10
     assert node_of(earlier) == NO_NODE
-    number = cluster[2].hub.next_connection()
+    number = cluster[2].hub.connections.ids.next()
     assert node_of_worker(b"any # name#%d" % number) == 2
     for name in (b"mqtt#%d" % earlier, b"pull#1#7", b"", b"#", b"x", b"x#" + b"9" * 40):
         assert node_of_worker(name) == NO_NODE
@@ -337,7 +337,9 @@ async def test_of_two_identities_at_once_the_later_one_stays(cluster):
 
 
 async def test_desks_of_two_nodes_never_hand_out_the_same_message(cluster):
-    workers = {node: Worker(f"w#{cluster[node].hub.next_connection()}", 30) for node in (1, 2, 3)}
+    workers = {
+        node: Worker(f"w#{cluster[node].hub.connections.ids.next()}", 30) for node in (1, 2, 3)
+    }
     for node, worker in workers.items():
         cluster[node].hub.dispatchers.join(TOPIC, GROUP, worker)
     await cluster.rest()
@@ -350,7 +352,7 @@ async def test_desks_of_two_nodes_never_hand_out_the_same_message(cluster):
 
 
 async def test_a_message_given_back_at_one_node_goes_to_a_worker_at_another(cluster):
-    first, second = [Worker(f"w#{cluster[n].hub.next_connection()}", 5) for n in (1, 2)]
+    first, second = [Worker(f"w#{cluster[n].hub.connections.ids.next()}", 5) for n in (1, 2)]
     cluster[1].hub.dispatchers.join(TOPIC, GROUP, first)
     push(cluster[1], *numbered(3))
     await cluster.rest()
@@ -363,7 +365,7 @@ async def test_a_message_given_back_at_one_node_goes_to_a_worker_at_another(clus
 
 
 async def test_a_worker_of_a_node_that_is_gone_by_now_does_not_keep_what_it_is_given(cluster):
-    late, alive = [Worker(f"w#{cluster[n].hub.next_connection()}", 5) for n in (2, 3)]
+    late, alive = [Worker(f"w#{cluster[n].hub.connections.ids.next()}", 5) for n in (2, 3)]
     cluster[2].hub.dispatchers.join(TOPIC, GROUP, late)
     await cluster.rest()
     cluster.present.discard(2)
@@ -378,7 +380,7 @@ async def test_a_worker_of_a_node_that_is_gone_by_now_does_not_keep_what_it_is_g
 
 async def test_what_workers_of_a_dead_node_had_goes_to_others(cluster):
     """They had it until they leave, and nobody else says that they have."""
-    dead, alive = [Worker(f"w#{cluster[n].hub.next_connection()}", 5) for n in (2, 3)]
+    dead, alive = [Worker(f"w#{cluster[n].hub.connections.ids.next()}", 5) for n in (2, 3)]
     cluster[2].hub.dispatchers.join(TOPIC, GROUP, dead)
     push(cluster[1], *numbered(3))
     await cluster.rest()
@@ -393,7 +395,7 @@ async def test_what_workers_of_a_dead_node_had_goes_to_others(cluster):
 
 
 async def test_what_the_last_life_of_a_node_was_given_late_goes_back(cluster):
-    worker = Worker(f"w#{cluster[2].hub.next_connection()}", 5)
+    worker = Worker(f"w#{cluster[2].hub.connections.ids.next()}", 5)
     cluster[2].hub.dispatchers.join(TOPIC, GROUP, worker)
     await cluster.rest()
     push(cluster[1], *numbered(3))
@@ -405,7 +407,7 @@ async def test_what_the_last_life_of_a_node_was_given_late_goes_back(cluster):
     assert [node_id for node_id, _, _ in cluster.waiting] == [2]
     cluster[2].restart()
     await cluster.rest()
-    late = Worker(f"w#{cluster[3].hub.next_connection()}", 5)
+    late = Worker(f"w#{cluster[3].hub.connections.ids.next()}", 5)
     cluster[3].hub.dispatchers.join(TOPIC, GROUP, late)
     await cluster.rest()
     assert late.payloads == numbered(3)
@@ -419,7 +421,7 @@ async def test_leases_end_by_the_clock_of_the_leader(cluster):
     cluster[1].hub.dispatchers.rest(TOPIC, GROUP, first.consumer)
     cluster[2].hub.dispatchers.join(TOPIC, GROUP, second)
     await cluster.rest()
-    cluster[2].hub.set_cluster_time(cluster[1].hub.steady_ms() + LEASE_MS + 1)
+    cluster[2].hub.steady.follow(cluster[1].hub.steady_ms() + LEASE_MS + 1)
     cluster[2].hub.dispatchers.deal(TOPIC, GROUP)
     await cluster.rest()
     assert second.payloads == [b"job"]
@@ -427,7 +429,7 @@ async def test_leases_end_by_the_clock_of_the_leader(cluster):
 
 async def test_a_letter_is_buried_once_whoever_sees_it_die(cluster):
     cluster[1].submitted(TopicConfigured(TOPIC))
-    worker = Worker(f"w#{cluster[2].hub.next_connection()}", 1, visibility_ms=1_000)
+    worker = Worker(f"w#{cluster[2].hub.connections.ids.next()}", 1, visibility_ms=1_000)
     cluster[2].hub.dispatchers.join(TOPIC, GROUP, worker)
     await cluster.rest()
     cluster[2].submitted(GroupConfigured(TOPIC, GROUP, 1, None, None))
@@ -495,7 +497,7 @@ async def test_deleting_again_on_a_start_does_no_harm_to_the_next_topic_of_that_
 
 
 async def test_a_topic_deleted_at_one_node_begins_anew_for_workers_at_all(cluster):
-    worker = Worker(f"w#{cluster[2].hub.next_connection()}", 9, visibility_ms=LEASE_MS)
+    worker = Worker(f"w#{cluster[2].hub.connections.ids.next()}", 9, visibility_ms=LEASE_MS)
     cluster[2].hub.dispatchers.join(TOPIC, GROUP, worker)
     push(cluster[1], b"old")
     await cluster.rest()
@@ -509,7 +511,7 @@ async def test_a_topic_deleted_at_one_node_begins_anew_for_workers_at_all(cluste
 
 async def test_a_consumer_that_waits_hears_of_what_another_node_gives_back(cluster):
     """XREADGROUP at one node, a worker at another."""
-    worker = Worker(f"w#{cluster[1].hub.next_connection()}", 9)
+    worker = Worker(f"w#{cluster[1].hub.connections.ids.next()}", 9)
     cluster[1].hub.dispatchers.join(b"s", b"g", worker)
     push(cluster[1], b"job", topic=b"s")
     await cluster.rest()

@@ -48,7 +48,7 @@ class Noting(Worker):
     """A worker that has room at times."""
 
     def __init__(self, node: Node, name: str, visibility_ms: int) -> None:
-        number = node.hub.next_connection()
+        number = node.hub.connections.ids.next()
         super().__init__(f"{name}#{number}", 3, visibility_ms=visibility_ms)
         self.node = node
         self.incarnation = node.incarnation
@@ -200,7 +200,9 @@ class History:
     def stream(self) -> None:
         if self.random.random() < 0.4 or not self.streams:
             self.streams.append(Lines(self.node))
-        client = self.random.choice([c for c in self.streams if not c.hub._is_closed] or [None])
+        client = self.random.choice(
+            [c for c in self.streams if not c.hub.readers._is_closed] or [None]
+        )
         if client is None:
             return
         topic, consumer = TOPIC, self.random.choice(NAMES)

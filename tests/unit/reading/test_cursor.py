@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.commit.feed import Feed
 from penstock.core.progress import Progress
 from penstock.errors import StorageError
 from penstock.reading import cursor as module
 from penstock.reading.cursor import Cursor
-from penstock.reading.feed import Feed
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
 from penstock.store.store import RetentionLimits, RetentionRules
@@ -40,13 +40,13 @@ class Bench:
         self.missing: list[int] = []
         self.errors: list[StorageError] = []
         self.caught_up = 0
-        hub: Any = SimpleNamespace(
+        readers: Any = SimpleNamespace(
             store=self.store,
             loop=SimpleNamespace(call_soon=self.calls.append),
-            run_off_loop=lambda *job: self.reads.append(job),
-            budget=SimpleNamespace(lot=lambda bytes_max: bytes_max),
+            run=lambda *job: self.reads.append(job),
         )
-        self.cursor = Cursor(hub, TOPIC, self, progress, self._count_caught_up)
+        budget: Any = SimpleNamespace(lot=lambda bytes_max: bytes_max)
+        self.cursor = Cursor(readers, budget, TOPIC, self, progress, self._count_caught_up)
 
     def _count_caught_up(self) -> None:
         self.caught_up += 1

@@ -149,11 +149,11 @@ class Acknowledgements:
             command = Progressed(self.client_id, topic, stretches, now_ms)
             self._hub.pipeline.submit_patiently(command, self)
 
-    def outcome(self, _value: object) -> None:
+    def done(self, _value: object) -> None:
         """Progress is stored."""
         self._replies.acknowledged()
 
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+    def refused(self, reason: DisconnectReason, detail: str = "") -> None:
         """The disk refused it."""
         self._subscriber.close(reason, detail)
 
@@ -182,7 +182,7 @@ class Acknowledgements:
             sequences += range(first, stop)
             if stop < end:
                 self._unknown.appendleft((stop, end))
-        self._hub.read(sequences, self._found, self._subscriber.unreadable)
+        self._hub.readers.read(sequences, self._found, self._subscriber.unreadable)
 
     def _found(self, found: dict[int, Message | None]) -> None:
         if self._subscriber.reason is not None:

@@ -17,13 +17,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from penstock.access.admission import CAPTURED, ENVELOPES, FORBIDDEN, topic_refusal
-from penstock.access.envelopes import refuse_unsigned
-from penstock.commit.completion import Then
+from penstock.access.admission import CAPTURED, ENVELOPES, Refusal
+from penstock.commit.completion import Callback
+from penstock.commit.feed import Part, Stretch
 from penstock.core.commands import Identified
-from penstock.core.effects import Delivery
+from penstock.core.delivery import Delivery
+from penstock.core.live import Live
 from penstock.core.session import PUBACK
-from penstock.delivery.live import Live
 from penstock.dispatch.queue_names import is_queue
 from penstock.doors.binary.acknowledgements import Acknowledgements
 from penstock.doors.binary.replies import Replies
@@ -38,7 +38,6 @@ from penstock.node.hub import Hub
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.reading.cursor import Cursor
-from penstock.reading.feed import Part, Stretch
 from penstock.wire.binary import encode
 from penstock.wire.binary.events import (
     BinaryAcks,
@@ -91,6 +90,7 @@ class BinaryConnection(Connection):
         "_filters",
         "_has_spoken",
         "_held",
+        "_hub",
         "_is_writing_paused",
         "_replies",
         "_signed",
@@ -102,9 +102,11 @@ class BinaryConnection(Connection):
 
     def __init__(self, hub: Hub, transport: asyncio.Transport, accepted_at: float) -> None:
         machine = BinaryServerMachine(hub.limits.frame_bytes_max)
-        super().__init__(hub, transport, machine, Outbox(hub, transport, self.close), accepted_at)
+        outbox = Outbox(hub.connections, transport, self.close)
+        super().__init__(hub.connections, transport, machine, outbox, accepted_at)
+        self._hub = hub
         self._client_id = b""
-        self.number = hub.next_connection()
+        self.number = hub.connections.ids.next()
         self.is_identified = False
         """Whether the cluster knows of its client id."""
         self._accepts_version_2 = False
@@ -214,29 +216,17 @@ class BinaryConnection(Connection):
     # ── publishing ────────────────────────────────────────────────────────────────────────────
 
     def _on_publish(self, event: BinaryPublishRun, now_ms: int) -> None:
-        hub, topic = self._hub, event.topic
-        refusal = self._refusal(topic)
-        if refusal is not None:
+        topic = event.topic
+        route = self._hub.admission.admit(self.principal, topic)
+        if isinstance(route, Refusal):
             for _ in event.sequences:
-                self._fail(refusal)
+                self._fail(_no_topic(route))
             return
-        if hub.route(topic).policy > CAPTURED:
-            self._refuse_unsigned(topic, len(event.sequences))
+        if route.policy > CAPTURED:
+            for _ in event.sequences:
+                self._fail(self._hub.admission.refuse_unsigned(topic, 1).text)
             return
         self._publish(topic, event.payloads, event.sequences, now_ms)
-
-    def _refusal(self, topic: bytes) -> str | None:
-        """Why nobody may publish to a topic; known ones are not looked at again."""
-        if topic in self._hub.broker.routes.cached:
-            return None
-        refusal = topic_refusal(topic, self._hub.limits)
-        if refusal is None:
-            return None
-        return f"Not a topic to publish to: {refusal[1]}"
-
-    def _refuse_unsigned(self, topic: bytes, count: int) -> None:
-        for _ in range(count):
-            self._fail(refuse_unsigned(self._hub, topic, 1)[1])
 
     def _publish(
         self,
@@ -256,7 +246,7 @@ class BinaryConnection(Connection):
             qos=1,
             retain=False,
             packet_ids=sequences,
-            outlet=self,
+            client=self,
             extras=extras,
         )
 
@@ -280,11 +270,11 @@ class BinaryConnection(Connection):
         self._publish_signed(accepted, now_ms)
 
     def _signed_refusal(self, event: SignedPublish, now_ms: int) -> str | None:
-        refusal = self._refusal(event.topic)
-        if refusal is not None:
-            return refusal
-        if self._hub.route(event.topic).policy & (ENVELOPES | FORBIDDEN):
-            return refuse_unsigned(self._hub, event.topic, 1)[1]  # it covers no message within
+        route = self._hub.admission.admit(self.principal, event.topic)
+        if isinstance(route, Refusal):
+            return _no_topic(route)
+        if route.policy & ENVELOPES:  # the signature covers no message within
+            return self._hub.admission.refuse_unsigned(event.topic, 1).text
         refused = self._hub.gate.admit_signed(event.topic, event.payload, event.signature, now_ms)
         if refused is None:
             return None
@@ -360,7 +350,7 @@ class BinaryConnection(Connection):
         self._worker.take_name(client_id)
         self.is_identified = not self._hub.cluster.is_clustered
         if not self.is_identified:
-            done = Then(self._identified, self.close)
+            done = Callback(self._identified, self.close)
             self._hub.pipeline.submit(Identified(client_id, self.number), done, durable=True)
 
     def _identified(self, _value: object) -> None:
@@ -378,7 +368,7 @@ class BinaryConnection(Connection):
         connection acknowledged may stand in the line.
         """
         self.hold()
-        self._hub.pipeline.barrier(Then(lambda _value: act() if self.reason is None else None))
+        self._hub.pipeline.barrier(lambda: act() if self.reason is None else None)
 
     def _when_current(self, act: Callable[[], None]) -> None:
         """Act when all that was acknowledged before is to be read here.
@@ -402,7 +392,7 @@ class BinaryConnection(Connection):
     def _follow_filter(self, event: BinarySubscribe) -> None:
         self._filters.add(event.topic)
         self._hub.feed.follow(event.topic, self.feed)
-        self._hub.listen(event.topic, self)
+        self._hub.fanout.listen(event.topic, self)
         self._done(event.sequence)
 
     def _follow_topic(self, event: BinarySubscribe) -> None:
@@ -414,10 +404,17 @@ class BinaryConnection(Connection):
         if self._client_id:
             progress = hub.broker.subscribers.progress(self._client_id, topic)
             self._acknowledgements.begin(topic, hub.wall_ms())
-        cursor = Cursor(hub, topic, self, progress, lambda: self._done(event.sequence))
+        cursor = Cursor(
+            hub.readers,
+            hub.connections.budget,
+            topic,
+            self,
+            progress,
+            lambda: self._done(event.sequence),
+        )
         self._cursors[topic] = cursor
         hub.feed.follow(topic, self.feed)
-        hub.listen(topic, self)
+        hub.fanout.listen(topic, self)
         cursor.start()
 
     def _on_unsubscribe(self, event: BinaryUnsubscribe, _now_ms: int) -> None:
@@ -438,7 +435,7 @@ class BinaryConnection(Connection):
         if cursor is not None:
             cursor.close()
         self._hub.feed.unfollow(topic, self.feed)
-        self._hub.unlisten(topic, self)
+        self._hub.fanout.unlisten(topic, self)
 
     def topic_deleted(self, topic: bytes) -> None:
         """Begin anew with what the name stands for next."""
@@ -522,7 +519,7 @@ class BinaryConnection(Connection):
     def forward(self, live: Live) -> None:
         """Live messages: only of topics that the journal does not keep; the feed has the rest."""
         for run in live.runs:
-            if not self._hub.route(run.topic).policy:
+            if not self._hub.admission.route(run.topic).policy:
                 frames = encode.messages(run.topic, run.payloads, [0] * len(run.payloads))
                 self.outbox.send_live(len(run.payloads), frames)
 
@@ -573,6 +570,10 @@ class BinaryConnection(Connection):
             self._unfollow(topic)
         self._worker.leave_all()
         self._forget_identity()
-        self._hub.forget(self)
+        self._hub.fanout.forget(self)
         self._held = None
         self._replies.clear()
+
+
+def _no_topic(refusal: Refusal) -> str:
+    return f"Not a topic to publish to: {refusal.text}"

@@ -154,10 +154,10 @@ class QueueWorker:
             self._hub.dispatchers.settle_leases(topic, WORKERS, leases, self)
             self.ask_for_jobs()
 
-    def outcome(self, _value: object) -> None:
+    def done(self, _value: object) -> None:
         """It is stored that jobs are done."""
         self._replies.acknowledged()
 
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+    def refused(self, reason: DisconnectReason, detail: str = "") -> None:
         """The disk refused what it was to be given, or that it is done with it."""
         self._recipient.close(reason, detail)

@@ -57,7 +57,7 @@ class ConnectQueue:
         self._opening[connection.name] = connection
         session = self._hub.broker.sessions.get(connection.name)
         is_taken = session is not None and session.connected
-        delay_s = self._hub.takeovers.delay_s(connection.name) if is_taken else 0.0
+        delay_s = self._hub.connections.takeovers.delay_s(connection.name) if is_taken else 0.0
         if delay_s:
             self._hub.loop.call_later(delay_s, self._open, connection)
         else:

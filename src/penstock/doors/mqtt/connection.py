@@ -14,9 +14,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from penstock.access.admission import CAPTURED, ENVELOPES, topic_refusal
-from penstock.access.envelopes import Opened as OpenedEnvelopes
-from penstock.access.envelopes import open_envelopes, refuse_unsigned
+from penstock.access.admission import CAPTURED, Refusal, TopicRoute
+from penstock.access.envelopes import OpenedEnvelopes
 from penstock.core.commands import (
     Acknowledged,
     Closed,
@@ -30,11 +29,13 @@ from penstock.core.commands import (
     Unsubscribed,
     WillMessage,
 )
-from penstock.core.effects import Delivery, Effects
+from penstock.core.delivery import Delivery
+from penstock.core.effects import Effects
+from penstock.core.live import Live
 from penstock.core.retained_delivery import SUBSCRIBE_FAILED
-from penstock.core.routes import UNKNOWN_POLICY, Route
+from penstock.core.routes import UNKNOWN_POLICY
 from penstock.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL, Session
-from penstock.delivery.live import Live
+from penstock.delivery.fanout import Targets
 from penstock.doors.mqtt.outbox import MqttOutbox
 from penstock.doors.mqtt.pending_filters import PendingFilters
 from penstock.doors.mqtt.publish_runs import continues, is_next, joined
@@ -45,8 +46,9 @@ from penstock.limits import KEEP_ALIVE_FACTOR, KEEP_ALIVE_S_MAX
 from penstock.model.message import Extras
 from penstock.model.topic import filter_fault
 from penstock.net.connection import ASK_INTERVAL_S, SIGNED_AT_ONCE, Connection
+from penstock.net.connections import peer_of
 from penstock.net.turns import TURN_S
-from penstock.node.hub import Hub, Targets, peer_of
+from penstock.node.hub import Hub
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.mqtt import encode
@@ -97,6 +99,7 @@ class MqttConnection(Connection):
         "_clean",
         "_client_id",
         "_held",
+        "_hub",
         "_is_draining",
         "_is_opening",
         "_keep_alive_s",
@@ -116,7 +119,8 @@ class MqttConnection(Connection):
         limits = hub.limits
         machine = MqttServerMachine(limits.packet_bytes_max, limits.connect_bytes_max)
         outbox = MqttOutbox(hub, transport, self._lose, self.close, self._on_idle)
-        super().__init__(hub, transport, machine, outbox, accepted_at)
+        super().__init__(hub.connections, transport, machine, outbox, accepted_at)
+        self._hub = hub
         self._session: Session | None = None
         self._client_id = b""
         self._clean = True
@@ -209,7 +213,7 @@ class MqttConnection(Connection):
             return
         self._client_id = event.client_id or b"penstock-" + secrets.token_hex(8).encode()
         self._clean = event.clean_session
-        self.number = hub.next_connection()
+        self.number = hub.connections.ids.next()
         self._keep_alive_s = _effective_keep_alive(event.keep_alive, hub.limits.keep_alive_s_max)
         will = event.will
         if will is not None:
@@ -251,8 +255,8 @@ class MqttConnection(Connection):
         If another node has the connection, it closes it in time, but may be dead: its will is left
         to us. Returns the number of that connection.
         """
-        if session is not None and session.outlet is not None:
-            session.outlet.close(DisconnectReason.SESSION_TAKEN_OVER)  # [MQTT-3.1.4-2]
+        if session is not None and session.client is not None:
+            session.client.close(DisconnectReason.SESSION_TAKEN_OVER)  # [MQTT-3.1.4-2]
         elif session is not None and session.connected:
             return self._hub.housekeeping.inherit(session)
         return 0
@@ -313,15 +317,15 @@ class MqttConnection(Connection):
         while position < len(events) and type(event := events[position]) is MqttPublishRun:
             topic, payloads = event.topic, event.payloads
             route = cached.get(topic)
-            if route is None and position > start and hub.monotonic() > turn_ends_at:
+            policy = route.policy if route is not None else UNKNOWN_POLICY
+            if policy == UNKNOWN_POLICY and position > start and hub.monotonic() > turn_ends_at:
                 break
             position += 1
-            route = route or self._admit(topic)
-            if route is None:
-                break
-            policy = route.policy
-            if policy == UNKNOWN_POLICY:
-                policy = route.policy = hub.policy(topic)
+            if route is None or policy == UNKNOWN_POLICY:
+                route = self._admit(topic)
+                if route is None:
+                    break
+                policy = route.policy
             if policy > CAPTURED:
                 if len(payloads) > SIGNED_AT_ONCE:  # the rest when others have had their turn
                     position -= 1
@@ -333,15 +337,15 @@ class MqttConnection(Connection):
                 stretch.append(event)
             else:
                 if stretch:
-                    hub.forward(targets, joined(stretch))
+                    hub.fanout.forward(targets, joined(stretch))
                 targets = route.targets
                 stretch = [event] if targets else []
             if policy:
                 capture(topic, payloads, now_ms, 0)
             else:
-                hub.broadcast(topic, payloads)
+                hub.cluster.broadcast(topic, payloads)
         if stretch:
-            hub.forward(targets, joined(stretch))
+            hub.fanout.forward(targets, joined(stretch))
         hub.counters.messages_in_total[0] += received
         hub.pipeline.end_capture()
         return position
@@ -350,24 +354,23 @@ class MqttConnection(Connection):
         """Put a PUBLISH, and those like it right behind it, in the line; return what is next."""
         first = events[position - 1]
         hub, topic, qos = self._hub, first.topic, first.qos
-        route = hub.broker.routes.cached.get(topic) or self._admit(topic)
+        route = self._admit(topic)
         if route is None:
             return position
-        if route.policy == UNKNOWN_POLICY:
-            route.policy = hub.policy(topic)
+        is_guarded = route.policy > CAPTURED
         run = [first]
-        most = SIGNED_AT_ONCE if route.policy > CAPTURED else len(events)
+        most = SIGNED_AT_ONCE if is_guarded else len(events)
         while position < len(events) and len(run) < most and continues(first, events[position]):
             run.append(events[position])
             position += 1
-        if route.policy > CAPTURED:
+        if is_guarded:
             self._on_signed(run, now_ms)
             return position
         if qos == 2:
             run = self._fresh(run)
         elif not qos:
             # To be retained too, but live subscribers get it with RETAIN 0 [MQTT-3.3.1-9].
-            hub.forward(route.targets, Live.of(topic, [first.payload]))
+            hub.fanout.forward(route.targets, Live.of(topic, [first.payload]))
         if run:
             self._publish(topic, [event.payload for event in run], run, now_ms)
         return position
@@ -392,9 +395,11 @@ class MqttConnection(Connection):
             payloads,
             now_ms,
             qos=first.qos,
-            retain=first.retain and bool(payloads) and hub.may_retain(topic, payloads[-1]),
+            retain=first.retain
+            and bool(payloads)
+            and hub.admission.may_retain(topic, payloads[-1]),
             packet_ids=packet_ids,
-            outlet=self if first.qos else None,
+            client=self if first.qos else None,
             extras=extras,
         )
 
@@ -409,8 +414,8 @@ class MqttConnection(Connection):
             return
         found = self._open(run[0].topic, [event.payload for event in run], now_ms)
         if found.payloads and not qos:
-            targets = self._hub.route(found.topic).targets
-            self._hub.forward(targets, Live.of(found.topic, found.payloads))
+            targets = self._hub.admission.route(found.topic).targets
+            self._hub.fanout.forward(targets, Live.of(found.topic, found.payloads))
         if found.taken:
             self._publish(found.topic, found.payloads, run[: found.taken], now_ms, found.extras)
         if found.refused is not None:
@@ -423,7 +428,7 @@ class MqttConnection(Connection):
         topic, payloads = found.topic, found.payloads
         if payloads:
             hub.counters.messages_in_total[0] += len(payloads)
-            hub.forward(hub.route(topic).targets, Live.of(topic, payloads))
+            hub.fanout.forward(hub.admission.route(topic).targets, Live.of(topic, payloads))
             hub.pipeline.publish(topic, payloads, now_ms, qos=0, retain=False, extras=found.extras)
         if found.refused is not None:
             self.close(*found.refused)
@@ -431,9 +436,12 @@ class MqttConnection(Connection):
     def _open(self, topic: bytes, payloads: list[bytes], now_ms: int) -> OpenedEnvelopes:
         """What the envelopes hold; nothing, and why, if they are none."""
         hub = self._hub
-        if hub.route(topic).policy & ENVELOPES:
-            return open_envelopes(hub, topic, payloads, now_ms)
-        return OpenedEnvelopes(topic, [], [], 0, refuse_unsigned(hub, topic, len(payloads)))
+        route = hub.admission.admit_unsigned(
+            self.principal, topic, len(payloads), could_sign=True, has_envelopes=True
+        )
+        if isinstance(route, Refusal):
+            return OpenedEnvelopes(topic, [], [], 0, route)
+        return hub.envelopes.open(self.principal, topic, payloads, now_ms)
 
     def _fresh(self, run: list[Publish]) -> list[Publish]:
         """QoS 2 messages without repetitions: those whose id is not released yet."""
@@ -456,27 +464,19 @@ class MqttConnection(Connection):
             return True
         return False
 
-    def _admit(self, topic: bytes) -> Route[Session] | None:
-        """Check a topic that is new to the route cache; None: the connection was closed."""
-        if not self._may_publish(topic):
+    def _admit(self, topic: bytes) -> TopicRoute | None:
+        """The route of a topic; None if nobody may publish to it and the connection was closed."""
+        route = self._hub.admission.admit(self.principal, topic)
+        if isinstance(route, Refusal):
+            self.close(*route)
             return None
-        return self._hub.broker.routes.resolve(topic)
-
-    def _may_publish(self, topic: bytes) -> bool:
-        """Whether anybody may publish to ``topic``; if not, the connection was closed."""
-        refusal = topic_refusal(topic, self._hub.limits)
-        if is_shared(topic):
-            refusal = DisconnectReason.TOPIC_RESERVED, f"topic {printable(topic)}"
-        if refusal is not None:
-            self.close(*refusal)
-        return refusal is None
+        return route
 
     def _may_leave_will(self, topic: bytes) -> bool:
         """Whether a will may be left for ``topic``: nobody signs it when the time comes."""
-        if not self._may_publish(topic):
-            return False
-        if self._hub.policy(topic) > CAPTURED:
-            self.close(*refuse_unsigned(self._hub, topic, 1))
+        route = self._hub.admission.admit_unsigned(self.principal, topic, could_sign=True)
+        if isinstance(route, Refusal):
+            self.close(*route)
         return self.reason is None
 
     def _on_acks(self, event: MqttAcks) -> None:
@@ -500,7 +500,7 @@ class MqttConnection(Connection):
         else:
             effects = Effects()
             hub.broker.acknowledge(session, kind, packet_ids, effects)
-            hub.execute(effects)
+            hub.effects.execute(effects)
 
     def _on_release(self, session: Session, packet_ids: list[int]) -> None:
         """PUBREL: the ids are free again, durably so before PUBCOMP says it [MQTT-4.3.3-2]."""
@@ -682,7 +682,7 @@ class MqttConnection(Connection):
         """The will first, then the end of the connection: so the journal tells it, too."""
         hub = self._hub
         if self._will is not None and self.reason is not DisconnectReason.CLIENT_DISCONNECT:
-            hub.publish_will(self._will)
+            hub.wills.publish(self._will)
         closed = Closed(self._client_id, self.number, hub.steady_ms())
         hub.pipeline.submit(closed, None, durable=session.recorded)
         self._session = None

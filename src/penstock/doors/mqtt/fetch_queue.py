@@ -33,7 +33,7 @@ class FetchQueue:
 
     def resume(self) -> None:
         """Serve those who are next, if there is room for what they get."""
-        budget = self._hub.budget
+        budget = self._hub.connections.budget
         while self._line and self._running < FETCHES_MAX:
             outbox = self._line[0]
             room = budget.room(outbox.counted)

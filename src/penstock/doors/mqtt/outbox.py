@@ -9,16 +9,16 @@ that sends without ever reading those is closed.
 import asyncio
 from collections.abc import Callable
 
-from penstock.core.effects import (
+from penstock.core.delivery import (
     DELIVER_DUP,
     DELIVER_PUBREL,
     DELIVER_QOS,
     DELIVER_RETAIN,
     Delivery,
 )
+from penstock.core.live import Live
 from penstock.core.retained import RetainedMessage
 from penstock.core.session import PUBREL
-from penstock.delivery.live import Live
 from penstock.doors.mqtt.deferred import PutOff
 from penstock.errors import StorageError
 from penstock.limits import KIB
@@ -43,7 +43,15 @@ class MqttOutbox(Outbox):
     ``on_idle`` that all that was put off has been sent.
     """
 
-    __slots__ = ("_is_fetching", "_is_in_line", "_lose", "_on_idle", "_put_off", "least_bytes")
+    __slots__ = (
+        "_hub",
+        "_is_fetching",
+        "_is_in_line",
+        "_lose",
+        "_on_idle",
+        "_put_off",
+        "least_bytes",
+    )
 
     def __init__(
         self,
@@ -53,7 +61,8 @@ class MqttOutbox(Outbox):
         give_up: Callable[[DisconnectReason, str], None],
         on_idle: Callable[[], None],
     ) -> None:
-        super().__init__(hub, transport, give_up)
+        super().__init__(hub.connections, transport, give_up)
+        self._hub = hub
         self._lose = lose
         self._on_idle = on_idle
         self._put_off: PutOff | None = None
@@ -73,7 +82,7 @@ class MqttOutbox(Outbox):
             self._defer(deliveries)
             return
         shape, head = None, b""
-        room, budget = self._room - self._out_bytes, self._hub.budget
+        room, budget = self._room - self._out_bytes, self._connections.budget
         for position, (topic, payload, flags, packet_id, _sequence) in enumerate(deliveries):
             if payload is None:
                 self._defer(deliveries[position:])
@@ -94,16 +103,16 @@ class MqttOutbox(Outbox):
     def _exceeds_budget(self, size: int) -> bool:
         """Whether a message is more than what is left of the budget."""
         self.refresh()
-        budget = self._hub.budget
+        budget = self._connections.budget
         return budget.is_tight and size > budget.room(self.counted)
 
     def _message(self, head: bytes, payload: bytes, flags: int, packet_id: int) -> None:
         qos = flags & DELIVER_QOS
         if qos:
-            self._hub.counters.messages_out_total[qos] += 1
+            self._connections.counters.messages_out_total[qos] += 1
             self.send(b"%b%b%b" % (head, PACKET_IDS[packet_id], payload))
         elif flags & DELIVER_RETAIN:  # sent as the reader has room: nothing of it is dropped
-            self._hub.counters.messages_out_total[0] += 1
+            self._connections.counters.messages_out_total[0] += 1
             self.send(head + payload)
         else:
             self.send_live(1, head + payload)
@@ -162,7 +171,7 @@ class MqttOutbox(Outbox):
         self._is_fetching = True
         if sequences:
             bytes_max = min(room, self._room)
-            self._hub.read(
+            self._hub.readers.read(
                 sequences, lambda found: self._fetched(lot, found), self._unreadable, bytes_max
             )
         else:
@@ -214,7 +223,7 @@ class MqttOutbox(Outbox):
         payload = message.payload
         head = _head(message.topic, len(payload), flags)
         size = len(head) + len(payload) + 2
-        if self._hub.budget.is_tight and self._exceeds_budget(size):
+        if self._connections.budget.is_tight and self._exceeds_budget(size):
             self.least_bytes = size
             return False
         self.least_bytes = LEAST_BYTES

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from penstock.delivery.live import Live
+from penstock.core.live import Live
 from penstock.wire.mqtt.events import MqttPublishRun, Publish
 
 

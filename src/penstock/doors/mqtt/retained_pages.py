@@ -45,12 +45,12 @@ class RetainedPages:
             self._submitted = None
         if not self._is_making and self._offer() is not None:
             self._is_making = True
-            self._hub.shared_turns.add(self._make())
+            self._hub.connections.turns.share(self._make())
 
     def _offer(self) -> RetainedOffer | None:
         """What to make a page of now, if anything."""
         session, connection = self._session, self._connection
-        if not session.offers or session.outlet is not connection or connection.reason is not None:
+        if not session.offers or session.client is not connection or connection.reason is not None:
             return None
         offer = session.offers[0]
         if (offer.number, offer.after) == self._submitted:

@@ -28,8 +28,9 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from penstock.commit.completion import Then
-from penstock.core.effects import DELIVER_DUP, Delivery
+from penstock.commit.completion import Callback
+from penstock.commit.feed import Part
+from penstock.core.delivery import DELIVER_DUP, Delivery
 from penstock.core.session import PACKET_ID_MAX
 from penstock.core.subscriptions import SubscriptionTrie
 from penstock.dispatch.dispatcher import Job
@@ -40,7 +41,6 @@ from penstock.model.topic import has_wildcard
 from penstock.node.hub import Hub
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
-from penstock.reading.feed import Part
 from penstock.store.store import Store
 
 PREFIX = b"$share/"
@@ -136,7 +136,7 @@ class _Member:
     def limited(self, _retry_ms: int) -> None:
         """There will be something, in time."""
 
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+    def refused(self, reason: DisconnectReason, detail: str = "") -> None:
         """The disk refused what it was to be given, or failed."""
         self._sharing.close(reason, detail)
 
@@ -189,7 +189,7 @@ class Sharing:
         follower = self._subscriptions[name].follower = partial(self._grown, name)
         self._hub.feed.follow(share.topic_filter, follower)
         store = self._hub.store
-        self._hub.run_off_loop(
+        self._hub.readers.run(
             lambda: _topics_matching(store, share.topic_filter, MEMBERSHIPS_MAX),
             lambda topics: self._found(name, iter(topics)),
             lambda error: self.close(DisconnectReason.STORAGE_FAILED, error.message),
@@ -216,16 +216,16 @@ class Sharing:
             member.names.add(name)
             return
         if len(self._members) >= MEMBERSHIPS_MAX:
-            self._hub.complaints.warning("shares_limited", topics_max=MEMBERSHIPS_MAX)
+            self._hub.connections.complaints.warning("shares_limited", topics_max=MEMBERSHIPS_MAX)
             return
         if not self._hub.dispatchers.may_have(topic, group):
-            self._hub.complaints.warning("groups_limited", topic=printable(topic))
+            self._hub.connections.complaints.warning("groups_limited", topic=printable(topic))
             return
         if self._hub.gate.admit_group(topic, group) is not None:
             return
         member = self._members[topic, group] = _Member(self, topic, group)
         member.names.add(name)
-        made = Then(lambda _value: self._join(member), self.close)
+        made = Callback(lambda _value: self._join(member), self.close)
         self._hub.dispatchers.make_group(topic, group, start, made)
 
     def _join(self, member: _Member) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.cluster.frames import Member
-from penstock.commit.completion import Then
+from penstock.commit.completion import Callback
 from penstock.core.commands import GroupConfigured, TopicConfigured
 from penstock.core.rate import milli_rate
 from penstock.dispatch.dispatchers import Start
@@ -126,7 +126,7 @@ def _delete_topic(door: "QueueConnection", message: queue_pb2.DeleteTopic, slot:
 
 def _delete(door: "QueueConnection", topic: bytes, slot: Slot) -> None:
     """Delete a topic that has all that this client produced to it."""
-    door.hub.dispatchers.delete_topic(topic, door.blocking(slot.outcome, slot.close))
+    door.hub.dispatchers.delete_topic(topic, door.blocking(slot.done, slot.refused))
 
 
 def _set_rate_limit(door: "QueueConnection", message: queue_pb2.SetRateLimit, slot: Slot) -> None:
@@ -200,7 +200,7 @@ def _configure_group(
         slot.ok()
         hub.dispatchers.dead_letters.bury(topic, group)  # there may be fewer tries than before
 
-    hub.dispatchers.make_group(topic, group, Start(), Then(lambda _new: None))
+    hub.dispatchers.make_group(topic, group, Start(), Callback(lambda _new: None))
     command = GroupConfigured(
         topic,
         group,
@@ -208,7 +208,7 @@ def _configure_group(
         _capped(message.backoff_ms) if message.HasField("backoff_ms") else None,
         _capped(message.backoff_max_ms) if message.HasField("backoff_max_ms") else None,
     )
-    hub.pipeline.submit(command, Then(configured, slot.close), durable=True)
+    hub.pipeline.submit(command, Callback(configured, slot.refused), durable=True)
 
 
 def _redrive(door: "QueueConnection", message: queue_pb2.Redrive, slot: Slot) -> None:
@@ -216,7 +216,7 @@ def _redrive(door: "QueueConnection", message: queue_pb2.Redrive, slot: Slot) ->
         slot.respond(Response(redriven=Redriven(count=count)))
 
     topic, group = message.topic.encode(), message.group.encode()
-    outlet = Then(redriven, slot.close)
+    outlet = Callback(redriven, slot.refused)
     door.hub.dispatchers.dead_letters.redrive(topic, group, message.max, outlet)
 
 

@@ -26,7 +26,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.commit.completion import Then
+from penstock.commit.completion import Callback
 from penstock.doors.queue.calls import HANDLERS, LOOKS_AT_MESSAGES, LOOKS_AT_STATE, LOOKS_AT_TOPICS
 from penstock.doors.queue.disk_reads import DiskReads
 from penstock.doors.queue.faults import BAD_REQUEST, OVERSIZED, TOO_LARGE, Fault, group_fault
@@ -97,8 +97,8 @@ class QueueConnection(Connection):
     )
 
     def __init__(self, hub: Hub, transport: asyncio.Transport, accepted_at: float) -> None:
-        outbox = Outbox(hub, transport, self.close)
-        super().__init__(hub, transport, QueueServerMachine(), outbox, accepted_at)
+        outbox = Outbox(hub.connections, transport, self.close)
+        super().__init__(hub.connections, transport, QueueServerMachine(), outbox, accepted_at)
         self.hub = hub
         self.replies = Replies(outbox.send, self._count_refused, self._progressed)
         self.disk_reads = DiskReads(hub, self.is_full)
@@ -123,7 +123,7 @@ class QueueConnection(Connection):
         self._is_starved = False
         """Whether somebody was told that there is no room."""
         self._is_writing_paused = False
-        self._name = b"queue#%d#" % hub.next_connection()
+        self._name = b"queue#%d#" % hub.connections.ids.next()
         self._names = 0
         self._handlers: dict[type[Any], Callable[[Any, int], None]] = {
             ProduceRun: self._on_produce,
@@ -162,12 +162,12 @@ class QueueConnection(Connection):
             self._decode(data)
 
     def _decode(self, data: bytes) -> None:
-        turn_ends_at = self._hub.monotonic() + TURN_S
+        turn_ends_at = self.hub.monotonic() + TURN_S
         for place in range(0, len(data), PIECE_BYTES):
-            if place and self._hub.monotonic() > turn_ends_at:
+            if place and self.hub.monotonic() > turn_ends_at:
                 self._unread = data[place:]
                 self.pause_reading()
-                self._hub.loop.call_soon(self._decode_on)
+                self.hub.loop.call_soon(self._decode_on)
                 return
             super().data_received(data[place : place + PIECE_BYTES])
 
@@ -185,7 +185,7 @@ class QueueConnection(Connection):
         if self._held or self._is_blocked:
             self._hold(events)
             return
-        monotonic, replies = self._hub.monotonic, self.replies
+        monotonic, replies = self.hub.monotonic, self.replies
         turn_ends_at = monotonic() + TURN_S
         handlers = self._handlers if self.hub.cluster.is_leader else self._elsewhere
         for position, event in enumerate(events):
@@ -224,7 +224,7 @@ class QueueConnection(Connection):
         """Go on, but not from here: others may be at work above us."""
         if not self._is_going_on:
             self._is_going_on = True
-            self._hub.loop.call_soon(self._go_on)
+            self.hub.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         self._is_going_on = False
@@ -243,7 +243,7 @@ class QueueConnection(Connection):
             act()
         else:
             done = self.blocking(lambda _value: act(), lambda _reason, _detail: act())
-            self.hub.pipeline.barrier(done)
+            self.hub.pipeline.barrier(lambda: done.done(None))
 
     def _wait(self, is_over: Callable[[], bool], act: Callable[[], None]) -> None:
         if is_over():
@@ -252,10 +252,10 @@ class QueueConnection(Connection):
             self._is_blocked = True
             self._until = is_over, lambda: self._unblock(act)
 
-    def blocking(self, act: Callable[[object], None], refused: Refused) -> Then:
+    def blocking(self, act: Callable[[object], None], refused: Refused) -> Callback:
         """An outlet that calls back; until it does, nothing else begins."""
         self._is_blocked = True
-        return Then(
+        return Callback(
             lambda value: self._unblock(act, value),
             lambda reason, detail: self._unblock(refused, reason, detail),
         )
@@ -309,7 +309,7 @@ class QueueConnection(Connection):
                 lambda _value: HANDLERS[call.kind](self, call.message, slot),
                 lambda _reason, _detail: None,
             )
-            consensus.read_barrier(lambda _error: done.outcome(None))
+            consensus.read_barrier(lambda _error: done.done(None))
             return
         is_any_fine = call.is_stale_fine or not consensus.is_clustered
         if is_any_fine or call.kind not in READS:
@@ -373,7 +373,7 @@ class QueueConnection(Connection):
             self._wait(lambda: self.replies.unanswered == 1, lambda: self._begin(push, slot))
 
         hub.dispatchers.make_group(
-            push.topic, push.group, push.start, self.blocking(begin, slot.close)
+            push.topic, push.group, push.start, self.blocking(begin, slot.refused)
         )
 
     def _begin(self, push: Push, slot: Slot) -> None:
@@ -420,7 +420,7 @@ class QueueConnection(Connection):
         for poll in list(self.polls):
             poll.leadership_lost()
         if self._push is not None:
-            self._push.close(DisconnectReason.LEADERSHIP_LOST)
+            self._push.refused(DisconnectReason.LEADERSHIP_LOST)
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
@@ -455,12 +455,12 @@ class QueueConnection(Connection):
         """The connect time-out, until there was a request."""
         if self._has_asked:
             return float("inf"), DisconnectReason.IDLE_TIMEOUT
-        timeout_s = self._hub.limits.connect_timeout_s
+        timeout_s = self.hub.limits.connect_timeout_s
         return self._last_packet_at + timeout_s, DisconnectReason.CONNECT_TIMEOUT
 
     def let_go(self) -> None:
         """Take nothing more; what was on its way, or in hand, goes to others."""
-        self._hub.counters.clients_connected -= 1
+        self.hub.counters.clients_connected -= 1
         self._until = None
         self._held.clear()
         self._unread = b""

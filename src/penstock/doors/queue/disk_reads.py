@@ -53,7 +53,7 @@ class DiskReads:
         if not self._is_running and self._waiting and not self._is_full():
             self._is_running = True
             disk_read = self._waiting.popleft()
-            self._hub.run_off_loop(
+            self._hub.readers.run(
                 disk_read.job,
                 lambda found: self._done(disk_read, found),
                 lambda error: self._failed(disk_read, error),
@@ -69,7 +69,7 @@ class DiskReads:
 
     def _failed(self, disk_read: _DiskRead, error: StorageError) -> None:
         self._is_running = False
-        disk_read.slot.close(DisconnectReason.STORAGE_FAILED, error.message)
+        disk_read.slot.refused(DisconnectReason.STORAGE_FAILED, error.message)
         self.go_on()
 
     def clear(self) -> None:

@@ -9,8 +9,7 @@ the broker puts them there.
 from collections.abc import Sized
 from typing import Final, NamedTuple
 
-from penstock.access.admission import topic_refusal
-from penstock.access.envelopes import Refused, unsigned_refusal
+from penstock.access.admission import Refusal, topic_refusal
 from penstock.limits import (
     BACKOFF_MS_DEFAULT,
     GROUP_BYTES_MAX,
@@ -20,6 +19,7 @@ from penstock.limits import (
     QUEUE_REQUEST_BYTES_MAX,
 )
 from penstock.model.dead_letters import PREFIX as DEAD_PREFIX
+from penstock.model.principal import ANYONE
 from penstock.node.hub import Hub
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.queue._generated.queue_pb2 import ConfigureGroup
@@ -91,7 +91,8 @@ def produce_fault(hub: Hub, topic: bytes, count: int) -> Fault | None:
     """Say why so many messages without a signature may not be produced to a topic."""
     if topic.startswith(b"$"):
         return _reserved(topic)
-    return _fault(unsigned_refusal(hub, topic, count))
+    route = hub.admission.admit_unsigned(ANYONE, topic, count)
+    return _fault(route) if isinstance(route, Refusal) else None
 
 
 def group_fault(hub: Hub, topic: bytes, group: bytes) -> Fault | None:
@@ -153,7 +154,7 @@ def _reserved(topic: bytes) -> Fault:
     return Fault(FORBIDDEN, f"{topic.decode()!r}: topics with $ in front are the broker's own")
 
 
-def _fault(refusal: Refused | None) -> Fault | None:
+def _fault(refusal: Refusal | None) -> Fault | None:
     if refusal is None:
         return None
     reason, text = refusal

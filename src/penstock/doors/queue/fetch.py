@@ -52,7 +52,7 @@ def fetch(door: "QueueConnection", message: Fetch, slot: Slot) -> None:
         return
     store, request_id = door.hub.store, slot.request_id
     count_max = min(message.max_messages, MESSAGES_MAX) or MESSAGES_MAX
-    bytes_max = door.hub.budget.lot(min(message.max_bytes, BYTES_MAX) or BYTES_MAX)
+    bytes_max = door.hub.connections.budget.lot(min(message.max_bytes, BYTES_MAX) or BYTES_MAX)
 
     def job() -> bytes:
         start, end = message.offset, message.end_offset
@@ -72,7 +72,7 @@ def _fetch_raw(door: "QueueConnection", topic: bytes, message: Fetch, slot: Slot
         message.offset,
         message.end_offset,
         min(message.max_messages, MESSAGES_MAX) or MESSAGES_MAX,
-        door.hub.budget.lot(min(message.max_bytes, RAW_BYTES_MAX) or RAW_BYTES_MAX),
+        door.hub.connections.budget.lot(min(message.max_bytes, RAW_BYTES_MAX) or RAW_BYTES_MAX),
         message.columns,
     )
 

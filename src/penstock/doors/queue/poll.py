@@ -13,7 +13,7 @@ and what was on its way to it goes back, as if it had never been handed out.
 
 from typing import TYPE_CHECKING
 
-from penstock.commit.completion import Then
+from penstock.commit.completion import Callback
 from penstock.dispatch.dispatcher import AGAIN_S, Job
 from penstock.dispatch.dispatchers import StartAt
 from penstock.doors.queue.faults import RATE_LIMITED, Fault, full_fault, group_fault
@@ -81,7 +81,7 @@ class Poll:
             self._join()
         else:
             hub.dispatchers.make_group(
-                topic, group, start, Then(lambda _new: self._join(), self.close)
+                topic, group, start, Callback(lambda _new: self._join(), self.refused)
             )
 
     def _join(self) -> None:
@@ -119,15 +119,15 @@ class Poll:
         self._finish()
         self._slot.fail(Fault(RATE_LIMITED, text, retry_ms))
 
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+    def refused(self, reason: DisconnectReason, detail: str = "") -> None:
         """The disk refused to hand anything out."""
         if not self.is_over:
             self._finish()
-            self._slot.close(reason, detail)
+            self._slot.refused(reason, detail)
 
     def leadership_lost(self) -> None:
         """Another node hands out messages from now on."""
-        self.close(DisconnectReason.LEADERSHIP_LOST)
+        self.refused(DisconnectReason.LEADERSHIP_LOST)
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 

@@ -7,10 +7,12 @@ A topic springs into existence with its first message. That is a command of its 
 the line before the message.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from penstock.commit.completion import ProducedCallback
 from penstock.commit.produce import Lot
 from penstock.doors.queue.faults import (
     BAD_REQUEST,
@@ -35,7 +37,6 @@ from penstock.model.message import (
     Extras,
 )
 from penstock.node.hub import Hub
-from penstock.obs.reasons import DisconnectReason
 from penstock.wire.queue._generated.queue_pb2 import (
     Error,
     Header,
@@ -107,10 +108,17 @@ def _fault(hub: Hub, topic: bytes, producer: bytes, count: int) -> Fault | None:
     return produce_fault(hub, topic, count)
 
 
-def _journal(door: "QueueConnection", lot: Lot, now_ms: int, outlet: "Slot | _Many") -> None:
-    outlet.is_stored_later()
+def _journal(
+    door: "QueueConnection",
+    lot: Lot,
+    now_ms: int,
+    slot: Slot,
+    produced: Callable[[list[tuple[int, int]]], None] | None = None,
+) -> None:
+    slot.is_stored_later()
     door.hub.dispatchers.ensure_topic(lot.topic)
-    door.hub.producing.produce(lot, now_ms, outlet)
+    completion = ProducedCallback(produced or slot.produced, slot.refused)
+    door.hub.producing.produce(lot, now_ms, completion)
 
 
 # ── with delay, ttl or headers ────────────────────────────────────────────────────────────────
@@ -182,12 +190,12 @@ def produce_many(door: "QueueConnection", message: ProduceMany, slot: Slot) -> N
         refused = [number for number, size in sizes if size > QUEUE_PAYLOAD_BYTES_MAX]
         for number in reversed(refused):
             del payloads[number], seqs[number : number + 1]
-    many = _Many(slot, refused)
+    answer = partial(_answer_many, slot, refused)
     if payloads:
         now_ms = door.hub.wall_ms()
-        _journal(door, _lot(door.hub, message, payloads, seqs), now_ms, many)
+        _journal(door, _lot(door.hub, message, payloads, seqs), now_ms, slot, answer)
     else:
-        many.produced([])
+        answer([])
 
 
 def _many_fault(message: ProduceMany) -> Fault | None:
@@ -196,28 +204,11 @@ def _many_fault(message: ProduceMany) -> Fault | None:
     return too_many(message.payloads, PAYLOADS_MAX, "payloads")
 
 
-class _Many:
-    """Answers a ProduceMany: where the payloads lie, and which were refused."""
-
-    __slots__ = ("_refused", "_slot")
-
-    def __init__(self, slot: Slot, refused: list[int]) -> None:
-        self._slot = slot
-        self._refused = refused
-
-    def is_stored_later(self) -> None:
-        """See ``Slot``."""
-        self._slot.is_stored_later()
-
-    def produced(self, stretches: list[tuple[int, int]]) -> None:
-        """All that were not refused are on disk."""
-        error = Error(code=TOO_LARGE.code, message=TOO_LARGE.text)
-        many = ProducedMany(
-            stretches=[Stretch(offset=offset, count=count) for offset, count in stretches],
-            refusals=[Refusal(index=number, error=error) for number in self._refused],
-        )
-        self._slot.respond(Response(produced_many=many))
-
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
-        """The disk refused them all."""
-        self._slot.close(reason, detail)
+def _answer_many(slot: Slot, refused: list[int], stretches: list[tuple[int, int]]) -> None:
+    """Tell where the payloads of a ProduceMany lie, and which were refused."""
+    error = Error(code=TOO_LARGE.code, message=TOO_LARGE.text)
+    many = ProducedMany(
+        stretches=[Stretch(offset=offset, count=count) for offset, count in stretches],
+        refusals=[Refusal(index=number, error=error) for number in refused],
+    )
+    slot.respond(Response(produced_many=many))

@@ -158,7 +158,7 @@ class Push:
     def limited(self, _retry_ms: int) -> None:
         """There will be something in time; the dispatcher knows when."""
 
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+    def refused(self, reason: DisconnectReason, detail: str = "") -> None:
         """The disk refused: the client must know that nothing comes, and come back."""
         fault = storage_fault(reason, detail)
         self._door.send(encode.error(fault.code, fault.text))
@@ -306,7 +306,9 @@ class Push:
     def _look(self) -> None:
         """Time has passed: extend leases, let go of those that were extended often enough."""
         self._timer = None
-        if self._hub.stalls.is_catching_up:  # what settles these may not have been read yet
+        if (
+            self._hub.connections.stalls.is_catching_up
+        ):  # what settles these may not have been read yet
             self._timer = self._hub.loop.call_later(SETTLE_S, self._look)
             return
         now_ms, in_hand = self._hub.steady_ms(), self._in_hand

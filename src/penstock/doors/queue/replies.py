@@ -92,9 +92,9 @@ class Slot:
         response.request_id = self.request_id
         self.answer(encode.response(response))
 
-    # ── an outlet ─────────────────────────────────────────────────────────────────────────────
+    # ── a completion ─────────────────────────────────────────────────────────────────────────────
 
-    def outcome(self, _value: object) -> None:
+    def done(self, _value: object) -> None:
         """What was asked for is on disk and applied."""
         self.ok()
 
@@ -108,7 +108,7 @@ class Slot:
             first += count
         self.answer(b"".join(frames))
 
-    def close(self, reason: DisconnectReason, detail: str = "") -> None:
+    def refused(self, reason: DisconnectReason, detail: str = "") -> None:
         """What was asked for failed, and changed nothing."""
         self.fail(storage_fault(reason, detail))
 

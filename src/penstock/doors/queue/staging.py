@@ -89,7 +89,7 @@ class _Waiter:
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
         """The disk refused."""
-        self._slot.close(reason, detail)
+        self._slot.refused(reason, detail)
 
 
 def abort_stage(door: "QueueConnection", message: AbortStage, slot: Slot) -> None:

@@ -90,7 +90,9 @@ def _list(call: Call) -> None:
 def _all(call: Call) -> "list[RespConnection]":
     """All connections of this protocol, in the order in which they came."""
     kind = type(call.connection)
-    clients = [client for client in call.connection.hub.clients if isinstance(client, kind)]
+    clients = [
+        client for client in call.connection.hub.connections.clients if isinstance(client, kind)
+    ]
     return sorted(clients, key=lambda client: client.client_number)
 
 

@@ -114,11 +114,11 @@ class RespConnection(Connection):
 
     def __init__(self, hub: Hub, transport: asyncio.Transport, accepted_at: float) -> None:
         machine = _machine(hub)
-        outbox = RespOutbox(hub, transport, self.close)
-        super().__init__(hub, transport, machine, outbox, accepted_at)
+        outbox = RespOutbox(hub.connections, transport, self.close)
+        super().__init__(hub.connections, transport, machine, outbox, accepted_at)
         self.hub = hub
         self.accepted_at = accepted_at
-        self.number = hub.next_connection()
+        self.number = hub.connections.ids.next()
         """Unique for ever; groups know it by this."""
         self.registry = Registry.of(hub)
         self.client_number = self.registry.next_number()
@@ -182,7 +182,7 @@ class RespConnection(Connection):
             self._hold(events)
             return
         position = 0
-        monotonic = self._hub.monotonic
+        monotonic = self.hub.monotonic
         turn_ends_at = monotonic() + TURN_S
         while position < len(events) and self.reason is None:
             if position and monotonic() > turn_ends_at:
@@ -319,7 +319,7 @@ class RespConnection(Connection):
         """Go on, but not from here: others may be at work above us."""
         if not self._is_going_on:
             self._is_going_on = True
-            self._hub.loop.call_soon(self._go_on)
+            self.hub.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         self._is_going_on = False
@@ -336,7 +336,7 @@ class RespConnection(Connection):
         self.is_authenticated = True
         self._machine.is_trusted = True
         self.limit()
-        self._hub.loop.call_soon(self._look_again)
+        self.hub.loop.call_soon(self._look_again)
 
     def _look_again(self) -> None:
         """Commands behind AUTH were judged by the limits for strangers: judge them anew."""
@@ -348,15 +348,15 @@ class RespConnection(Connection):
         """Be the stranger of the beginning again."""
         self.end_transaction()
         if self.is_authenticated:
-            self._stranger_since = self._hub.monotonic()
-        self.is_authenticated = not self._hub.config.resp.password
+            self._stranger_since = self.hub.monotonic()
+        self.is_authenticated = not self.hub.config.resp.password
         self._machine.is_trusted = self.is_authenticated
         self.limit()
 
     def end_transaction(self) -> None:
         """Nothing is queued any more."""
         if self.transaction is not None:
-            self._hub.incomplete.forget(self.transaction)
+            self.hub.connections.incomplete.forget(self.transaction)
             self.transaction = None
 
     def limit(self) -> None:
@@ -366,7 +366,7 @@ class RespConnection(Connection):
     @property
     def _is_listening_only(self) -> bool:
         """Whether it is subscribed in strict RESP 2: whatever arrives might be a message."""
-        is_strict = not self._hub.config.resp.replay
+        is_strict = not self.hub.config.resp.replay
         return is_strict and self.protocol == 2 and self.subscriptions.count > 0
 
     def _refusal(self, args: list[bytes], spec: Spec) -> str:
@@ -390,7 +390,7 @@ class RespConnection(Connection):
         """
         if self._has_spoken and self.is_authenticated:
             return float("inf"), DisconnectReason.IDLE_TIMEOUT
-        timeout_s = self._hub.limits.connect_timeout_s
+        timeout_s = self.hub.limits.connect_timeout_s
         return self._stranger_since + timeout_s, DisconnectReason.CONNECT_TIMEOUT
 
     def overdue(self, now: float) -> float | None:
@@ -429,7 +429,7 @@ class RespConnection(Connection):
 
     def let_go(self) -> None:
         """Unsubscribe; let whoever still works for this client know that it is gone."""
-        self._hub.counters.clients_connected -= 1
+        self.hub.counters.clients_connected -= 1
         self.subscriptions.clear()
         self.registry.monitors.pop(self, None)
         self.end_transaction()

@@ -93,7 +93,7 @@ def _is_admitted(call: Call, user: bytes, password: bytes) -> bool:
     if user == b"default" and (not wanted or hmac.compare_digest(password, wanted)):
         connection.authenticate()
         return True
-    hub.complaints.info("authentication_failed", protocol="resp", peer=connection.peer)
+    hub.connections.complaints.info("authentication_failed", protocol="resp", peer=connection.peer)
     return False
 
 

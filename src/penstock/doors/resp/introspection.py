@@ -164,10 +164,14 @@ def _clients(hub: Hub) -> dict[str, Any]:
     return {
         "connected_clients": hub.counters.clients_connected,
         "maxclients": hub.limits.clients_max,
-        "blocked_clients": sum(getattr(one, "unblock", None) is not None for one in hub.clients),
+        "blocked_clients": sum(
+            getattr(one, "unblock", None) is not None for one in hub.connections.clients
+        ),
         "monitor_clients": len(Registry.of(hub).monitors),
         "pubsub_clients": sum(
-            bool(one.subscriptions.count) for one in hub.clients if hasattr(one, "subscriptions")
+            bool(one.subscriptions.count)
+            for one in hub.connections.clients
+            if hasattr(one, "subscriptions")
         ),
     }
 

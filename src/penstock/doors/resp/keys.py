@@ -51,7 +51,7 @@ async def _delete(call: Call) -> bytes:
 async def _delete_all(hub: Hub, topics: Iterable[bytes]) -> None:
     for topic in topics:
         groups = list(hub.broker.groups.by_topic.get(topic, ()))
-        await outcome_of(hub, partial(hub.dispatchers.delete_topic, topic))
+        await outcome_of(partial(hub.dispatchers.delete_topic, topic))
         for group in groups:
             Lines.of(hub).fail(topic, group, StreamFault(GONE))
 
@@ -103,7 +103,7 @@ async def _configure_age(hub: Hub, topic: bytes, age_ms: int) -> bytes:
         return encode.integer(0)
     _check_removal(hub, topic)
     command = TopicConfigured(topic, max_age_ms=age_ms)
-    await outcome_of(hub, lambda outlet: hub.dispatchers.configure_topic(command, outlet))
+    await outcome_of(lambda outlet: hub.dispatchers.configure_topic(command, outlet))
     return encode.integer(1)
 
 

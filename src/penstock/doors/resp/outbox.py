@@ -8,8 +8,8 @@ come behind its last message, though live messages otherwise leave after whateve
 import asyncio
 from collections.abc import Callable
 
+from penstock.net.connections import Connections
 from penstock.net.outbox import Outbox
-from penstock.node.hub import Hub
 from penstock.obs.reasons import DisconnectReason
 
 
@@ -20,11 +20,11 @@ class RespOutbox(Outbox):
 
     def __init__(
         self,
-        hub: Hub,
+        connections: Connections,
         transport: asyncio.Transport,
         give_up: Callable[[DisconnectReason, str], None],
     ) -> None:
-        super().__init__(hub, transport, give_up)
+        super().__init__(connections, transport, give_up)
         self.when_resumed: Callable[[], None] | None = None
 
     def resume(self) -> None:
@@ -36,22 +36,24 @@ class RespOutbox(Outbox):
     @property
     def is_crowded(self) -> bool:
         """Whether so much is unread that no more should be asked for."""
-        budget = self._hub.budget
+        budget = self._connections.budget
         if budget.is_tight and self.counted and budget.room(self.counted) <= 0:
             return self._is_paused or self._squeeze()
-        return self._is_paused and self._out_bytes > self._hub.limits.outbound_bytes_max // 2
+        return (
+            self._is_paused and self._out_bytes > self._connections.limits.outbound_bytes_max // 2
+        )
 
     def _is_beyond_bound(self) -> bool:
         """An answer may be as large as the bound by itself: only what is before it counts."""
         last_bytes = len(self._out[-1]) if self._out else 0
-        return self._out_bytes - last_bytes > self._hub.limits.outbound_bytes_max
+        return self._out_bytes - last_bytes > self._connections.limits.outbound_bytes_max
 
     def settle_live(self) -> None:
         """Let what is sent from now on come behind the live messages that wait.
 
         They cannot be dropped any more then, so of a slow reader's only half the bound is kept.
         """
-        excess = self._live_bytes - self._hub.limits.outbound_bytes_max // 2
+        excess = self._live_bytes - self._connections.limits.outbound_bytes_max // 2
         if excess > 0:
             self._drop_oldest(excess)
         self.take_live()

@@ -5,11 +5,9 @@ subscribers of any protocol, a client with several matching subscriptions once f
 and those who follow the journal.
 """
 
-from penstock.access.admission import CAPTURED, ENVELOPES, topic_refusal
-from penstock.access.envelopes import Opened, open_envelopes, refuse_unsigned
-from penstock.core.routes import UNKNOWN_POLICY, Route
-from penstock.core.session import Session
-from penstock.delivery.live import Live
+from penstock.access.admission import CAPTURED, ENVELOPES, Refusal, TopicRoute
+from penstock.access.envelopes import OpenedEnvelopes
+from penstock.core.live import Live
 from penstock.doors.resp.calls import Call, Spec
 from penstock.doors.resp.faults import publish_fault
 from penstock.node.hub import Hub
@@ -20,36 +18,28 @@ from penstock.wire.resp.names import topic_of
 def _publish(call: Call) -> None:
     """Send a message to all who listen: PUBLISH channel message."""
     hub, topic, payloads = call.connection.hub, call.args[1], call.tails
-    cached = hub.broker.routes.cached
-    route = cached.get(topic)
-    if route is None or route.policy == UNKNOWN_POLICY or b"%" in topic:
+    if b"%" in topic or topic not in hub.broker.routes.cached:
         topic = topic_of(topic)
-        route = cached.get(topic)
-        # Cached alone says nothing: the broker's own topics are, and are closed to clients.
-        refusal = (
-            topic_refusal(topic, hub.limits)
-            if route is None or route.policy == UNKNOWN_POLICY
-            else None
-        )
-        if refusal is not None:
-            call.fail(publish_fault(refusal))
-            return
-        route = hub.route(topic)
-    if route.policy > CAPTURED:
-        _publish_guarded(call, topic, route.policy)
+    route = hub.admission.admit(call.connection.principal, topic)
+    if isinstance(route, Refusal):
+        call.fail(publish_fault(route))
+        return
+    policy = route.policy
+    if policy > CAPTURED:
+        _publish_guarded(call, topic, policy)
         return
     hub.counters.messages_in_total[0] += len(payloads)
     if route.targets:
-        hub.forward(route.targets, Live.of(topic, payloads))
-    if route.policy:
+        hub.fanout.forward(route.targets, Live.of(topic, payloads))
+    if policy:
         hub.pipeline.capture(topic, payloads, call.now_ms)
     else:
-        hub.broadcast(topic, payloads)
+        hub.cluster.broadcast(topic, payloads)
     call.reply(encode.integers(_receivers(hub, route), len(payloads)))
 
 
-def _receivers(hub: Hub, route: Route[Session]) -> int:
-    connected = [True for subscriber, _ in route.targets if subscriber.outlet is not None]
+def _receivers(hub: Hub, route: TopicRoute) -> int:
+    connected = [True for subscriber, _ in route.targets if subscriber.client is not None]
     return len(connected) + hub.feed.followers(route.topic)
 
 
@@ -57,9 +47,9 @@ def _publish_guarded(call: Call, topic: bytes, policy: int) -> None:
     """Publish where signatures are demanded: in envelopes, as MQTT clients do, or not at all."""
     hub = call.connection.hub
     if not policy & ENVELOPES:
-        call.fail(publish_fault(refuse_unsigned(hub, topic, len(call.tails))))
+        call.fail(publish_fault(hub.admission.refuse_unsigned(topic, len(call.tails))))
         return
-    found = open_envelopes(hub, topic, call.tails, call.now_ms)
+    found = hub.envelopes.open(call.connection.principal, topic, call.tails, call.now_ms)
     receivers = _publish_opened(hub, found, call.now_ms) if found.payloads else 0
     answer = encode.integers(receivers, found.taken)
     if found.refused is not None:
@@ -71,12 +61,12 @@ def _publish_guarded(call: Call, topic: bytes, policy: int) -> None:
     call.reply(answer)
 
 
-def _publish_opened(hub: Hub, found: Opened, now_ms: int) -> int:
+def _publish_opened(hub: Hub, found: OpenedEnvelopes, now_ms: int) -> int:
     """Publish what came out of envelopes; the number of receivers."""
     topic, payloads = found.topic, found.payloads
-    route = hub.route(topic)
+    route = hub.admission.route(topic)
     hub.counters.messages_in_total[0] += len(payloads)
-    hub.forward(route.targets, Live.of(topic, payloads))
+    hub.fanout.forward(route.targets, Live.of(topic, payloads))
     hub.pipeline.publish(topic, payloads, now_ms, qos=0, retain=False, extras=found.extras)
     return _receivers(hub, route)
 

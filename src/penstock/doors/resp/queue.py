@@ -18,7 +18,8 @@ its connection ends goes to others.
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.access.envelopes import unsigned_refusal
+from penstock.access.admission import Refusal
+from penstock.core.completion import Journaled
 from penstock.dispatch.dispatcher import Job
 from penstock.dispatch.queue_names import PREFIX, WORKERS
 from penstock.doors.resp.calls import OK, Call, Commands, Spec
@@ -58,9 +59,9 @@ _NOT_AN_INTEGER = "ERR value is not an integer or out of range"
 def _push(call: Call) -> None:
     """Give a job to a queue: PUSH queue job. Answers with its number, once it is stored."""
     hub, topic, jobs = call.connection.hub, PREFIX + call.args[1], call.tails
-    refusal = unsigned_refusal(hub, topic, len(jobs))
-    if refusal is not None:
-        call.fail(publish_fault(refusal))
+    route = hub.admission.admit_unsigned(call.connection.principal, topic, len(jobs))
+    if isinstance(route, Refusal):
+        call.fail(publish_fault(route))
         return
     hub.counters.messages_in_total[1] += len(jobs)
     hub.pipeline.publish(topic, jobs, call.now_ms, qos=1, retain=False)
@@ -75,13 +76,13 @@ class _Pushed:
     def __init__(self, call: Call) -> None:
         self._call = call
 
-    def stored(self, offset: int, _now_ms: int) -> None:
-        """They are: the first at this offset."""
+    def done(self, result: Journaled) -> None:
         if not self._call.closed:
+            offset = result.offset
             numbers = range(offset + 1, offset + 1 + len(self._call.tails))
             self._call.reply(b"".join(map(encode.integer, numbers)))
 
-    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
+    def refused(self, reason: DisconnectReason, _detail: str = "") -> None:
         """The disk refused them."""
         if not self._call.closed:
             self._call.fail(not_stored(reason.value))
@@ -232,7 +233,7 @@ class _Puller:
         """There is something, but not yet: nothing, for who does not wait."""
         self.idle()
 
-    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
+    def refused(self, reason: DisconnectReason, _detail: str = "") -> None:
         """The disk refused to hand anything out."""
         if not self._is_answered:
             self._is_answered = True
@@ -339,12 +340,12 @@ class _Settling:
         self._acked = acked
         acked.wait()
 
-    def outcome(self, _value: object) -> None:
+    def done(self, _value: object) -> None:
         """It is stored."""
         self._pulls.settled(self._jobs)
         self._acked.done()
 
-    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
+    def refused(self, reason: DisconnectReason, _detail: str = "") -> None:
         """The disk refused: they are with the client still."""
         self._pulls.hold(self._jobs)
         self._acked.done(reason)

@@ -124,7 +124,7 @@ class Replay:
             self._take(self._read_lot())
             return
         self._is_reading = True
-        self._connection.hub.run_off_loop(self._read_lot, self._found, self._unreadable)
+        self._connection.hub.readers.run(self._read_lot, self._found, self._unreadable)
 
     def _read_lot(self) -> tuple[int, list[Message]]:
         """In whatever thread: read on; return where to go on, and what was found."""

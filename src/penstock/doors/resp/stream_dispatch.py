@@ -10,7 +10,7 @@ A dispatcher serves by priority. The entries of one answer are in the order of t
 same.
 """
 
-from penstock.commit.completion import Then
+from penstock.commit.completion import Callback
 from penstock.core.commands import Claimed
 from penstock.dispatch.dispatcher import Job
 from penstock.doors.resp.stream_faults import StreamFault, not_stored
@@ -35,7 +35,7 @@ class DispatchPlace:
         self._topic = topic
         self._group = group
         self._place = place
-        self.consumer = b"stream#%d" % hub.next_connection()
+        self.consumer = b"stream#%d" % hub.connections.ids.next()
 
     def join(self) -> None:
         """Stand in the dispatcher's circle."""
@@ -58,7 +58,7 @@ class DispatchPlace:
         """There is something, but not yet: nothing, for who does not wait."""
         self.idle()
 
-    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
+    def refused(self, reason: DisconnectReason, _detail: str = "") -> None:
         """The disk refused to hand anything out."""
         self._place.fail(StreamFault(not_stored(reason.value)))
 
@@ -68,10 +68,10 @@ class DispatchPlace:
         entries = {job.message.offset: encoded(job.message) for job in jobs}
         if self._place.settle:
             leases = [job.lease for job in jobs]
-            done = Then(lambda _value: self._give(entries, [*entries]), self._refused)
+            done = Callback(lambda _value: self._give(entries, [*entries]), self._refused)
             self._hub.dispatchers.settle_leases(self._topic, self._group, leases, done)
             return
-        claimed = Then(lambda value: self._give(entries, value), self._refused)
+        claimed = Callback(lambda value: self._give(entries, value), self._refused)
         self._hub.pipeline.submit(self._claim([*entries]), claimed, durable=True)
 
     def _claim(self, offsets: list[int]) -> Claimed:
@@ -98,5 +98,5 @@ class DispatchPlace:
 
     def _refused(self, reason: DisconnectReason, _detail: str = "") -> None:
         """The disk refused: the lease will run out, and the message come again."""
-        self.close(reason)
+        self.refused(reason)
         self._place.release()

@@ -345,7 +345,7 @@ class _Acknowledgements:
             for number, _ in unknown:
                 self.answer(number, encode.error(f"ERR The journal failed: {error.message}"))
 
-        hub.run_off_loop(lambda: read_ids(hub.store, topic, wanted), settle, fail)
+        hub.readers.run(lambda: read_ids(hub.store, topic, wanted), settle, fail)
 
 
 class _Acknowledgement(NamedTuple):
@@ -354,12 +354,12 @@ class _Acknowledgement(NamedTuple):
     run: _Acknowledgements
     number: int
 
-    def outcome(self, value: object) -> None:
+    def done(self, value: object) -> None:
         """It is there; so many entries were pending."""
         assert value is None or isinstance(value, int)
         self.run.answer(self.number, encode.integer(value or 0))
 
-    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
+    def refused(self, reason: DisconnectReason, _detail: str = "") -> None:
         """The disk refused it."""
         self.run.answer(self.number, encode.error(not_stored(reason.value)))
 

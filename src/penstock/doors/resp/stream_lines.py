@@ -23,6 +23,7 @@ import asyncio
 from weakref import WeakKeyDictionary
 
 from penstock.core.commands import Settled, Taken
+from penstock.core.effects import GroupChanged
 from penstock.core.groups import Group, GroupDelivery
 from penstock.dispatch.unacked import ranges_of
 from penstock.doors.resp.stream_dispatch import DispatchPlace
@@ -223,8 +224,12 @@ class Lines:
         lines = _of_hubs.get(hub)
         if lines is None:
             lines = _of_hubs[hub] = Lines(hub)
-            hub.on_group_changed.append(lines.serve)
+            hub.effects.on(GroupChanged, lines.group_changed)
         return lines
+
+    def group_changed(self, effect: GroupChanged) -> None:
+        if effect.group is not None:
+            self.serve(effect.topic, effect.group)
 
     async def stand(
         self, topics: list[bytes], group: bytes, place: Place, timeout_s: float = 0

@@ -13,6 +13,7 @@ from functools import partial
 from operator import or_
 from typing import NamedTuple, Self
 
+from penstock.commit.feed import Feed
 from penstock.dispatch.unacked import ranges_of
 from penstock.doors.resp.calls import Call, Spec
 from penstock.doors.resp.confirming import confirmed
@@ -25,7 +26,6 @@ from penstock.doors.resp.stream_steps import off_loop, stepwise
 from penstock.limits import KIB
 from penstock.model.message import Message
 from penstock.node.hub import Hub
-from penstock.reading.feed import Feed
 from penstock.store.search import CLOCK_SKEW_MS
 from penstock.store.store import Store, TopicInfo
 from penstock.wire.resp import encode

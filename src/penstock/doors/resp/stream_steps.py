@@ -10,9 +10,10 @@ for XADD and XACK.
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Generic, TypeVar
 
 from penstock.core.commands import Erased, Trimmed
+from penstock.core.completion import Completion
 from penstock.core.groups import GroupCommand
 from penstock.doors.resp.calls import Call
 from penstock.doors.resp.stream_faults import StreamFault, not_stored
@@ -24,7 +25,7 @@ from penstock.wire.resp import encode
 
 Result = TypeVar("Result")
 
-Steps = Coroutine[Any, Any, bytes]
+Steps = Coroutine[object, None, bytes]
 """What works out an answer."""
 
 _log = get_logger("streams")
@@ -70,9 +71,9 @@ def _reply(call: Call, task: asyncio.Task[bytes]) -> None:
 
 async def off_loop(hub: Hub, job: Callable[[], Result]) -> Result:
     """Run a job that reads the store in a thread."""
-    future = _Answer[Result](hub)
-    hub.run_off_loop(job, future.outcome, future.fail)
-    return await future
+    future = _Answer[Result]()
+    hub.readers.run(job, future.done, future.fail)
+    return await future.future
 
 
 async def encoded_off_loop(hub: Hub, value: encode.Value, protocol: encode.Protocol) -> bytes:
@@ -89,32 +90,32 @@ async def counted(hub: Hub, command: Trimmed | Erased) -> int:
 
 async def submitted(hub: Hub, command: GroupCommand | Trimmed | Erased) -> object:
     """Have a command journaled and applied; what it did. Raises StreamFault if the disk refused."""
-    future = _Answer[object](hub)
+    future = _Answer[object]()
     hub.pipeline.submit(command, future, durable=True)
-    return await future
+    return await future.future
 
 
-async def outcome_of(hub: Hub, begin: Callable[[Any], None]) -> object:
-    """Wait for what ``begin`` tells the outlet that it is given. Raises as ``submitted`` does."""
-    future = _Answer[object](hub)
+async def outcome_of(begin: Callable[[Completion[object]], None]) -> object:
+    """Wait for the result of what ``begin`` starts. Raises as ``submitted`` does."""
+    future = _Answer[object]()
     begin(future)
-    return await future
+    return await future.future
 
 
-class _Answer(asyncio.Future[Result]):
-    """A future that whoever answers need not ask whether somebody still waits."""
+class _Answer(Generic[Result]):
+    """A completion that a coroutine awaits, if it still does."""
 
-    def __init__(self, hub: Hub) -> None:
-        super().__init__(loop=hub.loop)
+    def __init__(self) -> None:
+        self.future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
 
-    def outcome(self, result: Result) -> None:
-        if not self.done():
-            self.set_result(result)
+    def done(self, result: Result) -> None:
+        if not self.future.done():
+            self.future.set_result(result)
 
     def fail(self, error: Exception) -> None:
-        if not self.done():
-            self.set_exception(error)
+        if not self.future.done():
+            self.future.set_exception(error)
 
-    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
+    def refused(self, reason: DisconnectReason, _detail: str = "") -> None:
         """The commit that a command was part of failed."""
         self.fail(StreamFault(not_stored(reason.value)))

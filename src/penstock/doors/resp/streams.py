@@ -30,8 +30,9 @@ can go at once, as Redis does: removing costs commits of its own.
 from collections import Counter
 from weakref import WeakKeyDictionary
 
-from penstock.access.envelopes import unsigned_refusal
+from penstock.access.admission import Refusal
 from penstock.core.commands import Erased, Trimmed
+from penstock.core.completion import Journaled
 from penstock.dispatch.unacked import ranges_of
 from penstock.doors.resp import (
     stream_groups,
@@ -48,6 +49,7 @@ from penstock.doors.resp.stream_ids import entry_id, entry_ids
 from penstock.doors.resp.stream_options import Trim, add_options, trim_options
 from penstock.doors.resp.stream_reading import exists, ids_at, offset_of, topic_info
 from penstock.doors.resp.stream_steps import answer, counted, off_loop, stepwise
+from penstock.model.principal import ANYONE
 from penstock.node.hub import Hub
 from penstock.obs.log import get_logger
 from penstock.obs.reasons import DisconnectReason
@@ -89,19 +91,19 @@ class _Added:
         if not self._topics[topic]:
             del self._topics[topic]
 
-    def stored(self, first_offset: int, now_ms: int) -> None:
+    def done(self, result: Journaled) -> None:
         """It is there: answer with the ids, after trimming if that was asked for."""
         self._arrive()
         call = self._call
         if call.closed:
             return
-        ids = _ids(now_ms, first_offset, len(call.tails))
+        ids = _ids(result.time_ms, result.offset, len(call.tails))
         if self._trim is None:
             call.reply(ids)
         else:
             answer(call, _trimmed(call, self._trim, ids))
 
-    def close(self, reason: DisconnectReason, _detail: str = "") -> None:
+    def refused(self, reason: DisconnectReason, _detail: str = "") -> None:
         """The commit failed."""
         self._arrive()
         if not self._call.closed:
@@ -159,9 +161,9 @@ def _add(call: Call) -> None:
 
 def _admit(hub: Hub, topic: bytes, count: int) -> None:
     """Raise StreamFault if nobody may publish to a topic, or not without a signature."""
-    refusal = unsigned_refusal(hub, topic, count)
-    if refusal is not None:
-        raise StreamFault(publish_fault(refusal))
+    route = hub.admission.admit_unsigned(ANYONE, topic, count)
+    if isinstance(route, Refusal):
+        raise StreamFault(publish_fault(route))
 
 
 # ── XDEL, XTRIM ───────────────────────────────────────────────────────────────────────────────

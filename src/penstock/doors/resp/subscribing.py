@@ -152,7 +152,7 @@ def _count(call: Call, topic: bytes) -> int:
     """Subscribers of a topic by its name, of all protocols, that are connected."""
     hub = call.connection.hub
     sessions = hub.broker.routes.audience(topic)
-    connected = [True for subscriber in sessions if subscriber.outlet is not None]
+    connected = [True for subscriber in sessions if subscriber.client is not None]
     return len(connected) + len(hub.feed.routes.audience(topic))
 
 

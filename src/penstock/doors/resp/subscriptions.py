@@ -1,7 +1,7 @@
 """What one connection subscribes to, and how messages reach it.
 
 Subscriptions join the broker's routes as live subscribers, beside MQTT's sessions. Each has an
-outlet, which says how its messages look: all channels of a connection share one (a topic is only
+listener, which says how its messages look: all channels of a connection share one (a topic is only
 one of them), each pattern and each wildcard filter has its own. So whoever subscribes to ``a`` and
 ``a*`` gets both forms, as in Redis, and PUBLISH counts what will really be sent.
 
@@ -13,11 +13,11 @@ filters nor patterns that begin with a wildcard see topics that begin with ``$``
 from collections.abc import Iterable
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.access.admission import CAPTURED
-from penstock.core.effects import Delivery
-from penstock.delivery.live import Live
+from penstock.core.delivery import Delivery
+from penstock.core.live import Live, LiveSubscriber
 from penstock.doors.resp.replay import Replays
 from penstock.model.topic import filter_fault, has_wildcard
 from penstock.obs.log import printable
@@ -34,15 +34,14 @@ PATTERN_COST_MAX = 65_536
 route cache is held against every one of them, which then takes twenty milliseconds at worst."""
 
 
-class _Outlet:
-    """A live subscriber, as the routes know them; its messages are those of a wildcard filter."""
+class _Listener(LiveSubscriber):
+    """A live subscriber that is its own client; its messages are those of a wildcard filter."""
 
-    __slots__ = ("_connection", "outlet")
+    __slots__ = ("_connection",)
 
     def __init__(self, connection: "RespConnection") -> None:
+        super().__init__(self)
         self._connection = connection
-        self.outlet = self
-        """Where the hub finds whom to tell; sessions of MQTT have theirs only while connected."""
 
     def forward(self, live: Live) -> None:
         """Send live messages; all subscribers of one protocol share the bytes."""
@@ -65,7 +64,7 @@ class _Outlet:
         self._connection.close(reason, detail)
 
 
-class _PatternOutlet(_Outlet):
+class _PatternListener(_Listener):
     """The messages of one pattern."""
 
     __slots__ = ("_pattern",)
@@ -86,7 +85,7 @@ class _PatternOutlet(_Outlet):
         connection.outbox.send_live(len(payloads), frames)
 
 
-class _ShardOutlet(_Outlet):
+class _ShardListener(_Listener):
     """The messages of all shard channels: a shard channel is the topic of its name, too."""
 
     __slots__ = ()
@@ -103,7 +102,7 @@ class _ShardOutlet(_Outlet):
         connection.outbox.send_live(len(payloads), frames)
 
 
-class _ChannelsOutlet(_Outlet):
+class _ChannelsListener(_Listener):
     """The messages of all channels. What comes live of a topic being replayed is left out."""
 
     __slots__ = ("replays",)
@@ -133,15 +132,14 @@ class Subscriptions:
 
     def __init__(self, connection: "RespConnection") -> None:
         self._connection = connection
-        self._routes: Any = connection.hub.broker.routes
-        """Sessions subscribe there, for one; outlets of ours are enough like them."""
-        self._own: _ChannelsOutlet | None = None
-        self.channels: dict[bytes, _Outlet] = {}
+        self._routes = connection.hub.broker.routes
+        self._own: _ChannelsListener | None = None
+        self.channels: dict[bytes, _Listener] = {}
         """By name, a topic or a wildcard filter, in the order of subscribing."""
-        self.patterns: dict[bytes, _PatternOutlet] = {}
+        self.patterns: dict[bytes, _PatternListener] = {}
         self.shards: dict[bytes, bytes] = {}
         """Topics of shard channels by name."""
-        self._shard = _ShardOutlet(connection)
+        self._shard = _ShardListener(connection)
 
     @property
     def count(self) -> int:
@@ -188,30 +186,30 @@ class Subscriptions:
         if name in self.channels:
             return
         topic = _filter_of(name)
-        outlet = _Outlet(self._connection) if has_wildcard(topic) else self._channels_outlet()
-        self.channels[name] = outlet
-        if outlet is self._own and self._is_replayed(topic):
+        listener = _Listener(self._connection) if has_wildcard(topic) else self._channels_listener()
+        self.channels[name] = listener
+        if listener is self._own and self._is_replayed(topic):
             self._own.replays.begin(topic)
-        self._routes.subscribe(topic, outlet, 0)
+        self._routes.subscribe(topic, listener, 0)
 
-    def _channels_outlet(self) -> _ChannelsOutlet:
+    def _channels_listener(self) -> _ChannelsListener:
         if self._own is None:
-            self._own = _ChannelsOutlet(self._connection)
+            self._own = _ChannelsListener(self._connection)
             self._connection.outbox.when_resumed = self._own.replays.resume
         return self._own
 
     def _is_replayed(self, topic: bytes) -> bool:
         """Whether the journal is read first: if it is to be, and if it gets all there is."""
         hub = self._connection.hub
-        return hub.config.resp.replay and bool(hub.policy(topic) & CAPTURED)
+        return hub.config.resp.replay and bool(hub.admission.policy(topic) & CAPTURED)
 
     def unsubscribe(self, name: bytes) -> None:
         """Remove a channel, if it is there."""
-        outlet = self.channels.pop(name, None)
-        if outlet is None:
+        listener = self.channels.pop(name, None)
+        if listener is None:
             return
         topic = _filter_of(name)
-        self._routes.unsubscribe(topic, outlet)
+        self._routes.unsubscribe(topic, listener)
         self._connection.outbox.settle_live()
         if self._own is not None:
             self._own.replays.stop(topic)
@@ -219,17 +217,17 @@ class Subscriptions:
     def subscribe_pattern(self, pattern: bytes) -> None:
         """Add a pattern."""
         if pattern not in self.patterns:
-            outlet = self.patterns[pattern] = _PatternOutlet(self._connection, pattern)
+            listener = self.patterns[pattern] = _PatternListener(self._connection, pattern)
             matches, cost = glob.compile(pattern), glob.cost(pattern)
             self._routes.subscribe_pattern(
-                pattern, lambda topic: matches(name_of(topic)), outlet, cost
+                pattern, lambda topic: matches(name_of(topic)), listener, cost
             )
 
     def unsubscribe_pattern(self, pattern: bytes) -> None:
         """Remove a pattern, if it is there."""
-        outlet = self.patterns.pop(pattern, None)
-        if outlet is not None:
-            self._routes.unsubscribe_pattern(pattern, outlet)
+        listener = self.patterns.pop(pattern, None)
+        if listener is not None:
+            self._routes.unsubscribe_pattern(pattern, listener)
             self._connection.outbox.settle_live()
 
     def shard_fault(self, names: list[bytes]) -> str:

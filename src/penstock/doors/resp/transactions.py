@@ -71,7 +71,7 @@ class Transaction:
         if not self.is_broken:
             self.queue += [(spec, [*head, tail]) for tail in call.tails]
         call.reply(QUEUED * len(call.tails))
-        self._connection.hub.incomplete.note(self, self._bytes)
+        self._connection.hub.connections.incomplete.note(self, self._bytes)
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:
         """All connections together hold too much, and this one was silent for longest."""

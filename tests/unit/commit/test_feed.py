@@ -2,8 +2,8 @@
 
 import pytest
 
+from penstock.commit.feed import Feed, Part, shifted
 from penstock.model.message import Extras
-from penstock.reading.feed import Feed, Part, shifted
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
 

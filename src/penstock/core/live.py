@@ -1,7 +1,7 @@
 """Live messages on their way to subscribers, in every wire form that one of them needs.
 
-A publisher's door makes one ``Live`` of messages that came together; ``Hub.forward`` gives the same
-object to all subscribers. Each form (MQTT packets, RESP pushes) is worked out when the first
+A publisher's door makes one ``Live`` of messages that came together; ``delivery/fanout`` gives the
+same object to all subscribers. Each form (MQTT packets, RESP pushes) is worked out when the first
 subscriber asks for it, and shared by the rest. A publisher that speaks the same protocol as the
 subscriber brings its raw frames along, and nothing is worked out at all.
 """
@@ -9,6 +9,8 @@ subscriber brings its raw frames along, and nothing is worked out at all.
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
+from penstock.core.delivery import Delivery
+from penstock.obs.reasons import DisconnectReason
 from penstock.wire.mqtt import encode as mqtt
 from penstock.wire.resp import encode as resp
 
@@ -70,3 +72,24 @@ class Live:
                 [resp.messages(run.topic, run.payloads, protocol) for run in self.runs]
             )
         return found
+
+
+class LiveClient(Protocol):
+    """A connection that live messages are sent to."""
+
+    def forward(self, live: Live) -> None:
+        """Send live messages, which may be dropped if the client reads slowly."""
+
+    def deliver(self, deliveries: list[Delivery]) -> None:
+        """Send messages that must arrive."""
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
+
+
+class LiveSubscriber:
+    """A subscriber without a session, as routes see it."""
+
+    __slots__ = ("client",)
+
+    def __init__(self, client: LiveClient) -> None:
+        self.client = client

@@ -1,0 +1,104 @@
+"""Carries out the broker's effects: one client's trouble stays its own.
+
+What concerns a session is done here. For other effects a part of the broker registers a handler
+(``on``); several may register for the same effect.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from penstock.core.broker import SUBSCRIBE_FAILED
+from penstock.core.effects import (
+    Accepted,
+    Control,
+    Effects,
+    Ended,
+    Outcome,
+    PageTurned,
+    PortionSent,
+    SubscribeAnswer,
+    TakenOver,
+    Unkept,
+    UnsubscribeAnswer,
+)
+from penstock.net.flusher import Flusher
+from penstock.obs.counters import Counters
+from penstock.obs.log import get_logger
+from penstock.obs.reasons import DisconnectReason
+
+_log = get_logger("delivery")
+
+Effect = TypeVar("Effect", bound=Control)
+
+
+class EffectHandlers:
+    """Executes effects after a batch was applied."""
+
+    def __init__(self, flusher: Flusher, counters: Counters) -> None:
+        self._flusher = flusher
+        self._counters = counters
+        self._handlers: dict[type, list[Callable[..., None]]] = {}
+        self.on(Accepted, _accept)
+        self.on(TakenOver, _close_taken_over)
+        self.on(Ended, _close_ended)
+        self.on(SubscribeAnswer, self._answer_subscribe)
+        self.on(UnsubscribeAnswer, self._answer_unsubscribe)
+        self.on(Unkept, lambda effect: effect.waiter.close(DisconnectReason.STORAGE_FAILED))
+        self.on(Outcome, lambda effect: effect.waiter.done(effect.value))
+        self.on(PageTurned, lambda effect: effect.waiter.offer_more(is_page_done=effect.is_done))
+        self.on(PortionSent, lambda effect: effect.waiter.drain_more())
+
+    def on(self, effect: type[Effect], handler: Callable[[Effect], None]) -> None:
+        """Call ``handler`` for every effect of this type."""
+        self._handlers.setdefault(effect, []).append(handler)
+
+    def execute(self, effects: Effects) -> None:
+        """Carry out controls, then deliveries, then acknowledgements; write what they produced."""
+        was_holding = self._flusher.hold()
+        for control in effects.controls:
+            try:
+                for handler in self._handlers.get(type(control), ()):
+                    handler(control)
+            except Exception:  # noqa: BLE001 - a bug met for one client must not reach another
+                _log.exception("delivery_failed")
+                if control.waiter is not None:
+                    control.waiter.refused(DisconnectReason.INTERNAL_ERROR)
+        for client, deliveries in effects.deliveries.items():
+            try:
+                client.deliver(deliveries)
+            except Exception:  # noqa: BLE001 - as above
+                _log.exception("delivery_failed")
+                client.close(DisconnectReason.INTERNAL_ERROR)
+        for (acknowledged, kind), packet_ids in effects.acks.items():
+            try:
+                acknowledged.acknowledge(kind, packet_ids)
+            except Exception:  # noqa: BLE001 - as above
+                _log.exception("delivery_failed")
+                acknowledged.refused(DisconnectReason.INTERNAL_ERROR)
+        self._flusher.restore(was_holding)
+
+    def _answer_subscribe(self, effect: SubscribeAnswer) -> None:
+        refused = effect.return_codes.count(SUBSCRIBE_FAILED)
+        self._counters.refused_total += refused
+        self._counters.subscribed_total += len(effect.return_codes) - refused
+        effect.waiter.subscribed(effect.packet_id, effect.return_codes)
+
+    def _answer_unsubscribe(self, effect: UnsubscribeAnswer) -> None:
+        self._counters.unsubscribed_total += 1
+        effect.waiter.unsubscribed(effect.packet_id)
+
+
+def _accept(effect: Accepted) -> None:
+    effect.waiter.accept(effect.session, session_present=effect.session_present)
+
+
+def _close_taken_over(effect: TakenOver) -> None:
+    if not effect.is_will_due:
+        effect.waiter.drop_will()
+    effect.waiter.close(DisconnectReason.SESSION_TAKEN_OVER)
+
+
+def _close_ended(effect: Ended) -> None:
+    """Whoever ended the session has published its will."""
+    effect.waiter.drop_will()
+    effect.waiter.close(DisconnectReason.SESSION_ENDED)

@@ -1,0 +1,49 @@
+"""Live fan-out: messages to every connected subscriber of a topic, before the disk has them.
+
+Some clients follow the journal (the binary protocol) and so see a message after its commit. What
+the journal does not keep they must get live as well: ``listen`` subscribes them for that.
+"""
+
+from penstock.config.schema import Journal
+from penstock.core.live import Live, LiveClient, LiveSubscriber
+from penstock.core.routes import Routes
+from penstock.core.session import Session
+
+Targets = tuple[tuple[Session | LiveSubscriber, int], ...]
+"""Where a topic goes: each subscriber with its QoS."""
+
+
+class LiveFanout:
+    """Gives live messages to the connected clients of this node."""
+
+    def __init__(self, routes: Routes[Session | LiveSubscriber], journal: Journal) -> None:
+        self._routes = routes
+        self._captures_all = journal.capture and not journal.capture_exclude
+        self._listeners: dict[LiveClient, LiveSubscriber] = {}
+        self.listening_count = 0
+        """Subscriptions of clients that follow the journal and listen for the rest."""
+
+    def forward(self, targets: Targets, live: Live) -> None:
+        for target, _granted in targets:
+            client = target.client
+            if client is not None:
+                client.forward(live)
+
+    def pass_on(self, topic: bytes, payloads: list[bytes]) -> None:
+        """Forward messages that another node received."""
+        route = self._routes.cached.get(topic) or self._routes.resolve(topic)
+        self.forward(route.targets, Live.of(topic, payloads))
+
+    def listen(self, topic_filter: bytes, client: LiveClient) -> None:
+        """Forward to ``client`` what a filter matches, if the journal may not keep all of it."""
+        if topic_filter.startswith(b"$") or not self._captures_all:
+            listener = self._listeners.setdefault(client, LiveSubscriber(client))
+            self.listening_count += self._routes.subscribe(topic_filter, listener, 0)
+
+    def unlisten(self, topic_filter: bytes, client: LiveClient) -> None:
+        listener = self._listeners.get(client)
+        if listener is not None:
+            self.listening_count -= self._routes.unsubscribe(topic_filter, listener)
+
+    def forget(self, client: LiveClient) -> None:
+        self._listeners.pop(client, None)

@@ -1,0 +1,15 @@
+"""Who acts: the subject of every decision about access.
+
+There are no users yet, so every connection acts as ``ANYONE``.
+"""
+
+from typing import NamedTuple
+
+
+class Principal(NamedTuple):
+    """The identity that a connection has proven."""
+
+    name: bytes
+
+
+ANYONE = Principal(b"")

@@ -1,0 +1,43 @@
+"""Connection ids: unique across nodes and restarts, with the node in the lowest bits.
+
+So every node can tell from the journal alone which node a session or a worker is connected to.
+Ids given by earlier versions carry no node and are lower than any that does: they count as node 0.
+"""
+
+from penstock.clock import Clock
+
+NODE_BITS = 16
+"""As many of a connection's number are the node's id."""
+
+NO_NODE = 0
+"""The node of connections that were numbered before numbers had one."""
+
+_NUMBERED_FROM = 1 << 56
+"""Numbers without a node were milliseconds since 1970, times 1,024: less than this until 4199."""
+
+
+def node_of(connection: int) -> int:
+    """The node that a connection was made to."""
+    return connection & ((1 << NODE_BITS) - 1) if connection >= _NUMBERED_FROM else NO_NODE
+
+
+def node_of_worker(name: bytes) -> int:
+    """The node of a worker, whose name ends with ``#`` and the number of its connection."""
+    number = name.rpartition(b"#")[2]
+    return node_of(int(number)) if number.isdigit() and len(number) < 20 else NO_NODE
+
+
+class ConnectionIds:
+    """Gives each connection an id that no connection had before, at any node.
+
+    The upper part is the time of the connect, so nothing has to be remembered on disk.
+    """
+
+    def __init__(self, clock: Clock, node_id: int) -> None:
+        self._clock = clock
+        self._node_id = node_id
+        self._last = 0
+
+    def next(self) -> int:
+        self._last = max(self._last + 1, self._clock.wall_ms() << 6)
+        return self._last << NODE_BITS | self._node_id

@@ -1,0 +1,124 @@
+"""What all connections of a broker share on the transport side: clocks, limits, bounds, numbers.
+
+``Connections`` also knows who is connected: ``clients`` speak a protocol of the broker, ``open``
+has HTTP transports as well.
+"""
+
+import asyncio
+from typing import Protocol
+
+from penstock.clock import Clock
+from penstock.config.schema import Limits
+from penstock.net.budget import Budget
+from penstock.net.connection_ids import ConnectionIds
+from penstock.net.flusher import Flusher
+from penstock.net.incomplete import Incomplete
+from penstock.net.stalls import StallDetector
+from penstock.net.takeovers import Takeovers
+from penstock.net.timers import Deadlines
+from penstock.net.turns import Turns
+from penstock.obs.counters import Counters
+from penstock.obs.log import ThrottledLogger, get_logger
+from penstock.obs.reasons import DisconnectReason
+
+
+class Backpressure(Protocol):
+    """The commit pipeline as connections see it: when it is congested, they stop reading."""
+
+    is_congested: bool
+
+    def when_drained(self, reader: "PausedReader") -> None:
+        """Call ``resume_reading`` after the next commit."""
+
+
+class PausedReader(Protocol):
+    """A connection that stopped reading until the pipeline has room again."""
+
+    def resume_reading(self) -> None: ...
+
+
+class Client(Protocol):
+    """A connected client, whatever its protocol."""
+
+    @property
+    def name(self) -> bytes:
+        """Its client id; empty if it has none."""
+
+    @property
+    def peer(self) -> str: ...
+
+    @property
+    def last_packet_at(self) -> float: ...
+
+    def topic_deleted(self, topic: bytes) -> None:
+        """Forget everything that refers to offsets of a deleted topic."""
+
+    def leadership_lost(self) -> None:
+        """Stop what only the leader's clients may do."""
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
+
+    def pause(self) -> None:
+        """Take no more input: the broker is stopping."""
+
+    def forgive(self, stalled_s: float) -> None:
+        """Do not count a pause of the whole broker as silence of the client."""
+
+
+class Abortable(Protocol):
+    """A transport, or a connection, that can be cut off."""
+
+    def abort(self) -> None: ...
+
+
+class Connections:
+    """Shared by all connections of one broker."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        clock: Clock,
+        counters: Counters,
+        ids: ConnectionIds,
+        flusher: Flusher,
+        backpressure: Backpressure,
+    ) -> None:
+        self.limits = limits
+        self.clock = clock
+        self.monotonic = clock.monotonic
+        self.wall_ms = clock.wall_ms
+        self.counters = counters
+        self.ids = ids
+        self.loop = asyncio.get_running_loop()
+        self.deadlines = Deadlines()
+        self.flusher = flusher
+        self.backpressure = backpressure
+        self.incomplete = Incomplete(limits.incomplete_bytes_max)
+        self.budget = Budget(limits.outgoing_bytes_max, self.loop.call_soon)
+        self.turns = Turns(self.loop, clock.monotonic)
+        self.stalls = StallDetector(self.loop.time, clock.monotonic)
+        self.takeovers = Takeovers(get_logger("net"), clock.monotonic)
+        self.complaints = ThrottledLogger(get_logger("net"), clock=clock.monotonic)
+        """For log lines that clients can cause: bad clients must not flood the log."""
+        self.open: set[Abortable] = set()
+        self.clients: set[Client] = set()
+        self.is_stopping = False
+
+    def turn(self, now: float) -> None:
+        """Enforce deadlines and bounds; called a few times a second."""
+        self.deadlines.turn(now)
+        self.budget.turn(now)
+        self.takeovers.turn(now)
+        self.complaints.flush()
+
+    def forgive(self, stalled_s: float) -> None:
+        """Do not count a pause of the whole broker against any client."""
+        self.budget.forgive(stalled_s)
+        for client in self.clients:
+            client.forgive(stalled_s)
+
+
+def peer_of(transport: asyncio.BaseTransport) -> str:
+    """The other end as ``ip:port``, for the log."""
+    name = transport.get_extra_info("peername")
+    return f"{name[0]}:{name[1]}" if name else "unknown"
