@@ -118,8 +118,8 @@ def test_a_publisher_gives_up_in_the_end_and_says_what_the_broker_said(play):
         with pytest.raises(ConnectionLostError) as caught:
             play("Publisher", (), options, lambda made: made.publish("t", b"x"))
     assert str(caught.value) == (
-        "the connection was lost (The broker is stopping), and could not be made again within"
-        " 0.1 s; what was not confirmed may or may not be with the broker"
+        "the connection was lost (The broker is stopping), and reconnecting failed for 0.1 s;"
+        " the outcome of unconfirmed publishes is unknown; retry"
     )
 
 

@@ -1,80 +1,68 @@
-"""What this process knows of messages: which it has, which it is done with, which to acknowledge.
+"""Which messages this process has, has handled, and has to acknowledge.
 
-The broker sends again, after a reconnect, whatever it holds no acknowledgement of. That is more
-than what was not dealt with: an acknowledgement may have been lost on the wire with the
-connection, and a message may be in the hands of the application still. Neither may be given out a
-second time. A message is known here by its sequence, which is the broker's and unique among all
-topics, and goes through these stages::
+After a reconnect the broker repeats every message whose acknowledgement it does not have. Some of
+them were handled (the acknowledgement was lost with the connection), or are being handled. Neither
+may be handed out twice. A message is identified by its sequence, which is the broker's and unique
+among all topics, and goes through these stages::
 
     arrived ─► in hand ─► handled ─► acknowledgement sent ─► confirmed ─► forgotten, in time
                              ▲                 │ connection lost
                              └─────────────────┘
 
-A repetition of one that is in hand is dropped. A repetition of one that is handled is dropped and
-acknowledged again: that the broker sent it proves that it does not know.
+A repetition of a message in hand is dropped. A repetition of a handled one is dropped and
+acknowledged again: the broker does not have the acknowledgement.
 
-**Confirmed** is an acknowledgement when the broker has answered a PING sent behind it: it does so
-only when the disk has what came before. Those not confirmed when a connection ends are sent again
-on the next one. Confirmed ones are remembered for a while all the same, since a job that was on its
-way when its acknowledgement reached the broker may arrive behind the PONG.
+An acknowledgement is **confirmed** when the broker has answered a PING sent after it, which it does
+only when its disk has what came before. Unconfirmed ones are sent again on the next connection.
+Confirmed ones are remembered for a while: a job that was on its way when its acknowledgement
+reached the broker may arrive after the PONG.
 
-**Memory** is bounded: beyond the bounds the oldest are forgotten, and should they be sent again,
-given out again.
+**Memory** is bounded: beyond the bounds the oldest are forgotten, and handed out again if repeated.
 """
 
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-SEND_EVERY: Final = 1_024
-"""Acknowledgements that need not wait for more company."""
-
-CONFIRM_EVERY: Final = 4_096
-"""Acknowledgements after which the broker is asked whether it has them."""
-
-KNOWN_MAX: Final = 131_072
-"""Messages remembered in each stage, some 100 bytes each."""
-
-RECENT_MAX: Final = 16_384
-"""Confirmed messages still remembered."""
+SEND_EVERY: Final = 1_024  # acknowledgements that are sent without waiting for more
+CONFIRM_EVERY: Final = 4_096  # acknowledgements after which a PING asks for confirmation
+KNOWN_MAX: Final = 131_072  # messages remembered in each stage, some 100 bytes each
+RECENT_MAX: Final = 16_384  # confirmed messages still remembered
 
 
 class AckTracker:
-    """See the module. Sequence 0 is that of messages which the journal does not keep."""
+    """See the module. Messages that the journal does not keep have the sequence 0."""
 
     def __init__(self) -> None:
         self._when_gathered: Callable[[], None] = lambda: None
         self._in_hand: dict[int, None] = {}
         self._handled: dict[int, None] = {}
-        self._gathered: list[int] = []
-        """To be acknowledged."""
-        self._unconfirmed: deque[int] = deque(maxlen=KNOWN_MAX)
-        """Acknowledged on this connection; in the order they were sent."""
+        self._gathered: list[int] = []  # to be acknowledged
+        self._unconfirmed: deque[int] = deque(maxlen=KNOWN_MAX)  # in the order they were sent
         self._recent: deque[int] = deque()
-        self._sent = 0
-        """How many were ever sent; the last of them are the unconfirmed ones."""
+        self._sent = 0  # how many were ever sent; the last of them are the unconfirmed ones
 
     def tell(self, when_gathered: Callable[[], None]) -> None:
-        """Call this whenever there is an acknowledgement to be sent, and there was none before."""
+        """Set a callback for the first acknowledgement that waits to be sent."""
         self._when_gathered = when_gathered
 
     @property
     def is_ample(self) -> bool:
-        """Whether so many acknowledgements wait that they should be sent."""
+        """Whether enough acknowledgements wait to send them."""
         return len(self._gathered) >= SEND_EVERY
 
     @property
     def is_settled(self) -> bool:
-        """Whether the broker's disk has every acknowledgement there ever was."""
+        """Whether the broker's disk has every acknowledgement."""
         return not self._gathered and not self._unconfirmed
 
     @property
     def is_confirmation_due(self) -> bool:
-        """Whether so much is unconfirmed that the broker should be asked."""
+        """Whether to ask the broker for confirmation."""
         return len(self._unconfirmed) >= CONFIRM_EVERY
 
     def arrived(self, sequence: int) -> bool:
-        """Tell whether a message is to be given out; false for a repetition."""
+        """Return whether to hand a message out; false for a repetition."""
         if not sequence:
             return True
         if sequence in self._handled:
@@ -86,7 +74,7 @@ class AckTracker:
         return True
 
     def handled(self, sequence: int) -> None:
-        """The application is done with a message; saying so twice does nothing."""
+        """Note that the application has handled a message; twice is once."""
         if not sequence or sequence in self._handled:
             return
         self._in_hand.pop(sequence, None)
@@ -99,11 +87,11 @@ class AckTracker:
             self._when_gathered()
 
     def given_back(self, sequence: int) -> None:
-        """It was not handed out, and the broker will deal it anew, maybe to another."""
+        """Forget a job that was not handed out; the broker delivers it again."""
         self._in_hand.pop(sequence, None)
 
     def take(self) -> list[int]:
-        """Hand over the acknowledgements that are to be sent now."""
+        """Return the acknowledgements to send, once."""
         taken, self._gathered = self._gathered, []
         self._unconfirmed.extend(taken)
         self._sent += len(taken)
@@ -111,18 +99,18 @@ class AckTracker:
 
     @property
     def mark(self) -> int:
-        """What ``confirm`` needs to know of a PING that is sent now."""
+        """The position of a PING that is sent now, for ``confirm``."""
         return self._sent
 
     def confirm(self, mark: int) -> None:
-        """The broker's disk has all that was sent before this mark."""
+        """Note that the broker's disk has all that was sent before this mark."""
         while self._unconfirmed and self._sent - len(self._unconfirmed) < mark:
             self._recent.append(self._unconfirmed.popleft())
         while len(self._recent) > RECENT_MAX:
             self._handled.pop(self._recent.popleft(), None)
 
     def connection_lost(self) -> None:
-        """Acknowledgements that were not confirmed are to be sent again, before later ones."""
+        """Send unconfirmed acknowledgements again, before later ones."""
         self._gathered = [*self._unconfirmed, *self._gathered]
         self._unconfirmed.clear()
 

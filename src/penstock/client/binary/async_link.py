@@ -1,14 +1,12 @@
-"""The asynchronous driver: streams, a task and a clock around ``ConnectionManager``.
+"""The link of asyncio clients: streams, a task and a clock around ``ConnectionManager``.
 
-One task per client reads, pings and comes back, for as long as the client is open. Whoever waits,
-waits for a request to be answered (``answered``) or for anything to happen (``until``). Wishes that
-were made in one turn of the loop leave at its end in one write (``nudge``); acknowledgements wait a
-little longer for company.
+One task per client reads, pings and reconnects while the client is open. Callers wait for the
+answer to a request (``answered``) or for any event (``until``). Requests of one iteration of the
+event loop leave in one write (``nudge``); acknowledgements wait a little longer for more.
 
-A subscriber that is slower than its broker makes the task stop reading, and the rest waits at the
-broker; the task goes on pinging meanwhile, and then reads a piece, as a sign that the broker is
-there. It reads on while somebody waits for an answer, which may stand behind any number of
-messages.
+If a subscriber is slower than its broker the task stops reading, and the rest waits at the broker.
+It still pings, and then reads a little, to see that the broker is alive. It reads on while somebody
+waits for an answer, which may stand behind any number of messages.
 """
 
 import asyncio
@@ -29,16 +27,14 @@ from penstock.client.errors import ClientError, ConnectionLostError
 
 
 class AsyncBinaryLink:
-    """One client's connection, or the next one; for one loop."""
+    """See the module; for one event loop."""
 
     def __init__(self, manager: ConnectionManager) -> None:
         self._manager = manager
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._waiting: set[asyncio.Future[None]] = set()
-        """Those who wait for an answer."""
-        self._happened = asyncio.Event()
-        """Set, and replaced, whenever something has happened."""
+        self._waiting: set[asyncio.Future[None]] = set()  # of callers of ``answered``
+        self._happened = asyncio.Event()  # set, and replaced, by every event
         self._room = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._failure: Exception | None = ConnectionLostError(
@@ -105,7 +101,7 @@ class AsyncBinaryLink:
         return done()
 
     def nudge(self, delay_s: float = 0.0) -> None:
-        """There is something to send, or there is room for more messages."""
+        """Send soon, and read on if there is room for messages."""
         self._room.set()
         loop = asyncio.get_running_loop()
         if self._timer is not None:
@@ -129,8 +125,8 @@ class AsyncBinaryLink:
             while True:
                 with suppress(OSError):
                     await self._converse()
-                await self._come_back()
-        except Exception as error:  # noqa: BLE001 - whoever waits must learn of it
+                await self._reconnect()
+        except Exception as error:  # noqa: BLE001 - raised to the callers
             self._hang_up()
             self._fail(error)
 
@@ -148,7 +144,7 @@ class AsyncBinaryLink:
             self._announce()
 
     async def _read(self) -> bytes | None:
-        """Wait for bytes; None when it is time to look again."""
+        """Wait for bytes; None when it is time to check the clock."""
         assert self._streams is not None
         next_at = self._manager.next_at
         try:
@@ -167,8 +163,8 @@ class AsyncBinaryLink:
         is_full = len(self._manager.inbox.arrived) >= ARRIVED_MAX
         return not is_full or bool(self._waiting) or self._manager.awaits_sign
 
-    async def _come_back(self) -> None:
-        """Try again, at growing intervals, until there is a connection."""
+    async def _reconnect(self) -> None:
+        """Retry, at growing intervals, until there is a connection."""
         loop = asyncio.get_running_loop()
         self._hang_up()
         while self._streams is None:

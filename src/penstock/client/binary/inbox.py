@@ -18,11 +18,8 @@ from penstock.client.binary.session import Lost, SessionEvent
 from penstock.client.binary.signing import PublicKey, is_verified, public_keys
 from penstock.wire.binary.events import ReceivedMessage
 
-ARRIVED_MAX: Final = 1_024
-"""Messages that may wait to be handed out before a driver that reads ahead stops reading."""
-
-QUEUE_PREFIX: Final = "q:"
-"""How the topics of queues begin."""
+ARRIVED_MAX: Final = 1_024  # messages that wait to be handed out before reading stops
+QUEUE_PREFIX: Final = "q:"  # of the topics of queues
 
 log: Final = logging.getLogger("penstock.client")
 
@@ -38,25 +35,22 @@ class Message:
         self.sequence = received.sequence
         self.signature = received.signature
         self.verified = verified
-        """True: signed by a key of our ring. False: signed otherwise. None: not signed, or no
-        ring to look it up in."""
+        """Signed by a key of the keyring; None: not signed, or there is no keyring."""
         self._acks = acks
 
     def __repr__(self) -> str:
         return f"Message({self.topic!r}, {self.payload[:40]!r}, sequence={self.sequence})"
 
     def ack(self) -> None:
-        """Say that it was dealt with; it leaves with the next acknowledgements, or ``flush``."""
+        """Acknowledge; it is sent with the next acknowledgements, or by ``flush``."""
         self._acks.handled(self.sequence)
 
 
 def report_lost(lost: Lost) -> None:
-    """Report what retention removed, unless the application does."""
     log.warning("%d messages of %s were removed by retention unread", lost.count, lost.topic)
 
 
 def report_withheld(message: Message) -> None:
-    """Report what could not be verified, unless the application does."""
     log.warning("withheld, as not verified: %r", message)
 
 
@@ -74,9 +68,7 @@ class MessageInbox:
         on_withheld: Callable[[Message], None] | None = None,
     ) -> None:
         self.lost = 0
-        """Messages that retention removed before they could be read."""
         self.withheld = 0
-        """Messages that had to be verified and could not be."""
         self._acks = acks
         self._auto_ack = auto_ack
         self._keyring = None if keyring is None else public_keys(keyring)
@@ -87,7 +79,6 @@ class MessageInbox:
         self._given: Message | None = None
 
     def add(self, event: SessionEvent) -> None:
-        """Take what the session told."""
         if isinstance(event, Lost):
             self.lost += event.count
             self._on_lost(event)
@@ -105,25 +96,23 @@ class MessageInbox:
         return is_verified(self._keyring, received.topic, received.payload, received.signature)
 
     def settle(self) -> None:
-        """The application has come back: it is done with what it was given last."""
+        """Acknowledge what was handed out last, with ``auto_ack``: the next one is wanted."""
         given, self._given = self._given, None
         if given is not None and self._auto_ack:
             self._acks.handled(given.sequence)
 
     def leave(self) -> None:
-        """The application failed on what it was given last: it stays unacknowledged."""
+        """Leave what was handed out last unacknowledged: the application failed."""
         self._given = None
 
     def give(self) -> Message | None:
-        """Hand out the next message, if there is one."""
         self._given = self.arrived.popleft() if self.arrived else None
         return self._given
 
     def connection_lost(self) -> None:
-        """Let go of jobs that were not handed out: the broker deals them to whoever is there.
+        """Drop jobs that were not handed out: the broker delivers them to other workers.
 
-        Messages stay, as the broker's repetitions of them are recognised, and those of filters
-        would not be repeated.
+        Messages stay: their repetitions are recognised, and those of filters are not repeated.
         """
         kept: deque[Message] = deque()
         for message in self.arrived:

@@ -1,8 +1,8 @@
-"""Jobs that failed, and the limit of how many a worker may hold.
+"""Failed jobs, and how many of them a worker may hold.
 
-The protocol has no way to give a job back while staying. A failed job stays unacknowledged in the
-hands of its worker, and counts as one of those the broker gives it ahead; when all of these have
-failed the worker would wait for ever. It leaves before, with an error, and its jobs are dealt anew.
+The protocol has no way to reject a job. A failed job stays unacknowledged with its worker, and
+counts as one of those the broker gives it ahead; when all of these have failed the worker would
+wait for ever. It leaves before, with an error, and the broker delivers its jobs again.
 """
 
 from collections.abc import Callable
@@ -12,12 +12,11 @@ from penstock.client.binary.inbox import Message, MessageInbox, log
 from penstock.client.errors import FailedJobsError
 from penstock.client.handlers import HandlerMismatchError
 
-FAILED_MAX: Final = 32
-"""Half of the jobs that the broker gives a worker ahead."""
+FAILED_MAX: Final = 32  # half of the jobs that the broker gives a worker ahead
 
 
 class FailedJobs:
-    """What failed in the hands of one worker."""
+    """The failed jobs of one worker."""
 
     def __init__(self, inbox: MessageInbox) -> None:
         self.count = 0
@@ -41,6 +40,6 @@ class FailedJobs:
         if self.count >= FAILED_MAX:
             raise FailedJobsError(
                 f"{self.count} jobs failed and are kept from other workers",
-                "leave, so that the broker deals them anew; the errors were reported one by one",
+                "close the worker, so that the broker delivers them again; each error was reported",
             ) from error
         return True

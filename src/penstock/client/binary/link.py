@@ -1,9 +1,9 @@
-"""The blocking driver: a socket and a clock around ``ConnectionManager``.
+"""The link of blocking clients: a socket and a clock around ``ConnectionManager``.
 
-Everything that waits is one loop, ``run_until``: send what there is to send, stop if what was asked
-for is there, else sleep until the socket or the clock has something. A connection that breaks is
-made again inside that loop, so its callers never see it. Between two calls nothing happens and no
-thread runs: a program that stays away for long is hung up on, comes back, and resumes.
+Everything that waits is one loop, ``until``: send, stop if the wanted state is reached, else sleep
+until the socket or the clock is ready. A lost connection is replaced inside that loop, so its
+callers never see it. There is no thread, and nothing happens between two calls: after a long pause
+the broker closes the connection, and the next call reconnects and resumes.
 """
 
 import select
@@ -20,7 +20,7 @@ from penstock.client.errors import ClientError, ConnectionLostError
 
 
 class BlockingBinaryLink:
-    """One client's connection, or the next one; for one thread."""
+    """See the module; for one thread."""
 
     def __init__(self, manager: ConnectionManager) -> None:
         self._manager = manager
@@ -33,8 +33,6 @@ class BlockingBinaryLink:
             "the client is not open", "use it in a `with` statement"
         )
 
-    # ── Beginning and end ─────────────────────────────────────────────────────────────────────
-
     async def open(self) -> None:
         """Connect, with one attempt: a wrong address is reported at once."""
         self._dial()
@@ -43,8 +41,6 @@ class BlockingBinaryLink:
     async def abandon(self) -> None:
         self._hang_up()
         self._failure = ConnectionLostError("the client is closed")
-
-    # ── The loop ──────────────────────────────────────────────────────────────────────────────
 
     def is_open(self) -> bool:
         return self._failure is None
@@ -56,7 +52,6 @@ class BlockingBinaryLink:
         return await self.until(lambda: request.is_done, timeout_s)
 
     async def until(self, done: Callable[[], bool], timeout_s: float = inf) -> bool:
-        """Move bytes both ways until ``done``; false after the time."""
         is_done = self._run_until(done, monotonic() + timeout_s)
         self._acknowledge_at = monotonic() + ACKNOWLEDGE_DELAY_S
         return is_done
@@ -65,19 +60,19 @@ class BlockingBinaryLink:
         while True:
             if self._failure is not None:
                 raise self._failure
-            self._attended(self._send)
+            self._guarded(self._send)
             if done():
                 return True
             if monotonic() >= deadline:
                 return False
             if self._socket is None:
-                self._come_back(deadline)
+                self._reconnect(deadline)
             else:
                 self._sleep(self._socket, deadline)
-                self._attended(self._read)
+                self._guarded(self._read)
 
-    def _attended(self, act: Callable[[socket], None]) -> None:
-        """Do something with the connection, if there is one, and see to it when that breaks."""
+    def _guarded(self, act: Callable[[socket], None]) -> None:
+        """Use the connection, if there is one; note its loss."""
         if self._socket is None:
             return
         try:
@@ -104,8 +99,8 @@ class BlockingBinaryLink:
             self._socket.close()
             self._socket = None
 
-    def _come_back(self, deadline: float) -> None:
-        """Wait for the time of the next attempt, and make it."""
+    def _reconnect(self, deadline: float) -> None:
+        """Wait until the next attempt is due, and make it."""
         now = monotonic()
         sleep(max(0.0, min(self._again_at, deadline) - now))
         if self._again_at <= deadline:

@@ -1,33 +1,32 @@
-"""A client's side of the binary protocol, over as many connections as it takes.
+"""The protocol state of a binary client, over any number of connections.
 
-There is no socket, no clock and no chance here; ``link`` and ``async_link`` put them around it. The
-driver calls a wish (``publish``, ``subscribe``, …), sends what ``data_to_send`` returns and gives
-what it reads to ``receive``, which tells what happened. It says when a new connection begins
-(``connected``), the first one too; wishes may be made at any time, before it and without one.
+There is no socket, no clock and no randomness here. The link makes a request (``publish``,
+``subscribe``, …), sends what ``data_to_send`` returns and gives what it reads to ``receive``, which
+returns events. It calls ``connected`` when a connection begins; requests may be made at any time.
 
 **Replies come in the order of requests.** An ERROR does not say which request it refuses, so
-``_in_flight`` is a line: every ACK, PONG and ERROR answers the first request in it. ERRORs that are
-no answers are told apart by their texts: a notice that retention removed messages, and the farewell
-of a broker that is about to hang up.
+``_in_flight`` is a queue: every ACK, PONG and ERROR answers its first request. ERRORs that are no
+answers are recognised by their text: a notice that retention removed messages, and the farewell of
+a broker that is about to close the connection.
 
-**What survives a connection**, and what begins the next one, in this order:
+**A new connection begins** with, in this order:
 
 1. SUBSCRIBE for each topic: the broker resumes where its acknowledgements end;
-2. the acknowledgements that are not confirmed (``acks``);
-3. requests that were not answered, in their order, then those made since.
+2. the acknowledgements that are not confirmed (``ack_tracker``);
+3. requests that were not answered, in their order, then later ones.
 
 So a publish whose ACK was lost is sent twice: publishing is *at least once*. Signed ones are signed
-anew, as the broker takes each signature once.
+again, as the broker accepts each signature once.
 
-``receive`` raises when there is no point in coming back: the client id was taken over, the other
-end is no broker, a subscription that was granted is refused.
+``receive`` raises when a retry is pointless: the client id was taken over, the other end is not a
+broker, a subscription that was granted is refused.
 """
 
 import re
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -41,12 +40,11 @@ from penstock.wire.binary.client import BinaryClientMachine
 from penstock.wire.binary.events import Acked, BinaryPong, Failed, ReceivedMessage
 from penstock.wire.violation import Violation
 
-Signer: TypeAlias = Callable[[bytes, bytes], Signature]
-"""Topic and payload to a fresh signature."""
+Signer: TypeAlias = Callable[[bytes, bytes], Signature]  # of a topic and a payload
 
 
 class Kind(Enum):
-    """What a request is."""
+    """Kinds of requests."""
 
     PUBLISH = "publish"
     SUBSCRIBE = "subscribe"
@@ -54,33 +52,18 @@ class Kind(Enum):
     PING = "ping"
 
 
-class Request:
-    """Something that the broker answers once."""
+class Request(msgspec.Struct, eq=False):
+    """A request, which the broker answers once."""
 
-    __slots__ = (
-        "frame",
-        "is_done",
-        "kind",
-        "mark",
-        "payload",
-        "refusal",
-        "sequence",
-        "topic",
-        "when_done",
-    )
-
-    def __init__(self, kind: Kind, sequence: int, topic: bytes, payload: bytes) -> None:
-        self.kind = kind
-        self.sequence = sequence
-        self.topic = topic
-        self.payload = payload
-        self.frame = b""
-        self.mark = 0
-        """Of a PING: the acknowledgements that its PONG confirms."""
-        self.is_done = False
-        self.refusal: PenstockError | None = None
-        """Why the broker refused, once it is done; None if it did not."""
-        self.when_done: Callable[[], None] | None = None
+    kind: Kind
+    sequence: int
+    topic: bytes
+    payload: bytes
+    frame: bytes = b""
+    mark: int = 0  # of a PING: the acknowledgements that its PONG confirms
+    is_done: bool = False
+    refusal: PenstockError | None = None
+    when_done: Callable[[], None] | None = None
 
     def check(self) -> None:
         """Raise if it was refused."""
@@ -88,7 +71,6 @@ class Request:
             raise self.refusal
 
     def finish(self, refusal: PenstockError | None = None) -> None:
-        """It was answered."""
         self.is_done, self.refusal = True, refusal
         if self.when_done is not None:
             self.when_done()
@@ -115,8 +97,7 @@ _FAREWELLS: Final = frozenset(
         "The broker is stopping",
         "The broker failed to serve this connection",
     }
-)
-"""What a broker says before it hangs up; the same client may come back."""
+)  # sent before the broker closes the connection; the client may reconnect
 
 _ADVICE: Final = (
     ("Topic '", "give the publisher a signing_key whose version the topic accepts"),
@@ -126,8 +107,7 @@ _ADVICE: Final = (
     ("Too many signed", "try again later"),
     ("Message too large", "the broker's limits.frame_bytes_max says how large a frame may be"),
     ("Cannot subscribe", "choose another topic or client id, or unsubscribe from some"),
-)
-"""How refusals begin, and what to do about them."""
+)  # by the beginning of a refusal
 
 
 def _refused(text: str) -> RefusedError:
@@ -146,34 +126,23 @@ class BinarySession:
 
     def __init__(self, client_id: str = "", sign: Signer | None = None) -> None:
         self.acks = AckTracker()
-        self.farewell = ""
-        """What the broker said before it hung up, if anything."""
-        self.unanswered_bytes = 0
-        """Payloads of publishes that are not answered."""
+        self.farewell = ""  # the broker's last text before it closed the connection
+        self.unanswered_bytes = 0  # payloads of publishes that are not answered
         self._client_id = client_id.encode(errors="surrogateescape")
         self._sign = sign
         self._machine = BinaryClientMachine()
         self._last_sequence = 0
         self._subscribed: dict[bytes, Request] = {}
         self._outgoing: list[bytes] = []
-        self._waiting: deque[Request] = deque()
-        """Requests that were not sent yet, on this connection."""
+        self._waiting: deque[Request] = deque()  # not sent yet, on this connection
         self._in_flight: deque[Request] = deque()
         self._confirming: Request | None = None
-        self._handlers: dict[type, Callable[[Any], Iterable[SessionEvent]]] = {
-            Acked: self._on_acked,
-            Failed: self._on_failed,
-            BinaryPong: self._on_pong,
-            ReceivedMessage: self._on_received,
-            Violation: self._on_violation,
-        }
 
     @property
     def unanswered(self) -> int:
-        """How many requests have no answer yet."""
         return len(self._waiting) + len(self._in_flight)
 
-    # ── Wishes; what no broker would take is a ``LocalProtocolError`` here ────────────────────
+    # ── Requests; invalid ones are a ``LocalProtocolError`` ───────────────────────────────────
 
     def publish(self, topic: str, payload: bytes) -> Request:
         """Publish; done when the broker's disk has it."""
@@ -183,7 +152,7 @@ class BinarySession:
         return request
 
     def try_publish(self, topic: str, payload: bytes) -> Request:
-        """Publish; what no broker would take is refused as if one had."""
+        """Publish; an invalid request is returned as a refused one."""
         try:
             return self.publish(topic, payload)
         except LocalProtocolError as error:
@@ -192,23 +161,22 @@ class BinarySession:
             return request
 
     def subscribe(self, topic: str) -> Request:
-        """Subscribe, on this connection and all that follow; done when history was sent."""
+        """Subscribe, on all connections; done when the history was sent."""
         request = self._ask(Kind.SUBSCRIBE, topic)
         self._subscribed[request.topic] = request
         return request
 
     def follow(self, topic: str) -> None:
-        """Subscribe, with nobody waiting for the answer: if the broker refuses, all ends."""
+        """Subscribe without waiting: a refusal ends the session."""
         self.subscribe(topic).is_done = True
 
     def unsubscribe(self, topic: str) -> Request:
-        """Take it back."""
         request = self._ask(Kind.UNSUBSCRIBE, topic)
         self._subscribed.pop(request.topic, None)
         return request
 
     def barrier(self) -> Request:
-        """Ask for a sign of life; done when all acknowledgements up to now are on disk."""
+        """Send a PING; done when all acknowledgements up to now are on the broker's disk."""
         return self._ask(Kind.PING)
 
     def _ask(self, kind: Kind, topic: str = "", payload: bytes = b"") -> Request:
@@ -236,7 +204,7 @@ class BinarySession:
     # ── Bytes ─────────────────────────────────────────────────────────────────────────────────
 
     def connected(self) -> None:
-        """Begin on a fresh connection: resume subscriptions, and do again what was not answered."""
+        """Start on a new connection: resume subscriptions, and repeat unanswered requests."""
         self._machine = BinaryClientMachine()
         self.farewell = ""
         self.acks.connection_lost()
@@ -247,18 +215,18 @@ class BinarySession:
         for request in self._subscribed.values():
             self._send(request)
         for request in unanswered:
-            self._do_again(request)
+            self._repeat(request)
 
-    def _do_again(self, request: Request) -> None:
+    def _repeat(self, request: Request) -> None:
         if request.kind is Kind.UNSUBSCRIBE:
-            request.finish()  # the connection that had subscribed is gone
+            request.finish()  # the subscription ended with its connection
         elif request.kind is not Kind.SUBSCRIBE:
             if self._sign is not None:
                 request.frame = self._encoded(request)
             self._waiting.append(request)
 
     def data_to_send(self) -> bytes:
-        """Hand over what must be sent next, on a connection that is open."""
+        """Return the bytes to send, once, on an open connection."""
         acknowledgements = self.acks.take()
         if acknowledgements:
             self._outgoing.append(encode.acks(acknowledgements))
@@ -276,23 +244,31 @@ class BinarySession:
         self._in_flight.append(request)
 
     def receive(self, data: bytes) -> list[SessionEvent]:
-        """Take what the broker sent; tell what happened."""
+        """Process bytes of the broker; return what happened."""
         events: list[SessionEvent] = []
         for event in self._machine.receive(data):
-            events += self._handlers[type(event)](event)
+            match event:
+                case ReceivedMessage():
+                    if self.acks.arrived(event.sequence):
+                        events.append(event)
+                case Acked():
+                    self._on_acked(event)
+                case BinaryPong():
+                    self._on_pong()
+                case Failed():
+                    events += self._on_failed(event.text)
+                case Violation():
+                    raise _not_a_broker(event.detail)
         return events
 
-    # ── What the broker says ──────────────────────────────────────────────────────────────────
-
-    def _on_acked(self, event: Acked) -> Iterable[SessionEvent]:
+    def _on_acked(self, event: Acked) -> None:
         for sequence in event.sequences:
             request = self._first_in_line("an ACK")
             if request.kind is Kind.PING or request.sequence != sequence:
                 raise _not_a_broker(f"an ACK of {sequence} out of turn")
             self._finish(request)
-        return ()
 
-    def _on_pong(self, _event: BinaryPong) -> Iterable[SessionEvent]:
+    def _on_pong(self) -> None:
         request = self._first_in_line("a PONG")
         if request.kind is not Kind.PING:
             raise _not_a_broker("a PONG out of turn")
@@ -300,13 +276,8 @@ class BinarySession:
         if request is self._confirming:
             self._confirming = None
         self._finish(request)
-        return ()
 
-    def _on_received(self, event: ReceivedMessage) -> Iterable[SessionEvent]:
-        return (event,) if self.acks.arrived(event.sequence) else ()
-
-    def _on_failed(self, event: Failed) -> Iterable[SessionEvent]:
-        text = event.text
+    def _on_failed(self, text: str) -> Iterable[SessionEvent]:
         if notice := _LOST.fullmatch(text):
             return (Lost(notice[2], int(notice[1])),)
         if text == _TAKEN_OVER:
@@ -320,9 +291,6 @@ class BinarySession:
             self._refuse(self._in_flight.popleft(), _refused(text))
         return ()
 
-    def _on_violation(self, event: Violation) -> Iterable[SessionEvent]:
-        raise _not_a_broker(event.detail)
-
     def _first_in_line(self, answer: str) -> Request:
         if not self._in_flight:
             raise _not_a_broker(f"{answer} of nothing")
@@ -332,11 +300,11 @@ class BinarySession:
         if request.kind is Kind.SUBSCRIBE:
             self._subscribed.pop(request.topic, None)
             if request.is_done:
-                raise refusal  # nobody waits for it, as on an earlier connection it was granted
+                raise refusal  # it was granted on an earlier connection: nobody waits for it
         self._finish(request, refusal)
 
     def _finish(self, request: Request, refusal: RefusedError | None = None) -> None:
         if request.kind is Kind.PUBLISH:
             self.unanswered_bytes -= len(request.payload)
-            request.frame = request.payload = b""  # whoever keeps the request need not keep these
+            request.frame = request.payload = b""  # the caller may keep the request
         request.finish(refusal)

@@ -1,20 +1,20 @@
-"""The keywords of the clients, and what is built of them; the same for blocking and asynchronous.
+"""The keywords of the clients, and what is built of them; the same for blocking and asyncio ones.
 
 ============================  ====================================================================
-``host``, ``port``            where the broker is: 127.0.0.1, 1883
-``backoff``                   how to come back after a lost connection: ``Backoff``. Publishers give
-                              up after a minute, subscribers never
-``keep_alive_s``              ping after so long without traffic, 60; 0 for never. The connection is
-                              given up after three times as long without any byte
-``connect_timeout_s``         how long one attempt to connect may take, 10
+``host``, ``port``            address of the broker: 127.0.0.1, 1883
+``backoff``                   how to reconnect: ``Backoff``. Publishers give up after a minute,
+                              subscribers never
+``keep_alive_s``              ping after this time without traffic, 60; 0 for never. The connection
+                              is given up after three times as long without a byte
+``connect_timeout_s``         time limit of one attempt to connect, 10
 ``signing_key``               (publishers) key file of ``penstock keys new``, or a ``SigningKey``
-``auto_ack``                  (subscribers) acknowledge when the application comes back for more,
-                              true; else ``Message.ack`` does
+``auto_ack``                  (subscribers) acknowledge when the application asks for the next
+                              message, true; else ``Message.ack`` does
 ``keyring``                   (subscribers) public keys by key id, to verify messages against: 32
                               bytes, 64 hexadecimal digits, or the path of a ``*.key.json``
-``require_signature``         (subscribers) hand out only what one of these keys has signed
-``on_lost``                   (subscribers) called when retention removed messages unread
-``on_withheld``               (subscribers) called with what could not be verified and had to be
+``require_signature``         (subscribers) hand out only messages signed by one of these keys
+``on_lost``                   (subscribers) called when retention removed unread messages
+``on_withheld``               (subscribers) called with messages that could not be verified
 ============================  ====================================================================
 """
 
@@ -44,13 +44,13 @@ class ConnectionKeywords(TypedDict, total=False):
 
 
 class PublisherKeywords(ConnectionKeywords, total=False):
-    """Keywords of those who publish; see the module."""
+    """Keywords of publishers; see the module."""
 
     signing_key: SigningKey | str | PathLike[str] | None
 
 
 class SubscriberKeywords(ConnectionKeywords, total=False):
-    """Keywords of those who receive; see the module."""
+    """Keywords of subscribers; see the module."""
 
     auto_ack: bool
     keyring: Mapping[int, PublicKey] | None
@@ -60,7 +60,6 @@ class SubscriberKeywords(ConnectionKeywords, total=False):
 
 
 def publisher_manager(keywords: PublisherKeywords) -> ConnectionManager:
-    """Prepare a client that publishes."""
     given: dict[str, Any] = {"backoff": PUBLISHER_BACKOFF, **keywords}
     session = BinarySession(sign=signer(given.pop("signing_key", None)))
     return ConnectionManager(session, MessageInbox(session.acks), Options(**given))
@@ -69,10 +68,9 @@ def publisher_manager(keywords: PublisherKeywords) -> ConnectionManager:
 def subscriber_manager(
     client_id: str, topics: Iterable[str], keywords: SubscriberKeywords
 ) -> ConnectionManager:
-    """Prepare a client that receives."""
     if not client_id:
         raise LocalProtocolError(
-            "a subscriber without a client id", "the broker remembers by it what was acknowledged"
+            "a subscriber without a client id", "the broker stores acknowledgements under it"
         )
     given: dict[str, Any] = {"backoff": SUBSCRIBER_BACKOFF, **keywords}
     of_inbox = SubscriberKeywords.__annotations__.keys() - ConnectionKeywords.__annotations__.keys()

@@ -1,9 +1,9 @@
-"""Signing what is published, and verifying what arrives against one's own keys.
+"""Signing of publishes, and verification of messages against one's own keys.
 
-The broker verifies signatures at its door. A subscriber that does not want to trust the broker, or
-whoever sits between, verifies them itself: signatures travel with their messages unchanged.
+The broker verifies signatures. A subscriber that does not want to trust the broker, or the network
+between, verifies them itself: signatures travel with their messages unchanged.
 
-The library that does the arithmetic is loaded when it is first needed, not with this module.
+The signing library is loaded when it is first needed, not with this module.
 """
 
 import secrets
@@ -18,8 +18,8 @@ import msgspec
 from penstock.errors import ConfigError
 from penstock.model.message import Signature
 
+# 32 bytes, 64 hexadecimal digits, or the path of a key file (``*.key.json``)
 PublicKey: TypeAlias = bytes | str | PathLike[str]
-"""32 bytes, the same as 64 hexadecimal digits, or the path of a key file (``*.key.json``)."""
 
 PUBLIC_KEY_BYTES: Final = 32
 
@@ -27,21 +27,21 @@ _KEYS_NEW = "`penstock keys new` makes one: DEVICE.key.json"
 
 
 class _KeyFile(msgspec.Struct):
-    """What we need of the file that ``penstock keys new`` writes."""
+    """The part of a file of ``penstock keys new`` that signs."""
 
     key_id: int
     secret_key: str
 
 
 class _PublicPart(msgspec.Struct):
-    """What verifying needs of the same file."""
+    """The part of the same file that verifies."""
 
     key_id: int
     public_key: str
 
 
 class SigningKey:
-    """A device's secret. Version 2 is the better one; the broker's policy may accept either."""
+    """The secret key of a device. Prefer version 2; the broker's policy may accept either."""
 
     __slots__ = ("_secret_key", "key_id", "version")
 
@@ -57,7 +57,7 @@ class SigningKey:
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, version: int = 2) -> "SigningKey":
-        """Read a key file; ``ConfigError`` if it is none."""
+        """Read a key file; raise ``ConfigError`` if it is invalid."""
         try:
             content = msgspec.json.decode(Path(path).read_bytes(), type=_KeyFile)
             return cls(content.key_id, bytes.fromhex(content.secret_key), version=version)
@@ -72,7 +72,7 @@ class SigningKey:
         return f"SigningKey(key_id={self.key_id}, version={self.version})"
 
     def sign(self, topic: bytes, payload: bytes) -> Signature:
-        """Sign now; each signature of version 2 is good for one publish."""
+        """Sign with the present time; a signature of version 2 is valid for one publish."""
         from penstock.trust import signatures  # noqa: PLC0415 - see the module
 
         if self.version == 1:
@@ -90,7 +90,7 @@ class SigningKey:
 def signer(
     key: SigningKey | str | PathLike[str] | None,
 ) -> Callable[[bytes, bytes], Signature] | None:
-    """Return what signs with a key, or with the key in a file; None without a key."""
+    """Return the function that signs with a key or a key file; None without a key."""
     if key is None:
         return None
     return (key if isinstance(key, SigningKey) else SigningKey.load(key)).sign
@@ -99,21 +99,16 @@ def signer(
 def is_verified(
     keyring: Mapping[int, bytes], topic: bytes, payload: bytes, signature: Signature
 ) -> bool:
-    """Tell whether one of our keys made this signature for this message."""
     from penstock.trust import signatures  # noqa: PLC0415 - see the module
 
     public_key = keyring.get(signature.key_id)
     return public_key is not None and signatures.is_valid(public_key, topic, payload, signature)
 
 
-# ── The ring of a subscriber ──────────────────────────────────────────────────────────────────
-
-
 def public_keys(keyring: Mapping[int, PublicKey]) -> dict[int, bytes]:
-    """Return a ring with every key as bytes.
+    """Return a keyring with every key as bytes; raise TypeError or ValueError for invalid ones.
 
-    TypeError or ValueError for what is no key. A ring that was merely kept would verify nothing,
-    and so withhold everything, without a word about why.
+    An invalid key would verify nothing, and so withhold everything silently.
     """
     if not isinstance(keyring, Mapping):
         raise TypeError(f"keyring must map key ids to public keys, not be {_kind(keyring)}")

@@ -16,12 +16,11 @@ from math import inf
 
 import msgspec
 
-_DOUBLINGS_MAX = 32
-"""Beyond it no pause grows any more: it would long be the longest, and then overflow."""
+_DOUBLINGS_MAX = 32  # far beyond any longest pause
 
 
 class Backoff(msgspec.Struct, frozen=True):
-    """How to come back: pauses from ``first_s``, doubling, to ``longest_s``.
+    """Pauses between attempts to reconnect: from ``first_s``, doubling, to ``longest_s``.
 
     ``give_up_s`` after the connection was lost the client gives up, with an error.
     """
@@ -31,13 +30,13 @@ class Backoff(msgspec.Struct, frozen=True):
     give_up_s: float = inf
 
     def pause_s(self, attempt: int, chance: float) -> float:
-        """Say how long to wait before an attempt, counted from 0; ``chance`` is in [0, 1)."""
+        """Return the pause before an attempt, counted from 0; ``chance`` is in [0, 1)."""
         whole = min(self.first_s * (1 << min(attempt, _DOUBLINGS_MAX)), self.longest_s)
         return whole * (1 - chance / 2)
 
 
 class Retry:
-    """One client's attempts to come back."""
+    """One client's attempts to reconnect."""
 
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
@@ -45,7 +44,7 @@ class Retry:
         self._since: float | None = None
 
     def next_at(self, now: float, chance: float) -> float | None:
-        """Connection or attempt failed: say when to try again, None to give up."""
+        """Return when to try again after a loss or a failed attempt, None to give up."""
         if self._since is None:
             self._since = now
         when = now + self._backoff.pause_s(self._attempts, chance)
@@ -53,13 +52,12 @@ class Retry:
         return when if when <= self._since + self._backoff.give_up_s else None
 
     def succeeded(self) -> None:
-        """The broker has spoken."""
         self._attempts = 0
         self._since = None
 
 
 class PingTimer:
-    """Watches one connection; ``interval_s`` 0 switches it off."""
+    """The ping timer of one connection; an ``interval_s`` of 0 switches it off."""
 
     def __init__(self, interval_s: float, now: float) -> None:
         self._interval_s = interval_s or inf
@@ -68,7 +66,7 @@ class PingTimer:
 
     @property
     def next_at(self) -> float:
-        """When to look again; infinity if never."""
+        """When to check again; infinity if never."""
         return min(self._ping_at, self._lost_at)
 
     @property
@@ -82,16 +80,15 @@ class PingTimer:
         return max(quiet_since, self._pinged_at) + self._interval_s
 
     def sent(self, now: float) -> None:
-        """Something was sent."""
         self._sent_at = now
 
     def heard(self, now: float) -> None:
-        """Something was received: whatever it was, the broker is there."""
+        """Note that something was received: the broker is alive."""
         self._heard_at = now
         self._lost_at = inf
 
     def ping_due(self, now: float) -> bool:
-        """Tell whether to ping now; true once, the ping is then taken as sent."""
+        """Whether to ping now; if so, the ping counts as sent."""
         if now < self._ping_at:
             return False
         self._pinged_at = self._sent_at = now
@@ -99,5 +96,5 @@ class PingTimer:
         return True
 
     def is_lost(self, now: float) -> bool:
-        """Tell whether a ping has been without an answer for too long."""
+        """Whether a ping was not answered in time."""
         return now >= self._lost_at
