@@ -50,7 +50,7 @@ class Node:
         self.transport = Transport(
             identity=self.identity,
             security=security or PeerSecurity(SECRET),
-            inbox=self.inbox,
+            receiver=self.inbox,
             roll=roll,
             **more,
         )

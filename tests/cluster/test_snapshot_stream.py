@@ -205,12 +205,14 @@ async def test_words_that_belong_to_no_snapshot_end_the_connection(tmp_path):
     one, two = pair(tmp_path, writes(bytes(100)))
     async with started(one, two):
         one.knows(two)
-        one.transport.snapshots.sender._pass_on = lambda _copy, call, _stats: _rubbish(call)
+        one.transport.snapshots.sender._send_copy = lambda _copy, transfer, _stats: _rubbish(
+            transfer
+        )
         one.offer(2)
         await reported(one, False)
         assert two.ends(PeerReason.MALFORMED_FRAME) == 1
 
 
-async def _rubbish(call):
-    call.link.send([b"\xc1rubbish"])
-    await call.until(lambda: False)
+async def _rubbish(transfer):
+    transfer.connection.send([b"\xc1rubbish"])
+    await transfer.until(lambda: False)

@@ -75,7 +75,7 @@ async def test_a_guest_who_proves_himself_is_heard_and_answered():
 
 async def test_a_guest_who_falls_silent_is_forgotten_and_makes_room(monkeypatch):
     monkeypatch.setattr(transport, "LINGER_S", 0.2)
-    monkeypatch.setattr(transport, "GUESTS_MAX", 1)
+    monkeypatch.setattr(transport, "NON_MEMBERS_MAX", 1)
     async with started(Node(1), Node(2), Node(3)) as (one, two, three):
         one.knows(two)
         one.transport.send(2, heartbeat(1))
@@ -149,9 +149,9 @@ async def test_a_node_can_not_speak_for_another():
 async def test_a_new_life_of_a_node_ends_the_connections_of_the_old_one():
     async with started(Node(1), Node(2)) as (one, two):
         await meet(one, two)
-        await until(lambda: len(two.transport._doorway._nodes) == 2)
-        for lane in one.transport._lanes.values():
-            lane._task.cancel()  # it hangs: its connections stay, and nobody makes others
+        await until(lambda: len(two.transport._listener._nodes) == 2)
+        for link in one.transport._links.values():
+            link._task.cancel()  # it hangs: its connections stay, and nobody makes others
         async with started(Node(1, incarnation=2)) as (again,):
             again.knows(two)
             await until(lambda: two.ends(PeerReason.NEW_INCARNATION) >= 2)  # control and bulk
@@ -159,10 +159,10 @@ async def test_a_new_life_of_a_node_ends_the_connections_of_the_old_one():
             again.transport.send(2, heartbeat(1, 9))
             await until(lambda: (1, heartbeat(1, 9)) in two.inbox.frames)
             incarnations = {
-                link.session.incarnation for link in two.transport._doorway._nodes.values()
+                link.session.incarnation for link in two.transport._listener._nodes.values()
             }
             assert incarnations == {2}
-            assert not any(lane.is_open for lane in one.transport._lanes.values())
+            assert not any(link.is_open for link in one.transport._links.values())
 
 
 async def test_a_node_that_comes_back_is_found_again_at_once_since_it_calls(monkeypatch):
@@ -172,10 +172,10 @@ async def test_a_node_that_comes_back_is_found_again_at_once_since_it_calls(monk
         place = two.listening
         await two.transport.stop()
         await until(lambda: not one.transport.is_connected(2) and 2 in one.inbox.lost)
-        lane = one.transport._lanes[2, Purpose.CONTROL]
-        await until(lambda: lane._is_waiting)
-        lane._attempt = 15  # it has been away for long: the attempt after the next is an hour away
-        await until(lambda: lane._attempt == 16 and lane._is_waiting)
+        link = one.transport._links[2, Purpose.CONTROL]
+        await until(lambda: link._is_backing_off)
+        link._attempt = 15  # it has been away for long: the attempt after the next is an hour away
+        await until(lambda: link._attempt == 16 and link._is_backing_off)
         again = Node(2, incarnation=2)
         await again.start(place)
         try:
@@ -191,14 +191,14 @@ async def test_while_a_node_is_away_nothing_is_queued_for_it():
     async with started(Node(1), Node(2)) as (one, two):
         await two.transport.stop()
         one.knows(two)
-        lane = one.transport._lanes[2, Purpose.CONTROL]
+        link = one.transport._links[2, Purpose.CONTROL]
         await until(lambda: one.ends(PeerReason.NOT_REACHED) > 2)
-        await until(lambda: lane._is_waiting)
+        await until(lambda: link._is_backing_off)
         drops = one.transport.stats.of(2).drops
         one.inbox.lost.clear()
         one.transport.send(2, heartbeat(1))
         assert one.transport.stats.of(2).drops == drops + 1
-        assert lane.waiting_bytes == 0
+        assert link.queue_bytes == 0
         await until(lambda: 2 in one.inbox.lost)
 
 
@@ -217,27 +217,27 @@ async def test_why_a_node_is_not_reached_is_known_until_it_is_and_logged_once():
 async def test_a_blocked_bulk_connection_delays_no_heartbeat_and_is_bounded():
     async with started(Node(1), Node(2)) as (one, two):
         await meet(one, two)
-        await until(lambda: one.transport._lanes[2, Purpose.BULK].is_open)
-        two.transport._doorway._nodes[1, Purpose.BULK].pause_reading()
-        bulk = one.transport._lanes[2, Purpose.BULK]
+        await until(lambda: one.transport._links[2, Purpose.BULK].is_open)
+        two.transport._listener._nodes[1, Purpose.BULK].pause_reading()
+        bulk = one.transport._links[2, Purpose.BULK]
         for number in range(80):
             one.transport.send(2, append(1, MIB, number))
             await asyncio.sleep(0)
         await until(lambda: 2 in one.inbox.lost)
-        assert bulk.waiting_bytes <= QUEUE_BYTES_MAX[Purpose.BULK]
+        assert bulk.queue_bytes <= QUEUE_BYTES_MAX[Purpose.BULK]
         assert one.transport.stats.of(2).drops > 0
         for term in range(10):
             one.transport.send(2, heartbeat(1, term))
         await until(lambda: (1, heartbeat(1, 9)) in two.inbox.frames, 5)
-        assert bulk.waiting_bytes > 32 * MIB  # still there, still blocked
-        two.transport._doorway._nodes[1, Purpose.BULK].resume_reading()
-        await until(lambda: bulk.waiting_bytes == 0, 30)
+        assert bulk.queue_bytes > 32 * MIB  # still there, still blocked
+        two.transport._listener._nodes[1, Purpose.BULK].resume_reading()
+        await until(lambda: bulk.queue_bytes == 0, 30)
 
 
 async def test_frames_of_one_turn_leave_in_one_write(monkeypatch):
     async with started(Node(1), Node(2)) as (one, two):
         await meet(one, two)
-        link = one.transport._lanes[2, Purpose.CONTROL]._link
+        link = one.transport._links[2, Purpose.CONTROL]._connection
         writes = []
         send = link.send
         link.send = lambda payloads: (writes.append(len(payloads)), send(payloads))
@@ -255,8 +255,8 @@ async def test_members_that_left_are_let_go_and_members_that_moved_are_followed(
         one.transport.send(2, heartbeat(1, 3))
         await until(lambda: moved.inbox.frames)
         one.knows()
-        one.transport._leave({2})
-        await until(lambda: not one.transport._lanes)
+        one.transport._disconnect({2})
+        await until(lambda: not one.transport._links)
 
 
 async def test_a_member_that_moved_is_spoken_to_where_it_says_that_it_is():
@@ -264,7 +264,7 @@ async def test_a_member_that_moved_is_spoken_to_where_it_says_that_it_is():
         await meet(one, two)
         await two.transport.stop()
         moved.knows(one)  # one is told of it by nobody else
-        await until(lambda: one.transport._lanes[2, Purpose.CONTROL].address == moved.address)
+        await until(lambda: one.transport._links[2, Purpose.CONTROL].address == moved.address)
         await until(lambda: one.transport.is_connected(2))
         one.transport.send(2, heartbeat(1, 3))
         await until(lambda: moved.inbox.frames)
@@ -287,7 +287,7 @@ async def test_nodes_with_other_settings_are_turned_away_and_named():
 
 async def test_strangers_get_little_time_and_are_few(monkeypatch):
     monkeypatch.setattr("penstock.cluster.peer_connection.HANDSHAKE_S", 0.2)
-    monkeypatch.setattr("penstock.cluster.peer_listener.STRANGERS_MAX", 3)
+    monkeypatch.setattr("penstock.cluster.peer_listener.UNAUTHENTICATED_MAX", 3)
     async with started(Node(2)) as (two,):
         place = (two.listening.host, two.listening.port)
         silent = [socket.create_connection(place) for _ in range(5)]

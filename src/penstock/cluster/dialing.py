@@ -16,7 +16,7 @@ from penstock.raft.types import NodeId
 
 
 class PeerDialer:
-    """Knows who we are and what we can prove. ``identity`` is asked each time: it may change."""
+    """Dials as this node. ``identity`` is called each time, since it may change."""
 
     def __init__(self, identity: Callable[[], Identity], security: PeerSecurity) -> None:
         self._identity = identity
@@ -25,26 +25,26 @@ class PeerDialer:
     async def dial(
         self, owner: PeerConnectionOwner, node: NodeId, text: str, purpose: Purpose
     ) -> PeerConnection:
-        """Connect to a node; the handshake goes on by itself. Raises PeerFault if it can not be."""
+        """Connect to a node, and begin the handshake. Raises PeerFault."""
         address = self._address(node, text)
         dialer = Dialer(
             self._identity(), node, purpose, self._security.secret, os.urandom(NONCE_BYTES)
         )
-        link = PeerConnection(owner, dialer)
+        connection = PeerConnection(owner, dialer)
         try:
             async with asyncio.timeout(HANDSHAKE_S):
-                await self._connect(link, address)
+                await self._connect(connection, address)
         except (OSError, TimeoutError) as error:
             raise _not_reached(node, address, error) from error
-        return link
+        return connection
 
-    def check_certificate(self, link: PeerConnection, node: NodeId) -> None:
-        """Refuse an answerer whose certificate is another node's; raises PeerFault."""
-        self._security.check_certificate(node, link.certificate)
+    def check_certificate(self, connection: PeerConnection, node: NodeId) -> None:
+        """Raise PeerFault if the certificate is another node's."""
+        self._security.check_certificate(node, connection.certificate)
 
     def _address(self, node: NodeId, text: str) -> Address:
         if not text:
-            raise PeerFault(PeerReason.NOT_REACHED, f"nobody knows the address of node {node}")
+            raise PeerFault(PeerReason.NOT_REACHED, f"the address of node {node} is unknown")
         try:
             address = parse_listen(text)
             self._security.check(address)
@@ -52,10 +52,14 @@ class PeerDialer:
             raise PeerFault(PeerReason.NOT_REACHED, f"node {node}: {error}") from error
         return address
 
-    async def _connect(self, link: PeerConnection, address: Address) -> None:
+    async def _connect(self, connection: PeerConnection, address: Address) -> None:
         tls = self._security.client_tls
         transport, _ = await asyncio.get_running_loop().create_connection(
-            lambda: link, address.host, address.port, ssl=tls, server_hostname="" if tls else None
+            lambda: connection,
+            address.host,
+            address.port,
+            ssl=tls,
+            server_hostname="" if tls else None,
         )
         tune(transport.get_extra_info("socket"))
 
@@ -69,7 +73,7 @@ def _not_reached(node: NodeId, address: Address, error: Exception) -> PeerFault:
 
 
 def _why(error: Exception) -> str:
-    """In the system's words where it has some: asyncio puts a call and its arguments there."""
+    """The system's own text, if any: asyncio puts a call and its arguments there."""
     if isinstance(error, TimeoutError):
         return f"no answer within {HANDSHAKE_S:g} s"
     if not isinstance(error, OSError) or error.errno is None:

@@ -1,11 +1,11 @@
-"""What nodes say to each other, as MessagePack: arrays without names, read back checked by type.
+"""The frames between nodes, as MessagePack: arrays without names, type-checked when decoded.
 
 Consensus has its messages (``RaftFrame``). Beside them travel batches for the leader
 (``Forward``), its refusals (``ForwardRefused``), messages that are not journaled
 (``LiveMessages``), and frames about membership. Any frame may be lost, duplicated or late: a node
 that needs an answer asks again.
 
-The transport carries frames; it looks into them only to see what may be large (``is_bulk``).
+The transport looks into frames only to see which may be large (``is_bulk``).
 """
 
 from enum import StrEnum
@@ -18,35 +18,32 @@ from penstock.limits import BATCH_BYTES_MAX, MIB
 from penstock.raft.types import MessageKind, NodeId, RaftMessage
 
 FORWARD_BYTES_MAX = BATCH_BYTES_MAX + 32 * MIB
-"""Largest batch that a node may send to the leader. A batch is closed to newcomers once it has
-``BATCH_BYTES_MAX``; what joined last, and the columns beside the payloads, come on top."""
+"""Largest batch that a node may send to the leader. A batch is sealed once it has
+``BATCH_BYTES_MAX``; its last command, and the columns beside the payloads, come on top."""
 
 FRAME_BYTES_MAX = FORWARD_BYTES_MAX + 8 * MIB
-"""Largest frame: a batch with what the leader merged with it, in one message to a follower."""
+"""Largest frame: a batch, and what the leader merged with it, in one append message."""
 
 
 class RefusalReason(StrEnum):
-    """Why a leader will not write a batch: for good, unlike silence."""
+    """Why a leader will never write a batch."""
 
-    LEADERSHIP_LOST = "leadership_lost"
-    """It holds what only the leader of another term may decide, and it is not in the log."""
+    LEADERSHIP_LOST = "leadership_lost"  # only the leader of another term could have written it
     DAMAGED = "damaged"
     TOO_LARGE = "too_large"
-    LATE = "late"
-    """It holds what a client has repeated at another node since."""
+    LATE = "late"  # a client has since repeated its content at another node
 
 
 class ChangeKind(StrEnum):
-    """What may be asked of the configuration; promotion comes by itself."""
+    """Membership changes that may be requested. Promotion is up to the leader."""
 
     ADD = "add"
     REMOVE = "remove"
-    MOVE = "move"
-    """A node says of itself where it is reached; nobody else may."""
+    MOVE = "move"  # new addresses of a node; only the node itself may request it
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A node and where to find it: for other nodes, and for clients (empty: not told)."""
+    """A node and its addresses, for other nodes and for clients (empty: unknown)."""
 
     id: NodeId
     peer_addr: str = ""
@@ -54,16 +51,17 @@ class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class RaftFrame(msgspec.Struct, frozen=True, array_like=True, tag=0):
-    """A message of the consensus. ``now_ms``: the leader's steady time; 0 from all others."""
+    """A Raft message. ``now_ms``: the leader's steady time; 0 from all others."""
 
     message: RaftMessage
     now_ms: int = 0
 
 
 class Forward(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
-    """A node's batch for the leader's log: the ``number``-th of this incarnation of the node.
+    """A node's batch for the leader's log, numbered within this incarnation of the node.
 
-    Sent until the node sees it applied. ``term`` is 0, or the only term in which it may be written.
+    Repeated until the node sees it applied. ``term``: the only term in which it may be written; 0:
+    any.
     """
 
     incarnation: int
@@ -73,7 +71,7 @@ class Forward(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
 
 
 class ForwardRefused(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
-    """That batch is not in the log and never will be."""
+    """The batch is not in the log and never will be."""
 
     incarnation: int
     number: int
@@ -81,14 +79,14 @@ class ForwardRefused(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=Fal
 
 
 class LiveMessages(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
-    """Messages for whoever listens now; nobody keeps them."""
+    """Messages for current subscribers that are not journaled."""
 
     topic: bytes
     payloads: tuple[bytes, ...]
 
 
 class ChangeRequest(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
-    """A follower passes on what it was asked: to add or remove a node. ``number`` is its own."""
+    """A membership change that a follower forwards. ``number`` is the follower's."""
 
     number: int
     kind: ChangeKind
@@ -96,7 +94,7 @@ class ChangeRequest(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=Fals
 
 
 class ChangeRefused(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
-    """Why not, in words for the person who asked."""
+    """Why a change was refused, for the person who requested it."""
 
     number: int
     message: str
@@ -104,16 +102,16 @@ class ChangeRefused(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=Fals
 
 
 class MemberRemoved(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
-    """The receiver is no longer part of the cluster, since entry ``index``."""
+    """The receiver was removed from the cluster by entry ``index``."""
 
     index: int
 
 
 class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
-    """A node tells another one, of which it has heard nothing yet, which cluster they are in.
+    """Tells a node that has not been heard from yet which cluster it is in.
 
-    ``genesis`` are the voters that the cluster began with, ``members`` those to speak to now. A
-    node that is in a cluster already takes no notice.
+    ``genesis`` are the first voters, ``members`` the current nodes. A node that is in a cluster
+    ignores it.
     """
 
     cluster_id: bytes
@@ -122,15 +120,14 @@ class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
 
 
 class Blank(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
-    """The sender is in no cluster and knows of nothing."""
+    """The sender is in no cluster and has an empty store."""
 
 
 class Emptied(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
-    """The receiver, who says that it knows of nothing, was part of this cluster."""
+    """The receiver was part of this cluster, so it has lost its data."""
 
     cluster_id: bytes
     is_removed: bool = False
-    """Whether it has been removed by now."""
 
 
 Frame: TypeAlias = (
@@ -153,24 +150,23 @@ _LARGE = (MessageKind.APPEND, MessageKind.SNAPSHOT)
 
 
 def encode_frame(frame: Frame) -> bytes:
-    """A frame as bytes."""
     return _encode(frame)
 
 
 def decode_frame(data: bytes | memoryview) -> Frame:
-    """The frame again; RemoteProtocolError if it is none. Whoever calls has bounded its length."""
+    """Decode a frame of bounded length; raises RemoteProtocolError."""
     try:
         return _decoder.decode(data)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        message = f"a node sent what is no frame: {error}"
+        message = f"a node sent a malformed frame: {error}"
         raise RemoteProtocolError(message, "All nodes must run the same version.") from error
 
 
 def is_bulk(frame: Frame) -> bool:
-    """Whether a frame may be large, so that it must not stand before heartbeats and votes.
+    """Whether a frame may be large, so that it must not delay heartbeats and votes.
 
-    Appends without entries only tell how far the log is committed: they are small, but overtaking
-    those with entries would make followers refuse them. They stay on the same way.
+    Appends without entries are small, but followers would reject them if they overtook those with
+    entries. They use the same link.
     """
     if isinstance(frame, RaftFrame):
         return frame.message.kind in _LARGE

@@ -1,7 +1,7 @@
 """One connection between two nodes: handshake, then frames. The same for both sides.
 
-A link is sans policy: whoever makes it says what the handshake is, and is told when it is open,
-when a frame came, when the socket takes more, and once, why it ended.
+It has no policy: its owner supplies the handshake, and hears when it is open, when a frame arrives,
+when the socket takes more, and once, why it ended.
 """
 
 import asyncio
@@ -13,45 +13,42 @@ from penstock.cluster.faults import PeerFault
 from penstock.cluster.frames import FRAME_BYTES_MAX
 from penstock.cluster.framing import PeerFrameReader, PeerFrameWriter
 from penstock.cluster.handshake import HANDSHAKE_BYTES_MAX, Answerer, Dialer, PeerSession, Purpose
+from penstock.cluster.security import Certificate
 from penstock.limits import KIB, MIB
 from penstock.obs.reasons import PeerReason
 
 HANDSHAKE_S = 5.0
-"""How long the other side may take to prove who it is."""
+"""How long the other side may take to authenticate."""
 
 FRAME_BYTES_MAX_BY_PURPOSE = {
     Purpose.CONTROL: 256 * KIB,
     Purpose.BULK: FRAME_BYTES_MAX,
     Purpose.SNAPSHOT: MIB + 4 * KIB,
 }
-"""Control carries numbers, and words for persons at most; a snapshot comes in pieces of 1 MiB."""
+"""Control frames are small; a snapshot comes in chunks of up to 1 MiB."""
 
-SOCKET_WAITING_BYTES_MAX = 256 * KIB
-"""What is given to the socket beyond what the kernel takes; the rest waits in our own queue."""
+SOCKET_BUFFER_BYTES_MAX = 256 * KIB
+"""What the socket gets beyond what the kernel takes; the rest waits in the link's own queue."""
 
 IDLE_S, PROBE_S, PROBES = 5, 2, 3
 SILENCE_MS = 6_000
-"""The kernel asks after a silent connection, and gives one up that nobody confirms anything on."""
+"""The kernel probes an idle connection, and drops one whose data is not acknowledged."""
 
 
 class PeerConnectionOwner(Protocol):
-    """What a link tells whoever made it."""
+    """Receives the events of a connection."""
 
-    def opened(self, link: "PeerConnection", session: PeerSession) -> None:
-        """Both sides have proven who they are."""
-        ...
+    def opened(self, connection: "PeerConnection", session: PeerSession) -> None:
+        """Both sides are authenticated."""
 
-    def received(self, link: "PeerConnection", payload: bytes) -> None:
-        """A frame came. May raise PeerFault, which ends the link."""
-        ...
+    def received(self, connection: "PeerConnection", payload: bytes) -> None:
+        """A frame arrived. May raise PeerFault, which ends the connection."""
 
-    def writable(self, link: "PeerConnection") -> None:
+    def writable(self, connection: "PeerConnection") -> None:
         """The socket takes more again."""
-        ...
 
-    def ended(self, link: "PeerConnection", fault: PeerFault) -> None:
-        """The link is no more. Told once, and nothing after it."""
-        ...
+    def ended(self, connection: "PeerConnection", fault: PeerFault) -> None:
+        """The last event."""
 
 
 class PeerConnection(asyncio.Protocol):
@@ -65,8 +62,7 @@ class PeerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self.session: PeerSession | None = None
-        self.is_paused = False
-        """Whether the socket has enough for now."""
+        self.is_paused = False  # the socket takes no more for now
         self.is_over = False
 
     # ── asyncio's side ────────────────────────────────────────────────────────────────────────
@@ -76,9 +72,9 @@ class PeerConnection(asyncio.Protocol):
         if self.is_over:
             self._transport.abort()
             return
-        self._transport.set_write_buffer_limits(SOCKET_WAITING_BYTES_MAX)
+        self._transport.set_write_buffer_limits(SOCKET_BUFFER_BYTES_MAX)
         loop = asyncio.get_running_loop()
-        self._deadline = loop.call_later(HANDSHAKE_S, self._overdue)
+        self._deadline = loop.call_later(HANDSHAKE_S, self._handshake_timed_out)
         if isinstance(self._handshake, Dialer):
             self.send([self._handshake.hello])
 
@@ -89,7 +85,7 @@ class PeerConnection(asyncio.Protocol):
         try:
             while not self.is_over and (payload := self._reader.next()) is not None:
                 if self.session is None:
-                    self._shake(payload)
+                    self._handshake_received(payload)
                 else:
                     self._owner.received(self, payload)
         except PeerFault as fault:
@@ -107,10 +103,10 @@ class PeerConnection(asyncio.Protocol):
         text = f"the connection was lost: {error}" if error else "the other node closed"
         self.close(PeerReason.CONNECTION_LOST, text)
 
-    # ── Our side ──────────────────────────────────────────────────────────────────────────────
+    # ── The owner's side ──────────────────────────────────────────────────────────────────────
 
     def send(self, payloads: Sequence[bytes]) -> None:
-        """Send frames, as one write. The caller looks at ``is_paused`` before."""
+        """Send frames in one write. Check ``is_paused`` first."""
         assert self._transport is not None
         pieces: list[bytes] = []
         for payload in payloads:
@@ -118,17 +114,15 @@ class PeerConnection(asyncio.Protocol):
         self._transport.writelines(pieces)
 
     def pause_reading(self) -> None:
-        """Leave what comes in the socket for a while."""
         if self._transport is not None and not self.is_over:
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Go on reading."""
         if self._transport is not None and not self.is_over:
             self._transport.resume_reading()
 
     def close(self, reason: PeerReason, text: str) -> None:
-        """End the link, telling the owner why; what was sent last may still arrive."""
+        """End the connection; what was sent last may still arrive."""
         self._end(PeerFault(reason, text))
 
     @property
@@ -138,12 +132,12 @@ class PeerConnection(asyncio.Protocol):
         return f"{name[0]}:{name[1]}" if name else ""
 
     @property
-    def certificate(self) -> dict[str, object] | None:
-        """What the other side showed, if this is TLS."""
+    def certificate(self) -> Certificate | None:
+        """The other side's certificate, if this is TLS."""
         found = self._transport.get_extra_info("peercert") if self._transport else None
-        return cast("dict[str, object] | None", found)
+        return cast("Certificate | None", found)
 
-    def _shake(self, payload: bytes) -> None:
+    def _handshake_received(self, payload: bytes) -> None:
         answer = self._handshake.received(payload)
         if answer is not None:
             self.send([answer])
@@ -167,16 +161,17 @@ class PeerConnection(asyncio.Protocol):
         self.is_over = True
         self._stop_deadline()
         if self._transport is not None:
-            if self.is_paused:  # what waits would keep the socket, and its memory, for long
+            if self.is_paused:  # buffered data would keep the socket, and its memory, for long
                 self._transport.abort()
             else:
                 self._transport.close()
         self._owner.ended(self, fault)
 
-    def _overdue(self) -> None:
+    def _handshake_timed_out(self) -> None:
         self._deadline = None
         self.close(
-            PeerReason.HANDSHAKE_TIMEOUT, f"no proof who the other side is within {HANDSHAKE_S:g} s"
+            PeerReason.HANDSHAKE_TIMEOUT,
+            f"the other side did not authenticate within {HANDSHAKE_S:g} s",
         )
 
     def _stop_deadline(self) -> None:
@@ -186,7 +181,7 @@ class PeerConnection(asyncio.Protocol):
 
 
 def tune(connection: socket.socket) -> None:
-    """Have small frames leave at once, and a dead connection noticed within seconds."""
+    """Send small frames at once, and notice a dead connection within seconds."""
     tcp = socket.IPPROTO_TCP
     connection.setsockopt(tcp, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

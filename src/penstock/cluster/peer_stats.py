@@ -1,4 +1,4 @@
-"""What is counted about connections to other nodes; plain integers, read when somebody asks."""
+"""Counters of connections to other nodes."""
 
 import msgspec
 
@@ -13,18 +13,13 @@ class PeerStats(msgspec.Struct):
     bytes_in: int = 0
     frames_out: int = 0
     bytes_out: int = 0
-    drops: int = 0
-    """Frames that were not sent: no connection, or too much was waiting."""
-    connects: int = 0
-    """Connections that we have made to it, each kind counted."""
-    snapshot_bytes: int = 0
-    """Sent of the copy of our store that is on its way to it; 0: none is."""
+    drops: int = 0  # frames that were not sent: no connection, or a full queue
+    connects: int = 0  # connections that we made, of each purpose
+    snapshot_bytes: int = 0  # sent of the snapshot in flight; 0: there is none
     snapshots_sent: int = 0
     snapshots_failed: int = 0
-    last_contact: float = float("-inf")
-    """When it last said something, by the loop's clock."""
-    trouble: str = ""
-    """Why it was not reached when last tried; empty while there is a connection to it."""
+    last_contact: float = float("-inf")  # by the loop's clock
+    trouble: str = ""  # why the last attempt failed; empty while there is a connection
 
 
 class TransportStats:
@@ -34,13 +29,11 @@ class TransportStats:
         self.peers: dict[NodeId, PeerStats] = {}
         self.ends: dict[PeerReason, int] = dict.fromkeys(PeerReason, 0)
         self.snapshots_received = 0
-        self.snapshot_bytes = 0
-        """Received of the copy of another node's store that is on its way; 0: none is."""
+        self.snapshot_bytes = 0  # received of the snapshot in flight; 0: there is none
         self.differing: dict[NodeId, tuple[str, ...]] = {}
-        """Members that were turned away, and the settings in which they differ from this node."""
+        """Members that were refused, and the settings in which they differ from this node."""
 
     def of(self, node: NodeId) -> PeerStats:
-        """The stats of a node; there are as many as nodes that have proven who they are."""
         stats = self.peers.get(node)
         if stats is None:
             stats = self.peers[node] = PeerStats()

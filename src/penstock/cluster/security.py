@@ -1,18 +1,18 @@
-"""How nodes know each other: a shared secret, certificates, both, or being on one machine.
+"""How nodes authenticate: by a shared secret, certificates, both, or being on one machine.
 
-With certificates every connection between nodes is TLS, both sides show theirs, and both are signed
-by the cluster's own authority (no public one is trusted). The certificate of node 3 has the name
-``node-3``, as a DNS name among its alternative names or as its common name. Host names mean nothing
-here: a node may move, and what matters is which node it is.
+With certificates every connection between nodes is mutual TLS, and both certificates are signed by
+the cluster's own authority (no public one is trusted). The certificate of node 3 has the name
+``node-3``, as a DNS name among its alternative names or as its common name. Host names do not
+matter: a node may move.
 
-Without a secret and without certificates whoever reaches the port could write into the journal. So
-nodes then speak to addresses of this machine only.
+Without a secret and without certificates anybody who reaches the port could write into the journal.
+So nodes then use loopback addresses only.
 """
 
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import msgspec
 
@@ -23,7 +23,14 @@ from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId
 
 SECRET_BYTES_MIN = 16
-"""A shorter secret could be guessed by trying."""
+"""A shorter secret could be brute-forced."""
+
+
+class Certificate(TypedDict, total=False):
+    """What the ``ssl`` module tells of a certificate, as far as it is used here."""
+
+    subject: tuple[tuple[tuple[str, str], ...], ...]
+    subjectAltName: tuple[tuple[str, str], ...]
 
 
 class TlsFiles(msgspec.Struct, frozen=True):
@@ -35,7 +42,7 @@ class TlsFiles(msgspec.Struct, frozen=True):
 
 
 class PeerSecurity:
-    """What this node proves, and what it asks others to prove. ConfigError says what is wrong."""
+    """The credentials of this node, and the checks of others'. Raises ConfigError."""
 
     def __init__(self, secret: bytes = b"", tls: TlsFiles | None = None) -> None:
         if secret and len(secret) < SECRET_BYTES_MIN:
@@ -49,20 +56,20 @@ class PeerSecurity:
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing needs to be proven."""
+        """Whether no authentication is configured."""
         return not self.secret and self.server_tls is None
 
     def check(self, address: Address) -> None:
-        """Refuse an address beyond this machine if nothing needs to be proven."""
+        """Refuse an address beyond this machine if no authentication is configured."""
         if self.is_open and not address.is_loopback:
             raise ConfigError(
-                f"nodes can not meet on {address} without a secret: whoever reaches it could write",
+                f"nodes cannot use {address} without a secret: anybody who reaches it could write",
                 "Set cluster.secret_file (the same secret on all nodes), or cluster.tls_cert,"
-                " tls_key and tls_ca. Only addresses of this machine, as 127.0.0.1, need neither.",
+                " tls_key and tls_ca. Only loopback addresses, such as 127.0.0.1, need neither.",
             )
 
-    def check_certificate(self, node: NodeId, certificate: Mapping[str, Any] | None) -> None:
-        """Refuse a node whose certificate has another name; raises PeerFault."""
+    def check_certificate(self, node: NodeId, certificate: Certificate | None) -> None:
+        """Raise PeerFault if a certificate has not the name of a node."""
         if self.server_tls is None:
             return
         names = list(names_of(certificate or {}))
@@ -78,8 +85,8 @@ class PeerSecurity:
         return f"PeerSecurity(secret={bool(self.secret)}, tls={self.server_tls is not None})"
 
 
-def names_of(certificate: Mapping[str, Any]) -> Iterator[str]:
-    """The DNS names and common names of a certificate as the ``ssl`` module shows it."""
+def names_of(certificate: Certificate) -> Iterator[str]:
+    """The DNS names and common names of a certificate."""
     yield from (name for kind, name in certificate.get("subjectAltName", ()) if kind == "DNS")
     for part in certificate.get("subject", ()):
         yield from (value for kind, value in part if kind == "commonName")
@@ -88,14 +95,14 @@ def names_of(certificate: Mapping[str, Any]) -> Iterator[str]:
 def _context(files: TlsFiles, side: int) -> ssl.SSLContext:
     context = ssl.SSLContext(side)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False  # the name is the node's, and ``check_certificate`` looks at it
+    context.check_hostname = False  # ``check_certificate`` checks the name, which is the node's
     context.verify_mode = ssl.CERT_REQUIRED
     try:
         context.load_verify_locations(files.authority)
         context.load_cert_chain(files.certificate, files.key)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
-            f"the certificates for nodes can not be used: {error}",
+            f"the certificates for nodes cannot be used: {error}",
             "Check cluster.tls_cert, tls_key and tls_ca: files in PEM form, readable by this user,"
             " the key without a pass phrase and belonging to the certificate.",
         ) from error

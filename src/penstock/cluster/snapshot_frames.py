@@ -1,4 +1,4 @@
-"""What is said on a connection that carries a snapshot.
+"""The frames of a connection that carries a snapshot.
 
 ::
 
@@ -9,7 +9,7 @@
       │◄── SnapshotAnswer: taken, or why not ─────│
 """
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -20,12 +20,12 @@ from penstock.obs.reasons import PeerReason
 from penstock.raft.types import RaftMessage
 
 CHUNK_BYTES = 256 * KIB
-"""What is sent at a time: to make and to check it takes the event loop well under a millisecond."""
+"""To encode and check one chunk takes the event loop well under a millisecond."""
 DIGEST_BYTES = 32
 
 
 class SnapshotBegin(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """A copy of the sender's store follows; ``message`` is what the core had to say."""
+    """A copy of the sender's store follows; ``message`` is the core's."""
 
     message: RaftMessage
 
@@ -37,41 +37,41 @@ class SnapshotChunk(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=Fals
 
 
 class SnapshotEnd(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
-    """That was all of it."""
+    """The copy is complete."""
 
     size: int
     digest: Annotated[bytes, Meta(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
 
 
 class SnapshotAnswer(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
-    """What became of it."""
+    """The outcome, from the receiver."""
 
     is_ok: bool
     message: Annotated[str, Meta(max_length=512)] = ""
 
 
+SnapshotFrame: TypeAlias = SnapshotBegin | SnapshotChunk | SnapshotEnd
+
 encode_snapshot_frame = msgspec.msgpack.Encoder().encode
-_word: msgspec.msgpack.Decoder[SnapshotBegin | SnapshotChunk | SnapshotEnd] = (
-    msgspec.msgpack.Decoder(SnapshotBegin | SnapshotChunk | SnapshotEnd)
-)
-_answer = msgspec.msgpack.Decoder(SnapshotAnswer)
+_frames: msgspec.msgpack.Decoder[SnapshotFrame] = msgspec.msgpack.Decoder(SnapshotFrame)
+_answers = msgspec.msgpack.Decoder(SnapshotAnswer)
 
 
-def decode_snapshot_frame(payload: bytes) -> SnapshotBegin | SnapshotChunk | SnapshotEnd:
-    """What the sender says; raises PeerFault."""
+def decode_snapshot_frame(payload: bytes) -> SnapshotFrame:
+    """Decode what the sender sent; raises PeerFault."""
     try:
-        return _word.decode(payload)
+        return _frames.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _no_word(error) from error
+        raise _malformed(error) from error
 
 
 def decode_snapshot_answer(payload: bytes) -> SnapshotAnswer:
-    """What the receiver says; raises PeerFault."""
+    """Decode what the receiver sent; raises PeerFault."""
     try:
-        return _answer.decode(payload)
+        return _answers.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _no_word(error) from error
+        raise _malformed(error) from error
 
 
-def _no_word(error: Exception) -> PeerFault:
-    return PeerFault(PeerReason.MALFORMED_FRAME, f"this does not belong to a snapshot: {error}")
+def _malformed(error: Exception) -> PeerFault:
+    return PeerFault(PeerReason.MALFORMED_FRAME, f"not a frame of a snapshot: {error}")

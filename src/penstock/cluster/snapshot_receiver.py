@@ -1,9 +1,9 @@
-"""Receiving a copy of another node's store, into a file beside our own.
+"""Receives a copy of another node's store into a file beside our own.
 
-A thread writes and hashes; the socket is left alone while more than a little waits for the disk.
-What was received is whole when its length and digest are those that the sender told, and it is
-flushed; then the sender is told, and ``arrived`` is called. It is not in use by then: that needs
-our own store closed (:mod:`penstock.cluster.install`). Whatever goes wrong before removes the file.
+A thread writes and hashes; reading from the socket pauses while too much waits for the disk. The
+copy is complete when its length and digest match those of the sender and it is flushed. Then the
+sender gets its answer, and ``arrived`` is called. The copy is not in use yet: that needs our own
+store closed (:mod:`penstock.cluster.install`). Any failure before removes the file.
 """
 
 import asyncio
@@ -32,15 +32,15 @@ from penstock.raft.types import NodeId, RaftMessage
 from penstock.store.directory import DATA_NAME, fresh_snapshot, sync_directory
 
 WAITING_BYTES_MAX = 4 * MIB
-"""What may wait for the disk before the socket is left alone."""
+"""What may wait for the disk before reading from the socket pauses."""
 SPARED_BYTES = 256 * MIB
-"""Room on the disk that a snapshot leaves to the store that is in use."""
+"""Disk space that a snapshot leaves to the store that is in use."""
 STALL_S = 30.0
-"""A sender that sends nothing for so long has given up."""
+"""A sender that sends nothing for this long has given up."""
 
 
 class SnapshotReceiver:
-    """Takes one snapshot at a time into ``data``; once one has arrived, no other.
+    """Receives one snapshot at a time into ``data``; once one has arrived, no other.
 
     ``wants(sender, message)`` is asked first. ``arrived`` is called once, when all is on disk.
     """
@@ -57,95 +57,96 @@ class SnapshotReceiver:
         self._wants = wants
         self._arrived = arrived
         self._stats = stats
-        self._draft: _IncomingSnapshot | None = None
+        self._incoming: _IncomingSnapshot | None = None
         self._task: asyncio.Task[None] | None = None
         self._has_arrived = False
         self._log = get_logger("cluster")
 
-    def received(self, link: PeerConnection, payload: bytes) -> None:
+    def received(self, connection: PeerConnection, payload: bytes) -> None:
         """Take a frame of a snapshot's connection; raises PeerFault."""
-        word = decode_snapshot_frame(payload)
-        if isinstance(word, SnapshotBegin):
-            self._begin(link, word.message)
-        elif self._draft is not None and self._draft.link is link:
-            self._draft.put(word)  # else it was told no, and has not heard yet
-            if isinstance(word, SnapshotChunk):
-                self._stats.snapshot_bytes += len(word.data)
+        frame = decode_snapshot_frame(payload)
+        if isinstance(frame, SnapshotBegin):
+            self._begin(connection, frame.message)
+        elif self._incoming is not None and self._incoming.connection is connection:
+            self._incoming.put(frame)  # else it was refused, and has not heard yet
+            if isinstance(frame, SnapshotChunk):
+                self._stats.snapshot_bytes += len(frame.data)
 
-    def ended(self, link: PeerConnection) -> None:
-        """The connection is over: what did not come to its end is thrown away."""
-        if self._task is not None and self._draft is not None and self._draft.link is link:
+    def ended(self, connection: PeerConnection) -> None:
+        """Discard an incomplete snapshot whose connection has ended."""
+        incoming = self._incoming
+        if self._task is not None and incoming is not None and incoming.connection is connection:
             self._task.cancel()
 
     async def stop(self) -> None:
-        """Throw away what is under way."""
         task = self._task
         if task is not None:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    def _begin(self, link: PeerConnection, message: RaftMessage) -> None:
-        assert link.session is not None
-        node = link.session.node_id
+    def _begin(self, connection: PeerConnection, message: RaftMessage) -> None:
+        assert connection.session is not None
+        node = connection.session.node_id
         if self._has_arrived or self._task is not None:
-            _refuse(link, "another snapshot is here already")
+            _refuse(connection, "another snapshot is here already")
         elif not self._wants(node, message):
-            _refuse(link, "it is not needed")
+            _refuse(connection, "it is not needed")
         else:
-            self._draft = _IncomingSnapshot(link)
-            self._task = asyncio.get_running_loop().create_task(self._take(self._draft, node))
+            incoming = self._incoming = _IncomingSnapshot(connection)
+            self._task = asyncio.get_running_loop().create_task(self._receive(incoming, node))
 
-    async def _take(self, draft: "_IncomingSnapshot", node: NodeId) -> None:
+    async def _receive(self, incoming: "_IncomingSnapshot", node: NodeId) -> None:
         self._log.info("snapshot_begins", node=node)
         try:
-            size = await draft.take(self._data)
+            size = await incoming.write(self._data)
         except (PenstockError, OSError) as error:  # a TimeoutError is an OSError
             text = str(error) or f"nothing more came for {STALL_S:g} s"
             self._log.warning("snapshot_refused", node=node, detail=text)
-            _refuse(draft.link, text)
+            _refuse(incoming.connection, text)
         else:
             self._has_arrived = True
             self._stats.snapshots_received += 1
             self._log.info("snapshot_arrived", node=node, bytes=size)
-            draft.link.send([encode_snapshot_frame(SnapshotAnswer(is_ok=True))])
+            incoming.connection.send([encode_snapshot_frame(SnapshotAnswer(is_ok=True))])
             self._arrived()
         finally:
-            self._draft = self._task = None
+            self._incoming = self._task = None
             self._stats.snapshot_bytes = 0
 
 
-def _refuse(link: PeerConnection, text: str) -> None:
-    if not link.is_over:
-        link.send([encode_snapshot_frame(SnapshotAnswer(is_ok=False, message=text[:512]))])
+def _refuse(connection: PeerConnection, text: str) -> None:
+    if not connection.is_over:
+        answer = SnapshotAnswer(is_ok=False, message=text[:512])
+        connection.send([encode_snapshot_frame(answer)])
 
 
 class _IncomingSnapshot:
-    """A file that is being received."""
+    """A snapshot that is being received: frames wait here for the disk."""
 
-    def __init__(self, link: PeerConnection) -> None:
-        self.link = link
-        self._words: asyncio.Queue[SnapshotChunk | SnapshotEnd] = asyncio.Queue()
+    def __init__(self, connection: PeerConnection) -> None:
+        self.connection = connection
+        self._frames: asyncio.Queue[SnapshotChunk | SnapshotEnd] = asyncio.Queue()
         self._waiting_bytes = 0
         self._job: asyncio.Future[object] | None = None
 
-    def put(self, word: SnapshotChunk | SnapshotEnd) -> None:
-        """Take what the sender says; who says more than fits is not listened to for a while."""
-        if isinstance(word, SnapshotChunk):
-            self._waiting_bytes += len(word.data)
+    def put(self, frame: SnapshotChunk | SnapshotEnd) -> None:
+        """Queue a frame; pause reading if too much waits."""
+        if isinstance(frame, SnapshotChunk):
+            self._waiting_bytes += len(frame.data)
             if self._waiting_bytes > WAITING_BYTES_MAX:
-                self.link.pause_reading()
-        self._words.put_nowait(word)
+                self.connection.pause_reading()
+        self._frames.put_nowait(frame)
 
-    async def take(self, data: Path) -> int:
-        """Write it all into a new file, flushed; return its size. Else leave nothing."""
+    async def write(self, data: Path) -> int:
+        """Write everything to a new file, flushed; return its size. On failure leave nothing."""
         file: _File | None = None
         try:
             file = _File(data)
-            while isinstance(word := await self._next(), SnapshotChunk):
-                await self._off_loop(file.append, word.data)
-                self._written(len(word.data))
-            await self._off_loop(file.finish, word)
+            while isinstance(frame := await self._next(), SnapshotChunk):
+                await self._off_loop(file.append, frame.data)
+                self._written(len(frame.data))
+            await self._off_loop(file.finish, frame)
         except BaseException:
             if file is not None:
                 await self._remove(file)
@@ -154,15 +155,15 @@ class _IncomingSnapshot:
 
     async def _next(self) -> SnapshotChunk | SnapshotEnd:
         async with asyncio.timeout(STALL_S):
-            return await self._words.get()
+            return await self._frames.get()
 
     def _written(self, size: int) -> None:
         self._waiting_bytes -= size
         if self._waiting_bytes <= WAITING_BYTES_MAX:
-            self.link.resume_reading()
+            self.connection.resume_reading()
 
     async def _off_loop(self, job: Callable[..., object], *arguments: object) -> None:
-        """Have a thread do something; whoever cancels us must still wait for it."""
+        """Run a job on a thread. After a cancellation ``_remove`` waits for it."""
         self._job = asyncio.get_running_loop().run_in_executor(None, job, *arguments)
         await asyncio.shield(self._job)
 
@@ -173,7 +174,7 @@ class _IncomingSnapshot:
 
 
 class _File:
-    """The file itself; its methods are called by one thread at a time."""
+    """The file itself. One thread at a time calls its methods."""
 
     def __init__(self, data: Path) -> None:
         self._room = _room(data)
@@ -183,7 +184,6 @@ class _File:
         self.size = 0
 
     def append(self, data: bytes) -> None:
-        """Write some more."""
         self.size += len(data)
         if self.size > self._room:
             raise StorageFull(
@@ -204,7 +204,6 @@ class _File:
         sync_directory(self._path)
 
     def remove(self) -> None:
-        """Leave nothing of it."""
         self._file.close()
         shutil.rmtree(self._path, ignore_errors=True)
 

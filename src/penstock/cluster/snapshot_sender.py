@@ -1,9 +1,9 @@
-"""Sending a copy of the store to a node that is too far behind for entries.
+"""Sends a copy of the store to a node that is too far behind for entries.
 
-The copy is LMDB's own, of one moment, made into a pipe while a thread waits for it; the event loop
-reads the pipe no faster than the other node takes it and the rate allows. While it lasts LMDB can
-not reuse the pages of that moment; so it has a time limit, and a node sends one copy at a time.
-Whoever stops reading stops the copy: it meets a closed pipe and ends.
+The copy is LMDB's own, of one moment. A thread writes it into a pipe; the event loop reads the pipe
+no faster than the other node and the rate limit allow. Meanwhile LMDB cannot reuse the pages of
+that moment. So a copy has a time limit, and a node sends one at a time. If the loop stops reading,
+the copy meets a closed pipe and ends.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ from penstock.cluster.snapshot_frames import (
     SnapshotBegin,
     SnapshotChunk,
     SnapshotEnd,
+    SnapshotFrame,
     decode_snapshot_answer,
     encode_snapshot_frame,
 )
@@ -36,13 +37,13 @@ from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId, RaftMessage
 
 TIME_LIMIT_S = 1800.0
-"""One copy in all: 100 GiB at the default rate."""
+"""For one copy: 100 GiB at the default rate."""
 STALL_S = 30.0
-"""Longest wait for the other node to take some more, or to answer at the end."""
+"""Longest wait for the other node to take more, or to answer at the end."""
 
 
 class SnapshotSender:
-    """Sends snapshots, one at a time. ``report`` is told what became of each, in a later turn."""
+    """Sends snapshots, one at a time. ``report`` hears the outcome of each, in a later turn."""
 
     def __init__(
         self,
@@ -65,11 +66,10 @@ class SnapshotSender:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a copy is on its way."""
         return self._task is not None
 
     def start(self, node: NodeId, address: str, message: RaftMessage) -> None:
-        """Send a copy to a node, unless another is on its way: then it has failed for now."""
+        """Send a copy to a node. Reports a failure if another copy is in flight."""
         loop = asyncio.get_running_loop()
         if self._task is not None:
             loop.call_soon(self._report, node, False)
@@ -77,7 +77,6 @@ class SnapshotSender:
         self._task = loop.create_task(self._run(node, address, message))
 
     async def stop(self) -> None:
-        """Give up what is on its way."""
         task = self._task
         if task is not None:
             task.cancel()
@@ -103,57 +102,63 @@ class SnapshotSender:
         self._report(node, is_ok)
 
     async def _send(self, node: NodeId, address: str, message: RaftMessage) -> int:
-        call = _Call(node, self._dialer)
+        transfer = _Transfer(node, self._dialer)
         try:
             async with asyncio.timeout(self._time_limit_s):
-                call.link = await self._dialer.dial(call, node, address, Purpose.SNAPSHOT)
-                await call.until(lambda: call.is_open)
-                await call.say(SnapshotBegin(message))
-                with _Copy(self._copy, call.look) as copy:
-                    end = await self._pass_on(copy, call, self._stats.of(node))
-                await call.say(end)
-                await call.until(lambda: call.is_taken)
+                await transfer.open(address)
+                await transfer.send(SnapshotBegin(message))
+                with _Copy(self._copy, transfer.wake) as copy:
+                    end = await self._send_copy(copy, transfer, self._stats.of(node))
+                await transfer.send(end)
+                await transfer.until(lambda: transfer.is_taken)
         finally:
-            call.hang_up()
+            transfer.close()
         return end.size
 
-    async def _pass_on(self, copy: "_Copy", call: "_Call", stats: PeerStats) -> SnapshotEnd:
-        """Send the copy as it comes, at the rate; return what ends it."""
+    async def _send_copy(
+        self, copy: "_Copy", transfer: "_Transfer", stats: PeerStats
+    ) -> SnapshotEnd:
+        """Send the copy as it is made, at the rate; return the last frame."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         digest = blake2b(digest_size=DIGEST_BYTES)
         size = 0
-        while data := await self._next(copy, call):
+        while data := await self._next(copy, transfer):
             digest.update(data)
             size += len(data)
-            await call.say(SnapshotChunk(data))
+            await transfer.send(SnapshotChunk(data))
             stats.snapshot_bytes = size
             await asyncio.sleep(max(0.0, started + size / self._rate_bytes - loop.time()))
         copy.check()
         return SnapshotEnd(size, digest.digest())
 
     @staticmethod
-    async def _next(copy: "_Copy", call: "_Call") -> bytes:
-        """The next bytes of the copy; none at the end. Raises PeerFault if the call is over."""
+    async def _next(copy: "_Copy", transfer: "_Transfer") -> bytes:
+        """The next bytes of the copy; none at the end. Raises PeerFault if the transfer ends."""
         while (data := copy.read()) is None:
-            await call.until(copy.is_readable)
+            await transfer.until(lambda: copy.is_readable)
         return data
 
 
-class _Call:
-    """The connection of one snapshot: a link, and what it has told us."""
+class _Transfer:
+    """The connection of one snapshot."""
 
     def __init__(self, node: NodeId, dialer: PeerDialer) -> None:
         self._node = node
         self._dialer = dialer
         self._changed = asyncio.Event()
         self._fault: PeerFault | None = None
-        self.link: PeerConnection | None = None
+        self.connection: PeerConnection | None = None
         self.is_open = False
         self.is_taken = False
+        self.wake = self._changed.set  # check the condition of ``until`` again
+
+    async def open(self, address: str) -> None:
+        self.connection = await self._dialer.dial(self, self._node, address, Purpose.SNAPSHOT)
+        await self.until(lambda: self.is_open)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for something; raises PeerFault if the link ends, TimeoutError if nothing moves."""
+        """Wait; raises PeerFault if the connection ends, TimeoutError if nothing moves."""
         async with asyncio.timeout(STALL_S):
             while not condition():
                 if self._fault is not None:
@@ -161,54 +166,48 @@ class _Call:
                 self._changed.clear()
                 await self._changed.wait()
 
-    async def say(self, word: SnapshotBegin | SnapshotChunk | SnapshotEnd) -> None:
-        """Send a word once the socket takes more; raises PeerFault if nobody wants to hear it."""
-        link = self.link
-        assert link is not None
-        await self.until(lambda: not link.is_paused or link.is_over)
+    async def send(self, frame: SnapshotFrame) -> None:
+        """Send a frame once the socket takes more; raises PeerFault if the connection has ended."""
+        connection = self.connection
+        assert connection is not None
+        await self.until(lambda: not connection.is_paused or connection.is_over)
         if self._fault is not None:
             raise self._fault
-        link.send([encode_snapshot_frame(word)])
+        connection.send([encode_snapshot_frame(frame)])
 
-    def look(self) -> None:
-        """Have whoever waits look again."""
-        self._changed.set()
+    def close(self) -> None:
+        if self.connection is not None:
+            self.connection.close(PeerReason.NODE_STOPPED, "the snapshot is over")
 
-    def hang_up(self) -> None:
-        """End the call."""
-        if self.link is not None:
-            self.link.close(PeerReason.NODE_STOPPED, "the snapshot is over")
-
-    def opened(self, link: PeerConnection, _session: PeerSession) -> None:
-        self._dialer.check_certificate(link, self._node)
+    def opened(self, connection: PeerConnection, _session: PeerSession) -> None:
+        self._dialer.check_certificate(connection, self._node)
         self.is_open = True
-        self._changed.set()
+        self.wake()
 
-    def received(self, _link: PeerConnection, payload: bytes) -> None:
-        """See ``LinkOwner``: the answer may come early, if it is a no."""
+    def received(self, _connection: PeerConnection, payload: bytes) -> None:
+        """Take the answer. A refusal may come early."""
         answer = decode_snapshot_answer(payload)
         if not answer.is_ok:
             text = f"the other node does not take it: {answer.message}"
             raise PeerFault(PeerReason.NODE_STOPPED, text)
         self.is_taken = True
-        self._changed.set()
+        self.wake()
 
-    def writable(self, _link: PeerConnection) -> None:
-        self._changed.set()
+    def writable(self, _connection: PeerConnection) -> None:
+        self.wake()
 
-    def ended(self, _link: PeerConnection, fault: PeerFault) -> None:
+    def ended(self, _connection: PeerConnection, fault: PeerFault) -> None:
         self._fault = fault
-        self._changed.set()
+        self.wake()
 
 
 class _Copy:
-    """A copy of the store that is being made: a thread writes into a pipe, the loop reads it."""
+    """A copy in the making: a thread writes into a pipe, the loop reads from it."""
 
-    def __init__(self, copy: Callable[[int], None], look: Callable[[], None]) -> None:
+    def __init__(self, copy: Callable[[int], None], wake: Callable[[], None]) -> None:
         self._copy = copy
-        self._look = look
-        """Called when there is something to read after there was nothing."""
-        self._is_readable = False
+        self._wake = wake  # called when there is something to read after there was nothing
+        self.is_readable = False
         self._error: Exception | None = None
 
     def __enter__(self) -> Self:
@@ -234,29 +233,25 @@ class _Copy:
         try:
             return os.read(self._read, CHUNK_BYTES)
         except BlockingIOError:
-            self._is_readable = False
+            self.is_readable = False
             asyncio.get_running_loop().add_reader(self._read, self._ready)
             return None
 
-    def is_readable(self) -> bool:
-        """Whether it is worth to read again."""
-        return self._is_readable
-
     def check(self) -> None:
-        """At the end: raise whatever the copy failed with."""
-        self._thread.join()  # it has closed the pipe: nothing is left to do for it
+        """At the end: raise the error that the copy failed with."""
+        self._thread.join()  # it has closed the pipe, and has nothing left to do
         if self._error is not None:
             raise self._error
 
     def _ready(self) -> None:
         asyncio.get_running_loop().remove_reader(self._read)
-        self._is_readable = True
-        self._look()
+        self.is_readable = True
+        self._wake()
 
     def _run(self) -> None:
         try:
             self._copy(self._write)
-        except Exception as error:  # noqa: BLE001 - whoever reads must be told
+        except Exception as error:  # noqa: BLE001 - the loop raises it: see ``check``
             self._error = error
         finally:
             os.close(self._write)

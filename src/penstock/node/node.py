@@ -95,7 +95,7 @@ class Node:
         return Transport(
             identity=self._identity,
             security=security_of(self._settings),
-            inbox=self,
+            receiver=self,
             roll=secrets.randbelow,
         )
 
