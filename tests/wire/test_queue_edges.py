@@ -4,11 +4,12 @@ import pytest
 
 from penstock.errors import LocalProtocolError
 from penstock.limits import MIB
+from penstock.model.columns import MessageColumns
 from penstock.model.message import Extras, Signature
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.queue import QueueClientMachine, encode
 from penstock.wire.queue._generated.queue_pb2 import Request, Response, Slice
-from penstock.wire.queue.slices import Columns, columns_of, slice_of
+from penstock.wire.queue.slices import columns_of, slice_of
 from penstock.wire.violation import Violation
 from tests.wire.queue_plain import framed
 
@@ -90,7 +91,7 @@ def test_the_largest_request_can_be_asked_for():
 # ── Columns ───────────────────────────────────────────────────────────────────────────────────
 
 SIGNED = Signature(2, 7, b"\xab" * 64, 1_700_000_000_000, b"12345678")
-COLUMNS = Columns(
+COLUMNS = MessageColumns(
     first_offset=40,
     count=2,
     base_sequence=1_000,

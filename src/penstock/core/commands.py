@@ -9,8 +9,6 @@ compact form that ``to_event`` gives; ``from_event`` is its inverse.
 beside it and remembers the packet id of an exactly-once publish.
 """
 
-from typing import Any
-
 import msgspec
 
 
@@ -584,15 +582,15 @@ Event = (
 Command = Event | Published
 
 
-def to_event(command: Event) -> tuple[Any, ...]:
+def to_event(command: Event) -> tuple[object, ...]:
     """The journal's form of a command."""
     if isinstance(command, Offered) and command.live:
         command = msgspec.structs.replace(command, live=[])
-    plain: tuple[Any, ...] = msgspec.to_builtins(command, builtin_types=(bytes,))
+    plain: tuple[object, ...] = msgspec.to_builtins(command, builtin_types=(bytes,))
     return plain
 
 
-def from_event(event: tuple[Any, ...]) -> Event:
+def from_event(event: tuple[object, ...]) -> Event:
     """The command that an event of the journal stands for."""
     command: Event = msgspec.convert(event, Event)
     return command

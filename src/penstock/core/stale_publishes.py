@@ -9,9 +9,8 @@ repeat it.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-from penstock.core.commands import Received, to_event
+from penstock.core.commands import Received, from_event, to_event
 from penstock.core.session import Session
 
 _RECEIVED = to_event(Received(b"", []))[0]
@@ -19,14 +18,14 @@ _RECEIVED = to_event(Received(b"", []))[0]
 
 
 def has_stale_publish(
-    events: Iterable[tuple[int, tuple[Any, ...]]], sessions: Mapping[bytes, Session]
+    events: Iterable[tuple[int, tuple[object, ...]]], sessions: Mapping[bytes, Session]
 ) -> bool:
     """Whether QoS 2 messages are among what came, of a client that is elsewhere by now."""
-    found = (Received(*event[1:]) for _, event in events if event[0] == _RECEIVED)
-    return any(_is_late(received, sessions) for received in found)
+    found = (from_event(event) for _, event in events if event[0] == _RECEIVED)
+    return any(isinstance(event, Received) and _is_stale(event, sessions) for event in found)
 
 
-def _is_late(received: Received, sessions: Mapping[bytes, Session]) -> bool:
+def _is_stale(received: Received, sessions: Mapping[bytes, Session]) -> bool:
     """A session that is no more repeats nothing: whoever has the name now has another one."""
     session = sessions.get(received.client_id)
     return session is not None and received.connection not in {0, session.connection}

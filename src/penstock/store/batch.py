@@ -11,7 +11,7 @@ A batch belongs to one thread at a time: the loop until it is handed to the writ
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from penstock.model.message import Extras
 from penstock.store.extras import extras_bytes
@@ -82,7 +82,7 @@ class Batch:
         self.producers: dict[bytes, list[ProducerRun]] = {}
         """By topic; numbers are those within the topic's group."""
         self.drops: dict[bytes, None] = {}
-        self.events: list[tuple[int, tuple[Any, ...]]] = []
+        self.events: list[tuple[int, tuple[object, ...]]] = []
         self.rows: list[tuple[str, bytes, bytes | None]] = []
         self.checkpoint: int | None = None
         self.segments: list[NodeSegment] = []
@@ -151,7 +151,7 @@ class Batch:
         """
         self.drops[topic] = None
 
-    def add_event(self, event: tuple[Any, ...]) -> None:
+    def add_event(self, event: tuple[object, ...]) -> None:
         """Add an event; it is ordered after the messages appended so far."""
         self.events.append((self.count, event))
 

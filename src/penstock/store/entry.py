@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, chain, pairwise
 from operator import sub
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -120,7 +120,7 @@ _PADDING = tuple(bytes(n) for n in (0, 7, 6, 5, 4, 3, 2, 1))
 _encode_events = msgspec.msgpack.Encoder().encode
 _encode_segments = msgspec.msgpack.Encoder().encode
 _decode_segments = msgspec.msgpack.Decoder(list[tuple[int, int, int, int, int]]).decode
-_decode_events = msgspec.msgpack.Decoder(list[tuple[int, tuple[Any, ...]]]).decode
+_decode_events = msgspec.msgpack.Decoder(list[tuple[int, tuple[object, ...]]]).decode
 
 
 class Placement(NamedTuple):
@@ -463,7 +463,7 @@ class Entry:
         return found
 
     @cached_property
-    def events(self) -> list[tuple[int, tuple[Any, ...]]]:
+    def events(self) -> list[tuple[int, tuple[object, ...]]]:
         """Events with their position among the messages; arrays inside an event are lists."""
         content = self.column(EVENTS)
         return _decode_events(content) if content.nbytes else []

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import lmdb
 
@@ -43,7 +43,7 @@ _DAMAGED = (
     lmdb.VersionMismatchError,
 )
 
-Transaction: TypeAlias = "lmdb.Transaction[Any]"
+Transaction: TypeAlias = "lmdb.Transaction[memoryview]"
 T = TypeVar("T")
 
 
@@ -121,7 +121,7 @@ class Environment:
                 "Restore the data directory from a backup.",
             )
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> "lmdb._Database":
         """The handle of a database."""
         return self._databases[name]
 

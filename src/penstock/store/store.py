@@ -28,11 +28,11 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from penstock.model.message import Extras, Message
+from penstock.model.columns import MessageColumns
+from penstock.model.message import Message
 from penstock.store.batch import Batch
 from penstock.store.entry import Entry
 from penstock.store.extras import Schedule
-from penstock.store.producers import ProducerRun
 
 Result = TypeVar("Result")
 
@@ -122,31 +122,10 @@ class TopicInfo(msgspec.Struct, frozen=True, gc=False):
         return self.next_offset - self.first_offset - self.deleted
 
 
-class TopicSlice(msgspec.Struct, frozen=True):
-    """Consecutive messages of a topic out of one entry, as columns (u32 little-endian, flags u8).
+class TopicSlice(MessageColumns, frozen=True):
+    """Consecutive messages of a topic out of entry ``index``."""
 
-    ``bounds`` has ``count + 1`` numbers; payload *i* is ``blob[bounds[i] - bounds[0]:
-    bounds[i + 1] - bounds[0]]``. Runs are five parallel columns; ``run_starts`` counts messages
-    from the beginning of the slice. Sequence = ``base_sequence`` + run's position + place in run.
-    ``run_flags`` has the low bytes of the flags, ``run_types`` the high ones (empty if all are 0).
-    ``extras`` has what few messages carry, by number counted from the beginning of the slice;
-    ``producers``, who numbered which: number of the first message, count, producer, first seq.
-    """
-
-    first_offset: int
-    count: int
     index: int
-    base_sequence: int
-    time_ms: int
-    bounds: bytes
-    blob: bytes
-    run_starts: bytes
-    run_positions: bytes
-    run_times: bytes
-    run_flags: bytes
-    extras: dict[int, Extras] = {}
-    run_types: bytes = b""
-    producers: list[ProducerRun] = []
 
     def messages(self, topic: bytes) -> Iterator[Message]:
         """The same, one by one; for those who do not read columns."""

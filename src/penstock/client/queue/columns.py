@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 
 from penstock.client.queue.values import ContentType, Headers
+from penstock.model.columns import MessageColumns
 from penstock.model.message import FLAG_PRIORITY, PRIORITY_SHIFT, Signature
-from penstock.wire.queue.slices import Columns
 
 CONTENT_TYPES: Final[tuple[ContentType, ...]] = ("raw", "text", "json", "msgpack")
 """By their numbers on the wire, which are those in the journal."""
@@ -46,7 +46,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 class Slice:
     """Consecutive messages of a topic; iterate over it for ``Record``."""
 
-    def __init__(self, topic: str, columns: Columns) -> None:
+    def __init__(self, topic: str, columns: MessageColumns) -> None:
         self.topic = topic
         self.first_offset = columns.first_offset
         self.count = columns.count

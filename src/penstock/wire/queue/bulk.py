@@ -5,13 +5,20 @@ of all fields are made, and heads and columns are joined in one go: each byte is
 the journal to the frame that the socket takes.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Iterable
+from typing import Final, NamedTuple, TypeAlias
 
 from penstock.wire.queue.fields import BYTES, REQUEST_ID, number, tag, varint
 from penstock.wire.queue.machine import LENGTH
 
 _Column: TypeAlias = bytes | memoryview
+
+
+_Columns: TypeAlias = tuple[_Column, ...]
+_BulkSlice: TypeAlias = tuple[
+    int, int, int, int, _Columns, _Columns, _Columns, _Columns, _Columns, _Columns
+]
+"""Four numbers, and the columns of ``_COLUMNS``."""
 
 
 class Bulk(NamedTuple):
@@ -40,7 +47,7 @@ _COLUMNS: Final = (
 """Payloads, runs, signatures, headers, schedules, producers."""
 
 
-def fetched(bulk: Bulk, slices: Iterable[Any], request_id: int) -> bytes:
+def fetched(bulk: Bulk, slices: Iterable[_BulkSlice], request_id: int) -> bytes:
     """The whole frame. A slice is four numbers and six tuples of columns (``_COLUMNS``)."""
     pieces: list[_Column] = [_numbers(bulk)]
     size = len(pieces[0])
@@ -50,7 +57,7 @@ def fetched(bulk: Bulk, slices: Iterable[Any], request_id: int) -> bytes:
     return b"".join((LENGTH.pack(len(head) + size), head, *pieces))
 
 
-def _add_slice(pieces: list[_Column], part: Sequence[Any]) -> int:
+def _add_slice(pieces: list[_Column], part: _BulkSlice) -> int:
     """Add a slice, behind its head, which is known when all of it is; return its size."""
     place = len(pieces)
     size = len(numbers := _numbers(part[:4]))

@@ -1,46 +1,19 @@
-"""Messages in bulk: the columns of a stretch of a topic, as the journal has them, and ``Slice``.
+"""Messages in bulk: ``Slice`` of ``queue.proto`` to and from columns.
 
-Columns travel as they are, each as one string of bytes, so a slice of ten thousand messages costs
-what a slice of ten does. Only what few messages carry (headers, signatures, schedules) and the runs
-of producers are taken apart.
-
-``Columns`` is what a client gets. A broker's own slices have the same fields, but are of a class
-that this layer does not know.
+Each column travels as one string of bytes, so a slice of ten thousand messages costs what a slice
+of ten does. Only rare properties (headers, signatures, schedules) and producer runs are encoded one
+by one.
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
-import msgspec
-
+from penstock.model.columns import MessageColumns
 from penstock.model.message import Extras, Signature
 from penstock.wire.queue._generated.queue_pb2 import Extra, Header, ProducerRun, Slice
 
 
-class Columns(msgspec.Struct, frozen=True):
-    """Consecutive messages of a topic; see ``Slice`` in ``queue.proto``.
-
-    ``extras`` are by the number of the message, counted from the beginning of the slice;
-    ``producers`` are number, count, producer and first seq of each run.
-    """
-
-    first_offset: int
-    count: int
-    base_sequence: int
-    time_ms: int
-    bounds: bytes
-    blob: bytes
-    run_starts: bytes
-    run_positions: bytes
-    run_times: bytes
-    run_flags: bytes
-    run_types: bytes
-    extras: dict[int, Extras]
-    producers: list[tuple[int, int, bytes, int]]
-
-
-def slice_of(columns: Any) -> Slice:
-    """Make the message from anything that has the fields of ``Columns``."""
+def slice_of(columns: MessageColumns) -> Slice:
     return Slice(
         first_offset=columns.first_offset,
         count=columns.count,
@@ -61,9 +34,8 @@ def slice_of(columns: Any) -> Slice:
     )
 
 
-def columns_of(received: Slice) -> Columns:
-    """Take the message apart."""
-    return Columns(
+def columns_of(received: Slice) -> MessageColumns:
+    return MessageColumns(
         first_offset=received.first_offset,
         count=received.count,
         base_sequence=received.base_sequence,
