@@ -1,22 +1,21 @@
 """Measurements of whole brokers: Penstock, and Mosquitto and Redis where they are installed.
 
-``python -m benchmarks`` runs them; README.md says what each workload is and what a figure can
-carry.
+``python -m benchmarks`` runs them; README.md describes each workload and what a figure can show.
 
 ::
 
-    workloads     what is asked of a broker, which figure counts, with whom it is compared, targets
-    generator     compiles and runs mqload*.c, reads the line that it prints
+    workloads     the load, the figure that counts, the peer, the target
+    generator     compiles and runs mqload*.c, parses its output
     brokers       starts and stops one broker per measurement, on a free port, in an empty directory
-    queue_client  our own client of work queues as the driver, in mqload's place
-    signing       signed publishes made beforehand; how fast the library alone verifies them
-    machine       processors, disk, versions, and how much of the machine others took meanwhile
-    rounds        one measurement after the other, the brokers in turn
+    queue_client  our own queue client as the driver, instead of mqload
+    signing       signed publishes made in advance; how fast the library alone verifies them
+    machine       processors, disk, versions, load of other processes
+    rounds        one measurement after the other, alternating between brokers
     comparison    best, median, ratio, verdict
-    capture       what became of QoS 0 messages in Penstock's journal
+    capture       how many QoS 0 messages reached Penstock's journal
     table         the comparisons as text
-    growth        a measurement that needs a broker with a past: a journal that fills up
-    curve         another one: a work queue of several lengths
+    growth        the same load with a growing journal
+    curve         the same load with work queues of several lengths
     micro_...     single functions; micro_queue is the state machine of work queues alone
     profile       where one workload spends its time
     sampler       the profiler that sees all threads, loaded into the broker's process

@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: run workloads, print the table, keep every figure as a line of JSON."""
+"""``python -m benchmarks``: run workloads, print the table, write all figures as JSON lines."""
 
 import argparse
 import json
@@ -25,7 +25,7 @@ Write = Callable[[dict[str, object]], None]
 
 
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
-    """The command line; ``--help`` is its reference."""
+    """Return the command-line parser."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Measure Penstock and, in turn, what each workload compares it with: "
@@ -38,21 +38,26 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         default=["core"],
         help="ids, letters, core, edge, queue, scale or all",
     )
-    add("--list", action="store_true", help="say what the workloads are, and stop")
+    add("--list", action="store_true", help="list the workloads and exit")
     add("--rounds", type=int, default=5, help="measurements of each broker per workload (5)")
     add("--seconds", type=float, default=2.0, help="duration of one measurement (2)")
-    add("--seed", type=int, default=1, help="of topics and sizes that are picked at random (1)")
+    add("--seed", type=int, default=1, help="seed of random topics and sizes (1)")
     add("--ours", choices=BROKERS, default="penstock", help="the broker under test")
-    add("--theirs", choices=(*BROKERS, "none"), help="beside it, instead of each workload's peer")
-    add("--grow-to", type=int, metavar="N", help="then fill a journal up to N messages")
-    add("--curve", action="store_true", help="then polls at lengths of a queue up to a million")
-    add("--data-dir", type=Path, default=HERE / "build" / "data", help="on a disk, not in memory")
+    add("--theirs", choices=(*BROKERS, "none"), help="the peer, instead of each workload's own")
+    add("--grow-to", type=int, metavar="N", help="also fill a journal up to N messages")
+    add("--curve", action="store_true", help="also poll queues of up to a million messages")
+    add(
+        "--data-dir",
+        type=Path,
+        default=HERE / "build" / "data",
+        help="directory for data, on a disk",
+    )
     add("--results", type=Path, help="file for the figures (results/DATE.local.jsonl)")
     return parser.parse_args(arguments)
 
 
 def main(arguments: list[str]) -> int:
-    """Run; 1 means that some measurement failed or did not add up, 2 that none could be made."""
+    """Run; return 1 if a measurement failed or did not add up, 2 if none was possible."""
     options = parse_arguments(arguments)
     try:
         workloads = select(options.workloads)
@@ -67,12 +72,12 @@ def main(arguments: list[str]) -> int:
 
 
 def list_workloads(workloads: list[Workload]) -> str:
-    """The workloads with what mqload is told."""
+    """Print the workloads with the options of mqload."""
     return "\n".join(f"{w.id:6} {w.title:26} {w.driver} {w.load}" for w in workloads)
 
 
 def run(options: argparse.Namespace, workloads: list[Workload]) -> int:
-    """Measure all that was asked for; the table comes last, the figures are kept as they come."""
+    """Run all measurements, writing figures as they come; print the table at the end."""
     bench = Bench(
         installed(options.ours),
         peers(options.theirs, workloads),
@@ -103,7 +108,7 @@ def run(options: argparse.Namespace, workloads: list[Workload]) -> int:
 
 
 def installed(name: str) -> type[Broker]:
-    """The broker of that name; it must be here."""
+    """Return the broker of that name; it must be installed."""
     kind = BROKERS[name]
     if kind.program() is None:
         raise BrokerError(f"{name} is not installed")
@@ -111,7 +116,7 @@ def installed(name: str) -> type[Broker]:
 
 
 def peers(instead: str | None, workloads: list[Workload]) -> dict[str, Contender]:
-    """Whom the workloads are compared with, as far as they are here; or one ``instead`` of all."""
+    """Return the installed peers of the workloads, or one ``instead`` of all."""
     known: dict[str, Contender] = {**BROKERS, "nacl": BareVerification}
     found = {}
     for name in {workload.peer.name for workload in workloads if workload.peer}:
@@ -126,7 +131,7 @@ def peers(instead: str | None, workloads: list[Workload]) -> dict[str, Contender
 
 
 def tables(comparisons: list[Comparison], bench: Bench) -> str:
-    """One table per peer, in the order of the workloads."""
+    """Return one table per peer, in the order of the workloads."""
     parts: dict[str, list[Comparison]] = {}
     for comparison in comparisons:
         kind = bench.peer_of(comparison.workload)
@@ -135,7 +140,7 @@ def tables(comparisons: list[Comparison], bench: Bench) -> str:
 
 
 def heading(bench: Bench) -> dict[str, object]:
-    """The first line of the results: what a reader needs to repeat the run."""
+    """Return the first line of the results: what is needed to repeat the run."""
     return {
         "type": "run",
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -150,7 +155,7 @@ def heading(bench: Bench) -> dict[str, object]:
 
 
 def run_workload(workload: Workload, bench: Bench, write: Write) -> Comparison:
-    """All rounds of one workload, each told as it ends."""
+    """Run all rounds of one workload, printing each as it ends."""
     measurements = []
     for measurement in interleaved(workload, bench):
         write(measurement.record())
@@ -162,7 +167,7 @@ def run_workload(workload: Workload, bench: Bench, write: Write) -> Comparison:
 
 
 def progress(workload: Workload, measurement: Measurement) -> str:
-    """One measurement on one line."""
+    """Print one measurement on one line."""
     key, unit, _ = workload.figure
     said = "; ".join(measurement.flaws) or f"{compact(measurement.value(key))} {unit}"
     where = (
@@ -172,7 +177,7 @@ def progress(workload: Workload, measurement: Measurement) -> str:
 
 
 def run_growth(longest: int, bench: Bench, write: Write) -> None:
-    """The journal as it fills up, each length told as it is reached."""
+    """Measure the journal as it grows, printing each length as it is reached."""
     points = []
     for point in measure_growth(longest, bench):
         write(point.record())
@@ -182,7 +187,7 @@ def run_growth(longest: int, bench: Bench, write: Write) -> None:
 
 
 def run_curve(bench: Bench, write: Write) -> None:
-    """A work queue at several lengths, each told as it is measured."""
+    """Measure a work queue at several lengths, printing each."""
     points = []
     for point in measure_curve(bench):
         write(point.record())

@@ -1,7 +1,7 @@
 """One broker per measurement: a fresh process, a free port, an empty directory on a real disk.
 
-Nothing is carried over from the measurement before: no warm cache, no memory the allocator kept, no
-journal. Each kind knows its command line and what it tells about itself; the rest is shared.
+Nothing carries over from the previous measurement: no warm cache, no memory kept by the allocator,
+no journal. Each kind knows its command line and its counters; the rest is shared.
 """
 
 import json
@@ -43,11 +43,11 @@ Metrics = Mapping[str, float]
 
 
 class BrokerError(Exception):
-    """A broker did not start, or ended before it was told to."""
+    """A broker did not start, or ended unexpectedly."""
 
 
 class TrustedKey(NamedTuple):
-    """What a broker must know to accept signed publishes."""
+    """A key to register with a broker for signed publishes."""
 
     key_id: int
     public_key: bytes
@@ -55,7 +55,7 @@ class TrustedKey(NamedTuple):
 
 
 class Broker(ABC):
-    """A broker that runs while :meth:`running` is entered."""
+    """A broker that runs inside the context of :meth:`running`."""
 
     name: ClassVar[str]
 
@@ -69,23 +69,23 @@ class Broker(ABC):
     @classmethod
     @abstractmethod
     def program(cls) -> str | None:
-        """Where the broker is installed; ``None`` if it is not."""
+        """Return the path of the broker; ``None`` if it is not installed."""
 
     @classmethod
     @abstractmethod
     def version(cls) -> str:
-        """What the program says it is."""
+        """Return the version that the program reports."""
 
     @abstractmethod
     def command(self) -> list[str]:
-        """The command line; may write configuration into the directory."""
+        """Return the command line; may write configuration to the directory."""
 
     def metrics(self) -> Metrics:
-        """The broker's own counters, by name with labels; empty if it has none."""
+        """Return the broker's counters, by name with labels; empty if it has none."""
         return {}
 
     def trust(self, key: TrustedKey) -> None:
-        """Let the holder of ``key`` publish to its topics."""
+        """Register ``key``."""
         raise BrokerError(f"{self.name} takes no keys, {key.key_id} neither")
 
     @property
@@ -99,7 +99,7 @@ class Broker(ABC):
     def running(
         cls, data: Path, *, settings: Mapping[str, str] | None = None, cpu: int | None = None
     ) -> "Iterator[Broker]":
-        """A broker that accepts connections; stopped, and its data removed, on the way out."""
+        """Provide a broker that accepts connections; stop it and remove its data on exit."""
         data.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=f"{cls.name}-", dir=data) as directory:
             broker = cls(Path(directory), settings or {})
@@ -120,12 +120,12 @@ class Broker(ABC):
             time.sleep(0.02)
 
     def last_words(self) -> str:
-        """The end of what the broker logged, for whoever has to find out why."""
+        """Return the last lines of the broker's log."""
         said = self._log.read_text(errors="replace").strip()[-2000:]
         return f"its last words:\n{said}" if said else "it said nothing"
 
     def stop(self) -> None:
-        """Ask the process to end, and see to it that it does."""
+        """Terminate the process; kill it if it does not end."""
         if self._process is None:
             return
         self._process.terminate()
@@ -137,11 +137,11 @@ class Broker(ABC):
 
 
 class PenstockBroker(Broker):
-    """This project's broker, by the command that users start it with."""
+    """This project's broker, started as users start it."""
 
     name = "penstock"
     launcher: ClassVar[tuple[str, ...]] = ()
-    """What stands before the command: an interpreter with a profiler, for one."""
+    """Prefix of the command: for example an interpreter with a profiler."""
 
     @classmethod
     def program(cls) -> str | None:
@@ -165,7 +165,7 @@ class PenstockBroker(Broker):
             return parse_metrics(answer.read().decode())
 
     def trust(self, key: TrustedKey) -> None:
-        """By the admin API, as ``penstock keys add`` does."""
+        """Uses the admin API, like ``penstock keys add``."""
         told = {"device": "bench", **key._asdict(), "public_key": key.public_key.hex()}
         body = json.dumps(told).encode()
         url = f"http://{HOST}:{self.port}/keys"
@@ -180,7 +180,7 @@ class PenstockBroker(Broker):
 
 
 class MosquittoBroker(Broker):
-    """The peer. Bounds that would make it drop are lifted; it persists nothing."""
+    """The peer for MQTT. Limits that would make it drop are lifted; it persists nothing."""
 
     name = "mosquitto"
 
@@ -209,7 +209,7 @@ class MosquittoBroker(Broker):
 
 
 class RedisBroker(Broker):
-    """The peer for RESP. As it comes, save that it takes no snapshots: it persists nothing."""
+    """The peer for RESP. Defaults, but without snapshots: it persists nothing."""
 
     name = "redis"
     options: ClassVar[tuple[str, ...]] = ("--appendonly", "no")
@@ -228,7 +228,7 @@ class RedisBroker(Broker):
 
 
 class SyncedRedisBroker(RedisBroker):
-    """The peer for durable streams: a reply means on the disk. The log is never rewritten."""
+    """The peer for durable streams: a reply means on disk. The log is never rewritten."""
 
     name = "redis-synced"
     options = (
@@ -247,7 +247,7 @@ BROKERS: dict[str, type[Broker]] = {
 
 
 def parse_metrics(text: str) -> Metrics:
-    """The samples of a Prometheus exposition, by name and labels as they are written."""
+    """Parse the samples of a Prometheus exposition, by name and labels."""
     samples = {}
     for line in text.splitlines():
         match = re.match(r"([a-zA-Z_:][\w:]*(?:\{.*\})?) ([^ ]+)", line)
@@ -257,7 +257,7 @@ def parse_metrics(text: str) -> Metrics:
 
 
 def free_port() -> int:
-    """A port that nobody listens on at the moment."""
+    """Return a port that is free at the moment."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])

@@ -1,9 +1,9 @@
-"""What became of QoS 0 messages in the journal: the books must balance.
+"""How many QoS 0 messages were captured: every message must be accounted for.
 
-Penstock delivers a QoS 0 message at once and captures it in the background, within a bound; beyond
-the bound it is delivered and *not* captured, and counted. A rate of delivery says nothing about
-that, so each QoS 0 figure is shown with the share of captures that were dropped, and every message
-received must turn up as either captured or dropped.
+Penstock delivers a QoS 0 message immediately and captures it in the background, within a bound;
+beyond the bound it is delivered and *not* captured, and counted. The delivery rate does not show
+this, so each QoS 0 figure comes with the share of dropped captures, and every message received must
+be either captured or counted as dropped.
 """
 
 import time
@@ -19,11 +19,11 @@ DROPPED = "penstock_dropped_total"
 DROP_REASONS = ("capture_overflow", "capture_failed")
 
 PATIENCE_S = 10.0
-"""How long the journal may make no progress before the books are closed as they stand."""
+"""How long to wait for progress of the journal before giving up."""
 
 
 class Capture(NamedTuple):
-    """Messages received, and what the journal has of them."""
+    """Messages received, captured and dropped."""
 
     received: int
     captured: int
@@ -39,7 +39,7 @@ class Capture(NamedTuple):
 
 
 def read_capture(metrics: Metrics) -> Capture | None:
-    """The books as a broker's counters have them; ``None`` if it does not keep such books."""
+    """Read these counters of a broker; ``None`` if it has none."""
     received = [value for name, value in metrics.items() if _is(name, RECEIVED)]
     captured = [value for name, value in metrics.items() if _is(name, CAPTURED)]
     if not received or not captured:
@@ -54,7 +54,7 @@ def _is(sample: str, name: str) -> bool:
 
 
 def settled_capture(broker: Broker) -> Capture | None:
-    """The books once they balance, or once nothing has moved for a while."""
+    """Return the counters once they add up, or once they have not changed for a while."""
     books = read_capture(broker.metrics())
     moved = time.monotonic()
     while books and not books.balanced and time.monotonic() - moved < PATIENCE_S:

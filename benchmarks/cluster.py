@@ -1,4 +1,4 @@
-"""``python -m benchmarks.cluster``: how fast three nodes are, and one beside an earlier revision.
+"""``python -m benchmarks.cluster``: measure three nodes, or one against an earlier revision.
 
 ::
 
@@ -6,8 +6,8 @@
     python -m benchmarks.cluster produce failover --rounds 3       # some of them
     python -m benchmarks.cluster single --earlier ../before        # a checkout of that revision
 
-Each round has a cluster of its own, which all its loads are put on, one after the other. Rates are
-the best of the rounds, with all of them beside; latencies and times are medians.
+Each round has its own cluster, which runs all its loads one after the other. Rates are the best of
+the rounds, with all of them listed; latencies and times are medians.
 """
 
 import argparse
@@ -36,15 +36,15 @@ BUILD = Path(__file__).parent / "build" / "data"
 FAILOVERS_PER_ROUND = 3
 
 SINGLE = ("Q1", "Q32", "Q50", "QM", "QL", "E", "F", "A1", "R1w", "X1", "X50", "BP1", "BP64", "ACK")
-"""What one node is asked, beside an earlier one: all that waits for the disk, and some beside."""
+"""Workloads for comparing revisions: all that wait for the disk, and some others."""
 
 AS_FAST = Target(0.97)
-"""Within what two runs of the same revision differ by."""
+"""Tolerance: two runs of the same revision differ by up to this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A load on three nodes, in the generator's options; the figure that counts, and its goal."""
+    """A load on three nodes, as options of the generator, with its figure and goal."""
 
     id: str
     what: str
@@ -54,7 +54,7 @@ class Case:
     goal: str = ""
     on_follower: bool = False
     beside: tuple[str, ...] = ()
-    """Other figures that are shown."""
+    """Further figures to show."""
 
     @property
     def is_rate(self) -> bool:
@@ -83,12 +83,12 @@ CASES = (*(case.id for case in LOADS), "failover")
 
 @dataclass(slots=True)
 class Findings:
-    """Figures by round, of everything that is shown."""
+    """The figures of every round."""
 
     values: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, name: str, value: float) -> None:
-        """Note a figure of this round."""
+        """Record a figure of this round."""
         self.values.setdefault(name, []).append(value)
 
 
@@ -96,7 +96,7 @@ class Findings:
 
 
 def run_load(case: Case, trio: Trio, seconds: float, found: Findings) -> None:
-    """Put one load on a cluster, and note what it said, and what it cost each node."""
+    """Run one load on a cluster; record its figures and the CPU time of each node."""
     leader = trio.leader()
     entry = trio.follower() if case.on_follower else leader
     costs = [-node.cpu_s for node in trio.nodes]
@@ -119,7 +119,7 @@ def run_load(case: Case, trio: Trio, seconds: float, found: Findings) -> None:
 
 
 def fail_over(trio: Trio, found: Findings) -> None:
-    """Kill the leader; how long until a client that knows all nodes has a message acknowledged."""
+    """Kill the leader; measure the time until a client gets the next acknowledgement."""
     with connect(trio.addresses, timeout_s=60) as client:
         client.produce("failover", b"before")
         for _ in range(FAILOVERS_PER_ROUND):
@@ -133,7 +133,7 @@ def fail_over(trio: Trio, found: Findings) -> None:
 
 
 def run_cluster(options: argparse.Namespace) -> list[Figure]:
-    """All rounds of the cases that were asked for."""
+    """Run all rounds of the requested cases."""
     found = Findings()
     for round_ in range(1, options.rounds + 1):
         with Trio.running(options.data_dir) as trio:
@@ -147,7 +147,7 @@ def run_cluster(options: argparse.Namespace) -> list[Figure]:
 
 
 def figures_of(found: Findings) -> Iterator[Figure]:
-    """The lines of the table."""
+    """Return the lines of the table."""
     for case in LOADS:
         values = found.values.get(f"{case.id} {case.key}")
         if values is None:
@@ -166,11 +166,11 @@ def figures_of(found: Findings) -> Iterator[Figure]:
         yield Figure("failover", what, max(times), "s, the worst", "<3", tuple(times))
 
 
-# ── One node, beside an earlier one
+# ── One node, against an earlier revision
 
 
 def earlier(tree: Path) -> type[PenstockBroker]:
-    """The broker of another checkout, run with this one's packages."""
+    """The broker of another checkout, run with the packages of this one."""
     source = tree.resolve() / "src"
     if not (source / "penstock").is_dir():
         raise BrokerError(f"{tree} is no checkout: there is no {source / 'penstock'}")
@@ -179,7 +179,7 @@ def earlier(tree: Path) -> type[PenstockBroker]:
 
 
 def run_single(options: argparse.Namespace) -> list[Comparison]:
-    """Each workload on both revisions, in turn, each round the other way round."""
+    """Run each workload on both revisions, alternating; the order changes every round."""
     then = earlier(options.earlier)
     now = type("Now", (earlier(Path(__file__).parents[1]),), {"name": "now"})
     bench = Bench(
@@ -214,7 +214,7 @@ def _in_turn(
 
 
 def main(arguments: list[str]) -> int:
-    """Run; 1 means that some goal was missed."""
+    """Run; return 1 if a goal was missed."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.cluster",
         description=__doc__,
@@ -222,11 +222,11 @@ def main(arguments: list[str]) -> int:
     )
     add = parser.add_argument
     add("cases", nargs="*", default=list(CASES), help=f"of {', '.join(CASES)}, single")
-    add("--rounds", type=int, default=5, help="measurements of each (5; single: 7)")
-    add("--seconds", type=float, default=4.0, help="of each measurement (4)")
-    add("--data-dir", type=Path, default=BUILD, help="on a disk, not in memory")
-    add("--json", action="store_true", help="figures as lines of JSON")
-    add("--earlier", type=Path, help="single: a checkout of what to compare with")
+    add("--rounds", type=int, default=5, help="measurements per case (5; single: 7)")
+    add("--seconds", type=float, default=4.0, help="duration of one measurement (4)")
+    add("--data-dir", type=Path, default=BUILD, help="directory for data, on a disk")
+    add("--json", action="store_true", help="print figures as JSON lines")
+    add("--earlier", type=Path, help="single: a checkout of the revision to compare with")
     add("--workloads", nargs="+", default=SINGLE, help=f"single: {' '.join(SINGLE)}")
     options = parser.parse_args(arguments)
     unknown = set(options.cases) - {*CASES, "single"}

@@ -1,10 +1,10 @@
 """From measurements to a verdict: best, median, ratio.
 
-Two ratios, because each is misleading alone. *Best to best* asks what each broker can do when the
-machine lets it. *The median of the ratios round by round* asks how they compare under the same
-conditions. A target counts as met if both reach it, as missed if neither does, and as ``close`` if
-they disagree: then the machine was too restless to say. A verdict with a question mark rests on
-measurements most of which were noisy.
+There are two ratios, because each is misleading alone. *Best to best* shows what each broker can do
+under the best conditions. *The median of the ratios round by round* compares them under the same
+conditions. A target is met if both reach it, missed if neither does, and ``close`` if they
+disagree: then the machine was too noisy. A question mark means that most of the measurements were
+noisy.
 
 Ratios are ours to theirs, so for a rate more than 1 is better, and for a latency less than 1.
 """
@@ -21,7 +21,7 @@ __all__ = ["Comparison", "compare"]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One broker's figures, by round; rounds that are not fit to be compared are left out."""
+    """One broker's figures by round, without rounds that cannot be compared."""
 
     by_round: dict[int, float]
     best: float | None
@@ -41,7 +41,7 @@ class Comparison:
     notes: tuple[str, ...]
 
     def record(self) -> dict[str, object]:
-        """As one line of the results."""
+        """Return one line of the results."""
         return {
             "type": "comparison",
             "workload": self.workload.id,
@@ -61,7 +61,7 @@ class Comparison:
 
 
 def compare(workload: Workload, measurements: Iterable[Measurement]) -> Comparison:
-    """Compare the two sides of ``measurements``, all of them of ``workload``."""
+    """Compare the two sides of ``measurements`` of ``workload``."""
     measurements = list(measurements)
     ours, theirs = (_side(workload, measurements, name) for name in ("ours", "theirs"))
     best_ratio = _ratio(ours.best, theirs.best)
@@ -115,7 +115,7 @@ def _judged(workload: Workload, target: Target, pair: tuple[float | None, ...]) 
 
 
 def _doubt(workload: Workload, measurements: list[Measurement]) -> str:
-    """A question mark if others had most of these measurements to themselves; memory is no race."""
+    """Return a question mark if most measurements were noisy; memory does not depend on noise."""
     if not workload.targets or workload.figure == MEMORY:
         return ""
     return "?" if 2 * sum(m.noisy for m in measurements) > len(measurements) else ""

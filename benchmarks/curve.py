@@ -1,10 +1,10 @@
 """A poll must cost the same however many messages wait, and however many are in flight.
 
 For each point a fresh broker gets a backlog, and a consumer takes some of it and keeps it. Then
-another consumer polls 256 messages and acknowledges them, over and over, while as many new ones
-take their place: the backlog stays as long as it is. The figure is the time from a poll to the
-answer to its acknowledgements, at the median; there are two commits in it, so the disk's own flush
-stands beside it. The broker's CPU time is that of the whole cycle, produce included.
+another consumer repeatedly polls 256 messages and acknowledges them, while as many new ones are
+produced: the length of the backlog stays the same. The figure is the median time from a poll to the
+answer to its acknowledgements; it includes two commits, so the disk's flush time is shown next to
+it. The broker's CPU time is that of the whole cycle, including the produce.
 
 The state machine alone (:mod:`benchmarks.micro_queue`) is measured at the same points.
 """
@@ -38,12 +38,12 @@ class Point:
     flaws: list[str]
 
     def record(self) -> dict[str, object]:
-        """As one line of the results."""
+        """Return one line of the results."""
         return {"type": "curve", "load": LOAD, **asdict(self)}
 
 
 def measure_curve(bench: Bench) -> Iterator[Point]:
-    """All points, each as soon as it is known."""
+    """Yield all points, each as soon as it is measured."""
     for in_flight in IN_FLIGHT:
         for backlog in BACKLOGS:
             yield _measure(backlog, in_flight, bench)

@@ -1,4 +1,4 @@
-"""What a benchmark says: a figure, what it is held against, and whether that was reached."""
+"""The result of a benchmark: a figure, its goal, and whether it was reached."""
 
 from typing import NamedTuple
 
@@ -26,12 +26,12 @@ class Figure(NamedTuple):
         return self.value <= limit if self.goal.startswith("<") else self.value >= limit
 
     def record(self) -> dict[str, object]:
-        """As a line of JSON."""
+        """Return a line of JSON."""
         return {**self._asdict(), "is_met": self.is_met}
 
 
 def render(figures: list[Figure]) -> str:
-    """All figures as a table."""
+    """Return all figures as a table."""
     rows: list[tuple[str, ...]] = [("", "what", "figure", "unit", "goal", "met", "rounds")]
     rows += [_row(figure) for figure in figures]
     return columns(rows, left=(0, 1, 3))

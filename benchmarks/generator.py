@@ -1,8 +1,8 @@
 """The load generator: ``mqload*.c``, compiled when newer than its program, and run.
 
-All brokers are driven by this one program. It is written in C so that the generator is not what is
-measured; where it is the limit all the same, :attr:`Load.generator_bound` says so. The exception
-are workloads that ask what our own client can do: there it is the driver.
+All brokers are driven by this one program. It is written in C so that it is not the bottleneck;
+where it is, :attr:`Load.generator_bound` is set. The exception are workloads that measure our own
+client, which is the driver there.
 """
 
 import json
@@ -22,31 +22,31 @@ HERE = Path(__file__).parent
 PROGRAM = HERE / "build" / "mqload"
 
 DRIVERS = {CLIENT: "benchmarks.queue_client"}
-"""Drivers that are modules. They take the generator's options, and answer as it does."""
+"""Drivers that are modules, with the options and output of the generator."""
 
 EXIT_LOSS = 5
-"""The exit status of a run that ended as it should, but with messages missing."""
+"""Exit status of a run that ended normally, but with messages missing."""
 
 FLAWS = ("lost", "duplicated", "reordered", "damaged", "replayed")
-"""What must be 0 at the end of a run."""
+"""Counters that must be 0 at the end of a run."""
 
 BUSY = 0.9
-"""A process that used more than this part of the time had no time left."""
+"""A process that used more than this share of the time was saturated."""
 
 
 class GeneratorError(Exception):
-    """The generator could not be built, or did not get through its run."""
+    """The generator could not be built, or its run failed."""
 
 
 class Load:
-    """What one run of the generator said. The figures are named as in its answer."""
+    """The output of one run. The figures are named as in the output."""
 
     def __init__(self, figures: Mapping[str, float]) -> None:
         self.figures = dict(figures)
 
     @classmethod
     def parse(cls, text: str) -> "Load":
-        """Read the one line of JSON that a run prints."""
+        """Parse the one line of JSON that a run prints."""
         try:
             figures = json.loads(text)
         except json.JSONDecodeError as error:
@@ -62,7 +62,7 @@ class Load:
 
     @property
     def generator_bound(self) -> bool:
-        """Whether the generator's core was full and the broker's was not."""
+        """Whether the generator's core was saturated and the broker's was not."""
         seconds = self.figures.get("seconds", 0.0)
         if not seconds:
             return False
@@ -71,12 +71,12 @@ class Load:
 
     @property
     def flaws(self) -> list[str]:
-        """What should not have happened: a run with flaws has no figures worth comparing."""
+        """What went wrong: a run with flaws has no comparable figures."""
         return [f"{name} {self[name]:,.0f}" for name in FLAWS if self.figures.get(name)]
 
 
 def compiled() -> Path:
-    """The generator's program, built first if need be."""
+    """Return the generator's program, building it if necessary."""
     sources = sorted(HERE.glob("mqload*.[ch]"))
     changed = max(source.stat().st_mtime for source in sources)
     if PROGRAM.exists() and PROGRAM.stat().st_mtime >= changed:
@@ -93,7 +93,7 @@ def compiled() -> Path:
 
 
 def _compile(compiler: str, sources: list[str]) -> None:
-    """Build beside the old program and put it in its place at once: others may be running it."""
+    """Build a new file and replace the program atomically: others may be running it."""
     fresh = PROGRAM.with_name(f"{PROGRAM.name}.{os.getpid()}")
     command = [compiler, "-O2", "-Wall", "-Wextra", "-o", str(fresh), *sources]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -103,7 +103,7 @@ def _compile(compiler: str, sources: list[str]) -> None:
 
 
 def run(load: str, *, port: int, broker_pid: int, seed: int, driver: str = MQLOAD) -> Load:
-    """Put ``load`` (options of the driver) on the broker at ``port``; returns when it is over."""
+    """Run ``load`` (options of the driver) against the broker at ``port`` until it ends."""
     program = [str(compiled())] if driver == MQLOAD else [sys.executable, "-m", DRIVERS[driver]]
     command = [*program, "-p", str(port), "-B", str(broker_pid), "-e", str(seed)]
     command += shlex.split(load)

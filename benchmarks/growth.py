@@ -1,8 +1,8 @@
 """The cost of a message must not depend on how many came before it.
 
-One broker, whose journal is filled to ten times its length again and again; at each length the
-same load (QoS 1, so that every message waits for its commit) is measured. The other broker stores
-nothing and has no part in this. Filling is done at QoS 1 too: what is acknowledged is stored.
+The journal of one broker is repeatedly filled to ten times its length; at each length the same load
+(QoS 1, so that every message waits for its commit) is measured. The other broker stores nothing
+and is not measured. Filling uses QoS 1 too: what is acknowledged is stored.
 """
 
 from collections.abc import Iterator
@@ -34,12 +34,12 @@ class Point:
     rss_kib: float
 
     def record(self) -> dict[str, object]:
-        """As one line of the results."""
+        """Return one line of the results."""
         return {"type": "growth", "load": PROBE, **asdict(self)}
 
 
 def journal_lengths(longest: int) -> list[int]:
-    """Nothing, then every power of ten from the first length up, and the longest itself."""
+    """Return 0, every power of ten from the first length up, and the longest length."""
     lengths = [0]
     length = FIRST_LENGTH
     while length < longest:
@@ -49,7 +49,7 @@ def journal_lengths(longest: int) -> list[int]:
 
 
 def measure_growth(longest: int, bench: Bench) -> Iterator[Point]:
-    """Points in order of length, each as soon as it is known."""
+    """Yield points in order of length, each as soon as it is measured."""
     with bench.ours.running(bench.data, cpu=bench.cores.broker) as broker:
         sent = 0
         for length in journal_lengths(longest):
@@ -75,7 +75,7 @@ def _run(load: str, broker: Broker, bench: Bench) -> generator.Load:
 
 
 def _stored(broker: Broker, sent: int) -> int:
-    """What the broker says is in its journal; what was acknowledged, if it does not say."""
+    """Return the messages that the broker reports in its journal; else those acknowledged."""
     capture = read_capture(broker.metrics())
     return sent if capture is None else capture.captured
 

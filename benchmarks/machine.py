@@ -1,8 +1,7 @@
-"""The machine: which cores there are, what runs on it, and how much of it others took meanwhile.
+"""The machine: its cores, its software, and the load of other processes.
 
-The broker gets one core and the generator another, so that a figure is one of *one broker core*.
-Where the right to choose is missing, or there is one core only, the measurement goes on without and
-says so.
+The broker gets one core and the generator another, so that a figure is that of *one broker core*.
+Without permission to choose, or with a single core, the measurement runs unpinned and records it.
 """
 
 import importlib.metadata
@@ -27,7 +26,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Cores(NamedTuple):
-    """The core for the broker and the one for the generator; ``None`` leaves it to the kernel."""
+    """The cores of the broker and of the generator; ``None``: the kernel chooses."""
 
     broker: int | None
     generator: int | None
@@ -47,7 +46,7 @@ def cores() -> Cores:
 
 @contextmanager
 def pinned(cpu: int | None) -> Iterator[None]:
-    """Processes started inside run on ``cpu``: they inherit it, so no moment is spent elsewhere."""
+    """Run processes started inside on ``cpu``: they inherit it from their start."""
     if cpu is None:
         yield
         return
@@ -60,7 +59,7 @@ def pinned(cpu: int | None) -> Iterator[None]:
 
 
 def raise_file_limit() -> int:
-    """Allow this process and its children as many open files as it may ask for."""
+    """Raise the limit of open files of this process and its children to the maximum."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return most
@@ -71,7 +70,7 @@ PAGE_BYTES = 4096
 
 
 def flush_us(directory: Path) -> float:
-    """How long the disk under ``directory`` takes to make one appended page last; the median."""
+    """Return the median time to append and flush one page in ``directory``."""
     spent = []
     with TemporaryFile(dir=directory, buffering=0) as file:
         for _ in range(FLUSHES):
@@ -83,10 +82,10 @@ def flush_us(directory: Path) -> float:
 
 
 class Tenancy:
-    """How many cores were used by neither the broker nor the generator, while entered.
+    """Measures the cores used by neither the broker nor the generator, inside its context.
 
-    ``others`` is what other processes of this machine took, ``stolen`` what the hypervisor gave to
-    other machines; both in cores. Either one makes a figure worse than it is.
+    ``others`` is the use by other processes, ``stolen`` what the hypervisor gave to other machines;
+    both in cores. Either one makes a figure worse.
     """
 
     def __init__(self, broker_pid: int) -> None:
@@ -120,7 +119,7 @@ def _fields(path: str, first: int) -> list[int]:
 
 
 def describe() -> dict[str, object]:
-    """Everything about the machine that a reader of the figures may ask for."""
+    """Return what a reader of the figures needs to know about the machine."""
     uname = os.uname()
     return {
         "cpu": _cpu_model(),
@@ -144,7 +143,7 @@ def _cpu_model() -> str:
 
 
 def _python_build() -> dict[str, bool]:
-    """How the interpreter was compiled: profile-guided and link-time optimisation are worth 1.3."""
+    """Return how the interpreter was compiled: PGO and LTO make a factor of 1.3."""
     asked = sysconfig.get_config_var("CONFIG_ARGS") or ""
     return {"pgo": "--enable-optimizations" in asked, "lto": "--with-lto" in asked}
 
@@ -157,7 +156,7 @@ def _installed(package: str) -> str:
 
 
 def _revision() -> str:
-    """The commit of this checkout, marked if files differ from it."""
+    """Return the commit of this checkout, marked if files differ from it."""
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
     try:
         said = subprocess.run(command, capture_output=True, text=True, check=False)

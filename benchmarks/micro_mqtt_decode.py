@@ -1,8 +1,8 @@
 """What one packet costs ``MqttServerMachine.receive``, in nanoseconds of CPU time.
 
 Streams are cut into chunks as a busy socket delivers them, so packets are split at the edges. The
-figure is the best of several passes: noise of the machine only ever adds. ``singles`` gives every
-message its own chunk, as clients do that write one at a time.
+figure is the best of several passes: noise only adds time. ``singles`` gives every message its own
+chunk, as from clients that write one message at a time.
 
     python benchmarks/micro_mqtt_decode.py [--passes 15]
 """

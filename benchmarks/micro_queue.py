@@ -1,11 +1,11 @@
 """What a work queue costs without sockets and disk: choosing, leasing and settling messages.
 
 Run as ``python -m benchmarks.micro_queue``. A group polls 256 messages of a topic and settles them,
-over and over: ``core/selection`` chooses, ``core/groups`` applies, as in the broker. Each line is
-the best of several rounds, in CPU time, as the machine's noise only ever adds.
+repeatedly: ``core/selection`` chooses, ``core/groups`` applies, as in the broker. Each line is the
+best of several rounds, in CPU time, because noise only adds time.
 
-The figures must not depend on the length of the backlog, nor on what is in flight: nothing is kept
-per message that waits, and what is in flight is found by its lease. The plain case is a topic whose
+The figures must not depend on the length of the backlog, nor on what is in flight: waiting messages
+have no state, and a message in flight is found by its lease. The plain case is a topic whose
 messages have one priority, the other has eight at random.
 """
 
@@ -25,7 +25,7 @@ TOPIC, GROUP = b"t", b"g"
 BATCH = 256
 ROUNDS = 5
 MEASURED = 20_480
-"""Messages that are settled per round; they come on top of the backlog."""
+"""Messages settled per round, in addition to the backlog."""
 
 BACKLOGS = (1_000, 10_000, 100_000, 1_000_000)
 IN_FLIGHT = (0, 100_000)
@@ -35,7 +35,7 @@ _UNTIL_MS = 1_000_000
 
 
 class Case(NamedTuple):
-    """A queue to be measured."""
+    """A queue to measure."""
 
     backlog: int
     in_flight: int
@@ -55,7 +55,7 @@ class Queue:
             self.poll(min(1_024, case.in_flight - self._next_lease))
 
     def poll(self, maximum: int) -> tuple[int, int]:
-        """Hand out messages; returns the first lease and one past the last."""
+        """Hand out messages; return the first lease and one past the last."""
         group = self._groups.get(TOPIC, GROUP)
         assert group is not None
         picker = Picker(self._offsets, group.heads, group.returned.by_priority, 0, _NOW_MS)
@@ -80,7 +80,7 @@ class Queue:
         return first, self._next_lease
 
     def settle(self, leases: tuple[int, int]) -> None:
-        """Messages are done."""
+        """Settle messages."""
         self._groups.apply(LeasesSettled(TOPIC, GROUP, [leases]), 3, recovering=False)
 
 
@@ -96,7 +96,7 @@ def _offsets(count: int, priorities: int) -> OffsetsByPriority:
 
 
 def settled_per_s(case: Case) -> float:
-    """Polls and settles in turn, from a backlog that is never shorter than told."""
+    """Poll and settle alternately; the backlog never falls below its length."""
     queue = Queue(case)
     done = 0
     start = time.process_time()

@@ -1,7 +1,7 @@
 """What the store costs: appending, encoding, committing, reading.
 
 Run as ``python -m benchmarks.micro_store``. Prints one line per operation: the best of several
-rounds, as the machine's noise only ever adds.
+rounds, because noise only adds time.
 """
 
 import sys
@@ -18,7 +18,7 @@ PAYLOAD = b"x" * 64
 
 
 def best(job, times: int, rounds: int = ROUNDS) -> float:
-    """Seconds per unit of work, if one call of ``job`` does ``times`` units."""
+    """Return seconds per unit of work, if one call of ``job`` does ``times`` units."""
     fastest = float("inf")
     for _ in range(rounds):
         started = time.perf_counter()

@@ -2,11 +2,11 @@
 
     python benchmarks/micro_topics.py
 
-The load is a fleet: every device subscribes to one filter of its own, two thirds of them with a
-wildcard, and a handful of services watch all devices. A topic is matched by its device's filter and
-by the services'. Each figure is the best of several rounds, since the question is what the code
-costs and not what else the machine did meanwhile. Memory is what ``tracemalloc`` saw allocated and
-not freed; subscribers are shared strings and their names are not counted.
+The load is a fleet: every device subscribes to its own filter, two thirds of them with a wildcard,
+and a handful of services watch all devices. A topic is matched by its device's filter and by those
+of the services. Each figure is the best of several rounds, because it measures the cost of the code
+and not the other load of the machine. Memory is what ``tracemalloc`` saw allocated and not freed;
+subscribers are shared strings and their names are not counted.
 """
 
 import platform
@@ -38,7 +38,7 @@ def report(what: str, figure: float, unit: str) -> None:
 
 
 def best_us(call, count: int) -> float:
-    """Microseconds per call, best of a few rounds of ``count`` calls."""
+    """Return microseconds per call, best of a few rounds of ``count`` calls."""
     return min(timeit.repeat(call, number=count, repeat=ROUNDS)) / count * 1e6
 
 
@@ -70,7 +70,7 @@ def measure_cached(count: int) -> None:
 
 
 def measure_miss() -> None:
-    """A flood of topics never seen before: each one is walked, remembered, and evicts another."""
+    """A flood of new topics: each one is matched, cached, and evicts another."""
     routes: Routes[str] = Routes()
     fill(routes, 1_000)
     for number in range(ROUTES_CACHED_MAX):
@@ -81,7 +81,7 @@ def measure_miss() -> None:
 
 
 def measure_churn() -> None:
-    """Subscribe and unsubscribe with a full cache; at most every other change forgets a route."""
+    """Subscribe and unsubscribe with a full cache; every other change, at most, evicts a route."""
     routes: Routes[str] = Routes()
     fill(routes, 1_000)
     names = [device_topic(number) for number in range(ROUTES_CACHED_MAX)]

@@ -1,12 +1,12 @@
 # ruff: noqa: A005 - only ever imported as benchmarks.profile
 """``python -m benchmarks.profile M``: where Penstock spends its time under one workload.
 
-Three ways to look, each blind in its own way:
+Three tools, each with its own blind spot:
 
 * ``sample`` (the default; see :mod:`benchmarks.sampler`) sees every thread's Python lines at little
   cost, and nothing inside C.
-* ``cprofile`` counts every call, of the event loop's thread only. It makes calls dearer than they
-  are; believe its counts before its times.
+* ``cprofile`` counts every call, in the thread of the event loop only. It makes calls more
+  expensive; trust its counts more than its times.
 * ``perf`` sees C and the kernel, and no Python names before Python 3.12.
 
 The rate printed is that of the profiled broker: never compare it with one from ``benchmarks``.
@@ -35,14 +35,14 @@ BUILD = Path(__file__).parent / "build"
 
 
 class Tool(NamedTuple):
-    """How the broker is started under a profiler, and how its findings are printed."""
+    """How to start the broker under a profiler, and how to print the result."""
 
     launcher: Callable[[Path], tuple[str, ...]]
     show: Callable[[Path, int], None]
 
 
 def show_samples(path: Path, top: int) -> None:
-    """Two lists: lines by what runs on them, functions by what runs in or below them."""
+    """Two lists: lines by own time, functions by cumulative time."""
     found = json.loads(path.read_text())
     for title, counts in (("on this line", found["own"]), ("in or below", found["within"])):
         print(f"\n{title} ({found['samples']} samples)")
@@ -52,17 +52,17 @@ def show_samples(path: Path, top: int) -> None:
 
 
 def is_scaffold(name: str) -> bool:
-    """Whether a function only leads from the start of the process or thread to the work."""
+    """Whether a function is only part of the start of a process or thread."""
     return any(part in name for part in SCAFFOLD)
 
 
 def show_calls(path: Path, top: int) -> None:
-    """The functions with the most time of their own."""
+    """Print the functions with the most own time."""
     pstats.Stats(str(path)).strip_dirs().sort_stats("tottime").print_stats(top)
 
 
 def show_symbols(path: Path, top: int) -> None:
-    """The symbols with the most samples."""
+    """Print the symbols with the most samples."""
     command = ["perf", "report", "-i", str(path), "--stdio", "--no-children", "-g", "none"]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = [line for line in said.stdout.splitlines() if line and not line.startswith("#")]
@@ -81,7 +81,7 @@ TOOLS = {
 
 
 def profile(workload: Workload, tool: Tool, seconds: float) -> Path:
-    """Run ``workload`` once on a profiled Penstock; returns where the findings are."""
+    """Run ``workload`` once on a profiled Penstock; return the file of the result."""
     out = BUILD / "profile.out"
     out.unlink(missing_ok=True)
     BUILD.mkdir(exist_ok=True)
@@ -102,7 +102,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profile")
     parser.add_argument("workload", nargs="?", default="M")
     parser.add_argument("--tool", choices=TOOLS, default="sample")
-    parser.add_argument("--load", help="instead of the workload's own: a longer backlog, for one")
+    parser.add_argument("--load", help="options to use instead of the workload's load")
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--top", type=int, default=25)
     options = parser.parse_args(arguments)

@@ -1,16 +1,16 @@
-"""What our own client of work queues can do: a driver in the generator's place.
+"""Our own queue client as the driver, instead of the generator.
 
-``python -m benchmarks.queue_client -p PORT --op produce`` puts a load on a broker by
-``penstock.client.connect_async`` and prints one line of JSON, with the generator's names. Broker
-and client are both Python, each on a core of its own, so the client is often the limit: the figure
-is the client's, and compares with that of the generator for the same load.
+``python -m benchmarks.queue_client -p PORT --op produce`` runs a load with
+``penstock.client.connect_async`` and prints one line of JSON, with the generator's field names.
+Broker and client are both Python, each on its own core, so the client is often the bottleneck: the
+figure is the client's, to be compared with that of the generator for the same load.
 
 produce
     single messages, ``-w`` tasks with one call each.
 many
     batches of 256, ``-w`` tasks with one call each.
 subscribe
-    a backlog of ``-n`` is made first; then a handler that does nothing is given all of it.
+    a backlog of ``-n`` is produced first; then a handler that does nothing consumes all of it.
 """
 
 import argparse
@@ -34,15 +34,17 @@ CONCURRENCY = 64
 
 Figures = dict[str, float]
 Step = Callable[[], Awaitable[int]]
-"""Does something, and says how many messages that were."""
+"""A call that returns the number of its messages."""
 
 
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
-    """The generator's options, as far as they mean something here."""
+    """Parse those options of the generator that apply here."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.queue_client")
     parser.add_argument("-p", dest="port", type=int, required=True)
-    parser.add_argument("-B", dest="broker", type=int, required=True, help="the broker's process")
-    parser.add_argument("-e", dest="seed", help="nothing is random here")
+    parser.add_argument(
+        "-B", dest="broker", type=int, required=True, help="process id of the broker"
+    )
+    parser.add_argument("-e", dest="seed", help="ignored: nothing is random here")
     parser.add_argument("-W", dest="wall", type=float, default=60.0)
     parser.add_argument("-d", dest="seconds", type=float, default=2.0)
     parser.add_argument("-n", dest="messages", type=int, default=BACKLOG)
@@ -53,7 +55,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
 
 
 async def repeat(step: Step, tasks: int, seconds: float) -> tuple[int, list[float]]:
-    """Have ``tasks`` do it over and over; how many messages that were, and what each call took."""
+    """Repeat the call in ``tasks`` tasks; return the number of messages and the latencies."""
     end = time.monotonic() + seconds
     latencies: list[float] = []
 
@@ -68,7 +70,7 @@ async def repeat(step: Step, tasks: int, seconds: float) -> tuple[int, list[floa
 
 
 async def produce(client: AsyncQueueClient, options: argparse.Namespace) -> Figures:
-    """Single messages, or batches."""
+    """Produce single messages, or batches."""
     payload = bytes(options.size)
 
     async def one() -> int:
@@ -95,12 +97,12 @@ async def produce(client: AsyncQueueClient, options: argparse.Namespace) -> Figu
 
 
 async def stored_messages(client: AsyncQueueClient) -> int:
-    """How many messages the broker has."""
+    """Return the number of messages that the broker has."""
     return (await client.stats()).messages
 
 
 async def subscribe(client: AsyncQueueClient, options: argparse.Namespace) -> Figures:
-    """All of a backlog, by a handler that does nothing."""
+    """Consume a backlog with a handler that does nothing."""
     payload = bytes(options.size)
     for _ in range(0, options.messages, BATCH):
         await client.produce_many(TOPIC, [payload] * BATCH)
@@ -127,13 +129,13 @@ async def subscribe(client: AsyncQueueClient, options: argparse.Namespace) -> Fi
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time of a process, all threads."""
+    """Return the CPU time of all threads of a process."""
     tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
 async def measure(options: argparse.Namespace) -> Figures:
-    """Run, and add what both processes used."""
+    """Run, and add the CPU time of both processes."""
     async with connect_async([f"{HOST}:{options.port}"]) as client:
         broker, ours = cpu_s(options.broker), time.process_time()
         figures = await (subscribe if options.op == "subscribe" else produce)(client, options)
@@ -147,7 +149,7 @@ async def measure(options: argparse.Namespace) -> Figures:
 
 
 def main(arguments: list[str]) -> None:
-    """Run one load and print what came of it."""
+    """Run one load and print its result."""
     options = parse_arguments(arguments)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         print(json.dumps(runner.run(measure(options))))

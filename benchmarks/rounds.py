@@ -1,8 +1,8 @@
-"""Measurements in turn: ours, theirs, ours, theirs.
+"""Interleaved measurements: ours, theirs, ours, theirs.
 
-A shared machine changes from minute to minute. Brokers that take turns meet the same changes, and
-the ratio of two neighbours says more than the ratio of two averages. A measurement that fails is
-kept as a failure; the others go on.
+The load of a shared machine changes from minute to minute. Interleaved brokers see the same
+changes, and the ratio of two adjacent measurements is more reliable than that of two averages. A
+failed measurement is recorded as a failure; the others continue.
 """
 
 import functools
@@ -24,12 +24,12 @@ __all__ = ["Bench", "Contender", "Measurement", "interleaved", "measure"]
 Contender = type[Broker] | type[BareVerification]
 
 QUIET_CORES_MAX = 0.15
-"""Others using more of the machine than this make a measurement a noisy one."""
+"""A measurement is noisy if other processes use more cores than this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What all measurements of one run share. ``peers`` are those that can be measured here."""
+    """What all measurements of one run share. ``peers`` are the installed ones."""
 
     ours: type[Broker]
     peers: Mapping[str, Contender]
@@ -40,11 +40,11 @@ class Bench:
     data: Path
 
     def peer_of(self, workload: Workload) -> Contender | None:
-        """Whom to measure beside our broker, if anyone."""
+        """Return the peer to compare with, if any."""
         return self.peers.get(workload.peer.name) if workload.peer else None
 
     def signed_frames(self) -> SignedFrames:
-        """Frames for one measurement, made once: they follow from the seed."""
+        """Frames for one measurement, created once from the seed."""
         count = int(signing.FRAMES_PER_S * self.seconds)
         self.data.mkdir(parents=True, exist_ok=True)
         return _signed_frames(self.data / f"signed-{self.seed}-{count}.frames", count, self.seed)
@@ -73,11 +73,11 @@ class Measurement:
         return self.others_cores + self.stolen_cores > QUIET_CORES_MAX
 
     def value(self, key: str) -> float | None:
-        """The figure, or ``None`` if this measurement is not fit to be compared."""
+        """Return the figure, or ``None`` if this measurement cannot be compared."""
         return None if self.load is None or self.flaws else self.load[key]
 
     def record(self) -> dict[str, object]:
-        """As one line of the results."""
+        """Return one line of the results."""
         line = {"type": "measurement", **asdict(self)}
         line["load"] = self.load.figures if self.load else None
         line["capture"] = self.capture._asdict() if self.capture else None
@@ -85,7 +85,7 @@ class Measurement:
 
 
 def options_for(workload: Workload, bench: Bench) -> str:
-    """The driver's options, with a duration unless a number is given or no messages flow."""
+    """Return the driver's options; with a duration, unless a count is given or no messages flow."""
     patience = f"-W {bench.seconds + 60:.0f}"
     if "-P 0" in workload.load or "-n " in workload.load:
         return f"{workload.load} {patience}"
@@ -95,7 +95,7 @@ def options_for(workload: Workload, bench: Bench) -> str:
 def measure(
     workload: Workload, kind: Contender, bench: Bench, *, side: str, round_: int
 ) -> Measurement:
-    """Start a broker, put the load on it, close its books, stop it."""
+    """Start a broker, run the load, check its counters, stop it."""
     result = Measurement(workload.id, side, kind.name, round_)
     try:
         if issubclass(kind, BareVerification):
@@ -144,7 +144,7 @@ def _fill_in(result: Measurement, workload: Workload, broker: Broker, bench: Ben
 
 
 def unexplained(capture: Capture | None, sent: int) -> list[str]:
-    """What the broker's books leave open; nothing, for a broker without books."""
+    """Return the messages that the broker's counters do not account for, if it has counters."""
     if capture is None:
         return []
     flaws = []
@@ -157,7 +157,7 @@ def unexplained(capture: Capture | None, sent: int) -> list[str]:
 
 
 def interleaved(workload: Workload, bench: Bench) -> Iterator[Measurement]:
-    """As many measurements of each broker as there are rounds, in turn."""
+    """Measure each broker once per round, alternating."""
     peer = bench.peer_of(workload)
     for round_ in range(1, bench.rounds + 1):
         yield measure(workload, bench.ours, bench, side="ours", round_=round_)

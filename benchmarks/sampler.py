@@ -1,19 +1,19 @@
-"""A profiler loaded into the broker's process: what runs when a timer of CPU time goes off.
+"""A profiler inside the broker's process: samples stacks by a timer of CPU time.
 
 ``python -m benchmarks.sampler OUT PROGRAM ARGUMENTS...`` runs PROGRAM as if it were started alone.
 The kernel sends a signal per millisecond of CPU time that the process used (or as often as its
-clock allows, 4 ms on many machines); Python handles it in the main thread as soon as the call under
-way returns, and the stacks of the threads that worked since the last signal are counted.
+clock allows, 4 ms on many machines); Python handles it in the main thread as soon as the current
+call returns, and counts the stacks of the threads that worked since the last signal.
 
 Unlike cProfile this costs the same whatever the number of calls, so small functions keep their
-share; and it sees the writer thread too, told from a thread that waits by its CPU clock. Time
-inside C (LMDB, the event loop's own code) is put on the Python line that called it. Lines are
-approximate: the interpreter looks for signals at calls and at the ends of loops only. Other threads
-are seen where they stand when the main thread gets to handle the signal, which is often where they
-wait for more: believe their share, not their lines.
+share; and it sees the writer thread too, which it distinguishes from a waiting thread by its CPU
+clock. Time inside C (LMDB, the event loop) is attributed to the Python line that called it. Lines
+are approximate: the interpreter checks for signals only at calls and at the ends of loops. Other
+threads are sampled when the main thread handles the signal, which is often when they wait: trust
+their share, not their lines.
 
-A thread that looks at the others would be simpler and wrong: it gets the interpreter's lock when a
-system call gives it up, so system calls are nearly all it ever sees.
+A thread that samples the others would be simpler and wrong: it gets the interpreter's lock when a
+system call releases it, so it would see little but system calls.
 """
 
 import json
@@ -42,16 +42,16 @@ class Sampler:
         self.within: Counter[str] = Counter()
 
     def start(self) -> None:
-        """Begin; to be called in the main thread."""
+        """Start sampling; call this in the main thread."""
         signal.signal(signal.SIGPROF, self._on_timer)
         signal.setitimer(signal.ITIMER_PROF, PERIOD_S, PERIOD_S)
 
     def stop(self) -> None:
-        """Take no further samples."""
+        """Stop sampling."""
         signal.setitimer(signal.ITIMER_PROF, 0)
 
     def report(self) -> dict[str, object]:
-        """The counts, as plain values."""
+        """Return the counts as plain values."""
         return {"samples": self.samples, "own": self.own, "within": self.within}
 
     def _on_timer(self, _: int, interrupted: FrameType | None) -> None:
@@ -90,7 +90,7 @@ def _where(frame: FrameType) -> str:
 
 
 def main(out: Path, program: str, arguments: list[str]) -> None:
-    """Run ``program`` to its end, however it ends, and leave the counts in ``out``."""
+    """Run ``program`` until it exits in any way, and write the counts to ``out``."""
     sampler = Sampler()
     sys.argv = [program, *arguments]
     sampler.start()

@@ -1,16 +1,16 @@
-"""Signed publishes, made before anything is measured, and how fast the library verifies them.
+"""Signed publishes, created before the measurement, and how fast the library verifies them.
 
 ``python -m benchmarks.signing FILE [COUNT]`` writes frames for ``mqload -m binary-signed -x secure
--f FILE`` and prints the key that the broker must know. A benchmark run makes its own, with
-enough frames for one measurement, and gives each fresh broker the key.
+-f FILE`` and prints the key to register with the broker. A benchmark run creates its own, with
+enough frames for one measurement, and registers the key with each fresh broker.
 
 The signature (Ed25519, version 1) is over the topic and the payload, so the payload cannot carry a
-send time; otherwise it is the payload that the generator knows. Signing is the publisher's work:
-it takes no part in the time measured.
+send time; otherwise it is the generator's payload. Signing is the publisher's work and is not
+measured.
 
-What the broker is compared with is :class:`BareVerification`: a process of its own on the broker's
-core that checks the very same signatures, one after the other, and does nothing else. It is the
-most that a broker on one core could do if sockets, journal and routing were free.
+The broker is compared with :class:`BareVerification`: a process on the broker's core that verifies
+the same signatures one after the other and does nothing else. This is the upper bound for a broker
+on one core.
 """
 
 import json
@@ -36,7 +36,7 @@ __all__ = ["BareVerification", "SignedFrames", "write_frames"]
 SIGNED_PUBLISH = 0x10
 HEADER = struct.Struct("!BBQHI")
 STAMP = struct.Struct("=QII")
-"""The generator's own: send time (none here), publisher, sequence."""
+"""The generator's payload: send time (none here), publisher, sequence."""
 
 SIGNATURE_BYTES = 64
 KEY_ID = 7
@@ -44,11 +44,11 @@ TOPIC = b"secure/t0"
 TOPICS = "secure/*"
 PAYLOAD_BYTES = 100
 FRAMES_PER_S = 40_000
-"""Twice what one core of today verifies: the frames must not run out before the time does."""
+"""Twice what a current core verifies, so that the frames do not run out."""
 
 
 class SignedFrames(NamedTuple):
-    """A file of frames, and the key that proves them."""
+    """A file of frames, and the key that verifies them."""
 
     path: Path
     key: TrustedKey
@@ -60,7 +60,7 @@ def write_frames(path: Path, count: int, seed: int) -> SignedFrames:
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     with fresh.open("wb") as file:
         file.writelines(_frame(key, sequence) for sequence in range(count))
-    fresh.replace(path)  # at once: another run may be reading it
+    fresh.replace(path)  # atomically: another run may be reading it
     return SignedFrames(path, TrustedKey(KEY_ID, bytes(key.verify_key), TOPICS))
 
 
@@ -75,7 +75,7 @@ _FILLER = bytes(ord("a") + at % 26 for at in range(STAMP.size, PAYLOAD_BYTES))
 
 
 def read_signed(path: Path) -> Iterator[bytes]:
-    """Signature and what was signed, frame by frame, as the library wants them."""
+    """Yield signature and signed bytes of each frame, as the library expects them."""
     data, at = path.read_bytes(), 0
     while at < len(data):
         *_, topic, payload = HEADER.unpack_from(data, at)
@@ -112,7 +112,7 @@ class BareVerification:
 
 
 def verify_for(path: Path, public_key: bytes, seconds: float) -> dict[str, float]:
-    """The rate, over as much of the file as fits into the time; a bad signature raises."""
+    """Return the rate, over as much of the file as fits; an invalid signature raises."""
     signed = list(read_signed(path))
     verify = nacl.bindings.crypto_sign_open
     verified, start, cpu = 0, time.perf_counter(), time.process_time()
@@ -129,7 +129,7 @@ def verify_for(path: Path, public_key: bytes, seconds: float) -> dict[str, float
 
 
 def main(arguments: list[str]) -> None:
-    """Write frames for use by hand; with ``--verify``, be the other side of a measurement."""
+    """Write frames for manual use; with ``--verify``, act as the peer of a measurement."""
     if arguments[:1] == ["--verify"]:
         path, public_key, seconds = arguments[1:]
         rate = verify_for(Path(path), bytes.fromhex(public_key), float(seconds))

@@ -1,4 +1,4 @@
-"""Comparisons as a table of text, as wide as its contents."""
+"""Comparisons as a text table."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,7 +9,7 @@ __all__ = ["columns", "compact", "render"]
 
 
 def compact(value: float | None) -> str:
-    """A number at three digits, as people say it: 1.76M, 155k, 53.2."""
+    """Format a number with three digits: 1.76M, 155k, 53.2."""
     if value is None:
         return "-"
     for size, letter in ((1e6, "M"), (1e3, "k")):
@@ -24,7 +24,7 @@ def _three_digits(value: float) -> str:
 
 
 def columns(rows: Sequence[Sequence[str]], left: Iterable[int]) -> str:
-    """Lines with a rule under the first; columns named in ``left`` begin at the left."""
+    """Return lines with a rule under the first; columns in ``left`` are left-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(
@@ -37,7 +37,7 @@ def columns(rows: Sequence[Sequence[str]], left: Iterable[int]) -> str:
 
 
 def render(comparisons: Iterable[Comparison], ours: str, theirs: str) -> str:
-    """The whole table. Figures are best (median)."""
+    """Return the whole table. Figures are best (median)."""
     head = ("", "workload", "unit", ours, theirs, "best/best", "median ratio", "target", "met")
     rows: list[tuple[str, ...]] = [(*head, "notes")]
     rows.extend(_row(comparison) for comparison in comparisons)

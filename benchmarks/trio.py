@@ -1,8 +1,7 @@
-"""A cluster of three, each node a process with a directory and ports of its own.
+"""A cluster of three nodes, each a process with its own directory and ports.
 
-The kernel decides which core they run on: with two cores, three nodes and a generator there is no
-other way. So figures are those of the whole machine, and anything else that runs shows; CPU time
-per message is what can be compared.
+The kernel chooses the cores: three nodes and a generator must share two. So figures are those of
+the whole machine, and any other load shows; compare the CPU time per message.
 """
 
 import subprocess
@@ -22,7 +21,7 @@ PATIENCE_S = 60.0
 
 
 class Node(PenstockBroker):
-    """One of the three. It keeps its ports and its data when it is killed and started again."""
+    """One of the three nodes. It keeps its ports and its data across a kill and restart."""
 
     number = 0
 
@@ -36,14 +35,14 @@ class Node(PenstockBroker):
         return [*super().command(), *cluster]
 
     def kill(self) -> None:
-        """End it as a crash does."""
+        """Kill it, like a crash."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
 
     @property
     def is_leader(self) -> bool:
-        """Whether it says that it leads; not, if it says nothing."""
+        """Return whether it reports to be the leader; false if it does not answer."""
         try:
             return self.metrics().get("penstock_raft_is_leader") == 1
         except OSError:
@@ -51,7 +50,7 @@ class Node(PenstockBroker):
 
     @property
     def applied(self) -> float:
-        """The last entry that it has applied; -1 if it does not say."""
+        """Return the last entry that it has applied; -1 if it does not answer."""
         try:
             return self.metrics().get("penstock_raft_applied_index", -1.0)
         except OSError:
@@ -59,13 +58,13 @@ class Node(PenstockBroker):
 
     @property
     def cpu_s(self) -> float:
-        """The CPU time of all its threads so far."""
+        """Return the CPU time of all its threads so far."""
         tasks = Path(f"/proc/{self.pid}/task").iterdir()
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
 class Trio:
-    """Three nodes that have begun a cluster, while :meth:`running` is entered."""
+    """Three nodes that form a cluster inside the context of :meth:`running`."""
 
     def __init__(self, nodes: list[Node]) -> None:
         self.nodes = nodes
@@ -73,7 +72,7 @@ class Trio:
     @classmethod
     @contextmanager
     def running(cls, data: Path) -> Iterator[Self]:
-        """Start all and begin; stopped, and the data removed, on the way out."""
+        """Start all and initialise the cluster; stop all and remove the data on exit."""
         data.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix="trio-", dir=data) as directory, ExitStack() as stack:
             nodes = []
@@ -102,11 +101,11 @@ class Trio:
 
     @property
     def addresses(self) -> list[str]:
-        """Where clients find the nodes."""
+        """Return the client addresses of the nodes."""
         return [f"{HOST}:{node.port}" for node in self.nodes]
 
     def leader(self) -> Node:
-        """Who leads; waits until somebody does."""
+        """Wait for a leader and return it."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             for node in self.nodes:
@@ -117,12 +116,12 @@ class Trio:
         raise BrokerError(f"no node leads within {PATIENCE_S:.0f} s\n{words}")
 
     def follower(self) -> Node:
-        """One that follows."""
+        """Return a follower."""
         leader = self.leader()
         return next(node for node in self.nodes if node is not leader)
 
     def settled(self) -> None:
-        """Wait until all have applied the same."""
+        """Wait until all have applied the same entries."""
         leader = self.leader()
         deadline = time.monotonic() + PATIENCE_S
         while len({node.applied for node in self.nodes}) > 1 or leader.applied < 0:

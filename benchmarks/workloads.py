@@ -1,15 +1,15 @@
-"""What is asked of a broker: the load, the figure that counts, and what it should be.
+"""The workloads: the load, the figure that counts, and its target.
 
-``load`` is what the driver (``mqload``, or our own client) is told, in its own options, so that a
-workload can be repeated by hand. Workloads that end after ``--seconds`` leave out ``-d`` and
+``load`` has the options of the driver (``mqload``, or our own client), so that a workload can be
+repeated by hand. Workloads that end after ``--seconds`` leave out ``-d`` and
 ``-n``.
 
-Targets are relative to the workload's peer in the same run, or absolute. A workload without one is
-no goal of the project: the figure is shown and not judged. The absolute targets of the workloads
-called ``tcp_...`` and ``lat`` are what HermesMQ published of itself, on a machine of its own.
+Targets are relative to the workload's peer in the same run, or absolute. A workload without a
+target is only shown. The absolute targets of the workloads called ``tcp_...`` and ``lat`` are the
+figures that HermesMQ published, from its own machine.
 
-The peer is another broker under the same load; or this broker under a lighter load, which tells
-what the difference between the two costs; or, for signatures, the library alone.
+The peer is another broker under the same load; or this broker under a lighter load, to measure the
+cost of the difference; or, for signatures, the library alone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,10 +35,10 @@ GROUPS = ("core", "edge", "queue", "scale")
 
 MQLOAD = "mqload"
 CLIENT = "client"
-"""Who puts the load on a broker: the generator, or :mod:`benchmarks.queue_client`."""
+"""The driver: the generator, or :mod:`benchmarks.queue_client`."""
 
 FRAMES = "FRAMES"
-"""Stands in a load for the file of signed frames that the run has made."""
+"""Placeholder in a load for the file of signed frames."""
 
 
 class Figure(NamedTuple):
@@ -50,7 +50,7 @@ class Figure(NamedTuple):
 
 
 class Target(NamedTuple):
-    """The bound a figure should keep: a multiple of the other broker's, or a value of its own.
+    """The target of a figure: a multiple of the peer's, or an absolute value.
 
     Whether it is a lower or an upper bound follows from the figure.
     """
@@ -60,7 +60,7 @@ class Target(NamedTuple):
 
 
 class Peer(NamedTuple):
-    """What stands beside our broker: its name, and its load if that is not the same."""
+    """The peer of a workload: its name, and its load if different."""
 
     name: str
     load: str | None = None
@@ -79,7 +79,7 @@ MEMORY = Figure("bytes_per_connection", "B/client", smaller_is_better=True)
 class Workload:
     """One line of the table. ``settings`` are those of our side; the peer has none.
 
-    If there is a ``floor`` beside the target, a figure must reach both.
+    If there is a ``floor`` as well as a target, a figure must reach both.
     """
 
     id: str
@@ -95,28 +95,28 @@ class Workload:
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """All bounds that the figure should keep."""
+        """Return all targets of the figure."""
         return tuple(bound for bound in (self.target, self.floor) if bound is not None)
 
     @property
     def is_fire_and_forget(self) -> bool:
-        """Whether messages flow, and nobody waits for the journal: it may drop, and has books."""
+        """Whether messages are captured in the background, which may drop some and counts them."""
         if "-m" in self.load or self.driver == CLIENT:
             return "-m resp-pubsub" in self.load
         return "-P 0" not in self.load and "-q" not in self.load
 
     @property
     def is_flushed(self) -> bool:
-        """Whether every reply waits for the disk, and so the disk is part of the figure."""
+        """Whether every reply waits for the disk, which is then part of the figure."""
         return self.figure == ANSWERED or self.group == "queue"
 
     @property
     def is_signed(self) -> bool:
-        """Whether frames must be signed first, and the broker told the key."""
+        """Whether frames must be signed first, and the key registered."""
         return FRAMES in self.load
 
     def of_peer(self) -> "Workload":
-        """The same as the peer is to do it."""
+        """Return the same workload for the peer."""
         load = self.peer and self.peer.load
         return replace(self, load=load or self.load, settings={}, driver=MQLOAD)
 
@@ -228,7 +228,7 @@ def _queue(
     floor: float | None = None,
     driver: str = MQLOAD,
 ) -> Workload:
-    """``peer`` is what Redis does; ``target`` a multiple of that, ``floor`` a figure of our own."""
+    """``peer`` is the load of Redis; ``target`` a multiple of its figure, ``floor`` absolute."""
     return Workload(
         id_,
         title,
@@ -376,10 +376,10 @@ class UnknownWorkloadError(Exception):
 
 
 def select(names: Iterable[str]) -> list[Workload]:
-    """The workloads that ``names`` stand for, in the order of the table and without repetition.
+    """Return the workloads of ``names``, in the order of the table, without duplicates.
 
     A name is an id (``M``), a letter that begins several ids (``G``), a group or ``all``. An id
-    wins over a letter: ``A`` is A alone, not A and A1.
+    takes precedence over a letter: ``A`` is A alone, not A and A1.
     """
     chosen: set[str] = set()
     for name in names:

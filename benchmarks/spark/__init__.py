@@ -1,1 +1,1 @@
-"""How fast topics become tables and tables topics, beside what Spark does with Parquet."""
+"""How fast topics become tables and tables topics, compared with Spark and Parquet."""

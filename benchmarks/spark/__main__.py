@@ -1,4 +1,4 @@
-"""``python -m benchmarks.spark``: run the cases, print their figures with the goals beside."""
+"""``python -m benchmarks.spark``: run the cases, print their figures and goals."""
 
 import argparse
 import json
@@ -13,15 +13,15 @@ BUILD = Path(__file__).parents[1] / "build" / "data"
 
 
 def main(arguments: list[str]) -> int:
-    """Run; 1 means that some goal was missed."""
+    """Run; return 1 if a goal was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
     add = parser.add_argument
-    add("cases", nargs="*", default=list(CASES), help=f"of {', '.join(CASES)}; all unless given")
-    add("--rows", type=int, default=4_000_000, help="rows that are read (4000000)")
-    add("--rounds", type=int, default=5, help="measurements of each (5), after one to warm up")
+    add("cases", nargs="*", default=list(CASES), help=f"of {', '.join(CASES)}; default: all")
+    add("--rows", type=int, default=4_000_000, help="rows to read (4000000)")
+    add("--rounds", type=int, default=5, help="measurements per case (5), after a warm-up")
     add("--master", default="local[2]", help="where the jobs run (local[2])")
-    add("--data-dir", type=Path, default=BUILD, help="on a disk, not in memory")
-    add("--json", action="store_true", help="figures as lines of JSON")
+    add("--data-dir", type=Path, default=BUILD, help="directory for data, on a disk")
+    add("--json", action="store_true", help="print figures as JSON lines")
     options = parser.parse_args(arguments)
     unknown = set(options.cases) - set(CASES)
     if unknown:

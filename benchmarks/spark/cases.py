@@ -1,4 +1,4 @@
-"""The benchmarks, each a function of the ground to its figures; ``CASES`` has them by name."""
+"""The benchmarks, each a function from the ground to its figures; ``CASES`` maps names."""
 
 import shutil
 import time
@@ -26,7 +26,7 @@ def _noop(table: DataFrame) -> None:
 
 
 def source(ground: Ground, rows: int) -> Iterator[Figure]:
-    """A topic to nowhere, beside Parquet to nowhere."""
+    """Read a topic to ``noop``, compared with Parquet to ``noop``."""
     topic = ground.fill("bench/source", rows)
     path = ground.parquet(topic, rows)
     seconds = interleaved(
@@ -49,7 +49,7 @@ def _part(rows: int, seconds: list[float]) -> tuple[float, str, str, tuple[float
 
 
 def archive(ground: Ground, rows: int) -> Iterator[Figure]:
-    """A topic to Parquet as the archive writes it, beside Parquet to Parquet."""
+    """Write a topic to Parquet like the archive job, compared with Parquet to Parquet."""
     topic = ground.fill("bench/source", rows)
     path = ground.parquet(topic, rows)
 
@@ -88,7 +88,7 @@ def archive(ground: Ground, rows: int) -> Iterator[Figure]:
 
 
 def sink(ground: Ground, rows: int) -> Iterator[Figure]:
-    """Parquet to a topic, durable when the job ends."""
+    """Write Parquet to a topic, durable when the job ends."""
     rows = min(rows, 1_000_000)
     path = ground.parquet(ground.fill("bench/sink-source", rows), rows)
 
@@ -104,11 +104,11 @@ def sink(ground: Ground, rows: int) -> Iterator[Figure]:
 
 
 def latency(ground: Ground, _rows: int) -> Iterator[Figure]:
-    """From publish until a row stands in a table in memory; one at a time, as it comes."""
+    """Measure from publish until a row is in a table in memory; one at a time."""
     topic = ground.fill("bench/latency", 1)
     stream = ground.stream(topic, columns="offset")
     query = stream.writeStream.format("memory").queryName("seen").start()
-    _until_seen(ground, 0)  # it runs; from "latest" on it would begin after the first of ours
+    _until_seen(ground, 0)  # it runs; with "latest" it would begin after our first message
     waits = []
     with connect([ground.servers]) as client:
         for turn in range(60):
@@ -131,7 +131,7 @@ def _until_seen(ground: Ground, offset: int) -> None:
 
 
 def tail(ground: Ground, rows: int) -> Iterator[Figure]:
-    """The last 1 % of many rows, beside as many rows of a topic that has no others."""
+    """Read the last 1 % of many rows, compared with as many rows of a topic without others."""
     rows = max(rows, 10_000_000)
     part = rows // 100
     long = ground.fill("bench/long", rows)

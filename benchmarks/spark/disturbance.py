@@ -1,8 +1,8 @@
-"""Whether a broker that Spark reads at full speed still answers others in time.
+"""Whether a broker that Spark reads at full speed still answers other clients in time.
 
-Spark takes both cores of a small machine, and would disturb a broker that it does not even talk to.
-So there are three situations, in turns: nothing else runs; Spark reads Parquet; Spark reads the
-broker. The second tells what the machine is to blame for, the third what the broker is.
+Spark uses both cores of a small machine, and would disturb even a broker that it does not read. So
+there are three alternating cases: nothing else runs; Spark reads Parquet; Spark reads the broker.
+The second shows the influence of the machine, the third that of the broker.
 """
 
 import threading
@@ -22,7 +22,7 @@ PAUSE_S = 0.002
 
 
 def disturb(ground: Ground, rows: int) -> Iterator[Figure]:
-    """Latency of a durable produce: idle, beside Parquet, beside a read of the broker."""
+    """Measure the latency of a durable produce: idle, during Parquet, during a broker read."""
     topic = ground.fill("bench/source", rows)
     path = str(ground.parquet(topic, rows))
     situations: dict[str, Callable[[], None] | None] = {
@@ -49,7 +49,7 @@ def _read(table: "object") -> None:
 
 @contextmanager
 def _beside(work: Callable[[], None] | None) -> Iterator[None]:
-    """Something that goes on, again and again, while others are looked at."""
+    """A job that repeats in the background during a measurement."""
     if work is None:
         yield
         return
@@ -70,7 +70,7 @@ def _beside(work: Callable[[], None] | None) -> Iterator[None]:
 
 
 def _probe(ground: Ground) -> list[float]:
-    """How long durable produces take, one at a time, in ms."""
+    """Return the latencies of durable produces, one at a time, in ms."""
     waits = []
     with connect([ground.servers]) as client:
         deadline = time.perf_counter() + PROBE_S

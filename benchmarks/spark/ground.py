@@ -1,7 +1,7 @@
-"""What all benchmarks stand on: a broker in a process of its own, a session, rows in topics.
+"""What all benchmarks share: a broker in its own process, a session, rows in topics.
 
-Rows are produced in large batches, or, to see what that costs, one by one from many devices at
-once, which leaves them in the journal in commits of few messages each.
+Rows are produced in large batches or, to see the cost, one by one from many devices at once, which
+makes commits of few messages each.
 """
 
 import os
@@ -38,7 +38,7 @@ class Ground:
     @classmethod
     @contextmanager
     def ready(cls, data: Path, rounds: int, master: str) -> "Iterator[Ground]":
-        """Everything, until the end of the ``with``."""
+        """Provide the ground inside the ``with`` block."""
         with (
             PenstockBroker.running(data, settings={}) as broker,
             TemporaryDirectory(prefix="spark-", dir=data) as directory,
@@ -58,7 +58,7 @@ class Ground:
                 spark.stop()
 
     def fill(self, topic: str, rows: int) -> str:
-        """See to it that a topic has so many rows, of random bytes; tells its name."""
+        """Ensure that a topic has this many rows of random bytes; return its name."""
         missing = rows - self._filled.get(topic, 0)
         pool = [os.urandom(PAYLOAD_BYTES) for _ in range(BATCH)]
         with connect([self.servers], timeout_s=60) as client:
@@ -70,21 +70,21 @@ class Ground:
         return topic
 
     def table(self, topics: str, **options: object) -> DataFrame:
-        """Topics as a table, planned now."""
+        """Return topics as a table, planned now."""
         reader = self.spark.read.format("penstock").option("servers", self.servers)
         for name, value in options.items():
             reader = reader.option(name, str(value))
         return reader.option("subscribe", topics).load()
 
     def stream(self, topics: str, **options: object) -> DataFrame:
-        """Topics as a stream."""
+        """Return topics as a stream."""
         reader = self.spark.readStream.format("penstock").option("servers", self.servers)
         for name, value in options.items():
             reader = reader.option(name, str(value))
         return reader.option("subscribe", topics).load()
 
     def parquet(self, topic: str, rows: int) -> Path:
-        """The same rows as Parquet, written once, in as many files as the session has cores."""
+        """Return the same rows as Parquet, written once, with one file per core."""
         path = self.directory / f"{topic.replace('/', '-')}-{rows}.parquet"
         if not path.exists():
             self.table(topic).write.parquet(str(path))
@@ -92,14 +92,14 @@ class Ground:
 
 
 def timed(job: Callable[[], object]) -> float:
-    """Seconds that a job takes."""
+    """Return the seconds that a job takes."""
     start = time.perf_counter()
     job()
     return time.perf_counter() - start
 
 
 def interleaved(rounds: int, **jobs: Callable[[], object]) -> dict[str, list[float]]:
-    """Seconds of each job, taken in turns; the first turn warms up and does not count."""
+    """Return the seconds of each job, alternating; the first round warms up and does not count."""
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     for turn in range(rounds + 1):
         for name, job in jobs.items():
@@ -111,11 +111,11 @@ def interleaved(rounds: int, **jobs: Callable[[], object]) -> dict[str, list[flo
 
 
 def rate(rows: int, seconds: list[float]) -> tuple[float, tuple[float, ...]]:
-    """Rows a second: the best, and all."""
+    """Return rows per second: the best, and all."""
     rates = tuple(rows / taken for taken in seconds)
     return max(rates), rates
 
 
 def ratio(ours: list[float], theirs: list[float]) -> float:
-    """How many times theirs fits into ours, of the medians."""
+    """Return the ratio of the medians, theirs to ours."""
     return median(theirs) / median(ours)
