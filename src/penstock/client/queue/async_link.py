@@ -1,8 +1,8 @@
-"""The asynchronous driver: a transport, a task and a clock around ``QueueSession``, for one loop.
+"""The link of the asyncio client: a transport, a task and a clock around ``QueueSession``.
 
-What was asked in one turn of the loop leaves at its end in one write. Answers are dealt with as the
-transport brings them. A task exists only while there is no connection and somebody wants one, and
-the clock runs only while an answer is due.
+Requests of one iteration of the event loop leave in one write. The transport delivers answers. A
+task exists only while there is no connection and a request, and the clock runs only while an answer
+is due.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class AsyncQueueLink(asyncio.Protocol):
-    """One client's connection, or the next one; for one loop."""
+    """See the module; for one event loop."""
 
     def __init__(self, pool: ServerPool, session: QueueSession) -> None:
         self._pool = pool
@@ -34,17 +34,13 @@ class AsyncQueueLink(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._is_open = False
         self._is_sending = False
-        self._pause_s = 0.0
-        """To be made before the next attempt to connect."""
-        self._trouble: ClientError | None = None
-        """Why the connection is being left, if that was our decision."""
+        self._pause_s = 0.0  # before the next attempt to connect
+        self._leaving_error: ClientError | None = None  # why we leave the connection, if we do
         self._task: asyncio.Task[None] | None = None
         self._clock: asyncio.TimerHandle | None = None
 
-    # ── Beginning and end ─────────────────────────────────────────────────────────────────────
-
     async def open(self) -> None:
-        """Connect to one of the addresses; an error if there is none for ``timeout_s``."""
+        """Connect to one of the addresses, within ``timeout_s``."""
         loop = self._loop = asyncio.get_running_loop()
         deadline = loop.time() + self._session.timeout_s
         self._is_open = True
@@ -59,7 +55,7 @@ class AsyncQueueLink(asyncio.Protocol):
                 await asyncio.sleep(self._pause_s)
 
     async def close(self) -> None:
-        """Hang up; whoever waits for an answer gets an error."""
+        """Close the connection; calls in flight fail."""
         self._is_open = False
         self._session.close(_closed())
         if self._clock is not None:
@@ -96,11 +92,11 @@ class AsyncQueueLink(asyncio.Protocol):
         return asyncio.get_running_loop().time()
 
     def _look(self) -> None:
-        """Give up what takes too long, and look again for as long as anything is under way."""
+        """Fail calls whose time is over; check again while an answer is due."""
         self._clock = None
         is_dead = self._session.tick(self._loop.time())
         if is_dead and self._transport is not None:
-            self._trouble = self._trouble or broker_silent()
+            self._leaving_error = self._leaving_error or broker_silent()
             self._transport.abort()
         elif self._transport is not None and self._session.has_ping:
             self._transport.write(self._session.data_to_send(self._loop.time()))
@@ -122,18 +118,16 @@ class AsyncQueueLink(asyncio.Protocol):
             self._want_connection()
 
     def data_received(self, data: bytes) -> None:
-        """Take what the broker sent."""
         try:
             self._session.receive(data, self._loop.time())
         except ClientError as error:
-            self._trouble = error
+            self._leaving_error = error
             if self._transport is not None:
                 self._transport.abort()
         else:
             self._pool.succeeded()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send what waits for a connection."""
         with suppress(OSError):
             keep_alive(transport.get_extra_info("socket"))
         self._transport = cast("asyncio.Transport", transport)  # those of uvloop do not derive
@@ -141,9 +135,8 @@ class AsyncQueueLink(asyncio.Protocol):
         self._send()
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """Come back if anybody wants it."""
         self._transport = None
-        error, self._trouble = self._trouble or connection_lost(), None
+        error, self._leaving_error = self._leaving_error or connection_lost(), None
         self._fail(error)
         if self._session.is_wanting:
             self._want_connection()
@@ -154,10 +147,10 @@ class AsyncQueueLink(asyncio.Protocol):
 
     def _want_connection(self) -> None:
         if self._is_open and self._task is None:
-            self._task = self._loop.create_task(self._come_back())
+            self._task = self._loop.create_task(self._reconnect())
 
-    async def _come_back(self) -> None:
-        """Try again, at growing intervals, for as long as somebody waits for it."""
+    async def _reconnect(self) -> None:
+        """Retry, at growing intervals, while there is a request."""
         try:
             while self._transport is None and self._session.is_wanting:
                 await asyncio.sleep(self._pause_s)

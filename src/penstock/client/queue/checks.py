@@ -1,9 +1,9 @@
-"""Whether arguments are what a request can carry, before anything is sent.
+"""Validation of arguments, before anything is sent.
 
 The broker would refuse some of them, misread others (0 ms of visibility is its default) and never
-see the rest, which the library that writes the request turns down in words about its own fields.
-Here the *argument* is named, and what is allowed: ``TypeError`` for what is of the wrong kind,
-``ArgumentError``, a ``ValueError``, for what is out of bounds.
+see the rest, which protobuf refuses in terms of its own fields. These errors name the *argument*
+and what is allowed: ``TypeError`` for the wrong type, ``ArgumentError``, a ``ValueError``, for
+values out of bounds.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,21 +22,19 @@ SECONDS_MAX: Final = U64_MAX // 1000
 
 
 def text(argument: str, value: object) -> str:
-    """Text, which may be empty."""
     if not isinstance(value, str):
         raise wrong_type(argument, "text", value)
     return value
 
 
 def name(argument: str, value: object) -> str:
-    """Text that is not empty."""
+    """Check text that must not be empty."""
     if not value and isinstance(value, str):
         raise ArgumentError(f"{argument} must not be empty")
     return text(argument, value)
 
 
 def count(argument: str, value: int, least: int = 0, most: int = U32_MAX) -> int:
-    """A whole number within bounds."""
     try:
         number = index(value)
     except TypeError:
@@ -47,18 +45,17 @@ def count(argument: str, value: int, least: int = 0, most: int = U32_MAX) -> int
 
 
 def rate(argument: str, value: float) -> float:
-    """A number per second."""
     return _number(argument, "a number per second, 0 or more", value)
 
 
 def milliseconds(argument: str, seconds: float) -> int:
-    """A time, which may be none; but what is more than none does not become it by rounding."""
+    """Convert a time, which may be 0; more than 0 is not rounded down to 0."""
     seconds = _number(argument, "0 seconds or more", seconds)
     return max(1, round(seconds * 1000)) if seconds else 0
 
 
 def span_milliseconds(argument: str, seconds: float) -> int:
-    """A time that is not none."""
+    """Convert a time, which must not be 0."""
     length_ms = milliseconds(argument, seconds)
     if not length_ms:
         raise ArgumentError(f"{argument} must be more than 0 seconds")
@@ -66,7 +63,6 @@ def span_milliseconds(argument: str, seconds: float) -> int:
 
 
 def choice(argument: str, value: T, choices: Iterable[T]) -> T:
-    """One of some words."""
     if value not in choices:
         words = ", ".join(f'"{word}"' for word in choices)
         raise ArgumentError(f"{argument} must be one of {words}, not {value!r}")
@@ -74,7 +70,7 @@ def choice(argument: str, value: T, choices: Iterable[T]) -> T:
 
 
 def header_pairs(headers: object) -> Iterator[tuple[str, bytes]]:
-    """Headers one by one, in either form."""
+    """Iterate over headers in either form."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
         raise wrong_type("headers", HEADERS_FORM, headers)
@@ -90,18 +86,16 @@ HEADERS_FORM: Final = "a dict of text to bytes, or pairs of text and bytes"
 
 
 def check_items(items: object) -> None:
-    """Messages, more than one of them; bytes alone would be taken for as many numbers."""
+    """Refuse a single payload, whose bytes would be taken for items."""
     if isinstance(items, str | bytes | bytearray) or not isinstance(items, Iterable):
         raise wrong_type("items", "a list, or the like, of bytes and Items", items)
 
 
 def check_timeout(timeout_s: float) -> None:
-    """How long a call may take."""
     span_milliseconds("timeout_s", timeout_s)
 
 
 def wrong_type(argument: str, expected: str, value: object) -> TypeError:
-    """Say what kind of thing an argument must be."""
     return TypeError(f"{argument} must be {expected}, not {type(value).__name__}")
 
 
@@ -109,6 +103,6 @@ def _number(argument: str, expected: str, value: object) -> float:
     if not isinstance(value, Real):
         raise wrong_type(argument, expected, value)
     number = float(value)
-    if not 0 <= number <= SECONDS_MAX:  # what is not a number at all is not between them either
+    if not 0 <= number <= SECONDS_MAX:  # NaN is not between them either
         raise ArgumentError(f"{argument} must be {expected}, not {value}")
     return number

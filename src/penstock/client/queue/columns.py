@@ -1,11 +1,11 @@
-"""What ``fetch`` brings: stretches of a topic as the journal has them, in columns.
+"""The results of ``fetch``: slices of a topic as the journal has them, in columns.
 
 A ``Slice`` costs nothing per message: its numbers are views of the bytes that came over the wire,
-little-endian as the journal writes them. Who wants messages one by one iterates over it. Offsets in
-a slice are in a row; a gap between two slices is messages that were deleted.
+little-endian as the journal writes them. Iterate over it for single messages. Offsets in a slice
+are consecutive; a gap between two slices is messages that were deleted.
 
 Messages lie in **runs** that have time and flags in common: run *r* covers the messages from
-``run_starts[r]`` up to where the next one begins, counted from the beginning of the slice.
+``run_starts[r]`` up to the start of the next one, counted from the beginning of the slice.
 """
 
 import sys
@@ -20,14 +20,14 @@ from penstock.client.queue.values import ContentType, Headers
 from penstock.model.columns import MessageColumns
 from penstock.model.message import FLAG_PRIORITY, PRIORITY_SHIFT, Signature
 
+# By their numbers on the wire and in the journal.
 CONTENT_TYPES: Final[tuple[ContentType, ...]] = ("raw", "text", "json", "msgpack")
-"""By their numbers on the wire, which are those in the journal."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """A message as the journal has it; ``sequence`` is its place among all messages of all topics.
+    """A message as the journal has it; ``sequence`` is its position in the journal.
 
-    ``due_ms`` and ``expires_ms`` are the times between which groups get it, 0 for none.
+    ``due_ms`` and ``expires_ms`` are the times between which groups get it, 0 for no limit.
     """
 
     topic: str
@@ -52,25 +52,20 @@ class Slice:
         self.count = columns.count
         self.base_sequence = columns.base_sequence
         self.time_ms = columns.time_ms
-        self.payloads = columns.blob
-        """All payloads, one after the other."""
+        self.payloads = columns.blob  # one after the other
+        # ``count + 1`` numbers: where payloads begin and end; only differences have a meaning.
         self.bounds = _numbers(columns.bounds)
-        """Where payloads begin and end, ``count + 1`` numbers; only differences mean something."""
         self.run_starts = _numbers(columns.run_starts)
-        self.run_positions = _numbers(columns.run_positions)
-        """Added to ``base_sequence``: the sequence of a run's first message."""
-        self.run_times = _numbers(columns.run_times)
-        """Added to ``time_ms``: when a run was published."""
+        self.run_positions = _numbers(columns.run_positions)  # first sequence - ``base_sequence``
+        self.run_times = _numbers(columns.run_times)  # time of publication - ``time_ms``
         self.run_flags = columns.run_flags
         self.run_types = columns.run_types or bytes(len(columns.run_flags))
-        self.extras = columns.extras
-        """What few messages carry, by number counted from the beginning of the slice."""
+        self.extras = columns.extras  # of few messages, by number counted from the beginning
+        # Number, count, producer id and first seq of messages that producers have numbered.
         self.producers = columns.producers
-        """Number, count, producer id and first seq of messages that producers have numbered."""
 
     @property
     def end_offset(self) -> int:
-        """One past the last."""
         return self.first_offset + self.count
 
     def __len__(self) -> int:
@@ -108,7 +103,7 @@ class Slice:
 
 
 def _numbers(column: bytes) -> Sequence[int]:
-    """A column of u32, little-endian, as numbers."""
+    """Convert a column of u32, little-endian."""
     if sys.byteorder == "little":
         return memoryview(column).cast("I")
     numbers = array("I", column)

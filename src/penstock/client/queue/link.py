@@ -1,15 +1,16 @@
-"""The blocking driver: a socket, a thread and a clock around ``QueueSession``, for many threads.
+"""The link of the blocking client: a socket, a thread and a clock around ``QueueSession``.
 
-Whoever asks also sends, and takes along what others have asked meanwhile. One thread of the client
-reads, wakes those who were answered, and makes the connection again when it breaks. It sleeps while
-nothing is under way, and does not come back to a broker that nobody has anything to say to.
+It is for any number of threads. The thread that asks also sends, together with the requests of
+others that wait to be sent. One thread of the client reads, wakes the callers whose answers are
+here, and reconnects after a loss. It sleeps while nothing is in flight, and does not reconnect
+before there is a request.
 
-Two locks. ``_lock`` guards session and socket, and is held for moments. ``_sending`` is held while
-the system takes bytes, which may last: reading goes on meanwhile, so that two ends that both have
-much to say do not block each other. Who holds both took ``_sending`` first.
+Two locks. ``_lock`` guards session and socket, and is held briefly. ``_sending`` is held while the
+system takes bytes, which may last: reading continues meanwhile, so that two ends that both have
+much to send do not block each other. A thread that holds both took ``_sending`` first.
 
-Those who wait look at the clock themselves, every so often: calls whose time is over are given up,
-and a connection on which nothing is heard is shut down, which the reading thread then notices.
+Callers that wait check the clock themselves: they fail calls whose time is over, and shut down a
+connection that is silent, which the reading thread then notices.
 """
 
 import socket
@@ -40,7 +41,7 @@ T = TypeVar("T")
 
 
 class BlockingQueueLink:
-    """One client's connection, or the next one; for any number of threads."""
+    """See the module."""
 
     def __init__(self, pool: ServerPool, session: QueueSession) -> None:
         self._pool = pool
@@ -50,17 +51,13 @@ class BlockingQueueLink:
         self._sending = threading.Lock()
         self._wanted = threading.Condition(self._lock)
         self._socket: socket.socket | None = None
-        self._is_silent = False
-        """Whether we have left the connection because the broker does not answer."""
+        self._is_silent = False  # the connection was left because the broker does not answer
         self.when_lost: Callable[[ClientError], object] | None = None
-        """Called by our thread with why the connection was lost, or could not be made again."""
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="penstock-queue", daemon=True)
 
-    # ── Beginning and end ─────────────────────────────────────────────────────────────────────
-
     def open(self) -> None:
-        """Connect to one of the addresses; an error if there is none for ``timeout_s``."""
+        """Connect to one of the addresses, within ``timeout_s``."""
         deadline = monotonic() + self._session.timeout_s
         while True:
             try:
@@ -74,7 +71,7 @@ class BlockingQueueLink:
         self._thread.start()
 
     def close(self) -> None:
-        """Hang up; whoever waits for an answer gets an error."""
+        """Close the connection; calls in flight fail."""
         with self._lock:
             self._closed.set()
             self._session.close(_closed())
@@ -119,7 +116,7 @@ class BlockingQueueLink:
                 self._is_silent = True
                 self._shut_down()
             has_ping = self._session.has_ping
-        if has_ping and not self._sending.locked():  # else bytes are under way, and are waited for
+        if has_ping and not self._sending.locked():  # else bytes are being sent
             self._send()
 
     # ── Bytes ─────────────────────────────────────────────────────────────────────────────────
@@ -136,7 +133,7 @@ class BlockingQueueLink:
                     self._shut_down()
 
     def _shut_down(self) -> None:
-        """Let everybody who uses the connection find that it is over."""
+        """End the connection for all threads that use it."""
         connection = self._socket
         if connection is not None:
             with suppress(OSError):  # the other end may have been first
@@ -147,14 +144,14 @@ class BlockingQueueLink:
     def _run(self) -> None:
         while not self._closed.is_set():
             try:
-                self._come_back()
+                self._reconnect()
                 self._converse()
             except ClientError as error:
                 self._lose(error)
         self._hang_up(_closed())
 
-    def _come_back(self) -> None:
-        """See to it that there is a connection, once somebody wants one."""
+    def _reconnect(self) -> None:
+        """Wait for a request, and connect."""
         with self._wanted:
             self._wanted.wait_for(
                 lambda: self._socket or self._closed.is_set() or self._session.is_wanting
@@ -174,7 +171,7 @@ class BlockingQueueLink:
             self._socket = connection
 
     def _converse(self) -> None:
-        """Read until the connection is over."""
+        """Read until the connection is lost."""
         connection = self._socket
         while connection is not None and not self._closed.is_set():
             try:
@@ -194,7 +191,7 @@ class BlockingQueueLink:
         self._closed.wait(self._pool.failed(error, random()))  # noqa: S311 - no secret
 
     def _hang_up(self, error: ClientError) -> None:
-        """Close the socket when nobody is sending on it: the system may give its number again."""
+        """Close the socket while no thread sends on it: its number may be reused."""
         self._shut_down()
         with self._sending, self._lock:
             if self._socket is not None:

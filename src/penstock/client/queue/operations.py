@@ -171,8 +171,6 @@ class QueueOperations:
         """Acknowledge jobs. After the lease it still counts if the job was not delivered again.
 
         ``LeaseLostError`` names the jobs that were delivered again; all others are acknowledged.
-
-        >>> await client.ack(jobs)  # doctest: +SKIP
         """
         await self._settle(jobs, requests.ack_many)
 
@@ -182,16 +180,11 @@ class QueueOperations:
         """Give jobs back, to be delivered again, not before ``delay_s``.
 
         The reason is kept with a message that becomes a dead letter.
-
-        >>> await client.nack(job, delay_s=30, reason="out of paper")  # doctest: +SKIP
         """
         await self._settle(jobs, partial(requests.nack_many, delay_s=delay_s, reason=reason))
 
     async def extend(self, jobs: Job | Iterable[Job], visibility_s: float) -> None:
-        """Lease jobs for another ``visibility_s`` from now. ``LeaseLostError``: too late for some.
-
-        >>> await client.extend(job, 300)  # doctest: +SKIP
-        """
+        """Lease jobs for ``visibility_s`` from now. ``LeaseLostError``: too late for some."""
         await self._settle(jobs, partial(requests.extend, visibility_s=visibility_s))
 
     async def _settle(self, jobs: Job | Iterable[Job], make: Settle) -> None:
@@ -220,49 +213,31 @@ class QueueOperations:
             raise LeaseLostError([j for j in named if (j.topic, j.group, j.lease_id) in lost])
 
     async def commit(self, topic: str, group: str, offset: int) -> None:
-        """Acknowledge everything below ``offset`` for a group.
-
-        >>> await client.commit("images", "resize", job.offset + 1)  # doctest: +SKIP
-        """
+        """Acknowledge everything below ``offset`` for a group."""
         await self._ask(requests.commit(topic, group, offset))
 
     # ── Topics ────────────────────────────────────────────────────────────────────────────────
 
     async def create_topic(self, topic: str, **settings: Unpack[TopicSettings]) -> None:
-        """Create a topic with its settings, in one step; change the settings of one that exists.
-
-        >>> await client.create_topic("mail", rate_per_sec=10, burst=20)  # doctest: +SKIP
-        """
+        """Create a topic with its settings, in one step; change the settings of one that exists."""
         await self.configure_topic(topic, **settings)
 
     async def configure_topic(self, topic: str, **settings: Unpack[TopicSettings]) -> None:
-        """Change the given settings, all or none; create the topic if there is none.
-
-        >>> await client.configure_topic("mail", max_age_s=86_400, keep=True)  # doctest: +SKIP
-        """
+        """Change the given settings, all or none; create the topic if there is none."""
         await self._ask(requests.configure_topic(topic, **settings))
 
     async def delete_topic(self, topic: str) -> None:
-        """Remove a topic with its messages, groups and settings; no error if there is none.
-
-        >>> await client.delete_topic("mail")  # doctest: +SKIP
-        """
+        """Remove a topic with its messages, groups and settings; no error if there is none."""
         await self._ask(requests.delete_topic(topic))
 
     async def set_rate_limit(self, topic: str, rate_per_sec: float, burst: int = 1) -> None:
-        """Limit deliveries per second, over all groups; 0 removes the limit.
-
-        >>> await client.set_rate_limit("mail", 0.5)  # doctest: +SKIP
-        """
+        """Limit deliveries per second, over all groups; 0 removes the limit."""
         await self._ask(requests.set_rate_limit(topic, rate_per_sec, burst))
 
     async def set_retention(
         self, topic: str, *, max_messages: int = 0, max_age_s: float = 0.0, max_bytes: int = 0
     ) -> None:
-        """Limit what a topic keeps; 0 is no limit, and all 0 the broker's default.
-
-        >>> await client.set_retention("mail", max_messages=100_000)  # doctest: +SKIP
-        """
+        """Limit what a topic keeps; 0 is no limit, and all 0 the broker's default."""
         await self._ask(requests.set_retention(topic, max_messages, max_age_s, max_bytes))
 
     async def topics(self, prefix: str = "") -> list[Topic]:
@@ -275,26 +250,18 @@ class QueueOperations:
         )
 
     async def topic(self, name: str) -> Topic | None:
-        """Return one topic, or None.
-
-        >>> await client.topic("mail")  # doctest: +SKIP
-        """
+        """Return one topic, or None."""
         found, _more = await self._ask(requests.find_topic(name))
         return found[0] if found else None
 
     async def stats(self) -> Stats:
-        """Return the broker's figures about itself.
-
-        >>> (await client.stats()).in_flight  # doctest: +SKIP
-        """
+        """Return the broker's figures about itself."""
         return await self._ask(requests.stats())
 
     async def bootstrap(self, nodes: Mapping[int, str]) -> None:
         """Start a cluster of these nodes, by node id and peer address; repeated, it does nothing.
 
         The node that is asked must be among them.
-
-        >>> await client.bootstrap({1: "10.0.0.1:7700", 2: "10.0.0.2:7700"})  # doctest: +SKIP
         """
         await self._ask(requests.bootstrap(nodes))
 
@@ -323,32 +290,21 @@ class QueueOperations:
 
         A ``reader`` stands for a consumer that reads with ``fetch`` and reports its position with
         ``commit``: it has a lag, and what it has not read is not reclaimed.
-
-        >>> await client.create_group("mail", "archive", start="latest")  # doctest: +SKIP
         """
         await self._ask(requests.create_group(topic, group, start, reader=reader))
 
     async def seek(self, topic: str, group: str, start: Start) -> None:
-        """Move a group forwards or backwards; create it if there is none.
-
-        >>> await client.seek("mail", "archive", datetime(2030, 1, 1, tzinfo=UTC))  # doctest: +SKIP
-        """
+        """Move a group forwards or backwards; create it if there is none."""
         await self._ask(requests.create_group(topic, group, start, seek=True))
 
     async def configure_group(
         self, topic: str, group: str, **settings: Unpack[GroupSettings]
     ) -> None:
-        """Set when messages become dead letters, and the backoff between deliveries.
-
-        >>> await client.configure_group("mail", "send", max_deliveries=5)  # doctest: +SKIP
-        """
+        """Set when messages become dead letters, and the backoff between deliveries."""
         await self._ask(requests.configure_group(topic, group, **settings))
 
     async def delete_group(self, topic: str, group: str) -> None:
-        """Remove a group and its state; no error if there is none.
-
-        >>> await client.delete_group("mail", "archive")  # doctest: +SKIP
-        """
+        """Remove a group and its state; no error if there is none."""
         await self._ask(requests.delete_group(topic, group))
 
     # ── Reading ───────────────────────────────────────────────────────────────────────────────
@@ -496,10 +452,7 @@ class QueueOperations:
             yield record
 
     async def redrive(self, topic: str, group: str, *, max: int = 0) -> int:  # noqa: A002 - as in Poll
-        """Return dead letters to their topic, all unless ``max``; return how many.
-
-        >>> await client.redrive("mail", "send")  # doctest: +SKIP
-        """
+        """Return dead letters to their topic, all unless ``max``; return how many."""
         return await self._ask(requests.redrive(topic, group, max))
 
     # ── Staged commits ────────────────────────────────────────────────────────────────────────
@@ -509,8 +462,6 @@ class QueueOperations:
 
         Blocks of a part are numbered from 0 and sent in order; a block that is sent again is stored
         once. ``begin_stage`` does not wait for the disk.
-
-        >>> await client.stage("job/7", 0, "0-0-1f", 0, block)  # doctest: +SKIP
         """
         await self._ask(requests.stage(sink, epoch, part, number, block))
 
@@ -547,8 +498,6 @@ class QueueOperations:
         """Drop staged parts, all of the epoch if none is named.
 
         A commit that has started is not undone.
-
-        >>> await client.abort_stage("job/7", 0)  # doctest: +SKIP
         """
         await self._ask(requests.abort_stage(sink, epoch, parts))
 
@@ -563,8 +512,6 @@ class QueueOperations:
         """Forget a sink and what it has staged; no error if there is none.
 
         A writer under this name starts anew: the same epoch would be published again.
-
-        >>> await client.forget_sink("job/7")  # doctest: +SKIP
         """
         await self._ask(requests.forget_sink(name))
 

@@ -1,14 +1,12 @@
-"""Numbering what a client produces, so that the broker stores a repetition once.
+"""Numbering of messages, so that the broker stores a repetition once.
 
-The broker knows a message by producer id and seq, per topic. A client that was given no id makes
-one up, which nobody else has, and counts for itself: from 0, without gaps, so that the broker can
-remember many numbers as one stretch. What it sends again after a lost connection is then recognised
-for as long as the client lives.
+The broker identifies a message by producer id and seq, per topic. A client without an id makes one
+up, which is unique, and counts for itself: from 0, without gaps, so that the broker can store many
+numbers as one range. Repetitions are then recognised for as long as the client lives.
 
-A client that *was* given an id may have had an earlier life that used the same numbers. Counting
-from 0 again, its messages would be taken for repetitions and thrown away in silence: such a client
-must be told each seq, and is then recognised over restarts. For the same reason the other kind is
-told none.
+A client *with* an id may have used the same numbers before a restart. If it counted from 0 again
+its messages would be taken for repetitions and dropped silently: such a client must be given each
+seq, and is recognised over restarts. For the same reason the other kind must not be given one.
 """
 
 from collections import defaultdict
@@ -26,11 +24,8 @@ from penstock.client.queue.values import Item, MessageSettings
 from penstock.errors import LocalProtocolError
 from penstock.limits import MIB
 
-BATCH_MAX: Final = 256
-"""Messages in one request: what the broker commits together anyway."""
-
-BATCH_BYTES_MAX: Final = MIB
-"""Payloads in one request, save for one that alone is larger."""
+BATCH_MAX: Final = 256  # messages in one request; the broker commits as many together
+BATCH_BYTES_MAX: Final = MIB  # payloads in one request, unless a single one is larger
 
 
 class Producer:
@@ -43,7 +38,7 @@ class Producer:
         self._next: defaultdict[str, int] = defaultdict(int)
 
     def take(self, topic: str, seq: int | None, count: int = 1) -> int:
-        """The first of so many seqs in a row: the given one, or the next ones."""
+        """Return the first of ``count`` consecutive seqs: the given one, or the next."""
         name("topic", topic)
         if (seq is not None) is not self._is_named:
             raise _explained(self._is_named)
@@ -74,7 +69,7 @@ class ProduceBatch(msgspec.Struct):
 
 
 def batches(items: Iterable[bytes | Item], settings: MessageSettings) -> Iterator[ProduceBatch]:
-    """Cut a line of messages, in their order, into batches as large as can be."""
+    """Cut messages, in their order, into batches as large as possible."""
     check_items(items)
     batch, size = ProduceBatch(settings, []), 0
     for item in items:
@@ -102,7 +97,7 @@ def _own(item: Item) -> MessageSettings:
 
 
 def as_bytes(payload: bytes) -> bytes:
-    """What can be put on the wire; TypeError for text, whose encoding is not ours to guess."""
+    """Return the payload as bytes; raise TypeError for text."""
     if type(payload) is bytes:
         return payload
     check_payload(payload)

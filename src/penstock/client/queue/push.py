@@ -1,23 +1,24 @@
-"""A subscription's side of a push connection, over as many of them as it takes; no socket here.
+"""The protocol state of a subscription, over any number of push connections; no socket here.
 
-The broker pushes messages ahead of what is acknowledged, up to ``prefetch``, and answers nothing
-that is said on such a connection. Acknowledgements therefore gather, and leave together.
+The broker pushes jobs ahead of acknowledgements, up to ``prefetch``, and answers no request on such
+a connection. Acknowledgements are therefore gathered and sent together.
 
-**In hand over a lost connection.** The broker gives back what a push connection held when it ends,
-and hands it out again, perhaps to us and while the handler still has it. Such a repetition is not
-given to a handler a second time; it only brings the lease under which the job is then acknowledged.
-It is told by offset *and* content, for a topic that was deleted and made anew counts from 0 again.
+**Jobs in hand when a connection is lost.** The broker gives back the jobs of a push connection that
+ends, and delivers them again, perhaps to us and while a handler still has them. Such a repetition
+is not handed out a second time; it only brings the lease under which the job is then acknowledged.
+It is recognised by offset *and* content, for a topic that was deleted and created again counts from
+0.
 
-**Over a broker's crash** leases live on, if nobody could give them back. So what handlers have done
-meanwhile is told on the next connection, under the leases that the jobs came with. What was told on
-the last one may be lost, too: nothing says that the broker had it on its disk. But it hands out no
-more than ``prefetch`` beyond what was settled, and writes that down in order, so only the last
-results can be missing. Those are told again; where they were known, the leases are over, and
-nothing happens. If the job has come to somebody else by then it is done twice, as with every queue.
+**Leases outlive a crash of the broker.** So results since then are sent on the next connection,
+under the leases that the jobs came with. Results that were sent on the last one may be lost, too,
+as they are not answered. But the broker delivers no more than ``prefetch`` beyond what was settled,
+and stores results in order, so only the last ones can be missing. They are sent again; where they
+were known, the leases have ended, and nothing happens. A job that was delivered to another consumer
+in the meantime is done twice, as with every queue.
 
 **A quiet topic, or a dead broker?** A ping goes before the subscription. A broker that answers it
-goes on answering pings on the push connection, and is left if it stops to (``heartbeat``); one that
-refuses it is asked no more.
+continues to answer pings, and is left if it stops to (``heartbeat``); one that refuses it is not
+pinged again.
 """
 
 from collections import defaultdict, deque
@@ -32,14 +33,10 @@ from penstock.client.queue.values import Job
 from penstock.wire.queue import encode
 from penstock.wire.queue._generated.queue_pb2 import Error, Request, Response
 
-REASON_LENGTH_MAX = 1_000
-"""Characters of an exception's text that go along with a nack."""
+REASON_LENGTH_MAX = 1_000  # characters of an exception's text that are sent with a nack
+PING_NUMBER = 1  # the request id of all pings: no other request has one
 
-PING_NUMBER = 1
-"""The request id of all pings: nothing else on such a connection has one."""
-
-_Result: TypeAlias = tuple[int, str | None]
-"""A lease, and why the job under it failed; None if it is done."""
+_Result: TypeAlias = tuple[int, str | None]  # a lease, and why its job failed; None if it is done
 
 
 class PushSession:
@@ -49,54 +46,47 @@ class PushSession:
         self._subscribe = encode.request(subscribe)
         self.topic = subscribe.subscribe.topic
         self.group = subscribe.subscribe.group
-        self.settles = subscribe.subscribe.ack_mode == "manual"
-        """Whether a job must be acknowledged; else it is done when it was handed out."""
+        self.settles = subscribe.subscribe.ack_mode == "manual"  # jobs must be acknowledged
         self.visibility_s = subscribe.subscribe.visibility_timeout_ms / 1000
         self._reader = ResponseReader()
         self._farewell: ClientError | None = None
         self._begins = False
         self._heartbeat = Heartbeat(PUSH_PACE)
-        self._ping = b""
-        """A ping that is to be sent."""
-        self._is_first_ping_due = False
-        """Whether the answer that tells whether the broker knows pings is yet to come."""
-        self._in_hand: dict[int, Job] = {}
-        """By offset: what a handler has, with the lease it has now."""
-        self._results: list[_Result] = []
-        """What waits to be sent."""
-        self._told: deque[_Result] = deque(maxlen=2 * subscribe.subscribe.prefetch)
-        """What was sent last; twice as much as can be in hand, for that may be told twice."""
+        self._ping = b""  # to be sent
+        self._is_first_ping_due = False  # whether the broker knows pings is not known yet
+        self._in_hand: dict[int, Job] = {}  # by offset, with the present lease
+        self._results: list[_Result] = []  # to be sent
+        # Sent last: twice as many as can be in hand, since they may be sent twice.
+        self._sent: deque[_Result] = deque(maxlen=2 * subscribe.subscribe.prefetch)
 
     @property
     def unsent(self) -> int:
-        """How many results wait to be sent."""
         return len(self._results)
 
     def connected(self, now: float) -> None:
-        """Begin on a fresh connection."""
         self._reader = ResponseReader()
         self._farewell = None
         self._begins = self._is_first_ping_due = True
         self._heartbeat.is_known = True  # the first ping is answered in any case
         self._heartbeat.heard(now)
         self._heartbeat.asked(now)
-        self._results[:0] = self._told
-        self._told.clear()
+        self._results[:0] = self._sent
+        self._sent.clear()
 
     def tick(self, now: float) -> None:
-        """Have a ping sent if it is time; raises a ClientError if the broker is gone."""
+        """Send a ping if it is due; raise a ClientError if the broker is dead."""
         if self._heartbeat.is_dead(now):
             raise broker_silent()
         if self._heartbeat.is_due(now):
             self._ping = ping(PING_NUMBER)
 
     def receive(self, data: bytes, now: float) -> list[Job]:
-        """Take what the broker sent; return what is for a handler, and then ``check``."""
+        """Process bytes of the broker; return jobs for handlers. Call ``check`` after these."""
         self._heartbeat.heard(now)
         jobs: list[Job] = []
         for response in self._reader.receive(data):
             jobs += self._pushed(response)
-        return jobs if not self.settles else [job for job in jobs if self._is_news(job)]
+        return jobs if not self.settles else [job for job in jobs if self._is_new(job)]
 
     def _pushed(self, response: Response) -> list[Job]:
         kind = response.WhichOneof("kind")
@@ -109,46 +99,43 @@ class PushSession:
         elif kind == "error":
             self._farewell = refusal(response.error)
         else:
-            said = kind or "nothing"
-            self._farewell = BrokerProtocolError(f"the broker pushed {said} instead of messages")
+            pushed = kind or "nothing"
+            self._farewell = BrokerProtocolError(f"the broker pushed {pushed} instead of messages")
         return []
 
     def _is_refused_ping(self, error: Error) -> bool:
-        """Whether a broker knows no pings, and says so."""
         return self._is_first_ping_due and error.code == BadRequestError.code
 
     def check(self) -> None:
-        """Raise what the broker said instead of messages, if it did: leave this connection.
+        """Raise the error that the broker sent, if it did: leave this connection.
 
-        Messages that came before are ours all the same, and are handed out first.
+        Jobs that came before it are handed out first.
         """
         if self._farewell is not None:
             raise self._farewell
 
-    def _is_news(self, job: Job) -> bool:
+    def _is_new(self, job: Job) -> bool:
         held = self._in_hand.get(job.offset)
         self._in_hand[job.offset] = job
         return held is None or (held.ts_ms, held.payload) != (job.ts_ms, job.payload)
 
     def succeeded(self, job: Job) -> None:
-        """The handler has returned."""
         if self.settles:
             self._results.append((self._let_go(job), None))
 
     def failed(self, job: Job, reason: str) -> None:
-        """The handler has raised."""
         if self.settles:
             self._results.append((self._let_go(job), reason[:REASON_LENGTH_MAX]))
 
     def _let_go(self, job: Job) -> int:
-        """The lease that a job has now."""
+        """Return the present lease of a job that is not in hand any more."""
         held = self._in_hand.get(job.offset)
         if held is None or (held.ts_ms, held.payload) != (job.ts_ms, job.payload):
             return job.lease_id
         return self._in_hand.pop(job.offset).lease_id
 
     def data_to_send(self) -> bytes:
-        """Hand over what must be sent next, on a connection that is open."""
+        """Return the bytes to send, once, on an open connection."""
         parts = [ping(PING_NUMBER), self._subscribe] if self._begins else []
         self._begins = False
         if self._ping:
@@ -158,7 +145,7 @@ class PushSession:
         for lease, reason in self._results:
             leases[reason].append(lease)
         parts += [self._settle(reason, those) for reason, those in leases.items()]
-        self._told += self._results
+        self._sent += self._results
         self._results = []
         return b"".join(parts)
 

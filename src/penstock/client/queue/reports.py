@@ -1,14 +1,12 @@
-"""What a subscription tells of trouble: to the application, or else to the log.
+"""What a subscription reports of errors: to the application, or else to the log.
 
-A subscription goes on whatever happens, so nobody catches what goes wrong in it. ``on_error`` is
-called with the exception and the job whose handler raised it, or None if it is about the
-connection, which is then made again. That a node does not lead any more is no trouble: its
-successor is asked.
+A subscription continues after errors, so nobody catches them. ``on_error`` is called with the
+exception and the job whose handler raised it, or None if it is about the connection, which is then
+replaced. A node that does not lead any more is not an error: its successor is asked.
 
-What the broker refuses for good (``is_final``) it would refuse again: that is the end of a
-subscription, told once here and then to whoever waits for the end. What a handler or ``on_error``
-raises that is no ``Exception``, ``sys.exit()`` for instance, is meant for the program: it ends the
-subscription, is logged, and raised to whoever waits.
+A refusal for good (``is_final``) ends the subscription; it is reported once here and raised by
+``wait``. An exception of a handler or of ``on_error`` that is no ``Exception``, ``sys.exit()`` for
+instance, is meant for the program: it ends the subscription, is logged, and raised by ``wait``.
 """
 
 from collections.abc import Callable
@@ -23,7 +21,7 @@ OnError: TypeAlias = Callable[[Exception, Job | None], object]
 
 
 def report_trouble(on_error: OnError | None, error: ClientError) -> None:
-    """Tell that a connection failed, or the subscription."""
+    """Report that the connection, or the subscription, failed."""
     if isinstance(error, NotLeaderError):
         return
     if on_error is not None:
@@ -37,7 +35,7 @@ def report_trouble(on_error: OnError | None, error: ClientError) -> None:
 def report_failure(
     on_error: OnError | None, error: Exception, job: Job, *, is_given_back: bool
 ) -> None:
-    """Tell that a handler failed. Whether the job comes again is for the broker to say."""
+    """Report that a handler failed. The broker decides whether the job is delivered again."""
     if on_error is not None:
         _tell(on_error, error, job)
     else:
@@ -50,9 +48,9 @@ def report_failure(
 
 
 def report_end(error: BaseException) -> None:
-    """Tell that a handler, or a fault of ours, has ended the subscription.
+    """Report that a handler, or an internal error, has ended the subscription.
 
-    Where the program means to end there is no fault to find, and no traceback is logged.
+    A traceback is logged unless the program meant to end.
     """
     is_wanted = isinstance(error, SystemExit | KeyboardInterrupt)
     trace = None if is_wanted else error
@@ -60,7 +58,7 @@ def report_end(error: BaseException) -> None:
 
 
 def _tell(on_error: OnError, error: Exception, job: Job | None) -> None:
-    """What ``on_error`` raises is logged, and changes nothing."""
+    """Call ``on_error``; log what it raises."""
     try:
         on_error(error, job)
     except Exception:  # noqa: BLE001 - the application's own
@@ -68,17 +66,17 @@ def _tell(on_error: OnError, error: Exception, job: Job | None) -> None:
 
 
 def is_final(error: ClientError) -> bool:
-    """Whether coming back would bring the same answer."""
+    """Whether a retry would bring the same answer."""
     return isinstance(error, QueueRefusedError) and error.is_final
 
 
 def is_fatal(error: BaseException) -> bool:
-    """Whether it is not about one job: it ends the subscription."""
+    """Whether it ends the subscription, rather than concern one job."""
     return not isinstance(error, Exception) or isinstance(error, HandlerMismatchError)
 
 
 def reason_of(error: BaseException) -> str:
-    """What to tell the broker: it is kept with the message if that becomes a dead letter."""
+    """Return the reason for the broker, which is kept with a dead letter."""
     name, text = type(error).__name__, str(error)
     if is_fatal(error):
         return f"{name}: {text}" if text else name

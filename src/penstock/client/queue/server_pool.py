@@ -1,15 +1,14 @@
-"""Which of the broker's addresses to try next, and when. Chance is a parameter.
+"""Which address of the broker to try next, and when. Chance is a parameter.
 
-A node that does not lead may say who does, and that is next, whether it is one of our addresses or
-not: whoever knows one node finds the leader. A cluster may name it by an address that means nothing
-where we are; so if it cannot be reached there, our own addresses are gone through, and that one is
-tried again only when it is named once more after that. Otherwise the one after the present one is
-next.
+A node that does not lead may name the leader, and that is next, whether it is one of our addresses
+or not: one known node is enough. The named address may not be reachable from here; then our own
+addresses are tried, and that one again only when it is named once more after that. Otherwise the
+next address of the list is tried.
 
-The pause before each attempt is twice the one before, up to a longest, and by chance up to half of
-it shorter (see ``Backoff``); it is short again once a broker has answered something other than that
-it does not lead. There is none before we go where a node has sent us, unless we were sent there by
-another one that does not lead: nodes that take each other for the leader must not keep us running.
+The pause doubles with each attempt, up to a limit, with jitter (see ``Backoff``); it starts again
+once a broker has answered anything but that it does not lead. There is none before we go to a named
+leader, unless a node named it to which we were sent as the leader: two nodes that name each other
+must not keep us in a tight loop.
 """
 
 from collections.abc import Sequence
@@ -21,14 +20,11 @@ from penstock.config.address import Address, parse_listen
 from penstock.errors import LocalProtocolError
 
 CALL_BACKOFF: Final = Backoff(first_s=0.05, longest_s=0.5)
-"""For calls: somebody waits."""
-
-PUSH_BACKOFF: Final = Backoff(first_s=0.05, longest_s=5.0)
-"""For subscriptions, which try for ever."""
+PUSH_BACKOFF: Final = Backoff(first_s=0.05, longest_s=5.0)  # subscriptions retry for ever
 
 
 def addresses_of(nodes: str | Sequence[str]) -> Sequence[str]:
-    """The nodes of a list, or of a text with commas between them."""
+    """Return the nodes of a list, or of a text with commas between them."""
     if not isinstance(nodes, str):
         return nodes
     if "," not in nodes:
@@ -37,7 +33,7 @@ def addresses_of(nodes: str | Sequence[str]) -> Sequence[str]:
 
 
 class ServerPool:
-    """One client's way through a list of addresses."""
+    """The addresses of one client, and the current one."""
 
     def __init__(self, nodes: str | Sequence[str], backoff: Backoff = CALL_BACKOFF) -> None:
         addresses = addresses_of(nodes)
@@ -49,20 +45,17 @@ class ServerPool:
         self._backoff = backoff
         self._current = 0
         self._attempts = 0
-        self._leader: Address | None = None
-        """Where a node has sent us, if that is none of our addresses."""
-        self._avoided: Address | None = None
-        """Where one has sent us in vain."""
-        self._was_sent = False
-        """Whether a node has sent us where we are."""
+        self._leader: Address | None = None  # named by a node, and none of our addresses
+        self._avoided: Address | None = None  # named by a node, and not reachable
+        self._was_sent = False  # the current address was named by a node
 
     @property
     def address(self) -> Address:
-        """Where to connect to now."""
+        """The current address."""
         return self._leader or self._addresses[self._current]
 
     def failed(self, error: Exception, chance: float) -> float:
-        """Connection or attempt failed: choose the next address; say how long to wait before."""
+        """Choose the next address after a loss or a failed attempt; return the pause before it."""
         if not isinstance(error, NotLeaderError):
             self._avoided = self._leader
         named = _named(error)
@@ -82,19 +75,17 @@ class ServerPool:
         return self._backoff.pause_s(self._attempts - 1, chance)
 
     def succeeded(self) -> None:
-        """The broker has answered."""
         self._attempts = 0
         self._was_sent = False
 
 
 def _named(error: Exception) -> Address | None:
-    """Where the leader is, as a node that does not lead says."""
     if not isinstance(error, NotLeaderError) or not error.leader_addr:
         return None
     try:
         return parse_listen(error.leader_addr)
     except ValueError:
-        return None  # what it says is no address
+        return None
 
 
 def _parsed(address: str) -> Address:

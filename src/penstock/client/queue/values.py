@@ -1,8 +1,8 @@
-"""What goes into the client and what comes out of it: plain values, without a trace of the wire.
+"""Arguments and results of the client: plain values, without a trace of the wire.
 
-Times that are given are seconds; times that come from the broker are milliseconds since 1970, as
-the journal has them. Headers are pairs of name and value in their order, and a name may come twice;
-``dict(job.headers)`` is there for those who know that it does not.
+Arguments are in seconds; times of the broker are milliseconds since 1970, as the journal has them.
+Headers are pairs of name and value in their order, and a name may be repeated; use
+``dict(job.headers)`` if you know that none is.
 """
 
 from datetime import datetime
@@ -13,32 +13,28 @@ import msgspec
 from penstock.client.errors import ClientError
 from penstock.model.dead_letters import dead_letter_topic as letters_of
 
-AckMode: TypeAlias = Literal["manual", "auto"]
-"""``auto``: a message is done when it was handed out, and is never handed out again."""
+AckMode: TypeAlias = Literal["manual", "auto"]  # auto: acknowledged when it is delivered
 
 ContentType: TypeAlias = Literal["raw", "text", "json", "msgpack"]
 
 Headers: TypeAlias = tuple[tuple[str, bytes], ...]
 
+# Where a new group begins: at an end, an offset, or a time.
 Start: TypeAlias = Literal["earliest", "latest"] | int | datetime
-"""Where a group that does not exist yet begins: at an end, an offset, or a time."""
 
 
 class MessageSettings(TypedDict, total=False):
-    """What may be said of a message, or of many that have it in common."""
+    """Settings of a message, or of many."""
 
-    priority: int
-    """0 to 7; the greater, the earlier it is handed out."""
+    priority: int  # 0 to 7; the greater, the earlier it is delivered
     content_type: ContentType
-    delay_s: float
-    """Handed to no group before so much time has passed."""
-    ttl_s: float | None
-    """Handed to no group after so much time."""
+    delay_s: float  # delivered after this time
+    ttl_s: float | None  # not delivered after this time
     headers: dict[str, bytes] | Headers | None
 
 
 class Item(msgspec.Struct, frozen=True):
-    """A message for ``produce_many`` that is not like the others."""
+    """A message for ``produce_many`` with settings of its own."""
 
     payload: bytes
     priority: int = 0
@@ -49,32 +45,28 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):
-    """What became of one message of ``produce_many``: its offset, or why it has none."""
+    """The result of one message of ``produce_many``: its offset, or the error."""
 
     offset: int | None = None
     error: ClientError | None = None
 
 
 class LeaseSettings(TypedDict, total=False):
-    """How messages are handed out."""
+    """How jobs are delivered."""
 
-    visibility_s: float
-    """How long a message is ours: not acknowledged by then, it is handed out again. 30."""
-    ack_mode: AckMode
-    """``manual`` unless given."""
-    start: Start
-    """Where the group begins if it does not exist yet; ``earliest`` unless given."""
+    visibility_s: float  # 30; a job that is not acknowledged in this time is delivered again
+    ack_mode: AckMode  # manual
+    start: Start  # earliest; where the group begins if it is new
 
 
 class PollSettings(LeaseSettings, total=False):
-    """How many messages are handed out, and how."""
+    """How many jobs are delivered, and how."""
 
-    max: int
-    """16; the broker gives 1,024 at most."""
+    max: int  # 16; 1,024 at most
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):
-    """A message that was handed to us; ours until the lease ends, to be acknowledged before."""
+    """A message that is leased to us, to be acknowledged before the lease ends."""
 
     topic: str
     group: str
@@ -84,13 +76,12 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     priority: int
     content_type: ContentType
     ts_ms: int
-    redeliveries: int
-    """How often it was handed out before."""
+    redeliveries: int  # how often it was delivered before
     headers: Headers
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """The broker's view of itself."""
+    """Figures of the broker about itself."""
 
     last_applied: int
     current_leader: int
@@ -103,24 +94,21 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 class TopicSettings(TypedDict, total=False):
-    """What can be set for a topic; None leaves it as it is, 0 takes a limit away."""
+    """Settings of a topic; None leaves one unchanged, 0 removes a limit."""
 
-    rate_per_sec: float | None
-    """How many messages a second are handed out, over all groups."""
+    rate_per_sec: float | None  # deliveries per second, over all groups
     burst: int | None
     max_messages: int | None
     max_age_s: float | None
     max_bytes: int | None
-    keep: bool | None
-    """Whether what every group has finished stays until retention takes it."""
+    keep: bool | None  # keep messages that every group has finished until retention removes them
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """A topic and its settings; a setting of 0 is no limit."""
+    """A topic and its settings; a limit of 0 is none."""
 
     name: str
-    incarnation: int
-    """Another one after the topic was deleted and made anew."""
+    incarnation: int  # a new one after the topic was deleted and created again
     first_offset: int
     end_offset: int
     messages: int
@@ -136,84 +124,67 @@ class Topic(msgspec.Struct, frozen=True):
 
 
 class GroupSettings(TypedDict, total=False):
-    """What can be set for a group; None leaves it as it is."""
+    """Settings of a group; None leaves one unchanged."""
 
-    max_deliveries: int | None
-    """After this many failed deliveries a message becomes a dead letter; 0: never."""
-    backoff_s: float | None
-    """Pause before the first repetition after a nack; it doubles."""
+    max_deliveries: int | None  # dead-letter after this many failed deliveries; 0: never
+    backoff_s: float | None  # pause before the first redelivery after a nack; it doubles
     backoff_max_s: float | None
 
 
 class Group(msgspec.Struct, frozen=True):
-    """A group, where it is and what it holds."""
+    """A group: its position and its jobs."""
 
     topic: str
     name: str
-    position: int
-    """Everything below is done."""
-    lag: int
-    """Messages not done."""
+    position: int  # everything below is done
+    lag: int  # messages that are not done
     in_flight: int
-    returned: int
-    """Handed out before, to be handed out again."""
+    returned: int  # to be delivered again
     delayed: int
-    dead_letters: int
-    """In all, ever."""
+    dead_letters: int  # ever
     redeliveries: int
-    consumers: int
-    """Connected now."""
+    consumers: int  # connected now
     max_deliveries: int
     backoff_ms: int
     backoff_max_ms: int
-    reader: bool = False
-    """Whether it stands for somebody who reads by itself (``fetch``) and only says how far."""
-    start: int = 0
-    """Where it was made, or moved to the last time."""
+    reader: bool = False  # the position of a consumer that reads with ``fetch``
+    start: int = 0  # where it was created, or moved to last
 
 
 class DeviceKey(msgspec.Struct, frozen=True):
-    """What a device signs with: the public half, and for how long it is good.
+    """The public half of a key that a device signs with, and its validity.
 
-    Whose it is, and what it may sign, the broker tells administrators only (``penstock keys``).
+    Only administrators can see its owner and topics (``penstock keys``).
     """
 
     id: int
     public_key: bytes
     created_ms: int
-    expires_ms: int
-    """0: never."""
-    revoked_ms: int
-    """0: it is not."""
+    expires_ms: int  # 0: never
+    revoked_ms: int  # 0: not revoked
 
 
 class StageCommitted(msgspec.Struct, frozen=True):
-    """What became of a commit of staged rows."""
+    """The result of a commit of staged rows."""
 
-    epoch: int
-    """The last that is committed."""
-    is_repetition: bool
-    """Whether this epoch was committed before: what was staged now is gone."""
-    messages: int
-    """Of this epoch, as it was committed; 0 if later ones were since."""
+    epoch: int  # the last committed one
+    is_repetition: bool  # this epoch was committed before, and what was staged now is dropped
+    messages: int  # of this epoch; 0 if later ones were committed since
 
 
 class SinkStatus(msgspec.Struct, frozen=True):
-    """A sink and how far it is."""
+    """A sink and its progress."""
 
     name: str
-    epoch: int | None
-    """The last that is committed; None: none is."""
+    epoch: int | None  # the last committed one
     note: bytes
-    messages: int
-    """Of all epochs."""
+    messages: int  # of all epochs
     committed_ms: int
     is_committing: bool
-    staged_bytes: int
-    """Neither committed nor aborted."""
+    staged_bytes: int  # neither committed nor aborted
     staged_parts: int
 
 
 def dead_letter_topic(topic: str, group: str) -> str:
-    """Where the broker puts what a group could not deal with."""
+    """Return the topic of a group's dead letters."""
     return letters_of(topic.encode(), group.encode()).decode()
