@@ -7,7 +7,7 @@ no more, let clients go (their wills are published), commit what was accepted, c
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import chain, islice
 from pathlib import Path
 
@@ -19,17 +19,14 @@ from penstock.admin.view import JournalView
 from penstock.clock import Clock, SteadyClock, SystemClock
 from penstock.cluster.install import install
 from penstock.cluster.status import ClusterStatus, unreadiness
-from penstock.commit.erasing import erase_leftover
 from penstock.commit.produce import Producing
+from penstock.commit.recovery import recover, signed_until_ms
 from penstock.config.address import Address
 from penstock.config.listeners import wanted
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
-from penstock.core.commands import Command, Erased, Published, Trimmed, from_event
-from penstock.core.effects import Effects
 from penstock.core.groups import Group, Groups
 from penstock.core.live import LiveSubscriber
-from penstock.core.retained import RetainedMessage
 from penstock.core.stale_publishes import has_stale_publish
 from penstock.core.subscriptions import SubscriptionTrie
 from penstock.delivery.fanout import LiveFanout
@@ -57,13 +54,11 @@ from penstock.node.topic_publisher import NodeTopicPublisher
 from penstock.obs.client_view import ClientView
 from penstock.obs.counters import Counters
 from penstock.obs.log import get_logger
-from penstock.obs.progress import ProgressLog
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.reading.confirming import confirmed
 from penstock.retention.scan import RetentionScan
 from penstock.staging.sinks import Sinks
 from penstock.staging.visible_store import VisibleStore
-from penstock.store.entry import Entry
 from penstock.store.lmdb_store import LmdbStore
 from penstock.store.store import (
     LogStore,
@@ -76,18 +71,12 @@ from penstock.store.store import (
     TopicRetentionRule,
 )
 from penstock.trust.gate import Gate
-from penstock.trust.keys import Key
-from penstock.trust.replay import AHEAD_MS_MAX
 
 TURN_S = 0.25
 """How often deadlines are looked at."""
 
 RETENTION_INTERVAL_S = 1.0
 """Pause between two slices of retention when there is little to do."""
-
-SIGNED_LOT = 1_000
-SIGNED_LOTS_MAX = 50
-"""Messages looked at on a start for the time they were signed at: at a time, and how often."""
 
 QUEUES_COUNTED_MAX = 1_000
 """Queues whose jobs are counted for the metrics."""
@@ -555,97 +544,6 @@ def _jobs(queue: TopicInfo, group: Group | None) -> int:
     if group is None:
         return queue.count
     return len(group.pending) + max(queue.next_offset - max(group.next, queue.first_offset), 0)
-
-
-def recover(store: Store, broker: Broker) -> None:
-    """Rebuild the broker's state: rows of the checkpoint, then every entry after it."""
-    _load_rows(store, broker)
-    broker.begin_recovery()
-    nobody = Effects()
-    erasing: list[Trimmed | Erased] = []
-    for entry in ProgressLog("replaying entries after the checkpoint").each(store.replay()):
-        broker.begin(entry.index, entry.base_sequence)
-        for command in _commands(entry):
-            broker.apply(command, None, nobody)
-            if isinstance(command, (Trimmed, Erased)):
-                erasing.append(command)
-        for topic, offset, count, producer, seq in entry.producers():
-            broker.producers.note(topic, producer, seq, offset, count)
-    broker.index = store.next_index - 1
-    broker.settle_recovery()
-    erase_leftover(store, erasing)
-
-
-def _load_rows(store: Store, broker: Broker) -> None:
-    """Take the state from the checkpoint, telling how far that is if it takes long."""
-
-    def rows(table: str) -> Iterator[tuple[bytes, bytes]]:
-        return ProgressLog(f"loading {table}").each(store.rows(table))
-
-    for _key, row in rows("sessions"):
-        broker.load_session(row)
-    for _key, row in rows("retained"):
-        broker.retained.restore(RetainedMessage.decode(row))
-    for _key, row in rows("subscribers"):
-        broker.subscribers.load(row)
-    for key, row in rows("groups"):
-        broker.groups.load(key, row)
-    for key, row in rows("pending"):
-        broker.groups.load_chunk(key, row)
-    broker.groups.end_loading()
-    for _key, row in rows("settings"):
-        broker.topics.load(row)
-    for _key, row in rows("sinks"):
-        broker.sinks.load(row)
-    for key, row in rows("producers"):
-        broker.producers.load(key, row)
-    for _key, row in rows("keys"):
-        broker.keys.restore(Key.decode(row))
-
-
-def signed_until_ms(store: Store) -> int:
-    """The latest time at which a message was signed that the broker took in its last life.
-
-    Nonces are not remembered across a start, so signatures up to then must not be taken again.
-    Clocks may be ahead of ours by no more than ``AHEAD_MS_MAX``: older messages tell nothing new.
-    """
-    latest = newest_ms = 0
-    end = store.next_sequence
-    for _ in range(SIGNED_LOTS_MAX):
-        sequences = range(max(1, end - SIGNED_LOT), end)
-        found = [message for message in store.read(sequences) if message is not None]
-        if not found:
-            return latest
-        newest_ms = newest_ms or found[-1].time_ms
-        signatures = [m.extras.signature for m in found if m.extras and m.extras.signature]
-        latest = max([latest, *(signature.signed_ms for signature in signatures)])
-        if found[0].time_ms < newest_ms - AHEAD_MS_MAX or found[0].sequence == 1:
-            return latest
-        end = found[0].sequence
-    return newest_ms + AHEAD_MS_MAX  # too many to look at: none can be later than this
-
-
-def _commands(entry: Entry) -> Iterator[Command]:
-    """An entry's commands in the order in which they came: events stand before their position."""
-    events = iter(entry.events)
-    pending = next(events, None)
-    for message in entry.messages(lambda flags: flags != 0):  # those only captured mean nothing
-        position = message.sequence - entry.base_sequence
-        while pending is not None and pending[0] <= position:
-            yield from_event(pending[1])
-            pending = next(events, None)
-        yield Published(
-            topic=message.topic,
-            payloads=[message.payload],
-            qos=message.qos,
-            retain=message.retain,
-            position=position,
-            time_ms=message.time_ms,
-            packet_ids=[],
-        )
-    while pending is not None:
-        yield from_event(pending[1])
-        pending = next(events, None)
 
 
 def _protected(broker: Broker, floors: dict[bytes, int]) -> ProtectedTopics:

@@ -18,6 +18,7 @@ import msgspec
 from penstock.cluster.consensus import DoneCallback, Leadership
 from penstock.cluster.replicated_log import LogListener
 from penstock.commit.produce import Producing
+from penstock.commit.recovery import recover
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
 from penstock.core.commands import Command
@@ -30,7 +31,6 @@ from penstock.node.housekeeping import Housekeeping
 from penstock.node.hub import Hub, connect
 from penstock.obs.counters import Counters
 from penstock.reading.readers import READERS
-from penstock.server import recover
 from penstock.staging.sinks import Sinks
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore

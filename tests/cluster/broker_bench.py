@@ -9,6 +9,7 @@ from typing import Any
 from penstock.clock import SystemClock
 from penstock.cluster.local_node import BrokerHooks
 from penstock.commit.pipeline import Pipeline
+from penstock.commit.recovery import recover
 from penstock.core.broker import Broker
 from penstock.core.commands import Command
 from penstock.core.completion import Journaled
@@ -17,7 +18,6 @@ from penstock.core.groups import row_key
 from penstock.core.session import Session
 from penstock.core.stale_publishes import has_stale_publish
 from penstock.obs.counters import Counters
-from penstock.server import recover
 from penstock.store.lmdb_store import LmdbStore
 from tests.cluster.cluster_bench import Bench, Node, until
 from tests.group_rows import state_of

@@ -17,6 +17,7 @@ import pytest
 
 from penstock.cluster.install import install
 from penstock.commit import checkpoint
+from penstock.commit.recovery import recover
 from penstock.core.commands import (
     Acknowledged,
     Closed,
@@ -34,7 +35,6 @@ from penstock.core.commands import (
     WillMessage,
 )
 from penstock.core.session import AWAIT_PUBCOMP, PUBACK, PUBCOMP, PUBREC
-from penstock.server import recover
 from penstock.store.directory import DATA_NAME, fresh_snapshot
 from penstock.store.entry import Entry, decode
 from penstock.store.lmdb_store import LmdbStore

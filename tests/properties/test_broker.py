@@ -27,6 +27,7 @@ from hypothesis.stateful import (
 
 from penstock.commit import checkpoint
 from penstock.commit.checkpoint import Checkpointer
+from penstock.commit.recovery import recover
 from penstock.core.broker import Broker
 from penstock.core.commands import (
     Acknowledged,
@@ -55,7 +56,6 @@ from penstock.core.effects import (
 from penstock.core.session import AWAIT_PUBCOMP, PUBACK, PUBCOMP, PUBREC, Session
 from penstock.model.message import FLAG_RETAIN
 from penstock.obs.counters import Counters
-from penstock.server import recover
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
 

@@ -6,6 +6,7 @@ import threading
 import msgspec
 import pytest
 
+from penstock.commit.recovery import recover
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
 from penstock.core.commands import (
@@ -20,7 +21,7 @@ from penstock.core.commands import (
 from penstock.errors import Refused, StorageFull
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason, DropReason
-from penstock.server import Server, recover
+from penstock.server import Server
 from penstock.store.batch import Batch
 from penstock.store.memory import MemoryStore
 from penstock.testing import VirtualClock

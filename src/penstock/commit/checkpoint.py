@@ -1,16 +1,19 @@
-"""Writing the fold down, a slice at a time, so that a start replays seconds and not years.
+"""Writes the broker's state as rows, a slice at a time, so that a start replays seconds, not years.
 
-A **round** begins by noting which sessions and retained messages differ from their rows on disk and
-up to which entry everything was applied by then. Its rows ride along with ordinary commits, a
-bounded number each; a row is the truth of the moment it is taken and says so (``applied``). With
-the last one goes the mark: a start may begin replaying after the entry noted at the beginning.
+A **round** begins by noting which rows of each table (``core/tables``) differ from the disk, and up
+to which entry everything was applied by then. Its rows ride along with ordinary commits, a bounded
+number each; a row is the truth of the moment it is taken and says so (``applied``). With the last
+one goes the mark: a start begins replaying after the entry noted at the beginning.
 
 Retention removes no entry that a start would replay. So where the journal may only be small, a
 round also begins after so many bytes (``round_bytes``), and one that lasts longer than as many
 again takes more rows with each commit.
 """
 
+from collections import defaultdict
+
 from penstock.core.broker import Broker
+from penstock.core.tables import Moment, tables_of
 from penstock.limits import BATCH_BYTES_MAX
 from penstock.store.batch import Batch
 
@@ -23,12 +26,6 @@ ROWS_PER_COMMIT_MAX = 256
 ROWS_PER_COMMIT_PRESSED = 4_096
 """The same while retention waits for the end of the round."""
 
-_TABLES = ("sessions", "subscribers", "groups", "settings", "sinks")
-"""Tables of which every row is written anew; retained messages have a way of their own."""
-
-_Row = tuple[str, bytes]
-"""Table and key."""
-
 
 class Checkpointer:
     """Decides which rows go with the next commit."""
@@ -38,9 +35,7 @@ class Checkpointer:
         self._round_bytes = round_bytes
         self._bytes = 0
         """Of the entries since the last round began."""
-        self._rows: list[_Row] = []
-        self._retained_left = 0
-        self._producers_left = 0
+        self._tables = tables_of(broker)
         self._round_index: int | None = None
         self._done_index = broker.index
         self._mark = 0
@@ -78,91 +73,35 @@ class Checkpointer:
             return
         if self._round_index is None:
             self._begin()
-        rows_max = ROWS_PER_COMMIT_PRESSED if self._is_pressed else ROWS_PER_COMMIT_MAX
-        slice_, self._rows = self._rows[:rows_max], self._rows[rows_max:]
-        for table, key in slice_:
-            if table == "groups":
-                for row in self._broker.groups.rows(key, self._broker.index):
-                    batch.add_row(*row)
-            else:
-                batch.add_row(table, key, self._row(table, key))
-        self._fill_retained(batch, rows_max - len(slice_))
-        for row_key, signing_key in self._broker.keys.take_dirty(rows_max):
-            batch.add_row("keys", row_key, signing_key.encode() if signing_key else None)
-        self._fill_producers(batch, rows_max)
-        left = (self._rows, self._retained_left, self._producers_left)
-        if not (any(left) or self._broker.keys.dirty_count):
+        room = ROWS_PER_COMMIT_PRESSED if self._is_pressed else ROWS_PER_COMMIT_MAX
+        moment = Moment(self._broker.index, self._mark)
+        for table in self._tables:
+            for row in table.take(room, moment):
+                batch.add_row(*row)
+                room -= 1
+        if all(table.is_round_over for table in self._tables):
             batch.checkpoint = self._done_index = self._mark = self._round_index or 0
             self._round_index = None
             self._next_round_at = now + ROUND_INTERVAL_S
 
     def _begin(self) -> None:
-        broker = self._broker
-        self._round_index = min(broker.index, self._committed_index)
+        self._round_index = min(self._broker.index, self._committed_index)
         self._bytes = 0
-        self._rows = [(table, key) for table in _TABLES for key in self._dirty(table)]
-        for table in _TABLES:
-            self._dirty(table).clear()
-        self._retained_left = broker.retained.dirty_count
-        self._producers_left = broker.producers.dirty_count
-
-    def _dirty(self, table: str) -> dict[bytes, None]:
-        """Keys of a table whose rows on disk are older than the state."""
-        broker = self._broker
-        if table == "sessions":
-            return broker.dirty
-        if table == "subscribers":
-            return broker.subscribers.dirty
-        if table == "settings":
-            return broker.topics.dirty
-        if table == "sinks":
-            return broker.sinks.dirty
-        return broker.groups.dirty
-
-    def _row(self, table: str, key: bytes) -> bytes | None:
-        """A row as of now; None: there is none any more."""
-        broker = self._broker
-        if table == "sessions":
-            return broker.session_row(key)
-        if table == "subscribers":
-            return broker.subscribers.row(key, broker.index)
-        if table == "sinks":
-            return broker.sinks.row(key, broker.index, self._mark)
-        return broker.topics.row(key, broker.index)
-
-    def _fill_retained(self, batch: Batch, room: int) -> None:
-        rows = self._broker.retained.take_dirty(min(room, self._retained_left))
-        self._retained_left -= len(rows)
-        for topic, message in rows:
-            batch.add_row("retained", topic, message.encode() if message else None)
-
-    def _fill_producers(self, batch: Batch, rows_max: int) -> None:
-        """They are taken in the order in which they changed, so what follows is a later round's."""
-        room = min(rows_max, self._producers_left)
-        rows = self._broker.producers.take_dirty(room)
-        self._producers_left = max(self._producers_left - room, 0) if rows else 0
-        for key, row in rows:
-            batch.add_row("producers", key, row)
+        for table in self._tables:
+            table.begin_round()
 
     def failed(self, batch: Batch) -> None:
-        """The commit did not happen: what it carried is still to be written."""
-        producers: list[bytes] = []
-        for table, key, _value in batch.rows:
-            if table == "retained":
-                self._broker.retained.mark_dirty((key,))
-            elif table == "keys":
-                self._broker.keys.mark_dirty((key,))
-            elif table == "producers":
-                producers.append(key)
-            elif table in {"groups", "pending"}:
-                self._broker.groups.failed(table, key)
-            else:
-                self._dirty(table)[key] = None
-        self._broker.producers.mark_dirty(producers)
+        """The commit failed: its rows are still to be written, and the round is given up."""
+        keys: dict[str, list[bytes]] = defaultdict(list)
+        for name, key, _value in batch.rows:
+            keys[name].append(key)
+        for table in self._tables:
+            for name in table.disk_names:
+                if name in keys:
+                    table.failed(name, keys[name])
         if batch.checkpoint is not None or self._round_index is not None:
-            for table, key in self._rows:
-                self._dirty(table)[key] = None
-            self._rows = []
+            for table in self._tables:
+                table.end_round()
             self._round_index = None
             self._done_index = -1
             self._mark = 0

@@ -1,29 +1,31 @@
-"""What a batch says, to those who did not make it.
+"""From an entry of the log to commands: the one way for a start and for batches of other nodes.
 
-Our own commands are applied as the objects that joined the line, for somebody waits for each. Those
-of other nodes come as a batch out of the log: events and messages in columns. Here they become
-commands again, in the order in which they were given.
+This node's own commands are applied as the objects that were submitted, because somebody waits for
+each. On a start, and for other nodes' batches, they come out of the log as events and messages.
+``commands_of`` makes commands of them again, in the order in which they were submitted.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from penstock.core.commands import Command, Published, from_event
 from penstock.model.message import FLAG_QOS, FLAG_RETAIN
 from penstock.model.stages import is_staged
 from penstock.store.batch import RUN_WIDTH, Batch
+from penstock.store.entry import Entry
 
-_RunOf = tuple[int, bytes, list[bytes], int, int]
+_Run = tuple[int, bytes, list[bytes], int, int]
 """Position, topic, payloads, time, flags."""
 
 
-def commands_of(batch: Batch) -> Iterator[Command]:
-    """Events, and messages that somebody must apply, in order. Events stand before their place.
+def commands_of(source: Batch | Entry) -> Iterator[Command]:
+    """Events and messages that must be applied, in order; captured messages mean nothing here.
 
-    A run may go on across an event: it is cut there.
+    An event stands before the message at its position. A run that goes on across an event is cut.
     """
-    events = deque(batch.events)
-    for position, topic, payloads, time_ms, flags in _runs(batch, lambda flags: flags != 0):
+    runs = _batch_runs(source, _is_applied) if isinstance(source, Batch) else _entry_runs(source)
+    events = deque(source.events)
+    for position, topic, payloads, time_ms, flags in runs:
         qos, retain = flags & FLAG_QOS, bool(flags & FLAG_RETAIN)
         done, count = 0, len(payloads)
         while events and events[0][0] < position + count:
@@ -39,16 +41,27 @@ def commands_of(batch: Batch) -> Iterator[Command]:
         yield from_event(event)
 
 
+def _is_applied(flags: int) -> bool:
+    return flags != 0
+
+
+def _entry_runs(entry: Entry) -> Iterator[_Run]:
+    for message in entry.messages(_is_applied):
+        flags = message.qos | (FLAG_RETAIN if message.retain else 0)
+        position = message.sequence - entry.base_sequence
+        yield position, message.topic, [message.payload], message.time_ms, flags
+
+
 def live_of(batch: Batch) -> Iterator[tuple[bytes, list[bytes]]]:
     """Messages that their publisher's node has passed on already, without waiting for the log."""
-    for _, topic, payloads, _, _ in _runs(batch, lambda flags: not flags & FLAG_QOS):
+    for _, topic, payloads, _, _ in _batch_runs(batch, lambda flags: not flags & FLAG_QOS):
         if not is_staged(topic):
             yield topic, payloads
 
 
-def _runs(batch: Batch, is_wanted: Callable[[int], bool]) -> list[_RunOf]:
+def _batch_runs(batch: Batch, is_wanted: Callable[[int], bool]) -> Iterable[_Run]:
     """Runs of all topics in the order in which they came."""
-    found: list[_RunOf] = []
+    found: list[_Run] = []
     for topic, group in batch.groups.items():
         first = 0
         for place in range(0, len(group.runs), RUN_WIDTH):

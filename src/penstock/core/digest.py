@@ -8,46 +8,31 @@ To make rows changes what the state remembers of them. So this is for a copy of 
 thrown away afterwards (``node.digests`` makes one).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from hashlib import blake2b
 
 import msgspec
 
 from penstock.core.broker import Broker
-from penstock.core.group_row import encode_group
+from penstock.core.tables import tables_of
 
 DIGEST_BYTES = 16
 
 _Row = tuple[bytes, bytes | None]
 """Key and row; None: it is not recorded."""
 
+_NAMES = {"settings": "topics"}  # digests that are named unlike their table
+
+_LEFT_OUT = {"producers"}  # nodes forget numbers of producers at different times
+
 
 def digests_of(broker: Broker) -> dict[str, str]:
     """The digest of each part of the state, by name, hexadecimal."""
-    parts: dict[str, Iterable[_Row]] = {
-        "sessions": _sessions(broker),
-        "retained": [(m.topic, m.encode()) for m in broker.retained.match(b"#")],
-        "subscribers": [(n, broker.subscribers.row(n, 0)) for n in broker.subscribers.by_id],
-        "groups": _groups(broker),
-        "topics": [(t.name, broker.topics.row(t.name, 0)) for t in broker.topics],
-        "sinks": [(s.name, broker.sinks.row(s.name, 0)) for s in broker.sinks],
-        "keys": [(b"%d" % key.id, key.encode()) for key in broker.keys.all()],
+    return {
+        _NAMES.get(table.name, table.name): _digest(table.state())
+        for table in tables_of(broker)
+        if table.name not in _LEFT_OUT
     }
-    return {name: _digest(rows) for name, rows in parts.items()}
-
-
-def _sessions(broker: Broker) -> Iterator[_Row]:
-    for client_id, session in broker.sessions.items():
-        if session.recorded:
-            yield client_id, session.to_row(0)
-
-
-def _groups(broker: Broker) -> Iterator[_Row]:
-    yield b"", b"%d" % broker.groups.next_lease
-    for group in broker.groups:
-        key = msgspec.msgpack.encode((group.topic, group.name))
-        pending = sorted((o, msgspec.msgpack.encode(p)) for o, p in group.pending.items())
-        yield key, encode_group(group, 0) + msgspec.msgpack.encode(pending)
 
 
 def _digest(rows: Iterable[_Row]) -> str:

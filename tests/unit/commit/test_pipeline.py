@@ -6,6 +6,7 @@ import pytest
 from tests.benches.commit_bench import Bench, turns, until
 
 from penstock.commit import pipeline as module
+from penstock.commit.recovery import recover
 from penstock.core.broker import Broker
 from penstock.core.commands import (
     Closed,
@@ -24,7 +25,6 @@ from penstock.core.session import PUBACK, PUBREC
 from penstock.errors import StorageError, StorageFull
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason, DropReason
-from penstock.server import recover
 
 pytestmark = pytest.mark.asyncio
 
