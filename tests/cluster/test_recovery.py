@@ -108,6 +108,6 @@ async def test_who_needs_no_recovery_is_told(bench: Bench) -> None:
     waiting.kill()
     with pytest.raises(PenstockError, match="no cluster yet"):
         recover(waiting.path, NEW_ID)
-    with pytest.raises(PenstockError, match="no data directory"):
+    with pytest.raises(PenstockError, match="not a data directory"):
         recover(lone.path / "nothing", NEW_ID)
     assert not (lone.path / "nothing").exists()

@@ -34,7 +34,7 @@ def test_wrong_secret_is_told_to_who_joins_and_mended_by_a_restart(tmp_path):
         assert (code, said.count("(wrong_secret)")) == (1, 2), "while it waits, and at the end"
         assert "mend it and restart the node" in said
         code, said = made.command(1, "status")
-        assert "node 2 is to learn but not reachable" in said
+        assert "node 2 is joining but not reachable" in said
         assert "(wrong_secret)" in said.splitlines()[-1]
         made.kill(2)
         made.start(2, *ours)

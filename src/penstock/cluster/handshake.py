@@ -1,24 +1,24 @@
-"""Who is there? Two nodes prove to each other that they know the cluster's secret.
+"""The handshake: two nodes prove to each other that they know the cluster's secret.
 
 ::
 
     dialer                                              answerer
       │── Hello: who I am, whom I look for, nonce ─────────►│
       │◄── Challenge: who I am, nonce ──────────────────────│
-      │── Proof: HMAC(secret, "dialer", transcript) ───────►│  checks; only now proves itself
-      │◄── HandshakeAccepted: HMAC(secret, "answerer", transcript) ──│  or HandshakeRefused: why not
+      │── Proof: HMAC(secret, "dialer", transcript) ───────►│  checks, and only now proves itself
+      │◄── Accepted: HMAC(secret, "answerer", transcript) ──│  or Refused: why not
     checks
 
-The transcript is the digest of Hello and Challenge as they were sent, so the proofs are about both
-nonces and all that was said: nothing recorded can be played again, and a proof sent back to where
-it came from is of the wrong role. Who dials proves first: a stranger who connects learns nothing
-that could be used to guess the secret offline. The keys of the frames that follow are made of
-secret and transcript, too; whoever relays a handshake can not add to what comes after it.
+The transcript is the digest of Hello and Challenge as they were sent, so the proofs cover both
+nonces and everything that was said: nothing recorded can be replayed, and a proof that is reflected
+has the wrong role. The dialer proves itself first, so that a stranger who connects learns nothing
+that helps to guess the secret offline. The keys of the frames that follow are derived from secret
+and transcript, so whoever relays a handshake cannot add to what comes after it.
 
-Without a secret (mutual TLS, or nodes on one machine) all is the same with an empty one, and proves
-nothing by itself. What the other side may be is decided by whoever made the ``Answerer``.
+Without a secret (mutual TLS, or nodes on one machine) everything is the same with an empty one, and
+proves nothing by itself. Which nodes are admitted is up to the owner of the ``Answerer``.
 
-Pure: nonces are given, bytes come and go as payloads of frames (:mod:`penstock.cluster.framing`).
+Pure: nonces are parameters, bytes are payloads of frames (:mod:`penstock.cluster.framing`).
 """
 
 import hmac
@@ -35,18 +35,16 @@ from penstock.obs.log import printable
 from penstock.obs.reasons import PeerReason
 from penstock.raft.types import NodeId
 
-VERSION = 1
-"""Of the handshake and of all frames after it."""
+VERSION = 1  # of the handshake and of all frames after it
 HANDSHAKE_BYTES_MAX = 1024
-"""Largest frame from somebody who has not proven who he is."""
+"""Largest frame before authentication."""
 SETTINGS_BYTES_MAX = 256
 NONCE_BYTES = 32
 CLUSTER_ID_BYTES = 16
-NO_CLUSTER = bytes(CLUSTER_ID_BYTES)
-"""The cluster of a node that is in none yet."""
+NO_CLUSTER = bytes(CLUSTER_ID_BYTES)  # the id of a node that is in none yet
 
 REFUSAL_CHARACTERS_MAX = 256
-"""What is shown of the words with which another node refuses."""
+"""How much is shown of another node's refusal."""
 
 Nonce = Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
 ClusterId = Annotated[bytes, Meta(min_length=CLUSTER_ID_BYTES, max_length=CLUSTER_ID_BYTES)]
@@ -54,31 +52,25 @@ Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class Purpose(IntEnum):
-    """What a connection is for; each has its own, so that none waits behind another."""
+    """What a connection is for. Each purpose has its own, so that none delays another."""
 
-    CONTROL = 0
-    """Heartbeats, votes, answers: small, and never late."""
-    BULK = 1
-    """Entries and batches."""
-    SNAPSHOT = 2
-    """One copy of a store, then the connection ends."""
+    CONTROL = 0  # heartbeats, votes, answers: small and urgent
+    BULK = 1  # entries and batches
+    SNAPSHOT = 2  # one copy of a store
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who a node is."""
+    """What a node says of itself."""
 
     node_id: NodeId
     incarnation: int
-    """A random number of this start of the process, below 2**63."""
     cluster_id: bytes = NO_CLUSTER
-    address: str = ""
-    """Where others reach it."""
-    settings: bytes = b""
-    """A digest of what must be alike on all nodes; see :mod:`penstock.config.digest`."""
+    address: str = ""  # where other nodes reach it
+    settings: bytes = b""  # what must be equal on all nodes; see :mod:`penstock.config.digest`
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """The dialer's first word."""
+    """The dialer's first frame."""
 
     version: Number
     cluster_id: ClusterId
@@ -92,7 +84,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Challenge(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """The answerer's first word."""
+    """The answerer's first frame."""
 
     cluster_id: ClusterId
     node_id: Number
@@ -101,29 +93,28 @@ class Challenge(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class Proof(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """The dialer knows the secret."""
+    """The dialer's proof that it knows the secret."""
 
     proof: Annotated[bytes, Meta(max_length=32)]
 
 
 class HandshakeAccepted(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """The answerer does, too, and takes the connection."""
+    """The answerer's proof; it accepts the connection."""
 
     proof: Annotated[bytes, Meta(max_length=32)]
 
 
 class HandshakeRefused(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """The answerer does not take the connection."""
+    """The answerer refuses the connection."""
 
     reason: Annotated[str, Meta(max_length=64)]
     message: Annotated[str, Meta(max_length=512)]
 
 
 class PeerSession(msgspec.Struct, frozen=True):
-    """What both sides know once they have accepted each other."""
+    """The outcome of a handshake. All but the keys describes the other side."""
 
     node_id: NodeId
-    """The other one's, as all that is not a key."""
     incarnation: int
     cluster_id: bytes
     address: str
@@ -132,7 +123,7 @@ class PeerSession(msgspec.Struct, frozen=True):
     receive_key: bytes
 
     def __repr__(self) -> str:
-        """Keep the keys out of logs and tracebacks."""
+        """Omit the keys: it may be logged."""
         purpose = self.purpose.name.lower()
         return f"PeerSession(node {self.node_id}, incarnation {self.incarnation:x}, {purpose})"
 
@@ -143,7 +134,7 @@ _to_dialer = msgspec.msgpack.Decoder(Challenge | HandshakeAccepted | HandshakeRe
 
 
 class Dialer:
-    """The side that connects. Send ``hello``, then whatever ``received`` returns."""
+    """The side that connects. Send ``hello``, then what ``received`` returns."""
 
     def __init__(
         self, me: Identity, target: NodeId, purpose: Purpose, secret: bytes, nonce: bytes
@@ -166,11 +157,10 @@ class Dialer:
         )
         self._challenge: Challenge | None = None
         self._transcript = b""
-        self.session: PeerSession | None = None
-        """Set once the other side has proven itself."""
+        self.session: PeerSession | None = None  # set once the other side is authenticated
 
     def received(self, payload: bytes) -> bytes | None:
-        """Take a frame's payload; return what to answer, if anything. Raises PeerFault."""
+        """Take a payload; return the answer, if any. Raises PeerFault."""
         match _decoded(_to_dialer, payload):
             case HandshakeRefused(reason, message):
                 raise _refused(reason, message)
@@ -186,7 +176,7 @@ class Dialer:
         if challenge.node_id != self._target:
             raise PeerFault(
                 PeerReason.WRONG_NODE,
-                f"node {challenge.node_id} answers where node {self._target} was looked for",
+                f"node {challenge.node_id} answers at the address of node {self._target}",
                 "Check node ids, and the addresses that the nodes advertise.",
             )
         self._challenge = challenge
@@ -207,7 +197,7 @@ class Dialer:
 
 
 class Answerer:
-    """The side that is connected to. ``admit`` raises PeerFault if a proven node is not wanted."""
+    """The side that accepts. ``admit`` may refuse an authenticated node with a PeerFault."""
 
     def __init__(
         self, me: Identity, secret: bytes, nonce: bytes, admit: Callable[[Hello], None]
@@ -218,11 +208,10 @@ class Answerer:
         self._admit = admit
         self._hello: Hello | None = None
         self._transcript = b""
-        self.session: PeerSession | None = None
-        """Set once the other side has proven itself and was admitted."""
+        self.session: PeerSession | None = None  # set once the other side is admitted
 
     def received(self, payload: bytes) -> bytes:
-        """Take a frame's payload; return what to answer. Raises PeerFault: see ``refusal``."""
+        """Take a payload; return the answer. Raises PeerFault: see ``refusal``."""
         match _decoded(_to_answerer, payload):
             case Hello() as hello if self._hello is None:
                 return self._challenge(hello, payload)
@@ -270,7 +259,7 @@ class Answerer:
         if hello.node_id in {0, me.node_id}:
             raise PeerFault(
                 PeerReason.UNKNOWN_NODE,
-                f"another node has the id {hello.node_id}, as this one",
+                f"another node has the same id, {hello.node_id}",
                 "Give each node a node_id of its own.",
             )
         if hello.cluster_id != me.cluster_id and NO_CLUSTER not in {
@@ -286,7 +275,7 @@ class Answerer:
 
     @staticmethod
     def refusal(fault: PeerFault) -> bytes:
-        """What to tell the dialer before the connection is closed."""
+        """The last frame to the dialer before the connection is closed."""
         return _encode(HandshakeRefused(fault.reason.value, fault.message[:512]))
 
 
@@ -299,20 +288,20 @@ def _decoded(
         return decoder.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise PeerFault(
-            PeerReason.MALFORMED_FRAME, f"what the other side says is no handshake: {error}"
+            PeerReason.MALFORMED_FRAME, f"not a frame of a handshake: {error}"
         ) from error
 
 
 def _out_of_place(message: object) -> PeerFault:
     return PeerFault(
-        PeerReason.MALFORMED_FRAME, f"{type(message).__name__} does not belong here in a handshake"
+        PeerReason.MALFORMED_FRAME, f"unexpected {type(message).__name__} in a handshake"
     )
 
 
 def _refused(reason: str, message: str) -> PeerFault:
-    """The other side's refusal as a fault; a reason that we do not know is none of ours.
+    """The other side's refusal as a fault; an unknown reason counts as a lost connection.
 
-    It has proven nothing yet, and its words are shown in terminals: only what can be printed is.
+    The other side is not authenticated, and its text is shown in terminals: only printable text is.
     """
     known = {r.value: r for r in PeerReason}.get(reason, PeerReason.CONNECTION_LOST)
     return PeerFault(
@@ -321,7 +310,7 @@ def _refused(reason: str, message: str) -> PeerFault:
 
 
 def _transcript(hello: bytes, challenge: bytes) -> bytes:
-    """Digest of both; lengths in front, so that no other two texts join to the same."""
+    """Digest of both, with their lengths, so that no other two texts give the same."""
     digest = sha256(b"penstock peers")
     for part in (hello, challenge):
         digest.update(len(part).to_bytes(4, "little"))

@@ -1,19 +1,18 @@
-"""Making a store that was received from another node our own.
+"""Installs a store that was received from another node as our own.
 
-It comes with the sender's record, which becomes ours before it is switched to: we stay who we are,
-and our own term and vote are carried over, since having voted must never be forgotten. The end of
-the sender's log, which may not be committed, stays: it is as if the sender had appended it to ours,
-and what was derived from entries never runs ahead of them. Then the store is opened once as what it
-is to be: what can not be opened must not replace what can.
+It has the sender's record, which becomes ours before the switch: identity, term and vote are ours,
+since a vote must never be forgotten. The end of the sender's log, which may not be committed,
+stays, as if the sender had appended it to ours. Then the store is opened once: one that cannot be
+opened must not replace one that can.
 
-**Not every snapshot may be installed.** Our own log may hold entries beyond it, for which we have
-told the leader that we have them; the leader may have counted that. If our log has the last entry
-that the snapshot knows to be committed (same index, same term), it has all before it too, and
-perhaps more: then the snapshot is thrown away. Otherwise nothing that our log has beyond that entry
-can have been counted: a log that holds a committed entry holds all committed ones before it.
+**Not every snapshot may be installed.** Our own log may have entries beyond it that we have
+acknowledged to the leader, who may have counted them. If our log has the last entry that the
+snapshot knows to be committed (same index, same term), it has all before it, too, and perhaps more:
+then the snapshot is discarded. Otherwise nothing beyond that entry in our log can have been
+counted: a log that has a committed entry has all committed ones before it.
 
-All of this runs while our own store is closed, and is quick; receiving took the time. It holds the
-lock of the directory. A crash at any point leaves the old store or the new one.
+All of this runs while our own store is closed, under the lock of the directory, and is quick. A
+crash at any point leaves the old store or the new one.
 """
 
 import shutil
@@ -50,20 +49,19 @@ _log = get_logger("cluster")
 
 
 class LogState(msgspec.Struct, frozen=True):
-    """What a store says about its log."""
+    """The state of a store's log."""
 
     record: RaftRecord
     committed: int
     last_index: int
-    is_all_committed: bool = False
-    """Nobody else had a say when it was written: the log is committed to its end, always."""
+    is_all_committed: bool = False  # written by a lone node: committed to its end, always
 
 
 def install(data: Path, node: NodeId) -> bool:
     """Switch to the snapshot that has arrived in ``data``, whose store is closed.
 
-    False if our own log has more than it; it is gone then. Raises a StorageError if it can not be
-    used, and leaves our own store as it is.
+    Return False, and discard it, if our own log has more. Raises a StorageError, and keeps our own
+    store, if it cannot be used.
     """
     lock = lock_directory(data)
     try:
@@ -78,7 +76,7 @@ def install(data: Path, node: NodeId) -> bool:
 
 
 def prepare_install(data: Path, node: NodeId) -> bool:
-    """Make the snapshot a store of this node; False if it must not be installed."""
+    """Make the snapshot a store of this node; return False if it must not be installed."""
     draft = snapshot_path(data)
     own = read_log_state(data, node)
     theirs = read_log_state(draft, node)
@@ -108,7 +106,7 @@ def is_wanted(own: LogState, theirs: LogState) -> bool:
 
 
 def read_log_state(path: Path, node: NodeId) -> LogState:
-    """Look at a closed store; raises a StorageError. ``node``: whose it is if it does not say."""
+    """Inspect a closed store of ``node``; raises a StorageError."""
     if not (path / DATA_NAME).exists():  # LMDB would make one
         raise StorageDamaged(f"{path / DATA_NAME} is missing", "It will be sent again.")
     environment = Environment(path, map_bytes=0, readonly=True)
@@ -127,7 +125,6 @@ def read_log_state(path: Path, node: NodeId) -> LogState:
 
 
 def _make_ours(draft: Path, theirs: LogState, own: LogState) -> None:
-    """Put our record in the place of theirs."""
     record = encode_record(installed_record(theirs.record, own.record))
     committed = None if theirs.is_all_committed else theirs.committed
     environment = Environment(draft, map_bytes=0)

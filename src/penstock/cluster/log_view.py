@@ -1,10 +1,11 @@
-"""The stable log as the consensus core sees it: entries of the store, with their terms.
+"""The stable log as the Raft core sees it: entries of the store, with their terms.
 
-Entries that were written last stay at hand: the core asks for each once more when it is committed,
-and for those that a follower lacks, which is seldom far behind. Older ones are read from disk.
+The newest entries stay in memory: the core reads each once more when it is committed, and those
+that a follower lacks, which is seldom far behind. Older ones are read from disk.
 """
 
 from collections import deque
+from collections.abc import Sequence
 
 from penstock.cluster.record import RaftRecord, term_of
 from penstock.raft.types import (
@@ -20,14 +21,13 @@ from penstock.store.store import LogStore
 
 RECENT_BYTES_MAX = 16 << 20
 RECENT_ENTRIES_MAX = 1_024
-"""Entries that are kept in memory, by their data and their number; the last one in any case."""
+"""Entries that are kept in memory; at least the last one."""
 
 
 class StoreLog:
     """A ``LogView`` on a store and a record. Belongs to the loop.
 
-    ``last_index`` moves when the core is told that a write is durable, not when it is: what the
-    writer has just done must not be seen before the core knows of it.
+    ``last_index`` moves when the core hears that a write is durable, not when it becomes so.
     """
 
     def __init__(self, store: LogStore, record: RaftRecord) -> None:
@@ -39,16 +39,16 @@ class StoreLog:
         self._recent_bytes = 0
 
     def initial_state(self) -> tuple[HardState, ConfState]:
-        """All that is applied is committed, whatever the record says."""
+        """Everything that is applied is committed, whatever the record says."""
         record = self._record
         return HardState(record.term, record.vote, self._commit), record.conf
 
     def first_index(self) -> int:
-        """See ``LogView``: what the core has yet to hear of is not gone for it.
+        """The first entry of the store, or that the core has yet to hear of.
 
-        Alone, retention may be quicker than the core, which is told of entries in bulk. With others
-        it waits for the core. There what is gone from the store is gone: its terms are forgotten,
-        and a follower would be asked for ever whether it has an entry of term 0.
+        On a lone node retention may be ahead of the core, which hears of entries in bulk. With
+        peers it waits for the core. There what is gone from the store is gone: its terms are
+        forgotten, and a follower would be probed forever for an entry of term 0.
         """
         first = self._store.first_index
         if not self._record.is_alone():
@@ -85,33 +85,26 @@ class StoreLog:
         )
 
     def snapshot(self) -> SnapshotMeta:
-        """See ``LogView``. The state is what was applied; the copy that is sent may have more."""
+        """What is applied; the copy that is sent may have more."""
         index = self._record.applied
         return SnapshotMeta(index, term_of(self._record.terms, index), self._record.conf)
 
-    def stable(
-        self, entries: tuple[RaftEntry, ...] | list[RaftEntry], *, keeps: bool = True
-    ) -> None:
-        """These are on disk, instead of whatever the log had from the first of them on.
-
-        ``keeps``: hold them for the core, which will ask for them.
-        """
+    def stable(self, entries: Sequence[RaftEntry]) -> None:
+        """These are on disk, in place of what the log had from the first of them on."""
         if not entries:
             return
         recent = self._recent
         while recent and recent[-1].index >= entries[0].index:
             self._recent_bytes -= len(recent.pop().data)
-        if not keeps or (recent and recent[-1].index != entries[0].index - 1):
-            recent.clear()
-            self._recent_bytes = 0
-        if keeps:
-            recent.extend(entries)
-            self._recent_bytes += sum([len(entry.data) for entry in entries])
+        if recent and recent[-1].index != entries[0].index - 1:
+            self.forget()
+        recent.extend(entries)
+        self._recent_bytes += sum([len(entry.data) for entry in entries])
         self._last = entries[-1].index
         self._shrink()
 
     def forget(self) -> None:
-        """Read everything from disk: what is at hand is not what lies there."""
+        """Read everything from disk: the entries in memory have no content."""
         self._recent.clear()
         self._recent_bytes = 0
 
@@ -124,7 +117,7 @@ class StoreLog:
 
 
 def _bounded(entries: list[RaftEntry], bytes_max: int) -> tuple[RaftEntry, ...]:
-    """As many as fit, one at least."""
+    """As many as fit, at least one."""
     size = 0
     for count, entry in enumerate(entries):
         size += len(entry.data)

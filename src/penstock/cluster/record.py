@@ -1,12 +1,12 @@
-"""What a node of a cluster remembers beside the log: one record, written with every write.
+"""What a node has on disk beside the log: one record, written with every transaction.
 
-The log itself lies in the journal, and the store keeps with the record how far it is committed.
-Everything else that consensus needs after a crash is here: who this node is, its term and vote,
-which term each stretch of the log is of, and what follows from the entries up to ``applied``: who
-takes part, where to find them, and which batch of each node came last.
+The log itself is the journal, and the store keeps with the record how far it is committed. The rest
+of what consensus needs after a crash is here: the node's identity, its term and vote, the terms of
+the log, and what follows from the entries up to ``applied``: the configuration, the members'
+addresses, and the last batch of each node.
 
-A node's first configuration (its *genesis*) is not in the log: it stands before the first entry, so
-it must be the same on all nodes, and whoever joins later is told it.
+The first configuration (*genesis*) is not in the log: it precedes the first entry. It must be the
+same on all nodes, so nodes that join later are told.
 """
 
 from bisect import bisect_right
@@ -21,21 +21,20 @@ from penstock.raft.types import NO_NODE, ConfState, NodeId, RaftEntry
 
 VERSION = 1
 CLUSTER_ID_BYTES = 16
-NO_CLUSTER = bytes(CLUSTER_ID_BYTES)
-"""The cluster of a node that is in none yet."""
+NO_CLUSTER = bytes(CLUSTER_ID_BYTES)  # the id of a node that is in none yet
 
 REMOVED_MAX = 1_000
-"""Nodes that are remembered as removed; the oldest are forgotten."""
+"""How many removed nodes are remembered; the oldest are forgotten."""
 
-Stretch = tuple[int, int]
-"""First index, term: that of all entries up to the next stretch."""
+TermStart = tuple[int, int]
+"""First index, term: the term of all entries up to the next such pair."""
 
 
 class RaftRecord(msgspec.Struct, array_like=True):
-    """What must outlive a crash. The loop changes it; the writer gets it as bytes.
+    """What must survive a crash. The loop changes it; the writer gets it encoded.
 
-    ``incarnation`` counts the starts of this node: it orders batches of different starts.
-    ``removed`` are ids that may never be given again.
+    ``incarnation`` counts the starts of this node, and orders batches of different starts.
+    ``removed`` are ids that must not be used again.
     """
 
     version: int
@@ -44,32 +43,29 @@ class RaftRecord(msgspec.Struct, array_like=True):
     incarnation: int = 0
     term: int = 0
     vote: NodeId = NO_NODE
-    terms: list[Stretch] = []
-    applied: int = 0
-    """The entry up to which the following are."""
+    terms: list[TermStart] = []
+    applied: int = 0  # the fields below are as of this entry
     conf: ConfState = ConfState()
     members: dict[NodeId, Member] = {}
-    origins: dict[NodeId, tuple[int, int]] = {}
-    """Incarnation and number of each node's last batch in the log."""
+    origins: dict[NodeId, tuple[int, int]] = {}  # incarnation, number of each node's last batch
     removed: list[NodeId] = []
     genesis: tuple[Member, ...] = ()
-    """The voters before the first entry."""
     arrived: list[NodeId] = []
-    """Members that have taken part: if such a node knows of nothing, it has lost its disk."""
+    """Members that have taken part: if such a node has an empty store, it has lost its disk."""
 
     @property
     def is_initialised(self) -> bool:
-        """Whether this node is part of a cluster, be it one of its own."""
+        """Whether this node is in a cluster, be it of one."""
         return self.cluster_id != NO_CLUSTER
 
     def is_alone(self) -> bool:
-        """Whether nobody else has a say, or a copy."""
+        """Whether no other node has a vote, or a copy."""
         return self.conf == ConfState(voters=(self.node_id,))
 
     def apply_conf(
         self, conf: ConfState, members: Iterable[Member], gone: Iterable[NodeId]
     ) -> None:
-        """Take over a changed configuration: who was added (or moved), and who is gone."""
+        """Apply a changed configuration, with the members that it adds or moves, and removes."""
         self.conf = conf
         for member in members:
             self.members[member.id] = member
@@ -86,25 +82,24 @@ _decoder = msgspec.msgpack.Decoder(RaftRecord)
 
 
 def encode_record(record: RaftRecord) -> bytes:
-    """The record as the store keeps it, which adds a checksum."""
     return _encode(record)
 
 
 def decode_record(data: bytes) -> RaftRecord:
-    """The record again; raises StorageForeign if another version wrote it, or StorageDamaged."""
+    """Raises StorageForeign if another version wrote the record, or StorageDamaged."""
     try:
         record = _decoder.decode(data)
     except msgspec.MsgspecError as error:
-        message = f"the record of the cluster cannot be read: {error}"
-        raise StorageDamaged(message, "Let the node join anew, under another id.") from error
+        message = f"the cluster record cannot be read: {error}"
+        raise StorageDamaged(message, "Let the node join again, under another id.") from error
     if record.version != VERSION:
-        message = f"the record of the cluster is of version {record.version}, this is {VERSION}"
+        message = f"the cluster record has version {record.version}, this is version {VERSION}"
         raise StorageForeign(message, "Run the version of Penstock that wrote it.")
     return record
 
 
 def cluster_id_of(genesis: Sequence[Member]) -> bytes:
-    """The id of the cluster that begins with these nodes: the same whoever works it out."""
+    """The id of the cluster with this genesis: the same on all nodes."""
     ordered = sorted(genesis, key=lambda member: member.id)
     return blake2b(
         _encode([(member.id, member.peer_addr) for member in ordered]), digest_size=CLUSTER_ID_BYTES
@@ -119,10 +114,10 @@ def first_record(node_id: NodeId) -> RaftRecord:
 def genesis_record(
     node_id: NodeId, cluster_id: bytes, genesis: Sequence[Member], last_index: int = 0
 ) -> RaftRecord:
-    """The record of a node of a cluster that begins with ``genesis``, before its first election.
+    """The record of a node whose cluster starts with ``genesis``, before the first election.
 
-    A journal that has entries already, up to ``last_index``, was written by this node alone: they
-    are of term 1. A node that is not in ``genesis`` waits to be added by an entry of the log.
+    Entries that the journal has already, up to ``last_index``, were written by this node alone, and
+    count as term 1. A node that is not in ``genesis`` waits to be added by an entry.
     """
     voters = tuple(sorted(member.id for member in genesis))
     return RaftRecord(
@@ -140,10 +135,10 @@ def genesis_record(
 
 
 def installed_record(theirs: RaftRecord, own: RaftRecord) -> RaftRecord:
-    """The record of a node that takes over another's store, whose entries are all committed.
+    """The record of a node that installs another's store.
 
-    State is the other's, and so are the terms of the log; who we are is ours. Having voted is never
-    forgotten: the term does not go back, and within it the vote stays.
+    State and terms of the log are the other's, identity is ours. A vote is never forgotten: the
+    term does not go back, and within a term the vote stays.
     """
     term = max(theirs.term, own.term)
     return msgspec.structs.replace(
@@ -158,23 +153,23 @@ def installed_record(theirs: RaftRecord, own: RaftRecord) -> RaftRecord:
 # ── Terms of the log
 
 
-def term_of(terms: Sequence[Stretch], index: int) -> int:
+def term_of(terms: Sequence[TermStart], index: int) -> int:
     """The term of an entry; 0 before the first."""
-    place = bisect_right(terms, index, key=lambda stretch: stretch[0])
+    place = bisect_right(terms, index, key=lambda start: start[0])
     return terms[place - 1][1] if place else 0
 
 
-def terms_with(terms: Sequence[Stretch], entries: Sequence[RaftEntry]) -> list[Stretch]:
+def terms_with(terms: Sequence[TermStart], entries: Sequence[RaftEntry]) -> list[TermStart]:
     """The terms once ``entries`` have replaced the log from the first of them on."""
     first = entries[0].index
-    result = [stretch for stretch in terms if stretch[0] < first]
+    result = [start for start in terms if start[0] < first]
     for entry in entries:
         if not result or result[-1][1] != entry.term:
             result.append((entry.index, entry.term))
     return result
 
 
-def prune_terms(terms: Sequence[Stretch], first_index: int) -> list[Stretch]:
-    """Without those that no entry from ``first_index - 1`` on is of."""
-    place = bisect_right(terms, first_index - 1, key=lambda stretch: stretch[0])
+def prune_terms(terms: Sequence[TermStart], first_index: int) -> list[TermStart]:
+    """Drop terms that no entry from ``first_index - 1`` on has."""
+    place = bisect_right(terms, first_index - 1, key=lambda start: start[0])
     return list(terms[max(place - 1, 0) :])

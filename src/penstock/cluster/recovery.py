@@ -1,19 +1,18 @@
-"""A cluster of one out of a node whose peers are lost for good.
+"""Makes a cluster of one out of a node whose peers are lost for good.
 
-With most disks gone nothing can be agreed upon any more. What is left on one node can be made a
-cluster of its own, which others may join. That is a decision of a person: entries that the lost
+Without a quorum of disks nothing can be committed any more. What is left on one node can become a
+cluster of its own, which others may join. A person has to decide that: entries that the lost
 majority acknowledged and this node never received are gone.
 
-**How.** All that is in the node's log counts as committed, its uncommitted end too: the lost nodes
-may have counted it. Behind it come entries, of a new term, that remove the other members one by
-one. So the log itself says who takes part, for this node at its next start as for whoever joins
-later and reads the log from its beginning.
+**How.** The whole log of the node counts as committed, its uncommitted end too: the lost nodes may
+have counted it. Entries of a new term then remove the other members one by one. So the log itself
+has the new configuration, for this node's next start and for nodes that join later.
 
-**No way back.** The cluster has a new id. A lost node that turns up after all is of another
-cluster: neither side listens to the other, and the two logs cannot mix. The ids of the other
-members are never given again.
+**No way back.** The cluster has a new id. A lost node that comes back is of another cluster:
+neither side accepts the other, and the two logs cannot mix. The ids of the other members are never
+used again.
 
-The directory is locked meanwhile, and all of it is one transaction.
+The directory is locked meanwhile, and everything is one transaction.
 """
 
 from pathlib import Path
@@ -39,40 +38,39 @@ from penstock.store.store import LogEntry, Write
 
 
 class StoppedNode(msgspec.Struct, frozen=True, kw_only=True):
-    """What a data directory has of its cluster."""
+    """What the data directory of a stopped node knows of its cluster."""
 
     node_id: NodeId
     cluster_id: str
     members: tuple[NodeId, ...]
     last_term: int
     last_index: int
-    """The last entry of its log. Of several nodes the one with the greatest (term, index) has all
-    that the others have."""
+    """Of several nodes the one with the greatest (last_term, last_index) has all that the others
+    have."""
     committed: int
-    """Entries that this node knows to be agreed upon."""
 
 
 def inspect_stopped_node(path: Path) -> StoppedNode:
-    """Look at the directory of a node that is stopped. Raises a PenstockError."""
+    """Inspect the data directory of a stopped node. Raises a PenstockError."""
     with _StoppedStore(path) as opened:
-        return opened.remains()
+        return opened.describe()
 
 
 def recover(path: Path, cluster_id: bytes) -> StoppedNode:
-    """Make the node a cluster of one, under a new id; tell what it had. Raises a PenstockError."""
+    """Make the node a cluster of one, under a new id; return what it was before."""
     with _StoppedStore(path) as opened:
-        remains = opened.remains()
+        stopped = opened.describe()
         opened.recover(cluster_id)
-        return remains
+        return stopped
 
 
 class _StoppedStore:
-    """The store of a node that is stopped."""
+    """The store of a stopped node."""
 
     def __init__(self, path: Path) -> None:
         if not (path / DATA_NAME).exists():
             raise PenstockError(
-                f"{path} is no data directory", "Name the one that the node was started with."
+                f"{path} is not a data directory", "Give the one that the node was started with."
             )
         self._store = LmdbStore(path, map_bytes=0)
         try:
@@ -103,8 +101,7 @@ class _StoppedStore:
             )
         return record
 
-    def remains(self) -> StoppedNode:
-        """What there is."""
+    def describe(self) -> StoppedNode:
         record, store = self._record, self._store
         return StoppedNode(
             node_id=record.node_id,
@@ -116,7 +113,7 @@ class _StoppedStore:
         )
 
     def _members(self) -> set[NodeId]:
-        """Who takes part, once all of the log is applied."""
+        """The members once all of the log is applied."""
         conf, store = self._record.conf, self._store
         members = {*conf.voters, *conf.voters_outgoing, *conf.learners, *conf.learners_next}
         first = self._record.applied + 1
@@ -133,21 +130,21 @@ class _StoppedStore:
         return members
 
     def recover(self, cluster_id: bytes) -> None:
-        """Append what removes the others, and count everything as committed."""
+        """Append entries that remove the others, and commit everything."""
         record, store = self._record, self._store
         own = record.members.get(record.node_id, Member(record.node_id))
         record.term, record.vote = record.term + 1, NO_NODE
         record.cluster_id = cluster_id
         others = sorted(self._members() - {own.id})
-        asked = [
+        changes = [
             MemberChange(PROMOTE, own),  # it may have been a learner
             *(MemberChange(ChangeKind.REMOVE, Member(node)) for node in others),
         ]
         entries = [
             msgspec.structs.replace(
-                change_entry(conf_change_of(one)), term=record.term, index=index
+                change_entry(conf_change_of(change)), term=record.term, index=index
             )
-            for index, one in enumerate(asked, store.last_index + 1)
+            for index, change in enumerate(changes, store.last_index + 1)
         ]
         record.terms = terms_with(record.terms, entries)
         written = [LogEntry(entry.index, entry.kind.value, entry.data) for entry in entries]

@@ -1,8 +1,8 @@
-"""What a node is when it starts: what its record says, or the first one.
+"""How a node starts: with the record of its store, or with a first one.
 
-A broker that never heard of clusters is one: of itself. So is a store that has entries and no
-record, written by an older version. Only an empty store whose node is told to listen for others
-waits to be told which cluster it belongs to.
+A broker without cluster settings is a cluster of one. So is a store that has entries and no record,
+written by an older version. Only a node that listens for others and has an empty store waits to be
+told which cluster it belongs to.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,11 +20,11 @@ from penstock.limits import MEMBERS_MAX, NODE_ID_MAX
 from penstock.store.store import LogStore
 
 LONE_NODE_ID = 1
-"""The id of a broker that was given none."""
+"""The id of a broker without ``cluster.node_id``."""
 
 
 def identity_of(settings: Cluster, client_addr: str) -> Member:
-    """Say how others are told of this node; ``client_addr`` unless another is configured."""
+    """The node as a member; ``client_addr`` is used unless another is configured."""
     return Member(
         settings.node_id or LONE_NODE_ID,
         settings.advertise_peer or settings.peer_listen,
@@ -35,22 +35,23 @@ def identity_of(settings: Cluster, client_addr: str) -> Member:
 def load_record(
     store: LogStore, settings: Cluster, identity: Member, roll: Callable[[int], int]
 ) -> RaftRecord:
-    """The record as this incarnation of the node begins with it; raises a StorageError.
+    """The record of this new incarnation; raises a StorageError.
 
-    Whoever calls writes it before this incarnation says anything to others.
+    The caller makes it durable before the node sends anything.
     """
     data = store.record()
     record = _first(store, settings, identity, roll) if data is None else decode_record(data)
     _check(record, settings)
     record.incarnation += 1
-    if record.is_initialised and [*record.members] == [record.node_id]:  # else others are told
+    if record.is_initialised and [*record.members] == [
+        record.node_id
+    ]:  # else the others have to agree
         record.members[record.node_id] = Member(
             record.node_id, identity.peer_addr, identity.client_addr
         )
     if store.committed is None:
-        # Nobody else had a say: each entry was committed as it was written. None of those that the
-        # record does not know changes the configuration (Engine._committed), so it is as good as
-        # new.
+        # A lone node: each entry was committed as it was written. None that the record does not
+        # know changes the configuration (Engine._committed), so the record is up to date.
         record.applied = store.next_index - 1
     return record
 
@@ -60,20 +61,20 @@ def _first(
 ) -> RaftRecord:
     if settings.peer_listen and not store.last_index:
         return first_record(identity.id)
-    cluster_id = bytes([1 + roll(255), *(roll(256) for _ in range(15))])  # never that of no cluster
+    cluster_id = bytes([1 + roll(255), *(roll(256) for _ in range(15))])  # never NO_CLUSTER
     return genesis_record(identity.id, cluster_id, [identity], store.last_index)
 
 
 def _check(record: RaftRecord, settings: Cluster) -> None:
-    """Refuse to start as somebody else, or as one of many that listens to none of them."""
+    """Refuse to start as another node, or as one of several without listening for them."""
     if settings.node_id not in {0, record.node_id}:
         raise StorageForeign(
-            f"the data directory is that of node {record.node_id}, not {settings.node_id}",
+            f"the data directory belongs to node {record.node_id}, not {settings.node_id}",
             f"Set cluster.node_id to {record.node_id}, or give this node a directory of its own.",
         )
     if len(record.members) > 1 and not settings.peer_listen:
         raise StorageForeign(
-            f"the data directory is that of a node of a cluster of {len(record.members)}",
+            f"the data directory belongs to a cluster of {len(record.members)} nodes",
             "Set cluster.peer_listen, or remove the other nodes first.",
         )
 
@@ -81,16 +82,16 @@ def _check(record: RaftRecord, settings: Cluster) -> None:
 def bootstrap_refusal(
     genesis: Sequence[Member], record: RaftRecord, *, listens: bool = True
 ) -> Refused | None:
-    """Why a cluster cannot begin with these nodes; None if it can, or has begun so.
+    """Why these nodes cannot form a cluster; None if they can, or have done so.
 
-    ``listens``: whether other nodes could reach this one.
+    ``listens``: whether other nodes can reach this one.
     """
     ids = [member.id for member in genesis]
     if not ids and record.is_initialised:
-        return None  # it has begun, and nobody asks for another
+        return None  # it has begun, and no other is requested
     if not 0 < len(ids) == len(set(ids)) <= MEMBERS_MAX or min(ids) < 1 or max(ids) > NODE_ID_MAX:
         return Refused(
-            "a cluster begins with nodes that have different ids",
+            "the first nodes of a cluster need different ids",
             f"Name 1 to {MEMBERS_MAX} nodes, with ids from 1 to {NODE_ID_MAX}, each once.",
         )
     if not listens and ids != [record.node_id]:
