@@ -32,8 +32,6 @@ from penstock.core.subscriptions import SubscriptionTrie
 from penstock.delivery.fanout import LiveFanout
 from penstock.dispatch.dispatchers import Dispatchers
 from penstock.dispatch.queue_names import PREFIX, WORKERS, is_queue
-from penstock.doors.binary import BinaryConnection
-from penstock.doors.mqtt.connection import MqttConnection
 from penstock.doors.queue import QueueConnection
 from penstock.doors.resp.connection import RespConnection
 from penstock.errors import Refused, StorageError
@@ -44,6 +42,7 @@ from penstock.net.http import BODY_BYTES_MAX, KEEP_ALIVE_S, HttpDoor
 from penstock.net.listener import Door, Listener
 from penstock.node.client_list import away_clients, connected_clients
 from penstock.node.cluster_admin import NodeClusterAdmin
+from penstock.node.doors import binary_door, mqtt_door
 from penstock.node.housekeeping import Housekeeping
 from penstock.node.hub import Hub, connect
 from penstock.node.key_admin import NodeKeyAdmin
@@ -202,7 +201,9 @@ class Server:
         self.hub.dispatchers = Dispatchers(self.hub)
         self.hub.producing = Producing(self.hub)
         self.hub.sinks = Sinks(self.hub, self._whole)
-        self.hub.housekeeping = Housekeeping(self.hub)
+        self._binary = binary_door(self.hub)
+        self.hub.housekeeping = Housekeeping(self.hub, self._binary.identities)
+        self._mqtt = mqtt_door(self.hub)
         self.node.replica.on_leadership(self.hub.housekeeping.led)
         connect(self.hub)
         self._listener = Listener(self.hub.connections, self._doors())
@@ -216,18 +217,12 @@ class Server:
 
     def _doors(self) -> dict[Protocol, Door]:
         return {
-            Protocol.MQTT: self._mqtt_door,
-            Protocol.BINARY: self._binary_door,
+            Protocol.MQTT: self._mqtt.accept,
+            Protocol.BINARY: self._binary.accept,
             Protocol.RESP: self._resp_door,
             Protocol.QUEUE: self._queue_door,
             Protocol.HTTP: self._http_door,
         }
-
-    def _binary_door(self, transport: asyncio.Transport, data: bytes, accepted_at: float) -> None:
-        BinaryConnection(self.hub, transport, accepted_at).data_received(data)
-
-    def _mqtt_door(self, transport: asyncio.Transport, data: bytes, accepted_at: float) -> None:
-        MqttConnection(self.hub, transport, accepted_at).data_received(data)
 
     def _resp_door(self, transport: asyncio.Transport, data: bytes, accepted_at: float) -> None:
         RespConnection(self.hub, transport, accepted_at).data_received(data)
@@ -282,7 +277,7 @@ class Server:
         """Do what time asks for: deadlines, expiry, $SYS, retention, checkpoint."""
         now = self._clock.monotonic()
         self.hub.connections.turn(now)
-        self.hub.other_versions.turn(now)
+        self._mqtt.turn(now)
         self.hub.housekeeping.turn()
         self.hub.pipeline.turn()
         interval_s = self.config.sys.interval_s

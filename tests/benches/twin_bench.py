@@ -27,6 +27,7 @@ from penstock.dispatch.dispatchers import Dispatchers
 from penstock.doors.binary import BinaryConnection
 from penstock.doors.mqtt.connection import MqttConnection
 from penstock.errors import PenstockError
+from penstock.node.doors import binary_door, mqtt_door
 from penstock.node.housekeeping import Housekeeping
 from penstock.node.hub import Hub, connect
 from penstock.obs.counters import Counters
@@ -135,7 +136,9 @@ class Node:
         self.hub.dispatchers = Dispatchers(self.hub)
         self.hub.producing = Producing(self.hub)
         self.hub.sinks = Sinks(self.hub, self.store)
-        self.hub.housekeeping = Housekeeping(self.hub)
+        self.binary_door = binary_door(self.hub)
+        self.hub.housekeeping = Housekeeping(self.hub, self.binary_door.identities)
+        self.mqtt_door = mqtt_door(self.hub)
         connect(self.hub)
 
     def start(self) -> None:
@@ -303,7 +306,7 @@ class MqttClient:
 
     def __init__(self, node: Node, name: bytes, **options: Any) -> None:
         self.transport: Any = Transport()
-        self.connection = MqttConnection(node.hub, self.transport, node.hub.monotonic())
+        self.connection = MqttConnection(node.mqtt_door, self.transport, node.hub.monotonic())
         self.send(encode.connect(name, **options))
 
     def send(self, data: bytes) -> None:
@@ -335,7 +338,7 @@ class BinaryClient:
 
     def __init__(self, node: Node) -> None:
         self.transport: Any = Transport()
-        self.connection = BinaryConnection(node.hub, self.transport, node.hub.monotonic())
+        self.connection = BinaryConnection(node.binary_door, self.transport, node.hub.monotonic())
 
     def send(self, data: bytes) -> None:
         self.connection.data_received(data)

@@ -303,7 +303,7 @@ async def test_a_client_that_leaves_before_its_connect_is_refused_is_forgotten()
     await server.start()
     _reader, writer = await asyncio.open_connection("127.0.0.1", server.addresses[0].port)
     writer.write(CONNECT)
-    opening = server.hub.connect_queue._opening
+    opening = server._mqtt.connect_queue._opening
     while not opening:  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0.001)
     (connection,) = server.hub.connections.open

@@ -21,10 +21,11 @@ more: its last life had sent it, or the client was told that there is no quorum.
 opened so has no connection, and is ended at once.
 """
 
+from collections.abc import Collection
 from itertools import islice
 
 from penstock.cluster.consensus import Leadership
-from penstock.core.commands import Closed, Expired, Forgotten, Progressed
+from penstock.core.commands import Closed, Expired, Forgotten, Progressed, WillMessage
 from penstock.core.session import Session
 from penstock.errors import PenstockError
 from penstock.net.connection_ids import NO_NODE, node_of
@@ -41,8 +42,10 @@ by then the node that has it has said so."""
 class Housekeeping:
     """The housekeeping of one node."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, identities: Collection[bytes]) -> None:
+        """``identities``: client ids of durable subscribers that are connected to this node."""
         self._hub = hub
+        self._identities = identities
         self._broker = hub.broker
         self._first_connection = 0
         """All numbers of connections of this life are greater."""
@@ -147,7 +150,7 @@ class Housekeeping:
             client_id, seen_ms = subscriber.client_id, subscriber.seen_ms
             if seen_ms > due_ms:
                 break
-            is_here = client_id in self._hub.identities
+            is_here = client_id in self._identities
             if not is_here and seen_ms > due_ms - grace_ms:
                 continue
             forgetting[client_id] = seen_ms
@@ -172,7 +175,7 @@ class Housekeeping:
         """Have the leader know that subscribers are here, before it forgets them."""
         due_ms = self._subscribers_due_ms()
         forgetting = {}
-        for client_id in self._hub.identities:
+        for client_id in self._identities:
             subscriber = self._broker.subscribers.by_id.get(client_id)
             if subscriber is not None and subscriber.seen_ms <= due_ms:
                 forgetting[client_id] = subscriber.seen_ms
@@ -223,13 +226,16 @@ class Housekeeping:
         if self._ending.get(session.client_id) == session.connection:
             return
         self._ending[session.client_id] = session.connection
-        if session.will is not None:
-            self._hub.wills.publish(session.will)
-        self._close(session.client_id, session.connection)
+        self.close_session(session.client_id, session.connection, session.will, durable=True)
 
-    def _close(self, client_id: bytes, connection: int) -> None:
+    def close_session(
+        self, client_id: bytes, connection: int, will: WillMessage | None, *, durable: bool
+    ) -> None:
+        """Publish the will, then end the connection: the journal has them in that order."""
+        if will is not None:
+            self._hub.wills.publish(will)
         closed = Closed(client_id, connection, self._hub.steady_ms())
-        self._hub.pipeline.submit(closed, None, durable=True)
+        self._hub.pipeline.submit(closed, None, durable=durable)
 
     def inherit(self, session: Session) -> int:
         """A client comes to us that was another node's: see to its will, tell its connection."""
@@ -245,6 +251,7 @@ class Housekeeping:
         if not self.is_left_to_us(node_of(connection)):
             return
         if self._is_own(connection) and connection > self._first_connection:
-            self._close(client_id, connection)  # its client was told that it is not connected
+            # Its client was refused: no will.
+            self.close_session(client_id, connection, None, durable=True)
         elif self._is_buried or not self._is_own(connection):
             self._end(session)

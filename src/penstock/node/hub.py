@@ -1,7 +1,7 @@
 """The parts of one broker, for those that still take all of them."""
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from penstock.access.admission import Admission
 from penstock.access.envelopes import Envelopes
@@ -18,22 +18,16 @@ from penstock.core.effects import (
     Erasing,
     FollowUp,
     GroupChanged,
-    IdentityTaken,
     OpenedForNobody,
     TopicEnded,
 )
 from penstock.delivery.effects import EffectHandlers
 from penstock.delivery.fanout import LiveFanout
-from penstock.doors.mqtt.connect_queue import ConnectQueue
-from penstock.doors.mqtt.fetch_queue import FetchQueue
 from penstock.net.connection_ids import ConnectionIds
 from penstock.net.connections import Connections
 from penstock.net.flusher import Flusher
 from penstock.node.wills import Wills
 from penstock.obs.counters import Counters
-from penstock.obs.log import get_logger
-from penstock.obs.reasons import DisconnectReason
-from penstock.obs.summarized_log import SummarizedLog
 from penstock.reading.changes import Changes
 from penstock.reading.readers import JournalReaders
 from penstock.store.store import Store
@@ -46,15 +40,6 @@ if TYPE_CHECKING:
     from penstock.dispatch.dispatchers import Dispatchers
     from penstock.node.housekeeping import Housekeeping
     from penstock.staging.sinks import Sinks
-
-
-class IdentifiedClient(Protocol):
-    """A connection that goes by a client id of the binary protocol."""
-
-    number: int
-    is_identified: bool
-
-    def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
 
 
 class Hub:
@@ -124,19 +109,6 @@ class Hub:
         )
         self.feed.on_committed = self.changes.committed
         self.wills = Wills(self.admission, self.fanout, self.pipeline, cluster, clock, counters)
-
-        self.identities: dict[bytes, IdentifiedClient] = {}
-        """Client ids of the binary protocol, and the connection that has each."""
-        self.effects.on(IdentityTaken, self._identity_taken)
-        self.fetch_queue = FetchQueue(self)
-        self.connect_queue = ConnectQueue(self)
-        self.other_versions = SummarizedLog(get_logger("net"), "version_refused", self.monotonic)
-
-    def _identity_taken(self, effect: IdentityTaken) -> None:
-        """Another node has a client with this id. If ours is in the pipeline, it comes later."""
-        holder = self.identities.get(effect.client_id)
-        if holder is not None and holder.is_identified and holder.number != effect.connection:
-            holder.close(DisconnectReason.SESSION_TAKEN_OVER)
 
     def _follow_up(self, effect: FollowUp) -> None:
         self.pipeline.submit(effect.command, effect.waiter, durable=True)

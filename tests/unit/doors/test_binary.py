@@ -14,11 +14,12 @@ from penstock.commit.completion import Callback
 from penstock.config.schema import Config
 from penstock.core.broker import Broker
 from penstock.dispatch.dispatchers import Dispatchers
-from penstock.doors.binary import BinaryConnection
+from penstock.doors.binary import BinaryConnection, BinaryDoor
 from penstock.doors.binary import connection as module
 from penstock.errors import StorageError, StorageFull
 from penstock.limits import BATCH_BYTES_MAX
 from penstock.net.connection import SIGNED_AT_ONCE
+from penstock.node.doors import binary_door
 from penstock.node.hub import Hub
 from penstock.obs.counters import Counters
 from penstock.obs.reasons import DisconnectReason
@@ -87,9 +88,10 @@ class Turnstile:
 class Peer:
     """A client: a connection of the broker's, and what it was told in plain words."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, door: BinaryDoor) -> None:
         self.transport = Transport()
-        self.connection = BinaryConnection(hub, self.transport, hub.monotonic())  # type: ignore[arg-type]
+        now = door.connections.monotonic()
+        self.connection = BinaryConnection(door, self.transport, now)  # type: ignore[arg-type]
         self._machine = BinaryClientMachine()
         self._told: list[Any] = []
 
@@ -134,9 +136,10 @@ class Bench:
             cluster=node,
         )
         self.hub.dispatchers = Dispatchers(self.hub)
+        self.door = binary_door(self.hub)
 
     def peer(self) -> Peer:
-        return Peer(self.hub)
+        return Peer(self.door)
 
     def shut(self) -> None:
         """Let no commit through."""
@@ -299,7 +302,8 @@ async def test_an_acknowledgement_of_a_topic_that_ends_says_nothing_of_the_next(
 
 
 async def test_what_a_client_subscribes_to_by_name_is_kept_beyond_the_bound_of_its_topics(bench):
-    bench.hub.limits = msgspec.structs.replace(bench.hub.limits, subscriptions_max=1)
+    limits = bench.door.connections.limits
+    bench.door.connections.limits = msgspec.structs.replace(limits, subscriptions_max=1)
     publisher, peer, again = bench.peer(), bench.peer(), bench.peer()
     publisher.send(client.publish(b"t", b"m", 1), client.publish(b"u", b"n", 2))
     peer.send(client.subscribe(1, b"t", b"name"))

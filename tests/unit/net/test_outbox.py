@@ -55,15 +55,15 @@ class Bench:
             counters=self.counters,
             flusher=SimpleNamespace(flush_soon=lambda box: self.loop.call_soon(box.flush)),
             budget=Budget(1 << 20, self.loop.call_soon),
+            loop=self.loop,
         )
-        hub: Any = SimpleNamespace(
+        door: Any = SimpleNamespace(
             connections=connections,
             broker=SimpleNamespace(retained=self.retained),
-            loop=self.loop,
             readers=SimpleNamespace(read=lambda *arguments: self.reads.append(arguments)),
         )
-        hub.fetch_queue = FetchQueue(hub)
-        self.hub = hub
+        door.fetch_queue = FetchQueue(connections)
+        self.door = door
         transport: Any = SimpleNamespace(
             get_write_buffer_size=lambda: self.buffered,
             is_closing=lambda: False,
@@ -71,7 +71,7 @@ class Bench:
             set_write_buffer_limits=lambda high: self.marks.append(high),  # noqa: PLW0108
         )
         self.outbox = MqttOutbox(
-            hub, transport, self.lost.extend, lambda *why: self.given_up.append(why), lambda: None
+            door, transport, self.lost.extend, lambda *why: self.given_up.append(why), lambda: None
         )
 
     def answer_reads(self) -> None:
@@ -318,23 +318,23 @@ def test_the_transport_pauses_us_no_later_than_we_put_messages_off(bench):
 
 def test_a_message_that_is_more_than_the_budget_has_left_is_put_off(bench):
     other = Other()
-    bench.hub.connections.budget.note(other, (1 << 20) - 20)
+    bench.door.connections.budget.note(other, (1 << 20) - 20)
     bench.outbox.deliver([(b"t", b"7", 1, 7, 7), (b"t", b"x" * 100, 1, 8, 8)])
     bench.loop.run()
     assert bench.written == frame(7, 7)
     assert len(bench.outbox._put_off) == 1
     assert not bench.reads, "there is no room for what would be read"
-    bench.hub.connections.budget.note(other, 0)
+    bench.door.connections.budget.note(other, 0)
     bench.loop.run()
     bench.answer_reads()
     assert bench.written == frame(7, 7) + frame(8, 8)
 
 
 def test_a_reader_that_holds_its_share_is_sent_more_when_it_has_read_that(bench):
-    bench.hub.connections.budget.note(Other(), 1 << 19)
+    bench.door.connections.budget.note(Other(), 1 << 19)
     bench.buffered = 1 << 19
     bench.outbox.refresh()
-    assert bench.hub.connections.budget.is_tight
+    assert bench.door.connections.budget.is_tight
     bench.outbox.deliver([(b"t", b"7", 1, 7, 7)])
     assert bench.marks[-1] == 0, "the transport says when it is empty"
     bench.outbox.pause()
@@ -348,15 +348,15 @@ def test_a_reader_that_holds_its_share_is_sent_more_when_it_has_read_that(bench)
 
 
 def test_live_messages_are_dropped_down_to_the_share_while_the_budget_is_tight(bench):
-    bench.hub.connections.limits.outbound_bytes_max = 1 << 20
+    bench.door.connections.limits.outbound_bytes_max = 1 << 20
     bench.outbox.pause()
     for other in [Other() for _ in range(7)]:
-        bench.hub.connections.budget.note(other, 1 << 16)
+        bench.door.connections.budget.note(other, 1 << 16)
     for _ in range(1_000):
         bench.outbox.send_live(1, bytes(1_000))
         bench.loop.run()
-        assert bench.hub.connections.budget.used <= 1 << 20
-    assert bench.outbox.counted <= bench.hub.connections.budget.share + 1_000
+        assert bench.door.connections.budget.used <= 1 << 20
+    assert bench.outbox.counted <= bench.door.connections.budget.share + 1_000
     assert bench.counters.drops[DropReason.SLOW_READER] > 500
 
 
@@ -364,10 +364,10 @@ def test_what_a_connection_held_is_free_when_it_is_gone(bench):
     bench.outbox.send(bytes(500))
     bench.outbox.pause()
     bench.loop.run()
-    assert bench.hub.connections.budget.used == 500
+    assert bench.door.connections.budget.used == 500
     bench.outbox.close()
     bench.outbox.forget()
-    assert bench.hub.connections.budget.used == 0
+    assert bench.door.connections.budget.used == 0
 
 
 class Other:
@@ -390,7 +390,7 @@ class Other:
 
 
 def test_those_who_wait_go_on_when_there_is_room_and_no_earlier(bench):
-    budget, holder, waiting = bench.hub.connections.budget, Other(), Other()
+    budget, holder, waiting = bench.door.connections.budget, Other(), Other()
     budget.note(holder, 1 << 20)
     budget.wait(waiting)
     budget.turn(1.0)
@@ -403,7 +403,7 @@ def test_those_who_wait_go_on_when_there_is_room_and_no_earlier(bench):
 
 
 def test_only_a_reader_that_reads_nothing_while_others_wait_for_the_room_is_ended(bench):
-    budget, stuck, slow = bench.hub.connections.budget, Other(), Other()
+    budget, stuck, slow = bench.door.connections.budget, Other(), Other()
     budget.note(stuck, 1 << 19)
     budget.note(slow, 1 << 19)
     for now in range(60):

@@ -21,10 +21,10 @@ from typing import Protocol
 from penstock.core.commands import Progressed
 from penstock.dispatch.queue_names import is_queue
 from penstock.dispatch.unacked import Place, Unacked, ranges_of
+from penstock.doors.binary.parts import BinaryParts
 from penstock.doors.binary.replies import Replies
 from penstock.errors import StorageError
 from penstock.model.message import Message
-from penstock.node.hub import Hub
 from penstock.obs.reasons import DisconnectReason
 
 UNKNOWN_MAX = 65_536
@@ -65,9 +65,9 @@ class Acknowledgements:
     """
 
     __slots__ = (
+        "_door",
         "_finish",
         "_followed",
-        "_hub",
         "_is_looking_up",
         "_replies",
         "_subscriber",
@@ -78,13 +78,13 @@ class Acknowledgements:
 
     def __init__(
         self,
-        hub: Hub,
+        door: BinaryParts,
         subscriber: Subscriber,
         replies: Replies,
         followed: Container[bytes],
         finish: Callable[[bytes, list[tuple[int, int]]], None],
     ) -> None:
-        self._hub = hub
+        self._door = door
         self._subscriber = subscriber
         self._replies = replies
         self._followed = followed
@@ -104,7 +104,7 @@ class Acknowledgements:
             places += found
             for start, stop in unknown:
                 self._look_up(start, stop)
-        self._hub.counters.acknowledged_total += len(sequences)
+        self._door.connections.counters.acknowledged_total += len(sequences)
         self._settle(places, now_ms)
 
     # ── onto the disk ─────────────────────────────────────────────────────────────────────────
@@ -121,33 +121,33 @@ class Acknowledgements:
 
     def _may_progress(self, topic: bytes) -> bool:
         """Whether acknowledgements of this topic are kept; of `#` there could be any number."""
-        topic_count = self._hub.broker.subscribers.topic_count
+        topic_count = self._door.broker.subscribers.topic_count
         return (
             topic in self._followed
-            or topic_count(self.client_id) < self._hub.limits.subscriptions_max
+            or topic_count(self.client_id) < self._door.connections.limits.subscriptions_max
         )
 
     def begin(self, topic: bytes, now_ms: int) -> None:
         """Let it be known that this client reads a topic, where messages go that nobody needs."""
-        dispatchers, progress = self._hub.dispatchers, self._hub.broker.subscribers.progress
+        dispatchers, progress = self._door.dispatchers, self._door.broker.subscribers.progress
         if dispatchers.limits.is_used_up(topic) and progress(self.client_id, topic) is None:
             begun = Progressed(self.client_id, topic, [(0, dispatchers.earliest(topic))], now_ms)
-            self._hub.pipeline.submit_patiently(begun, None)
+            self._door.pipeline.submit_patiently(begun, None)
 
     def _progress(self, topic: bytes, stretches: list[tuple[int, int]], now_ms: int) -> None:
         """Journal acknowledgements, without those that are known: repeating them costs no disk.
 
         If the end of the topic is in the line, the next messages have these offsets.
         """
-        if self._hub.pipeline.is_dropping(topic):
+        if self._door.pipeline.is_dropping(topic):
             return
-        known = self._hub.broker.subscribers.progress(self.client_id, topic)
+        known = self._door.broker.subscribers.progress(self.client_id, topic)
         if known is not None:
             stretches = [new for start, end in stretches for new in known.missing(start, end)]
         if stretches:
             self._replies.await_acknowledgement()
             command = Progressed(self.client_id, topic, stretches, now_ms)
-            self._hub.pipeline.submit_patiently(command, self)
+            self._door.pipeline.submit_patiently(command, self)
 
     def done(self, _value: object) -> None:
         """Progress is stored."""
@@ -166,7 +166,7 @@ class Acknowledgements:
 
     def _look_up(self, first: int, end: int) -> None:
         """Ask the journal where messages lie that this connection was not sent."""
-        first, end = max(first, 1), min(end, self._hub.pipeline.settled_sequence)
+        first, end = max(first, 1), min(end, self._door.pipeline.settled_sequence)
         if first < end:
             self._unknown.append((first, end))
         if self._unknown and not self._is_looking_up:
@@ -182,14 +182,14 @@ class Acknowledgements:
             sequences += range(first, stop)
             if stop < end:
                 self._unknown.appendleft((stop, end))
-        self._hub.readers.read(sequences, self._found, self._subscriber.unreadable)
+        self._door.readers.read(sequences, self._found, self._subscriber.unreadable)
 
     def _found(self, found: dict[int, Message | None]) -> None:
         if self._subscriber.reason is not None:
             return
         messages = [message for message in found.values() if message is not None]
         places = [Place(m.topic, m.offset, m.offset + 1) for m in messages]
-        self._settle(places, self._hub.wall_ms())
+        self._settle(places, self._door.connections.wall_ms())
         if self._unknown:
             self._read_unknown()
         else:

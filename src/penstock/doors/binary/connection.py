@@ -26,6 +26,7 @@ from penstock.core.live import Live
 from penstock.core.session import PUBACK
 from penstock.dispatch.queue_names import is_queue
 from penstock.doors.binary.acknowledgements import Acknowledgements
+from penstock.doors.binary.parts import BinaryParts
 from penstock.doors.binary.replies import Replies
 from penstock.doors.binary.work import QueueWorker
 from penstock.errors import PenstockError, StorageError
@@ -34,7 +35,6 @@ from penstock.model.topic import filter_fault, has_wildcard
 from penstock.net.connection import SIGNED_AT_ONCE, Connection
 from penstock.net.outbox import Outbox
 from penstock.net.turns import TURN_S
-from penstock.node.hub import Hub
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason, DropReason
 from penstock.reading.cursor import Cursor
@@ -80,17 +80,17 @@ _HANDLERS: dict[type[Any], str] = {
 
 
 class BinaryConnection(Connection):
-    """One client's connection: an outlet of the hub, a sink of cursors, a recipient of jobs."""
+    """One client's connection: a publisher, a sink of cursors, a recipient of jobs."""
 
     __slots__ = (
         "_accepts_version_2",
         "_acknowledgements",
         "_client_id",
         "_cursors",
+        "_door",
         "_filters",
         "_has_spoken",
         "_held",
-        "_hub",
         "_is_writing_paused",
         "_replies",
         "_signed",
@@ -100,13 +100,13 @@ class BinaryConnection(Connection):
         "number",
     )
 
-    def __init__(self, hub: Hub, transport: asyncio.Transport, accepted_at: float) -> None:
-        machine = BinaryServerMachine(hub.limits.frame_bytes_max)
-        outbox = Outbox(hub.connections, transport, self.close)
-        super().__init__(hub.connections, transport, machine, outbox, accepted_at)
-        self._hub = hub
+    def __init__(self, door: BinaryParts, transport: asyncio.Transport, accepted_at: float) -> None:
+        machine = BinaryServerMachine(door.connections.limits.frame_bytes_max)
+        outbox = Outbox(door.connections, transport, self.close)
+        super().__init__(door.connections, transport, machine, outbox, accepted_at)
+        self._door = door
         self._client_id = b""
-        self.number = hub.connections.ids.next()
+        self.number = door.connections.ids.next()
         self.is_identified = False
         """Whether the cluster knows of its client id."""
         self._accepts_version_2 = False
@@ -121,13 +121,13 @@ class BinaryConnection(Connection):
         self._cursors: dict[bytes, Cursor] = {}
         self._filters: set[bytes] = set()
         self._is_writing_paused = False
-        self._replies = Replies(self.outbox.send, hub.pipeline.hurry, self.resume_reading)
-        self._worker = QueueWorker(hub, self, self._replies, self.number)
+        self._replies = Replies(self.outbox.send, door.pipeline.hurry, self.resume_reading)
+        self._worker = QueueWorker(door, self, self._replies, self.number)
         self._acknowledgements = Acknowledgements(
-            hub, self, self._replies, self._cursors, self._worker.finish
+            door, self, self._replies, self._cursors, self._worker.finish
         )
-        hub.counters.clients_connected += 1
-        limits = hub.limits
+        door.connections.counters.clients_connected += 1
+        limits = door.connections.limits
         self.file(accepted_at + min(limits.connect_timeout_s, limits.idle_timeout_s))
 
     @property
@@ -138,9 +138,9 @@ class BinaryConnection(Connection):
     def deadline(self) -> tuple[float, DisconnectReason]:
         """The connect time-out; then any complete frame keeps it alive, what we send does not."""
         if not self._has_spoken:
-            timeout_s = self._hub.limits.connect_timeout_s
+            timeout_s = self._connections.limits.connect_timeout_s
             return self._last_packet_at + timeout_s, DisconnectReason.CONNECT_TIMEOUT
-        idle_s = self._hub.limits.idle_timeout_s
+        idle_s = self._connections.limits.idle_timeout_s
         return self._last_packet_at + idle_s, DisconnectReason.IDLE_TIMEOUT
 
     def is_waiting(self) -> bool:
@@ -155,7 +155,7 @@ class BinaryConnection(Connection):
         """Act on frames; hold those behind a SUBSCRIBE that is sending history."""
         self._has_spoken = True
         pending = deque(events)
-        monotonic = self._hub.monotonic
+        monotonic = self._connections.monotonic
         turn_ends_at = monotonic() + TURN_S
         is_begun = False
         while pending and self.reason is None:
@@ -185,7 +185,7 @@ class BinaryConnection(Connection):
         """Let others have a turn: verifying signatures takes time, and so do many new topics."""
         self._signed = list(pending)
         self.pause_reading()
-        self._hub.loop.call_soon(self._go_on)
+        self._connections.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         events, self._signed = self._signed, None
@@ -201,7 +201,7 @@ class BinaryConnection(Connection):
         """Something that requests waited for is finished."""
         self._waits -= 1
         if not self._waits:
-            self._hub.loop.call_soon(self._take_held)
+            self._connections.loop.call_soon(self._take_held)
 
     def _take_held(self) -> None:
         """Handle what was held; only now, for what is read meanwhile must stand behind it."""
@@ -210,21 +210,21 @@ class BinaryConnection(Connection):
             self.handle_later(list(held or ()))
 
     def _fail(self, text: str) -> None:
-        self._hub.counters.refused_total += 1
+        self._connections.counters.refused_total += 1
         self._replies.answer(encode.error(text))
 
     # ── publishing ────────────────────────────────────────────────────────────────────────────
 
     def _on_publish(self, event: BinaryPublishRun, now_ms: int) -> None:
         topic = event.topic
-        route = self._hub.admission.admit(self.principal, topic)
+        route = self._door.admission.admit(self.principal, topic)
         if isinstance(route, Refusal):
             for _ in event.sequences:
                 self._fail(_no_topic(route))
             return
         if route.policy > CAPTURED:
             for _ in event.sequences:
-                self._fail(self._hub.admission.refuse_unsigned(topic, 1).text)
+                self._fail(self._door.admission.refuse_unsigned(topic, 1).text)
             return
         self._publish(topic, event.payloads, event.sequences, now_ms)
 
@@ -236,10 +236,10 @@ class BinaryConnection(Connection):
         now_ms: int,
         extras: list[Extras | None] | None = None,
     ) -> None:
-        hub = self._hub
+        door = self._door
         self._replies.await_publishes(len(sequences))
-        hub.counters.messages_in_total[1] += len(payloads)
-        hub.pipeline.publish(
+        door.connections.counters.messages_in_total[1] += len(payloads)
+        door.pipeline.publish(
             topic,
             payloads,
             now_ms,
@@ -270,15 +270,16 @@ class BinaryConnection(Connection):
         self._publish_signed(accepted, now_ms)
 
     def _signed_refusal(self, event: SignedPublish, now_ms: int) -> str | None:
-        route = self._hub.admission.admit(self.principal, event.topic)
+        route = self._door.admission.admit(self.principal, event.topic)
         if isinstance(route, Refusal):
             return _no_topic(route)
         if route.policy & ENVELOPES:  # the signature covers no message within
-            return self._hub.admission.refuse_unsigned(event.topic, 1).text
-        refused = self._hub.gate.admit_signed(event.topic, event.payload, event.signature, now_ms)
+            return self._door.admission.refuse_unsigned(event.topic, 1).text
+        gate = self._door.admission.gate
+        refused = gate.admit_signed(event.topic, event.payload, event.signature, now_ms)
         if refused is None:
             return None
-        self._hub.counters.drops[DropReason.SIGNATURE_REFUSED] += 1
+        self._connections.counters.drops[DropReason.SIGNATURE_REFUSED] += 1
         return refused.text
 
     def _publish_signed(self, events: list[SignedPublish], now_ms: int) -> None:
@@ -304,7 +305,7 @@ class BinaryConnection(Connection):
         if fault:
             self._fail(f"Cannot subscribe to '{printable(event.topic, 80)}': {fault}")
             return
-        self._hub.counters.subscribed_total += 1
+        self._connections.counters.subscribed_total += 1
         self._accepts_version_2 = event.accepts_version_2
         if event.client_id:
             self._identify(event.client_id)
@@ -318,7 +319,7 @@ class BinaryConnection(Connection):
 
     def _subscribe_fault(self, event: BinarySubscribe) -> str:
         """Say why a subscription is refused; empty if it is not."""
-        limits, client_id = self._hub.limits, event.client_id
+        limits, client_id = self._connections.limits, event.client_id
         fault = filter_fault(event.topic, limits.topic_bytes_max, limits.topic_levels_max)
         if fault:
             return fault
@@ -333,12 +334,12 @@ class BinaryConnection(Connection):
 
     def _may_be_durable(self, client_id: bytes) -> bool:
         """Whether this client id is known, or there is room for one more."""
-        known = self._hub.broker.subscribers.by_id
-        return client_id in known or len(known) < self._hub.limits.sessions_max
+        known = self._door.broker.subscribers.by_id
+        return client_id in known or len(known) < self._connections.limits.sessions_max
 
     def _identify(self, client_id: bytes) -> None:
         """Take the client id, from another connection if one has it."""
-        identities = self._hub.identities
+        identities = self._door.identities
         if client_id == self._client_id:
             return
         self._forget_identity()
@@ -348,18 +349,18 @@ class BinaryConnection(Connection):
         identities[client_id] = self
         self._client_id = self._acknowledgements.client_id = client_id
         self._worker.take_name(client_id)
-        self.is_identified = not self._hub.cluster.is_clustered
+        self.is_identified = not self._door.cluster.is_clustered
         if not self.is_identified:
             done = Callback(self._identified, self.close)
-            self._hub.pipeline.submit(Identified(client_id, self.number), done, durable=True)
+            self._door.pipeline.submit(Identified(client_id, self.number), done, durable=True)
 
     def _identified(self, _value: object) -> None:
         """All nodes know: whoever comes next takes the client id from us."""
         self.is_identified = True
 
     def _forget_identity(self) -> None:
-        if self._client_id and self._hub.identities.get(self._client_id) is self:
-            del self._hub.identities[self._client_id]
+        if self._client_id and self._door.identities.get(self._client_id) is self:
+            del self._door.identities[self._client_id]
 
     def _in_turn(self, act: Callable[[], None]) -> None:
         """Act when the line has come to it; then ``_done`` answers.
@@ -368,7 +369,7 @@ class BinaryConnection(Connection):
         connection acknowledged may stand in the line.
         """
         self.hold()
-        self._hub.pipeline.barrier(lambda: act() if self.reason is None else None)
+        self._door.pipeline.barrier(lambda: act() if self.reason is None else None)
 
     def _when_current(self, act: Callable[[], None]) -> None:
         """Act when all that was acknowledged before is to be read here.
@@ -383,7 +384,7 @@ class BinaryConnection(Connection):
             elif self.reason is None:
                 act()
 
-        self._hub.cluster.read_barrier(confirmed)
+        self._door.cluster.read_barrier(confirmed)
 
     def _done(self, sequence: int) -> None:
         self._replies.answer(encode.ack(sequence))
@@ -391,34 +392,34 @@ class BinaryConnection(Connection):
 
     def _follow_filter(self, event: BinarySubscribe) -> None:
         self._filters.add(event.topic)
-        self._hub.feed.follow(event.topic, self.feed)
-        self._hub.fanout.listen(event.topic, self)
+        self._door.feed.follow(event.topic, self.feed)
+        self._door.fanout.listen(event.topic, self)
         self._done(event.sequence)
 
     def _follow_topic(self, event: BinarySubscribe) -> None:
         """Send what the topic holds, then what comes; the reply when the first is done."""
-        hub, topic = self._hub, event.topic
+        door, topic = self._door, event.topic
         if topic in self._cursors:
             self._unfollow(topic)  # all of it is sent once more
         progress = None
         if self._client_id:
-            progress = hub.broker.subscribers.progress(self._client_id, topic)
-            self._acknowledgements.begin(topic, hub.wall_ms())
+            progress = door.broker.subscribers.progress(self._client_id, topic)
+            self._acknowledgements.begin(topic, door.connections.wall_ms())
         cursor = Cursor(
-            hub.readers,
-            hub.connections.budget,
+            door.readers,
+            door.connections.budget,
             topic,
             self,
             progress,
             lambda: self._done(event.sequence),
         )
         self._cursors[topic] = cursor
-        hub.feed.follow(topic, self.feed)
-        hub.fanout.listen(topic, self)
+        door.feed.follow(topic, self.feed)
+        door.fanout.listen(topic, self)
         cursor.start()
 
     def _on_unsubscribe(self, event: BinaryUnsubscribe, _now_ms: int) -> None:
-        self._hub.counters.unsubscribed_total += 1
+        self._connections.counters.unsubscribed_total += 1
         self._in_turn(lambda: self._unsubscribe(event))
 
     def _unsubscribe(self, event: BinaryUnsubscribe) -> None:
@@ -434,8 +435,8 @@ class BinaryConnection(Connection):
         cursor = self._cursors.pop(topic, None)
         if cursor is not None:
             cursor.close()
-        self._hub.feed.unfollow(topic, self.feed)
-        self._hub.fanout.unlisten(topic, self)
+        self._door.feed.unfollow(topic, self.feed)
+        self._door.fanout.unlisten(topic, self)
 
     def topic_deleted(self, topic: bytes) -> None:
         """Begin anew with what the name stands for next."""
@@ -454,7 +455,7 @@ class BinaryConnection(Connection):
         if cursor is not None:
             cursor.feed(part)
         elif self.is_full():
-            self._hub.counters.drops[DropReason.SLOW_READER] += part.count
+            self._connections.counters.drops[DropReason.SLOW_READER] += part.count
         else:
             for stretch in part.stretches():
                 self.take(stretch)
@@ -473,7 +474,7 @@ class BinaryConnection(Connection):
         if self._client_id:
             unacked = self._acknowledgements.unacked
             unacked.add(stretch.topic, stretch.sequence, stretch.offset, count)
-        self._hub.counters.messages_out_total[1] += count
+        self._connections.counters.messages_out_total[1] += count
         frames = stretch.forms.get(self._accepts_version_2)
         if frames is None:  # the first of those who follow the topic makes it for all
             frames = stretch.forms[self._accepts_version_2] = self._frames(stretch)
@@ -497,7 +498,7 @@ class BinaryConnection(Connection):
             self.send(self._message(job.topic, job.payload, job.sequence, extras))
             if self._client_id:
                 self._acknowledgements.unacked.add(job.topic, job.sequence, job.offset, 1)
-        self._hub.counters.messages_out_total[1] += len(jobs)
+        self._connections.counters.messages_out_total[1] += len(jobs)
 
     def _message(self, topic: bytes, payload: bytes, sequence: int, extras: Extras | None) -> bytes:
         """A message with its signature, if it has one that the client can read."""
@@ -508,7 +509,7 @@ class BinaryConnection(Connection):
 
     def missed(self, topic: bytes, count: int) -> None:
         """Tell the subscriber what retention took before it could be sent."""
-        self._hub.counters.drops[DropReason.RETENTION] += count
+        self._connections.counters.drops[DropReason.RETENTION] += count
         text = f"{count} messages of '{printable(topic, 80)}' were removed by retention unread"
         self.send(encode.error(text))
 
@@ -519,7 +520,7 @@ class BinaryConnection(Connection):
     def forward(self, live: Live) -> None:
         """Live messages: only of topics that the journal does not keep; the feed has the rest."""
         for run in live.runs:
-            if not self._hub.admission.route(run.topic).policy:
+            if not self._door.admission.route(run.topic).policy:
                 frames = encode.messages(run.topic, run.payloads, [0] * len(run.payloads))
                 self.outbox.send_live(len(run.payloads), frames)
 
@@ -565,12 +566,12 @@ class BinaryConnection(Connection):
 
     def let_go(self) -> None:
         """Follow nothing more, return jobs, free the client id."""
-        self._hub.counters.clients_connected -= 1
+        self._connections.counters.clients_connected -= 1
         for topic in [*self._cursors, *self._filters]:
             self._unfollow(topic)
         self._worker.leave_all()
         self._forget_identity()
-        self._hub.fanout.forget(self)
+        self._door.fanout.forget(self)
         self._held = None
         self._replies.clear()
 

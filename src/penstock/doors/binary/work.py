@@ -18,9 +18,9 @@ from typing import Protocol
 
 from penstock.dispatch.dispatcher import Job
 from penstock.dispatch.queue_names import WORKERS
+from penstock.doors.binary.parts import BinaryParts
 from penstock.doors.binary.replies import Replies
 from penstock.model.message import Message
-from penstock.node.hub import Hub
 from penstock.obs.reasons import DisconnectReason
 
 ON_ITS_WAY_MS = 30_000
@@ -52,7 +52,7 @@ class QueueWorker:
     takes_turns = True
 
     __slots__ = (
-        "_hub",
+        "_door",
         "_jobs",
         "_must_acknowledge",
         "_number",
@@ -62,8 +62,10 @@ class QueueWorker:
         "queues",
     )
 
-    def __init__(self, hub: Hub, recipient: Recipient, replies: Replies, number: int) -> None:
-        self._hub = hub
+    def __init__(
+        self, door: BinaryParts, recipient: Recipient, replies: Replies, number: int
+    ) -> None:
+        self._door = door
         self._recipient = recipient
         self._replies = replies
         self._number = number
@@ -78,16 +80,16 @@ class QueueWorker:
 
     def join(self, topic: bytes) -> None:
         """Work for a queue; once more is as good as once."""
-        self._hub.counters.workers_connected += topic not in self.queues
+        self._door.connections.counters.workers_connected += topic not in self.queues
         self.queues.add(topic)
-        self._hub.dispatchers.join(topic, WORKERS, self)
+        self._door.dispatchers.join(topic, WORKERS, self)
 
     def leave(self, topic: bytes) -> None:
         """Work for a queue no longer; jobs in hand go to others."""
-        self._hub.counters.workers_connected -= 1
+        self._door.connections.counters.workers_connected -= 1
         self.queues.discard(topic)
         self.forget(topic)
-        self._hub.dispatchers.leave(topic, WORKERS, self.consumer)
+        self._door.dispatchers.leave(topic, WORKERS, self.consumer)
 
     def forget(self, topic: bytes) -> None:
         """Jobs of a queue are in hand no longer."""
@@ -126,7 +128,7 @@ class QueueWorker:
     def ask_for_jobs(self) -> None:
         """There may be room again, for jobs of any queue."""
         for topic in self.queues:
-            self._hub.dispatchers.deal(topic, WORKERS)
+            self._door.dispatchers.deal(topic, WORKERS)
 
     def work(self, jobs: list[Job]) -> None:
         """Send jobs."""
@@ -151,7 +153,7 @@ class QueueWorker:
         ]
         if leases:
             self._replies.await_acknowledgement()
-            self._hub.dispatchers.settle_leases(topic, WORKERS, leases, self)
+            self._door.dispatchers.settle_leases(topic, WORKERS, leases, self)
             self.ask_for_jobs()
 
     def done(self, _value: object) -> None:

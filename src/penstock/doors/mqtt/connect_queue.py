@@ -1,92 +1,102 @@
-"""The line of MQTT clients whose CONNECT is to be answered.
+"""MQTT clients whose CONNECT is to be answered, a few at a time.
 
-**A few at a time.** Opening a persistent session is a command that is journaled, and applying it
-sends what waited for the client. If all clients of a broker come back at once, so many commands in
-one commit would be one long turn of the loop. So few are in the line to the disk at a time, and the
-others wait here, in order.
+**A few at a time.** Opening a persistent session is journaled, and applying that sends the client
+its pending messages. If all clients of a broker reconnect at once, one commit with all of their
+sessions would block the loop. So only ``OPENING_MAX`` are in the pipeline at a time; the others
+wait here, in order.
 
-**One of each id.** A client that presents an id whose last CONNECT is still unanswered waits until
-it is answered. Each client thus gets its CONNACK before another takes its session over.
+**One of each id.** A client whose id has another CONNECT unanswered waits for that answer. So each
+client gets its CONNACK before another takes its session over.
 
-**A fight for an id** is two clients that throw each other out as fast as they can. The first
-take-overs of an id are free; after those, a newcomer waits a little (``Takeovers.delay_s``).
+**Clients that fight for an id** throw each other out as fast as they can. The first take-overs of
+an id are free; after those, a newcomer is delayed (``Takeovers.delay_s``).
 """
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Protocol
 
+from penstock.core.session import Session
+from penstock.net.connections import Connections
 from penstock.obs.reasons import DisconnectReason
 
-if TYPE_CHECKING:
-    from penstock.doors.mqtt.connection import MqttConnection
-    from penstock.node.hub import Hub
+OPENING_MAX = 32  # clients whose session is being opened
+
+SAME_ID_MAX = 16  # clients that wait for one id; of more, the first is closed
 
 
-OPENING_MAX = 32
-"""Clients whose session is being opened at a time."""
+class ConnectingClient(Protocol):
+    """A connection that has sent CONNECT."""
 
-SAME_ID_MAX = 16
-"""Clients that wait for one id; of more, the one that came first goes."""
+    reason: DisconnectReason | None
+
+    @property
+    def name(self) -> bytes:
+        """Its client id."""
+
+    def open(self) -> None:
+        """Open the session."""
+
+    def close(self, reason: DisconnectReason, detail: str = "") -> None: ...
 
 
 class ConnectQueue:
-    """Who is being let in, and who waits for that."""
+    """Calls ``open`` of each connection when it may open its session."""
 
-    def __init__(self, hub: "Hub") -> None:
-        self._hub = hub
-        self._opening: dict[bytes, MqttConnection] = {}
-        """By client id, those who are being let in."""
-        self._rivals: dict[bytes, deque[MqttConnection]] = {}
-        """By client id, those who wait for the one with the same id."""
-        self._waiting: deque[MqttConnection] = deque()
+    def __init__(self, connections: Connections, sessions: Mapping[bytes, Session]) -> None:
+        self._connections = connections
+        self._sessions = sessions
+        self._opening: dict[bytes, ConnectingClient] = {}
+        self._rivals: dict[bytes, deque[ConnectingClient]] = {}  # wait for the one with their id
+        self._waiting: deque[ConnectingClient] = deque()
 
-    def join(self, connection: "MqttConnection") -> None:
-        """Have ``connection.open`` called when it is its turn, at once if nothing is before it."""
-        client_id = connection.name
+    def join(self, client: ConnectingClient) -> None:
+        """Call ``client.open`` when its turn comes, at once if nothing is before it."""
+        client_id = client.name
         if client_id in self._opening:
             rivals = self._rivals.setdefault(client_id, deque())
-            rivals.append(connection)
+            rivals.append(client)
             if len(rivals) > SAME_ID_MAX:
                 rivals.popleft().close(DisconnectReason.SESSION_TAKEN_OVER)
         elif len(self._opening) >= OPENING_MAX or self._waiting:
-            self._waiting.append(connection)
+            self._waiting.append(client)
         else:
-            self._begin(connection)
+            self._begin(client)
 
-    def _begin(self, connection: "MqttConnection") -> None:
-        self._opening[connection.name] = connection
-        session = self._hub.broker.sessions.get(connection.name)
+    def _begin(self, client: ConnectingClient) -> None:
+        self._opening[client.name] = client
+        session = self._sessions.get(client.name)
         is_taken = session is not None and session.connected
-        delay_s = self._hub.connections.takeovers.delay_s(connection.name) if is_taken else 0.0
+        delay_s = self._connections.takeovers.delay_s(client.name) if is_taken else 0.0
         if delay_s:
-            self._hub.loop.call_later(delay_s, self._open, connection)
+            self._connections.loop.call_later(delay_s, self._open, client)
         else:
-            connection.open()
+            client.open()
 
-    def _open(self, connection: "MqttConnection") -> None:
-        if connection.reason is None:
-            connection.open()
+    def _open(self, client: ConnectingClient) -> None:
+        if client.reason is None:
+            client.open()
         else:
-            self.left(connection)
+            self.leave(client)
 
-    def left(self, connection: "MqttConnection") -> None:
-        """Its CONNECT was answered, or nobody waits for the answer any more: let others in."""
-        if self._opening.get(connection.name) is connection:
-            del self._opening[connection.name]
-            rivals = self._rivals.get(connection.name)
+    def leave(self, client: ConnectingClient) -> None:
+        """The CONNECT was answered, or the client is gone: open the next sessions."""
+        if self._opening.get(client.name) is client:
+            del self._opening[client.name]
+            rivals = self._rivals.get(client.name)
             if rivals:
                 self._waiting.appendleft(rivals.popleft())
             if not rivals:
-                self._rivals.pop(connection.name, None)
+                self._rivals.pop(client.name, None)
             if self._waiting:
-                self._hub.loop.call_soon(self._let_in)
+                self._connections.loop.call_soon(self._begin_next)
 
-    def _let_in(self) -> None:
+    def _begin_next(self) -> None:
         while self._waiting and len(self._opening) < OPENING_MAX:
-            connection = self._waiting.popleft()
-            if connection.name in self._opening:
-                self._rivals.setdefault(connection.name, deque()).append(connection)
-            elif connection.reason is None:
-                self._begin(connection)
-            elif rivals := self._rivals.pop(connection.name, None):
+            client = self._waiting.popleft()
+            if client.name in self._opening:
+                self._rivals.setdefault(client.name, deque()).append(client)
+            elif client.reason is None:
+                self._begin(client)
+            elif rivals := self._rivals.pop(client.name, None):
                 self._waiting.extendleft(reversed(rivals))

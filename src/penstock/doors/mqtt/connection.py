@@ -18,7 +18,6 @@ from penstock.access.admission import CAPTURED, Refusal, TopicRoute
 from penstock.access.envelopes import OpenedEnvelopes
 from penstock.core.commands import (
     Acknowledged,
-    Closed,
     DeliveriesLost,
     Drained,
     Received,
@@ -37,6 +36,7 @@ from penstock.core.routes import UNKNOWN_POLICY
 from penstock.core.session import PUBACK, PUBCOMP, PUBREC, PUBREL, Session
 from penstock.delivery.fanout import Targets
 from penstock.doors.mqtt.outbox import MqttOutbox
+from penstock.doors.mqtt.parts import MqttParts
 from penstock.doors.mqtt.pending_filters import PendingFilters
 from penstock.doors.mqtt.publish_runs import continues, is_next, joined
 from penstock.doors.mqtt.retained_pages import RetainedPages
@@ -48,7 +48,6 @@ from penstock.model.topic import filter_fault
 from penstock.net.connection import ASK_INTERVAL_S, SIGNED_AT_ONCE, Connection
 from penstock.net.connections import peer_of
 from penstock.net.turns import TURN_S
-from penstock.node.hub import Hub
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.mqtt import encode
@@ -91,15 +90,15 @@ _HANDLERS: dict[type[Any], str] = {
 
 
 class MqttConnection(Connection):
-    """One client's connection; an ``Outlet`` of the hub."""
+    """One client's connection."""
 
     ends_by_closing = False
 
     __slots__ = (
         "_clean",
         "_client_id",
+        "_door",
         "_held",
-        "_hub",
         "_is_draining",
         "_is_opening",
         "_keep_alive_s",
@@ -115,12 +114,12 @@ class MqttConnection(Connection):
 
     outbox: MqttOutbox
 
-    def __init__(self, hub: Hub, transport: asyncio.Transport, accepted_at: float) -> None:
-        limits = hub.limits
+    def __init__(self, door: MqttParts, transport: asyncio.Transport, accepted_at: float) -> None:
+        limits = door.connections.limits
         machine = MqttServerMachine(limits.packet_bytes_max, limits.connect_bytes_max)
-        outbox = MqttOutbox(hub, transport, self._lose, self.close, self._on_idle)
-        super().__init__(hub.connections, transport, machine, outbox, accepted_at)
-        self._hub = hub
+        outbox = MqttOutbox(door, transport, self._lose, self.close, self._on_idle)
+        super().__init__(door.connections, transport, machine, outbox, accepted_at)
+        self._door = door
         self._session: Session | None = None
         self._client_id = b""
         self._clean = True
@@ -137,7 +136,7 @@ class MqttConnection(Connection):
         """Events that were put off, until others have had their turn."""
         self._pages: RetainedPages | None = None
         """Retained messages on their way to its subscriptions, if there ever were any."""
-        self._shares = MqttShares(hub, self)
+        self._shares = MqttShares(door, self)
         self._pending_filters = PendingFilters()
         self.forward = outbox.forward
         self.file(accepted_at + limits.connect_timeout_s)
@@ -152,7 +151,7 @@ class MqttConnection(Connection):
     def handle(self, events: list[Any], now_ms: int) -> None:
         """Act on packets, until one must be waited for, or others must have their turn."""
         position, count = 0, len(events)
-        monotonic = self._hub.monotonic
+        monotonic = self._connections.monotonic
         turn_ends_at = monotonic() + TURN_S
         is_begun = False
         while position < count:
@@ -187,7 +186,7 @@ class MqttConnection(Connection):
         """
         self._later = events
         self.pause_reading()
-        self._hub.loop.call_soon(self._go_on)
+        self._connections.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         events, self._later = self._later, None
@@ -200,53 +199,53 @@ class MqttConnection(Connection):
     # ── connecting ────────────────────────────────────────────────────────────────────────────
 
     def _on_connect(self, event: Connect) -> None:
-        hub = self._hub
-        if len(event.client_id) > hub.limits.client_id_bytes_max:  # [MQTT-3.1.3-9]
+        limits = self._connections.limits
+        if len(event.client_id) > limits.client_id_bytes_max:  # [MQTT-3.1.3-9]
             reason = DisconnectReason.IDENTIFIER_REJECTED
             detail = f"a client id of {len(event.client_id)} bytes"
             self._on_connect_refused(ConnectRefused(CONNACK_IDENTIFIER_REJECTED, reason, detail))
             return
         if not event.clean_session and not self._may_have_session(event.client_id):
-            detail = f"{hub.limits.sessions_max} sessions exist"
+            detail = f"{limits.sessions_max} sessions exist"
             reason = DisconnectReason.TOO_MANY_SESSIONS
             self._on_connect_refused(ConnectRefused(CONNACK_UNAVAILABLE, reason, detail))
             return
         self._client_id = event.client_id or b"penstock-" + secrets.token_hex(8).encode()
         self._clean = event.clean_session
-        self.number = hub.connections.ids.next()
-        self._keep_alive_s = _effective_keep_alive(event.keep_alive, hub.limits.keep_alive_s_max)
+        self.number = self._connections.ids.next()
+        self._keep_alive_s = _effective_keep_alive(event.keep_alive, limits.keep_alive_s_max)
         will = event.will
         if will is not None:
             if not self._may_leave_will(will.topic):
                 return
             self._will = WillMessage(will.topic, will.payload, will.qos, will.retain)
         self._held = []
-        hub.connect_queue.join(self)
+        self._door.connect_queue.join(self)
         if self._held is not None:
             self.pause_reading()
 
     def open(self) -> None:
         """It is this client's turn to have its session."""
-        hub, client_id = self._hub, self._client_id
-        heir_of = self._take_over(hub.broker.sessions.get(client_id))
-        is_clustered = hub.cluster.is_clustered
+        door, client_id = self._door, self._client_id
+        heir_of = self._take_over(door.broker.sessions.get(client_id))
+        is_clustered = door.cluster.is_clustered
         opened = SessionOpened(
             client_id, self.number, self._clean, self._will, is_clustered, heir_of, is_paced=True
         )
         self._is_opening = True
-        hub.pipeline.submit(opened, self, durable=self._is_recorded or is_clustered)
+        door.pipeline.submit(opened, self, durable=self._is_recorded or is_clustered)
 
     def _may_have_session(self, client_id: bytes) -> bool:
         """Whether a persistent session is there for this id, or there is room for one more."""
-        sessions = self._hub.broker.sessions
-        return client_id in sessions or len(sessions) < self._hub.limits.sessions_max
+        sessions = self._door.broker.sessions
+        return client_id in sessions or len(sessions) < self._connections.limits.sessions_max
 
     @property
     def _is_recorded(self) -> bool:
         """Whether connecting changes something durable: its own session, or one it replaces."""
         if not self._clean or self._will is not None:
             return True
-        session = self._hub.broker.sessions.get(self._client_id)
+        session = self._door.broker.sessions.get(self._client_id)
         return session is not None and session.recorded
 
     def _take_over(self, session: Session | None) -> int:
@@ -258,7 +257,7 @@ class MqttConnection(Connection):
         if session is not None and session.client is not None:
             session.client.close(DisconnectReason.SESSION_TAKEN_OVER)  # [MQTT-3.1.4-2]
         elif session is not None and session.connected:
-            return self._hub.housekeeping.inherit(session)
+            return self._door.session_ends.inherit(session)
         return 0
 
     def drop_will(self) -> None:
@@ -273,7 +272,7 @@ class MqttConnection(Connection):
         if self.reason is not None:
             self._leave(session)  # it left while it stood in the line
             return
-        self._hub.counters.clients_connected += 1
+        self._connections.counters.clients_connected += 1
         self.report_accepted(session_present=session_present)
         self.send(encode.connack(session_present, CONNACK_ACCEPTED))
         self._shares.take_up((session.subscriptions or {}).items())
@@ -281,19 +280,19 @@ class MqttConnection(Connection):
             self.file(min(self.deadline()[0], self._last_packet_at + ASK_INTERVAL_S))
         if held or self._is_reading_paused:
             # Not from here: effects of the commands before ours are still being carried out.
-            self._hub.loop.call_soon(self.handle_later, held)
+            self._connections.loop.call_soon(self.handle_later, held)
 
     def _opened(self) -> None:
         """Our CONNECT has left the line."""
         self._is_opening = False
-        self._hub.connect_queue.left(self)
+        self._door.connect_queue.leave(self)
 
     def _on_connect_refused(self, event: ConnectRefused) -> None:
         if event.reason is DisconnectReason.UNACCEPTABLE_PROTOCOL:
             self._client_id = event.client_id
             key, shown = (event.client_id, event.detail), printable(event.client_id)
             peer = peer_of(self._transport)
-            self._hub.other_versions.note(key, client_id=shown, peer=peer, detail=event.detail)
+            self._door.refused_versions.note(key, client_id=shown, peer=peer, detail=event.detail)
         self.send(encode.connack(session_present=False, return_code=event.return_code))
         self.close(event.reason, event.detail)
 
@@ -308,9 +307,10 @@ class MqttConnection(Connection):
         can once for all of them; only where it meets a new topic it asks for the time. Returns the
         position of the first event that it did not take.
         """
-        hub, start = self._hub, position
-        cached = hub.broker.routes.cached
-        capture = hub.pipeline.begin_capture()
+        door, start = self._door, position
+        monotonic = self._connections.monotonic
+        cached = door.broker.routes.cached
+        capture = door.pipeline.begin_capture()
         received = 0
         targets: Targets = ()
         stretch: list[MqttPublishRun] = []
@@ -318,7 +318,7 @@ class MqttConnection(Connection):
             topic, payloads = event.topic, event.payloads
             route = cached.get(topic)
             policy = route.policy if route is not None else UNKNOWN_POLICY
-            if policy == UNKNOWN_POLICY and position > start and hub.monotonic() > turn_ends_at:
+            if policy == UNKNOWN_POLICY and position > start and monotonic() > turn_ends_at:
                 break
             position += 1
             if route is None or policy == UNKNOWN_POLICY:
@@ -337,23 +337,23 @@ class MqttConnection(Connection):
                 stretch.append(event)
             else:
                 if stretch:
-                    hub.fanout.forward(targets, joined(stretch))
+                    door.fanout.forward(targets, joined(stretch))
                 targets = route.targets
                 stretch = [event] if targets else []
             if policy:
                 capture(topic, payloads, now_ms, 0)
             else:
-                hub.cluster.broadcast(topic, payloads)
+                door.cluster.broadcast(topic, payloads)
         if stretch:
-            hub.fanout.forward(targets, joined(stretch))
-        hub.counters.messages_in_total[0] += received
-        hub.pipeline.end_capture()
+            door.fanout.forward(targets, joined(stretch))
+        self._connections.counters.messages_in_total[0] += received
+        door.pipeline.end_capture()
         return position
 
     def _on_publish(self, events: list[Any], position: int, now_ms: int) -> int:
         """Put a PUBLISH, and those like it right behind it, in the line; return what is next."""
         first = events[position - 1]
-        hub, topic, qos = self._hub, first.topic, first.qos
+        door, topic, qos = self._door, first.topic, first.qos
         route = self._admit(topic)
         if route is None:
             return position
@@ -370,7 +370,7 @@ class MqttConnection(Connection):
             run = self._fresh(run)
         elif not qos:
             # To be retained too, but live subscribers get it with RETAIN 0 [MQTT-3.3.1-9].
-            hub.fanout.forward(route.targets, Live.of(topic, [first.payload]))
+            door.fanout.forward(route.targets, Live.of(topic, [first.payload]))
         if run:
             self._publish(topic, [event.payload for event in run], run, now_ms)
         return position
@@ -384,20 +384,20 @@ class MqttConnection(Connection):
         extras: list[Extras | None] | None = None,
     ) -> None:
         """Put what was published in the line: to ``topic``, which an envelope may have named."""
-        hub, first = self._hub, run[0]
-        hub.counters.messages_in_total[first.qos] += len(run)
+        door, first = self._door, run[0]
+        self._connections.counters.messages_in_total[first.qos] += len(run)
         packet_ids = [event.packet_id for event in run] if first.qos else None
         if first.qos == 2 and packet_ids and (session := self._session) is not None:
             received = Received(self._client_id, packet_ids, session.origin, self.number)
-            hub.pipeline.receive(received, self, record=session.durable)
-        hub.pipeline.publish(
+            door.pipeline.receive(received, self, record=session.durable)
+        door.pipeline.publish(
             topic,
             payloads,
             now_ms,
             qos=first.qos,
             retain=first.retain
             and bool(payloads)
-            and hub.admission.may_retain(topic, payloads[-1]),
+            and door.admission.may_retain(topic, payloads[-1]),
             packet_ids=packet_ids,
             client=self if first.qos else None,
             extras=extras,
@@ -414,8 +414,8 @@ class MqttConnection(Connection):
             return
         found = self._open(run[0].topic, [event.payload for event in run], now_ms)
         if found.payloads and not qos:
-            targets = self._hub.admission.route(found.topic).targets
-            self._hub.fanout.forward(targets, Live.of(found.topic, found.payloads))
+            targets = self._door.admission.route(found.topic).targets
+            self._door.fanout.forward(targets, Live.of(found.topic, found.payloads))
         if found.taken:
             self._publish(found.topic, found.payloads, run[: found.taken], now_ms, found.extras)
         if found.refused is not None:
@@ -423,25 +423,25 @@ class MqttConnection(Connection):
 
     def _on_signed_runs(self, topic: bytes, envelopes: list[bytes], now_ms: int) -> None:
         """The same of QoS 0, not to be retained."""
-        hub = self._hub
+        door = self._door
         found = self._open(topic, envelopes, now_ms)
         topic, payloads = found.topic, found.payloads
         if payloads:
-            hub.counters.messages_in_total[0] += len(payloads)
-            hub.fanout.forward(hub.admission.route(topic).targets, Live.of(topic, payloads))
-            hub.pipeline.publish(topic, payloads, now_ms, qos=0, retain=False, extras=found.extras)
+            self._connections.counters.messages_in_total[0] += len(payloads)
+            door.fanout.forward(door.admission.route(topic).targets, Live.of(topic, payloads))
+            door.pipeline.publish(topic, payloads, now_ms, qos=0, retain=False, extras=found.extras)
         if found.refused is not None:
             self.close(*found.refused)
 
     def _open(self, topic: bytes, payloads: list[bytes], now_ms: int) -> OpenedEnvelopes:
         """What the envelopes hold; nothing, and why, if they are none."""
-        hub = self._hub
-        route = hub.admission.admit_unsigned(
+        door = self._door
+        route = door.admission.admit_unsigned(
             self.principal, topic, len(payloads), could_sign=True, has_envelopes=True
         )
         if isinstance(route, Refusal):
             return OpenedEnvelopes(topic, [], [], 0, route)
-        return hub.envelopes.open(self.principal, topic, payloads, now_ms)
+        return door.envelopes.open(self.principal, topic, payloads, now_ms)
 
     def _fresh(self, run: list[Publish]) -> list[Publish]:
         """QoS 2 messages without repetitions: those whose id is not released yet."""
@@ -458,15 +458,15 @@ class MqttConnection(Connection):
         if session.has_received(packet_id):
             self.acknowledge(PUBREC, [packet_id])
             return True
-        if (self._client_id, packet_id) in self._hub.pipeline.receiving:
+        if (self._client_id, packet_id) in self._door.pipeline.receiving:
             # Its first copy is on the way to the disk: wait for what becomes of that one.
-            self._hub.pipeline.submit(Repeated(self._client_id, [packet_id]), self, durable=False)
+            self._door.pipeline.submit(Repeated(self._client_id, [packet_id]), self, durable=False)
             return True
         return False
 
     def _admit(self, topic: bytes) -> TopicRoute | None:
         """The route of a topic; None if nobody may publish to it and the connection was closed."""
-        route = self._hub.admission.admit(self.principal, topic)
+        route = self._door.admission.admit(self.principal, topic)
         if isinstance(route, Refusal):
             self.close(*route)
             return None
@@ -474,7 +474,7 @@ class MqttConnection(Connection):
 
     def _may_leave_will(self, topic: bytes) -> bool:
         """Whether a will may be left for ``topic``: nobody signs it when the time comes."""
-        route = self._hub.admission.admit_unsigned(self.principal, topic, could_sign=True)
+        route = self._door.admission.admit_unsigned(self.principal, topic, could_sign=True)
         if isinstance(route, Refusal):
             self.close(*route)
         return self.reason is None
@@ -483,7 +483,7 @@ class MqttConnection(Connection):
         session = self._session
         assert session is not None
         kind, packet_ids = event.kind, event.packet_ids
-        hub = self._hub
+        door = self._door
         if kind == PUBREL:
             self._on_release(session, packet_ids)
             return
@@ -496,17 +496,17 @@ class MqttConnection(Connection):
             self.close(DisconnectReason.PROTOCOL_VIOLATION, detail)
         elif session.durable:
             command = Acknowledged(self._client_id, kind, packet_ids, self.number)
-            hub.pipeline.submit(command, self, durable=True)
+            door.pipeline.submit(command, self, durable=True)
         else:
             effects = Effects()
-            hub.broker.acknowledge(session, kind, packet_ids, effects)
-            hub.effects.execute(effects)
+            door.broker.acknowledge(session, kind, packet_ids, effects)
+            door.effects.execute(effects)
 
     def _on_release(self, session: Session, packet_ids: list[int]) -> None:
         """PUBREL: the ids are free again, durably so before PUBCOMP says it [MQTT-4.3.3-2]."""
         if session.durable:
             command = Released(self._client_id, packet_ids, self.number)
-            self._hub.pipeline.submit(command, self, durable=True)
+            self._door.pipeline.submit(command, self, durable=True)
         else:
             session.release(packet_ids)
             self.acknowledge(PUBCOMP, packet_ids)
@@ -532,7 +532,7 @@ class MqttConnection(Connection):
         self._shares.note(event.packet_id, requests)
         self._pending_filters.add(event.packet_id, new)
         command = Subscribed(self._client_id, event.packet_id, requests, session.origin)
-        self._hub.pipeline.submit(command, self, durable=session.durable)
+        self._door.pipeline.submit(command, self, durable=session.durable)
 
     def _is_filter(self, topic_filter: bytes) -> bool:
         """Whether a filter is well-formed, whatever its size; if not, the connection was closed."""
@@ -551,7 +551,7 @@ class MqttConnection(Connection):
         return min(qos, SHARED_QOS_MAX) if parse_share(topic_filter) else SUBSCRIBE_FAILED
 
     def _is_affordable(self, topic_filter: bytes, count: int) -> bool:
-        limits = self._hub.limits
+        limits = self._connections.limits
         return count <= limits.subscriptions_max and not filter_fault(
             topic_filter, limits.topic_bytes_max, limits.topic_levels_max
         )
@@ -564,7 +564,7 @@ class MqttConnection(Connection):
         self._shares.note(event.packet_id, [(name, None) for name in event.filters])
         origin = session.origin
         command = Unsubscribed(self._client_id, event.packet_id, event.filters, origin)
-        self._hub.pipeline.submit(command, self, durable=session.durable)
+        self._door.pipeline.submit(command, self, durable=session.durable)
 
     def subscribed(self, packet_id: int, return_codes: list[int]) -> None:
         """Answer SUBACK [MQTT-3.8.4-1]."""
@@ -606,17 +606,17 @@ class MqttConnection(Connection):
         session = self._session
         if session is None or not session.queue or self._is_draining or self.reason is not None:
             return
-        if self.outbox.is_idle() and session.is_window_open(self._hub.broker.inflight_max):
+        if self.outbox.is_idle() and session.is_window_open(self._door.broker.inflight_max):
             self._is_draining = True
             drained = Drained(self._client_id, self.number)
-            self._hub.pipeline.submit(drained, self, durable=session.durable)
+            self._door.pipeline.submit(drained, self, durable=session.durable)
 
     def offer_more(self, *, is_page_done: bool = False) -> None:
         """There may be retained messages to send, and room for them."""
         session = self._session
         if session is not None and session.offers:
             if self._pages is None:
-                self._pages = RetainedPages(self._hub, self, session)
+                self._pages = RetainedPages(self._door, self, session)
             self._pages.go_on(is_page_done=is_page_done)
 
     # ── the rest of what clients say ──────────────────────────────────────────────────────────
@@ -647,7 +647,7 @@ class MqttConnection(Connection):
         packet_ids = self._shares.settle(PUBACK, packet_ids)
         if self._session is not None and packet_ids:
             command = DeliveriesLost(self._client_id, self.number, packet_ids)
-            self._hub.pipeline.submit(command, None, durable=self._session.durable)
+            self._door.pipeline.submit(command, None, durable=self._session.durable)
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
@@ -655,7 +655,8 @@ class MqttConnection(Connection):
         """The connect time-out, then the keep-alive [MQTT-3.1.2-24]."""
         base = self._last_packet_at
         if self._session is None:
-            return base + self._hub.limits.connect_timeout_s, DisconnectReason.CONNECT_TIMEOUT
+            timeout_s = self._connections.limits.connect_timeout_s
+            return base + timeout_s, DisconnectReason.CONNECT_TIMEOUT
         if not self._keep_alive_s:
             return float("inf"), DisconnectReason.KEEP_ALIVE_TIMEOUT
         deadline = base + self._keep_alive_s * KEEP_ALIVE_FACTOR
@@ -673,18 +674,19 @@ class MqttConnection(Connection):
         """Publish the will where it is due, and let go of the session."""
         self._shares.leave_all()
         if not self._is_opening:
-            self._hub.connect_queue.left(self)
+            self._door.connect_queue.leave(self)
         if self._session is not None:
-            self._hub.counters.clients_connected -= 1
+            self._connections.counters.clients_connected -= 1
             self._leave(self._session)
 
     def _leave(self, session: Session) -> None:
-        """The will first, then the end of the connection: so the journal tells it, too."""
-        hub = self._hub
-        if self._will is not None and self.reason is not DisconnectReason.CLIENT_DISCONNECT:
-            hub.wills.publish(self._will)
-        closed = Closed(self._client_id, self.number, hub.steady_ms())
-        hub.pipeline.submit(closed, None, durable=session.recorded)
+        is_will_due = self.reason is not DisconnectReason.CLIENT_DISCONNECT
+        self._door.session_ends.close_session(
+            self._client_id,
+            self.number,
+            self._will if is_will_due else None,
+            durable=session.recorded,
+        )
         self._session = None
 
 

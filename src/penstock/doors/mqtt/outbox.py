@@ -20,11 +20,11 @@ from penstock.core.live import Live
 from penstock.core.retained import RetainedMessage
 from penstock.core.session import PUBREL
 from penstock.doors.mqtt.deferred import PutOff
+from penstock.doors.mqtt.parts import MqttParts
 from penstock.errors import StorageError
 from penstock.limits import KIB
 from penstock.model.message import Message
 from penstock.net.outbox import Outbox
-from penstock.node.hub import Hub
 from penstock.obs.reasons import DisconnectReason
 from penstock.wire.mqtt import encode
 from penstock.wire.mqtt.encode import PACKET_IDS
@@ -44,7 +44,7 @@ class MqttOutbox(Outbox):
     """
 
     __slots__ = (
-        "_hub",
+        "_door",
         "_is_fetching",
         "_is_in_line",
         "_lose",
@@ -55,14 +55,14 @@ class MqttOutbox(Outbox):
 
     def __init__(
         self,
-        hub: Hub,
+        door: MqttParts,
         transport: asyncio.Transport,
         lose: Callable[[list[int]], None],
         give_up: Callable[[DisconnectReason, str], None],
         on_idle: Callable[[], None],
     ) -> None:
-        super().__init__(hub.connections, transport, give_up)
-        self._hub = hub
+        super().__init__(door.connections, transport, give_up)
+        self._door = door
         self._lose = lose
         self._on_idle = on_idle
         self._put_off: PutOff | None = None
@@ -154,7 +154,7 @@ class MqttOutbox(Outbox):
         """Have the next messages that were put off read, unless that is under way already."""
         if not self._is_fetching and not self._is_in_line and self.is_ready_to_fetch():
             self._is_in_line = True
-            self._hub.fetch_queue.join(self)
+            self._door.fetch_queue.join(self)
 
     def fetch(self, room: int) -> bool:
         """Read as much as there is room for; False if that is nothing after all."""
@@ -163,7 +163,7 @@ class MqttOutbox(Outbox):
             return False
         if room < self.least_bytes:
             if not self._squeeze() and not self._transport.is_closing():
-                self._hub.loop.call_soon(self._fetch)  # it holds nothing by now
+                self._connections.loop.call_soon(self._fetch)  # it holds nothing by now
             return False
         assert self._put_off is not None
         lot = self._put_off.first(FETCH_MESSAGES_MAX)
@@ -171,7 +171,7 @@ class MqttOutbox(Outbox):
         self._is_fetching = True
         if sequences:
             bytes_max = min(room, self._room)
-            self._hub.readers.read(
+            self._door.readers.read(
                 sequences, lambda found: self._fetched(lot, found), self._unreadable, bytes_max
             )
         else:
@@ -181,7 +181,7 @@ class MqttOutbox(Outbox):
     def _fetched(self, lot: list[tuple[int, int, int]], found: dict[int, Message | None]) -> None:
         """Send what was read, as far as there is room: the rest is read again in its time."""
         self._is_fetching = False
-        self._hub.fetch_queue.done()
+        self._door.fetch_queue.done()
         if self._is_closed or self._put_off is None:
             return
         sent, lost = 0, []
@@ -215,7 +215,7 @@ class MqttOutbox(Outbox):
     ) -> Message | RetainedMessage | None:
         """A message that was read; a retained one outlives its place in the journal."""
         if message is None and flags & DELIVER_RETAIN:
-            return self._hub.broker.retained.find(sequence)
+            return self._door.broker.retained.find(sequence)
         return message
 
     def _send_found(self, message: Message | RetainedMessage, flags: int, packet_id: int) -> bool:
@@ -233,7 +233,7 @@ class MqttOutbox(Outbox):
     def _unreadable(self, error: StorageError) -> None:
         """Never skip what is unacked: the session keeps it, and the operator must look."""
         self._is_fetching = False
-        self._hub.fetch_queue.done()
+        self._door.fetch_queue.done()
         self._give_up(DisconnectReason.STORAGE_FAILED, error.message)
 
 

@@ -10,27 +10,34 @@ that subscribe to everything at once do not hold up anybody else.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from penstock.core.retained_offers import RetainedOffer, RetainedSearch
-from penstock.core.session import Session
-from penstock.node.hub import Hub
-
-if TYPE_CHECKING:
-    from penstock.doors.mqtt.connection import MqttConnection
-
+from penstock.core.session import Session, SessionClient
+from penstock.doors.mqtt.parts import MqttParts
+from penstock.net.outbox import Outbox
+from penstock.obs.reasons import DisconnectReason
 
 VISITS = 512
 """Places looked at before others have their turn: less than 1 ms."""
 
 
+class PageReader(SessionClient, Protocol):
+    """The connection that the pages are sent to."""
+
+    reason: DisconnectReason | None
+
+    @property
+    def outbox(self) -> Outbox: ...
+
+
 class RetainedPages:
     """The pages of one connection."""
 
-    __slots__ = ("_connection", "_hub", "_is_making", "_search", "_session", "_submitted")
+    __slots__ = ("_connection", "_door", "_is_making", "_search", "_session", "_submitted")
 
-    def __init__(self, hub: Hub, connection: "MqttConnection", session: Session) -> None:
-        self._hub = hub
+    def __init__(self, door: MqttParts, connection: PageReader, session: Session) -> None:
+        self._door = door
         self._connection = connection
         self._session = session
         self._search: RetainedSearch | None = None
@@ -45,7 +52,7 @@ class RetainedPages:
             self._submitted = None
         if not self._is_making and self._offer() is not None:
             self._is_making = True
-            self._hub.connections.turns.share(self._make())
+            self._door.connections.turns.share(self._make())
 
     def _offer(self) -> RetainedOffer | None:
         """What to make a page of now, if anything."""
@@ -55,18 +62,18 @@ class RetainedPages:
         offer = session.offers[0]
         if (offer.number, offer.after) == self._submitted:
             return None  # its page is in the line
-        has_room = self._hub.broker.retained_delivery.has_room(session)
+        has_room = self._door.broker.retained_delivery.has_room(session)
         return offer if has_room and connection.outbox.is_idle() else None
 
     def _make(self) -> Iterator[None]:
-        retained_delivery = self._hub.broker.retained_delivery
+        retained_delivery = self._door.broker.retained_delivery
         page = None
         while page is None and (offer := self._offer()) is not None:
             search = self._search
             if search is None or search.number != offer.number:
                 search = self._search = retained_delivery.search(offer)
             if search.step(VISITS):
-                passed_over = self._hub.pipeline.topics_to_retain()
+                passed_over = self._door.pipeline.topics_to_retain()
                 page = retained_delivery.page(self._session, offer, search, passed_over)
                 if page is not None:
                     self._submitted = offer.number, offer.after
@@ -76,4 +83,4 @@ class RetainedPages:
             if page.is_last:
                 self._search = None
             is_durable = self._session.durable
-            self._hub.pipeline.submit(page, self._connection, durable=is_durable)
+            self._door.pipeline.submit(page, self._connection, durable=is_durable)

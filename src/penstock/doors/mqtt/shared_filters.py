@@ -11,8 +11,8 @@ from typing import Protocol
 
 from penstock.core.retained_delivery import SUBSCRIBE_FAILED
 from penstock.core.session import PUBACK
+from penstock.doors.mqtt.parts import MqttParts
 from penstock.doors.mqtt.shared_subscriptions import Recipient, Sharing, is_shared, parse_share
-from penstock.node.hub import Hub
 from penstock.obs.reasons import DisconnectReason
 
 
@@ -27,10 +27,10 @@ class _Connection(Recipient, Protocol):
 class MqttShares:
     """What a connection shares, if anything, and what it has asked to share."""
 
-    __slots__ = ("_asked", "_connection", "_hub", "_sharing")
+    __slots__ = ("_asked", "_connection", "_door", "_sharing")
 
-    def __init__(self, hub: Hub, connection: _Connection) -> None:
-        self._hub = hub
+    def __init__(self, door: MqttParts, connection: _Connection) -> None:
+        self._door = door
         self._connection = connection
         self._sharing: Sharing | None = None
         self._asked: dict[int, list[tuple[bytes, int | None]]] = {}
@@ -52,7 +52,7 @@ class MqttShares:
         for name, qos in requests:
             share = parse_share(name) if is_shared(name) else None
             if share is not None and self._sharing is None:
-                self._sharing = Sharing(self._hub, self._connection, self._connection.number)
+                self._sharing = Sharing(self._door, self._connection, self._connection.number)
             if share is not None and self._sharing is not None:
                 if qos is None:
                     self._sharing.unsubscribe(name)

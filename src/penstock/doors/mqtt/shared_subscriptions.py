@@ -36,9 +36,9 @@ from penstock.core.subscriptions import SubscriptionTrie
 from penstock.dispatch.dispatcher import Job
 from penstock.dispatch.dispatchers import Start, StartAt
 from penstock.dispatch.queue_names import WORKERS, is_queue
+from penstock.doors.mqtt.parts import MqttParts
 from penstock.limits import GROUP_BYTES_MAX
 from penstock.model.topic import has_wildcard
-from penstock.node.hub import Hub
 from penstock.obs.log import printable
 from penstock.obs.reasons import DisconnectReason
 from penstock.store.store import Store
@@ -156,8 +156,8 @@ class _Subscription:
 class Sharing:
     """All shared subscriptions of one connection, and what it has of them."""
 
-    def __init__(self, hub: Hub, recipient: Recipient, number: int) -> None:
-        self._hub = hub
+    def __init__(self, door: MqttParts, recipient: Recipient, number: int) -> None:
+        self._door = door
         self._recipient = recipient
         self.consumer = b"mqtt#%d" % number
         self._subscriptions: dict[bytes, _Subscription] = {}
@@ -168,7 +168,7 @@ class Sharing:
         self._in_flight: dict[int, tuple[_Member, int]] = {}
         """Leases by packet id."""
         self._last_id = LAST_ID
-        self._window = min(hub.limits.inflight_max, WINDOW)
+        self._window = min(door.connections.limits.inflight_max, WINDOW)
 
     # ── coming and going ──────────────────────────────────────────────────────────────────────
 
@@ -187,9 +187,9 @@ class Sharing:
     def _follow(self, name: bytes, share: Share) -> None:
         """Learn of topics that appear, then of those that are there: none comes between."""
         follower = self._subscriptions[name].follower = partial(self._grown, name)
-        self._hub.feed.follow(share.topic_filter, follower)
-        store = self._hub.store
-        self._hub.readers.run(
+        self._door.feed.follow(share.topic_filter, follower)
+        store = self._door.readers.store
+        self._door.readers.run(
             lambda: _topics_matching(store, share.topic_filter, MEMBERSHIPS_MAX),
             lambda topics: self._found(name, iter(topics)),
             lambda error: self.close(DisconnectReason.STORAGE_FAILED, error.message),
@@ -202,7 +202,7 @@ class Sharing:
             for topic in some:
                 group = self._subscriptions[name].share.group
                 self._take_up(name, topic, _now(topic, group))
-            self._hub.loop.call_soon(self._found, name, topics)
+            self._door.connections.loop.call_soon(self._found, name, topics)
 
     def _grown(self, name: bytes, part: Part) -> None:
         """A topic has grown that may be a new one: its group begins with what has come."""
@@ -216,21 +216,21 @@ class Sharing:
             member.names.add(name)
             return
         if len(self._members) >= MEMBERSHIPS_MAX:
-            self._hub.connections.complaints.warning("shares_limited", topics_max=MEMBERSHIPS_MAX)
+            self._door.connections.complaints.warning("shares_limited", topics_max=MEMBERSHIPS_MAX)
             return
-        if not self._hub.dispatchers.may_have(topic, group):
-            self._hub.connections.complaints.warning("groups_limited", topic=printable(topic))
+        if not self._door.dispatchers.may_have(topic, group):
+            self._door.connections.complaints.warning("groups_limited", topic=printable(topic))
             return
-        if self._hub.gate.admit_group(topic, group) is not None:
+        if self._door.admission.gate.admit_group(topic, group) is not None:
             return
         member = self._members[topic, group] = _Member(self, topic, group)
         member.names.add(name)
         made = Callback(lambda _value: self._join(member), self.close)
-        self._hub.dispatchers.make_group(topic, group, start, made)
+        self._door.dispatchers.make_group(topic, group, start, made)
 
     def _join(self, member: _Member) -> None:
         if self._members.get((member.topic, member.group)) is member:
-            self._hub.dispatchers.join(member.topic, member.group, member)
+            self._door.dispatchers.join(member.topic, member.group, member)
 
     def unsubscribe(self, name: bytes) -> None:
         """Be no member any longer on account of this subscription."""
@@ -244,7 +244,7 @@ class Sharing:
     def _unfollow(self, subscription: _Subscription) -> None:
         if subscription.follower is not None:
             topic_filter = subscription.share.topic_filter
-            self._hub.feed.unfollow(topic_filter, subscription.follower)
+            self._door.feed.unfollow(topic_filter, subscription.follower)
 
     def leave_all(self) -> None:
         """The connection ends: what was not acknowledged goes to others."""
@@ -255,7 +255,7 @@ class Sharing:
             self._leave(member)
 
     def _leave(self, member: _Member) -> None:
-        dispatchers, topic, group = self._hub.dispatchers, member.topic, member.group
+        dispatchers, topic, group = self._door.dispatchers, member.topic, member.group
         del self._members[topic, group]
         self._hungry.pop(member, None)
         for packet_id in [i for i, (owner, _) in self._in_flight.items() if owner is member]:
@@ -278,7 +278,7 @@ class Sharing:
         """There may be room again."""
         hungry, self._hungry = self._hungry, {}
         for member in hungry:
-            self._hub.dispatchers.deal(member.topic, member.group)
+            self._door.dispatchers.deal(member.topic, member.group)
 
     def send(self, member: _Member, jobs: list[Job]) -> None:
         """Send messages: those of QoS 0 are done with that."""
@@ -300,8 +300,8 @@ class Sharing:
                 done.append(job.lease)
             deliveries.append((message.topic, message.payload, flags, packet_id, message.sequence))
         self._recipient.deliver(deliveries)
-        self._hub.dispatchers.settle_leases(member.topic, member.group, done)
-        self._hub.dispatchers.return_leases(member.topic, member.group, refused, counts=False)
+        self._door.dispatchers.settle_leases(member.topic, member.group, done)
+        self._door.dispatchers.return_leases(member.topic, member.group, refused, counts=False)
 
     def _next_id(self) -> int:
         """A packet id that is free; 0 if there is none."""
@@ -327,7 +327,7 @@ class Sharing:
             if held is not None:
                 leases_of.setdefault(held[0], []).append(held[1])
         for member, leases in leases_of.items():
-            self._hub.dispatchers.settle_leases(member.topic, member.group, leases)
+            self._door.dispatchers.settle_leases(member.topic, member.group, leases)
         self.ask()
 
     def close(self, reason: DisconnectReason, detail: str = "") -> None:

@@ -1,0 +1,61 @@
+"""What MQTT connections share: the parts of the broker they need, and their own queues."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from penstock.access.admission import Admission
+from penstock.access.envelopes import Envelopes
+from penstock.cluster.consensus import Consensus
+from penstock.commit.feed import Feed
+from penstock.commit.pipeline import Pipeline
+from penstock.core.broker import Broker
+from penstock.core.commands import WillMessage
+from penstock.core.session import Session
+from penstock.delivery.effects import EffectHandlers
+from penstock.delivery.fanout import LiveFanout
+from penstock.dispatch.dispatchers import Dispatchers
+from penstock.doors.mqtt.connect_queue import ConnectQueue
+from penstock.doors.mqtt.fetch_queue import FetchQueue
+from penstock.net.connections import Connections
+from penstock.obs.log import get_logger
+from penstock.obs.summarized_log import SummarizedLog
+from penstock.reading.readers import JournalReaders
+
+
+class SessionEnds(Protocol):
+    """Journals the end of sessions and publishes the wills that are due."""
+
+    def close_session(
+        self, client_id: bytes, connection: int, will: WillMessage | None, *, durable: bool
+    ) -> None: ...
+
+    def inherit(self, session: Session) -> int:
+        """Take over a session from another node; return the number of its connection there."""
+
+
+@dataclass(kw_only=True, eq=False)
+class MqttParts:
+    """The parts of the broker that MQTT connections use."""
+
+    connections: Connections
+    broker: Broker
+    pipeline: Pipeline
+    admission: Admission
+    envelopes: Envelopes
+    fanout: LiveFanout
+    effects: EffectHandlers
+    readers: JournalReaders
+    feed: Feed
+    dispatchers: Dispatchers
+    cluster: Consensus
+    session_ends: SessionEnds
+    connect_queue: ConnectQueue = field(init=False)
+    fetch_queue: FetchQueue = field(init=False)
+    refused_versions: SummarizedLog = field(init=False)  # clients of MQTT 3.1, MQTT 5, …
+
+    def __post_init__(self) -> None:
+        self.connect_queue = ConnectQueue(self.connections, self.broker.sessions)
+        self.fetch_queue = FetchQueue(self.connections)
+        self.refused_versions = SummarizedLog(
+            get_logger("net"), "version_refused", self.connections.monotonic
+        )
